@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import sys
 import time
 from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, cast
@@ -21,7 +22,12 @@ from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify, say
 from neuronctl.cli.sweep_status import status
 from neuronctl.common.console import Column, print_line, print_table
-from neuronctl.common.errors import NeuronctlError, SlurmUnavailableError, UsageError
+from neuronctl.common.errors import (
+    PolicyError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+    UsageError,
+)
 from neuronctl.common.frozen import replace
 from neuronctl.common.units import UNLIMITED, parse_time
 from neuronctl.common.words import counted, moment
@@ -235,11 +241,9 @@ def _submit(
         notify(f"{counted(added, 'new task')}; {len(tasks) - added} are in the sweep already")
     try:
         _submit_waiting(sweep, settings, reporter, **how)
-    except SlurmUnavailableError:
-        raise
-    except NeuronctlError:
+    except (PolicyError, SlurmRefusedError):
         if is_new and not sweep.jobs():
-            sweep.remove()
+            shutil.rmtree(sweep.path, ignore_errors=True)
         raise
 
 
@@ -247,19 +251,14 @@ def _submit_waiting(
     sweep: Sweep, settings: SweepSettings, reporter: TerminalReporter, **how: Any
 ) -> None:
     """Submit jobs for the tasks that wait, beside those that are in the queue."""
-    from neuronctl.sweeping.jobs import ask_running, count_workers, submit_workers
+    from neuronctl.sweeping.jobs import ask_running, submit_workers
 
     waiting = [
         state for state in sweep.states(ask_running) if state.state in (WAITING, INTERRUPTED)
     ]
-    workers = count_workers(sweep.name)
-    for sizes in sweep.sizes():
+    for sizes in dict.fromkeys(state.sizes for state in waiting):
         count = sum(state.sizes == sizes for state in waiting)
-        more = count - workers * settings.side_by_side
-        if more > 0:
-            submit_workers(sweep, settings, sizes, more, reporter, **how)
-        elif count:
-            notify(f"{counted(workers, 'job')} in the queue will take {counted(count, 'task')}")
+        submit_workers(sweep, settings, sizes, count, reporter, **how)
     print_line(f"Sweep {sweep.name}: {counted(len(waiting), 'task')} to do")
     print_line(f"  follow  neuronctl sweep status {sweep.name}")
 

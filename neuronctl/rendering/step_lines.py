@@ -41,7 +41,8 @@ def task_launch(plan: JobPlan) -> str:
     """Return the text that launches one task of a sweep; its words are those of ``$@``."""
     first, *others = plan.steps[0].launches
     beside = "slot" if others else ""
-    return "\n".join(_launch_lines(plan, replace(first, program=(Shell('"$@"'),)), beside))
+    *lines, last = _launch_lines(plan, replace(first, program=(Shell('"$@"'),)), beside)
+    return "\n".join([*lines, f"    exec {last.strip()}"])
 
 
 def _launch_lines(job: JobPlan, plan: JobPlan, beside: Union[int, str]) -> Sequence[str]:

@@ -51,6 +51,9 @@ WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 INTERRUPTED, NOT_KNOWN = "interrupted", "not known"
 """States of a task. NOT_KNOWN: it has begun and not ended, and Slurm does not answer."""
 
+_RESULT = r"(?m)^(\d+ \d+) (\d+) (\d+) (\d+) (\S+) (\S+) (.*)\n"
+"""A line of results; what a node that died has left of one is none."""
+
 _DIRECTORIES = ("tasks", "claims", "results", "logs", "again", "jobs", "bad")
 
 
@@ -117,38 +120,25 @@ class Sweep:
         with self._reported("write"):
             for name in _DIRECTORIES:
                 os.close(open_own_directory(f"{self.path}/{name}"))
-            text = json.dumps({"schema": 1, **asdict(settings)})
-            write_private(f"{self.path}/sweep.json", text + "\n", sync=True)
-
-    def remove(self) -> None:
-        """Remove the folder of a sweep that has come to nothing."""
-        import shutil
-
-        shutil.rmtree(self.path, ignore_errors=True)
+        self._write("sweep.json", json.dumps({"schema": 1, **asdict(settings)}) + "\n")
 
     def settings(self) -> SweepSettings:
         """Return the settings; raises UsageError where there is no such sweep."""
         if not self.exists:
             known = ", ".join(names())
-            raise UsageError(
-                f"there is no sweep '{self.name}'",
-                f"sweeps are: {known}"
-                if known
-                else "'neuronctl sweep --help' shows how to make one",
+            hint = (
+                f"sweeps are: {known}" if known else "'neuronctl sweep --help' says how to make one"
             )
-        with self._reported("read"):
-            try:
-                data = json.loads(self._read("sweep.json"))
-                if data.pop("schema") != 1:
-                    raise ValueError("it is of another version of neuronctl")
-                found = restored(SweepSettings, data)
-                axes = (
-                    tuple(tuple((name, value) for name, value in row) for row in axis)
-                    for axis in found.axes
-                )
-                return replace(found, axes=tuple(axes))
-            except NOT_RESTORED as error:
-                raise RecordError(f"{self.path}/sweep.json is damaged: {error!r}") from None
+            raise UsageError(f"there is no sweep '{self.name}'", hint)
+        try:
+            data = json.loads(self._read("sweep.json"))
+            if data.pop("schema") != 1:
+                raise ValueError("it is of another version of neuronctl")
+            found = restored(SweepSettings, data)
+            rows = (tuple(tuple((n, v) for n, v in row) for row in axis) for axis in found.axes)
+            return replace(found, axes=tuple(rows))
+        except NOT_RESTORED as error:
+            raise RecordError(f"{self.path}/sweep.json is damaged: {error!r}") from None
 
     # --------------------------------------------------------------------------- tasks
 
@@ -156,52 +146,30 @@ class Sweep:
         """Add the tasks that are not there yet; returns how many. Two may add at once."""
         asked: Dict[str, Dict[str, str]] = {}
         for task in tasks:
-            lines = asked.setdefault(self.size_line(task.sizes), {})
+            lines = asked.setdefault(size_line(task.sizes), {})
             lines[_quoted(task.words)] = json.dumps(dict(task.parameters))
         return sum(self._add(sizes, lines) for sizes, lines in asked.items())
 
     def _add(self, sizes: str, lines: Mapping[str, str]) -> int:
-        with self._reported("write"):
-            while True:
-                parts = self._parts("tasks")
-                known = {line for part in parts if part[0] == sizes for line in part[1::2]}
-                new = [f"{line}\n{lines[line]}\n" for line in lines if line not in known]
-                name = f"tasks/{len(parts) + 1}"
-                if not new or self._publish(name, f"{sizes}\n{''.join(new)}"):
-                    return len(new)
-
-    @staticmethod
-    def size_line(sizes: Row) -> str:
-        """Return the first line of a part with tasks of these sizes."""
-        return json.dumps(dict(sizes))
-
-    def sizes(self) -> List[Row]:
-        """Return the sizes of its jobs, one entry for each that differs."""
-        with self._reported("read"):
-            first = dict.fromkeys(part[0] for part in self._parts("tasks"))
-        return [tuple(json.loads(line).items()) for line in first]
-
-    def _tasks(self) -> List[Tuple[Mapping[str, str], Row]]:
-        """Return the parameters of each task, and the sizes of its job, in order."""
-        found: List[Tuple[Mapping[str, str], Row]] = []
-        for part in self._parts("tasks"):
-            sizes = tuple(json.loads(part[0]).items())
-            found += [(json.loads(line), sizes) for line in part[2::2]]
-        return found
+        while True:
+            parts = self._parts("tasks")
+            known = {line for part in parts if part[0] == sizes for line in part[1::2]}
+            new = [f"{line}\n{lines[line]}\n" for line in lines if line not in known]
+            name = f"tasks/{len(parts) + 1}"
+            if not new or self._publish(name, f"{sizes}\n{''.join(new)}"):
+                return len(new)
 
     def do_again(self, attempts: Iterable[Tuple[int, int]]) -> None:
         """Let another attempt follow these (task, attempt); the sweep is no longer paused."""
         text = "".join(f"{number} {attempt}\n" for number, attempt in attempts)
-        with self._reported("write"):
-            while text and not self._publish(f"again/{len(self._parts('again')) + 1}", text):
-                pass
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{self.path}/paused")
+        while text and not self._publish(f"again/{len(self._parts('again')) + 1}", text):
+            pass
+        with self._reported("write"), contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{self.path}/paused")
 
     def pause(self, why: str) -> None:
         """Let no job take more tasks."""
-        with self._reported("write"):
-            write_private(f"{self.path}/paused", why + "\n")
+        self._write("paused", why + "\n")
 
     # --------------------------------------------------------------------------- states
 
@@ -212,47 +180,63 @@ class Sweep:
         answer. It is called between claims and results: what has no result and no running job then
         is interrupted.
         """
-        with self._reported("read"):
-            tasks = self._tasks()
-            claimed = re.findall(
-                r"(?m)^(\d+)\.(\d+)$", "\n".join(os.listdir(f"{self.path}/claims"))
-            )
-            running = ask_running()
-            results, last_runs = self._results()
-            again = {line for part in self._parts("again") for line in part}
-            attempts = dict.fromkeys(range(1, len(tasks) + 1), 0)
-            for number, attempt in (map(int, name) for name in claimed):
-                attempts[number] = max(attempt, attempts.get(number, 0))
-            found = []
-            for (number, attempt), task in zip(attempts.items(), tasks):
-                key = f"{number} {attempt}"
-                if not attempt or key in again:
-                    found.append(TaskState(number, *task, attempt=attempt))
-                elif key in results:
-                    found.append(
-                        replace(TaskState(number, *task, attempt=attempt), **_ended(results[key]))
-                    )
-                else:
-                    job, run, _, node, start = self._read(f"claims/{number}.{attempt}").split()
-                    state = NOT_KNOWN if running is None else INTERRUPTED
-                    if int(job) in (running or ()) and int(run) >= last_runs.get(job, 0):
-                        state = RUNNING
-                    one = TaskState(number, *task, state, attempt, job_id=int(job), node=node)
-                    found.append(replace(one, start=int(start)))
+        found = [
+            TaskState(0, json.loads(line), tuple(json.loads(part[0]).items()))
+            for part in self._parts("tasks")
+            for line in part[2::2]
+        ]
+        attempts = [0] * len(found)
+        for number, attempt in re.findall(r"(?m)^(\d+)\.(\d+)$", "\n".join(self._list("claims"))):
+            if int(number) <= len(found):
+                attempts[int(number) - 1] = max(int(attempt), attempts[int(number) - 1])
+        running = ask_running()
+        results, last_runs = self._results()
+        again = {line for part in self._parts("again") for line in part}
+        for index, attempt in enumerate(attempts):
+            number, key = index + 1, f"{index + 1} {attempt}"
+            changes: Dict[str, Any] = {}
+            if attempt and key not in again:
+                changes = results.get(key) or self._begun(number, attempt, running, last_runs)
+            found[index] = replace(found[index], number=number, attempt=attempt, **changes)
         return found
 
-    def _results(self) -> Tuple[Dict[str, List[str]], Dict[str, int]]:
-        """Return the fields of each result by task and attempt, and the last run of each job."""
-        results: Dict[str, List[str]] = {}
+    def _results(self) -> Tuple[Dict[str, Dict[str, Any]], Dict[str, int]]:
+        """Return what is known of each attempt that has ended, and the last run of each job."""
+        results: Dict[str, Dict[str, Any]] = {}
         last_runs: Dict[str, int] = {}
-        for name in os.listdir(f"{self.path}/results"):
-            job, run, _ = name.split(".")
+        for worker in self._list("results"):
+            job, run = worker.split(".")[:2]
             last_runs[job] = max(int(run), last_runs.get(job, 0))
-            for line in self._read(f"results/{name}").split("\n"):
-                fields = line.split(" ", 7)
-                if len(fields) == 8:
-                    results[f"{fields[0]} {fields[1]}"] = [*fields, job]
+            lines = re.findall(_RESULT, self._read(f"results/{worker}"))
+            for key, code, start, end, node, metric, last_line in lines:
+                results[key] = {
+                    "state": DONE if code == "0" else FAILED,
+                    "code": int(code),
+                    "start": int(start),
+                    "end": int(end),
+                    "node": node,
+                    "job_id": int(job),
+                    "metric": metric.strip("-") and metric,
+                    "last_line": last_line,
+                }
         return results, last_runs
+
+    def _begun(
+        self,
+        number: int,
+        attempt: int,
+        running: Optional[AbstractSet[int]],
+        last_runs: Mapping[str, int],
+    ) -> Dict[str, Any]:
+        """Return what is known of an attempt without a result."""
+        claim = self._read(f"claims/{number}.{attempt}").split()
+        if len(claim) != 5:  # a node died while it wrote it
+            return {"state": INTERRUPTED}
+        job, run, _, node, start = claim
+        state = NOT_KNOWN if running is None else INTERRUPTED
+        if int(job) in (running or ()) and int(run) >= last_runs.get(job, 0):
+            state = RUNNING
+        return {"state": state, "job_id": int(job), "node": node, "start": int(start)}
 
     def log(self, state: TaskState) -> str:
         """Return the log file of a task's last attempt."""
@@ -260,50 +244,51 @@ class Sweep:
 
     def notes(self) -> Dict[str, str]:
         """Return why it is paused (by ""), and why nodes take no more tasks (by their names)."""
-        found: Dict[str, str] = {}
-        if not self.exists:
-            return found
-        with self._reported("read"):
-            if os.path.exists(f"{self.path}/paused"):
-                found[""] = self._read("paused").strip()
-            for name in sorted(os.listdir(f"{self.path}/bad")):
-                found[name] = self._read(f"bad/{name}").strip()
-        return found
+        paused = {"": self._read("paused").strip()} if "paused" in self._list("") else {}
+        return {**paused, **{name: self._read(f"bad/{name}").strip() for name in self._list("bad")}}
 
     # --------------------------------------------------------------------------- jobs
 
     def add_job(self, job_id: int) -> None:
         """Note a job that takes tasks."""
-        with self._reported("write"):
-            write_private(f"{self.path}/jobs/{job_id}", "")
+        self._write(f"jobs/{job_id}", "")
 
     def jobs(self) -> List[int]:
         """Return the jobs that were submitted for it, the newest last."""
-        with self._reported("read"):
-            return sorted(int(name) for name in os.listdir(f"{self.path}/jobs") if name.isdigit())
+        return sorted(int(name) for name in self._list("jobs") if name.isdigit())
 
     # --------------------------------------------------------------------------- files
 
+    def _list(self, directory: str) -> List[str]:
+        with self._reported("read"), contextlib.suppress(FileNotFoundError):
+            return sorted(os.listdir(f"{self.path}/{directory}"))
+        return []
+
     def _parts(self, directory: str) -> List[List[str]]:
         """Return the lines of each part of the tasks, or of what is done again."""
-        names = (name for name in os.listdir(f"{self.path}/{directory}") if name.isdigit())
-        texts = (self._read(f"{directory}/{name}") for name in sorted(names, key=int))
-        return [text.split("\n")[:-1] for text in texts]
+        parts = sorted(int(name) for name in self._list(directory) if name.isdigit())
+        return [self._read(f"{directory}/{part}").split("\n")[:-1] for part in parts]
 
     def _publish(self, name: str, text: str) -> bool:
         """Give a new file its name; False if another process was first."""
-        aside = f"{self.path}/{os.path.dirname(name)}/.{os.urandom(6).hex()}"
-        write_private(aside, text, sync=True)
-        try:
-            os.link(aside, f"{self.path}/{name}")
-            return True
-        except FileExistsError:
-            return os.stat(aside).st_nlink > 1  # NFS repeats a request whose answer was lost
-        finally:
-            os.unlink(aside)
+        aside = f"{os.path.dirname(name)}/.{os.urandom(6).hex()}"
+        self._write(aside, text)
+        with self._reported("write"):
+            try:
+                os.link(f"{self.path}/{aside}", f"{self.path}/{name}")
+                return True
+            except FileExistsError:  # NFS repeats a request whose answer was lost
+                return os.stat(f"{self.path}/{aside}").st_nlink > 1
+            finally:
+                os.unlink(f"{self.path}/{aside}")
 
     def _read(self, name: str) -> str:
-        return read_private(f"{self.path}/{name}").decode("utf-8", "replace")
+        with self._reported("read"):
+            return read_private(f"{self.path}/{name}").decode("utf-8", "replace")
+
+    def _write(self, name: str, text: str) -> None:
+        with self._reported("write"):
+            write_private(f"{self.path}/{name}", text, sync=True)
 
     @contextlib.contextmanager
     def _reported(self, deed: str) -> Iterator[None]:
@@ -323,19 +308,9 @@ def names() -> List[str]:
     return []
 
 
-def _ended(fields: Sequence[str]) -> Dict[str, Any]:
-    """Return what a result says of a task."""
-    _, _, code, start, end, node, metric, last_line, job = fields
-    return {
-        "state": FAILED if int(code) else DONE,
-        "code": int(code),
-        "start": int(start),
-        "end": int(end),
-        "node": node,
-        "job_id": int(job),
-        "metric": "" if metric == "-" else metric,
-        "last_line": last_line,
-    }
+def size_line(sizes: Row) -> str:
+    """Return the first line of a part with tasks of these sizes."""
+    return json.dumps(dict(sizes))
 
 
 def _quoted(words: Sequence[str]) -> str:

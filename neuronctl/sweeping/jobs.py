@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, AbstractSet, Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, AbstractSet, Any, Iterable, Mapping, Optional, Tuple
 
 from neuronctl.common.errors import SlurmError, SlurmRefusedError, UsageError
 from neuronctl.common.frozen import dataclass, replace
@@ -19,12 +19,11 @@ from neuronctl.slurm.job_states import ACTIVE, WAITING
 from neuronctl.slurm.own_queue import ask_own_queue
 from neuronctl.submission.pipeline import Reporter, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
-from neuronctl.sweeping.folder import Sweep, SweepSettings
+from neuronctl.sweeping.folder import Sweep, SweepSettings, size_line
 
 if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.submission.judged_job import JudgedJob
-    from neuronctl.submission.transaction import Submission
 
 _MOST = 1000
 """Jobs of a sweep that are submitted at once: what Slurm's MaxArraySize allows by default."""
@@ -68,7 +67,7 @@ class SweepJob:
             plan,
             sweep=self.sweep.name,
             folder=self.sweep.path,
-            sizes=self.sweep.size_line(self.sizes),
+            sizes=size_line(self.sizes),
             task_time=settings.task_time,
             retries=settings.retries,
             max_fails=settings.max_fails,
@@ -103,53 +102,43 @@ def submit_workers(
     *,
     most: Optional[int] = None,
     **how: Any,
-) -> List[Submission]:
-    """Submit jobs for so many tasks, as the limits allow now; returns the submissions.
+) -> None:
+    """Submit jobs for so many tasks beside those in the queue, as many as the limits allow now.
 
-    most: so many jobs at most. how: as for submit_job().
+    They are one array; or jobs of their own, where Slurm would not requeue them. most: so many at
+    most. how: as for submit_job().
     """
+    workers = 0 if how.get("dry_run") else _count_workers(sweep.name)
     layer = _job_layer(sweep, settings, plan_task(settings, sizes))
     planned = _plan(settings, layer)
-    count, chain = min(_MOST, -(-tasks // settings.side_by_side)), ""
-    if planned.plan.until_done is not None:
-        chain = planned.plan.until_done.chain
-    count = max(1, min([count, *([most] if most else []), *_rooms(planned, chain)]))
+    assert planned.plan.until_done is not None
+    chain = planned.plan.until_done.chain
+    room, wanted = _room(planned, chain), -(-tasks // settings.side_by_side) - workers
+    if workers and min(room, wanted) <= 0:
+        queued, left = counted(workers, "job"), counted(tasks, "task")
+        reporter.tell(f"{queued} in the queue, and room for {room} more; {left} to do")
+        return
+    count = max(1, min(most or _MOST, _MOST, wanted, room))
     while True:
+        array = count > 1 and not chain
+        if array:
+            planned = _plan(settings, layer, array=f"1-{count}")
         try:
-            return list(
-                _submit(sweep, settings, sizes, planned, layer, count, chain, reporter, how)
-            )
+            for _ in range(1 if array else count):
+                job = SweepJob(planned, sweep, settings, sizes)
+                done = submit_job(job, reporter, **how)
+                if done is None:  # --dry-run
+                    return
+                sweep.add_job(done.job_id)
+            return
         except SlurmRefusedError as error:
             if count == 1 or not re.search(_OVER_LIMIT, error.message):
                 raise
-            reporter.tell(f"Slurm takes no {counted(count, 'job')}: {error.message}")
+            reporter.tell(f"Slurm takes no {count} jobs: {error.message}")
             count //= 2
 
 
-def _submit(
-    sweep: Sweep,
-    settings: SweepSettings,
-    sizes: Row,
-    planned: PlannedJob,
-    layer: Layer,
-    count: int,
-    chain: str,
-    reporter: Reporter,
-    how: Mapping[str, Any],
-) -> Iterable[Submission]:
-    """Submit so many jobs: an array; jobs of their own where Slurm would not requeue them."""
-    array = count > 1 and not chain
-    if array:
-        planned = _plan(settings, layer, array=f"1-{count}")
-    for _ in range(1 if array else count):
-        done = submit_job(SweepJob(planned, sweep, settings, sizes), reporter, **how)
-        if done is None:
-            return
-        sweep.add_job(done.job_id)
-        yield done
-
-
-def _plan(settings: SweepSettings, layer: Layer, **options: Any) -> PlannedJob:
+def _plan(settings: SweepSettings, layer: Layer, **options: str) -> PlannedJob:
     return plan_job(
         {**options, "env": settings.exported},
         recorded=layer,
@@ -158,22 +147,21 @@ def _plan(settings: SweepSettings, layer: Layer, **options: Any) -> PlannedJob:
     )
 
 
-def _rooms(planned: PlannedJob, chain: str) -> List[int]:
-    """How many jobs the limits leave room for; none: no limit is known."""
+def _room(planned: PlannedJob, chain: str) -> int:
+    """How many more jobs the limits leave room for."""
     from neuronctl.judgement.limits import room_in_queue
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 
     if planned.snapshot is None:
-        return []
+        return _MOST
     room = room_in_queue(PlanOnCluster(planned.plan, planned.snapshot))
     # Of a chain, two jobs are in the queue at a time.
-    return [] if room is None else [room // 2 if chain else room]
+    return _MOST if room is None else room // 2 if chain else room
 
 
 def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
-    """Return the request of a job that runs so many tasks side by side."""
+    """Return the request of a job that does tasks like this one, several side by side."""
     request, slots = task.request, settings.side_by_side
-    values: Dict[str, Any] = {name: getattr(request, name) for name in request.origins}
     step = StepRequest(
         script=request.script,
         args=request.args,
@@ -181,8 +169,8 @@ def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
         launcher_options=request.launcher_options,
         ntasks_per_node=task.ntasks_per_node if request.ntasks_per_node else None,
     )
-    for name in ("script", "args", "sweep", "launcher", "launcher_options", "array"):
-        values.pop(name, None)
+    own = ("script", "args", "launcher", "launcher_options")
+    values = {name: getattr(request, name) for name in request.origins if name not in own}
     values.update(
         steps=(StepRequest(together=(step,) * slots) if slots > 1 else step,),
         until_done=True,
@@ -191,25 +179,19 @@ def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
         job_name=sweep.name,
     )
     bad = sorted({*hosts(request.exclude), *filter(None, sweep.notes())})
-    if bad:
-        values["exclude"] = compress_hostlist(bad)
-    if slots > 1:
-        if task.most_nodes > 1:
-            raise UsageError(
-                f"--side-by-side {slots}: a task of {counted(task.most_nodes, 'node')} runs alone",
-                "leave it out, or let a task run on one node",
-            )
-        values.update(
-            gpus=None,
-            gpus_per_node=slots * task.gpus_per_node or None,
-            cpus_per_task=slots * task.cpus_per_task,
-            ntasks=None,
-            ntasks_per_node=None,
+    values["exclude"] = compress_hostlist(bad) or None
+    if slots > 1 and task.most_nodes > 1:
+        raise UsageError(
+            f"--side-by-side {slots}: a task of {counted(task.most_nodes, 'node')} runs alone",
+            "leave it out, or let a task run on one node",
         )
-        if request.mem is not None:
-            values["mem"] = f"{slots * parse_memory(request.mem)}M"
-    origins = {name: request.origin(name) for name in values}
-    return Layer(values, origins)
+    if slots > 1:
+        values.update(dict.fromkeys(("gpus", "ntasks", "ntasks_per_node")))
+        values["gpus_per_node"] = slots * task.gpus_per_node or None
+        values["cpus_per_task"] = slots * task.cpus_per_task
+        memory = request.mem and f"{slots * parse_memory(request.mem)}M"
+        values["mem"] = memory
+    return Layer(values, {name: request.origin(name) for name in values})
 
 
 def ask_running() -> Optional[AbstractSet[int]]:
@@ -221,7 +203,7 @@ def ask_running() -> Optional[AbstractSet[int]]:
     return {row.job_id for row in rows if row.state in ACTIVE - WAITING}
 
 
-def count_workers(name: str) -> int:
+def _count_workers(name: str) -> int:
     """Return how many jobs of this name are in the queue; 0 where Slurm does not answer."""
     try:
         rows = ask_own_queue(2.0).rows

@@ -30,7 +30,7 @@ def words(example: Example) -> List[str]:
 
 def needs_no_slurm(argv: List[str]) -> bool:
     return argv[1:2] in (["generate"], ["partitions"]) or (
-        argv[1:2] in (["submit"], ["salloc"]) and "--dry-run" in argv
+        argv[1:2] in (["submit"], ["salloc"], ["sweep"]) and "--dry-run" in argv
     )
 
 
@@ -89,6 +89,15 @@ def test_there_are_examples() -> None:
 @pytest.mark.parametrize("example", OURS, ids=str)
 def test_understood(example: Example, project: Path) -> None:
     understand(words(example))
+
+
+def test_commands_in_the_text_are_understood() -> None:
+    """Of the page on sweeps, whose tables say what to type."""
+    page = (ROOT / "docs/how-to/sweeps.md").read_text(encoding="utf-8")
+    spans = re.findall(r"`(neuronctl [^`]*)`", page)
+    assert len(spans) >= 5
+    for span in spans:
+        understand(shlex.split(span))
 
 
 def real_output(example: Example, run: Run, project: Path) -> str:

@@ -13,7 +13,7 @@ from neuronctl.cli.say import print_script
 def command(shell: str) -> None:
     """Print what completes commands, options, and values in a shell.
 
-    It belongs into ~/.bashrc, ~/.zshrc, or ~/.config/fish/completions/neuronctl.fish. Values are
+    It belongs in ~/.bashrc, ~/.zshrc, or ~/.config/fish/completions/neuronctl.fish. Values are
     those of this moment: jobs by id and name, and what the catalog has: partitions, QOS, and what a
     site's comment may contain.
     """

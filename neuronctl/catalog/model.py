@@ -200,6 +200,8 @@ class Partition:
     gpus_per_node: int = 0
     gpu: Optional[str] = None
     """The GPU model in Slurm's spelling: ``v100``, ``a100``, ``h200``, ``gh200``."""
+    gpu_memory_gb: Optional[int] = None
+    """Memory of one GPU, in GB (10^9 bytes)."""
     interconnect: Optional[str] = None
     """The link between the GPUs of a node, if the source says so: ``nvlink``."""
     arch: str = "x86_64"

@@ -231,6 +231,8 @@ class JobPlan:
     """The variables the script exports, in order."""
     directives: Tuple[Directive, ...]
     decisions: Tuple[Decision, ...]
+    model: Tuple[str, ...] = ()
+    """Of a model server: what each parameter takes in bytes, the model, and the server's words."""
     steps: Tuple[JobStep, ...] = ()
     """What runs one after the other; empty where it is one launch, which is the plan itself."""
     own_step: bool = False

@@ -26,6 +26,7 @@ from neuronctl.planning.software import (
 )
 from neuronctl.request.job import JobRequest
 from neuronctl.rules.base import Fault, LocalFacts
+from neuronctl.rules.model_size import model_size
 from neuronctl.slurm.bad_nodes import bad_nodes
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
         of_steps=tuple(gather_local_facts(launch) for launch in plan.launches)
         if plan.steps
         else (),
+        model=model_size(plan.model) if plan.model else (None, ""),
         broken_texts=tuple(_broken_texts(plan)),
         bad_nodes=bad_nodes(local_cluster()),
     )

@@ -6,6 +6,7 @@ docs/reference/recipes.md describes the keys.
 from __future__ import annotations
 
 import os
+import re
 from typing import Tuple
 
 from neuronctl.common import yamlfile
@@ -23,8 +24,9 @@ class Recipe:
 
     command, ready: shell text that starts the server, and that succeeds once it has answered a
     real request. needs: the program that the job's environment must have. guard: whether the
-    server itself asks for the token (OWN), or stands behind what does (GATE). url, print: what the
-    user is told, with ``$port``, ``$token``, and the like.
+    server itself asks for the token (OWN), or stands behind what does (GATE). model: if the first
+    word is a model, the bytes of a parameter where its name says none. url, print: what the user
+    is told, with ``$port``, ``$token``, and the like.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Recipe:
     ready: str
     needs: str = ""
     guard: str = OWN
+    model: str = ""
     url: str = ""
     print: str = ""
 
@@ -69,6 +72,8 @@ def _read(name: str, file: str, *, own: bool) -> Recipe:
             raise TemplateError(f"{where}: unknown key '{key}'", did_you_mean(key, _KEYS))
         if not isinstance(value, str) or not value.strip() or "\0" in value:
             raise TemplateError(f"{where}: '{key}' is not text", "quote it, or begin it with '|'")
+        if key == "model" and not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value):
+            raise TemplateError(f"{where}: model: '{value}' is not a number of bytes", "write '2'")
         if key == "guard" and value not in (OWN, GATE):
             raise TemplateError(f"{where}: guard: must be {OWN} or {GATE}, not '{value}'")
     for key in _REQUIRED:

@@ -27,6 +27,7 @@ def plan_server(
 ) -> PlannedJob:
     """Plan the job of a server. words: the user's, for it. plan: plans that of a shell text."""
     check_utf8(words)
+    words = words[1:] if words[:1] == ("--",) else words
     job = plan(Body(_body(recipe, words), recipe.file))
     request = job.plan.request
     for name in ("array", "until_done"):
@@ -35,7 +36,9 @@ def plan_server(
             raise UsageError(f"--{option} does not fit a server: it is one job", "leave it out")
     on_loopback = job.plan.cluster.login.ssh_to_nodes
     setup = (*request.setup, "", *_setup(recipe, idle, "127.0.0.1" if on_loopback else ""))
-    return replace(job, plan=replace(job.plan, request=replace(request, setup=setup)))
+    model = (recipe.model, *words) if recipe.model and words else ()
+    planned = replace(job.plan, request=replace(request, setup=setup), model=model)
+    return replace(job, plan=planned)
 
 
 def make_place() -> None:
@@ -51,7 +54,6 @@ def make_place() -> None:
 
 def _body(recipe: Recipe, words: Sequence[str]) -> str:
     """Return the shell text that starts the server, in the container if there is one."""
-    words = words[1:] if words[:1] == ("--",) else words
     lines = [f"set -- {join([_with_port(word) for word in words])}".rstrip()]
     if recipe.needs:
         program = quote(recipe.needs)

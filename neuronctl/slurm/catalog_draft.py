@@ -99,7 +99,10 @@ def _sizes(site: SitePartition, limits: ClusterFigures) -> Data:
         data["gpus_per_node"] = gpus
         kinds = {group.gpu for group in groups if group.gpus and group.gpu}
         if len(kinds) == 1:
-            data["gpu"] = kinds.pop()
+            data["gpu"] = kind = kinds.pop()
+            memory_gb = re.search(r"([0-9]+)gb", kind.lower())  # a100-sxm4-80gb
+            if memory_gb:
+                data["gpu_memory_gb"] = int(memory_gb[1])
     arches = {group.arch for group in groups}
     if len(arches) == 1 and arches & set(ARCHITECTURES) and arches != {"x86_64"}:
         data["arch"] = arches.pop()

@@ -121,3 +121,78 @@ def test_the_job_ends_with_the_servers_code(sandbox: Sandbox, no_jobs: None) -> 
     words = ["http", "--", "bash", "-c", "exit 7", "{port}"]
     done = sandbox.exec(["neuronctl", "serve", *OPTIONS, *words], check=False)
     assert "FAILED, exit code 7" in done.stderr
+
+
+VLLM = """\
+#!/usr/bin/env python3
+# vLLM's interface, as far as it is asked: 503 for four seconds, and then completions for the key.
+import http.server, json, os, sys, time
+begun, words = time.monotonic(), sys.argv[1:]
+class Api(http.server.BaseHTTPRequestHandler):
+    def say(self, status, answer):
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+    def do_GET(self):
+        self.say(200, {"words": words})  # also to who has no key, as vLLM's /health and others
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if time.monotonic() - begun < 4:
+            self.say(503, {"error": "loading"})
+        elif self.headers["Authorization"] != "Bearer " + os.environ["VLLM_API_KEY"]:
+            self.say(401, {"error": "Unauthorized"})
+        elif (self.path, asked["model"]) != ("/v1/completions", words[1]):
+            self.say(404, {"error": "no such model"})
+        else:
+            print("completion", round(time.monotonic() - begun), flush=True)
+            self.say(200, {"choices": [{"text": " world"}]})
+place = words[words.index("--host") + 1], int(words[words.index("--port") + 1])
+http.server.ThreadingHTTPServer(place, Api).serve_forever()
+"""
+
+
+def test_vllm_is_ready_when_it_completes(sandbox: Sandbox, no_jobs: None) -> None:
+    sandbox.write("bin/vllm", VLLM)
+    sandbox.exec(["chmod", "755", "bin/vllm"])
+    start = 'PATH=$PWD/bin:$PATH exec neuronctl serve "$@"'
+    words = [
+        "-c2",
+        "--gpus-per-node=2",
+        "--output=vllm.out",
+        "--json",
+        "vllm",
+        "x/m-70B",
+        "--seed",
+        "1",
+    ]
+    done = sandbox.exec(["sh", "-c", start, "sh", *OPTIONS, *words])
+    assert "NC135: the weights of x/m-70B take about 140.0 GB" in done.stderr
+    assert "2 GPUs of amd_a100nv_8 have 160 GB: little is left" in done.stderr
+    found = json.loads(done.stdout)
+    assert found["text"].split() == ["model", "x/m-70B", "API", "key", found["token"]]
+    log = sandbox.exec(["cat", "vllm.out"]).stdout
+    assert log.index('" 503') < log.index("\ncompletion") < log.index("serve: vllm answers")
+    asked = f"""
+        known="Authorization: Bearer $TOKEN"
+        curl -s -w '%{{http_code}}\\n' "$URL/invocations"
+        curl -s -H "$known" "$URL/version"; echo
+        curl -s -H "$known" "$URL/v1/completions" -d '{{"model": "x/m-70B"}}'; echo
+        token=$(echo /run/neuronctl/user/state/neuronctl/serve/*/{found["job_id"]}/token)
+        cat /proc/[0-9]*/cmdline 2>/dev/null | grep -caF -f "$token"
+        cat *.out *.err | grep -cF -f "$token"
+        scontrol write batch_script {found["job_id"]} - | grep -cF -f "$token"
+    """
+    refused, status, told, completed, *counts = shell(sandbox, found, asked).stdout.splitlines()
+    assert refused.startswith("no token") and status == "403"
+    given = [
+        "serve",
+        "x/m-70B",
+        "--seed",
+        "1",
+        "--tensor-parallel-size",
+        "2",
+        "--host",
+        "127.0.0.1",
+    ]
+    assert json.loads(told)["words"][:-2] == given
+    assert " world" in completed and counts == ["0", "0", "0"]

@@ -9,6 +9,7 @@ from typing import List
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -54,4 +55,18 @@ def examples(page: Path) -> List[Example]:
                 output.append(lines[at] + "\n")
                 at += 1
             found.append(Example(page, first + begin, command, "".join(output), start))
+    return found
+
+
+def shell_lines(page: Path) -> List[Example]:
+    """The lines of a page's shell blocks that begin with neuronctl; ``…`` stands for options."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for block in SHELL.finditer(text):
+        first = text[: block.start(1)].count("\n") + 1
+        for call in re.finditer(r"^ *(neuronctl (?:.*\\\n)*.*)$", block[1], re.MULTILINE):
+            line = first + block[1][: call.start()].count("\n")
+            command = re.sub(r"\\\n *", "", call[1]).replace(" …", "")
+            command = re.split(r" (?:[|<>]|>>|<<|&&|\|\|)(?: |'|$)| #", command)[0]
+            found.append(Example(page, line, command.strip(), "", line))
     return found

@@ -16,7 +16,7 @@ from typing import Callable, List
 
 import click
 import pytest
-from doc_pages import ROOT, Example, examples, pages
+from doc_pages import ROOT, Example, examples, pages, shell_lines
 
 from neuronctl.cli.root import root
 
@@ -39,6 +39,7 @@ def page_name(page: Path) -> str:
 
 
 OURS = [example for example in EXAMPLES if words(example)[:1] == ["neuronctl"]]
+SHELL = [line for page in pages() for line in shell_lines(page)]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 OFFLINE = [example for example in OURS if needs_no_slurm(words(example))]
 
@@ -77,18 +78,21 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "examples" / "old-scripts").mkdir(parents=True)
     for name in ("train.py", "train_hvd.py", "examples/train_ddp.py"):
         (tmp_path / name).write_text("import torch.distributed\n")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "job-body.sh").write_text("srun hostname\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_there_are_examples() -> None:
     assert len(OFFLINE) >= 3
-    assert len(OURS) > len(OFFLINE)
+    assert len(OURS) > len(OFFLINE) and len(SHELL) > 50
 
 
-@pytest.mark.parametrize("example", OURS, ids=str)
+@pytest.mark.parametrize("example", OURS + SHELL, ids=str)
 def test_understood(example: Example, project: Path) -> None:
-    understand(words(example))
+    files = {"~/mine": "mine", "-": "job-body.sh"}  # as a shell gives them
+    understand([files.get(word, word) for word in words(example)])
 
 
 def test_commands_in_the_text_are_understood() -> None:

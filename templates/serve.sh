@@ -43,9 +43,9 @@ close_server() {
     kill -KILL "$watch" 2>/dev/null; rm -rf "$FOLDER"
     exit "$code"
 }
-PORT=$(free_port "$SLURM_JOB_ID") && TOKEN=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n') || exit 1
+JOB=$SLURM_JOB_ID NAME=$SLURM_JOB_NAME PORT=$(free_port "$SLURM_JOB_ID") && TOKEN=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n') || exit 1
 rm -rf "$FOLDER"
-(umask 077; mkdir "$FOLDER" && for name in RECIPE NODE ADDRESS PORT TOKEN; do echo "${!name}" >"$FOLDER/${name,,}" || exit; done) ||
+(umask 077; mkdir "$FOLDER" && for name in RECIPE JOB NAME NODE ADDRESS PORT TOKEN; do echo "${!name}" >"$FOLDER/${name,,}" || exit; done) ||
     { echo "serve: $NODE cannot write $SERVE; set XDG_STATE_HOME to a directory that the nodes can write" >&2; exit 1; }
 export SERVE FOLDER NODE ADDRESS PORT TOKEN
 export SINGULARITY_BIND="${SINGULARITY_BIND:+$SINGULARITY_BIND,}$SERVE" APPTAINER_BIND="${APPTAINER_BIND:+$APPTAINER_BIND,}$SERVE"

@@ -4,42 +4,30 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import click
 
 from neuronctl.cli.job_options import BatchCommand, job_command, plan_given
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import hint_at_why, notify
-from neuronctl.common.console import (
-    Column,
-    print_json,
-    print_line,
-    print_table,
-    printable,
-    shortened,
-    terminal_width,
-)
+from neuronctl.common.console import print_json, print_line, printable, shortened, terminal_width
 from neuronctl.common.errors import INTERRUPTED, NoSuchJobError, TemplateError, UsageError
 from neuronctl.common.frozen import asdict
 from neuronctl.common.units import parse_timeout
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
-    from neuronctl.records.job_record import RecordDraft
     from neuronctl.records.store import JobRecord
     from neuronctl.serving.connection import Connection
     from neuronctl.slurm.job_id import JobId
-    from neuronctl.submission.judged_job import JudgedJob
     from neuronctl.submission.transaction import Submission
 
 
 class _Serve(BatchCommand):
     """``serve RECIPE``, and ``serve connect``."""
 
-    def make_context(
-        self, info_name: Optional[str], args: List[str], *more: Any, **extra: Any
-    ) -> click.Context:
+    def make_context(self, info_name: Any, args: Any, *more: Any, **extra: Any) -> click.Context:
         if args[:1] == ["connect"]:
             return connect.make_context(f"{info_name} connect", args[1:], *more, **extra)
         return super().make_context(info_name, args, *more, **extra)
@@ -96,8 +84,7 @@ def command(
         return 0
     from neuronctl.slurm.job_id import JobId
 
-    plan = job.plan
-    return _wait(JobId(done.job_id), done.record, plan.job_name, plan.cluster, as_json)
+    return _wait(JobId(done.job_id), done.record, job.plan.cluster, as_json)
 
 
 @click.command("connect")
@@ -120,7 +107,7 @@ def connect(job: str, as_json: bool) -> int:
         raise UsageError(
             f"job {asked} is not a server of yours", "'neuronctl serve RECIPE' starts one"
         )
-    return _wait(asked, record, record.job_name, recognise(load(None), None)[0], as_json)
+    return _wait(asked, record, recognise(load(None), None)[0], as_json)
 
 
 def _newest_server() -> JobId:
@@ -140,28 +127,22 @@ def _newest_server() -> JobId:
 def _list_recipes() -> int:
     from neuronctl.serving.recipes import load, names
 
-    columns = [Column("RECIPE", no_wrap=True), Column("SERVES"), Column("FILE")]
-    rows = []
     for name in names():
         try:
-            recipe = load(name)
-            rows.append([name, recipe.title, recipe.file])
+            print_line(f"{name:12}  {load(name).title}")
         except TemplateError as error:
             notify(error.message)
-    print_table(columns, rows)
     return 0
 
 
 class _Reporter(TerminalReporter):
     """Leaves standard output to the connection."""
 
-    def submitted(self, draft: RecordDraft, judged: Optional[JudgedJob], done: Submission) -> None:
+    def submitted(self, draft: Any, judged: Any, done: Submission) -> None:
         notify(f"submitted batch job {done.job_id}; its log: {done.output}")
 
 
-def _wait(
-    job: JobId, record: Optional[JobRecord], name: str, cluster: Cluster, as_json: bool
-) -> int:
+def _wait(job: JobId, record: Optional[JobRecord], cluster: Cluster, as_json: bool) -> int:
     """Wait for the server's first answer, and print how to reach it; returns the exit code."""
     from neuronctl.serving.connection import connection, wait_for_server
     from neuronctl.tracking.follow import JobWatch
@@ -184,7 +165,7 @@ def _wait(
         explain_end(watch.statuses, file=sys.stderr)
         hint_at_why([job])
         return watch.exit_status or 1
-    found = connection(noted, job.job, name, cluster)
+    found = connection(noted, cluster)
     if as_json:
         print_json("neuronctl.serve/1", asdict(found))
     else:

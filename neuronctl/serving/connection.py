@@ -91,7 +91,7 @@ def _noted(job: int) -> Optional[Dict[str, str]]:
     return {name: text.decode("utf-8", "replace").strip() for name, text in contents.items()}
 
 
-def connection(noted: Dict[str, str], job: int, name: str, cluster: Cluster) -> Connection:
+def connection(noted: Dict[str, str], cluster: Cluster) -> Connection:
     """Return how to reach a server. noted: by its job."""
     recipe: Recipe = load(noted["recipe"])
     node, address, port, user = noted["node"], noted["address"], noted["port"], login_name()
@@ -99,14 +99,14 @@ def connection(noted: Dict[str, str], job: int, name: str, cluster: Cluster) -> 
     on_loopback = address.startswith("127.")
     # The node's name, if it leads from here to where the server listens.
     host = "localhost" if on_loopback else node if _resolves(node, address) else address
-    values = dict(noted, name=name, job=str(job), host=host, user=user, cluster=cluster.name)
+    values = dict(noted, host=host, user=user, login=login, cluster=cluster.name)
     values["jump"] = f"{login},{user}@{node}" if on_loopback else login
     url = Template(recipe.url).safe_substitute(values)
     way = f"-J {login} {user}@{node}" if on_loopback else login
     tunnel = f"ssh -N -L {port}:{host}:{port} {way}" if url else ""
     return Connection(
-        job_id=job,
-        name=name,
+        job_id=int(noted["job"]),
+        name=noted["name"],
         recipe=recipe.name,
         node=node,
         address=address,

@@ -32,11 +32,6 @@ SHELL_COMMAND = ("bash", "-c", f"{{{COMMAND}}}")
 SOURCES = ("params", "zip", "list", "table", "commands")
 """Keys of ``sweep:`` in a job file."""
 
-_LARGEST = 64 * 1024 * 1024
-"""Bytes of a table, or of a file of commands."""
-
-_EXAMPLE = "expected parameters with values, such as lr: [0.1, 0.01] or seed: 1..5"
-
 
 def given_axes(
     params: Sequence[str], *, together: bool, **files: Optional[str]
@@ -53,60 +48,58 @@ def given_axes(
         if name in values:
             raise UsageError(f"--param: {name} is there twice", "separate its values by commas")
         values[name] = text
+    asked = {"zip" if together else "params": values or None, **files}
     axes: List[Axis] = []
-    option = "zip" if together else "param"
-    try:
-        if values or together:
-            axes.extend(make_axes("zip" if together else "params", values))
-        for option, file in files.items():
-            axes.extend(make_axes(option, file) if file is not None else ())
-    except ValueError as error:
-        raise UsageError(f"--{option}: {error}") from None
+    for source, data in asked.items():
+        try:
+            axes += make_axes(source, data) if data is not None else ()
+        except ValueError as error:
+            option = "--param" if data is values else f"--{source}"
+            raise UsageError(f"{option}: {error}") from None
     return tuple(axes)
 
 
 def make_axes(source: str, data: Any) -> Tuple[Axis, ...]:
     """Return what one of SOURCES says, with texts for all values; raises ValueError."""
     if source in ("table", "commands"):
-        if not isinstance(data, str):
-            raise ValueError("expected the name of a file")
         return (_read_table(data) if source == "table" else _read_commands(data),)
     if source == "list":
-        if not data or not isinstance(data, list) or not isinstance(data[0], dict):
+        entries = data if isinstance(data, list) else [data]
+        if not entries or any(not isinstance(entry, dict) for entry in entries):
             raise ValueError("expected one entry per task, such as '- {lr: 0.1, seed: 1}'")
-        names = tuple(data[0])
-        for number, entry in enumerate(data, 1):
-            if not isinstance(entry, dict) or entry.keys() != set(names):
-                raise ValueError(
-                    f"entry {number} does not set {', '.join(names)}, as the first does"
-                )
-        return (_axis(names, [[entry[name] for name in names] for entry in data]),)
-    if not data or not isinstance(data, dict):
-        raise ValueError(_EXAMPLE)
-    columns = {
-        name: _read_values(values) if isinstance(values, str) else values
-        for name, values in data.items()
-    }
-    if not all(isinstance(values, list) for values in columns.values()):
-        raise ValueError(_EXAMPLE)
+        other = next((entry for entry in entries if entry.keys() != entries[0].keys()), None)
+        if other is not None:
+            raise ValueError(
+                f"one entry sets {', '.join(other)}, the first {', '.join(entries[0])}"
+            )
+        data = {name: [entry[name] for entry in entries] for name in entries[0]}
+    elif isinstance(data, dict):
+        data = {
+            name: _read_values(each) if isinstance(each, str) else each
+            for name, each in data.items()
+        }
+    if (
+        not data
+        or not isinstance(data, dict)
+        or not all(isinstance(v, list) for v in data.values())
+    ):
+        raise ValueError("expected parameters with values, such as lr: [0.1, 0.01] or seed: 1..5")
     if source == "params":
-        return tuple(_axis((name,), [[v] for v in values]) for name, values in columns.items())
-    if len({len(values) for values in columns.values()}) > 1:
-        shown = ", ".join(f"{name} has {len(values)}" for name, values in columns.items())
+        return tuple(_axis((name,), [[value] for value in data[name]]) for name in data)
+    if len({len(values) for values in data.values()}) > 1:
+        shown = ", ".join(f"{name} has {len(values)}" for name, values in data.items())
         raise ValueError(f"values that advance together must be equally many: {shown}")
-    return (_axis(tuple(columns), list(zip(*columns.values()))),)
+    return (_axis(tuple(data), list(zip(*data.values()))),)
 
 
 def _axis(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Axis:
-    for index, name in enumerate(names):
+    for name in names:
         if not re.fullmatch(NAME, name):
             raise ValueError(
                 f"'{name}' is no name: use letters, digits, and _, with . and - between"
             )
-        if name in names[:index]:
-            raise ValueError(f"{name} is there twice")
     if not rows:
-        raise ValueError(f"{', '.join(names)} has no values")
+        raise ValueError(f"{', '.join(names) or 'the table'} has no values")
     for row in rows:
         for name, value in zip(names, row):
             if not isinstance(value, str) or not value.strip() or "\0" in value:
@@ -125,44 +118,38 @@ def _read_values(text: str) -> List[str]:
         first, last = int(span[1]), int(span[2])
         if abs(last - first) >= MOST:
             raise ValueError(f"'{part}' has more than {MOST} values")
-        padded = any(re.match("-?0[0-9]", end) for end in span.groups())  # as in bash
-        width = max(map(len, span.groups())) if padded else 0
+        width = len(span[1]) if re.match("-?0[0-9]", span[1]) else 0  # as in bash
         step = 1 if last >= first else -1
-        values.extend(f"{number:0{width}d}" for number in range(first, last + step, step))
+        values += [f"{number:0{width}d}" for number in range(first, last + step, step)]
     return values
 
 
-def _read_table(file: str) -> Axis:
+def _read_table(file: Any) -> Axis:
     """Return the rows of a CSV file, whose first line names the parameters."""
     reader = csv.reader(io.StringIO(_read(file), newline=""), skipinitialspace=True, strict=True)
     try:
-        names, *rows = filter(None, reader)
-    except (csv.Error, ValueError) as error:
-        problem = error if isinstance(error, csv.Error) else "it is empty"
-        raise ValueError(f"'{file}', line {reader.line_num}: {problem}") from None
+        names, *rows = [*filter(None, reader)] or [[]]
+    except csv.Error as error:
+        raise ValueError(f"'{file}', line {reader.line_num}: {error}") from None
     for number, row in enumerate(rows, 1):
         if len(row) != len(names):
-            raise ValueError(
-                f"'{file}', row {number}: {counted(len(row), 'value')} for "
-                f"{counted(len(names), 'parameter')} ({', '.join(names)})"
-            )
+            columns = f"{counted(len(names), 'parameter')} ({', '.join(names)})"
+            raise ValueError(f"'{file}', row {number}: {counted(len(row), 'value')} for {columns}")
     return _axis([name.strip() for name in names], rows)
 
 
-def _read_commands(file: str) -> Axis:
+def _read_commands(file: Any) -> Axis:
     """Return the shell commands in a file, one a line."""
     lines = (line.strip() for line in _read(file).split("\n"))
     return _axis((COMMAND,), [[line] for line in lines if line and not line.startswith("#")])
 
 
-def _read(file: str) -> str:
+def _read(file: Any) -> str:
+    if not isinstance(file, str):
+        raise ValueError("expected the name of a file")
     try:
         with open_named(file) as stream:
-            content = stream.read(_LARGEST + 1)
-        if len(content) > _LARGEST:
-            raise ValueError(f"it has more than {_LARGEST >> 20} MiB")
-        return content.decode("utf-8-sig")
+            return stream.read().decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        unicode = isinstance(error, UnicodeDecodeError)
-        problem = "it is not UTF-8 text" if unicode else getattr(error, "strerror", "") or error
+        problem = getattr(error, "strerror", "") or "it is not UTF-8 text"
         raise ValueError(f"cannot read '{file}': {problem}") from None

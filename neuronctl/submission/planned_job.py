@@ -187,26 +187,23 @@ def plan_job(
 
 def _swept(request: JobRequest, axes: Optional[Tuple[Axis, ...]]) -> JobRequest:
     """Return the request with what is varied; raises UsageError."""
+    if axes is None and request.sweep:
+        place = request.origin("sweep").where
+        hint = "submit it with 'neuronctl sweep'"
+        raise UsageError(f"{place}: the job file describes a sweep, not one job", hint)
     if axes is None:
-        if request.sweep:
-            raise UsageError(
-                f"{request.origin('sweep').where}: the job file describes a sweep, not one job",
-                "submit it with 'neuronctl sweep'",
-            )
         return request
     from neuronctl.request.axes import COMMAND, SHELL_COMMAND  # here, as most jobs are no sweep
 
     axes = axes or request.sweep
     if not axes:
-        raise UsageError(
-            "there is nothing to vary", "add --param NAME=VALUES, and {NAME} to the program's words"
-        )
+        hint = "add --param NAME=VALUES, and {NAME} to the program's words"
+        raise UsageError("there is nothing to vary", hint)
     if request.steps:
-        raise UsageError(
-            "a sweep fills the words of one program or of 'run:', not of steps",
-            "let a script take them as arguments: train.sh {lr}",
-        )
-    if request.script is None and any(name == COMMAND for axis in axes for name, _ in axis[0]):
+        hint = "let a script take them as arguments: train.sh {lr}"
+        raise UsageError("a sweep fills the words of a program or of 'run:', not of steps", hint)
+    commands = any(name == COMMAND for axis in axes for name, _ in axis[0])
+    if commands and request.script is None and request.body is None:
         request = replace(request, script=SHELL_COMMAND[0], args=SHELL_COMMAND[1:])
     return replace(request, sweep=axes)
 

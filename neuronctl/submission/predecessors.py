@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Callable, List, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Callable, List, Sequence, Set, Tuple
 
 from neuronctl.common.console import printable
 from neuronctl.common.errors import PolicyError, UsageError
@@ -13,7 +13,6 @@ from neuronctl.records.store import RecordStore
 from neuronctl.request.job import Origin, Source
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import GOOD
-from neuronctl.tracking.chains import chain_of
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_names import is_name, is_named, newest
 from neuronctl.tracking.lookup import look_up, no_such_job, queued
@@ -45,15 +44,13 @@ def wait_for_named(
             "keep one of them",
         )
     for option, kind, word in named:
-        if not ask_slurm:
+        if ask_slurm:
+            found = _find(word)
+            ids = [_left(f"{option} {word}", kind, id, jobs, tell) for id, jobs in found]
+        else:
             id = newest(word, RecordStore.default()) if is_name(word) else JobId.parse(word)
-            terms.append(f"{kind}:{id.asked}")
-            continue
-        for id, jobs in _find(word):
-            waits_for = _check(f"{option} {word}", kind, jobs, tell)
-            if waits_for is not None:
-                number = waits_for.job_id if waits_for.is_later_run else id.asked
-                terms.append(f"{kind}:{number}")
+            ids = [id.asked]
+        terms += [f"{kind}:{id}" for id in ids if id]
     origins = {**request.origins, "dependency": Origin(Source.DERIVED, named[0][0])}
     return replace(request, dependency=",".join(dict.fromkeys(terms)) or None, origins=origins)
 
@@ -91,10 +88,10 @@ def _jobs_of_sweep(name: str) -> Set[int]:
         return set()
 
 
-def _check(
-    given: str, kind: str, jobs: Sequence[JobStatus], tell: Callable[[str], None]
-) -> Optional[JobStatus]:
-    """Return a job, or task, that has not ended, if any; raises PolicyError."""
+def _left(
+    given: str, kind: str, id: JobId, jobs: Sequence[JobStatus], tell: Callable[[str], None]
+) -> str:
+    """Return what Slurm has to wait for, "" where it has ended; raises PolicyError."""
     for job in jobs:
         if kind == "afterok" and job.ended and job.state not in GOOD:
             raise PolicyError(
@@ -104,14 +101,8 @@ def _check(
                 "not ask how it ended",
             )
     first = next((job for job in jobs if not job.ended), jobs[0])
-    words = f"{given}: job {first.id.job} ({printable(first.name)})"
+    end = "has ended as {}: there is nothing to wait for" if first.ended else "is {}"
+    tell(f"{given}: job {first.id.job} ({printable(first.name)}) {end.format(first.state)}")
     if first.ended:
-        tell(f"{words} has ended as {first.state}: there is nothing to wait for")
-        return None
-    tell(f"{words} is {first.state}")
-    if chain_of(first.record) is not None:
-        tell(
-            f"warning: each run of {words[len(given) + 2 :]} is a job of its own: Slurm waits "
-            f"for the present one, job {first.job_id}, and not for those that follow"
-        )
-    return first
+        return ""
+    return str(first.job_id) if first.is_later_run else id.asked

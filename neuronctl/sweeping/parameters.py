@@ -74,7 +74,7 @@ def show_parameters(row: Iterable[Tuple[str, str]]) -> str:
 def _check_names(names: Sequence[str], words: Sequence[str]) -> None:
     twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
     if twice is not None:
-        raise UsageError(f"two sources set the parameter {twice}", "keep one of them")
+        raise UsageError(f"the parameter {twice} is set twice", "keep one of them")
     places = [match["name"] for word in words for match in _PLACE.finditer(word) if match["name"]]
     unfilled = next((name for name in places if name not in names), None)
     if unfilled is not None:

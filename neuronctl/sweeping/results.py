@@ -61,11 +61,8 @@ class Scale:
         return self.speedup / self.ratio
 
 
-def read_status(name: str, *, oldest: float = 0.0) -> SweepStatus:
-    """Return what a sweep's folder and Slurm say; raises UsageError for no such sweep.
-
-    oldest: how many seconds old Slurm's answer may be.
-    """
+def read_status(name: str) -> SweepStatus:
+    """Return what a sweep's folder and Slurm say; raises UsageError for no such sweep."""
     sweep = Sweep(name)
     sweep.settings()
     known = set(sweep.jobs())
@@ -74,7 +71,7 @@ def read_status(name: str, *, oldest: float = 0.0) -> SweepStatus:
 
     def ask_running() -> Optional[AbstractSet[int]]:
         try:
-            rows.extend(ask_own_queue(oldest).rows)
+            rows.extend(ask_own_queue().rows)
         except SlurmError as error:
             problems.append(error.short)
             return None

@@ -155,7 +155,6 @@ def test_a_chain_is_followed_by_its_present_run(
     assert RecordStore.default().get(30) is not None
     result = run("submit", *JOB, "--after", "long", "--dry-run", "train.py")
     assert dependency(result.stdout) == ["afterany:33"]
-    assert "Slurm waits for the present one, job 33, and not for those" in result.stderr
 
 
 def test_all_jobs_of_a_sweep_are_waited_for(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -127,6 +127,7 @@ def test_only_names_in_braces_are_places() -> None:
         (["lr"], "--param: 'lr' is not NAME=VALUES, such as lr=0.1,0.01"),
         (["=1"], "--param: '' is no name: use letters, digits, and _, with . and - between"),
         (["lr=1..1000000000"], "--param: '1..1000000000' has more than 100000 values"),
+        (["lr=1", "seed=1", "lr=2"], "--param: lr is there twice"),
         (
             ["lr=1..1000", "seed=1..101"],
             "the sweep has 101000 tasks (1000 x 101); at most 100000 are possible",
@@ -138,6 +139,14 @@ def test_refused(params: List[str], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         tasks(*params)
     assert caught.value.message == message
+
+
+def test_a_parameter_has_one_source(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("lr,lr\n1,2\n")
+    (axis,) = make_axes("table", str(tmp_path / "t.csv"))
+    for axes in ((axis,), (*make_axes("params", {"lr": ["1"]}), *make_axes("list", [{"lr": "2"}]))):
+        with pytest.raises(UsageError, match="the parameter lr is set twice"):
+            make_tasks(axes, ("{lr}",))
 
 
 def test_an_unknown_place_names_the_nearest_parameter() -> None:
@@ -165,7 +174,7 @@ def test_an_unknown_place_names_the_nearest_parameter() -> None:
         ("sweep: {list: []}", "job.yaml:1: sweep: list: expected one entry per task"),
         (
             "sweep: {list: [{a: 1}, {b: 1}]}",
-            "job.yaml:1: sweep: list: entry 2 does not set a, as the first does",
+            "job.yaml:1: sweep: list: one entry sets b, the first a",
         ),
         ("sweep: {table: nowhere.csv}", "job.yaml:1: sweep: table: cannot read 'nowhere.csv': No"),
         ("sweep: {table: {a: 1}}", "job.yaml:1: sweep: table: expected the name of a file"),
@@ -180,9 +189,8 @@ def test_a_job_file_is_refused_with_its_line(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "line 0: it is empty"),
+        (b"", "the table has no values"),
         (b"lr,seed\n1,2\n3\n", "row 2: 1 value for 2 parameters (lr, seed)"),
-        (b"lr,lr\n1,2\n", "lr is there twice"),
         (b"lr,\n1,2\n", "'' is no name"),
         (b"lr\n", "lr has no values"),
         (b'lr\n"1\n', "line 2: unexpected end of data"),

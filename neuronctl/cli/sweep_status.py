@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import sys
+import io
 import time
 from typing import Any, Dict, Mapping, Optional, Sequence
 
@@ -11,7 +11,7 @@ import click
 
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import file_option
-from neuronctl.cli.say import notify
+from neuronctl.cli.say import notify, print_script
 from neuronctl.common.console import (
     Column,
     draws_blocks,
@@ -22,7 +22,7 @@ from neuronctl.common.console import (
     print_table,
     shortened,
 )
-from neuronctl.common.errors import UsageError
+from neuronctl.common.errors import RecordError, UsageError
 from neuronctl.common.shell import quote
 from neuronctl.common.units import format_elapsed
 from neuronctl.common.words import counted, percent, utc
@@ -98,8 +98,12 @@ def _print_sweeps(known: Sequence[str]) -> None:
         return
     columns = [Column("SWEEP", no_wrap=True, style="bold"), figures("TASKS"), Column("STATES")]
     rows = []
-    for found in map(read_status, known):
-        rows.append([found.name, str(len(found.tasks)), _counts(found.counts)])
+    for name in known:
+        try:
+            found = read_status(name)
+            rows.append([name, str(len(found.tasks)), _counts(found.counts)])
+        except RecordError as error:
+            rows.append([name, "?", error.message])
     print_table(columns, rows)
 
 
@@ -192,11 +196,13 @@ def _known(task: TaskState, scales: Mapping[int, Scale]) -> Dict[str, Any]:
 def _print_csv(found: SweepStatus, scales: Mapping[int, Scale]) -> None:
     titles = list(dict.fromkeys(title for task in found.tasks for title in task.values))
     known = [_known(task, scales) for task in found.tasks]
-    writer = csv.writer(sys.stdout)
+    text = io.StringIO()
+    writer = csv.writer(text)
     writer.writerow(["task", *titles, *(known[0] if known else ())])
     for task, values in zip(found.tasks, known):
         of_task = (task.values.get(title, "") for title in titles)
         writer.writerow([task.number, *of_task, *values.values()])
+    print_script(text.getvalue())  # nothing in it can steer a terminal
 
 
 def _write_page(file: str, name: str, scales: Sequence[Scale]) -> None:

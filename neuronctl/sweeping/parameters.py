@@ -72,7 +72,8 @@ def show_parameters(row: Iterable[Tuple[str, str]]) -> str:
 
 
 def _check_names(names: Sequence[str], words: Sequence[str]) -> None:
-    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    meant = [size_option(name) or name for name in names]
+    twice = next((name for index, name in enumerate(meant) if name in meant[:index]), None)
     if twice is not None:
         raise UsageError(f"the parameter {twice} is set twice", "keep one of them")
     places = [match["name"] for word in words for match in _PLACE.finditer(word) if match["name"]]

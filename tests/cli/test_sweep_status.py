@@ -113,6 +113,22 @@ def test_sweeps_are_listed_and_unknown_ones_refused(run: Run, grid: str) -> None
     assert "cannot be combined" in run("sweep", "status", "--json", "--csv", code=2).stderr
 
 
+def test_a_damaged_sweep_is_named_and_hides_no_other(run: Run, grid: str) -> None:
+    torn = make_sweep("torn", ["x=1..3"], ["a", "{x}"])
+    Path(torn.path, "tasks/1").write_text("{}\na 1\n{not JSON\n")
+    lines = run("sweep", "status").stdout.splitlines()
+    assert lines[1].startswith("grid       8  3 done") and "torn is damaged: " in lines[2]
+    assert "torn is damaged: " in run("sweep", "status", "torn", code=9).stderr
+    Path(torn.path, "sweep.json").write_text("{")
+    assert "is damaged" in run("sweep", "status", "torn", "--json", code=9).stderr
+    Path(grid, "results/41.1.9").write_bytes(b"7 1 0 179\n5 1 0 1 2 n \xff \x1b[2J\n9 9 9\n")
+    Path(grid, "claims/6.1").write_text("")
+    Path(grid, "claims/99.1").write_text("41 1 41.1.1 gpu01 1\n")
+    assert "8 tasks: 4 done, 2 waiting" in run("sweep", "status", "grid").stdout
+    drawn = on_terminal("", "sweep", "status", "grid", "--csv")
+    assert "\\x1b[2J" in drawn and "\x1b[2J" not in drawn
+
+
 def test_no_sweep_at_all(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "you have no sweeps" in run("sweep", "status").stdout
 

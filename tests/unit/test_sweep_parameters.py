@@ -149,6 +149,11 @@ def test_a_parameter_has_one_source(tmp_path: Path) -> None:
             make_tasks(axes, ("{lr}",))
 
 
+def test_an_option_is_set_once() -> None:
+    with pytest.raises(UsageError, match="the parameter gpus-per-node is set twice"):
+        tasks("gpus_per_node=1", "gpus-per-node=2", words=["train.py"])
+
+
 def test_an_unknown_place_names_the_nearest_parameter() -> None:
     with pytest.raises(UsageError) as caught:
         tasks("lr=1", "seeds=1")

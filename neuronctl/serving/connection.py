@@ -24,6 +24,7 @@ from neuronctl.serving.recipes import Recipe, load
 from neuronctl.tracking.follow import JobWatch
 
 _EVERY = 0.5  # seconds between two looks at a job's folder
+_NOTED = {"recipe", "job", "name", "node", "address", "port", "token"}
 
 
 @dataclass(frozen=True)
@@ -69,14 +70,15 @@ def wait_for_server(watch: JobWatch, tell: Callable[[str], None]) -> Optional[Di
             due = time.monotonic() + watch.pause
         if watch.ended:
             return None
-        noted = None if watch.waiting else _noted(watch.job.job)
+        noted = None if watch.waiting else read_notes(watch.job.job)
         if noted is not None:
             return noted
         tell(state if watch.waiting else f"{state}; waiting for the server's first answer")
         time.sleep(_EVERY)
 
 
-def _noted(job: int) -> Optional[Dict[str, str]]:
+def read_notes(job: int) -> Optional[Dict[str, str]]:
+    """Return what a job has noted, if its server answers."""
     folder = os.path.join(folders(), str(job))
     try:
         names = os.listdir(folder)
@@ -88,7 +90,11 @@ def _noted(job: int) -> Optional[Dict[str, str]]:
         }
     except OSError:
         return None
-    return {name: text.decode("utf-8", "replace").strip() for name, text in contents.items()}
+    noted = {name: text.decode("utf-8", "replace").strip() for name, text in contents.items()}
+    whole = {*noted} >= _NOTED and re.fullmatch(
+        "[0-9]{1,10} [0-9]{1,5}", f"{noted['job']} {noted['port']}"
+    )
+    return noted if whole else None
 
 
 def connection(noted: Dict[str, str], cluster: Cluster) -> Connection:
@@ -120,12 +126,15 @@ def connection(noted: Dict[str, str], cluster: Cluster) -> Connection:
 
 
 def _resolves(node: str, address: str) -> bool:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         return address in {str(info[4][0]) for info in socket.getaddrinfo(node, None)}
     return False
 
 
 def _answers(address: str, port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=3):
+    with (
+        contextlib.suppress(OSError, ValueError, OverflowError),
+        socket.create_connection((address, port), timeout=3),
+    ):
         return True
     return False

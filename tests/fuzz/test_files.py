@@ -15,6 +15,7 @@ from broken import content, data, texts
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from neuronctl.catalog.loader import load as load_catalog
 from neuronctl.common.paths import config_dir
 from neuronctl.records import found_records
 from neuronctl.records.job_record import (
@@ -28,6 +29,9 @@ from neuronctl.records.job_record import (
 from neuronctl.records.store import RecordStore
 from neuronctl.rendering.render import render_job
 from neuronctl.scripts.script_file import read_file, scripts_at
+from neuronctl.serving import recipes
+from neuronctl.serving.connection import connection, folders, read_notes
+from neuronctl.serving.server_job import plan_server
 from neuronctl.submission import planned_job
 from neuronctl.submission.resubmission import RecordedJob, exported_variables
 
@@ -85,6 +89,7 @@ clusters:
 """,
 )
 
+PLAIN = {"partition": "amd_a100nv_8", "gpus_per_node": "1"}
 TOY = {"cluster": "toy", "partition": "gpu", "gpus_per_node": "1"}
 
 DRAFT = RecordDraft(
@@ -191,6 +196,39 @@ def test_what_is_no_file(name: str, odd: str, named: bool) -> None:
             list(scripts_at(file)), read_file(file)
     finally:
         (os.rmdir if odd == "folder" else os.unlink)(file)
+
+
+RECIPES = [Path(recipes.load(name).file).read_text("utf-8") for name in ("jupyter", "ssh")]
+NOTES = {
+    **{"recipe": "ssh", "job": "7", "name": "mine", "node": "localhost", "address": "127.0.0.1"},
+    **{"port": "31000", "token": "abc", "host_key": "ssh-ed25519 AAAA"},
+}
+
+
+@inputs(1)
+@given(texts(RECIPES))
+def test_recipes(text: str) -> None:
+    file = Path(config_dir(), "templates", "recipes", "mine.yaml")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content(text))
+    with bounded():
+        plan_server(
+            *(recipes.load("mine"), ("{port}",)),
+            lambda body: planned_job.plan_job(PLAIN, body=body, ask_slurm=False),
+        ).script()
+
+
+@inputs(1)
+@given(st.sampled_from(sorted({*NOTES} - {"node", "address"})), texts(list(NOTES.values())))
+def test_what_a_job_has_noted(name: str, text: str) -> None:
+    folder = Path(folders(), "7")
+    folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    for each, usual in {**NOTES, "ready": "1"}.items():
+        (folder / each).write_bytes(content(text) if each == name else usual.encode())
+    with bounded():
+        noted = read_notes(7)
+        if noted is not None:
+            connection(noted, load_catalog(None).cluster())
 
 
 @inputs(1)

@@ -304,7 +304,8 @@ class Sweep:
 def names() -> List[str]:
     """Return the names of the user's sweeps."""
     with contextlib.suppress(OSError):
-        return sorted(os.listdir(sweep_dir()))
+        found = sorted(os.listdir(sweep_dir()))
+        return [name for name in found if os.path.exists(f"{sweep_dir(name)}/sweep.json")]
     return []
 
 

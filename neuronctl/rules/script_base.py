@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Callable,
-    FrozenSet,
     Iterator,
     Optional,
     Tuple,
@@ -41,20 +40,6 @@ class Start:
     def launched(self) -> bool:
         """Return True if a launcher that sets ranks starts it, unlike srun."""
         return any(launch.is_launcher and not launch.is_srun for launch in self.outer)
-
-
-_SETTERS = re.compile(r"\b(for|read|mapfile|readarray|local|declare|getopts)\b")
-_SET = re.compile(r"\b(\w+)(\+?=|\[|:?[-?+])")
-
-
-def set_in(line: str) -> Iterator[str]:
-    """Yield the variables that a line may set."""
-    setter = _SETTERS.search(line)
-    yield from re.findall(r"\w+", line[setter.end() :]) if setter is not None else ()
-    last = line.rfind("]=")
-    for match in _SET.finditer(line):
-        if match[2] != "[" or match.end() <= last:
-            yield match[1]
 
 
 def asks_for(name: str, line: str) -> bool:
@@ -111,11 +96,6 @@ class ScriptFacts:
             for number, line in enumerate(self.lines, 1)
             if number not in documents and not line.lstrip().startswith("#")
         )
-
-    @cached_property
-    def set_by_line(self) -> Tuple[FrozenSet[str], ...]:
-        """The variables that each line may set."""
-        return tuple(frozenset(set_in(line)) for line in self.lines)
 
     @cached_property
     def reads_more(self) -> bool:

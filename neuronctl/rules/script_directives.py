@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Iterator, Tuple
 
-from neuronctl.common import units
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.words import counted, other_dash
 from neuronctl.request.sbatch_options import is_of_a_plugin
@@ -26,46 +25,7 @@ def refused_directive(facts: ScriptFacts) -> Iterator[Violation]:
     told = {refusal.place.line for refusal in facts.header.refusals}
     for given in facts.header.options.values():
         if given.source == SCRIPT and given.place.line not in told:
-            yield from _refused_by_slurm(given)
-            yield from _without_a_number(facts, given)
             yield from _perhaps_of_a_plugin(facts, given)
-
-
-_ODD_GRES = re.compile(
-    r"|gpu(=[^0-9].*|:|:[^:]+:|:[0-9]+:[^0-9].*|:[^:]+:[0-9]+:.*|[0-9]+|/.*)|(?!gpu\b)gpus?\b.*",
-    re.IGNORECASE,
-)
-
-
-def _refused_by_slurm(given: GivenOption) -> Iterator[Violation]:
-    """Check the values that sbatch passes on, and slurmctld refuses (22.05, 24.11, and 26.05)."""
-    name, value, place = given.name, given.value or "", given.value_place
-    if name == "array" and "$" not in value:
-        # Slurm accepts brackets and an empty item, and reads what it can behind %.
-        items = re.sub(r"%.*|[\[\]]", "", value).split(",")
-        try:
-            units.check_array(",".join(filter(None, items)))
-        except ValueError as error:
-            hint = "write 0-9, 0-9:2, or 1,3,5; 0-9%2 runs two at a time"
-            yield Violation(f"Slurm refuses the job: --array: {error}", hint, place=place)
-    elif name == "gres" and re.fullmatch("gpu=[0-9]+", value):
-        message, hint = f"Slurm before 24.11 refuses --gres={value}", f"write gpu:{value[4:]}"
-        yield Violation(message, hint, place=place, severity=WARNING)
-    elif name == "gres" and any(map(_ODD_GRES.fullmatch, value.split(","))):
-        message, hint = f"Slurm refuses --gres={value}", "write gpu:N, or gpu:TYPE:N"
-        yield Violation(message, hint, place=place)
-
-
-def _without_a_number(facts: ScriptFacts, given: GivenOption) -> Iterator[Violation]:
-    """Check what Slurm multiplies with a number that the job does not say."""
-    numbers = ("ntasks", "nodes", "ntasks-per-node", "gpus")
-    if given.name == "gpus-per-task" and not facts.has(*numbers):
-        yield Violation(
-            "Slurm 22.05 and 23.11 refuse --gpus-per-task without a number of tasks",
-            "write --ntasks, too",
-            place=given.place,
-            severity=WARNING,
-        )
 
 
 def _perhaps_of_a_plugin(facts: ScriptFacts, given: GivenOption) -> Iterator[Violation]:
@@ -127,6 +87,7 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
             options = options.partition(" ")[2].strip()
         message = "sbatch ignores this line: a directive begins with #SBATCH in the first column"
         yield Violation(message, f"write #SBATCH {options}", place=ignored.place)
+
     for ignored in _ignored(facts, model.REMARK):
         if ignored.text.startswith("#SBATCH"):
             yield Violation(

@@ -8,7 +8,6 @@ from typing import Dict, Iterator
 from neuronctl.common.rule_codes import WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
-from neuronctl.scripts.model import SourceSpan
 from neuronctl.scripts.shell_text import Command
 from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
 
@@ -21,8 +20,6 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.unreadable is None or facts.unreadable.warning:
         yield from _behind_a_pipe(facts)
         yield from _thrown_away(facts)
-        yield from _success_behind_a_complaint(facts)
-        yield from _code_of_echo(facts)
 
 
 def _works(facts: ScriptFacts) -> Dict[int, str]:
@@ -86,53 +83,3 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
             "remove it: the script ends with the exit code of its last command",
             place=rest[0].place if forgives else last.place,
         )
-
-
-_COMPLAINS = re.compile(
-    r"(?i)\b(error|fail(ed|s|ure)?|missing|cannot|can't|could not|invalid|unknown|required?|must"
-    r"|need|(not|n't|no) (find|found|exist|such|set|specified|given|provided))\b|\?$"
-)
-_GOES_ON = re.compile(r"(?i)already|skip|nothing|finished|complete|done|array|task")
-
-
-def _success_behind_a_complaint(facts: ScriptFacts) -> Iterator[Violation]:
-    """Find ``echo "Error: no data"; exit``, which reports success."""
-    commands = facts.shell.uncaptured if facts.header.given else ()
-    for before, command in zip(commands, commands[1:]):
-        succeeds = command.name == "exit" and command.arguments in ((), ("0",))
-        lines = command.place.line - before.place.line
-        if not succeeds or command.sure or before.name not in ("echo", "printf") or lines > 2:
-            continue
-        said = " ".join(word.text for word in before.words)[:300]
-        above = "\n".join(facts.lines[max(0, command.place.line - 6) : command.place.line])
-        usage = re.search("(?i)usage", said) and re.search(r"\$#|\$\{?1\b", above)
-        if (_COMPLAINS.search(said) or usage) and not _GOES_ON.search(said) and "-h" not in above:
-            yield Violation(
-                f"exit {'0' if command.arguments else 'without a number'} reports success: the job "
-                "ends as COMPLETED, though it has done nothing",
-                "write exit 1",
-                place=command.place,
-            )
-            return
-
-
-_ASKS_BEHIND_ECHO = re.compile(
-    r"^[ \t]*(?:echo|printf)\b[^\n|&;]*\n(?:[ \t]*(?:#[^\n]*)?\n)*"
-    r"[ \t]*((?:if[ \t]+)?(?:\[|\(\(|exit|echo|\w+=)[^\n']*\$\?)",
-    re.MULTILINE,
-)
-
-
-def _code_of_echo(facts: ScriptFacts) -> Iterator[Violation]:
-    """Find ``$?`` behind an echo, whose exit code it is."""
-    plain = {number for number, _ in facts.plain_lines}
-    for match in _ASKS_BEHIND_ECHO.finditer(facts.text):
-        number = facts.text.count("\n", 0, match.start(1)) + 1
-        column = match.start(1) - facts.text.rfind("\n", 0, match.start(1))
-        if number in plain:
-            yield Violation(
-                "$? is the exit code of the echo before it, and not of the program",
-                "keep it first: code=$? before the echo",
-                place=SourceSpan(number, column, column + len(match[1])),
-            )
-            return

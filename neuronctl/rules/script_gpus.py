@@ -22,8 +22,6 @@ _WITHOUT_GPUS = re.compile(
     r"|hisat2|kallisto|mafft|megahit|picard|salmon|samtools|STAR|trim_galore|vcftools|simpleFoam"
 )
 """Programs that have no code for GPUs."""
-_SHARED = re.compile(r"(?i)\bmps\b|mpi4py|_LOCALID *%|--overcommit")
-"""What a script has that lets several processes share a GPU as it means to."""
 _LAUNCHES = re.compile(r"(?i)launcher\b|nproc|torchrun|strategy")
 
 
@@ -60,7 +58,7 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
-@script_rule(NOTE, "NC625", "GPUs without a process, or with several", "by_absence")
+@script_rule(NOTE, "NC625", "GPUs without a process", "by_absence")
 def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node:
@@ -109,13 +107,6 @@ def _too_few(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[
                 "unless the program uses several by itself",
                 f"start one process per GPU (torchrun --nproc_per_node={plan.gpus_per_node}, or "
                 f"--ntasks-per-node={plan.gpus_per_node} and srun), or request fewer GPUs",
-                place=start.launch.place,
-            )
-        elif count > gpus and not _SHARED.search(facts.text):
-            yield Violation(
-                f"{counted(count, 'process')} for {counted(gpus, 'GPU')}: several share one, and "
-                "those fail that take the GPU of their local rank",
-                f"write --ntasks-per-node={plan.gpus_per_node}, or request more GPUs",
                 place=start.launch.place,
             )
 

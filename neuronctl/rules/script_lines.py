@@ -76,7 +76,6 @@ def divided_otherwise(facts: ScriptFacts) -> Iterator[Violation]:
     if not facts.header.for_bash:
         return
     yield from _lost_options(facts)
-    yield from _blanks_around_equals(facts)
     plain = {number for number, _ in facts.plain_lines}
     for pattern, why, hint in _PATTERNS:
         for match in pattern.finditer(facts.text):
@@ -116,18 +115,3 @@ def _lost_options(facts: ScriptFacts) -> Iterator[Violation]:
             why = f"the comment of line {before} ends the command before it"
         yield Violation(f"bash takes {raw} for a command: {why}", hint, place=place)
         return
-
-
-def _blanks_around_equals(facts: ScriptFacts) -> Iterator[Violation]:
-    """Find ``LR = 0.1`` and ``$LR=0.1``, which bash takes for commands."""
-    for command in facts.shell.commands if facts.unreadable is None else ():
-        raw, following = [*(word.raw for word in command.words[:2]), "", ""][:2]
-        if command.sure and command.name == "exit":
-            return
-        blank = re.fullmatch(r"\$?[A-Za-z_]\w*", raw) and following == "="
-        if blank or re.match(r"\$\w+=", raw):
-            name = raw.lstrip("$").partition("=")[0]
-            message = f"this sets no variable: bash takes {raw} for a command"
-            hint = f"write {name}=… without blanks and $"
-            yield Violation(message, hint, place=command.place, severity=WARNING)
-            return

@@ -45,13 +45,6 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
                     f"\\${name}",
                     place=word.place,
                 )
-    launched = any(launch.is_launcher for launch in facts.launches)
-    for word in facts.shell.written if launched else ():
-        name = _expanded(word.names, nodes)
-        if name:
-            message = f"the batch shell expands ${name} in this here-document, and it is 0"
-            hint = f"write \\${name}, or quote the word behind <<"
-            yield Violation(message, hint, place=word.place, severity=WARNING)
     programs = [run for run in facts.launches if run.name not in ("echo", "printf")]
     used = {name for run in programs for word in run.command.words for name in word.names}
     for variable in facts.shell.assignments:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches as close_matches
 from typing import Dict, Iterator, Mapping
 
 from neuronctl.common.rule_codes import WARNING
@@ -53,7 +52,6 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
                 used.setdefault(name, word.place)
     if facts.header.given and facts.header.for_bash:
         yield from _not_set_by_slurm(facts, used)
-        yield from _not_set_here(facts, used)
 
 
 def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Violation]:
@@ -74,38 +72,3 @@ def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Violation]:
         if instead:
             message = f"${name} is empty here: another scheduler sets it, and Slurm does not"
             yield Violation(message, f"write ${instead}", place=place)
-
-
-_FROM_OUTSIDE = re.compile(
-    r"SLURM|PBS_|BASH|[A-Z]*PATH$|(IFS|HOME|USER|SHELL|LANG|PWD|OLDPWD|TMPDIR|HOSTNAME|RANDOM|UID)$"
-    r"|[^a-zA-Z]|.$"
-)
-_SWITCHED_OFF = re.compile(r"[ \t#]*(?:export )?(?:(\w+)=(?![\"']?-)|for (\w+) in )")
-
-
-def _not_set_here(facts: ScriptFacts, used: _Used) -> Iterator[Violation]:
-    """Find what only a comment sets, and what is misspelled."""
-    if facts.reads_more or facts.has("export"):
-        return
-    lines = dict(facts.plain_lines)
-    known = {name for number in lines for name in facts.set_by_line[number - 1]}
-    off = {}
-    for number, line in enumerate(facts.lines, 1):
-        match = _SWITCHED_OFF.match(line) if line.lstrip().startswith("#") else None
-        if match is not None and "sbatch" not in line.lower():
-            off[match[1] or match[2]] = number
-    own = [name for name in known if facts.shell.assigned(name)]
-    for name, place in used.items():
-        if name in known or (_FROM_OUTSIDE.match(name) and name not in off):
-            continue
-        near = close_matches(name, own, 1, 0.87) if len(name) > 3 else []
-        once = len(re.findall(rf"\b{name}\b", facts.text)) == 1
-        if name in off and name.islower():
-            why = f"line {off[name]}, which sets it, is a comment"
-        elif near and once and re.sub(r"\D", "", name) == re.sub(r"\D", "", near[0]):
-            why = f"the script sets {near[0]} (line {facts.shell.assigned(near[0])[0].place.line})"
-        else:
-            continue
-        hint = f"write ${near[0]}" if near else f"set {name}, or remove it here"
-        yield Violation(f"nothing here sets ${name}: {why}", hint, place=place)
-        return

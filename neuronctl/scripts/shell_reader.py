@@ -69,7 +69,6 @@ class _Reader:
         """Name -> the variables that its value was made of."""
         self.commands: List[Command] = []
         self.assignments: List[Assignment] = []
-        self.written: List[ShellWord] = []
         self.often = set_often(self.root)
         self.documents: Set[int] = set()
         self.functions: Set[str] = set()
@@ -83,7 +82,6 @@ class _Reader:
             tuple(self.assignments),
             self.root.has_error,
             tuple(self.placeholders()),
-            tuple(self.written),
             self.left_out,
             frozenset(self.functions),
             frozenset(self.documents),
@@ -135,8 +133,6 @@ class _Reader:
         else:
             if kind == "heredoc_body":
                 self.documents.update(range(node.start_point[0] + 1, node.end_point[0] + 2))
-                expanded = (child for child in node.children if "expansion" in child.type)
-                self.written += [self.word(child, node) for child in expanded]
             self.visit_all(node, where)
         self.depth -= 1
 

@@ -118,16 +118,14 @@ class ShellText:
     """What a shell runs.
 
     broken: the grammar cannot read all of it. placeholders: each ``<NAME>``, which bash takes for
-    redirections. written: the variables that are expanded in here-documents. left_out: the first
-    line that would take the grammar too long; 0: none. functions: the names of those that it
-    defines. documents: the lines within here-documents.
+    redirections. left_out: the first line that would take the grammar too long; 0: none.
+    functions: the names of those that it defines. documents: the lines within here-documents.
     """
 
     commands: Tuple[Command, ...]
     assignments: Tuple[Assignment, ...]
     broken: bool
     placeholders: Tuple[SourceSpan, ...]
-    written: Tuple[ShellWord, ...]
     left_out: int
     functions: FrozenSet[str]
     documents: FrozenSet[int]

@@ -347,7 +347,7 @@ def add(name: str, axes: Tuple[Axis, ...]) -> None:
 @_name
 def cancel(name: str) -> None:
     """Cancel the jobs of a sweep; 'neuronctl sweep retry' goes on with it."""
-    from neuronctl.cli import cancel as cancelling
+    from neuronctl.cli.cancel import command as cancel_command
     from neuronctl.tracking.cancellation import is_active
     from neuronctl.tracking.lookup import queued
 
@@ -358,9 +358,7 @@ def cancel(name: str) -> None:
     ids = dict.fromkeys(str(job.id.job) for job in queued() if is_active(job) and job.id.job in own)
     print_line(f"Sweep {name}: no more tasks are taken")
     if ids:
-        assert cancelling.command.callback is not None
-        how = {"state": None, "signal": None, "batch": False, "as_json": False}
-        cancelling.command.callback(jobs=tuple(ids), yes=True, **how)
+        cancel_command.main([*ids, "--yes"], standalone_mode=False)
 
 
 @_group.command("logs")

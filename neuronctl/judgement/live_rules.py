@@ -74,7 +74,8 @@ def _too_many_jobs(refusal: LimitRefusal) -> Violation:
     hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
     if size > 1:
         left = max(0, limit.figure - limit.used)
-        hint = f"split it: {counted(limit.figure, 'task')} may be in the queue, {left} more now"
+        hint = f"split it: {counted(limit.figure, 'task')} may be in the queue, {left} more now; "
+        hint += "or let as few jobs do all tasks: 'neuronctl help sweeps'"
     more = "1 more" if size == 1 else f"the array's {size} tasks"
     words = f"you have {counted(limit.used, 'job')} in the queue and may have {limit.figure}"
     if limit.about.per != Per.USER:

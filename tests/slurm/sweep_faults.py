@@ -1,6 +1,7 @@
 """Breaks things while sweeps go on, and counts: tasks done, interrupted, doubled (0), lost (0).
 
-``python tests/slurm/sweep_faults.py [TASKS [SEED]]`` does so in a sandbox of its own.
+``PYTHONPATH=tests python tests/slurm/sweep_faults.py [TASKS [SEED]]`` does so in a sandbox of its
+own.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
         "NC501",
         live(),
         {"array": "1-5%2"},
-        ["split it: 4 tasks may be in the queue, 4 more now"],
+        ["split it: 4 tasks may be in the queue, 4 more now; or", "help sweeps"],
         live(),
         {},
     ),

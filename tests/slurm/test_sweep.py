@@ -1,0 +1,97 @@
+"""Sweeps on a real Slurm: limits on jobs, killed workers, pauses, and what other commands say."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Iterator
+
+import pytest
+from harness import Sandbox, parent, processes, sandbox_up, wait_until
+from sweep_faults import JOB, Swept, retried
+
+
+@pytest.fixture(scope="module")
+def sandbox(slurm_there: None) -> Iterator[Sandbox]:
+    with sandbox_up("sweep") as made:
+        yield made
+
+
+@pytest.mark.parametrize("limit", [4, 1])
+def test_to_the_end_under_a_limit(sandbox: Sandbox, limit: int) -> None:
+    told = retried(sandbox, limit, 12)
+    told.pop("seconds")
+    assert told == {
+        "jobs in the queue": limit,
+        "failed at first": 6,
+        "tasks": 12,
+        "done": 12,
+        "lost": 0,
+        "failed": 6,
+        "interrupted": 0,
+        "doubled": 0,
+        "ended": 12,
+    }
+
+
+def test_a_killed_worker(sandbox: Sandbox) -> None:
+    """What it has started ends with its run before the next run does it again."""
+    swept = Swept(sandbox, "killed", 2)
+    swept.start(6, "--side-by-side", "2", "--no-requeue", seconds="2")
+    wait_until(lambda: swept.shell("ls ran | wc -l").strip() == "2")
+    shells = {
+        pid
+        for pid, words in processes(sandbox.running.pid).items()
+        if any("slurm_script" in word for word in words)
+    }
+    workers = shells - {parent(pid) for pid in shells}
+    os.kill(min(workers), signal.SIGKILL)
+    swept.wait()
+    swept.sweep("retry", swept.name, "--failed")
+    swept.wait()
+    counts = swept.counts()
+    assert (counts["done"], counts["lost"], counts["doubled"]) == (6, 0, 0)
+    assert counts["interrupted"] == 1
+
+
+def test_a_cancelled_job(sandbox: Sandbox) -> None:
+    """Another job of the sweep does its task again."""
+    swept = Swept(sandbox, "cancelled", 2)
+    swept.start(6, seconds="2")
+    wait_until(lambda: swept.shell("ls ran | wc -l").strip() == "2")
+    sandbox.exec(["scancel", swept.queue()[0].split()[0]])
+    swept.wait()
+    counts = swept.counts()
+    assert (counts["ended"], counts["interrupted"], counts["doubled"]) == (6, 1, 0)
+
+
+def test_paused_where_all_fail(sandbox: Sandbox) -> None:
+    swept = Swept(sandbox, "paused", 1)
+    swept.sweep(*JOB, "-J", "paused", "--param", "n=1..8", "bash", "no-such-file", "{n}")
+    swept.wait()
+    ran = swept.shell(f"cat {swept.folder}/results/*").splitlines()
+    assert len(ran) == 5
+    status = json.loads(swept.sweep("status", "paused", "--json"))
+    assert "none of the first 5 tasks succeeded" in json.dumps(status)
+    why = sandbox.exec(["neuronctl", "why", "paused"]).stdout
+    assert "the sweep takes no more tasks: none of the first 5" in " ".join(why.split())
+    assert " paused " in sandbox.exec(["neuronctl", "history"]).stdout
+    sandbox.write("paused/no-such-file", "exit 0\n")
+    swept.sweep("retry", "paused", "--failed")
+    swept.wait()
+    states = [
+        task["state"] for task in json.loads(swept.sweep("status", "paused", "--json"))["tasks"]
+    ]
+    assert states == ["done"] * 8
+
+
+def test_cancelled_by_its_name(sandbox: Sandbox) -> None:
+    swept = Swept(sandbox, "stopped", 4)
+    swept.start(20, seconds="30")
+    wait_until(lambda: any("RUNNING" in line for line in swept.queue()))
+    swept.sweep("cancel", "stopped")
+    swept.wait(60)
+    assert swept.counts()["done"] == 0
+    status = json.loads(swept.sweep("status", "stopped", "--json"))
+    assert {task["state"] for task in status["tasks"]} == {"interrupted", "waiting"}

@@ -96,7 +96,9 @@ def main(out: str) -> None:
         "site_description": summary[1],
         "site_dir": "html",
         "nav": navigation(own),
+        "extra_css": ["site.css"],
     }
+    shutil.copyfile(ROOT / "tools/site/site.css", work / "docs" / "site.css")
     form = (ROOT / "tools/site/zensical.toml").read_text(encoding="utf-8")
     values = "".join(f"{key} = {toml(value)}\n" for key, value in project.items())
     (work / "zensical.toml").write_text(

@@ -32,7 +32,7 @@ from neuronctl.common.frozen import replace
 from neuronctl.common.units import UNLIMITED, parse_time
 from neuronctl.common.words import counted, moment
 from neuronctl.planning import JobPlan
-from neuronctl.request.axes import Axis, Row, given_axes
+from neuronctl.request.axes import SHELL_COMMAND, Axis, Row, given_axes
 from neuronctl.sweeping.folder import (
     FAILED,
     INTERRUPTED,
@@ -85,6 +85,9 @@ def _axes_options(function: Callable[..., Any]) -> Callable[..., Any]:
         **rest: Any,
     ) -> Any:
         axes = given_axes(param, together=together, table=table, commands=commands)
+        if commands is not None and rest.get("words") == ():
+            rest["words"] = SHELL_COMMAND
+            rest["job_name"] = rest["job_name"] or os.path.splitext(os.path.basename(commands))[0]
         return function(axes=axes, **rest)
 
     decorated: Callable[..., Any] = call

@@ -204,7 +204,9 @@ def _swept(request: JobRequest, axes: Optional[Tuple[Axis, ...]]) -> JobRequest:
         raise UsageError("a sweep fills the words of a program or of 'run:', not of steps", hint)
     commands = any(name == COMMAND for axis in axes for name, _ in axis[0])
     if commands and request.script is None and request.body is None:
-        request = replace(request, script=SHELL_COMMAND[0], args=SHELL_COMMAND[1:])
+        file = os.path.splitext(os.path.basename(request.origin("sweep").where))[0]
+        name = request.job_name or file
+        request = replace(request, script=SHELL_COMMAND[0], args=SHELL_COMMAND[1:], job_name=name)
     return replace(request, sweep=axes)
 
 

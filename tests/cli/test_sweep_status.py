@@ -205,3 +205,16 @@ def test_a_terminal_shows_a_screenful(run: Run, fake_slurm: FakeSlurm) -> None:
     shown = re.search(r"and (\d+) more: --csv and --json have all", drawn)
     assert shown is not None and drawn.count("waiting") == 300 - int(shown[1]) + 1
     assert run("sweep", "status", "long").stdout.count("waiting") == 301
+
+
+def test_a_file_of_commands_names_the_sweep(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    job = ["--cluster", "neuron-2022", "-p", "amd_a100nv_8", "--comment", "pytorch", "-t", "5"]
+    (tmp_path / "runs.txt").write_text("echo a | cat\n# no\necho b\n")
+    (tmp_path / "job.yaml").write_text("script: train.py\nsweep: {params: {x: 1..3}}\n")
+    told = run("sweep", *job, "--gpus-per-node=1", "--dry-run", "--commands", "runs.txt").stderr
+    assert "sweep runs: 2 tasks" in told and "using job.yaml" not in told
+    (tmp_path / "all.yaml").write_text("sweep: {commands: runs.txt}\ngpus-per-node: 1\n")
+    told = run("sweep", *job, "--dry-run", "-f", "all.yaml").stderr
+    assert "sweep all: 2 tasks" in told

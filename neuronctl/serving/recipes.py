@@ -56,7 +56,7 @@ def load(name: str) -> Recipe:
     or may be changed by other users.
     """
     places = launchers.directories("recipes")
-    for directory in places if os.sep not in name else ():
+    for directory in places if os.sep not in name and name.isprintable() else ():
         file = os.path.join(directory, f"{name}.yaml")
         if present(file):
             return _read(name, file, own=directory != places[-1])

@@ -283,23 +283,3 @@ def split_signal(text: str) -> Tuple[str, str, str]:
     match = re.match(r"(?is)(R?B?R?):?\s*(?:SIG)?([^@]*)@?(.*)", text)
     assert match is not None
     return match[1].upper(), match[2].strip(), match[3]
-
-
-# ------------------------------------------------------------------------- arrays
-
-
-def check_array(text: str) -> None:
-    """Raise ValueError unless ``--array`` accepts ``text``: ``0-9``, ``1,3,8-16:4``, ``0-9%2``.
-
-    After ``%``, Slurm silently drops anything that is not a number, and any indexes that follow;
-    here that is an error.
-    """
-    indexes, percent, most = text.partition("%")
-    if percent and not re.fullmatch(r"0*[1-9]\d{0,8}", most, re.ASCII):
-        raise ValueError(f"'{most}' after % is not a number of tasks; %N must end the list")
-    for item in indexes.split(","):
-        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::0*[1-9]\d{0,8})?)?", item, re.ASCII)
-        if match is None:
-            raise ValueError(f"'{item}' is neither an index nor a range of indexes")
-        if match[2] is not None and int(match[2]) < int(match[1]):
-            raise ValueError(f"the range '{item}' runs backward")

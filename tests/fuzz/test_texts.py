@@ -65,7 +65,6 @@ GRAMMARS = (
     ),
     (units.parse_memory, ("16G", "512", "1T")),
     (units.expand_hostlist, ("gpu[01-03,07],cpu1", "r[1-2]n[01-04]")),
-    (units.check_array, ("0-9%2", "1,3,8-16:4")),
 )
 
 

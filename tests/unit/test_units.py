@@ -149,28 +149,6 @@ def test_outside_an_array_A_is_the_job_itself_and_a_is_slurms_no_value() -> None
     assert units.expand_log_pattern("%A_%a", job_id=7) == "7_4294967294"
 
 
-@pytest.mark.parametrize("text", ["0", "0-9", "1,3,8-16:4", "0-9%2", "01", "7-7", "1,1"])
-def test_arrays(text: str) -> None:
-    units.check_array(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "'' is neither an index"),
-        ("1,,2", "'' is neither an index"),
-        ("0-9:0", "'0-9:0' is neither an index"),
-        ("5-2", "the range '5-2' runs backward"),
-        ("0-9%0", "'0' after %"),
-        ("0-1%2,5", "'2,5' after %"),
-        ("\u0661", "is neither an index"),
-    ],
-)
-def test_no_arrays(text: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        units.check_array(text)
-
-
 @pytest.mark.parametrize(
     ("text", "parts"),
     [

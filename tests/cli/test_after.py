@@ -130,6 +130,12 @@ def test_a_job_file_names_them_too(run: Run, fake_slurm: FakeSlurm, tmp_path: Pa
     assert dependency(text) == ["afterany:41,afterany:40"]
 
 
+def test_an_interactive_allocation_waits_too(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(*RUNNING)
+    told = run("salloc", *JOB, "--after", "prepare", "--dry-run")
+    assert "--dependency=afterany:41" in told.stdout
+
+
 def test_a_script_of_ones_own_follows_too(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH -p cpu\n#SBATCH -d singleton\ntrue\n")
     fake_slurm.queue(*RUNNING)

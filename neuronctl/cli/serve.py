@@ -73,7 +73,7 @@ def command(
     except ValueError as error:
         raise UsageError(f"--idle: {error}") from None
     job = plan_server(
-        *(load(words[0]), words[1:], lambda body: plan_given({**given, "body": body})),
+        *(load(words[0]), words[1:], lambda more: plan_given({**given, **more})),
         idle=seconds,
     )
     if not dry_run:

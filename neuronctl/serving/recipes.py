@@ -24,9 +24,10 @@ class Recipe:
 
     command, ready: shell text that starts the server, and that succeeds once it has answered a
     real request. needs: the program that the job's environment must have. guard: whether the
-    server itself asks for the token (OWN), or stands behind what does (GATE). model: if the first
-    word is a model, the bytes of a parameter where its name says none. url, print: what the user
-    is told, with ``$port``, ``$token``, and the like.
+    server itself asks for the token (OWN), or stands behind what does (GATE). launcher: the
+    one that starts the command; none if that is not needed. setup: shell text that the batch shell
+    runs before. model: if the first word is a model, the bytes of a parameter where its name says
+    none. url, print: what the user is told, with ``$port``, ``$token``, and the like.
     """
 
     name: str
@@ -36,6 +37,8 @@ class Recipe:
     ready: str
     needs: str = ""
     guard: str = OWN
+    launcher: str = ""
+    setup: str = ""
     model: str = ""
     url: str = ""
     print: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, List, Optional, Sequence
+from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import open_own_directory
@@ -21,14 +21,15 @@ from neuronctl.submission.planned_job import PlannedJob
 def plan_server(
     recipe: Recipe,
     words: Sequence[str],
-    plan: Callable[[Body], PlannedJob],
+    plan: Callable[[Mapping[str, Any]], PlannedJob],
     *,
     idle: Optional[int] = None,
 ) -> PlannedJob:
-    """Plan the job of a server. words: the user's, for it. plan: plans that of a shell text."""
+    """Plan the job of a server. words: the user's, for it. plan: plans one with these options."""
     check_utf8(words)
     words = words[1:] if words[:1] == ("--",) else words
-    job = plan(Body(_body(recipe, words), recipe.file))
+    launcher = {"launcher": recipe.launcher} if recipe.launcher else {}
+    job = plan({"body": Body(_body(recipe, words), recipe.file), **launcher})
     request = job.plan.request
     for name in ("array", "until_done"):
         if getattr(request, name):
@@ -89,5 +90,5 @@ def _setup(recipe: Recipe, idle: Optional[int], address: str) -> List[str]:
     values = {"SERVE": folders(), "RECIPE": recipe.name, "ADDRESS": address, "IDLE": idle or ""}
     assignments = " ".join(f"{name}={quote(str(value))}" for name, value in values.items())
     ready = "\n".join(f"    {line}" for line in recipe.ready.strip("\n").split("\n"))
-    text = f"{assignments}\nready() {{\n{ready}\n}}\n{template_text(file, own=False)}"
+    text = f"{assignments}\nready() {{\n{ready}\n}}\n{template_text(file, own=False)}{recipe.setup}"
     return text.rstrip("\n").split("\n")

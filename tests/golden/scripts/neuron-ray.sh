@@ -30,8 +30,8 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill
     bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
 unset RAY_ADDRESS  # of another cluster
-RAY_AUTH_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
-export RAY_AUTH_MODE=token RAY_AUTH_TOKEN RAY_USAGE_STATS_ENABLED=0 RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN="${RAY_AUTH_TOKEN:-$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')}"
+export RAY_USAGE_STATS_ENABLED=0 RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0
 # train.py starts once, on the first node.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 bash -c \
     '
@@ -53,7 +53,8 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
         exit 0
     fi
     own=$(getent ahostsv4 "$MASTER_ADDR" | grep -v ^127 | head -n 1 | cut -d " " -f 1)
-    client=$(python -c "import grpc" 2>/dev/null && echo "--ray-client-server-port=$((30000 + MASTER_PORT % 2768))")
+    client=$(python -c "import grpc, socket; one = socket.socket(); one.bind((\"\", 0)); print(one.getsockname()[1])" 2>/dev/null)
+    client=${client:+--ray-client-server-port=${RAY_CLIENT_PORT:-$client}}  # without grpc, Ray refuses the option
     start_ray --head --port="$MASTER_PORT" --include-dashboard=false ${own:+--node-ip-address=$own} $client
     export RAY_ADDRESS=$MASTER_ADDR:$MASTER_PORT
     until joined=$(timeout 60 python -c "import ray; ray.init(); print(len(ray.nodes()))" 2>/dev/null | tail -n 1)

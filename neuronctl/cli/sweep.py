@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import sys
 import time
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, cast
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, cast
 
 import click
 
 from neuronctl.cli.job_options import (
     BatchCommand,
+    Decorator,
     file_option,
     job_command,
     optional_program,
@@ -29,10 +29,12 @@ from neuronctl.common.errors import (
     UsageError,
 )
 from neuronctl.common.frozen import replace
+from neuronctl.common.shell import join
 from neuronctl.common.units import UNLIMITED, parse_time
 from neuronctl.common.words import counted, moment
 from neuronctl.planning import JobPlan
 from neuronctl.request.axes import SHELL_COMMAND, Axis, Row, given_axes
+from neuronctl.submission.judged_job import stored_request
 from neuronctl.sweeping.folder import (
     FAILED,
     INTERRUPTED,
@@ -73,89 +75,55 @@ class SweepCommand(BatchCommand, click.Group):
 
 
 def _axes_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--param and its like, as the argument ``axes``."""
-
-    @functools.wraps(function)
-    def call(
-        *,
-        param: Tuple[str, ...],
-        together: bool,
-        table: Optional[str],
-        commands: Optional[str],
-        **rest: Any,
-    ) -> Any:
-        axes = given_axes(param, together=together, table=table, commands=commands)
-        if commands is not None and rest.get("words") == ():
-            rest["words"] = SHELL_COMMAND
-            rest["job_name"] = rest["job_name"] or os.path.splitext(os.path.basename(commands))[0]
-        return function(axes=axes, **rest)
-
-    decorated: Callable[..., Any] = call
+    """--param and its like, which ``_axes`` reads."""
+    zipped = "Let the values of all --param advance together."
+    values = "Values for {NAME} in the program's words: lr=0.1,0.01 or seed=1..5; repeatable."
     for option in (
         file_option("--commands", help="Run each line of FILE, a shell command, as a task."),
         file_option("--table", help="Take parameters from the columns of a CSV file."),
-        click.option(
-            "--zip",
-            "together",
-            is_flag=True,
-            help="Let the values of all --param advance together.",
-        ),
-        click.option(
-            "--param",
-            metavar="NAME=VALUES",
-            multiple=True,
-            help="Values for {NAME} in the program's words: lr=0.1,0.01 or seed=1..5; repeatable.",
-        ),
+        click.option("--zip", "together", is_flag=True, help=zipped),
+        click.option("--param", metavar="NAME=VALUES", multiple=True, help=values),
     ):
-        decorated = option(decorated)
-    return decorated
+        function = option(function)
+    return function
 
 
-_COUNT = click.IntRange(min=1)
+def _axes(given: Dict[str, Any]) -> Tuple[Axis, ...]:
+    """Take what ``_axes_options`` have been given out of ``given``."""
+    params, together, table, commands = map(given.pop, ("param", "together", "table", "commands"))
+    return given_axes(params, together=together, table=table, commands=commands)
+
+
+def _number(
+    name: str, metavar: str, help: str, default: Optional[int] = None, least: int = 1
+) -> Decorator:
+    kind = click.IntRange(min=least)
+    return click.option(name, type=kind, metavar=metavar, default=default, help=help)
+
+
+_jobs_option = _number("--jobs", "N", "Submit at most N jobs at a time.")
 
 
 @job_command("sweep", cls=SweepCommand)
 @click.option("--dry-run", is_flag=True, help="Stop before sbatch; print the script.")
-@click.option("--jobs", type=_COUNT, metavar="N", help="Submit at most N jobs at a time.")
-@click.option(
-    "--max-fails",
-    type=_COUNT,
-    metavar="N",
-    default=5,
-    help="Pause if the first N tasks fail (default: 5).",
-)
-@click.option(
-    "--retries",
-    type=click.IntRange(min=0),
-    metavar="N",
-    default=2,
-    help="Do an interrupted task again up to N times (default: 2).",
-)
+@_jobs_option
+@_number("--max-fails", "N", "Pause if the first N tasks fail (default: 5).", 5)
+@_number("--retries", "N", "Do an interrupted task again up to N times (default: 2).", 2, least=0)
 @click.option(
     "--task-time",
     metavar="TIME",
     help="Start no task with less time left (default: what the longest task took).",
 )
-@click.option(
-    "--side-by-side",
-    type=_COUNT,
-    metavar="K",
-    default=1,
-    help="Run K tasks at a time in each job, each with its own GPUs and cores.",
-)
+@_number("--side-by-side", "K", "Run K tasks at a time in each job, each with its own GPUs.", 1)
 @_axes_options
 @optional_program
 def command(
     words: Tuple[str, ...],
-    axes: Tuple[Axis, ...],
     force: bool,
     explain: bool,
     dry_run: bool,
     jobs: Optional[int],
-    max_fails: int,
-    retries: int,
     task_time: Optional[str],
-    side_by_side: int,
     **given: Any,
 ) -> None:
     """Run SCRIPT once for each combination of parameters, in as many jobs as the limits allow.
@@ -165,45 +133,39 @@ def command(
     runs after their time limit. Named after --job-name; submitted again under the same name with
     more values, only the new tasks are done.
     """
-    if given["array"] or given["resume_with"]:
-        raise UsageError("a sweep has tasks of its own: leave --array and --resume-with out")
+    for name in ("array", "resume_with", "stall"):
+        if given[name]:
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} is not for a sweep, whose jobs do several tasks")
+    if given["commands"] is not None and not words:
+        words, (name, _) = SHELL_COMMAND, os.path.splitext(os.path.basename(given["commands"]))
+        given["job_name"] = given["job_name"] or name
+    counts = {name: given.pop(name) for name in ("side_by_side", "retries", "max_fails")}
+    axes, files = _axes(given), {name: given[name] for name in ("catalog", "template")}
     planned = plan_given(
         {**given, "body": None}, words, find_job=True, ask_slurm=not dry_run, sweep=axes
     )
-    request = planned.plan.request
+    plan, request = planned.plan, planned.plan.request
     template = (request.script or "", *request.args)
     if request.body is not None:
         template = ("bash", "-c", request.body)
     tasks = make_tasks(request.sweep, template)
-    seconds = None if task_time is None else parse_time(task_time)
     program, *args = tasks[0].words
+    one = replace(request, script=program, args=tuple(args), body=None, text_file=None, sweep=())
     settings = SweepSettings(
         words=template,
         axes=request.sweep,
-        request=_stored(planned.plan, program, args),
+        request=stored_request(replace(plan, request=one)),
         cwd=os.getcwd(),
-        exported=tuple(planned.plan.secrets),
-        catalog=given["catalog"] and os.path.abspath(given["catalog"]),
-        template=given["template"] and os.path.abspath(given["template"]),
-        side_by_side=side_by_side,
-        task_time=seconds,
-        retries=retries,
-        max_fails=max_fails,
+        exported=tuple(plan.secrets),
+        task_time=None if task_time is None else parse_time(task_time),
+        **{name: file and os.path.abspath(file) for name, file in files.items()},
+        **counts,
     )
-    os.environ.update(planned.plan.secrets)
-    sweep = Sweep(planned.plan.job_name)
+    os.environ.update(plan.secrets)
     reporter = TerminalReporter(SubmitMode(dry_run), explain=explain)
+    sweep = Sweep(plan.job_name)
     _submit(sweep, settings, tasks, reporter, most=jobs, force=force, dry_run=dry_run)
-
-
-def _stored(plan: JobPlan, program: str, args: Sequence[str]) -> Mapping[str, Any]:
-    """Return the request of one task, as it is stored."""
-    from neuronctl.submission.judged_job import stored_request
-
-    request = replace(
-        plan.request, script=program, args=tuple(args), body=None, text_file=None, sweep=()
-    )
-    return stored_request(replace(plan, request=request))
 
 
 def _submit(
@@ -224,10 +186,10 @@ def _submit(
             "write bash {NAME} or python {NAME}",
         )
     is_new = not sweep.exists
-    if not is_new and (before := sweep.settings()) and before.words != settings.words:
+    before = settings if is_new else sweep.settings()
+    if (before.words, before.cwd) != (settings.words, settings.cwd):
         raise UsageError(
-            f"there is a sweep '{sweep.name}' already, of another program: "
-            f"{' '.join(before.words)}",
+            f"there is a sweep '{sweep.name}' already, of {join(before.words)} in {before.cwd}",
             "name this one: --job-name NAME",
         )
     plans = {sizes: plan_task(settings, sizes) for sizes in {task.sizes for task in tasks}}
@@ -256,6 +218,10 @@ def _submit_waiting(
     """Submit jobs for the tasks that wait, beside those that are in the queue."""
     from neuronctl.sweeping.jobs import ask_running, submit_workers
 
+    paused = sweep.notes().get("")
+    if paused is not None:
+        notify(f"paused: {paused}; 'neuronctl sweep retry {sweep.name}' goes on")
+        return
     waiting = [
         state for state in sweep.states(ask_running) if state.state in (WAITING, INTERRUPTED)
     ]
@@ -298,7 +264,9 @@ def _existing(name: str) -> Tuple[Sweep, SweepSettings]:
         raise UsageError(
             f"the sweep {name} is for {settings.cwd}, which cannot be entered: {error.strerror}"
         ) from None
-    return sweep, settings
+    # What it waited for is over.
+    request = {key: value for key, value in settings.request.items() if key != "dependency"}
+    return sweep, replace(settings, request=request)
 
 
 _group = cast(click.Group, command)
@@ -308,7 +276,7 @@ _name = click.argument("name", metavar="NAME")
 @_group.command("retry")
 @_name
 @click.option("--failed", is_flag=True, help="Do the failed tasks again, too.")
-@click.option("--jobs", type=_COUNT, metavar="N", help="Submit at most N jobs at a time.")
+@_jobs_option
 def retry(name: str, failed: bool, jobs: Optional[int]) -> None:
     """Go on with a sweep: submit jobs for its tasks as the limits allow.
 
@@ -334,14 +302,15 @@ def retry(name: str, failed: bool, jobs: Optional[int]) -> None:
 @_group.command("add")
 @_name
 @_axes_options
-def add(name: str, axes: Tuple[Axis, ...]) -> None:
+def add(name: str, **given: Any) -> None:
     """Add tasks to a sweep: its own, with other values for some parameters.
 
     Tasks that it has already are not added again.
     """
+    axes = _axes(given)
     sweep, settings = _existing(name)
-    given = {each for axis in axes for each, _ in axis[0]}
-    same = [axis for axis in settings.axes if given.isdisjoint(each for each, _ in axis[0])]
+    changed = {each for axis in axes for each, _ in axis[0]}
+    same = [axis for axis in settings.axes if changed.isdisjoint(each for each, _ in axis[0])]
     tasks = make_tasks([*same, *axes], settings.words)
     _submit(sweep, settings, tasks, TerminalReporter(), most=None)
 
@@ -366,7 +335,7 @@ def cancel(name: str) -> None:
 
 @_group.command("logs")
 @_name
-@click.argument("task", metavar="TASK", type=_COUNT)
+@click.argument("task", metavar="TASK", type=click.IntRange(min=1))
 def logs(name: str, task: int) -> None:
     """Show the log of one task, by its number in 'neuronctl sweep status'."""
     from neuronctl.cli.logs import copy_log

@@ -44,7 +44,7 @@ def test_again_with_more_values_does_only_those(run: Run, fake_slurm: FakeSlurm)
         f"python train.py --lr {lr}" for lr in ("0.1", "0.01", "0.001", "0.5")
     ]
     refused = run("sweep", *ONE, "--param", "lr=1", "train.py", "{lr}", code=None)
-    assert refused.returncode != 0 and "of another program" in refused.stderr
+    assert refused.returncode != 0 and "there is a sweep 'train' already" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_again_with_more_values_does_only_those(run: Run, fake_slurm: FakeSlurm)
         (["--param", "lr=1", "train.py"], "no word of the program uses the parameter lr"),
         (["--param", "lr=1,1", "train.py", "{lr}"], "are the same"),
         (["--param", "f=train.py,x.py", "{f}"], "the same for all tasks"),
-        (["--array", "1-3", "--param", "lr=1", "train.py", "{lr}"], "leave --array"),
+        (["--array", "1-3", "--param", "lr=1", "train.py", "{lr}"], "--array is not for a sweep"),
         (["--task-time", "soon", "--param", "lr=1", "train.py", "{lr}"], "soon"),
     ],
 )
@@ -82,7 +82,8 @@ def test_cancelled_and_gone_on_with(run: Run, fake_slurm: FakeSlurm) -> None:
     run("sweep", *LR)
     assert "no more tasks are taken" in run("sweep", "cancel", "train").stdout
     assert (folder() / "paused").read_text().startswith("cancelled")
+    assert "paused: cancelled" in run("sweep", "add", "train", "--param", "lr=1").stderr
     run("sweep", "retry", "train")
     assert not (folder() / "paused").exists() and len(fake_slurm.calls("sbatch")) == 2
     assert "it has no log yet" in run("sweep", "logs", "train", "2").stderr
-    assert "has 2 tasks" in run("sweep", "logs", "train", "3", code=None).stderr
+    assert "has 3 tasks" in run("sweep", "logs", "train", "4", code=None).stderr

@@ -18,7 +18,12 @@ OPTIONS = {"partition": "amd_a100nv_8", "gpus_per_node": "1", "time": "10"}
 
 
 def plan_with(options: Dict[str, Any], catalog: Optional[str] = None) -> Any:
-    return lambda body: plan_job(options, body=body, ask_slurm=False, catalog_file=catalog)
+    return lambda more: plan_job(
+        {**options, "launcher": more.get("launcher")},
+        body=more["body"],
+        ask_slurm=False,
+        catalog_file=catalog,
+    )
 
 
 @pytest.fixture
@@ -87,6 +92,20 @@ def test_the_users_words_reach_the_server_as_typed(own: Path) -> None:
     assert "command -v 'a tool' >/dev/null" in script
     assert script.index("watch_server &") < script.index("set -- ")
     assert "\nready() {\n    ask /\n}\n" in script
+
+
+def test_a_recipe_may_name_its_launcher_and_lines_before(own: Path) -> None:
+    (own / "mine.yaml").write_text(GOOD + "launcher: srun\nsetup: export A=$PORT\n")
+    script = plan_server(recipes.load("mine"), [], plan_with(OPTIONS)).script()
+    assert script.index("watch_server &") < script.index("\nexport A=$PORT\n")
+    assert script.index("\nexport A=$PORT\n") < script.index("\nsrun ")
+
+
+@pytest.mark.parametrize("model", ["two", "-1", "2 bytes", "'2'\nmodel: 3"])
+def test_a_models_bytes_are_a_number(own: Path, model: str) -> None:
+    (own / "mine.yaml").write_text(GOOD + f"model: {model}\n")
+    with pytest.raises(TemplateError, match=r"mine\.yaml:[45]"):
+        recipes.load("mine")
 
 
 @pytest.mark.parametrize("option", [{"array": "0-1"}, {"until_done": True}])

@@ -103,6 +103,16 @@ def _codes(key: str, command: str) -> Known:
     return [(value, policy.meanings.get(value, "")) for value in policy.values_of(key) or ()]
 
 
+def _sweep_words(command: str) -> Known:
+    """Return what may stand behind ``sweep``: its commands, and the names of sweeps."""
+    if command != "sweep":
+        return ()
+    from neuronctl.cli.sweep import command as sweep
+    from neuronctl.sweeping.folder import names
+
+    return [(word, "") for word in (*getattr(sweep, "commands", ()), *names())]
+
+
 _VALUES: Mapping[str, Callable[[str], Known]] = {
     "partition": _partitions,
     "qos": lambda command: [(name, "") for name in _cluster().qos],
@@ -110,6 +120,7 @@ _VALUES: Mapping[str, Callable[[str], Known]] = {
     "appl": functools.partial(_codes, "appl"),
     **dict.fromkeys(("dependency", "after", "after_ok"), _jobs),
     "JOB": _jobs,
+    "SCRIPT": _sweep_words,
     "RECIPE": lambda command: [(name, "") for name in launchers.names("recipes", ".yaml")],
 }
 """By the names of options, and by the names of values in help, as the next ones."""

@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, Iterator
 
 import pytest
 from fake_slurm import FakeSlurm, queue_row
+from sweep_folders import make_sweep
 
 from neuronctl.cli import COMMANDS
 
@@ -53,6 +54,9 @@ def test_commands_options_and_files(offered: Offered) -> None:
     assert "--partition" in offered("submit", "-N", "2", "--part")
     assert list(offered("catalog", "im")) == ["import"]
     assert list(offered("serve", "-N", "1", "ju")) == ["jupyter"]
+    make_sweep("grid", ["x=1..3"], ["a", "{x}"])
+    assert list(offered("sweep", "st")) == ["st", "status"]
+    assert list(offered("sweep", "status", "gr")) == ["gr", "grid"]
     assert offered("nonsense", "x") == {}
     assert offered("submit", "tra") == offered("submit", "-f", "tra") == {"tra": "file"}
 

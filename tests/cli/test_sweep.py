@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Callable, List
 
@@ -25,10 +27,13 @@ def folder(name: str = "train") -> Path:
 
 
 def test_a_dry_run_leaves_nothing(run: Run, fake_slurm: FakeSlurm) -> None:
+    here = str(Path(sys.executable).parent)
+    shellcheck = shutil.which("shellcheck", path=here) or "shellcheck"
     result = run("sweep", "--dry-run", *LR)
     assert "2 tasks, at most 2 GPU hours" in result.stderr
     assert "#SBATCH --array=1-2\n" in result.stdout
-    assert subprocess.run(["bash", "-n"], input=result.stdout, text=True).returncode == 0
+    checked = [shellcheck, "--severity=warning", "--shell=bash", "-"]
+    assert subprocess.run(checked, input=result.stdout, text=True).returncode == 0
     assert fake_slurm.calls("sbatch") == [] and not folder().exists()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Iterator, Tuple
+from textwrap import wrap
+from typing import Iterator, List, Tuple
 
 import click
 import pytest
@@ -21,7 +22,8 @@ WIDTH = 100
 INTRO = """\
 # Commands
 
-Written from `--help` by `make docs`; a test fails when the two differ.
+Written from `--help` by `make docs`; a test fails when the two differ. The options of a job that a
+command shares with `neuronctl submit` stand there only.
 """
 
 
@@ -47,8 +49,18 @@ def below(
 
 def page() -> str:
     parts = [INTRO]
+    shared: List[str] = []
     for path, command, context in walk():
-        parts.append(f"## {path}\n\n```text\n{command.get_help(context)}\n```\n")
+        groups = command.get_help(context).split("\n\n")
+        if path == "neuronctl submit":
+            shared = [group for group in groups if re.match(r"\w.*:\n", group)]
+        elif left_out := [group.split(":")[0] for group in groups if group in shared]:
+            at = next(i for i, group in enumerate(groups) if group in shared)
+            groups = [group for group in groups if group not in shared]
+            words = wrap("; ".join(left_out), WIDTH, initial_indent="  ", subsequent_indent="  ")
+            groups.insert(at, "\n".join(["As for 'neuronctl submit':", *words]))
+        text = "\n\n".join(groups)
+        parts.append(f"## {path}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
 
 

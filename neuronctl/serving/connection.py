@@ -6,7 +6,6 @@ Each value is a file in a folder of the job's own, which templates/serve.sh make
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import socket
@@ -104,7 +103,8 @@ def connection(noted: Dict[str, str], cluster: Cluster) -> Connection:
     login = f"{user}@{cluster.login.host or socket.getfqdn()}"
     on_loopback = address.startswith("127.")
     # The node's name, if it leads from here to where the server listens.
-    host = "localhost" if on_loopback else node if _resolves(node, address) else address
+    reached = [host for host in (node, address) if not on_loopback and _answers(host, int(port))]
+    host = "localhost" if on_loopback else (*reached, node)[0]
     values = dict(noted, host=host, user=user, login=login, cluster=cluster.name)
     values["jump"] = f"{login},{user}@{node}" if on_loopback else login
     url = Template(recipe.url).safe_substitute(values)
@@ -121,20 +121,13 @@ def connection(noted: Dict[str, str], cluster: Cluster) -> Connection:
         tunnel=tunnel,
         url=url,
         text=Template(recipe.print).safe_substitute(values).rstrip("\n"),
-        reachable=on_loopback or _answers(address, int(port)),
+        reachable=on_loopback or bool(reached),
     )
 
 
-def _resolves(node: str, address: str) -> bool:
-    with contextlib.suppress(OSError, ValueError):
-        return address in {str(info[4][0]) for info in socket.getaddrinfo(node, None)}
-    return False
-
-
-def _answers(address: str, port: int) -> bool:
-    with (
-        contextlib.suppress(OSError, ValueError, OverflowError),
-        socket.create_connection((address, port), timeout=3),
-    ):
-        return True
-    return False
+def _answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=3).close()
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True

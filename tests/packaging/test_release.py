@@ -19,6 +19,7 @@ from typing import Callable, Dict, List
 
 import pytest
 
+from neuronctl.records.job_record import decode
 from neuronctl.version import __version__
 
 pytestmark = pytest.mark.xdist_group("packages")
@@ -184,3 +185,15 @@ def test_no_place_to_unpack_and_no_python_are_one_line(
     none = subprocess.run(argv, env=tools, capture_output=True, text=True)
     assert none.returncode == 1
     assert "neuronctl: needs Python 3.9 or newer, and found none in PATH" in none.stderr
+
+
+# --------------------------------------------------------------------- what stays readable
+
+
+def test_a_record_of_this_release_is_read() -> None:
+    """docs/reference/stability.md promises it of all later versions: never write the file anew."""
+    record = decode((Path(__file__).parent / "record-0.2.0.json").read_bytes())
+    assert (record.job_id, record.version, record.job_name) == (1, "0.2.0", "t")
+    assert list(record.draft.request["args"]) == ["--epochs", "3"]
+    assert record.draft.script.startswith("#!/bin/bash\n#SBATCH --job-name=t\n")
+    assert record.states[-1].exit == "0:0"

@@ -214,7 +214,7 @@ def test_recipes(text: str) -> None:
     with bounded():
         plan_server(
             *(recipes.load("mine"), ("{port}",)),
-            lambda body: planned_job.plan_job(PLAIN, body=body, ask_slurm=False),
+            lambda more: planned_job.plan_job(PLAIN, body=more["body"], ask_slurm=False),
         ).script()
 
 

@@ -20,7 +20,7 @@ import sys
 SECONDS, WAITING = 30, 200  # for the head of a request; so many are awaited at a time
 ADDRESS, PORT = os.environ["ADDRESS"], int(os.environ["PORT"])
 with open(os.path.join(os.environ["FOLDER"], "token")) as token_file:
-    TOKEN = token_file.read().strip()
+    TOKEN = token_file.read().strip() or sys.exit("gate: not started: the token's file is empty")
 COOKIE = f"neuronctl_{PORT}"
 ANSWER = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nConnection: close\r\n%s\r\n%s"
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -120,9 +120,10 @@ async def main(listening):
 
 listening = socket.socket()
 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-listening.bind((ADDRESS, PORT))
 try:
+    listening.bind((ADDRESS, PORT))
     enter_own_network()
 except OSError as error:
-    sys.exit(f"gate: not started, as others on this node would reach it: no namespaces: {error}")
-asyncio.get_event_loop().run_until_complete(main(listening))
+    need = "it needs its port, and namespaces (sysctl user.max_user_namespaces), to keep others out"
+    sys.exit(f"gate: not started: {error.strerror}: {need}")
+asyncio.new_event_loop().run_until_complete(main(listening))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Dict, Optional
 
@@ -127,3 +129,14 @@ def test_it_listens_on_loopback_where_one_may_log_in_to_the_nodes(
         for file in (None, str(catalog))
     ]
     assert ["ADDRESS=127.0.0.1" in script for script in made] == [False, True]
+
+
+def test_the_gate_stays_shut_without_a_token(tmp_path: Path) -> None:
+    """As when the disk was full."""
+    (tmp_path / "token").write_text("\n")
+    gate = Path(__file__).parents[2] / "templates" / "gate.py"
+    place = {"ADDRESS": "127.0.0.1", "PORT": "1", "FOLDER": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(gate), "true"], env=place, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (1, "gate: not started: the token's file is empty\n")

@@ -52,6 +52,10 @@ _SHOWN = 5
 class SweepCommand(BatchCommand, click.Group):
     """A command with a program, unless its first word is one of its own commands."""
 
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
+        self.no_args_is_help = False  # job.yaml may say all
+
     def get_params(self, ctx: click.Context) -> List[click.Parameter]:
         """Return them without the program, where ``ctx`` is that of a command below."""
         params = super().get_params(ctx)
@@ -140,6 +144,10 @@ def command(
     if given["commands"] is not None and not words:
         words, (name, _) = SHELL_COMMAND, os.path.splitext(os.path.basename(given["commands"]))
         given["job_name"] = given["job_name"] or name
+    try:
+        seconds = None if task_time is None else parse_time(task_time)
+    except ValueError as error:
+        raise UsageError(f"--task-time: {error}") from None
     counts = {name: given.pop(name) for name in ("side_by_side", "retries", "max_fails")}
     axes, files = _axes(given), {name: given[name] for name in ("catalog", "template")}
     planned = plan_given(
@@ -158,7 +166,7 @@ def command(
         request=stored_request(replace(plan, request=one)),
         cwd=os.getcwd(),
         exported=tuple(plan.secrets),
-        task_time=None if task_time is None else parse_time(task_time),
+        task_time=seconds,
         **{name: file and os.path.abspath(file) for name, file in files.items()},
         **counts,
     )

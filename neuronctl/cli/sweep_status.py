@@ -123,7 +123,8 @@ def _print_counts(found: SweepStatus) -> None:
             told = f"{node} takes no more tasks: {why}"
             print_line(f"{told}; to use it again: rm {quote(Sweep(name).path)}/bad/{node}")
         else:
-            print_line(f"paused: {why}; when that is mended: neuronctl sweep retry {name} --failed")
+            failed = "" if why.startswith("cancelled") else " --failed"
+            print_line(f"paused: {why}; to go on: neuronctl sweep retry {name}{failed}")
     print_line()
 
 

@@ -60,13 +60,33 @@ def test_again_with_more_values_does_only_those(run: Run, fake_slurm: FakeSlurm)
         (["--param", "lr=1,1", "train.py", "{lr}"], "are the same"),
         (["--param", "f=train.py,x.py", "{f}"], "the same for all tasks"),
         (["--array", "1-3", "--param", "lr=1", "train.py", "{lr}"], "--array is not for a sweep"),
-        (["--task-time", "soon", "--param", "lr=1", "train.py", "{lr}"], "soon"),
+        (["--task-time", "soon", "--param", "lr=1", "train.py", "{lr}"], "--task-time: 'soon' is"),
     ],
 )
 def test_refused(run: Run, fake_slurm: FakeSlurm, words: List[str], said: str) -> None:
     result = run("sweep", *ONE, *words, code=None)
     assert result.returncode != 0 and said in result.stderr
     assert "Traceback" not in result.stderr and not folder().exists()
+
+
+def test_the_job_file_is_read_where_nothing_is_named(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = """\
+cluster: neuron-2022
+partition: amd_a100nv_8
+comment: pytorch
+gpus-per-node: 1
+time: 10
+run: echo {seed}
+job-name: grid
+sweep: {params: {seed: 1..3}}
+"""
+    Path("job.yaml").write_text(text)
+    fake_slurm.answer("sbatch", "4711\n")
+    result = run("sweep")
+    assert "using job.yaml" in result.stderr and "Sweep grid: 3 tasks to do" in result.stdout
 
 
 def test_what_slurm_refuses_leaves_nothing(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -87,6 +107,7 @@ def test_cancelled_and_gone_on_with(run: Run, fake_slurm: FakeSlurm) -> None:
     run("sweep", *LR)
     assert "no more tasks are taken" in run("sweep", "cancel", "train").stdout
     assert (folder() / "paused").read_text().startswith("cancelled")
+    assert "to go on: neuronctl sweep retry train\n" in run("sweep", "status", "train").stdout
     assert "paused: cancelled" in run("sweep", "add", "train", "--param", "lr=1").stderr
     run("sweep", "retry", "train")
     assert not (folder() / "paused").exists() and len(fake_slurm.calls("sbatch")) == 2

@@ -233,6 +233,8 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
         return by_step
     found = search(evidence)
     failed = next((step for step in evidence.steps if step.name == "" and step.exit), None)
+    if evidence.runs is not None and len(evidence.runs.runs) > 1:
+        failed = None  # Slurm keeps the exit code with which an earlier run has saved
     if failed is not None and failed.exit is not None and failed.exit.code:
         cause = f"a step ended with exit code {failed.exit.code}, and the script went on"
         line, remedy = last_line(evidence), _SET_E

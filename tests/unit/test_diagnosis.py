@@ -26,7 +26,7 @@ from neuronctl.slurm.job_steps import StepEnd
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.scontrol import Reservation
 from neuronctl.tracking.job_status import NOT_RESPONDING, JobStatus
-from neuronctl.tracking.runs import read_runs
+from neuronctl.tracking.runs import Run, Runs, read_runs
 
 
 def status(state: str, **given: Any) -> JobStatus:
@@ -242,6 +242,8 @@ def test_completed_though_something_in_it_failed() -> None:
     assert diagnose(evidence("COMPLETED", "all done", steps=whole)).remedy.startswith(
         "add 'set -e'"
     )
+    runs = Runs(tuple(Run(number, 10, "gpu1", 0) for number in (1, 2)))
+    assert diagnose(evidence("COMPLETED", "all done", steps=whole, runs=runs)).cause == ""
     gone = "/var/spool/slurmd/job00007/slurm_script: line 4: ./x: No such file or directory"
     made = diagnose(evidence("COMPLETED", gone, "all done"))
     assert made.cause == "the program './x' is not there, and the script went on"

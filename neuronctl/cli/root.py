@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib
 import keyword
-import sys
 from typing import List, Optional, Tuple
 
 import click
 
 from neuronctl.cli import COMMANDS, HELP
 from neuronctl.cli.examples import EPILOGS
-from neuronctl.common import slow
 from neuronctl.common.errors import UsageError, did_you_mean
 
 
@@ -59,19 +57,11 @@ root = LazyGroup(
 )
 
 
-def _waiting(what: str) -> None:
-    from neuronctl.cli.say import notify
-
-    notify(f"waiting for {what}")
-
-
 def invoke(words: List[str]) -> int:
     """Run a command line; the exit code that the command returns, 0 where it returns none.
 
     Not Group.main(), which exits with 1 where standard output is a closed pipe.
     """
-    if sys.stderr.isatty():
-        slow.listen(_waiting)
     try:
         with root.make_context("neuronctl", list(words)) as context:
             result = root.invoke(context)

@@ -146,10 +146,8 @@ def _watch(question: _Question) -> None:
 
     While Slurm does not answer, the last table stays, and the line above it says since when.
     """
-    from neuronctl.common import slow
     from neuronctl.slurm.process import installed
 
-    slow.listen(None)  # the view itself says how old it is
     shown: Optional[Found] = None
     at = "as recorded"
     while True:

@@ -11,7 +11,6 @@ import threading
 import time
 from typing import Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple, Union
 
-from neuronctl.common import slow
 from neuronctl.common.errors import (
     NeuronctlError,
     SlurmError,
@@ -185,7 +184,6 @@ def _read_outputs(process: subprocess.Popen[bytes], name: str, deadline: float) 
     """
     assert process.stdout and process.stderr
     parts = {pipe.fileno(): bytearray() for pipe in (process.stdout, process.stderr)}
-    patient = time.monotonic() + slow.SECONDS
     with selectors.DefaultSelector() as selector:
         for file in parts:
             selector.register(file, selectors.EVENT_READ)
@@ -195,8 +193,6 @@ def _read_outputs(process: subprocess.Popen[bytes], name: str, deadline: float) 
                 break
             if not ready and time.monotonic() >= deadline:
                 raise subprocess.TimeoutExpired(name, 0)
-            if not ready and time.monotonic() >= patient:
-                slow.tell(name)
             for key, _ in ready:
                 part = os.read(key.fd, 65536)
                 parts[key.fd] += part

@@ -7,17 +7,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Callable, List
+from typing import Callable
 
 import pytest
 
 from neuronctl.catalog.local_cluster import local_cluster
-from neuronctl.common import slow
 from neuronctl.common.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 from neuronctl.slurm import sbatch as sbatch_module
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.process import become, installed, run
+from neuronctl.slurm.process import become, installed
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.sbatch import Submitted, sbatch
 from neuronctl.slurm.squeue import squeue
@@ -210,20 +209,3 @@ def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert local_cluster() is None
     conf.write_text("ClusterName=Neuron\n")
     assert local_cluster() == "neuron"
-
-
-def test_a_slow_command_is_named_once_to_who_waits(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slow, "SECONDS", 0.05)
-    told: List[str] = []
-    command("scontrol", "sleep 0.3; echo said")
-    assert run(["scontrol"]).stdout == "said\n" and not told
-    slow.listen(told.append)
-    for _ in range(2):
-        assert run(["scontrol"]).stdout == "said\n"
-    slow.listen(told.append)
-    with pytest.raises(SlurmUnavailableError, match="did not respond"):
-        run(["scontrol"], timeout=0.01)
-    slow.listen(None)
-    assert told == ["scontrol"]

@@ -158,14 +158,12 @@ def _sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
     nodes, fullest = job.last_nodes, max(job.nodes, key=lambda node: node.memory_peak)
     held = "" if fullest.memory is None else f" of {amount(fullest.memory)}"
     on = f" on {fullest.node}" if len(nodes) > 1 else ""
-    read, written = (sum(getattr(node, name) for node in job.nodes) for name in ("read", "written"))
     told = counted(len(nodes), "node") + f", every {nodes[0].every:g} s"
     told += f"; {counted(job.silent, 'node')} wrote none" if job.silent else ""
     gaps = sum(node.silent for node in job.nodes)
     told += f"; {duration(int(gaps))} without samples" if gaps else ""
     rows = [
         ("memory", f"at most {amount(fullest.memory_peak)}{held}{on}, without caches"),
-        ("files", f"{amount(read)} read, {amount(written)} written"),
         ("samples", f"{max(node.samples for node in job.nodes)} from {told}"),
     ]
     if job.gpu_energy:

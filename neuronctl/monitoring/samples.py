@@ -50,8 +50,7 @@ class NodeUse:
 
     restart: how often the job had been requeued. seconds: between its first and last samples.
     cores, memory: what the job holds there. cpu: CPU time in seconds. memory_peak: without page
-    cache. read, written: by system calls of the job's processes. silent: seconds without the
-    samples that were due.
+    cache. silent: seconds without the samples that were due.
     """
 
     node: str
@@ -65,8 +64,6 @@ class NodeUse:
     memory: Optional[int] = None
     cpu: float = 0.0
     memory_peak: float = 0.0
-    read: float = 0.0
-    written: float = 0.0
     silent: float = 0.0
     gpus: Tuple[GpuUse, ...] = ()
 
@@ -177,7 +174,7 @@ class _Table:
         return number if number > 0 else None
 
 
-_OF_NODE = ("time", "cpu", "memory", "read", "written")
+_OF_NODE = ("time", "cpu", "memory")
 
 
 def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
@@ -203,8 +200,6 @@ def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
         memory=table.memory_limit,
         cpu=_growth(table.figures["cpu"]),
         memory_peak=max(memory),
-        read=_growth(table.figures["read"]),
-        written=_growth(table.figures["written"]),
         silent=sum(step for step in steps if step > 2.5 * every),
         gpus=_read_gpus(f"{path[: -len('.csv')]}.gpus.csv", name, first, last + every, every),
     )

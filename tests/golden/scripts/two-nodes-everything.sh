@@ -60,20 +60,18 @@ sample_node() {
     file=$folder/$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}.$node
     mkdir -p "$folder" && exec >"$file.csv" || return 0
     echo "# cores=$cores memory=${memory}M every=$every"
-    echo 'time,cpu,memory,read,written'  # in seconds and bytes
+    echo 'time,cpu,memory'  # in seconds and bytes
     nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --format=csv,nounits --loop="$every" \
         --query-gpu=index,utilization.gpu,memory.used,memory.total,power.draw \
         > >(while IFS= read -r line; do printf '%(%s)T,%s\n' -1 "$line"; done >"$file.gpus.csv") &
     gpus=$!
     while [ -z "$batch_shell" ] || kill -0 "$batch_shell"; do
         own=$(grep -lz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" $(grep -lz "^SLURMD_NODENAME=$node\$" /proc/[0-9]*/environ))
-        cat ${own//environ/stat} ${own//environ/status} ${own//environ/io} |
+        cat ${own//environ/stat} ${own//environ/status} |
             awk -v now="$(printf '%(%s)T' -1)" -v ticks="$(getconf CLK_TCK)" '
                 / \(.*\) [A-Z] / { sub(/.*\) /, ""); cpu += $12 + $13 + $14 + $15 }  # and what its ended children took
                 $1 == "RssAnon:" { memory += $2 * 1024 }
-                $1 == "rchar:" { got += $2 }
-                $1 == "wchar:" { put += $2 }
-                END { printf "%s,%.2f,%.0f,%.0f,%.0f\n", now, cpu / ticks, memory, got, put }'
+                END { printf "%s,%.2f,%.0f\n", now, cpu / ticks, memory }'
         sleep "$every"
     done
     kill "$gpus"

@@ -21,13 +21,8 @@ FILE = os.path.join(os.path.dirname(__file__), "korean.yaml")
 def is_korean(file: TextIO) -> bool:
     """Return True if the locale is Korean and ``file`` can print it."""
     locales = (os.environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
-    if not re.match("ko([_.@]|$)", next(filter(None, locales), "")):
-        return False
-    try:
-        "한국어".encode(file.encoding or "ascii")
-    except UnicodeEncodeError:
-        return False
-    return True
+    is_chosen = re.match("ko([_.@]|$)", next(filter(None, locales), "")) is not None
+    return is_chosen and "한국어".encode(file.encoding or "ascii", "ignore") != b""
 
 
 @functools.cache
@@ -42,8 +37,7 @@ def in_language(finding: Finding, file: TextIO) -> Finding:
         return finding
     rule = texts()[finding.code]
     says = {**rule["says"], **texts()["every"]["says"]}
-    begin = re.match(r"(\S+:\d+: |step [^:]*: )?", finding.message)
-    place = "" if begin is None else begin[0]
+    place = "".join(re.findall(r"^(?:\S+:\d+|step [^:]*): ", finding.message))
     english = finding.message[len(place) :]
     message = korean(english, says)
     if message == english:  # then the title says what it is about

@@ -1,22 +1,6 @@
 """A sweep's folder: its tasks, which job took them, and how they ended.
 
-It is ``sweeps/NAME`` in the user's state directory, which the nodes share. link(2) is the only
-lock, and NFS and Lustre have it. No file changes once it has its name, but for those that only one
-process appends to:
-
-- ``sweep.json``: the settings.
-- ``tasks/1``, ``tasks/2`` …: a line with the sizes of their job as JSON, and two lines a task, its
-  words as bash quotes them and its parameters as JSON. Task N is the Nth of all parts in order.
-- ``claims/N.A``: who has attempt A of task N: ``JOB RUN WORKER NODE START``. One worker wins it.
-- ``results/WORKER``: appended to by one worker, a line for each attempt that has ended:
-  ``N A CODE START END NODE METRIC LAST-LINE`` (``-``: no metric). A worker is ``JOB.RUN.SLOT``.
-- ``logs/N.A.log``: what the attempt wrote.
-- ``again/1``, ``again/2`` …: lines ``N A``: another attempt may follow attempt A, however it ended.
-- ``jobs/ID``: the jobs that were submitted for it.
-- ``bad/NODE``: a node that takes no more tasks, and why.
-- ``paused``: why no job takes more tasks; "retry" removes it.
-
-An attempt is interrupted if it has no result and its job, or that run of its job, is over.
+docs/explanation/design.md says what its files hold, and why link(2) is the only lock.
 """
 
 from __future__ import annotations
@@ -26,19 +10,7 @@ import json
 import os
 import re
 import shlex
-from typing import (
-    AbstractSet,
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import AbstractSet, Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from neuronctl.common.errors import RecordError, UsageError
 from neuronctl.common.files import open_own_directory, read_private, write_private
@@ -70,7 +42,7 @@ class SweepSettings:
 
     words: Tuple[str, ...]
     axes: Tuple[Axis, ...]
-    request: Mapping[str, Any]
+    request: Dict[str, Any]
     cwd: str
     exported: Tuple[str, ...] = ()
     catalog: Optional[str] = None
@@ -86,7 +58,7 @@ class TaskState:
     """One task and its last attempt, 0 for none. Times are epoch seconds; None: not known."""
 
     number: int
-    values: Mapping[str, str]
+    values: Dict[str, str]
     sizes: Row
     state: str = WAITING
     attempt: int = 0
@@ -142,7 +114,7 @@ class Sweep:
 
     # --------------------------------------------------------------------------- tasks
 
-    def add(self, tasks: Sequence[Task]) -> int:
+    def add(self, tasks: Iterable[Task]) -> int:
         """Add the tasks that are not there yet; returns how many. Two may add at once."""
         asked: Dict[str, Dict[str, str]] = {}
         for task in tasks:
@@ -150,7 +122,7 @@ class Sweep:
             lines[_quoted(task.words)] = json.dumps(dict(task.parameters))
         return sum(self._add(sizes, lines) for sizes, lines in asked.items())
 
-    def _add(self, sizes: str, lines: Mapping[str, str]) -> int:
+    def _add(self, sizes: str, lines: Dict[str, str]) -> int:
         while True:
             parts = self._parts("tasks")
             known = {line for part in parts if part[0] == sizes for line in part[1::2]}
@@ -193,11 +165,10 @@ class Sweep:
         results, last_runs = self._results()
         again = {line for part in self._parts("again") for line in part}
         for index, attempt in enumerate(attempts):
-            number, key = index + 1, f"{index + 1} {attempt}"
-            changes: Dict[str, Any] = {}
+            key, changes = f"{index + 1} {attempt}", {}
             if attempt and key not in again:
-                changes = results.get(key) or self._begun(number, attempt, running, last_runs)
-            found[index] = replace(found[index], number=number, attempt=attempt, **changes)
+                changes = results.get(key) or self._begun(key, running, last_runs)
+            found[index] = replace(found[index], number=index + 1, attempt=attempt, **changes)
         return found
 
     def _results(self) -> Tuple[Dict[str, Dict[str, Any]], Dict[str, int]]:
@@ -222,14 +193,10 @@ class Sweep:
         return results, last_runs
 
     def _begun(
-        self,
-        number: int,
-        attempt: int,
-        running: Optional[AbstractSet[int]],
-        last_runs: Mapping[str, int],
+        self, key: str, running: Optional[AbstractSet[int]], last_runs: Dict[str, int]
     ) -> Dict[str, Any]:
         """Return what is known of an attempt without a result."""
-        claim = self._read(f"claims/{number}.{attempt}").split()
+        claim = self._read(f"claims/{key.replace(' ', '.')}").split()
         if len(claim) != 5:  # a node died while it wrote it
             return {"state": INTERRUPTED}
         job, run, _, node, start = claim
@@ -314,7 +281,7 @@ def size_line(sizes: Row) -> str:
     return json.dumps(dict(sizes))
 
 
-def _quoted(words: Sequence[str]) -> str:
+def _quoted(words: Iterable[str]) -> str:
     """Return words on one line, as bash reads them."""
     return " ".join(
         "$'" + re.sub(r"[\\']", r"\\\g<0>", word).replace("\n", r"\n").replace("\r", r"\r") + "'"

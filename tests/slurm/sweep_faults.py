@@ -1,7 +1,8 @@
 """Breaks things while sweeps go on, and counts: tasks done, interrupted, doubled (0), lost (0).
 
-``PYTHONPATH=tests python tests/slurm/sweep_faults.py [TASKS [SEED]]`` does so in a sandbox of its
-own.
+``PYTHONPATH=tests python tests/slurm/sweep_faults.py [TASKS [SEED [BINDFS]]]`` does so in a sandbox
+of its own. If BINDFS, the program of that name, is given, each node reaches the folder through a
+file system that it serves there, and that stands still now and then.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from typing import Any, Dict, List
@@ -167,8 +169,8 @@ class Breaker:
         return True
 
     def stall(self) -> bool:
-        """What works on the folder stands still, as when its server does not answer."""
-        pids = self._shells("slurm_script")
+        """The folder's file system does not answer, or what works on it stands still."""
+        pids = self._shells("bindfs") or self._shells("slurm_script")
         for stop in (signal.SIGSTOP, signal.SIGCONT):
             for pid in pids:
                 with contextlib.suppress(OSError):
@@ -181,6 +183,18 @@ class Breaker:
             time.sleep(self.random.uniform(0, 4))
         wait_until(lambda: self.sandbox.root("scontrol", "ping", check=False).returncode == 0)
         return True
+
+
+def serve_folder(broken: Broken, bindfs: str) -> None:
+    """Let each node reach the sweeps through a file system of its own, with caches of its own."""
+    told = broken.sandbox.exec(
+        ["sh", "-c", "d=$XDG_STATE_HOME/neuronctl/sweeps; mkdir -p $d; echo $d"]
+    )
+    place = told.stdout.strip()
+    for node in ("gpu35", "gpu36"):
+        words = [bindfs, "-f", "-o", "allow_other", place, place]
+        argv = broken.sandbox.inside(*words, pid=broken.sandbox.daemon("slurmd", node))
+        broken.started.append(subprocess.Popen(argv, start_new_session=True))
 
 
 def torture(broken: Broken, tasks: int, seed: int, strikes: int = 40) -> Dict[str, Any]:
@@ -209,16 +223,16 @@ def torture(broken: Broken, tasks: int, seed: int, strikes: int = 40) -> Dict[st
             break
         rounds += 1
         swept.sweep("retry", swept.name, "--failed")
-    for process in broken.started:
-        with contextlib.suppress(Exception):
-            process.wait(0)
     return {**counts, "faults": dict(breaker.done), "rounds": rounds}
 
 
 def main() -> None:
     tasks, seed = [*map(int, sys.argv[1:3]), *(1000, 1)[len(sys.argv[1:3]) :]]
     with sandbox_up("sweep-faults") as sandbox:
-        told = torture(Broken(sandbox), tasks, seed)
+        broken = Broken(sandbox)
+        for bindfs in sys.argv[3:]:
+            serve_folder(broken, bindfs)
+        told = torture(broken, tasks, seed)
         print(json.dumps(told), flush=True)
         for limit in (4, 1) if seed == 1 else ():
             print(json.dumps(retried(sandbox, limit, 200)), flush=True)

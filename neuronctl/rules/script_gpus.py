@@ -64,15 +64,6 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     if plan is None or not plan.gpus_per_node:
         return
     works = [start for start in facts.starts if not is_trifle(start.launch)]
-    tops = [start.launch for start in works if not start.outer]
-    unknown = facts.uses_launcher or facts.shell.calls("eval")
-    if tops and not unknown and all(_WITHOUT_GPUS.fullmatch(launch.name) for launch in tops):
-        yield Violation(
-            f"{tops[-1].name} uses no GPU, and the job has {counted(plan.gpus_per_node, 'GPU')}",
-            "request no GPU",
-            place=tops[-1].place,
-        )
-        return
     # Several side by side may have their share each.
     if any(start.launch.command.background or start.launch.command.captured for start in works):
         return

@@ -73,7 +73,6 @@ FOUND: List[Row] = [
     ("NC625", NODES, "mpirun -n 3 python t.py@@"),
     ("NC625", FOUR, "torchrun --standalone --nnodes=1 -m pkg.train@@"),
     ("NC625", EACH, "srun torchrun --nnodes=3 --rdzv-backend=c10d --rdzv-endpoint=$H:1 t.py@@"),
-    ("NC625", GPU, "bwa mem ref.fa a.fq > a.sam@@"),
     # NC626: cores that a step does not get.
     ("NC626", CORES, "srun --container-image=x.sqsh python t.py@@"),
     ("NC626", CORES, "srun --environment ${EDF_FILE} python t.py@@"),
@@ -218,7 +217,6 @@ RIGHT: List[Row] = [
     ("NC625", FOUR, "srun python -u train.py --n_gpu 4"),
     ("NC625", FOUR, "python t.py hydra/launcher=torchrun"),
     ("NC625", FOUR, "python t.py --num_gpus 4"),
-    ("NC625", GPU, "bwa mem ref.fa a.fq > a.sam\npip install x\npython t.py"),
     ("NC625", GPU, 'pip install x\neval "$1"'),
     ("NC626", CORES, "srun -c 8 --container-image=x.sqsh python t.py"),
     ("NC626", CORES, "export SRUN_CPUS_PER_TASK=8\nsrun python t.py"),

@@ -40,9 +40,6 @@ class Column:
     priority: int = 0
     styles: Mapping[str, str] = {}
 
-    def style_of(self, cell: str) -> str:
-        return self.styles.get(cell, self.style)
-
 
 def figures(header: str, priority: int = 0) -> Column:
     """Return a column of figures."""
@@ -278,7 +275,7 @@ def _draw(columns: Sequence[Column], lines: Iterable[List[str]], out: TextIO, wi
             line.pop()
         line[-1:] = [cell.rstrip() for cell in line[-1:]]
         for column, cell in zip(columns, line):
-            style = "bold" if is_head else column.style_of(cell.strip())
+            style = "bold" if is_head else column.styles.get(cell.strip(), column.style)
             segments.append(Segment(cell, console.get_style(style) if style else None))
         segments.append(Segment.line())
     console.print(Segments(segments), soft_wrap=True, end="")

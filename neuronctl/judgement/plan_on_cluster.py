@@ -82,7 +82,7 @@ class PlanOnCluster:
         partition, groups = self.partition, self.snapshot.groups
         if partition is None:
             return True
-        if partition.root_only or not partition.takes_jobs:
+        if partition.root_only or partition.state not in ("UP", "DOWN", ""):
             return False
         if partition.allow_groups and not set(partition.allow_groups) & set(groups):
             return False

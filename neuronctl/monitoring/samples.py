@@ -219,19 +219,13 @@ def _growth(values: Sequence[float]) -> float:
 _MOST_GPUS = 128
 
 
-def _gpu_places(header: str) -> Dict[str, int]:
-    """Return where the rows below a header have each figure; {} if it is none."""
-    places = gpu_columns(header)
-    return places if {"index", "use"} <= places.keys() else {}
-
-
 def _read_gpus(path: str, node: str, first: float, last: float, every: float) -> Tuple[GpuUse, ...]:
     gpus: Dict[str, _Gpu] = {}
     try:
         lines = _lines(path)
         header = next(lines, "")
-        places = _gpu_places(header)
-        for line in lines if places else ():
+        places = gpu_columns(header)
+        for line in lines if {"index", "use"} <= places.keys() else ():
             cells = line.split(",")
             now, index = _number(cells[0]), cells[min(places["index"], len(cells) - 1)].strip()
             if len(cells) != header.count(",") + 1 or not first <= now <= last:

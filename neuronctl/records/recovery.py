@@ -67,7 +67,7 @@ class Recovery:
             if record.key not in left:
                 continue  # another login node has resolved it meanwhile
             try:
-                alike = self._alike(record)
+                alike = self.alike(record)
                 if record.draft.sbatch and len(alike) == 1:
                     self._complete(record, *alike.values())
                 else:
@@ -75,10 +75,6 @@ class Recovery:
                     self.notes += [note] if note else []
             except RecordError as error:
                 self.notes.append(error.message)
-
-    def alike_jobs(self) -> List[int]:
-        """Return the jobs without a mark that may be one of these submissions'."""
-        return sorted({number for one in self.open.values() for number in self._alike(one)})
 
     def _complete(self, record: JobRecord, row: Row) -> None:
         then = "its record is now complete"
@@ -91,7 +87,7 @@ class Recovery:
             f"the interrupted submission of {_name(record)} is job {row.id.job}: {then}"
         )
 
-    def _alike(self, record: JobRecord) -> Dict[int, Row]:
+    def alike(self, record: JobRecord) -> Dict[int, Row]:
         """Return the jobs without a mark that may be a record's, and have no record, by number.
 
         A site's wrapper around sbatch may drop the mark.
@@ -144,11 +140,11 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
     user = str(os.getuid())
     try:
         found.match(squeue(user=user))
-        alike = found.alike_jobs()
+        alike = {number for record in found.open.values() for number in found.alike(record)}
         if alike:
             # Newer Slurm versions have the mark in accounting only, and a query for a period omits
             # held jobs.
-            found.match(sacct([JobId(number) for number in alike]).jobs)
+            found.match(sacct([JobId(number) for number in sorted(alike)]).jobs)
         if found.open:
             since = min(record.begun_at for record in found.open.values()) - CLOCK_SKEW
             accounting = sacct(user=user, since=since)

@@ -351,7 +351,7 @@ class JobRequest:
 OPTIONS: Tuple[Option, ...] = tuple(DECLARED)
 BY_NAME: Mapping[str, Option] = {option.long: option for option in OPTIONS}
 OF_SLURM: Mapping[str, Option] = {
-    name: known for name, known in BY_NAME.items() if known.is_slurm_option
+    name: known for name, known in BY_NAME.items() if known.group == "Slurm" and name != "sbatch"
 }
 """Those that sbatch has too, under the same names, in the order of a script's directives."""
 

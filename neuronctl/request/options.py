@@ -70,11 +70,6 @@ class Option:
         return None
 
     @property
-    def is_slurm_option(self) -> bool:
-        """Whether it is one of sbatch's own, under the same name."""
-        return self.group == "Slurm" and self.long != "sbatch"
-
-    @property
     def usage(self) -> str:
         """What to type and what it means, for hints."""
         return f"--{self.long} {self.metavar}: {self.help}"

@@ -249,7 +249,8 @@ def _unnamed(context: RuleContext, option: str, key: str, article: str) -> Itera
     plan, slurm = context.plan, context.slurm
     if not getattr(plan.cluster.policy, f"{key}_required") or getattr(plan.request, key):
         return
-    usable: Sequence[str] = _catalog_qos(context) if key == "qos" else ()
+    known = plan.cluster.qos.values() if key == "qos" else ()
+    usable: Sequence[str] = [qos.name for qos in known if qos.takes(plan.partition.name)]
     if slurm is not None:
         usable = slurm.qos if key == "qos" else slurm.accounts
     prefix = "#SBATCH " if context.of_script else ""
@@ -271,9 +272,3 @@ def account(context: RuleContext) -> Iterator[Violation]:
 @rule(ERROR, "NC232", "QOS is mandatory", about="qos")
 def qos(context: RuleContext) -> Iterator[Violation]:
     return _unnamed(context, "-q", "qos", "a QOS")
-
-
-def _catalog_qos(context: RuleContext) -> Tuple[str, ...]:
-    """Return those that the job's partition takes, as the catalog has it."""
-    plan = context.plan
-    return tuple(qos.name for qos in plan.cluster.qos.values() if qos.takes(plan.partition.name))

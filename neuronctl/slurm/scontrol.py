@@ -66,11 +66,6 @@ class SitePartition:
         """How many jobs share each core, whether they ask for it or not."""
         return count(self.oversubscribe.partition("FORCE:")[2]) or 1
 
-    @property
-    def takes_jobs(self) -> bool:
-        """Whether anybody may submit there."""
-        return self.state in ("UP", "DOWN", "")
-
     def takes_qos(self, name: str) -> bool:
         """Whether a job of that QOS, in whatever case, may be submitted there."""
         allowed, denied = (

@@ -50,11 +50,6 @@ class Chain:
         named = {run.job_id for run in self.runs.runs} | {self.runs.next_job}
         return {self.first, *(id for id in named if id is not None)}
 
-    @property
-    def last_begun(self) -> int:
-        """Return the id of the job of the last run."""
-        return self.runs.runs[-1].job_id or self.first
-
     def has(self, row: Union[QueueJob, AccountingJob]) -> bool:
         """Return True if a row is of one of its jobs, not of another that got the same number."""
         return row.job_id in self.jobs and is_same(self.name, row.name)
@@ -122,7 +117,8 @@ def _main_row(rows: Sequence[Row], chain: Chain) -> Row:
     active = [row for row in rows if row.state not in ENDED]
     if active:
         return ([row for row in active if row.state != PENDING] or active)[-1]
-    begun = next((row for row in rows if row.job_id == chain.last_begun), None)
+    last = chain.runs.runs[-1].job_id or chain.first
+    begun = next((row for row in rows if row.job_id == last), None)
     if begun is not None and (chain.runs.ended or begun.state == CANCELLED):
         return begun
     return rows[-1]

@@ -10,7 +10,18 @@ import json
 import os
 import re
 import shlex
-from typing import AbstractSet, Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import (
+    AbstractSet,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Set,
+    Tuple,
+)
 
 from neuronctl.common.errors import RecordError, UsageError
 from neuronctl.common.files import open_own_directory, read_private, write_private
@@ -216,9 +227,14 @@ class Sweep:
 
     # --------------------------------------------------------------------------- jobs
 
-    def add_job(self, job_id: int) -> None:
-        """Note a job that takes tasks."""
-        self._write(f"jobs/{job_id}", "")
+    def add_job(self, job_id: int, sizes: Row = ()) -> None:
+        """Note a job that takes tasks of these sizes."""
+        self._write(f"jobs/{job_id}", size_line(sizes))
+
+    def jobs_of_other_sizes(self, sizes: Row) -> Set[int]:
+        """Return the jobs that take no tasks of these sizes."""
+        jobs = {job: self._read(f"jobs/{job}") for job in self.jobs()}
+        return {job for job, line in jobs.items() if line not in ("", size_line(sizes))}
 
     def jobs(self) -> List[int]:
         """Return the jobs that were submitted for it, the newest last."""

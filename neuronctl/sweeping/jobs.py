@@ -108,7 +108,7 @@ def submit_workers(
     They are one array; or jobs of their own, where Slurm would not requeue them. most: so many at
     most. how: as for submit_job().
     """
-    workers = 0 if how.get("dry_run") else _count_workers(sweep.name)
+    workers = 0 if how.get("dry_run") else _count_workers(sweep, sizes)
     layer = _job_layer(sweep, settings, plan_task(settings, sizes))
     planned = _plan(settings, layer)
     assert planned.plan.until_done is not None
@@ -129,7 +129,7 @@ def submit_workers(
                 done = submit_job(job, reporter, **how)
                 if done is None:  # --dry-run
                     return
-                sweep.add_job(done.job_id)
+                sweep.add_job(done.job_id, sizes)
             return
         except SlurmRefusedError as error:
             if count == 1 or not re.search(_OVER_LIMIT, error.message):
@@ -162,12 +162,13 @@ def _room(planned: PlannedJob, chain: str) -> int:
 def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
     """Return the request of a job that does tasks like this one, several side by side."""
     request, slots = task.request, settings.side_by_side
+    sized = request.ntasks_per_node or request.ntasks  # else the launcher says how many
     step = StepRequest(
         script=request.script,
         args=request.args,
         launcher=request.launcher,
         launcher_options=request.launcher_options,
-        ntasks_per_node=task.ntasks_per_node if request.ntasks_per_node else None,
+        ntasks_per_node=task.ntasks_per_node if sized else None,
     )
     own = ("script", "args", "launcher", "launcher_options")
     values = {name: getattr(request, name) for name in request.origins if name not in own}
@@ -203,10 +204,12 @@ def ask_running() -> Optional[AbstractSet[int]]:
     return {row.job_id for row in rows if row.state in ACTIVE - WAITING}
 
 
-def _count_workers(name: str) -> int:
-    """Return how many jobs of this name are in the queue; 0 where Slurm does not answer."""
+def _count_workers(sweep: Sweep, sizes: Row) -> int:
+    """Return how many jobs for these sizes are in the queue; 0 where Slurm does not answer."""
     try:
         rows = ask_own_queue(2.0).rows
     except SlurmError:
         return 0
-    return sum(row.count for row in rows if row.name == name and row.state in ACTIVE)
+    others = sweep.jobs_of_other_sizes(sizes)
+    own = [row for row in rows if row.name == sweep.name and row.id.job not in others]
+    return sum(row.count for row in own if row.state in ACTIVE)

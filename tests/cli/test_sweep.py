@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Callable, List
 
 import pytest
-from fake_slurm import FakeSlurm
+from fake_slurm import FakeSlurm, queue_row
 
 pytestmark = pytest.mark.usefixtures("program")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -100,6 +100,16 @@ def test_as_few_jobs_as_slurm_takes(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", "", words, code=1)
     result = run("sweep", *LR, code=None)
     assert "Slurm takes no 2 jobs" in result.stderr and len(fake_slurm.calls("sbatch")) == 2
+
+
+def test_each_size_has_jobs_of_its_own(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("sweep", *ONE, "--launcher", "srun", "--param", "nodes=1", "train.py")
+    fake_slurm.queue(queue_row("4711"))
+    result = run("sweep", "add", "train", "--param", "nodes=1,2")
+    tasks = run("sweep", "--dry-run", *ONE, "--launcher", "srun", "--param", "ntasks=2", "train.py")
+    assert "srun starts 2 tasks of train.py" in tasks.stderr
+    assert len(fake_slurm.calls("sbatch")) == 2 and "1 job in the queue" in result.stderr
 
 
 def test_cancelled_and_gone_on_with(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -167,7 +167,7 @@ def test_a_cache_of_somebody_else_is_not_run(call: Call, tmp_path: Path) -> None
     place.chmod(0o777)
     done = call("--version", XDG_CACHE_HOME=str(tmp_path / "open"))
     assert (done.returncode, done.stdout) == (1, "")
-    assert f"others may write to {place}" in done.stderr
+    assert f"{place} is somebody else's, or others can write to it" in done.stderr
     assert not any(place.iterdir())
 
 

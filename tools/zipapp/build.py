@@ -22,18 +22,18 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 MACHINES = ("x86_64", "aarch64")
-COMPILED = ("tree_sitter", "tree_sitter_bash")
+COMPILED = ("tree-sitter", "tree-sitter-bash")
 
 
-def installed(python: str, machine: str) -> Dict[str, bytes]:
-    """Return what neuronctl needs on such a machine: name -> content."""
+def installed(python: str, machine: str, *what: str) -> Dict[str, bytes]:
+    """Return what uv installs on such a machine: name -> content."""
     with tempfile.TemporaryDirectory() as place:
         argv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", place]
         argv += ["--only-binary", ":all:"]
         argv += ["--python", sys.executable, "--python-version", python]
         argv += ["--python-platform", f"{machine}-manylinux2014", "--link-mode", "copy"]
         locked = ROOT / "tools" / "outside" / "requirements.txt"
-        argv += ["-r", str(ROOT / "pyproject.toml"), "-c", str(locked)]
+        argv += ["-c", str(locked), *what]
         subprocess.run(argv, check=True, cwd=place)
         left_out = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", ".lock", "uv_cache.json"}
         return {
@@ -60,12 +60,15 @@ def main(wheel: str, out: str) -> None:
     parts: Dict[str, bytes] = {}
     for machine in MACHINES:
         for python in PYTHONS:
-            needed = installed(python, machine)
-            ours = {n: c for n, c in needed.items() if n.split("/")[0].split("-")[0] in COMPILED}
+            ours = installed(python, machine, "--no-deps", *COMPILED)
             parts[f"cp{python.replace('.', '')}-{machine}.zip"] = zipped(ours)
-            if python == PYTHONS[0]:
-                rest = (n for n in needed if n not in ours and not n.endswith(".so"))
-                common = {name: needed[name] for name in rest}
+    needed = installed(PYTHONS[0], MACHINES[0], "-r", str(ROOT / "pyproject.toml"))
+    words = tuple(name.replace("-", "_") for name in COMPILED)
+    common = {
+        name: content
+        for name, content in needed.items()
+        if not name.startswith(words) and not name.endswith(".so")
+    }
     with zipfile.ZipFile(wheel) as archive:
         common.update({name: archive.read(name) for name in archive.namelist()})
     common["start.py"] = (HERE / "start.py").read_bytes()

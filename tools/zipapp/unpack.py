@@ -16,7 +16,10 @@ def main():
     os.makedirs(cache, exist_ok=True)
     found = os.stat(cache)
     if found.st_uid != os.getuid() or found.st_mode & 0o022:
-        sys.exit(f"neuronctl: others may write to {cache}\n  hint: set XDG_CACHE_HOME")
+        sys.exit(
+            f"neuronctl: {cache} is somebody else's, or others can write to it\n"
+            "  hint: set XDG_CACHE_HOME to a directory that you own"
+        )
     place = os.path.join(cache, f"{NAME}-{platform.machine()}")
     tag = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     directory = f"{place}-{tag}"

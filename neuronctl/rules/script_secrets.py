@@ -60,8 +60,7 @@ def open_server(facts: ScriptFacts) -> Iterator[Violation]:
             if found is None or re.search(closes, facts.text):
                 continue
             yield Violation(
-                f"{found[0]} lets everybody in who can reach this node, and they then are you: "
-                f"{why}",
+                f"{found[0]} lets everybody in who can reach this node: {why}",
                 f"'neuronctl serve {recipe}' runs it with a random token, and says how to reach it",
                 place=words[bisect_right(ends, found.start())].place,
             )

@@ -214,7 +214,7 @@ def _submit(
         notify(f"{counted(added, 'new task')}; {len(tasks) - added} are in the sweep already")
     try:
         _submit_waiting(sweep, settings, reporter, **how)
-    except (PolicyError, SlurmRefusedError):
+    except (PolicyError, SlurmRefusedError, UsageError):
         if is_new and not sweep.jobs():
             shutil.rmtree(sweep.path, ignore_errors=True)
         raise

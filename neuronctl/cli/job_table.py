@@ -47,11 +47,10 @@ def fold(jobs: Sequence[JobStatus]) -> List[Line]:
     return list(lines.values())
 
 
-def print_jobs(lines: Sequence[Line], *, users: bool, advise: bool) -> None:
+def print_jobs(lines: Sequence[Line], *, advise: bool) -> None:
     """Print the table; on a terminal, the time used is a bar.
 
-    users adds whose job each is. advise adds, under the table, what the user can do for each
-    pending reason.
+    advise adds, under the table, what the user can do for each pending reason.
     """
     bars = is_terminal()
     columns = [
@@ -70,10 +69,6 @@ def print_jobs(lines: Sequence[Line], *, users: bool, advise: bool) -> None:
         columns[5] = Column("TIME", no_wrap=True, priority=2)
         for row, line in zip(rows, lines):
             row[5] = (_bar(line[0]) if len(line) == 1 else "") or row[5]
-    if users:
-        columns.insert(1, Column("USER", no_wrap=True))
-        for row, line in zip(rows, lines):
-            row.insert(1, line[0].user)
     print_table(columns, rows)
     for text in _advice(lines) if advise else ():
         print_text(folded(text) if bars else text, "dim")

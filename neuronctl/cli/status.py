@@ -29,16 +29,12 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 @click.command("status")
 @click.argument("jobs", metavar="[JOB]...", nargs=-1)
-@click.option(
-    "--all", "everybody", is_flag=True, help="Include the jobs of all users in the queue."
-)
 @click.option("--since", metavar="WHEN", help="All yours since 12h, 7d, or a day (2026-11-01).")
 @click.option("--state", metavar="STATE", help="Only jobs in this state: running, pending, …")
 @click.option("--watch", "watching", is_flag=True, help="Refresh until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.status/1).")
 def command(
     jobs: Tuple[str, ...],
-    everybody: bool,
     since: Optional[str],
     state: Optional[str],
     watching: bool,
@@ -52,7 +48,7 @@ def command(
     (accounting) or neuronctl's own record. With job ids, --watch ends when the jobs have ended.
     """
     at_most_one({"--watch": watching, "--json": as_json})
-    question = _Question(jobs, everybody, since, state)
+    question = _Question(jobs, since, state)
     if watching:
         with contextlib.suppress(KeyboardInterrupt):
             _watch(question)
@@ -76,9 +72,7 @@ def command(
 class _Question:
     """Which jobs are asked for, by id or by name, and how they are shown."""
 
-    def __init__(
-        self, words: Tuple[str, ...], everybody: bool, since: Optional[str], state: Optional[str]
-    ) -> None:
+    def __init__(self, words: Tuple[str, ...], since: Optional[str], state: Optional[str]) -> None:
         from neuronctl.slurm.job_id import JobId
         from neuronctl.tracking.job_names import is_name
 
@@ -86,8 +80,7 @@ class _Question:
         self.ids = [JobId.parse(word) for word in words if not is_name(word)]
         self.names = [word for word in words if is_name(word)]
         at_most_one({"job ids": self.ids, "names": self.names})
-        at_most_one({"--all": everybody, "--since": since, "job ids": self.ids})
-        self.everybody = everybody
+        at_most_one({"--since": since, "job ids": self.ids})
         self.since = since
         self.state = None if state is None else state_name(state)
 
@@ -99,10 +92,7 @@ class _Question:
         from neuronctl.tracking.job_names import is_named
         from neuronctl.tracking.lookup import look_up, mine
 
-        if self.ids:
-            found = look_up(self.ids)
-        else:
-            found = mine(everybody=self.everybody, since=self.after, oldest=oldest)
+        found = look_up(self.ids) if self.ids else mine(since=self.after, oldest=oldest)
         jobs = found.jobs
         if self.names:
             jobs = tuple(job for job in jobs if any(is_named(job.name, n) for n in self.names))
@@ -133,12 +123,11 @@ class _Question:
         if found.jobs:
             lines = [[job] for job in found.jobs] if self.ids else fold(found.jobs)
             advise = bool(self.ids) or is_terminal()
-            print_jobs(lines[-(most or len(lines)) :], users=self.everybody, advise=advise)
+            print_jobs(lines[-(most or len(lines)) :], advise=advise)
             return
         kind = f"{self.state} " if self.state else ""
         when = f"since {self.since}" if self.since else "in the last 24 hours"
-        whose = "" if self.everybody else f" of yours, in the queue or {when}"
-        print_line(f"no {kind}jobs{whose or ' in the queue'}")
+        print_line(f"no {kind}jobs of yours, in the queue or {when}")
 
 
 def _watch(question: _Question) -> None:

@@ -138,11 +138,10 @@ def sacct(
 ) -> Accounting:
     """Query the accounting database; jobs that it does not know (yet) are missing.
 
-    job_ids: only these jobs. user, since (epoch seconds): that user's jobs since then; without
-    both, everybody's, as far as Slurm shows them (PrivateData). duplicates: include the runs before
-    a requeue, and other jobs that had the same job id. If accounting is disabled or its database is
-    down, that is an answer, not an error; if sacct does not exist or does not respond,
-    SlurmUnavailableError is raised.
+    job_ids: only these jobs. user, since (epoch seconds): that user's jobs since then. duplicates:
+    include the runs before a requeue, and other jobs that had the same job id. If accounting is
+    disabled or its database is down, that is an answer, not an error; if sacct does not exist or
+    does not respond, SlurmUnavailableError is raised.
     """
     argv = [*SACCT, "--allocations", f"--format={','.join(_COLUMNS)}", f"--endtime={_LAST}"]
     if duplicates:
@@ -151,8 +150,6 @@ def sacct(
         argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
     if user is not None:
         argv.append("--user=" + user)
-    elif not job_ids:
-        argv.append("--allusers")
     if since is not None:
         begin = time.gmtime(max(_FIRST, since))
         argv.append("--starttime=" + time.strftime("%Y-%m-%dT%H:%M:%S", begin))

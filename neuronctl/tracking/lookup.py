@@ -74,7 +74,7 @@ def look_up(asked: Sequence[JobId], store: Optional[RecordStore] = None) -> Foun
     store = store or _default_store()
     first = {asked_id: first_run(asked_id, store) for asked_id in asked}
     wanted = [JobId(job) if (job := first[asked_id]) else asked_id for asked_id in asked]
-    found = _search(wanted, store)
+    found = _Search(store).run(wanted, lambda: squeue(wanted))
     # Index by job and task: comparing a thousand ids with thousands of rows would be too slow.
     by_task: Dict[Tuple[int, Optional[int]], Set[JobId]] = {}
     by_number: Dict[int, Set[JobId]] = {}
@@ -145,17 +145,15 @@ def nodes_of(status: JobStatus) -> Tuple[str, ...]:
 def mine(
     store: Optional[RecordStore] = None,
     *,
-    everybody: bool = False,
     since: Optional[int] = None,
     oldest: float = 0.0,
 ) -> Found:
-    """The user's jobs in the queue and those recorded in the last day; optionally everybody's.
+    """The user's jobs in the queue and those recorded in the last day.
 
-    since: also all of the same users' jobs in accounting from then on (epoch seconds). oldest: how
-    many seconds old squeue's answer about the user's own jobs may be.
+    since: also those in accounting from then on (epoch seconds). oldest: how many seconds old
+    squeue's answer may be.
     """
-    user = None if everybody else str(os.getuid())
-    return _search((), store or _default_store(), user=user, since=since, oldest=oldest)
+    return _Search(store or _default_store(), since).run((), lambda: ask_own_queue(oldest).rows)
 
 
 def matches(asked: JobId, status: JobStatus) -> bool:
@@ -216,27 +214,10 @@ def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus
     return record
 
 
-def _search(
-    asked: Sequence[JobId],
-    store: RecordStore,
-    *,
-    user: Optional[str] = None,
-    since: Optional[int] = None,
-    oldest: float = 0.0,
-) -> Found:
-    def ask() -> Sequence[QueueJob]:
-        own = user is not None and not asked
-        return ask_own_queue(oldest).rows if own else squeue(asked, user=user)
-
-    return _Search(store, since, user).run(asked, ask)
-
-
 class _Search:
-    def __init__(self, store: RecordStore, since: Optional[int], user: Optional[str]) -> None:
+    def __init__(self, store: RecordStore, since: Optional[int] = None) -> None:
         self.store = store
         self.since = since
-        # Everybody's jobs of some time are asked for only where the time is.
-        self.user = str(os.getuid()) if since is None else user
         self.cluster = local_cluster()
         self.notes: List[str] = []
         self.remember_until = time.monotonic() + _REMEMBERING
@@ -336,7 +317,7 @@ class _Search:
         try:
             if self.since is not None:
                 begun = [r.begun_at for r in self.records.values() if r.job_id in wanted]
-                accounting = sacct(user=self.user, since=min([self.since, *begun]))
+                accounting = sacct(user=str(os.getuid()), since=min([self.since, *begun]))
             else:
                 accounting = sacct([JobId(number) for number in sorted(wanted)])
         except SlurmError as error:

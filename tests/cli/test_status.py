@@ -23,11 +23,8 @@ def jobs(stdout: str) -> List[Dict[str, Any]]:
 
 def test_no_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
     assert run("status").stdout == "no jobs of yours, in the queue or in the last 24 hours\n"
-    assert run("status", "--all").stdout == "no jobs in the queue\n"
     assert jobs(run("status", "--json").stdout) == []
-    first, second, _ = fake_slurm.calls()
-    assert first[-1] == f"--user={os.getuid()}"
-    assert not [word for word in second if word.startswith("--user")]
+    assert all(call[-1] == f"--user={os.getuid()}" for call in fake_slurm.calls())
 
 
 def test_only_those_in_a_state(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -128,14 +125,8 @@ def test_what_is_no_id(run: Run, fake_slurm: FakeSlurm, word: str) -> None:
     assert fake_slurm.calls() == []
 
 
-def test_all_and_ids(run: Run, fake_slurm: FakeSlurm) -> None:
-    assert "cannot be combined with" in run("status", "--all", "7", code=2).stderr
-
-
-def test_everybody(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.queue(queue_row("7"), queue_row("8", user="lee"))
-    lines = run("status", "--all").stdout.splitlines()
-    assert [line.split()[:2] for line in lines] == [["JOB", "USER"], ["7", "kim"], ["8", "lee"]]
+def test_since_and_ids(run: Run, fake_slurm: FakeSlurm) -> None:
+    assert "cannot be combined with" in run("status", "--since", "1d", "7", code=2).stderr
 
 
 def test_slurm_does_not_answer(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -124,12 +124,12 @@ def test_array_part_cancelled(sandbox: Sandbox) -> None:
 
 
 def test_somebody_elses_job(sandbox: Sandbox) -> None:
-    """A job of the controller's own user: seen with --all, and not for us to cancel."""
+    """A job of the controller's own user: seen by its id, and not for us to cancel."""
     words = ["-D", sandbox.scratch, "-o", "/dev/null", "--hold", "--wrap=true"]
     job = sandbox.root(*JOB, *words).stdout.strip()
     try:
         assert job not in [row["job_id"] for row in status(sandbox)]
-        assert job in [row["job_id"] for row in status(sandbox, "--all")]
+        assert job in [row["job_id"] for row in status(sandbox, job)]
         result = sandbox.exec(["neuronctl", "cancel", job], check=False)
         assert result.returncode == 7
         assert f"scancel refused the request: {job}: Access/permission denied" in result.stderr

@@ -21,7 +21,7 @@ from harness import Sandbox
 
 from neuronctl.launch import launchers
 
-# DeepSpeed and Ray are not in the image: test_launch_deepspeed.py, tests/unit/test_launcher_ray.py.
+# DeepSpeed and Ray have environments of their own: test_launch_deepspeed.py, test_launch_ray.py.
 NAMES = tuple(name for name in launchers.names() if name not in ("deepspeed", "ray"))
 WRAPPERS = ("plain", "venv", "modules", "container")
 TORCH_IN_IMAGE, HOROVOD_IN_IMAGE = ("torchrun", "container"), ("horovodrun", "container")

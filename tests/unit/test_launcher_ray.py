@@ -1,6 +1,6 @@
 """The text that launcher ray runs on each node, with a stand-in for Ray.
 
-Ray itself runs by hand: docs/how-to/ray.md says what was tried.
+Ray itself runs in tests/slurm/test_launch_ray.py, with ``make test-matrix``.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def print_table(
     kept = [columns[n] for n in shown]
     cells = [[columns[n].header for n in shown], *([row[n] for n in shown] for row in texts)]
     widths = _fitted(kept, cells, width)
-    lines = list(_aligned(kept, _fold(cells, widths), widths))
+    lines = list(_aligned(kept, _fold(cells, widths) if fits else cells, widths))
     if has_styles(out):
         _draw(kept, lines, out, width)
     else:
@@ -229,6 +229,8 @@ def _fitted(columns: Sequence[Column], lines: Sequence[Sequence[str]], width: in
     """Return the columns' widths; the widest of those that may be folded are made narrower."""
     texts = list(zip(*lines))
     widths = [max(map(cell_width, cells)) for cells in texts]
+    if width == sys.maxsize:
+        return widths
     least = [_least_width(column, cells) for column, cells in zip(columns, texts)]
     while sum(widths) + GAP * (len(widths) - 1) > width:
         wide = [n for n in range(len(widths)) if widths[n] > least[n]]

@@ -113,9 +113,6 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         return  # which start their workers themselves
     starts = [start for start in facts.starts if _is_for_tasks(start.launch, several=several)]
     programs = [start.launch for start in starts]
-    script = _only_script(facts) if plan.nodes > 1 and not programs else None
-    if script is not None:
-        programs = [script]
     # Several side by side, or in a function, may well be what the tasks are for.
     if not programs or any(
         run.command.background or (run.command.looped and not (run.command.in_loop and several))
@@ -131,7 +128,7 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
         "write srun before it, or request --ntasks=1"
         + (f" --cpus-per-task={facts.tasks} if cores are meant" if plan.nodes == 1 else ""),
         place=programs[-1].place,
-        severity=NOTE if itself or plan.nodes == 1 or script is not None else WARNING,
+        severity=NOTE if itself or plan.nodes == 1 else WARNING,
     )
 
 
@@ -156,16 +153,6 @@ def _is_for_tasks(launch: Launch, *, several: bool) -> bool:
         one_node = several and _ON_ONE_NODE.fullmatch(launch.name)
         return bool(one_node or _OF_MPI.fullmatch(launch.name))
     return is_own_program(launch)
-
-
-def _only_script(facts: ScriptFacts) -> Optional[Launch]:
-    """Return the shell script that is all that a batch script starts; it may call srun itself."""
-    works = [run for run in facts.launches if not (run.command.captured or is_trifle(run))]
-    run = works[0] if len(works) == 1 else None
-    if run is None or run.has("c") or run.name in facts.shell.functions:
-        return None
-    names = [word.text for word in run.own_words[:2]]
-    return run if any(re.search(r"\.(ba)?sh$", name.strip("\"'")) for name in names) else None
 
 
 def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:

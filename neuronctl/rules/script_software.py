@@ -9,7 +9,6 @@ from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.shell_text import Command
-from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
 
 _CONDA = ("conda", "mamba", "micromamba")
 _READ_BEFORE = ("source", ".", "eval", "module", "ml", "spack", "uenv")
@@ -82,7 +81,7 @@ def _module_is_missing(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 def _out_of_order(facts: ScriptFacts) -> Iterator[Violation]:
-    """Find an environment that is activated too late, or hidden by a module."""
+    """Find an environment that a module hides."""
     works = [run.command.place.line for run in facts.launches if run.works]
     active: Optional[Command] = None
     for command in facts.shell.calls(*_CONDA, "source", ".", "module", "ml"):
@@ -93,11 +92,6 @@ def _out_of_order(facts: ScriptFacts) -> Iterator[Violation]:
             continue
         if words[:1] == ["activate"] or (words and re.search("bin/activate$", words[0])):
             active = command
-            others = (run for run in facts.launches if run.place.line > line)
-            if line > max(works) and all(run.name in LOOKS_OR_PREPARES for run in others):
-                message = f"this comes too late: line {max(works)} has run without it"
-                yield Violation(message, f"move it above line {min(works)}", place=command.place)
-                return
         elif words[:1] in (["load"], ["add"]):
             other = re.search(r"(?i)(^| |/)(python3?|\w*conda\d?)(/| |$)", " ".join(words))
             if active and other and later and "activate" not in below and "python " in below:

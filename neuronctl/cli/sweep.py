@@ -160,6 +160,7 @@ def command(
     tasks = make_tasks(request.sweep, template)
     program, *args = tasks[0].words
     one = replace(request, script=program, args=tuple(args), body=None, text_file=None, sweep=())
+    one = replace(one, after=(), after_ok=())  # the dependency says it
     settings = SweepSettings(
         words=template,
         axes=request.sweep,

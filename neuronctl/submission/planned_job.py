@@ -44,7 +44,8 @@ class PlannedJob:
 
     choice: as in JudgedJob. ask_slurm: whether it is judged by what Slurm says, and not as a
     script that is only shown. template: the user's own. snapshot: what Slurm has said for it.
-    dependency: as typed, without the jobs that --after and --after-ok name.
+    dependency: as typed, without the jobs that --after and --after-ok name. steps: shell text in
+    place of the plan's steps.
     """
 
     plan: JobPlan
@@ -54,6 +55,7 @@ class PlannedJob:
     template: Optional[str] = None
     snapshot: Optional[Snapshot] = None
     dependency: Optional[str] = None
+    steps: str = ""
 
     slurm_cluster = None
 
@@ -99,7 +101,7 @@ class PlannedJob:
         # Not before: it is imported while Slurm answers.
         from neuronctl.rendering.render import render_job
 
-        return render_job(self.plan, template=self.template)
+        return render_job(self.plan, template=self.template, steps=self.steps)
 
 
 def plan_job(

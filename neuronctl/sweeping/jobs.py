@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, AbstractSet, Any, Iterable, Mapping, Optional, Tuple
+from typing import AbstractSet, Any, Iterable, Optional, Tuple
 
 from neuronctl.common.errors import SlurmError, SlurmRefusedError, UsageError
-from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.frozen import replace
 from neuronctl.common.units import compress_hostlist, hosts, parse_memory
 from neuronctl.common.words import counted
 from neuronctl.launch import launchers
@@ -21,10 +21,6 @@ from neuronctl.submission.pipeline import Reporter, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.sweeping.folder import Sweep, SweepSettings, size_line
 
-if TYPE_CHECKING:
-    from neuronctl.records.job_record import RecordDraft
-    from neuronctl.submission.judged_job import JudgedJob
-
 _MOST = 1000
 """Jobs of a sweep that are submitted at once: what Slurm's MaxArraySize allows by default."""
 
@@ -33,46 +29,6 @@ _SIGNAL = "TERM@60"
 
 _OVER_LIMIT = "(?i)submit ?(job)?s?.*limit|Invalid job array specification"
 """Slurm's words for too many jobs."""
-
-
-@dataclass(frozen=True)
-class SweepJob:
-    """Jobs of a sweep, as of Submittable: their script takes tasks from the sweep's folder."""
-
-    planned: PlannedJob
-    sweep: Sweep
-    settings: SweepSettings
-    sizes: Row
-
-    slurm_cluster = None
-
-    def judge(self) -> JudgedJob:
-        """Judge it, as any job."""
-        return self.planned.judge()
-
-    @property
-    def variables(self) -> Mapping[str, str]:
-        return self.planned.variables
-
-    @property
-    def draft(self) -> RecordDraft:
-        return self.planned.draft
-
-    def script(self) -> str:
-        """Return the script that sbatch gets; raises TemplateError."""
-        from neuronctl.rendering.render import render_job, render_sweep
-
-        settings, plan = self.settings, self.planned.plan
-        steps = render_sweep(
-            plan,
-            sweep=self.sweep.name,
-            folder=self.sweep.path,
-            sizes=size_line(self.sizes),
-            task_time=settings.task_time,
-            retries=settings.retries,
-            max_fails=settings.max_fails,
-        )
-        return render_job(plan, template=self.planned.template, steps=steps)
 
 
 def task_words(plan: JobPlan, args: Iterable[str]) -> Tuple[str, ...]:
@@ -125,8 +81,7 @@ def submit_workers(
             planned = _plan(settings, layer, array=f"1-{count}")
         try:
             for _ in range(1 if array else count):
-                job = SweepJob(planned, sweep, settings, sizes)
-                done = submit_job(job, reporter, **how)
+                done = submit_job(_with_tasks(planned, sweep, settings, sizes), reporter, **how)
                 if done is None:  # --dry-run
                     return
                 sweep.add_job(done.job_id, sizes)
@@ -145,6 +100,17 @@ def _plan(settings: SweepSettings, layer: Layer, **options: str) -> PlannedJob:
         catalog_file=settings.catalog,
         template=settings.template,
     )
+
+
+def _with_tasks(
+    planned: PlannedJob, sweep: Sweep, settings: SweepSettings, sizes: Row
+) -> PlannedJob:
+    """Return the job with what takes tasks from the sweep's folder in place of its one step."""
+    from neuronctl.rendering.render import render_sweep
+
+    known = {name: getattr(settings, name) for name in ("task_time", "retries", "max_fails")}
+    known.update(sweep=sweep.name, folder=sweep.path, sizes=size_line(sizes))
+    return replace(planned, steps=render_sweep(planned.plan, **known))
 
 
 def _room(planned: PlannedJob, chain: str) -> int:

@@ -107,13 +107,14 @@ def seconds_of(task: TaskState) -> Optional[int]:
 
 def scales_of(tasks: Sequence[TaskState]) -> List[Scale]:
     """Return how the tasks scale that are done, curve by curve; none where no size is varied."""
-    curves: Dict[str, List[TaskState]] = {}
+    curves: Dict[Tuple[str, ...], List[TaskState]] = {}
     for task in tasks:
         if task.state == DONE and seconds_of(task) and _sizes(task):
             others = (item for item in task.values.items() if not size_option(item[0]))
-            curves.setdefault(show_parameters(others), []).append(task)
+            curve_of = (show_parameters(others), *sorted(_sizes(task)))
+            curves.setdefault(curve_of, []).append(task)
     scales = []
-    for rest, curve in curves.items():
+    for (rest, *_), curve in curves.items():
         least = {name: min(_sizes(task)[name] for task in curve) for name in _sizes(curve[0])}
         curve.sort(key=lambda task: _ratio(_sizes(task), least))
         base = _ratio(_sizes(curve[0]), least)

@@ -163,6 +163,15 @@ def state(number: int, seconds: int, **values: str) -> TaskState:
             [1, 2, 1, 2],
             [1, 2, 1, 1.5],
         ),
+        # A size was added later: tasks of other sizes are not compared.
+        (
+            [
+                state(1, 100, nodes="1"), state(2, 50, nodes="2"),
+                state(3, 90, **{"nodes": "1", "gpus-per-node": "2"}),
+            ],
+            [1, 2, 1],
+            [1, 2, 1],
+        ),
         ([state(1, 100, lr="1")], [], []),
         ([state(1, 0, nodes="1"), state(2, 10, nodes="2")], [1], [1]),
     ],

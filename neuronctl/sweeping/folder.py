@@ -136,7 +136,7 @@ class Sweep:
     def _add(self, sizes: str, lines: Dict[str, str]) -> int:
         while True:
             parts = self._parts("tasks")
-            known = {line for part in parts if part[0] == sizes for line in part[1::2]}
+            known = {line for part in parts if part[:1] == [sizes] for line in part[1::2]}
             new = [f"{line}\n{lines[line]}\n" for line in lines if line not in known]
             name = f"tasks/{len(parts) + 1}"
             if not new or self._publish(name, f"{sizes}\n{''.join(new)}"):
@@ -163,11 +163,14 @@ class Sweep:
         answer. It is called between claims and results: what has no result and no running job then
         is interrupted.
         """
-        found = [
-            TaskState(0, json.loads(line), tuple(json.loads(part[0]).items()))
-            for part in self._parts("tasks")
-            for line in part[2::2]
-        ]
+        try:
+            found = [
+                TaskState(0, dict(json.loads(line)), tuple(json.loads("".join(part[:1])).items()))
+                for part in self._parts("tasks")
+                for line in part[2::2]
+            ]
+        except NOT_RESTORED as error:
+            raise RecordError(f"the tasks in {self.path} are damaged: {error!r}") from None
         attempts = [0] * len(found)
         for number, attempt in re.findall(r"(?m)^(\d+)\.(\d+)$", "\n".join(self._list("claims"))):
             if int(number) <= len(found):
@@ -187,7 +190,7 @@ class Sweep:
         results: Dict[str, Dict[str, Any]] = {}
         last_runs: Dict[str, int] = {}
         for worker in self._list("results"):
-            job, run = worker.split(".")[:2]
+            job, run, *_ = re.findall(r"^\d+|(?<=\.)\d+", worker) or ("0", "0")
             last_runs[job] = max(int(run), last_runs.get(job, 0))
             lines = re.findall(_RESULT, self._read(f"results/{worker}"))
             for key, code, start, end, node, metric, last_line in lines:

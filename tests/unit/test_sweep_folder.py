@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -98,3 +99,22 @@ def test_what_is_no_sweep() -> None:
     os.chmod(f"{sweep.path}/sweep.json", 0o666)
     with pytest.raises(RecordError, match="other users can write"):
         sweep.settings()
+
+
+DAMAGED = ["", "\n", "\0", "{}", "[1]\na\nb\n", "{}\na\n[[]]\n", "1 1 1\n", "9" * 50 + "\n", "é\n"]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+@pytest.mark.parametrize(
+    "name", ["tasks/1", "tasks/2", "claims/1.1", "results/7.1.1", "results/x", "again/1", "bad/n"]
+)
+def test_damage_is_told_or_passed_over(name: str, text: str) -> None:
+    sweep = made()
+    sweep.add(tasks(1, 2))
+    Path(sweep.path, "claims", "1.1").write_text("7 1 7.1.1 gpu35 100\n")
+    Path(sweep.path, name).write_text(text)
+    with contextlib.suppress(RecordError):
+        sweep.states(lambda: {7})
+    sweep.notes()
+    with contextlib.suppress(RecordError):
+        sweep.add(tasks(3))

@@ -170,7 +170,7 @@ class Sweep:
                 for line in part[2::2]
             ]
         except NOT_RESTORED as error:
-            raise RecordError(f"the tasks in {self.path} are damaged: {error!r}") from None
+            raise RecordError(f"the sweep's folder {self.path} is damaged: {error}") from None
         attempts = [0] * len(found)
         for number, attempt in re.findall(r"(?m)^(\d+)\.(\d+)$", "\n".join(self._list("claims"))):
             if int(number) <= len(found):

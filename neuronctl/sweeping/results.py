@@ -6,7 +6,7 @@ import math
 import re
 from typing import AbstractSet, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.errors import RecordError, SlurmError
+from neuronctl.common.errors import SlurmError
 from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.job_states import ACTIVE, WAITING
 from neuronctl.slurm.own_queue import ask_own_queue
@@ -77,10 +77,7 @@ def read_status(name: str) -> SweepStatus:
             return None
         return {row.job_id for row in rows if row.state in ACTIVE - WAITING}
 
-    try:
-        tasks = sweep.states(ask_running)
-    except ValueError as error:
-        raise RecordError(f"the sweep's folder {sweep.path} is damaged: {error}") from None
+    tasks = sweep.states(ask_running)
     jobs = [row for row in rows if row.id.job in known or row.name == name]
     return SweepStatus(
         name,

@@ -23,9 +23,10 @@ class Recipe:
     """One kind of server.
 
     command, ready: shell text that starts the server, and that succeeds once it has answered a
-    real request. needs: the program that the job's environment must have. guard: whether the
-    server itself asks for the token (OWN), or stands behind what does (GATE). launcher: the
-    one that starts the command; none if that is not needed. setup: shell text that the batch shell
+    real request. needs: the program that the job's environment must have. words: an example of
+    what a user has to name, ``{port}`` included; "" for nothing. guard: whether the server itself
+    asks for the token (OWN), or stands behind what does (GATE). launcher: the one that starts the
+    command; none if that is not needed. setup: shell text that the batch shell
     runs before. model: if the first word is a model, the bytes of a parameter where its name says
     none. url, print: what the user is told, with ``$port``, ``$token``, and the like.
     """
@@ -36,6 +37,7 @@ class Recipe:
     command: str
     ready: str
     needs: str = ""
+    words: str = ""
     guard: str = OWN
     launcher: str = ""
     setup: str = ""

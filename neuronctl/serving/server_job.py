@@ -28,6 +28,11 @@ def plan_server(
     """Plan the job of a server. words: the user's, for it. plan: plans one with these options."""
     check_utf8(words)
     words = words[1:] if words[:1] == ("--",) else words
+    has_port = any("{port}" in word for word in words)
+    if recipe.words and not (words and has_port >= ("{port}" in recipe.words)):
+        lacks = "{port}" if words else "what it serves"
+        hint = f"neuronctl serve [OPTIONS] {recipe.name} {recipe.words}"
+        raise UsageError(f"{recipe.name}: {lacks} is not named", hint)
     launcher = {"launcher": recipe.launcher} if recipe.launcher else {}
     job = plan({"body": Body(_body(recipe, words), recipe.file), **launcher})
     request = job.plan.request

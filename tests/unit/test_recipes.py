@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 import pytest
 
@@ -108,6 +108,17 @@ def test_a_models_bytes_are_a_number(own: Path, model: str) -> None:
     (own / "mine.yaml").write_text(GOOD + f"model: {model}\n")
     with pytest.raises(TemplateError, match=r"mine\.yaml:[45]"):
         recipes.load("mine")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words"), [("http", ()), ("http", ("python", "-m", "http.server")), ("vllm", ())]
+)
+def test_a_server_without_its_word_is_refused_before_it_waits(
+    own: Path, recipe: str, words: Tuple[str, ...]
+) -> None:
+    with pytest.raises(UsageError, match="is not named") as caught:
+        plan_server(recipes.load(recipe), words, plan_with(OPTIONS))
+    assert recipe in caught.value.hint
 
 
 @pytest.mark.parametrize("option", [{"array": "0-1"}, {"until_done": True}])

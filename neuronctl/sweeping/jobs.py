@@ -64,15 +64,16 @@ def submit_workers(
     They are one array; or jobs of their own, where Slurm would not requeue them. most: so many at
     most. how: as for submit_job().
     """
-    workers = 0 if how.get("dry_run") else _count_workers(sweep, sizes)
+    workers, all_workers = (0, 0) if how.get("dry_run") else _count_workers(sweep, sizes)
     layer = _job_layer(sweep, settings, plan_task(settings, sizes))
     planned = _plan(settings, layer)
     assert planned.plan.until_done is not None
     chain = planned.plan.until_done.chain
     room, wanted = _room(planned, chain), -(-tasks // settings.side_by_side) - workers
-    if workers and min(room, wanted) <= 0:
-        queued, left = counted(workers, "job"), counted(tasks, "task")
-        reporter.tell(f"{queued} in the queue, and room for {room} more; {left} to do")
+    if all_workers and min(room, wanted) <= 0:
+        queued, left = counted(all_workers, "job"), counted(tasks, "task")
+        later = "" if workers else f": 'neuronctl sweep retry {sweep.name}' once there is room"
+        reporter.tell(f"{queued} in the queue, and room for {room} more; {left} to do{later}")
         return
     count = max(1, min(most or _MOST, _MOST, wanted, room))
     while True:
@@ -170,12 +171,13 @@ def ask_running() -> Optional[AbstractSet[int]]:
     return {row.job_id for row in rows if row.state in ACTIVE - WAITING}
 
 
-def _count_workers(sweep: Sweep, sizes: Row) -> int:
-    """Return how many jobs for these sizes are in the queue; 0 where Slurm does not answer."""
+def _count_workers(sweep: Sweep, sizes: Row) -> Tuple[int, int]:
+    """Return how many jobs for these sizes, and for all, are in the queue; 0 if Slurm is silent."""
     try:
         rows = ask_own_queue(2.0).rows
     except SlurmError:
-        return 0
+        return 0, 0
     others = sweep.jobs_of_other_sizes(sizes)
-    own = [row for row in rows if row.name == sweep.name and row.id.job not in others]
-    return sum(row.count for row in own if row.state in ACTIVE)
+    jobs = [row for row in rows if row.name == sweep.name and row.state in ACTIVE]
+    own = sum(row.count for row in jobs if row.id.job not in others)
+    return own, sum(row.count for row in jobs)

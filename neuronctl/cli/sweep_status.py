@@ -46,14 +46,8 @@ from neuronctl.sweeping.results import (
     seconds_of,
 )
 
-_STATES = {
-    DONE: "dim",
-    RUNNING: "green",
-    WAITING: "yellow",
-    FAILED: "bold red",
-    INTERRUPTED: "bold",
-    NOT_KNOWN: "bold",
-}
+_STATES = {DONE: "dim", RUNNING: "green", WAITING: "yellow", FAILED: "bold red"}
+_STATES.update({INTERRUPTED: "bold", NOT_KNOWN: "bold"})
 """In the order in which they are counted, each with its style on a terminal."""
 
 _BAR = 16  # characters of the fastest that could be
@@ -74,7 +68,8 @@ def status(name: Optional[str], as_json: bool, as_csv: bool, html: Optional[str]
     known = names()
     if name is None and len(known) != 1:
         if as_json or as_csv or html is not None:
-            raise UsageError("these are the figures of one sweep", f"name one: {', '.join(known)}")
+            sweeps = ", ".join(known) or "you have none"
+            raise UsageError("these are the figures of one sweep", f"name one: {sweeps}")
         _print_sweeps(known)
         return
     found = read_status(name or known[0])

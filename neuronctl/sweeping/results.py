@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from typing import AbstractSet, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError
@@ -35,10 +36,7 @@ class SweepStatus:
     @property
     def counts(self) -> Dict[str, int]:
         """Return how many tasks are in each state."""
-        counts: Dict[str, int] = {}
-        for task in self.tasks:
-            counts[task.state] = counts.get(task.state, 0) + 1
-        return counts
+        return Counter(task.state for task in self.tasks)
 
 
 @dataclass(frozen=True)

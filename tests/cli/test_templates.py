@@ -148,3 +148,20 @@ def test_every_block_is_documented(root: Path) -> None:
     shipped = (root / "templates/job.sh.j2").read_text()
     row = next(iter(documented(root, r"^\| `job\.sh\.j2` \| .*$")))
     assert re.findall(r"{%-? block (\w+) %}", shipped) == re.findall(r"`(\w+)`", row)
+
+
+def test_compiled_templates_are_kept_where_nobody_else_can_write(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    kept, env = tmp_path / "cache/neuronctl/templates", {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    first = run(*JOB, *APPL, env=env).stdout
+    files = sorted(kept.iterdir())
+    assert files and kept.stat().st_mode & 0o077 == 0
+    for path in files:
+        path.write_bytes(b"junk")
+    assert run(*JOB, *APPL, env=env).stdout == first
+    for path in files:
+        path.unlink()
+    kept.rmdir()
+    kept.write_text("no directory")
+    assert run(*JOB, *APPL, env=env).stdout == first

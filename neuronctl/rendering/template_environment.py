@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Tuple
 
 import jinja2
 
-from neuronctl.common.files import open_own_directory
+from neuronctl.common.files import read_private, write_private
 from neuronctl.common.paths import cache_dir, config_dir, data_path
 from neuronctl.common.shell import quote
 from neuronctl.launch.launchers import template_text
@@ -56,17 +56,13 @@ def render_page(name: str, **values: Any) -> str:
 @functools.lru_cache(maxsize=8)
 def _environment(kind: str, directories: Tuple[str, ...]) -> jinja2.Environment:
     """It looks at a file's time before it takes the template for known."""
-    place, compiled = os.path.join(cache_dir(), "templates"), None
-    with contextlib.suppress(OSError):  # where others could write
-        os.close(open_own_directory(place))
-        compiled = _Compiled(place, f"{kind}-%s")
     named = {"shipped": _Files(shipped_directory()), "file": _Files("/")}
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PrefixLoader(named), _Files(directories)]),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
         finalize=_quoted if kind == "launchers" else None,
-        bytecode_cache=compiled,
+        bytecode_cache=_Compiled(kind),
         **_SYNTAX,
     )
     environment.filters["q"] = quote
@@ -83,10 +79,17 @@ def _quoted(value: object) -> str:
     return quote(value if isinstance(value, str) else str(value))
 
 
-class _Compiled(jinja2.FileSystemBytecodeCache):
+class _Compiled(jinja2.BytecodeCache):
+    def __init__(self, kind: str) -> None:
+        self.place = os.path.join(cache_dir(), "templates", kind)
+
+    def load_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+        with contextlib.suppress(OSError):
+            bucket.bytecode_from_string(read_private(f"{self.place}-{bucket.key}"))
+
     def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
-        with contextlib.suppress(OSError):  # such as a full disk
-            super().dump_bytecode(bucket)
+        with contextlib.suppress(OSError):
+            write_private(f"{self.place}-{bucket.key}", bucket.bytecode_to_string())
 
 
 class _Files(jinja2.FileSystemLoader):

@@ -159,7 +159,9 @@ def test_compiled_templates_are_kept_where_nobody_else_can_write(
     assert files and kept.stat().st_mode & 0o077 == 0
     for path in files:
         path.write_bytes(b"junk")
+        path.chmod(0o666)  # others could have written it: it is not read, but written anew
     assert run(*JOB, *APPL, env=env).stdout == first
+    assert not any(path.stat().st_mode & 0o077 for path in files)
     for path in files:
         path.unlink()
     kept.rmdir()

@@ -68,12 +68,15 @@ def without_token(head):
 
 
 async def pass_on(reader, writer):
-    data = await reader.read(65536)
-    while data:
-        writer.write(data)
-        await writer.drain()
+    try:
         data = await reader.read(65536)
-    writer.write_eof()
+        while data:
+            writer.write(data)
+            await writer.drain()
+            data = await reader.read(65536)
+        writer.write_eof()
+    except OSError:
+        pass  # one side has gone
 
 
 async def serve(reader, writer):

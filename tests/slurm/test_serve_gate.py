@@ -115,6 +115,8 @@ def test_only_requests_with_the_token_pass(sandbox: Sandbox, served: Dict[str, A
 def test_slow_clients_keep_nobody_out(sandbox: Sandbox, served: Dict[str, Any]) -> None:
     done = shell(sandbox, served, f"python3 - <<'END'\n{CROWD}END\n")
     assert done.stdout.split("\n")[:2] == ["200", "101 hello"], done.stderr
+    log = sandbox.exec(["bash", "-c", "cat *.err"]).stdout
+    assert "asyncio" not in log, "what clients do is not the gate's error"
 
 
 def test_the_job_ends_with_the_servers_code(sandbox: Sandbox, no_jobs: None) -> None:

@@ -48,6 +48,13 @@ def test_every_figure_of_slurms_is_in_the_draft() -> None:
     assert (gpu.wall_time.default, gpu.wall_time.maximum) == (3600, 48 * 3600)
 
 
+def test_a_gpu_type_may_say_its_memory() -> None:
+    for kind, memory in (("a100", None), ("a100-sxm4-80gb", 80), ("h100_1g.10gb", 10)):
+        nodes = tuple(dataclasses.replace(one, gpu=kind) for one in LIMITS.nodes)
+        gpu = read(dataclasses.replace(LIMITS, nodes=nodes)).partitions["gpu"]
+        assert (gpu.gpu, gpu.gpu_memory_gb) == (kind, memory)
+
+
 def test_what_slurm_does_not_say_is_not_in_it() -> None:
     bare = dataclasses.replace(PARTITION, max_time=-1, default_time=None, nodes=None, node_list="")
     gpu = read(ClusterFigures(LIMITS.config, (bare,), (), None, ())).partitions["gpu"]

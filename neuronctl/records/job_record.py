@@ -26,7 +26,8 @@ class RecordDraft:
     where sbatch runs, "" where that is the same. sbatch: the command that submits somebody's own
     script, () for a script that neuronctl has written. exported: the secret variables that the job
     gets from the submitting environment, by name; their values are not stored. runs: whether it
-    goes on, run after run (--until-done).
+    goes on, run after run (--until-done). of_sweep: whether it takes tasks of the sweep of its
+    name.
     """
 
     cwd: str
@@ -53,6 +54,7 @@ class RecordDraft:
     runs: bool = False
     snapshot: str = ""
     exported: Tuple[str, ...] = ()
+    of_sweep: bool = False
 
 
 @dataclass(frozen=True)

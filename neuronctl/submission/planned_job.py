@@ -93,6 +93,7 @@ class PlannedJob:
             array=plan.request.array,
             submit_dir="" if here == cwd else here,
             runs=plan.until_done is not None,
+            of_sweep=bool(self.steps),
             snapshot=plan.code.place if plan.code else "",
         )
 

@@ -138,6 +138,11 @@ def plan_again(
 
     args: the program's, in place of the recorded ones. variables: from exported_variables().
     """
+    if record.draft.of_sweep:
+        raise UsageError(
+            f"job {record.job_id} takes tasks of the sweep {record.job_name}, as its other jobs do",
+            f"'neuronctl sweep retry {record.job_name}' submits more, with the sweep's own options",
+        )
     layer = found_records.request_layer(record)
     if args is not None:
         check_utf8(args)

@@ -145,6 +145,7 @@ def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
         max_runs=request.max_runs or _RUNS,
         signal=request.signal or _SIGNAL,
         job_name=sweep.name,
+        requeue=request.requeue is not False,  # also where that is not Slurm's default
     )
     bad = sorted({*hosts(request.exclude), *filter(None, sweep.notes())})
     values["exclude"] = compress_hostlist(bad) or None

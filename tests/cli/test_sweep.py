@@ -123,3 +123,12 @@ def test_cancelled_and_gone_on_with(run: Run, fake_slurm: FakeSlurm) -> None:
     assert not (folder() / "paused").exists() and len(fake_slurm.calls("sbatch")) == 2
     assert "it has no log yet" in run("sweep", "logs", "train", "2").stderr
     assert "has 3 tasks" in run("sweep", "logs", "train", "4", code=None).stderr
+
+
+def test_one_of_its_jobs_is_not_planned_anew(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("sweep", *LR)
+    run("resubmit", "4711")
+    assert fake_slurm.stdin().count("sweep=") == 1
+    result = run("resubmit", "4711", "-t", "10", code=None)
+    assert result.returncode == 2 and "neuronctl sweep retry train" in result.stderr

@@ -11,7 +11,7 @@ from neuronctl.request.sbatch_options import is_of_a_plugin
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts import model
-from neuronctl.scripts.directives import BLANKS, look_alike
+from neuronctl.scripts.directives import BLANKS
 from neuronctl.scripts.model import GPU_OPTIONS, SCRIPT, Edit, GivenOption, Ignored, SourceSpan
 
 
@@ -166,21 +166,8 @@ def unexpanded(facts: ScriptFacts) -> Iterator[Violation]:
             yield Violation(message, hint, place=place, severity=severity, edits=edits)
 
 
-@script_rule(WARNING, "NC615", "character that only looks like another")
+@script_rule(WARNING, "NC615", "dash that only looks like one")
 def look_alike_character(facts: ScriptFacts) -> Iterator[Violation]:
-    refused = {refusal.place.line for refusal in facts.header.refusals}
-    if facts.text.isascii():
-        return
-    for option in facts.header.given:
-        number = option.value_place.line
-        if option.source != SCRIPT or option.place.line in refused:
-            continue
-        place = option.value_place
-        line = facts.lines[number - 1][place.column - 1 : place.end - 1]
-        odd = "" if line.isascii() else look_alike(option.name, line)
-        if odd:
-            message = f"the value of --{option.name} has {odd}, which sbatch takes as it is"
-            yield Violation(message, "retype the value", place=place)
     dash = other_dash(facts.header.shebang)
     if dash:
         message = f"the first line has {dash}, which begins no option: the job fails at once"

@@ -84,7 +84,7 @@ def line_options(
         return (*_line_options(line, number), None)
     except Refused as error:
         refusal = error.refusal
-    plain, odd = plainly_spelled(line), look_alike("", line)
+    plain, odd = plainly_spelled(line), look_alike(line)
     if odd and odd not in refusal.message:
         refusal = replace(refusal, message=f"{refusal.message}; it has {odd}")
     try:
@@ -271,10 +271,9 @@ def plainly_spelled(line: str) -> str:
     return "".join(_PLAIN.get(character, character) for character in " ".join(words))
 
 
-def look_alike(option: str, text: str) -> str:
-    """Return what the first such character is in a directive or an option's value; "" for none."""
-    odd = _LIKE_A_SPACE + _LIKE_NOTHING if option in _FREE_TEXT else "".join(_PLAIN)
-    found = next((character for character in text if character in odd), "")
+def look_alike(text: str) -> str:
+    """Return what the first such character is in a directive; "" for none."""
+    found = next((character for character in text if character in _PLAIN), "")
     if found in DASHES or not found:
         return other_dash(found)
     instead = _PLAIN[found]

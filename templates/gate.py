@@ -115,7 +115,12 @@ async def main(listening):
     await asyncio.start_server(serve, sock=listening)
     server = dict(os.environ, ADDRESS="127.0.0.1")
     process = subprocess.Popen(sys.argv[1:], env=server)
-    asyncio.get_event_loop().add_signal_handler(signal.SIGTERM, process.terminate)
+
+    def end_server():
+        if subprocess.call(["pkill", "-P", str(process.pid)]):  # what the shell runs ends first
+            process.terminate()
+
+    asyncio.get_event_loop().add_signal_handler(signal.SIGTERM, end_server)
     while process.poll() is None:
         await asyncio.sleep(0.2)
     os._exit(process.returncode if process.returncode >= 0 else 128 - process.returncode)

@@ -28,7 +28,7 @@ _EXAMPLES = {
     "attach": "attach 4711 | attach train nvidia-smi",
     "wait": "wait 4711 4712 --timeout 10m | wait prep train --any",
     "cancel": "cancel train | cancel --state pending --yes",
-    "history": "history --since 7d | history --json",
+    "history": "history -n 50 | history --json",
     "show": "show 4711 | show train --script",
     "report": "report 4711 | report --since 7d",
     "resubmit": "resubmit 4711 -t 16:00:00 | resubmit train -- --lr 0.01",

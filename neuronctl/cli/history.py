@@ -19,13 +19,11 @@ from neuronctl.common.console import (
     shortened,
 )
 from neuronctl.common.errors import RecordError
-from neuronctl.common.units import parse_since
 from neuronctl.common.words import duration, utc
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import FAILED, UNKNOWN
 from neuronctl.tracking.endings import outcome_words
-from neuronctl.tracking.job_names import is_named
 from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.lookup import look_up
 from neuronctl.tracking.runs import runs_words
@@ -35,8 +33,6 @@ States = Dict[str, Sequence[JobStatus]]
 
 
 @click.command("history")
-@click.option("--name", metavar="PATTERN", help="Only jobs whose name matches: 'train*'.")
-@click.option("--since", metavar="WHEN", help="Since 12h, 7d, 2w, or a day such as 2026-11-01.")
 @click.option(
     *("-n", "--limit"),
     type=click.IntRange(1, 5000),
@@ -46,7 +42,7 @@ States = Dict[str, Sequence[JobStatus]]
     help="Show at most N.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.history/1).")
-def command(name: Optional[str], since: Optional[str], limit: int, as_json: bool) -> None:
+def command(limit: int, as_json: bool) -> None:
     """List the submissions that neuronctl recorded, newest first, and their states.
 
     Submissions that Slurm refused, or that were interrupted, are listed too.
@@ -56,10 +52,7 @@ def command(name: Optional[str], since: Optional[str], limit: int, as_json: bool
         from neuronctl.records.recovery import recover
 
         notify(*recover(store))
-    after = 0 if since is None else parse_since(since, int(time.time()))
-    late = itertools.takewhile(lambda record: record.begun_at >= after, store.iter())
-    named = (record for record in late if name is None or is_named(record.job_name, name))
-    records = list(itertools.islice(named, limit))
+    records = list(itertools.islice(store.iter(), limit))
     states = _states(records, store)
     if as_json:
         data = [_data(record, states.get(record.key, ())) for record in records]
@@ -67,7 +60,7 @@ def command(name: Optional[str], since: Optional[str], limit: int, as_json: bool
     elif records:
         _print(records, states)
     else:
-        print_line("no matching submissions" if name or since else "no submissions recorded")
+        print_line("no submissions recorded")
     notify(*store.warnings)
 
 

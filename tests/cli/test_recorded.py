@@ -48,12 +48,8 @@ def test_history(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str])
     assert "REFUSED" in lines[1] and "submission failed: No" in lines[1]
     assert "COMPLETED" in lines[2] and "exit code 3:0" in lines[3]
     assert len(run("history", "-n", "1").stdout.splitlines()) == 2
-    assert len(run("history", "--name", "oth*").stdout.splitlines()) == 2
-    assert len(run("history", "--since", "1h").stdout.splitlines()) == 4
     narrow = run("history", env={"COLUMNS": "70"}).stdout
     assert narrow.endswith("terminal: PARTITION, NODES\n")
-    assert "no matching submissions" in run("history", "--since", "2100-01-01").stdout
-    assert "is not a time" in run("history", "--since", "soon", code=2).stderr
     data = json.loads(run("history", "--json").stdout)
     assert data["schema"] == "neuronctl.history/1"
     assert [one["job_id"] for one in data["submissions"]] == [None, 8, 7]

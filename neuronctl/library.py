@@ -84,7 +84,8 @@ class Job:
         """
         from neuronctl.tracking import follow
 
-        return follow.wait(self._id, timeout=timeout)
+        (watch,) = follow.wait_for([follow.JobWatch(self._id)], timeout=timeout)
+        return watch.exit_status
 
     def cancel(self) -> None:
         """Cancel it; nothing happens where it has ended. Raises SlurmRefusedError."""

@@ -51,8 +51,9 @@ def _exit_code(mode: SubmitMode, done: Optional[Submission]) -> int:
         from neuronctl.cli.follow import follow
 
         return follow(job, done.record)
-    from neuronctl.tracking.follow import wait
+    from neuronctl.tracking.follow import JobWatch, wait_for
 
-    code = wait(job, done.record, notify, warn=notify)
+    (watch,) = wait_for([JobWatch(job, done.record)], tell=notify, warn=notify)
+    code = watch.exit_status
     hint_at_why([job] if code else [])
     return code

@@ -39,22 +39,6 @@ _GROWTH = 1.4
 _ACCOUNTING_LAG = 10.0  # seconds by which sacct may lag after slurmctld has forgotten a job
 
 
-def wait(
-    job: JobId,
-    record: Optional[JobRecord] = None,
-    tell: Optional[Callable[[str], None]] = None,
-    *,
-    warn: Optional[Callable[[str], None]] = None,
-    timeout: Optional[float] = None,
-) -> int:
-    """Wait until a job ends; return its exit code.
-
-    Otherwise as ``wait_for``.
-    """
-    (watch,) = wait_for([JobWatch(job, record)], tell=tell, warn=warn, timeout=timeout)
-    return watch.exit_status
-
-
 def wait_for(
     watches: Sequence[JobWatch],
     *,

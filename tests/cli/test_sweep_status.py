@@ -79,7 +79,11 @@ def test_json_and_csv_have_the_same(run: Run, grid: str) -> None:
     ]
 
 
-def test_what_keeps_it_back_is_named(run: Run, grid: str) -> None:
+def test_what_keeps_it_back_is_named(run: Run, grid: str, fake_slurm: FakeSlurm) -> None:
+    left = "\nno job is left to do them; to go on: neuronctl sweep retry grid\n"
+    assert left not in run("sweep", "status", "grid").stdout
+    fake_slurm.queue()
+    assert left in run("sweep", "status", "grid").stdout
     Path(grid, "paused").write_text("none of the first 5 tasks succeeded\n")
     Path(grid, "bad/gpu07").write_text("3 tasks in a row failed within 3 s\n")
     text = run("sweep", "status", "grid").stdout
@@ -96,6 +100,7 @@ def test_without_slurm_it_is_not_known_what_runs(
     result = run("sweep", "status", "grid")
     assert "3 done, 2 waiting, 1 failed, 2 not known" in result.stdout
     assert "Slurm does not say which tasks run: " in result.stderr
+    assert "no job is left" not in result.stdout
 
 
 def test_sweeps_are_listed_and_unknown_ones_refused(run: Run, grid: str) -> None:

@@ -15,7 +15,7 @@ from neuronctl.planning.software import program, runs_python
 from neuronctl.records.found_records import stored_layer
 from neuronctl.request.axes import Row
 from neuronctl.request.job import Layer, StepRequest
-from neuronctl.slurm.job_states import ACTIVE, WAITING
+from neuronctl.slurm.job_states import ACTIVE, LEAVING, WAITING
 from neuronctl.slurm.own_queue import ask_own_queue
 from neuronctl.submission.pipeline import Reporter, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
@@ -179,6 +179,6 @@ def _count_workers(sweep: Sweep, sizes: Row) -> Tuple[int, int]:
     except SlurmError:
         return 0, 0
     others = sweep.jobs_of_other_sizes(sizes)
-    jobs = [row for row in rows if row.name == sweep.name and row.state in ACTIVE]
+    jobs = [row for row in rows if row.name == sweep.name and row.state in ACTIVE - LEAVING]
     own = sum(row.count for row in jobs if row.id.job not in others)
     return own, sum(row.count for row in jobs)

@@ -30,7 +30,7 @@ from neuronctl.common.errors import (
 )
 from neuronctl.common.frozen import replace
 from neuronctl.common.shell import join
-from neuronctl.common.units import UNLIMITED, parse_time
+from neuronctl.common.units import UNLIMITED, format_time, parse_duration
 from neuronctl.common.words import counted, moment
 from neuronctl.planning import JobPlan
 from neuronctl.request.axes import SHELL_COMMAND, Axis, Row, given_axes
@@ -145,7 +145,7 @@ def command(
         words, (name, _) = SHELL_COMMAND, os.path.splitext(os.path.basename(given["commands"]))
         given["job_name"] = given["job_name"] or name
     try:
-        seconds = None if task_time is None else parse_time(task_time)
+        seconds = None if task_time is None else parse_duration(task_time)
     except ValueError as error:
         raise UsageError(f"--task-time: {error}") from None
     counts = {name: given.pop(name) for name in ("side_by_side", "retries", "max_fails")}
@@ -154,6 +154,12 @@ def command(
         {**given, "body": None}, words, find_job=True, ask_slurm=not dry_run, sweep=axes
     )
     plan, request = planned.plan, planned.plan.request
+    limit = plan.time_limit or 0
+    if seconds and 0 < limit < seconds:
+        raise UsageError(
+            f"--task-time: {task_time} is longer than the job's time limit, {format_time(limit)}",
+            "request more with -t",
+        )
     template = (request.script or "", *request.args)
     if request.body is not None:
         template = ("bash", "-c", request.body)
@@ -258,7 +264,8 @@ def _show(
         plan = plans[task.sizes]
         limit = settings.task_time or plan.time_limit
         cost += plan.gpus * (limit if limit and limit != UNLIMITED else 0) / 3600
-    words = f"at most {cost:.3g} GPU hours" if cost else "no GPUs, or no time limit"
+    figure = f"{cost:,.0f}" if cost >= 100 else f"{cost:.3g}"
+    words = f"at most {figure} GPU hours" if cost else "no GPUs, or no time limit"
     basis = "--task-time" if settings.task_time else "the job's time limit each"
     notify(f"sweep {sweep.name}: {counted(len(tasks), 'task')}, {words} ({basis})")
 

@@ -45,6 +45,9 @@ from neuronctl.sweeping.folder import (
 )
 from neuronctl.sweeping.parameters import Task, make_tasks
 
+_BELOW = "neuronctl.below"
+"""Key of a click context's ``meta``: whether the first word is a command of the group."""
+
 _SHOWN = 5
 """Tasks of a sweep that are shown before it is submitted."""
 
@@ -62,14 +65,15 @@ class SweepCommand(BatchCommand, click.Group):
         return params if ctx.command is self else [one for one in params if one.name != "words"]
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
-        if args and args[0] in self.commands:
+        ctx.meta[_BELOW] = bool(args) and args[0] in self.commands
+        if ctx.meta[_BELOW]:
             return super(click.Group, self).parse_args(ctx, ["--", *args])
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        name, *args = ctx.params.get("words") or ("",)
-        if name not in self.commands:
+        if not ctx.meta[_BELOW]:
             return click.Command.invoke(self, ctx)
+        name, *args = ctx.params["words"]
         with self.commands[name].make_context(name, list(args), parent=ctx) as below:
             return below.command.invoke(below)
 

@@ -133,3 +133,8 @@ def test_one_of_its_jobs_is_not_planned_anew(run: Run, fake_slurm: FakeSlurm) ->
     assert fake_slurm.stdin().count("sweep=") == 1
     result = run("resubmit", "4711", "-t", "10", code=None)
     assert result.returncode == 2 and "neuronctl sweep retry train" in result.stderr
+
+
+def test_a_program_with_the_name_of_a_command(run: Run, fake_slurm: FakeSlurm) -> None:
+    words = ["--dry-run", "--param", "x=1,2", "--force", "add", "{x}"]
+    assert "sweep add: 2 tasks" in run("sweep", *ONE, *words).stderr

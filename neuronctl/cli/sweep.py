@@ -29,6 +29,7 @@ from neuronctl.common.errors import (
     UsageError,
 )
 from neuronctl.common.frozen import replace
+from neuronctl.common.paths import working_directory
 from neuronctl.common.shell import join
 from neuronctl.common.units import UNLIMITED, format_time, parse_duration
 from neuronctl.common.words import counted, moment
@@ -175,7 +176,7 @@ def command(
         words=template,
         axes=request.sweep,
         request=stored_request(replace(plan, request=one)),
-        cwd=os.getcwd(),
+        cwd=working_directory(),
         exported=tuple(plan.secrets),
         task_time=seconds,
         **{name: file and os.path.abspath(file) for name, file in files.items()},

@@ -104,9 +104,6 @@ def overridden(facts: ScriptFacts) -> Iterator[Violation]:
         if later is None or later.text == ignored.text or later.source == model.COMMAND_LINE:
             continue
         by, hint = f"line {later.place.line}", "keep one of the two"
-        kinds = [text.split(":")[0] for text in (ignored.text, f"--gres={later.value}")]
-        if later.name == "gres" and kinds[0] != kinds[1]:
-            hint = f"write both in one: {ignored.text},{later.value}"
         if not later.place.line:
             by, hint = f"{later.source} in your environment", f"unset {later.source}"
         message = f"{ignored.text} has no effect: {by} overrides it with {later.text}"

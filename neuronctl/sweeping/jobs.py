@@ -158,8 +158,7 @@ def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
         values.update(dict.fromkeys(("gpus", "ntasks", "ntasks_per_node")))
         values["gpus_per_node"] = slots * task.gpus_per_node or None
         values["cpus_per_task"] = slots * task.cpus_per_task
-        memory = request.mem and f"{slots * parse_memory(request.mem)}M"
-        values["mem"] = memory
+        values["mem"] = request.mem and f"{slots * parse_memory(request.mem)}M"
     return Layer(values, {name: request.origin(name) for name in values})
 
 

@@ -34,8 +34,8 @@ class Task:
     sizes: Row = ()
 
 
-def make_tasks(axes: Sequence[Axis], words: Sequence[str], first: int = 1) -> Tuple[Task, ...]:
-    """Return a task for each combination of rows, numbered from ``first``, in their order.
+def make_tasks(axes: Sequence[Axis], words: Sequence[str]) -> Tuple[Task, ...]:
+    """Return a task for each combination of rows, numbered in their order.
 
     words: the program and its arguments, with ``{name}`` where a parameter's value comes. Raises
     UsageError where a parameter or a ``{name}`` has no counterpart, and for two equal tasks.
@@ -52,7 +52,7 @@ def make_tasks(axes: Sequence[Axis], words: Sequence[str], first: int = 1) -> Tu
         )
     tasks: List[Task] = []
     seen: Dict[Tuple[Tuple[str, ...], Row], Task] = {}
-    for number, rows in enumerate(itertools.product(*axes), first):
+    for number, rows in enumerate(itertools.product(*axes), 1):
         row = tuple(itertools.chain.from_iterable(rows))
         sizes = tuple((size_option(name), value) for name, value in row if size_option(name))
         task = Task(number, row, _fill(words, dict(row)), sizes)

@@ -24,7 +24,12 @@ from typing import (
 )
 
 from neuronctl.common.errors import RecordError, UsageError
-from neuronctl.common.files import open_own_directory, read_private, write_private
+from neuronctl.common.files import (
+    UntrustedFileError,
+    open_own_directory,
+    read_private,
+    write_private,
+)
 from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, replace, restored
 from neuronctl.common.paths import sweep_dir
 from neuronctl.request.axes import Axis, Row
@@ -281,9 +286,10 @@ class Sweep:
         try:
             yield
         except OSError as error:
+            hint = "free some space there, or set XDG_STATE_HOME to a directory that you own"
             raise RecordError(
                 f"cannot {deed} the sweep's folder {self.path}: {error.strerror}",
-                "free some space there, or set XDG_STATE_HOME to a directory that you own",
+                error.hint if isinstance(error, UntrustedFileError) else hint,
             ) from None
 
 

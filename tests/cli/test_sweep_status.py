@@ -93,6 +93,12 @@ def test_what_keeps_it_back_is_named(run: Run, grid: str, fake_slurm: FakeSlurm)
     assert f"rm {grid}/bad/gpu07\n" in text
 
 
+def test_a_folder_that_others_can_write_is_not_read(run: Run, grid: str) -> None:
+    Path(grid).chmod(0o777)
+    result = run("sweep", "status", "grid", code=None)
+    assert result.returncode == 9 and f"chmod go-w {grid}\n" in result.stderr
+
+
 def test_without_slurm_it_is_not_known_what_runs(
     run: Run, grid: str, fake_slurm: FakeSlurm
 ) -> None:

@@ -27,11 +27,6 @@ def record_of(store: RecordStore, job_id: int) -> JobRecord:
     return record
 
 
-def request_layer(record: JobRecord) -> Layer:
-    """The recorded request, as the lowest layer of a new one, without its secret variables."""
-    return stored_layer(record.draft.request, f"record of job {record.job_id}")
-
-
 def stored_layer(request: Mapping[str, Any], where: str) -> Layer:
     """Return a stored request as a layer. where: it was stored, for messages."""
     origin = Origin(Source.ASKED, where)

@@ -63,14 +63,11 @@ def _meeting_lines(plan: JobPlan, port_number: str) -> List[RemarkedLine]:
     if plan.rendezvous:
         return [(f"export MASTER_ADDR=127.0.0.1 {port}", "where the processes meet")]
     starts_none = not plan.launcher.distributed
-    if not plan.interactive and (starts_none or _starts_one_task(plan)):
+    starts_one = plan.processes == 1 and not plan.launcher.starts_processes()
+    if not plan.interactive and (starts_none or starts_one):
         names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT"
         return [(f"unset {names}", "left by an outer torchrun")]
     return []
-
-
-def _starts_one_task(plan: JobPlan) -> bool:
-    return plan.processes == 1 and not plan.launcher.starts_processes()
 
 
 def export_lines(plan: JobPlan) -> List[RemarkedLine]:

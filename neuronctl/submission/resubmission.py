@@ -143,7 +143,7 @@ def plan_again(
             f"job {record.job_id} takes tasks of the sweep {record.job_name}, as its other jobs do",
             f"'neuronctl sweep retry {record.job_name}' submits more, with the sweep's own options",
         )
-    layer = found_records.request_layer(record)
+    layer = found_records.stored_layer(record.draft.request, f"record of job {record.job_id}")
     if args is not None:
         check_utf8(args)
         origins = {**layer.origins, "args": Origin(Source.ASKED, "ARGS")}

@@ -280,7 +280,11 @@ def _use_record(file: bytes) -> None:
     with bounded():
         assert encode(record) and record.json_data()
     with bounded():
-        record.draft, found_records.request_layer(record), exported_variables(record, {})
+        (
+            record.draft,
+            found_records.stored_layer(record.draft.request, "it"),
+            exported_variables(record, {}),
+        )
     with bounded():
         RecordedJob(record).draft, RecordedJob(record).script()
     if record.job_id is not None:

@@ -18,7 +18,8 @@ ask() (  # PATH [HEADER [BODY [STATUS]]]: whether the server answers so; no proc
     exec 3<>"/dev/tcp/$ADDRESS/$PORT" || exit
     { printf '%s %s HTTP/1.0\r\nHost: localhost:%s\r\n' "$([ -n "$3" ] && echo POST || echo GET)" "$1" "$PORT"
     printf '%s' "${2:+$2$'\r\n'}" "${3:+Content-Length: ${#3}$'\r\n'}" $'\r\n' "$3"; } >&3
-    IFS=' ' read -r -t 60 version status _ <&3 && [[ $version == HTTP/* && $status == ${4:-2}* ]]
+    IFS=' ' read -r -t 600 version status _ <&3 && timeout 5 cat <&3 >/dev/null  # a server may log who leaves early
+    [[ $version == HTTP/* && $status == ${4:-2}* ]]
 )
 end_server() {  # MESSAGE [CODE]: end the server, and the job with this exit code
     echo "serve: $1" >&2; echo "${2:-1}" >"$FOLDER/.code"

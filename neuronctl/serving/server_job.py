@@ -92,7 +92,12 @@ def _with_port(word: str) -> Shell:
 def _setup(recipe: Recipe, idle: Optional[int], address: str) -> List[str]:
     """Return the lines that the batch shell runs before the launch."""
     file = data_path("templates/serve.sh")
-    values = {"SERVE": folders(), "RECIPE": recipe.name, "ADDRESS": address, "IDLE": idle or ""}
+    values = {
+        "SERVE": folders(),
+        "RECIPE": recipe.name,
+        "ADDRESS": address,
+        "IDLE": "" if idle is None else idle,
+    }
     assignments = " ".join(f"{name}={quote(str(value))}" for name, value in values.items())
     ready = "\n".join(f"    {line}" for line in recipe.ready.strip("\n").split("\n"))
     text = f"{assignments}\nready() {{\n{ready}\n}}\n{template_text(file, own=False)}{recipe.setup}"

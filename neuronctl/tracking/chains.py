@@ -76,11 +76,6 @@ def chains_of(records: Iterable[JobRecord]) -> Chains:
     return {chain.first: chain for chain in found}
 
 
-def may_be_later_run(row: QueueJob) -> bool:
-    """Return True if a running job may have submitted this one: from its own copy of the script."""
-    return "/slurm_script" in row.command
-
-
 def chains_with(jobs: Set[int], store: RecordStore) -> Chains:
     """Return the chains among recorded jobs that have one of these jobs; their logs name them."""
     if not jobs:

@@ -131,7 +131,8 @@ def _later_runs(queue: Iterable[QueueJob], records: Mapping[int, JobRecord]) -> 
     """Return the jobs that may be later runs of chains whose records are not known."""
     known = {job for chain in chains.chains_of(records.values()).values() for job in chain.jobs}
     unknown = (row for row in queue if row.job_id not in known and row.id.job not in records)
-    return {row.job_id for row in unknown if chains.may_be_later_run(row)}
+    # A running job submits its own copy of the script.
+    return {row.job_id for row in unknown if "/slurm_script" in row.command}
 
 
 def nodes_of(status: JobStatus) -> Tuple[str, ...]:

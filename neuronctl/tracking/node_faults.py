@@ -53,7 +53,8 @@ def _faults(status: JobStatus, nodes: List[str]) -> Iterator[Tuple[str, str]]:
     """
     if status.state not in (FAILED, *_OF_SLURM):
         return
-    lines = [line for path in (status.stdout, status.stderr) if path for line in _last_lines(path)]
+    tails = [tail(path, _TAIL) for path in (status.stdout, status.stderr) if path]
+    lines = [line[:2000] for end in tails for line in end.decode("utf-8", "replace").split("\n")]
     if status.state in _OF_SLURM:
         named = {line.rpartition(" ")[2] for line in lines if _NODE_FAILURE in line}
         for node in named.intersection(nodes) or nodes[: len(nodes) == 1]:
@@ -70,7 +71,3 @@ def _faults(status: JobStatus, nodes: List[str]) -> Iterator[Tuple[str, str]]:
     alone = any(what.startswith("cannot reach ") for what in defects.values())
     if len(found) < len(nodes) - alone:
         yield from ((node, f"the preflight failed: {defects[node]}") for node in found)
-
-
-def _last_lines(path: str) -> List[str]:
-    return [line[:2000] for line in tail(path, _TAIL).decode("utf-8", "replace").split("\n")]

@@ -94,7 +94,7 @@ class Sweep:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", name):
             raise UsageError(
                 f"'{name}' cannot name a sweep",
-                "use letters, digits, and _ . + -: --job-name NAME",
+                "--job-name NAME: up to 100 letters, digits, and _ . + -, the first not . + or -",
             )
         self.name = name
         self.path = sweep_dir(name)

@@ -72,8 +72,6 @@ def command(
         seconds = None if idle is None else parse_timeout(idle)
     except ValueError as error:
         raise UsageError(f"--idle: {error}") from None
-    if seconds == 0:
-        raise UsageError(f"--idle: {idle} would end the server at once", "leave it out for never")
     job = plan_server(
         *(load(words[0]), words[1:], lambda more: plan_given({**given, **more})),
         idle=seconds,

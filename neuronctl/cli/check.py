@@ -86,7 +86,8 @@ def command(
         print_json("neuronctl.check/1", {"cluster": chosen.name, "files": found})
     elif not fix:
         _print(checked)
-    return PolicyError.exit_code if any(script.has_errors for script in checked) else 0
+    every = (one.finding for script in checked for one in script.findings)
+    return PolicyError.exit_code if any(finding.refuses for finding in every) else 0
 
 
 def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:

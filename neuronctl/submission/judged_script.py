@@ -43,11 +43,6 @@ class JudgedScript:
     verdict: Optional[Verdict] = None
 
     @property
-    def has_errors(self) -> bool:
-        """Whether something in it cannot work."""
-        return any(found.finding.refuses for found in self.findings)
-
-    @property
     def mends(self) -> Tuple[ScriptFinding, ...]:
         """The findings with an unambiguous fix."""
         return tuple(found for found in self.findings if found.edits)

@@ -94,7 +94,8 @@ def make_snapshot(snapshot: CodeSnapshot) -> None:
             if not all(os.path.lexists(os.path.join(code, name)) for name in names):
                 where = f"--prefix={code}/"
                 git(root, "checkout-index", "--all", "--force", "--quiet", where, index=index)
-        paths = {name: os.path.join(code, name) for name in names}
+        # A line of sums has no place for a name of two lines.
+        paths = {name: os.path.join(code, name) for name in names if "\n" not in name}
         files = {n: p for n, p in paths.items() if os.path.isfile(p) and not os.path.islink(p)}
         sums = "".join(f"{sha256_of(path)}  {name}\n" for name, path in files.items())
         write_private(os.path.join(snapshot.place, "sums"), sums)

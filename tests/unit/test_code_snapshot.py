@@ -30,6 +30,8 @@ def tree(tmp_path: Path) -> Path:
     (place / "run.sh").write_text("#!/bin/sh\n")
     (place / "run.sh").chmod(0o755)
     (place / "odd \\ name").touch()
+    (place / "two\nlines").touch()
+    Path(os.fsdecode(os.fsencode(place) + b"/caf\xe9")).touch()
     (place / "sub" / "old.pyc").touch()
     (place / "sub" / "link").symlink_to(place / "run.sh")
     (place / "sub" / "data" / "x").write_text("much\n")

@@ -200,7 +200,10 @@ def _swept(request: JobRequest, axes: Optional[Tuple[Axis, ...]]) -> JobRequest:
 
     axes = axes or request.sweep
     if not axes:
-        hint = "add --param NAME=VALUES, and {NAME} to the program's words"
+        hint = (
+            "add --param NAME=VALUES, and {NAME} to the program's words; a sweep that is there: "
+            "neuronctl sweep status NAME"
+        )
         raise UsageError("there is nothing to vary", hint)
     if request.steps:
         hint = "let a script take them as arguments: train.sh {lr}"

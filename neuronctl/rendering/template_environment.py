@@ -18,6 +18,7 @@ from neuronctl.common.paths import cache_dir, config_dir, data_path
 from neuronctl.common.shell import quote
 from neuronctl.launch.launchers import template_text
 from neuronctl.slurm.nvidia_smi import SAMPLED, query
+from neuronctl.version import __version__
 
 _SYNTAX: Dict[str, Any] = {
     "trim_blocks": True,
@@ -81,7 +82,7 @@ def _quoted(value: object) -> str:
 
 class _Compiled(jinja2.BytecodeCache):
     def __init__(self, kind: str) -> None:
-        self.place = os.path.join(cache_dir(), "templates", kind)
+        self.place = os.path.join(cache_dir(), "templates", f"{kind}-{__version__}")
 
     def load_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
         with contextlib.suppress(OSError):

@@ -122,7 +122,8 @@ def _print_counts(found: SweepStatus) -> None:
             print_line(f"paused: {why}; to go on: neuronctl sweep retry {name}{failed}")
     is_left = {WAITING, INTERRUPTED} & found.counts.keys() and not found.unanswered
     if is_left and not found.jobs and "" not in found.notes:
-        print_line(f"no job is left to do them; to go on: neuronctl sweep retry {name}")
+        why = f"no job is left to do them: neuronctl why {name}"
+        print_line(f"{why}; to go on: neuronctl sweep retry {name}")
     print_line()
 
 

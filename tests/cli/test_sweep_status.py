@@ -80,7 +80,7 @@ def test_json_and_csv_have_the_same(run: Run, grid: str) -> None:
 
 
 def test_what_keeps_it_back_is_named(run: Run, grid: str, fake_slurm: FakeSlurm) -> None:
-    left = "\nno job is left to do them; to go on: neuronctl sweep retry grid\n"
+    left = "\nno job is left to do them: neuronctl why grid; to go on: neuronctl sweep retry grid\n"
     assert left not in run("sweep", "status", "grid").stdout
     fake_slurm.queue()
     assert left in run("sweep", "status", "grid").stdout

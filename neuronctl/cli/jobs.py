@@ -25,12 +25,10 @@ def one_job(word: str, store: RecordStore) -> JobId:
     if not is_name(word):
         return JobId.parse(word)
     found = newest(word, store)
-    any_name = word == "*"
-    notify(
-        f"job {found}, your newest"
-        if any_name
-        else f"{word} is job {found}, the newest of that name"
-    )
+    if word == "*":
+        notify(f"job {found}, your newest")
+    else:
+        notify(f"{word} is job {found}, the newest of that name")
     return found
 
 

@@ -161,17 +161,14 @@ def search(
     for mark in before + marks:
         if found is None or (mark.match.number and mark.match.number <= found.number):
             break
-        if mark.entry is not None and _explains(mark.entry, found):
+        entry = mark.entry
+        if entry and entry.kind != found.kind and {found.kind, "*"} & {*entry.explains}:
             return replace(mark.match, where=found.where, consequence=False)
     return found
 
 
 def _is_warning(mark: _Mark) -> bool:
     return mark.entry is not None and mark.entry.role == WARNING
-
-
-def _explains(entry: Entry, found: LogMatch) -> bool:
-    return entry.kind != found.kind and (found.kind in entry.explains or "*" in entry.explains)
 
 
 def _found(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> Optional[LogMatch]:

@@ -332,8 +332,9 @@ def model_and_gpus(context: RuleContext) -> Iterator[Violation]:
         yield Violation(message, "", cited)
     else:
         problem = "they do not fit" if share > 1 else "little is left for the KV cache"
-        need = -(-weights // (0.8e9 * (each or 1)))
-        hint = f"request {need:.0f} GPUs, a partition with larger ones, or take a quantized model"
+        need = 1 << (int(weights / (0.8e9 * (each or 1)))).bit_length()  # heads divide by 2, 4, 8
+        more = f"request {need} GPUs, " if need <= plan.partition.gpus_per_node else ""
+        hint = f"{more}take a partition with larger ones, or a quantized model"
         yield Violation(f"{message}: {problem}", hint, cited, severity=WARNING)
 
 

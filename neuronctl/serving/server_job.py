@@ -29,8 +29,9 @@ def plan_server(
     check_utf8(words)
     words = words[1:] if words[:1] == ("--",) else words
     has_port = any("{port}" in word for word in words)
-    if recipe.words and not (words and has_port >= ("{port}" in recipe.words)):
-        lacks = "{port}" if words else "what it serves"
+    named = bool(words) and not (recipe.model and words[0].startswith("-"))
+    if recipe.words and not (named and has_port >= ("{port}" in recipe.words)):
+        lacks = "{port}" if named else "what it serves"
         hint = f"neuronctl serve [OPTIONS] {recipe.name} {recipe.words}"
         raise UsageError(f"{recipe.name}: {lacks} is not named", hint)
     launcher = {"launcher": recipe.launcher} if recipe.launcher else {}

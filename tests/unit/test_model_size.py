@@ -104,8 +104,9 @@ def test_both_figures_are_said(clean_home: Path) -> None:
     assert severity == "note"
     assert "14.0 GB" in text and "1 GPU of gpu has 80 GB" in text
     severity, text = finding("x/m-70B", 1)
-    assert severity == "warning" and "do not fit; request 3 GPUs" in text
+    assert severity == "warning" and "do not fit; request 4 GPUs" in text
     assert finding("x/m-70B", 4)[0] == "note"
+    assert "fit; take a partition with larger ones" in finding("x/m-405B", 8)[1]
     severity, text = finding("x/m-35B", 1)
     assert severity == "warning" and "KV cache" in text
     severity, text = finding("gpt2", 1)

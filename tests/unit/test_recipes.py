@@ -111,7 +111,13 @@ def test_a_models_bytes_are_a_number(own: Path, model: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "words"), [("http", ()), ("http", ("python", "-m", "http.server")), ("vllm", ())]
+    ("recipe", "words"),
+    [
+        ("http", ()),
+        ("http", ("python", "-m", "http.server")),
+        ("vllm", ()),
+        ("vllm", ("--max-model-len", "4096", "a/b")),
+    ],
 )
 def test_a_server_without_its_word_is_refused_before_it_waits(
     own: Path, recipe: str, words: Tuple[str, ...]

@@ -94,11 +94,13 @@ def _left(
     """Return what Slurm has to wait for, "" where it has ended; raises PolicyError."""
     for job in jobs:
         if kind == "afterok" and job.ended and job.state not in GOOD:
+            again = f"'neuronctl resubmit {job.id.job}' submits it again"
+            if job.id.job in _jobs_of_sweep(job.name):
+                again = f"'neuronctl sweep retry {job.name}' goes on with the sweep"
             raise PolicyError(
                 f"{given}: job {job.id} ({printable(job.name)}) ended as {job.state}, "
                 f"{ending_words(job)}: a job that follows it would never start",
-                f"'neuronctl resubmit {job.id.job}' submits it again; --after {job.id.job} does "
-                "not ask how it ended",
+                f"{again}; --after {job.id.job} does not ask how it ended",
             )
     first = next((job for job in jobs if not job.ended), jobs[0])
     end = "has ended as {}: there is nothing to wait for" if first.ended else "is {}"

@@ -175,3 +175,6 @@ def test_all_jobs_of_a_sweep_are_waited_for(run: Run, fake_slurm: FakeSlurm) -> 
     told = run("submit", *JOB, "--after-ok", "grid", "--dry-run", "train.py")
     assert dependency(told.stdout) == []
     assert "job 54 (grid) has ended as COMPLETED" in told.stderr
+    fake_slurm.queue(ended)
+    failed = run("submit", *JOB, "--after-ok", "grid", "--dry-run", "train.py", code=4)
+    assert "'neuronctl sweep retry grid' goes on with the sweep" in failed.stderr

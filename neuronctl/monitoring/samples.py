@@ -163,11 +163,6 @@ class _Table:
                     for values, value in zip(self.figures.values(), row):
                         values.append(value)
 
-    @property
-    def memory_limit(self) -> Optional[int]:
-        match = re.fullmatch("([0-9]{1,12})M", self.facts.get("memory", ""))
-        return (int(match[1]) << 20 or None) if match else None
-
     def positive(self, name: str) -> Optional[float]:
         """Return what the node said of itself under this name, if it is a positive number."""
         number = _number(self.facts.get(name, ""))
@@ -188,6 +183,7 @@ def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
     first, last, every = times[0], times[-1], table.positive("every") or 10.0
     steps = [after - before for before, after in zip(times, times[1:])]
     cores = table.positive("cores")
+    held = re.fullmatch("([0-9]{1,12})M", table.facts.get("memory", ""))
     return NodeUse(
         node=name,
         samples=len(times),
@@ -197,7 +193,7 @@ def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
         restart=restart,
         seconds=last - first,
         cores=None if cores is None else int(cores),
-        memory=table.memory_limit,
+        memory=(int(held[1]) << 20 or None) if held else None,
         cpu=_growth(table.figures["cpu"]),
         memory_peak=max(memory),
         silent=sum(step for step in steps if step > 2.5 * every),

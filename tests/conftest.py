@@ -161,7 +161,7 @@ def homes(clean_session: None, tmp_path_factory: pytest.TempPathFactory) -> Call
 
     def make() -> Path:
         home = base / str(next(numbers))
-        (home / ".cache" / "neuronctl").mkdir(parents=True)
+        (home / ".cache" / "neuronctl").mkdir(mode=0o700, parents=True)
         (home / ".cache" / "neuronctl" / "templates").symlink_to(base / "templates")
         return home
 

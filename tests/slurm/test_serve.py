@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-import time
 from typing import Any, Dict
 
 import pytest
@@ -134,7 +133,5 @@ def test_ssh_lets_in_the_key_and_nobody_else(sandbox: Sandbox) -> None:
     assert mine.stdout == f"{found['node']} 0 {found['job_id']} a b none\n", mine.stderr
     for key, user in (("other", block["User"]), ("mine", "root")):
         assert "Permission denied (publickey)" in login(key, user, "true").stderr
-    began = time.monotonic()
     sandbox.exec(["neuronctl", "cancel", "--yes", "ssh"])
     wait_until(lambda: login("mine", block["User"], "true").returncode)
-    assert time.monotonic() - began < 60

@@ -1,7 +1,7 @@
 # Everything a checkout needs, from a machine with Python 3.9 or newer, git and make.
 #
 #   PYTHON   the Python to build .venv from
-#   WORKERS  how many tests run side by side, most of which wait for Slurm
+#   WORKERS  how many tests with Slurm run side by side; most of them wait for it
 #   ROUNDS   how often make bench runs each command
 #   OPTIONS  more for make test-agreement, such as --debian trixie or --agreement-seed 7
 #   TORCH    what pip installs for the demo; where the default would fetch a GPU build you do
@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 TORCH ?= -r tools/outside/torch.txt -c tools/outside/parts.txt
-WORKERS ?= 9
+WORKERS ?= 8
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,8 +32,14 @@ help: ## show the targets
 demo: install packages $(VENV)/torch.stamp ## watch a training run on two nodes of a real Slurm
 	@tools/demo
 
-test: lint parts ## all checks, with a real Slurm and real training
-	$(TEST_SLURM)
+test: install test-packages ## all checks, with a real Slurm and real training
+	@$(MAKE) --no-print-directory --jobs --keep-going --output-sync=target lint test-plain test-slurm
+
+test-plain: install ## the tests that need no Slurm
+	$(PYTEST) -n 3 --durations 20 $(addprefix tests/,unit fuzz golden docs cli packaging check_corpus)
+
+test-slurm: parts ## the tests that run jobs on a real Slurm
+	$(TEST_SLURM) --durations 40 tests/slurm
 
 test-matrix: install test-packages ## Slurm tests in every combination, with Horovod, DeepSpeed, and an image, here and on two newer ones
 	$(TEST_SLURM) tests/slurm --whole
@@ -134,4 +140,4 @@ $(VENV)/torch.stamp: $(VENV)/python.stamp tools/outside/torch.txt tools/outside/
 	$(BIN)/pip install --quiet $(TORCH)
 	@touch $@
 
-.PHONY: help demo test test-matrix test-agreement test-fast fuzz bench lint docs dist zipapp site install lock audit packages parts test-packages clean
+.PHONY: help demo test test-plain test-slurm test-matrix test-agreement test-fast fuzz bench lint docs dist zipapp site install lock audit packages parts test-packages clean

@@ -45,24 +45,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     units: Dict[str, str] = {}
     waiting: Dict[str, None] = dict.fromkeys(["going", "accounts", "broken"])
     busy: Dict[str, None] = {}
-    rest: Dict[bool, Dict[str, None]] = {True: {}, False: {}}
+    rest: Dict[str, None] = {}
     for item in items:
-        with_slurm = HERE in item.path.parents
-        group = group_of(item) if with_slurm else ""
+        group = group_of(item) if HERE in item.path.parents else ""
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
         unit = units[item.nodeid] = group or item.nodeid
-        if group == "containers" or (group.startswith("bench")):
+        if group == "containers" or group.startswith("bench"):
             busy[unit] = None
         elif group or item.get_closest_marker("long"):
             waiting[unit] = None
         else:
-            rest[with_slurm][unit] = None
-    # What waits longest begins first. Then a few tests without Slurm follow each one with it, which
-    # mostly waits; and what needs a part of the bench comes late enough for most of it to be built.
-    evenly = [
-        (number / len(some), unit) for some in rest.values() for number, unit in enumerate(some)
-    ]
+            rest[unit] = None
+    # What waits longest begins first, and what needs a part of the bench late enough for most of
+    # it to be built.
+    evenly = [(number / len(rest), unit) for number, unit in enumerate(rest)]
     evenly += [(0.3 + 0.4 * number / len(busy), unit) for number, unit in enumerate(busy)]
     turns = [*waiting, *(unit for _, unit in sorted(evenly))]
     place = {unit: number for number, unit in enumerate(turns)}

@@ -81,8 +81,8 @@ dist: install ## the wheel and the sdist, into dist
 zipapp: dist ## dist/neuronctl.pyz, neuronctl in one file, for login nodes without pip
 	$(BIN)/python tools/zipapp/build.py dist/neuronctl-*.whl dist/neuronctl.pyz
 
-site: $(VENV)/site.stamp ## the documentation as web pages, into build/html; needs Python 3.10
-	$(VENV)/site/bin/python tools/site/build.py build/html
+site: $(VENV)/site.stamp ## the documentation as web pages, into build/html; needs Python 3.10; URL=https://… for the sitemap
+	$(VENV)/site/bin/python tools/site/build.py build/html $(URL)
 
 install: $(VENV)/install.stamp ## neuronctl and its tools in .venv, as in tools/outside/requirements.txt
 

@@ -54,5 +54,25 @@ def test_links_lead_to_what_is_staged(site: ModuleType, tmp_path: Path) -> None:
 
 def test_llms_txt_lists_the_pages(site: ModuleType) -> None:
     text = site.overview("name", "what it is", site.sections("docs/README.md"))
-    assert text.startswith("# name\n\n> what it is\n\n## Tutorials\n\n- [")
+    assert text.startswith("# name\n\n> what it is\n\n## Begin\n\n- [Install](project/README.md)")
     assert "](reference/commands.md)" in text and "](project/CHANGELOG.md)" in text
+
+
+def test_only_what_is_typed_is_copied(site: ModuleType) -> None:
+    """As zensical marks a console block: tags around words, and entities."""
+    shown = "<span>$ </span>echo &quot;a&quot; \\\n&gt; b\nits output\n$ <b>exit</b>\n"
+    page = f'<div class="language-console highlight"><pre><code>{shown}</code></pre></div>'
+    typed = "echo &quot;a&quot; \\\n&gt; b\nexit"
+    assert f'highlight" data-copy="{typed}"><pre>' in site.with_copied_commands(page)
+
+
+def test_a_page_leads_to_its_translation(site: ModuleType) -> None:
+    english = site.with_language_link("docs/tutorial/a-sweep.md", "# A sweep\n\nWords.\n")
+    assert english == "# A sweep\n\n[한국어](../ko/a-sweep.md)\n\nWords.\n"
+    assert site.with_language_link("docs/reference/json.md", "# JSON\n") == "# JSON\n"
+
+
+def test_what_is_not_for_users_is_not_searched(site: ModuleType) -> None:
+    assert "exclude: true" in site.front_matter("project/CHANGELOG.md", "# Changes\n\nWords.\n")
+    head = site.front_matter("how-to/ray.md", "# Ray\n\nRuns `ray` [here](x.md).\n\nMore.\n")
+    assert head == '---\ndescription: "Runs ray here."\n---\n'

@@ -165,7 +165,9 @@ def main(out: str, url: str = "") -> None:
         project["site_url"] = url
     shutil.copyfile(ROOT / "tools/site/site.css", work / "docs" / "site.css")
     in_english = [section for section in own if section[0] != KOREAN]
-    in_korean = [{name: staged(page)} for title, list_ in own if title == KOREAN for name, page in list_]
+    in_korean = [
+        {name: staged(page)} for title, list_ in own if title == KOREAN for name, page in list_
+    ]
     site = build(work, {**project, "nav": navigation(in_english)}, "en")
     korean = build(work, {**project, "nav": [*in_korean, {"English": "README.md"}]}, "ko")
     shutil.rmtree(site / "ko")

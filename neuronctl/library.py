@@ -196,17 +196,23 @@ def submit(
     force: bool = False,
     template: Optional[str] = None,
     catalog: Optional[str] = None,
+    key: str = "",
 ) -> Job:
     """Judge a plan, submit its script with sbatch from this directory, and record it.
 
-    force: override errors of the rules, which otherwise raise PolicyError. Also raises
+    key: if a job was submitted with it, return that one. force: override errors of the rules, which
+    otherwise raise PolicyError. Also raises
     CatalogError, TemplateError, SlurmRefusedError, and SlurmUnavailableError, after which the job
     may be in the queue nevertheless.
     """
-    planned = PlannedJob(plan, load(catalog), template=template)
+    from neuronctl.submission.repetition import job_of_key
+
     reporter = Reporter()
     reporter.command_line = ["python", *sys.argv]
-    done = submit_job(planned, reporter, force=force)
+    done = job_of_key(key, reporter.tell) if key else None
+    if done is None:
+        planned = PlannedJob(plan, load(catalog), template=template)
+        done = submit_job(planned, reporter, force=force, key=key)
     assert done is not None  # which only a dry run gives
     return Job(done.job_id, done)
 

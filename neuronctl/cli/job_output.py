@@ -36,6 +36,7 @@ class SubmitMode:
     as_json: bool = False
     follow: bool = False
     wait: bool = False
+    key: str = ""
 
 
 class TerminalReporter(Reporter):

@@ -78,7 +78,9 @@ def command(
     if args is not None:
         resubmission.check_arguments(record)
     reporter = TerminalReporter(mode, before=record.draft.decisions)
-    submit = functools.partial(submit_job, reporter=reporter, force=force, dry_run=mode.dry_run)
+    submit = functools.partial(
+        submit_job, reporter=reporter, force=force, dry_run=mode.dry_run, key=mode.key
+    )
     if record.draft.sbatch:
         from neuronctl.submission.existing_job import existing_job
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import click
 
-from neuronctl.cli.job_output import SubmitMode
+from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.common.errors import UsageError
 
@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 
 
 def submission_options(function: Callable[..., Optional[Submission]]) -> Callable[..., int]:
-    """--dry-run, --json, --follow and --wait, as the argument ``mode``.
+    """--dry-run, --json, --follow, --wait, and --key, as the argument ``mode``.
 
-    With the last two, the end of the job that the command submits is waited for.
+    With --follow and --wait, the end of the job that the command submits is waited for.
     """
 
     @functools.wraps(function)
-    def call(*, dry_run: bool, as_json: bool, follow: bool, wait: bool, **rest: Any) -> int:
+    def call(
+        *, dry_run: bool, as_json: bool, follow: bool, wait: bool, key: str, **rest: Any
+    ) -> int:
         if follow and (wait or as_json):
             other = "--wait" if wait else "--json"
             raise UsageError(f"--follow cannot be combined with {other}", "leave one of them out")
-        mode = SubmitMode(dry_run, as_json, follow, wait)
-        return _exit_code(mode, function(mode=mode, **rest))
+        mode = SubmitMode(dry_run, as_json, follow, wait, key)
+        return _exit_code(mode, _known_job(mode) or function(mode=mode, **rest))
 
     for name, help in (
         ("--wait", "Wait until the job ends, and say how it ended."),
@@ -37,7 +39,20 @@ def submission_options(function: Callable[..., Optional[Submission]]) -> Callabl
     ):
         parameter = "as_json" if name == "--json" else name[2:].replace("-", "_")
         call = click.option(name, parameter, is_flag=True, help=help)(call)
-    return call
+    help = "Return the job of this key; submit it only if there is none."
+    return click.option("--key", metavar="WORDS", default="", help=help)(call)
+
+
+def _known_job(mode: SubmitMode) -> Optional[Submission]:
+    """Return the job that --key names, after printing it as its submission did."""
+    if not mode.key or mode.dry_run:
+        return None
+    from neuronctl.submission.repetition import job_of_key
+
+    done = job_of_key(mode.key, notify)
+    if done is not None and done.record is not None:
+        TerminalReporter(mode).submitted(done.record.draft, None, done)
+    return done
 
 
 def _exit_code(mode: SubmitMode, done: Optional[Submission]) -> int:

@@ -56,4 +56,4 @@ def command(
     else:
         job = plan_given(given, words, find_job=True)
     reporter = TerminalReporter(mode, explain=explain)
-    return submit_job(job, reporter, force=force, dry_run=mode.dry_run)
+    return submit_job(job, reporter, force=force, dry_run=mode.dry_run, key=mode.key)

@@ -45,7 +45,7 @@ class Recovery:
             for record in store.open_intents()
             # Clusters may share a home directory, and know nothing of each other's jobs.
             if (None in (record.cluster, self.cluster) or record.cluster == self.cluster)
-            and not _is_in_flight(record)
+            and not is_in_flight(record)
         }
         self._unmarked: Dict[int, Row] = {}
 
@@ -156,7 +156,7 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
     return tuple(found.notes)
 
 
-def _is_in_flight(record: JobRecord) -> bool:
+def is_in_flight(record: JobRecord) -> bool:
     """Return True if the process that submits it may still be at it."""
     if not -CLOCK_SKEW <= record.age <= IN_FLIGHT:
         return False

@@ -117,13 +117,15 @@ class RecordStore:
     def failed(self, key: str, error: str, *, certain: bool = True) -> None:
         """Note sbatch's message. certain: whether there is no job; else the intent stays one.
 
+        In both cases, its process is done with it.
+
         Nothing happens where another login node has settled the submission meanwhile.
         """
         intent = self._read(key + _INTENT)
         if intent is None:
             return
         status, ending = ("failed", _FAILED) if certain else ("intent", _INTENT)
-        self._write(key + ending, replace(intent, status=status, failure=error))
+        self._write(key + ending, replace(intent, status=status, failure=error, pid=0))
         if certain:
             self._forget(key + _INTENT)
 
@@ -159,6 +161,11 @@ class RecordStore:
         cluster: consider only records of this cluster or of an unknown cluster.
         """
         return self.find((job_id,), cluster).get(job_id)
+
+    def of_key(self, key: str) -> Optional[JobRecord]:
+        """Return the record of a submission, whatever became of it."""
+        names = (entry.string for entry in self._entries() if entry["key"] == key)
+        return next(filter(None, map(self._read, names)), None)
 
     def find(self, job_ids: Iterable[int], cluster: Optional[str] = None) -> Dict[int, JobRecord]:
         """Like ``get`` for many job ids; ids without a record are omitted."""

@@ -6,6 +6,7 @@ the library are each a Reporter.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Optional, Sequence
 
 from neuronctl.common.errors import PolicyError, SlurmRefusedError, SlurmUnavailableError
@@ -59,13 +60,30 @@ def judge_job(job: Submittable, reporter: Reporter, *, force: bool = False) -> O
 
 
 def submit_job(
-    job: Submittable, reporter: Reporter, *, force: bool = False, dry_run: bool = False
+    job: Submittable,
+    reporter: Reporter,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+    key: str = "",
 ) -> Optional[Submission]:
     """Judge a job, submit it, and record it; with ``dry_run`` stop before sbatch: None.
+
+    key: as for ``job_of_key``, which has found no job. Without one, a job of the same submission
+    whose answer was lost is returned, but not with ``force``.
 
     Raises PolicyError for errors without ``force``, TemplateError, SlurmRefusedError, and
     SlurmUnavailableError, after which the job may be in the queue nevertheless.
     """
+    from neuronctl.submission.repetition import lost_job, take_key
+    from neuronctl.submission.transaction import submit_draft
+
+    if not dry_run:
+        again = bool(force or key)
+        lost = lost_job(job, reporter.command_line, reporter.tell, anyway=again)
+        if lost is not None and lost.record is not None:
+            reporter.submitted(lost.record.draft, None, lost)
+            return lost
     judged = judge_job(job, reporter, force=force)
     draft = replace(job.draft, script=job.script(), command_line=tuple(reporter.command_line))
     if judged is not None:
@@ -74,14 +92,13 @@ def submit_job(
         reporter.submitting(draft, _tested(draft, judged, reporter))
         return None
     reporter.submitting(draft, judged)
-    from neuronctl.submission.transaction import submit_draft
-
     if judged is not None and judged.plan.code is not None:
         from neuronctl.records.code_snapshot import make_snapshot
 
         make_snapshot(judged.plan.code)
+    claim = partial(take_key, key, notify=reporter.tell) if key else None
     try:
-        done = submit_draft(job, draft, reporter.tell)
+        done = submit_draft(job, draft, reporter.tell, claim)
     except SlurmRefusedError as error:
         reporter.slurm_refused(draft, judged, error)
         raise

@@ -74,7 +74,7 @@ class Attempt:
                 self._tell(f"{finding.severity} {finding.code}: {finding.message}")
         draft = replace(draft, command_line=tuple(self._command_line))
         where = script.slurm_cluster
-        self._recording = Recording(draft, self._warn, cluster=where, ask_slurm=False)
+        self._recording = Recording(draft, self._warn, cluster=where)
         self._began = time.monotonic()
         return variables
 

@@ -69,18 +69,10 @@ class Recording:
     key: "" where there is no record.
     """
 
-    def __init__(
-        self,
-        draft: RecordDraft,
-        warn: Notify,
-        *,
-        cluster: Optional[str] = None,
-        ask_slurm: bool = True,
-    ) -> None:
+    def __init__(self, draft: RecordDraft, warn: Notify, *, cluster: Optional[str] = None) -> None:
         """Write the intent, with what the job's directory is like now.
 
-        cluster: Slurm's, where it is not this machine's. ask_slurm: whether to look first for the
-        jobs of submissions that were cut off.
+        cluster: Slurm's, where it is not this machine's.
         """
         self.key = ""
         self._warn = warn
@@ -90,11 +82,6 @@ class Recording:
         content = draft.script.encode("utf-8", "surrogateescape") if draft.sbatch else b""
         surroundings = read_provenance(draft.request.get("script"), draft.cwd, content)
         with self._tolerant():
-            if ask_slurm and self._store.open_intents():
-                from neuronctl.records.recovery import recover
-
-                for note in recover(self._store):
-                    warn(note)
             self.key = self._store.begin(replace(draft, surroundings=surroundings), self._cluster)
 
     def taken(self, submitted: Submitted) -> Optional[JobRecord]:
@@ -120,12 +107,18 @@ class Recording:
             self._warn(f"warning: {error.message}{hint}")
 
 
-def submit_draft(job: Submittable, draft: RecordDraft, notify: Notify) -> Submission:
+def submit_draft(
+    job: Submittable,
+    draft: RecordDraft,
+    notify: Notify,
+    claim: Optional[Callable[[Recording], Optional[Submission]]] = None,
+) -> Submission:
     """Submit a job, as its draft describes it. A record that cannot be kept is only a warning.
 
     Somebody's own script is submitted by its own command line, any other with the key of its
-    record. Raises SlurmRefusedError, and SlurmUnavailableError, after which it may not be known
-    whether Slurm has the job.
+    record. claim: called before sbatch; if it returns another process's job, that is the result.
+    Raises SlurmRefusedError, and SlurmUnavailableError, after which it may not be known whether
+    Slurm has the job.
     """
     warnings = []
 
@@ -135,6 +128,9 @@ def submit_draft(job: Submittable, draft: RecordDraft, notify: Notify) -> Submis
 
     variables, place = job.variables, draft.submit_dir or draft.cwd
     recording = Recording(draft, warn, cluster=job.slurm_cluster)
+    other = claim and claim(recording)
+    if other:
+        return other
     try:
         if draft.sbatch:  # which reads standard input only where it is given no file
             submitted = sbatch_existing(
@@ -143,12 +139,13 @@ def submit_draft(job: Submittable, draft: RecordDraft, notify: Notify) -> Submis
         else:
             submitted = sbatch(draft.script, mark=recording.key, cwd=place, environment=variables)
     except KeyboardInterrupt:
+        recording.failed("", certain=False)
         warn("interrupted while sbatch was running: the job may be in the queue ('status' tells)")
         raise
     except SlurmError as error:
         # Only then is it certain that there is no job; any other error leaves the intent.
-        if error.certain or not installed():
-            recording.failed(error.message, certain=True)
+        certain = error.certain or not installed()
+        recording.failed(error.message if certain else "", certain=certain)
         raise
     # First of all: a terminal that is gone must not keep the job out of its record.
     record = recording.taken(submitted)

@@ -1,0 +1,129 @@
+"""A submission that is made again: its job is found, and no second one is submitted.
+
+It is the same one if the caller gives the same key (``--key``); or, while it is not known whether
+Slurm took it, if its script and directory are the same. The links HASH.1, HASH.2 … in the records'
+directory ``keys`` lead from a key to its records: link N + 1 follows only if Slurm refused N.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import re
+import time
+from typing import Optional, Sequence, Tuple
+
+from neuronctl.catalog.local_cluster import local_cluster
+from neuronctl.common.errors import RecordError, SlurmUnavailableError
+from neuronctl.common.files import open_own_directory
+from neuronctl.common.frozen import replace
+from neuronctl.common.words import moment
+from neuronctl.records.recovery import Recovery, is_in_flight, recover
+from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
+from neuronctl.submission.transaction import Notify, Recording, Submission, Submittable
+
+
+def job_of_key(key: str, notify: Notify) -> Optional[Submission]:
+    """Return the job that was submitted with a key; None if there is none.
+
+    Waits while another process submits it. Raises SlurmUnavailableError while it is not known
+    whether Slurm took the job, and RecordError.
+    """
+    _, record = _last(key)
+    done = _job_of(record, notify, "another key submits another job") if record else None
+    if done is not None:
+        notify(f"job {done.job_id} has this key: nothing else was submitted")
+    return done
+
+
+def take_key(key: str, recording: Recording, notify: Notify) -> Optional[Submission]:
+    """Give a key to a record; return the job of another process that was faster."""
+    if not recording.key:
+        raise RecordError("without a record there is no key: nothing was submitted")
+    done, taken = None, False
+    try:
+        while not (done or taken):
+            link, record = _last(key)
+            if record is not None and record.status != "failed":
+                done = _job_of(record, notify, "another key submits another job")
+                continue
+            os.close(open_own_directory(os.path.dirname(link)))
+            with contextlib.suppress(FileExistsError):
+                os.symlink(recording.key, link)
+            taken = os.readlink(link) == recording.key
+    finally:
+        if not taken:
+            recording.failed("another submission has its key", certain=True)
+    return done
+
+
+def lost_job(
+    job: Submittable, command_line: Sequence[str], notify: Notify, *, anyway: bool
+) -> Optional[Submission]:
+    """Return the job of the same submission, if its answer was lost; raises as ``job_of_key``.
+
+    anyway: whether to submit another one; the records of lost ones are completed all the same.
+    """
+    store, done = RecordStore.default(), None
+    with contextlib.suppress(RecordError):  # the submission itself warns of it
+        lost = list(Recovery(store).open.values()) if store.open_intents() else []
+        for note in recover(store) if lost else ():
+            notify(note)
+        for record in () if anyway else lost:
+            draft = replace(job.draft, script=job.script(), command_line=tuple(command_line))
+            if done is None and _is_same(record.draft, draft):
+                done = _job_of(record, notify, "--force submits another job")
+    if done is not None:
+        words = "is this submission, whose answer was lost: nothing else was submitted"
+        notify(f"job {done.job_id} {words}; type it again to submit another job")
+    return done
+
+
+def _last(key: str) -> Tuple[str, Optional[JobRecord]]:
+    """Return a key's first free link, and the record to which the one before it leads."""
+    store, name = RecordStore.default(), ""
+    words = f"{local_cluster()} {key}".encode("utf-8", "surrogateescape")
+    for number in itertools.count(1):
+        link = f"{store.directory}/keys/{hashlib.sha256(words).hexdigest()}.{number}"
+        if not os.path.islink(link):
+            break
+        name = os.readlink(link)
+    record = store.of_key(name) if name else None
+    if name and record is None:
+        raise RecordError(f"the record of key {key!r} is missing or damaged", "use another key")
+    return link, record
+
+
+def _is_same(one: RecordDraft, other: RecordDraft) -> bool:
+    """Return True if two drafts are the same; -p auto may choose another partition each time."""
+    scripts = {one.script, other.script}
+    if one.command_line == other.command_line:
+        scripts = {re.sub("(?m)^#SBATCH --(partition|exclude)=.*", "", text) for text in scripts}
+    places = {(draft.sbatch, draft.cwd, draft.submit_dir) for draft in (one, other)}
+    return len(scripts) == len(places) == 1
+
+
+def _job_of(record: JobRecord, notify: Notify, way_out: str) -> Optional[Submission]:
+    """Return the job of a record, once it is known; None if Slurm did not take it."""
+    store = RecordStore.default()
+    while record.status == "intent" and is_in_flight(record):
+        time.sleep(0.5)
+        record = store.of_key(record.key) or record
+    if record.status == "intent":
+        for note in recover(store):
+            notify(note)
+        record = store.of_key(record.key) or record
+    if record.status == "intent":
+        begun = moment(record.begun_at, seconds=True)
+        raise SlurmUnavailableError(
+            f"whether Slurm took the same submission at {begun} is not known yet",
+            f"type it again in some minutes; {way_out}",
+        )
+    if record.job_id is None:
+        return None
+    paths = record.log_path(), record.log_path(err=True)
+    if record.array is not None:
+        paths = record.output, record.error or record.output
+    return Submission(record.job_id, record.partition, *paths, record.array is not None, record)

@@ -86,9 +86,7 @@ _AGAIN = "resubmit it; if it happens again, contact your site's support"
 
 _RESUBMIT = "resubmit it ('neuronctl resubmit {id}'); with --requeue, Slurm does this by itself"
 
-_LESS_MEMORY = (
-    "{memory}, or use less: fewer DataLoader workers, fewer processes per node, smaller caches"
-)
+_LESS_MEMORY = "{memory}, or use less: fewer processes and workers on a node, less data at a time"
 
 # state -> (kind, remedy); {time}, {memory} and {id} are filled in.
 _BY_STATE: Dict[str, Tuple[str, str]] = {
@@ -305,8 +303,9 @@ _SIGNALS: Dict[int, Tuple[str, str]] = {
     ),
     6: ("", ""),  # as libraries do after a fatal error, of which they have written
     7: (
-        "a mapped file disappeared, or shared memory (/dev/shm) was full",
-        "use fewer DataLoader workers; check 'df -h /dev/shm' on the node",
+        "a mapped file was changed or disappeared, or shared memory (/dev/shm) was full",
+        "check 'df -h /dev/shm' and the file system of the program's files on the node; replace no "
+        "file, nor the program, while it runs",
     ),
     8: ("the program divided an integer by zero", ""),
     9: (
@@ -318,7 +317,8 @@ _SIGNALS: Dict[int, Tuple[str, str]] = {
     10: _user_signal("USR1"),
     11: (
         "the program or one of its libraries has a bug, or was built for other libraries",
-        "use '--env PYTHONFAULTHANDLER=1' to see where Python crashed",
+        "build a program of your own with -g to see where; of Python, '--env PYTHONFAULTHANDLER=1' "
+        "shows where it crashed",
     ),
     12: _user_signal("USR2"),
     13: ("the process that read its output was gone", ""),

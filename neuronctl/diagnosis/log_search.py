@@ -12,8 +12,10 @@ import signal
 from typing import Dict, List, Optional, Sequence
 
 from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.words import clipped
 from neuronctl.diagnosis.knowledge import (
     ADVICE,
+    CAUSE,
     CONSEQUENCE,
     NOISE,
     WARNING,
@@ -30,6 +32,7 @@ from neuronctl.diagnosis.tracebacks import (
     is_frame,
     plain_end,
     rank_of,
+    whole_lines,
 )
 from neuronctl.tracking.endings import signal_name
 
@@ -102,7 +105,7 @@ _REPORTS = tuple(
         r"^Process (?P<rank>\d+) exit with status code (?P<shell>\d+)\.$",
         r"^\s*Exit code: +(?P<shell>\d+)$",
         r" noticed that process rank (?P<rank>\d+) .*exited on signal (?P<signal>\d+)",
-        r"^= +(?:KILLED BY SIGNAL: (?P<signal>\d+)|EXIT CODE: (?P<shell>\d+))",
+        r"^= +(?:KILLED BY SIGNAL: (?P<signal>\d+)|EXIT CODE: (?P<hydra>\d+))",
         r"^srun: error: \S+: tasks? (?P<task>\d+)[\d,-]*: "
         r"(?:Exited with exit code (?P<shell>\d+)|(?P<name>[A-Z][a-z ]+?)(?: \(core dumped\))?)$",
         r"^\S+: line \d+: +\d+ (?P<name>[A-Z][a-z ]+?)(?: +\(core dumped\))?  ",
@@ -121,8 +124,10 @@ _SAYS_ERROR = re.compile(
 )
 
 
-_GOES_ON_BELOW = ("unknown:", "requested:", "Fatal error:")
-"""Ends of lines of Lmod and GROMACS whose message is the next line."""
+_MOST_WORDS = 100
+"""Characters of a line that a cause repeats, so that it takes at most three lines."""
+
+_PATH = re.compile(r"(?<![\w./])/[^\s'\"`‘’:]+")
 
 
 @dataclass(frozen=True)
@@ -162,9 +167,20 @@ def search(
         if found is None or (mark.match.number and mark.match.number <= found.number):
             break
         entry = mark.entry
-        if entry and entry.kind != found.kind and {found.kind, "*"} & {*entry.explains}:
+        if entry is None or entry.kind == found.kind or _is_elsewhere(mark, found):
+            continue
+        if {found.kind, "*"} & {*entry.explains}:
             return replace(mark.match, where=found.where, consequence=False)
     return found
+
+
+def _is_elsewhere(warning: _Mark, found: LogMatch) -> bool:
+    """Return True if a warning names a directory, and the failure another place."""
+    if not _is_warning(warning):
+        return False
+    places, paths = (_PATH.findall(match.line) for match in (warning.match, found))
+    paths = [path for path in paths if not path.endswith("slurm_script")]
+    return bool(places and paths) and not any(path.startswith(tuple(places)) for path in paths)
 
 
 def _is_warning(mark: _Mark) -> bool:
@@ -182,16 +198,23 @@ def _found(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> Optiona
         groups[-1].append(mark)
     consequence: Optional[LogMatch] = None
     weak: Optional[LogMatch] = None
+    said: Optional[_Mark] = None
     for group in reversed(groups):
         found = _first_failure(group, alone)
         # What was printed long before, and not as the end of a process, was survived.
-        if found is not None and found.entry is not None and found.entry.weak:
+        if said is not None and _ordinary(lines, group[-1].index, said.index) > _CLOSE:
+            break
+        if found is not None and found.match.kind == MESSAGE:
+            said = said or found
+        elif found is not None and found.entry is not None and found.entry.weak:
             weak = weak or found.match
         elif found is not None and (found.raised or (consequence is None and weak is None)):
             return found.match
         later = [mark.match for mark in group if mark.match.consequence]
         later = [match for match in later if match.kind not in FOLLOWS] or later
         consequence = later[0] if later and consequence is None else consequence
+    if said is not None and (consequence is None or consequence.kind in FOLLOWS):
+        return said.match
     return consequence or weak
 
 
@@ -237,7 +260,8 @@ def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
 def _marks(lines: Sequence[str]) -> List[_Mark]:
     """Return every sign in the order of the log."""
     raised = find_raised(lines)
-    known = likely(entries(), lines)
+    whole = whole_lines(lines)
+    known = likely(entries(), whole)
     marks: List[_Mark] = []
     source = False  # whether the last line was a traceback's that names a line of source
     stopped = False  # by srun: what is killed afterwards did not fail
@@ -259,11 +283,14 @@ def _marks(lines: Sequence[str]) -> List[_Mark]:
             inside = index + len(one.lines)
             names = {entry.name for part in known[index:inside] for entry in part}
             those = [entry for entry in entries() if entry.vague or entry.name in names]
-            mark = _of_raised(those, one, raw, number)
+            mark: Optional[_Mark] = _of_raised(those, one, raw, number)
+            below = known[inside : inside + len(one.below)]
+            if mark is not None and not mark.known and any(below):
+                mark = _of_paragraphs(below, mark, one, raw)
             if mark is not None and one.before is not None:
                 mark = _of_chain(marks, mark, one)
         else:
-            mark = _of_line(known[index], lines, index, line)
+            mark = _of_line(known[index], lines, index, whole[index].strip())
         if mark is not None:
             marks.append(mark)
     return [mark for mark in marks if mark.entry is None or mark.entry.role not in (NOISE, ADVICE)]
@@ -280,7 +307,15 @@ def _of_chain(marks: List[_Mark], mark: _Mark, later: Raised) -> Optional[_Mark]
     return mark
 
 
-def _of_raised(known: Sequence[Entry], one: Raised, raw: str, number: int) -> Optional[_Mark]:
+def _of_paragraphs(below: Sequence[Sequence[Entry]], mark: _Mark, one: Raised, raw: str) -> _Mark:
+    """Return what the paragraphs below an exception say if its own lines are not known."""
+    causes = [entry for part in below for entry in part if entry.role == CAUSE and not entry.weak]
+    whole = replace(one, lines=[*one.lines, *one.below])
+    again = _of_raised(causes, whole, raw, mark.match.number)
+    return again if again.known else mark
+
+
+def _of_raised(known: Sequence[Entry], one: Raised, raw: str, number: int) -> _Mark:
     """Return what an exception says: by its message and class, or by its class only."""
     where = "" if one.frame is None else one.frame.words
     where = " ".join(filter(None, (where, rank_of(raw) and f"(rank {rank_of(raw)})")))
@@ -308,9 +343,6 @@ def _of_line(
     known: Sequence[Entry], lines: Sequence[str], index: int, line: str
 ) -> Optional[_Mark]:
     number = len(lines) - index
-    shown = line
-    if line.endswith(_GOES_ON_BELOW) and index + 1 < len(lines):
-        line = f"{line} {plain_end(lines[index + 1]).strip()}"
     lowered = line.lower()
     for entry in known:
         if entry.exceptions:
@@ -323,9 +355,9 @@ def _of_line(
         if entry.weak and _ordinary(lines, index, len(lines), _WEAK) > _WEAK:
             return None
         rank = rank_of(lines[index])
-        return _Mark(index, _told(entry, words, shown, number, rank and f"(rank {rank})"), entry)
-    if _SAYS_ERROR.search(shown):
-        return _Mark(index, LogMatch(MESSAGE, "", "", shown, number))
+        return _Mark(index, _told(entry, words, line, number, rank and f"(rank {rank})"), entry)
+    if _SAYS_ERROR.search(line):
+        return _Mark(index, LogMatch(MESSAGE, "", "", line, number))
     return None
 
 
@@ -341,7 +373,8 @@ def _words_of(entry: Entry, line: str, lowered: str = "") -> Optional[str]:
 
 
 def _told(entry: Entry, words: str, line: str, number: int, where: str) -> LogMatch:
-    means, remedy = (text.replace("{0}", words) for text in (entry.means, entry.remedy))
+    means = entry.means.replace("{0}", clipped(words, _MOST_WORDS))
+    remedy = entry.remedy.replace("{0}", words)
     follows = entry.role == CONSEQUENCE
     return LogMatch(
         entry.kind, means, remedy, line, number, consequence=follows, entry=entry.name, where=where
@@ -373,8 +406,10 @@ def _report(lines: Sequence[str], index: int, line: str) -> Optional[LogMatch]:
         if match is None:
             continue
         named: Dict[str, str] = {name: text for name, text in match.groupdict().items() if text}
-        code = int(named.get("code", named.get("shell", 0)))
-        if "shell" in named and 128 < code < 255:
+        code = int(named.get("code", named.get("shell", named.get("hydra", 0))))
+        if "hydra" in named and code in CRASHES | {signal.SIGABRT, signal.SIGTERM}:
+            code = -code  # MPICH prints the number of the signal
+        elif "code" not in named and 128 < code < 255:
             code = 128 - code if code <= 192 else code - 256
         if "signal" in named or "name" in named:
             code = -int(named["signal"]) if "signal" in named else -_NAMES.get(named["name"], 0)

@@ -13,6 +13,7 @@ TAIL, HEAD = 512 * 1024, 32 * 1024
 """Bytes to read from the end of a log, and from the beginning of a longer one."""
 
 _LONGEST = 2000  # characters of a line; a binary file may have no line ends at all
+_BINARY = "[\x01-\x08\x0e-\x1f\ufffd]"
 _ESCAPES = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
 
 
@@ -55,10 +56,15 @@ def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
 
 
 def text_lines(data: bytes) -> Tuple[str, ...]:
-    """Lines as a terminal would show them; invalid UTF-8 becomes U+FFFD."""
-    text = data.decode("utf-8", "replace")
+    """Lines as a terminal would show them; invalid UTF-8 becomes U+FFFD.
+
+    NUL, with which a file system fills what a node has not written, is left out, and so are lines
+    that are no text.
+    """
+    text = data.decode("utf-8", "replace").replace("\0", "")
     lines = text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
     left = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
-    return tuple(re.sub(_ESCAPES, "", line[:_LONGEST]).rstrip() for line in left)
+    shown = (re.sub(_ESCAPES, "", line[:_LONGEST]).rstrip() for line in left)
+    return tuple("" if 2 * len(re.findall(_BINARY, line)) > len(line) else line for line in shown)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Optional, Sequence, Set
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
 
@@ -22,16 +22,23 @@ _GOES_ON = re.compile(r'\s+File ".*", line \d+, in |    \S')
 TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _NOT_OF_IT = re.compile(
-    r"$|[=*#-]{5}|srun: |slurmstepd|wandb: |Error in sys\.excepthook|Exception ignored"
-    r"|Set the environment variable |During handling|The above exception"
+    r"[=*#-]{5}|srun: |slurmstepd|\S+: line \d+: |wandb: "
+    r"|Error in sys\.excepthook|Exception ignored|Set the environment variable "
+    r"|During handling|The above exception"
     r"|\[rank\d|[EWI]\d{4} |\d{4}-\d\d-\d\d|[^\n]*" + re.escape(TRACEBACK)
 )
 """The line behind an exception that is not of its message."""
 
+_CONTINUES = re.compile(
+    r"(?:unknown:|requested:|Fatal error:|FOAM FATAL (?:IO )?ERROR ?:.{0,30}|^Error in .* ?:"
+    r"|^Error using .+|^ERROR:(?: LoadError:)*)$"
+)
+"""Lines of Lmod, GROMACS, OpenFOAM, R, MATLAB, and Julia whose message is on the next line."""
+
 _UNREADABLE = ("SyntaxError: ", "IndentationError: ", "TabError: ")
 """What ends a program before it runs, and stands behind no traceback then."""
 
-_MOST = 12  # lines of a message
+_MOST, _MOST_BELOW = 12, 60  # lines of a message, and of the paragraphs below it
 
 _OTHERS_CODE = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<|/bin/(?:torchrun|accelerate|deepspeed)$"
@@ -61,7 +68,8 @@ class Raised:
 
     index: of its line. lines: its message, with what belongs to it. frame: the last one of the
     user's own code, or the last one of all. raiser: the file that raised it. before: the exception
-    during whose handling it was raised; direct: which is its cause.
+    during whose handling it was raised; direct: which is its cause. below: the lines behind a blank
+    one that may still be of the message.
     """
 
     index: int
@@ -70,6 +78,7 @@ class Raised:
     raiser: str = ""
     before: Optional[int] = None
     direct: bool = False
+    below: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -86,6 +95,16 @@ def prefix_of(line: str) -> str:
 
 def plain_end(line: str) -> str:
     return line[len(prefix_of(line)) :].rstrip()
+
+
+def whole_lines(lines: Sequence[str]) -> List[str]:
+    """Return the lines without a launcher's prefix; a line that announces a message has it."""
+    whole = [plain_end(line) for line in lines]
+    for index, line in enumerate(whole):
+        if _CONTINUES.search(line):
+            message = next(filter(str.strip, whole[index + 1 : index + 4]), "")
+            whole[index] = f"{line} {message.strip()}"
+    return whole
 
 
 def rank_of(line: str) -> str:
@@ -125,17 +144,19 @@ def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
             if not _is_exception(line):
                 broken[prefix] = broken.get(prefix, 0) + 1
             else:
-                message = _message(lines, index)
+                message, below = _message(lines, index)
                 own = frames.get(prefix, [])
                 before = last.get(prefix) if prefix in chained else None
                 raiser = own[-1].file if own else ""
                 found[index] = Raised(
-                    index, message, _own_frame(own), raiser, before, direct.get(prefix, False)
+                    *(index, message, _own_frame(own), raiser),
+                    *(before, direct.get(prefix, False), below),
                 )
                 last[prefix] = index
             chained.discard(prefix)
         elif line.startswith(_UNREADABLE) or _ends_cut_off(lines, index, line):
-            found[index] = Raised(index, _message(lines, index), _place(lines[:index]))
+            message, below = _message(lines, index)
+            found[index] = Raised(index, message, _place(lines[:index]), below=below)
         elif broken.get(prefix) and not open.get(prefix) and _GOES_ON.match(line):
             broken[prefix] -= 1  # the line that seemed to end it is none of its own
             open[prefix] = 1
@@ -173,15 +194,20 @@ def _is_exception(line: str) -> bool:
     return match[1][0].isupper() or "." in name or match[1][0] == "_"
 
 
-def _message(lines: Sequence[str], index: int) -> List[str]:
-    """Return an exception's line and those that belong to it."""
+def _message(lines: Sequence[str], index: int) -> Tuple[List[str], List[str]]:
+    """Return an exception's line with those that belong to it, and the paragraphs below."""
     prefix = prefix_of(lines[index])
     message = [lines[index][len(prefix) :].strip()]
-    for line in lines[index + 1 : index + _MOST]:
-        if not line.startswith(prefix) or _NOT_OF_IT.match(line[len(prefix) :].strip()):
+    below: List[str] = []
+    for line in lines[index + 1 : index + _MOST_BELOW]:
+        text = line[len(prefix) :].strip()
+        if not line.startswith(prefix) or _NOT_OF_IT.match(text):
             break
-        message.append(line[len(prefix) :].strip())
-    return message
+        if below or not text or len(message) == _MOST:
+            below.append(text)
+        else:
+            message.append(text)
+    return message, below
 
 
 def _own_frame(frames: Sequence[Frame]) -> Optional[Frame]:

@@ -1,0 +1,135 @@
+"""Which line of a log counts: signs that stand apart, go on below, or are only guesses."""
+
+from __future__ import annotations
+
+from typing import List, Sequence
+
+import pytest
+
+from neuronctl.common import yamlfile
+from neuronctl.common.console import folded
+from neuronctl.common.errors import CatalogError
+from neuronctl.diagnosis import log_search
+from neuronctl.diagnosis.ended import diagnose
+from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
+from neuronctl.diagnosis.knowledge import SHIPPED, read_entries
+from neuronctl.diagnosis.log_text import LogTail, text_lines
+from neuronctl.slurm.fields import ExitCode
+from neuronctl.slurm.job_id import JobId
+from neuronctl.tracking.job_status import JobStatus
+
+TRACE = ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>']
+STEPS = [f"step {number} loss 0.5" for number in range(9)]
+CHDIR = "slurmstepd: error: couldn't chdir to `/scratch/kim': No such file or directory: going to /"
+
+
+def explain(*lines: str, code: int = 1, state: str = "FAILED") -> Diagnosis:
+    """Return the diagnosis of a job on one GPU with this log."""
+    status = JobStatus(
+        JobId(7), 7, "train", "kim", "gpu", state, "", "sacct",
+        exit=ExitCode(code, 0), elapsed=62, node_list="gpu1", nodes=1, gpus=1,
+    )  # fmt: skip
+    return diagnose(JobEvidence(status, 1000, logs=(LogTail("/s/7.out", lines),)))
+
+
+def kind_of(lines: Sequence[str]) -> str:
+    return explain(*lines).kind
+
+
+def test_an_error_that_is_not_known_hides_no_cause_above_it() -> None:
+    above = ["OSError: [Errno 28] No space left on device", *STEPS]
+    assert kind_of([*above, "error: the run was not successful"]) == "no-space"
+
+
+def test_a_cause_far_above_an_error_was_survived() -> None:
+    assert explain("No space left on device", *STEPS * 9, "ERROR: no such atom").cause == ""
+
+
+def test_a_cause_below_an_error_that_is_not_known() -> None:
+    lines = [
+        "CUDA out of memory: halving the batch",
+        *STEPS,
+        "ERROR: retry",
+        "OSError: [Errno 28] ",
+    ]
+    assert kind_of([*lines[:-1], *STEPS, "cp: No space left on device"]) == "no-space"
+
+
+@pytest.mark.parametrize("header", ["graph.InternalError: failed:", "RuntimeError: it failed"])
+def test_a_message_continues_below_a_blank_line(header: str) -> None:
+    message = [header, "", "Node: 'x'", "", "libdevice not found at ./libdevice.10.bc"]
+    assert kind_of([*TRACE, *message]) == "cuda-libraries"
+
+
+def test_what_another_program_writes_below_is_not_of_the_message() -> None:
+    script = "/var/spool/slurmd/job7/slurm_script: line 9: plot: command not found"
+    assert "ValueError" in explain(*TRACE, "ValueError: odd", "", script).cause
+
+
+def test_a_directory_that_is_missing_explains_only_its_own_files() -> None:
+    no_file = "FileNotFoundError: [Errno 2] No such file or directory: '{}'"
+    for path, kind in (
+        ("data/train.csv", "no-directory"),
+        ("/scratch/kim/train.csv", "no-directory"),
+        ("/opt/weights.bin", "missing-file"),
+    ):
+        assert kind_of([CHDIR, *STEPS, *TRACE, no_file.format(path)]) == kind
+    assert kind_of([CHDIR, *STEPS, *TRACE, "ValueError: odd"]) == "exception"
+    assert explain(CHDIR, *STEPS, "ERROR: no such atom").cause == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind", "words"),
+    [
+        (["Error in fit(x, y) :", "  object 'y' not found"], "r", "object 'y' not found"),
+        (["ERROR: LoadError:", "BoundsError: attempt to access"], "julia", "BoundsError"),
+        (["Error using load", "Not a binary MAT-file."], "matlab", "Not a binary"),
+        (["--> FOAM FATAL IO ERROR:", "", "cannot find file \"/x/system/controlDict\""],
+         "openfoam", "controlDict"),
+    ],
+)  # fmt: skip
+def test_a_cause_on_the_next_line(lines: List[str], kind: str, words: str) -> None:
+    found = log_search.search(lines)
+    assert found is not None and (found.kind, words in found.cause) == (kind, True), found
+
+
+@pytest.mark.parametrize(("code", "name"), [(9, "SIGKILL"), (11, "SIGSEGV"), (139, "SIGSEGV")])
+def test_the_exit_code_of_mpich_is_a_signal(code: int, name: str) -> None:
+    lines = ("=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES", f"=   EXIT CODE: {code}")
+    assert name in explain(*lines, code=code).what
+
+
+def test_an_exit_code_of_mpich_that_is_none_of_a_signal() -> None:
+    assert "exit code 3" in explain("=   EXIT CODE: 3", code=3).what
+
+
+def test_what_ray_lists_as_possible_is_no_fact() -> None:
+    lines = [
+        "The actor died unexpectedly before finishing this task.",
+        "There are some potential root causes. (1) The process is killed by the OOM-killer.",
+    ]
+    made = explain(*lines)
+    assert made.kind == "child" and "may" not in made.cause and "OOM" not in made.cause
+
+
+def test_advice_about_data_loaders_is_for_those_who_have_them() -> None:
+    for line in (
+        "forrtl: severe (41): insufficient virtual memory",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.",
+        "forrtl: severe (174): SIGSEGV, segmentation fault occurred",
+    ):
+        assert "DataLoader" not in explain(line).remedy
+    assert "DataLoader" not in explain(state="OUT_OF_MEMORY", code=0).remedy
+
+
+@pytest.mark.parametrize("entry", read_entries(yamlfile.read(SHIPPED, CatalogError), whole=True))
+def test_a_cause_takes_at_most_three_lines(entry: log_search.Entry) -> None:
+    told = log_search._told(entry, "x y " * 500, "", 1, "")
+    assert len(folded(f"Likely cause: {told.cause}.").splitlines()) <= 3
+
+
+def test_nul_and_binary_lines_of_a_log() -> None:
+    """NUL: what a file system puts where a node's writes were lost."""
+    assert text_lines(b"\0\0\0Segmentation fault\n") == ("Segmentation fault",)
+    assert text_lines(b"done\n\x89\xfe\xff\x01\x02ab\x8f\n") == ("done", "")
+    assert text_lines("오류: 파일 없음\n".encode()) == ("오류: 파일 없음",)

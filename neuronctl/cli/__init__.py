@@ -13,7 +13,7 @@ import os
 import sys
 
 from neuronctl.common.errors import INTERRUPTED, NeuronctlError, UsageError
-from neuronctl.version import __version__
+from neuronctl.version import describe_version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _run(words: List[str]) -> int:
         sys.stdout.write(HELP)
         return 0
     if words[:1] == ["--version"]:
-        sys.stdout.write(f"neuronctl, version {__version__}\n")
+        sys.stdout.write(f"neuronctl, version {describe_version()}\n")
         return 0
     if not words:
         sys.stderr.write(HELP)

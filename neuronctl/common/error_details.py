@@ -9,7 +9,7 @@ import time
 from neuronctl.common.files import write_private
 from neuronctl.common.paths import state_dir
 from neuronctl.common.secrets import hide_in_words, hide_secrets
-from neuronctl.version import __version__
+from neuronctl.version import describe_version
 
 
 def write_error_details(traceback: str) -> str:
@@ -20,7 +20,7 @@ def write_error_details(traceback: str) -> str:
     command = ["neuronctl", *sys.argv[1:]]
     python = ".".join(map(str, sys.version_info[:3]))
     text = (
-        f"neuronctl {__version__}, Python {python}\n"
+        f"neuronctl {describe_version()}, Python {python}\n"
         f"command: {' '.join(map(repr, hide_in_words(command)))}\n\n"
         f"{hide_secrets(traceback)}"
     )

@@ -122,6 +122,9 @@ def test_the_first_pages_show_the_table_of_a_terminal(fake_slurm: FakeSlurm, roo
     """Where a newcomer compares the page with the screen."""
     fake_slurm.queue(queue_row("1", state="COMPLETED"))
     header = plain(on_terminal("", "status", width=120)).splitlines()[0].split()
-    for page in ("README.md", "docs/ko/README.md", "docs/tutorial/first-multi-node-training.md"):
+    for page in (
+        "docs/ko/first-multi-node-training.md",
+        "docs/tutorial/first-multi-node-training.md",
+    ):
         (shown,) = re.findall(r"^JOB  .*", (root / page).read_text(encoding="utf-8"), re.MULTILINE)
         assert shown.split() == header, page

@@ -98,6 +98,8 @@ def test_wheel_holds_the_tracked_files(wheel: Path, tracked: Set[str]) -> None:
         if name.startswith(("templates/", "partitions.yaml", *pages)):
             expected[f"neuronctl/_data/{name}"] = name
     shipped = in_wheel(wheel)
+    commit = call(["git", "-c", "safe.directory=*", "rev-parse", "HEAD"], ROOT)
+    assert commit.startswith(shipped.pop("neuronctl/commit.txt").decode().strip())
     assert sorted(shipped) == sorted(expected)
     assert "neuronctl/py.typed" in shipped
     assert all(shipped[name] == (ROOT / source).read_bytes() for name, source in expected.items())
@@ -106,7 +108,7 @@ def test_wheel_holds_the_tracked_files(wheel: Path, tracked: Set[str]) -> None:
 def test_sdist_holds_the_tracked_files(sdist: Path, tracked: Set[str]) -> None:
     with tarfile.open(sdist) as archive:
         names = {m.name.split("/", 1)[1] for m in archive.getmembers() if m.isfile()}
-    assert sorted(names) == sorted({*tracked, "PKG-INFO"})
+    assert sorted(names) == sorted({*tracked, "PKG-INFO", "neuronctl/commit.txt"})
 
 
 def test_sdist_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ class SubmitMode:
 class TerminalReporter(Reporter):
     """Reports a submission on the terminal.
 
-    before: the decisions of the job that is being resubmitted, to show what differs.
+    before: the draft of the job that is being resubmitted, to show what differs.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TerminalReporter(Reporter):
         mode: Optional[SubmitMode] = None,
         *,
         explain: bool = False,
-        before: Optional[Sequence[Tuple[str, ...]]] = None,
+        before: Optional[RecordDraft] = None,
     ) -> None:
         self.command_line = ("neuronctl", *sys.argv[1:])
         self._mode = mode or SubmitMode()
@@ -88,9 +88,9 @@ class TerminalReporter(Reporter):
     def submitting(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
         """Say what is submitted and what would happen to it; with ``--dry-run`` print it."""
         if judged is not None and self._before is not None:
-            from neuronctl.records.found_records import changed_decisions
+            from neuronctl.records.found_records import changed_values
 
-            for name, before, after in changed_decisions(self._before, draft.decisions):
+            for name, before, after in changed_values(self._before, draft, code=False):
                 notify(f"{name}: {before or 'none'} -> {after or 'none'}")
         if judged is not None:
             would = "would submit" if self._mode.dry_run else "submitting"

@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 @submission_options
 @force_option
 @catalog_option
+@click.option("--same-code", is_flag=True, help="Run the code of its snapshot, whatever changes.")
 @job_options([option.long for option in OPTIONS])
 def command(
     job: str,
     words: Tuple[str, ...],
     mode: SubmitMode,
+    same_code: bool,
     force: bool,
     catalog: Optional[str],
     **options: Any,
@@ -49,11 +51,12 @@ def command(
 
     JOB is a job id, or the name of a job that neuronctl submitted (the newest of that name).
     Without further options, the recorded script is submitted byte for byte from the same
-    directory. Options override the recorded request, and ARGS after -- the program's arguments
-    (-- alone: none); the job is then planned and checked anew.
-    That runs the code of its snapshot, if it has one that is still whole.
-    Changes in the directory since (the git commit, the program) are told. A program or batch
-    script that has changed runs as it is now.
+    directory, and the code of its snapshot, if it has one that is still whole. Options override
+    the recorded request, and ARGS after -- the program's arguments (-- alone: none); the job is
+    then planned and checked anew, and every changed value is printed. So is a job that waits for
+    others: those that have ended are dropped, and it is refused if it could never start.
+    Changes in the directory since (the git commit, the program) are printed. A program or batch
+    script that has changed runs as it is now; with --same-code, the snapshot of the job runs.
 
     With --follow or --wait, neuronctl exits with the job's own exit code.
     """
@@ -72,12 +75,14 @@ def command(
         options["chdir"] = os.path.join(working_directory(), options["chdir"])
     resubmission.enter_directory(record)
     changed = args is not None or any(value not in (None, ()) for value in options.values())
-    of_snapshot = not changed and resubmission.has_snapshot(record, notify)
-    if not of_snapshot:
+    snapshot = ""
+    if same_code or not changed:
+        snapshot = resubmission.whole_snapshot(record, notify, needed=same_code)
+    if not snapshot:
         resubmission.tell_changes(record, notify)
     if args is not None:
         resubmission.check_arguments(record)
-    reporter = TerminalReporter(mode, before=record.draft.decisions)
+    reporter = TerminalReporter(mode, before=record.draft)
     submit = functools.partial(
         submit_job, reporter=reporter, force=force, dry_run=mode.dry_run, key=mode.key
     )
@@ -100,10 +105,16 @@ def command(
             )
         return submit(existing)
     variables = resubmission.exported_variables(record, options)
-    if not changed and (of_snapshot or not record.draft.snapshot):
+    waits = resubmission.waits_for_others(record)
+    if not (changed or waits) and (snapshot or not record.draft.snapshot):
         notify(f"the script of job {record.job_id}, byte for byte, from {working_directory()}")
         return submit(resubmission.RecordedJob(record, variables))
     again = resubmission.plan_again(
-        record, options, args=args, variables=variables, catalog_file=catalog
+        *(record, options),
+        args=args,
+        variables=variables,
+        catalog_file=catalog,
+        snapshot=snapshot,
+        tell=notify,
     )
     return submit(again)

@@ -23,6 +23,7 @@ from neuronctl.common.console import (
     print_table,
     print_text,
 )
+from neuronctl.common.errors import UsageError
 from neuronctl.common.secrets import hide_in_words
 from neuronctl.common.shell import join
 from neuronctl.common.words import duration, moment
@@ -36,12 +37,14 @@ from neuronctl.tracking.runs import runs_words
 @click.argument("job", metavar="JOB")
 @click.argument("other", metavar="[JOB]", required=False)
 @click.option("--script", "only_script", is_flag=True, help="Print only the script, as submitted.")
+@click.option("--code", is_flag=True, help="Of two jobs, compare also the code of their snapshots.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.show/1).")
-def command(job: str, other: Optional[str], only_script: bool, as_json: bool) -> None:
+def command(job: str, other: Optional[str], only_script: bool, code: bool, as_json: bool) -> None:
     """Show everything known about one job, or what differs between two.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name). Of two, the plans and scripts are compared.
+    newest of that name). Of two, the plans, scripts, and arguments are compared, and which code
+    they ran: the commit, the program, and the snapshot.
     """
     from neuronctl.records.found_records import record_of
 
@@ -50,8 +53,10 @@ def command(job: str, other: Optional[str], only_script: bool, as_json: bool) ->
         at_most_one({"--script": only_script, "a second JOB": True})
         pair = recorded_job(job, store), recorded_job(other, store)
         notify(*store.warnings)
-        _print_differences(*pair, as_json=as_json)
+        _print_differences(*pair, code=code, as_json=as_json)
         return
+    if code:
+        raise UsageError("--code compares two jobs", f"name the other one: show --code {job} JOB")
     asked = one_job(job, store)
     if only_script:
         print_script(record_of(store, asked.job).draft.script)
@@ -115,14 +120,13 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
 
 
 def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]:
-    around = draft.surroundings
-    dirty = " with uncommitted changes" if around.git_dirty else ""
+    from neuronctl.records.found_records import code_of
+
     rows = [
         ("command", join(hide_in_words(draft.command_line))),
         ("from", f"{record.user}@{record.host}, {draft.submit_dir or draft.cwd}"),
         ("at", _local(record.submitted_at or record.begun_at)),
-        ("git", around.git_commit and f"{around.git_commit}{dirty}"),
-        ("program", around.program and f"{around.program} (sha256 {around.program_sha256[:12]})"),
+        *code_of(draft).items(),
         ("catalog", f"{draft.catalog_cluster} ({draft.catalog_date})"),
         ("verdict", draft.verdict),
         ("record", f"{record.key}, by neuronctl {record.version}"),
@@ -130,26 +134,32 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
     return [(name, text) for name, text in rows if text]
 
 
-def _print_differences(first: JobRecord, second: JobRecord, *, as_json: bool) -> None:
-    """Print how the plans and scripts of two jobs differ."""
-    from neuronctl.records.found_records import changed_decisions
+def _print_differences(first: JobRecord, second: JobRecord, *, code: bool, as_json: bool) -> None:
+    """Print how two jobs differ. code: compare the code of their snapshots too."""
+    from neuronctl.records.code_snapshot import compare_snapshots
+    from neuronctl.records.found_records import changed_values, is_code_known
 
     names = f"job {first.job_id}", f"job {second.job_id}"
-    values = changed_decisions(first.draft.decisions, second.draft.decisions)
+    values = changed_values(first.draft, second.draft, code=True)
+    changed = compare_snapshots(first.draft, second.draft, names) if code else []
+    known = is_code_known(first.draft) and is_code_known(second.draft)
     before, after = (record.draft.script.splitlines() for record in (first, second))
     lines = list(difflib.unified_diff(before, after, *names, lineterm=""))
     if as_json:
         plan = [{"name": name, "first": a or None, "second": b or None} for name, a, b in values]
         data = {"first": names[0], "second": names[1], "plan": plan, "script": lines}
-        print_json("neuronctl.diff/1", data)
+        of_code = {"code": changed if code else None, "code_known": known}
+        print_json("neuronctl.diff/1", {**data, **of_code})
         return
     if values:
         print_table(
             [Column("VALUE", no_wrap=True), *(Column(name.upper()) for name in names)], values
         )
-    print_diff(lines)
-    if not (values or lines):
-        print_line(f"{' and '.join(names)} do not differ")
+    print_diff([*lines, *changed])
+    if not (values or lines or changed):
+        print_line(f"{' and '.join(names)} do not differ" + (" in what is recorded" * (not known)))
+    if not known:
+        notify("which code they ran is not known: no snapshot or commit without changes of both")
 
 
 def _local(epoch: Optional[int]) -> str:

@@ -151,7 +151,7 @@ def _cancelled(evidence: JobEvidence) -> Tuple[str, str, str]:
         who = f"the user with uid {status.cancelled_by}"
     what = f"cancelled{who and f' by {who}'}{_when(evidence)}"
     if status.reason.startswith("DependencyNeverSatisfied"):
-        remedy = "fix and resubmit that job first, then run 'neuronctl resubmit {id}'"
+        remedy = "fix and resubmit that job first; 'neuronctl resubmit {id}' then names the new one"
         return "dependency", f"{what}: the job it depends on did not end as required", remedy
     remedy = ""
     if status.cancelled_by == 0 and evidence.canceller != "you":

@@ -170,8 +170,8 @@ class CodeSnapshot:
     """The code of a job as it is now (``--snapshot``), and where its copy is, or would be.
 
     root: of the repository. below: the job's directory in it, "" for the root. tree: git's name of
-    the state. place: the copy's directory, in which ``code`` is the tree. purge_days: after which
-    the site deletes what nobody uses.
+    the state, "" if the copy is there already. place: the copy's directory, in which ``code`` is
+    the tree. purge_days: after which the site deletes what nobody uses.
     """
 
     root: str

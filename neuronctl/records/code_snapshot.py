@@ -2,27 +2,30 @@
 
 What git tracks, and what is new and not ignored, is copied; what is ignored (data, outputs,
 environments) and submodules are linked to where they are, and logs of jobs are left out. Jobs with
-the same code share a copy. One that no job has used for 90 days, and into which none has written,
-is removed when the next one is made.
+the same code share a copy, of which each makes its own at its start (``runs``). One that no job has
+used for 90 days, and into which none has written, is removed when the next one is made.
 """
 
 from __future__ import annotations
 
 import contextlib
+import difflib
+import glob
 import hashlib
 import os
 import shutil
 import tempfile
 import time
-from typing import Optional, Set, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import NeuronctlError, RecordError, UsageError
-from neuronctl.common.files import is_own_directory, sha256_of, write_private
+from neuronctl.common.files import head, is_own_directory, sha256_of, write_private
 from neuronctl.common.paths import cache_dir
 from neuronctl.common.users import login_name
 from neuronctl.common.words import amount
 from neuronctl.planning.model import CodeSnapshot
+from neuronctl.records.job_record import RecordDraft
 from neuronctl.records.provenance import git
 
 LARGEST = 500 << 20
@@ -30,6 +33,9 @@ LARGEST = 500 << 20
 
 _KEPT = 90 * 86400
 """Seconds for which a copy is kept after it was last used."""
+
+_COMPARED = 1 << 20
+"""Bytes of each file that are compared at most."""
 
 _LOGS = tuple(f":(exclude)*.{kind}" for kind in ("out", "err", "log", "runs", "stacks"))
 
@@ -115,6 +121,34 @@ def make_snapshot(snapshot: CodeSnapshot) -> None:
     _remove_expired(os.path.dirname(snapshot.place))
 
 
+def compare_snapshots(first: RecordDraft, second: RecordDraft, names: Sequence[str]) -> List[str]:
+    """Return a unified diff of two jobs' copies of the code; raises UsageError without them."""
+    places, lines = (first.snapshot, second.snapshot), []
+    for name, place in zip(names, places):
+        if not os.path.exists(os.path.join(place, "sums")):
+            what = f"the snapshot of {name} is gone" if place else f"{name} has no snapshot"
+            commits = [draft.surroundings.git_commit[:12] for draft in (first, second)]
+            hint = f"compare their commits: git diff {' '.join(commits)}" if all(commits) else ""
+            raise UsageError(f"{what}: its code cannot be compared", hint)
+    before, after = map(_sums, places)
+    for file in sorted({*before, *after}):
+        if before.get(file) != after.get(file):
+            texts = [head(os.path.join(place, "code", file), _COMPARED) for place in places]
+            if any(b"\0" in text for text in texts):
+                lines.append(f"Binary file {file} differs")
+                continue
+            old, new = (text.decode("utf-8", "replace").splitlines() for text in texts)
+            one, other = (f"{name}: {file}" for name in names)
+            lines += difflib.unified_diff(old, new, one, other, lineterm="")
+    return lines
+
+
+def _sums(place: str) -> Dict[str, str]:
+    """Return the digest of each file that was copied."""
+    with open(os.path.join(place, "sums"), encoding="utf-8", errors="surrogateescape") as file:
+        return {line.rstrip("\n").partition("  ")[2]: line[:64] for line in file}
+
+
 def keep_snapshot(place: str) -> bool:
     """Return True if a copy is as it was made; it then counts as used."""
     from neuronctl.slurm.process import run
@@ -132,17 +166,16 @@ def _remove_expired(store: str) -> None:
             place = os.path.join(store, name)
             sums = os.path.join(place, "sums")
             with contextlib.suppress(OSError):
-                if time.time() - os.stat(sums).st_mtime > _KEPT:
-                    with open(sums, encoding="utf-8", errors="surrogateescape") as file:
-                        made = {line.rstrip("\n").partition("  ")[2] for line in file}
-                    if not _has_results(os.path.join(place, "code"), made):
-                        shutil.rmtree(place)
+                expired = time.time() - os.stat(sums).st_mtime > _KEPT
+                if expired and not _has_results(place, {*_sums(place)}):
+                    shutil.rmtree(place)
 
 
-def _has_results(code: str, made: Set[str]) -> bool:
-    """Return True if a copy has files that were not copied into it."""
-    for folder, _, names in os.walk(code):
-        paths = [os.path.join(folder, name) for name in names if not name.endswith(".pyc")]
-        if any(os.path.relpath(p, code) not in made and not os.path.islink(p) for p in paths):
-            return True
+def _has_results(place: str, made: Set[str]) -> bool:
+    """Return True if a copy, or a job's own copy of it, has files that were not copied."""
+    for code in (os.path.join(place, "code"), *glob.glob(os.path.join(place, "runs", "*"))):
+        for folder, _, names in os.walk(code):
+            paths = [os.path.join(folder, name) for name in names if not name.endswith(".pyc")]
+            if any(os.path.relpath(p, code) not in made and not os.path.islink(p) for p in paths):
+                return True
     return False

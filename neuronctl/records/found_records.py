@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, List, Mapping, Tuple
+import json
+from typing import Any, Dict, List, Mapping, Tuple
 
 from neuronctl.common.errors import NoSuchJobError
-from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.common.secrets import hide_in_words
+from neuronctl.common.shell import join
+from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.request.job import JobRequest, Layer, Origin, Source, StepRequest
 
 Change = Tuple[str, str, str]
@@ -35,16 +38,51 @@ def stored_layer(request: Mapping[str, Any], where: str) -> Layer:
     return Layer(values, dict.fromkeys(values, origin))
 
 
-def changed_decisions(
-    first: Iterable[Tuple[str, ...]], second: Iterable[Tuple[str, ...]]
-) -> List[Change]:
-    """Return the values that differ between two plans; rows begin with a name and a value."""
-    before, after = ({name: value for name, value, *_ in rows} for rows in (first, second))
+def code_of(draft: RecordDraft) -> Dict[str, str]:
+    """Return which code a job runs, by name; values are "" if they are not known."""
+    around = draft.surroundings
+    dirty = " with uncommitted changes" if around.git_dirty else ""
+    return {
+        "git": around.git_commit and f"{around.git_commit}{dirty}",
+        "program": around.program and f"{around.program} (sha256 {around.program_sha256[:12]})",
+        "snapshot": draft.snapshot,
+    }
+
+
+def is_code_known(draft: RecordDraft) -> bool:
+    """Return True if what ``code_of`` says of a job is all of its code."""
+    around = draft.surroundings
+    return bool(draft.snapshot or (around.git_commit and around.git_dirty is False))
+
+
+def changed_values(first: RecordDraft, second: RecordDraft, *, code: bool) -> List[Change]:
+    """Return the values that differ between two jobs. code: whether which code they run is one."""
+    before, after = (
+        {
+            **_requested(draft),
+            **{name: value for name, value, *_ in draft.decisions},
+            **(code_of(draft) if code else {}),
+        }
+        for draft in (first, second)
+    )
     return [
         (name, before.get(name, ""), after.get(name, ""))
         for name in {**before, **after}
         if before.get(name) != after.get(name)
     ]
+
+
+def _requested(draft: RecordDraft) -> Dict[str, str]:
+    """Return what was requested, as text by the options' names; secrets are hidden."""
+    lists = {**draft.request, "command": draft.sbatch}
+    lists["arguments"] = lists.pop("args", ())
+    lists["env"] = ["=".join(pair) for pair in lists.get("env", ())]
+    found = {}
+    for name, value in lists.items():
+        words = value if isinstance(value, (list, tuple)) else [value]
+        texts = [word if isinstance(word, str) else json.dumps(word) for word in words]
+        found[name.replace("_", "-")] = join(hide_in_words(texts))
+    return found
 
 
 def _restored_value(value: Any) -> Any:

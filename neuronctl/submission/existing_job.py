@@ -167,6 +167,10 @@ def existing_job(
         named = {name: said.get(name, ()) for name in ("after", "after_ok")}
         waiting = wait_for_named(replace(job.request, **named), tell).dependency
         job = job.with_options(f"--dependency={waiting}") if waiting else job
+    if recorded is not None and job.request.dependency:
+        from neuronctl.submission.predecessors import refuse_unmeetable
+
+        refuse_unmeetable(job.request.dependency)
     return job
 
 

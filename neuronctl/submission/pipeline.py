@@ -92,7 +92,7 @@ def submit_job(
         reporter.submitting(draft, _tested(draft, judged, reporter))
         return None
     reporter.submitting(draft, judged)
-    if judged is not None and judged.plan.code is not None:
+    if judged is not None and judged.plan.code is not None and judged.plan.code.tree:
         from neuronctl.records.code_snapshot import make_snapshot
 
         make_snapshot(judged.plan.code)

@@ -17,6 +17,7 @@ from neuronctl.judgement.judgement import JudgeBy, judge_plan
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
 from neuronctl.planning import JobPlan, plan
+from neuronctl.records.provenance import Provenance
 from neuronctl.request.job import (
     Body,
     JobRequest,
@@ -45,7 +46,7 @@ class PlannedJob:
     choice: as in JudgedJob. ask_slurm: whether it is judged by what Slurm says, and not as a
     script that is only shown. template: the user's own. snapshot: what Slurm has said for it.
     dependency: as typed, without the jobs that --after and --after-ok name. steps: shell text in
-    place of the plan's steps.
+    place of the plan's steps. surroundings: of a snapshot that runs again.
     """
 
     plan: JobPlan
@@ -56,6 +57,7 @@ class PlannedJob:
     snapshot: Optional[Snapshot] = None
     dependency: Optional[str] = None
     steps: str = ""
+    surroundings: Provenance = Provenance()
 
     slurm_cluster = None
 
@@ -95,6 +97,7 @@ class PlannedJob:
             runs=plan.until_done is not None,
             of_sweep=bool(self.steps),
             snapshot=plan.code.place if plan.code else "",
+            surroundings=self.surroundings,
         )
 
     def script(self) -> str:
@@ -120,6 +123,7 @@ def plan_job(
     find_job: bool = False,
     sweep: Optional[Tuple[Axis, ...]] = None,
     tell: Optional[Callable[[str], None]] = None,
+    snapshot_place: str = "",
 ) -> PlannedJob:
     """Plan a job from options, a job file and the user's configuration, in this order of weight.
 
@@ -128,7 +132,7 @@ def plan_job(
     by what Slurm says now, and not by the catalog alone. template: as in PlannedJob.
     find_job: whether it is that of job.yaml in the current directory where no job is named. sweep:
     what is varied, in place of what the job file says; None: it is no sweep. tell: hears which
-    files are used that nobody has named.
+    files are used that nobody has named. snapshot_place: of the copy of the code, if that is there.
     """
     layers = [configuration() if recorded is None else recorded]
     if job_file is not None:
@@ -169,6 +173,7 @@ def plan_job(
         from neuronctl.records.code_snapshot import plan_snapshot  # here, as few jobs have one
 
         code = plan_snapshot(request.chdir or working_directory(), cluster)
+        code = replace(code, place=snapshot_place, tree="") if snapshot_place else code
     settle = partial(
         plan, cluster=cluster, interactive=interactive, recognised=how, conda=conda, code=code
     )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import TYPE_CHECKING, Callable, List, Sequence, Set, Tuple
+import re
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
+from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.console import printable
-from neuronctl.common.errors import PolicyError, UsageError
+from neuronctl.common.errors import NoSuchJobError, PolicyError, UsageError
 from neuronctl.common.frozen import replace
 from neuronctl.common.paths import sweep_dir
 from neuronctl.records.store import RecordStore
-from neuronctl.request.job import Origin, Source
+from neuronctl.request.job import Layer, Origin, Source
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import GOOD
 from neuronctl.tracking.endings import ending_words
@@ -20,6 +23,38 @@ from neuronctl.tracking.lookup import look_up, no_such_job, queued
 if TYPE_CHECKING:
     from neuronctl.request.job import JobRequest
     from neuronctl.tracking.job_status import JobStatus
+
+
+def named_layer(layer: Layer) -> Layer:
+    """Return the plain terms of a layer's --dependency as --after and --after-ok."""
+    kinds = _plain_terms(layer.values["dependency"])
+    values = {
+        "after": (*layer.values.get("after", ()), *kinds["afterany"]),
+        "after_ok": (*layer.values.get("after_ok", ()), *kinds["afterok"]),
+        "dependency": ",".join(kinds[""]) or None,
+    }
+    return Layer(values, dict.fromkeys(values, layer.origins["dependency"]))
+
+
+def refuse_unmeetable(dependency: str) -> None:
+    """Raise PolicyError for a --dependency on a job that has failed."""
+    for word in _plain_terms(dependency)["afterok"]:
+        with contextlib.suppress(NoSuchJobError):
+            for id, jobs in _find(word):
+                _left(f"--dependency afterok:{word}", "afterok", id, jobs, lambda message: None)
+
+
+def _plain_terms(dependency: str) -> Dict[str, List[str]]:
+    """Return the jobs that a --dependency names, by its kinds; "": the other terms."""
+    kinds: Dict[str, List[str]] = {"afterany": [], "afterok": [], "": []}
+    for term in dependency.split(","):
+        kind, _, ids = term.partition(":")
+        plain = kind in kinds and re.fullmatch(r"\d+(_\d+)?(:\d+(_\d+)?)*", ids)
+        if plain and "?" not in dependency:
+            kinds[kind] += ids.split(":")
+        else:
+            kinds[""].append(term)
+    return kinds
 
 
 def wait_for_named(
@@ -80,6 +115,15 @@ def _find(word: str) -> List[Tuple[JobId, Sequence[JobStatus]]]:
     return [(id, found.jobs)]
 
 
+def _newer(job: JobStatus) -> Optional[int]:
+    """Return the newest recorded job of the same name and directory, if it was begun later."""
+    since = job.record.begun_at if job.record is not None else job.submit
+    for record in RecordStore.default().recent(since=since or 0, cluster=local_cluster()):
+        if (record.job_name, record.cwd) == (job.name, job.work_dir) and record.job_id:
+            return record.job_id if record.job_id > job.id.job else None
+    return None
+
+
 def _jobs_of_sweep(name: str) -> Set[int]:
     """Return the jobs that work on a sweep of this name; none where there is no such sweep."""
     try:
@@ -95,6 +139,10 @@ def _left(
     for job in jobs:
         if kind == "afterok" and job.ended and job.state not in GOOD:
             again = f"'neuronctl resubmit {job.id.job}' submits it again"
+            newer = _newer(job)
+            if newer:
+                instead = given.replace(str(job.id.job), str(newer))
+                again = f"'{instead}' waits for the next job of its name, {newer}"
             if job.id.job in _jobs_of_sweep(job.name):
                 again = f"'neuronctl sweep retry {job.name}' goes on with the sweep"
             raise PolicyError(

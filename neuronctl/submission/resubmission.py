@@ -10,11 +10,13 @@ from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.records import found_records, provenance
 from neuronctl.records.job_record import JobRecord, RecordDraft
-from neuronctl.request.job import Layer, Origin, Source
+from neuronctl.records.provenance import Provenance
+from neuronctl.request.job import Layer, Origin, Source, merge
 from neuronctl.request.typed_options import check_utf8
 from neuronctl.rules.local_facts import log_fault
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.submission.planned_job import PlannedJob, plan_job
+from neuronctl.submission.predecessors import named_layer
 from neuronctl.submission.transaction import Notify
 
 
@@ -34,15 +36,28 @@ def enter_directory(record: JobRecord) -> None:
         ) from None
 
 
-def has_snapshot(record: JobRecord, notify: Notify) -> bool:
-    """Return True if the job's copy of the code is as it was; it then counts as used."""
+def whole_snapshot(record: JobRecord, notify: Notify, *, needed: bool) -> str:
+    """Return the place of the job's copy of the code, which then counts as used.
+
+    If it is not as it was: "", or UsageError if it is needed.
+    """
     from neuronctl.records.code_snapshot import keep_snapshot  # here, as few jobs have one
 
     place = record.draft.snapshot
-    if not place or keep_snapshot(place):
-        return bool(place)
-    notify(f"the snapshot of job {record.job_id} is no longer whole: the code as it is now runs")
-    return False
+    if place and keep_snapshot(place):
+        return place
+    gone = f"the snapshot of job {record.job_id} is no longer whole"
+    if needed:
+        message = gone if place else f"job {record.job_id} was submitted without --snapshot"
+        raise UsageError(f"--same-code: {message}", "leave it out: the code as it is now runs")
+    notify(*([f"{gone}: the code as it is now runs"] if place else []))
+    return ""
+
+
+def waits_for_others(record: JobRecord) -> bool:
+    """Return True if the job depends on others, which may have ended meanwhile."""
+    names = ("after", "after_ok", "dependency")
+    return any(record.draft.request.get(name) for name in names)
 
 
 def tell_changes(record: JobRecord, notify: Notify) -> None:
@@ -118,8 +133,10 @@ class RecordedJob:
 
     @property
     def draft(self) -> RecordDraft:
-        """The recorded draft, without what was found then."""
-        return replace(self.record.draft, findings=(), forced=False, verdict="")
+        """The recorded draft, without what was found then; with the snapshot goes its commit."""
+        then = self.record.draft
+        code = then.surroundings if then.snapshot else Provenance()
+        return replace(then, findings=(), forced=False, verdict="", surroundings=code)
 
     def script(self) -> str:
         """Return the recorded script."""
@@ -133,10 +150,14 @@ def plan_again(
     args: Optional[Sequence[str]] = None,
     variables: Sequence[str] = (),
     catalog_file: Optional[str] = None,
+    snapshot: str = "",
+    tell: Optional[Notify] = None,
 ) -> PlannedJob:
     """Plan the recorded request anew, with ``options`` laid over it.
 
     args: the program's, in place of the recorded ones. variables: from exported_variables().
+    snapshot: the place of the copy of the code that runs. tell: as of plan_job(). Raises
+    PolicyError if it would wait forever for a recorded job.
     """
     if record.draft.of_sweep:
         raise UsageError(
@@ -148,5 +169,10 @@ def plan_again(
         check_utf8(args)
         origins = {**layer.origins, "args": Origin(Source.ASKED, "ARGS")}
         layer = Layer({**layer.values, "args": tuple(args)}, origins)
+    if layer.values.get("dependency") and not options.get("dependency"):
+        layer = merge([layer, named_layer(layer)])
     options = {**options, "env": (*(options.get("env") or ()), *variables)}
-    return plan_job(options, catalog_file=catalog_file, recorded=layer)
+    planned = plan_job(
+        options, catalog_file=catalog_file, recorded=layer, tell=tell, snapshot_place=snapshot
+    )
+    return replace(planned, surroundings=record.draft.surroundings) if snapshot else planned

@@ -10,7 +10,7 @@ from neuronctl.common.errors import RecordError, SlurmError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.units import expand_log_pattern
 from neuronctl.common.users import login_name
-from neuronctl.records.provenance import read_provenance
+from neuronctl.records.provenance import Provenance, read_provenance
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sbatch import Submitted, sbatch, sbatch_existing
@@ -80,7 +80,9 @@ class Recording:
         self._cluster = cluster or local_cluster()
         # Somebody's own script was read already.
         content = draft.script.encode("utf-8", "surrogateescape") if draft.sbatch else b""
-        surroundings = read_provenance(draft.request.get("script"), draft.cwd, content)
+        surroundings = draft.surroundings
+        if surroundings == Provenance():  # else the code of a snapshot runs again
+            surroundings = read_provenance(draft.request.get("script"), draft.cwd, content)
         with self._tolerant():
             self.key = self._store.begin(replace(draft, surroundings=surroundings), self._cluster)
 

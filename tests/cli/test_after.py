@@ -178,3 +178,54 @@ def test_all_jobs_of_a_sweep_are_waited_for(run: Run, fake_slurm: FakeSlurm) -> 
     fake_slurm.queue(ended)
     failed = run("submit", *JOB, "--after-ok", "grid", "--dry-run", "train.py", code=4)
     assert "'neuronctl sweep retry grid' goes on with the sweep" in failed.stderr
+
+
+@pytest.mark.parametrize("options", [["--after-ok", "60"], ["-d", "afterok:60"]])
+def test_a_resubmission_that_could_never_start_is_refused(
+    options: List[str], run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    """It names the job that was submitted in place of the one that failed."""
+    fake_slurm.queue(queue_row("60", name="broken", work_dir=str(tmp_path)))
+    fake_slurm.answer("sbatch", "60\n")
+    run("submit", *JOB, "--job-name", "broken", "train.py")
+    fake_slurm.answer("sbatch", "70\n")
+    run("submit", *JOB, *options, "train.py")
+    failed = queue_row("60", name="broken", work_dir=str(tmp_path), state="FAILED", exit="3:0")
+    fake_slurm.queue(failed)
+    told = run("resubmit", "70", code=4).stderr
+    assert "--after-ok 60: job 60 (broken) ended as FAILED" in told
+    assert "'neuronctl resubmit 60' submits it again" in told
+    fake_slurm.answer("sbatch", "71\n")
+    run("resubmit", "60")
+    again = queue_row("71", name="broken", work_dir=str(tmp_path))
+    fake_slurm.queue(failed, again)
+    assert (
+        "'--after-ok 71' waits for the next job of its name" in run("resubmit", "70", code=4).stderr
+    )
+    fake_slurm.answer("sbatch", "72\n")
+    run("resubmit", "70", "--after-ok", "71")
+    assert dependency(fake_slurm.stdin()) == ["afterok:71"]
+
+
+def test_a_resubmission_names_what_it_no_longer_waits_for(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("61", name="made"))
+    fake_slurm.answer("sbatch", "70\n")
+    run("submit", *JOB, "-d", "afterok:61,singleton", "train.py")
+    fake_slurm.queue(*DONE)
+    told = run("resubmit", "70").stderr
+    assert dependency(fake_slurm.stdin()) == ["singleton"]
+    assert "job 61 (made) has ended as COMPLETED: there is nothing to wait for" in told
+    assert re.search(r"dependency: .*afterok:61.* -> singleton\n", told)
+
+
+def test_a_script_that_could_never_start_is_not_resubmitted(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH -p cpu\n#SBATCH -d afterok:60\ntrue\n")
+    fake_slurm.queue(queue_row("60", name="broken"))
+    fake_slurm.answer("sbatch", "Submitted batch job 70\n")
+    run("submit", "--force", "job.sh")
+    fake_slurm.queue(*FAILED)
+    told = run("resubmit", "--force", "70", code=4).stderr
+    assert "--dependency afterok:60: job 60 (broken) ended as FAILED" in told
+    assert len(fake_slurm.calls("sbatch")) == 1

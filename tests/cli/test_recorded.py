@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Callable, List
 
@@ -83,6 +84,25 @@ def test_show(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]) ->
     assert "no record of job 9" in run("show", "9", "--script", code=8).stderr
 
 
+def test_two_jobs_whose_code_differs(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
+) -> None:
+    """The same script, of a program that has changed: they differ."""
+    submitted(7)
+    submitted(8)
+    told = run("show", "7", "8")
+    assert told.stdout == "job 7 and job 8 do not differ in what is recorded\n"
+    assert "which code they ran is not known" in told.stderr
+    (tmp_path / "train.py").write_text("print('another')\n")
+    submitted(9)
+    told = run("show", "7", "9")
+    assert re.search(r"program +.*train\.py \(sha256 (\w+)\)", told.stdout)
+    assert "do not differ" not in told.stdout
+    data = json.loads(run("show", "7", "9", "--json").stdout)
+    assert [row["name"] for row in data["plan"]] == ["program"]
+    assert (data["code"], data["code_known"]) == (None, False)
+
+
 def test_what_differs_between_two_jobs(
     run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]
 ) -> None:
@@ -96,7 +116,7 @@ def test_what_differs_between_two_jobs(
     fake_slurm.answer("sbatch", "9\n")
     run("resubmit", "7", "--force", "--", "--lr", "0.2")
     data = json.loads(run("show", "7", "9", "--json").stdout)
-    assert data["plan"] == []
+    assert data["plan"] == [{"name": "arguments", "first": "'a b'", "second": "--lr 0.2"}]
     assert any(
         line.startswith("+") and line.endswith("train.py --lr 0.2") for line in data["script"]
     )

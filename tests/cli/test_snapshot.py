@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -42,7 +43,9 @@ def test_the_script_runs_the_code_as_it_was(run: Run, fake_slurm: FakeSlurm, cod
     (code / "mine.py").write_text("SAID = 'as it is'\n")
     python = {"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
     subprocess.run(["bash"], input=shown.stdout, text=True, cwd=code, check=True, env=python)
-    assert Path(place, "code", "made").read_text() == "as it was"
+    assert not Path(place, "code", "made").exists()
+    (made,) = Path(place, "runs").glob("*/made")
+    assert made.read_text() == "as it was"
     os.unlink(f"{place}/code/mine.py")
     lost = subprocess.run(["bash"], input=shown.stdout, text=True, cwd=code, capture_output=True)
     assert lost.returncode == 1 and "the snapshot of the code is no longer whole" in lost.stderr
@@ -87,3 +90,62 @@ def test_a_damaged_snapshot_is_not_taken_again(
     sums = ["sha256sum", "--check", "--quiet", "../sums"]
     subprocess.run(sums, cwd=place, check=True)
     assert "no longer whole" not in run("resubmit", "4711", cwd=code).stderr
+
+
+def test_two_jobs_do_not_overwrite_each_other(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:
+    """Each has a copy of its own, which a later run and another task of it find again."""
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", *ONE, "train.py", cwd=code)
+    script = fake_slurm.stdin()
+    (place,) = re.findall(r"^cd (\S+) &&", script, re.MULTILINE)
+    python = {"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
+    for mark in ("neuronctl-a", "neuronctl-b", "neuronctl-b"):
+        words = ["bash", "-s", mark]
+        subprocess.run(words, input=script, text=True, cwd=code, check=True, env=python)
+    made = sorted(str(path) for path in Path(place).parent.glob("runs/*/made"))
+    assert made == [f"{Path(place).parent}/runs/neuronctl-{mark}/made" for mark in "ab"]
+    assert not Path(place, "made").exists()
+
+
+def test_the_code_of_two_jobs_is_compared(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", *ONE, "train.py", cwd=code)
+    (code / "mine.py").write_text("SAID = 'as it is'\n")
+    fake_slurm.answer("sbatch", "4712\n")
+    run("submit", *ONE, "train.py", cwd=code)
+    told = run("show", "4711", "4712", "--code").stdout
+    assert "-SAID = 'as it was'\n+SAID = 'as it is'" in told
+    assert re.search(r"^snapshot +/", told, re.MULTILINE)
+
+
+def test_without_a_snapshot_there_is_no_code(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", *[word for word in ONE if word != "--snapshot"], "train.py", cwd=code)
+    refused = run("show", "4711", "4711", "--code", code=2).stderr
+    assert "job 4711 has no snapshot: its code cannot be compared" in refused
+
+
+def test_the_same_code_with_other_arguments(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:
+    """The record says which code that is, and not what is in the directory today."""
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", *ONE, "train.py", cwd=code)
+    first = json.loads(run("show", "4711", "--json", code=None).stdout)["record"]["draft"]
+    (code / "train.py").write_text("raise SystemExit(3)\n")
+    (code / "mine.py").write_text("SAID = 'as it is'\n")
+    fake_slurm.queue(queue_row("4711", state="COMPLETED"))
+    for words, job in ((["--same-code", "--", "--lr", "1"], "4712"), ([], "4713")):
+        fake_slurm.answer("sbatch", f"{job}\n")
+        told = run("resubmit", "4711", *words, cwd=code).stderr
+        assert ("arguments: none -> --lr 1" in told) == bool(words)
+        fake_slurm.queue(*(queue_row(id, state="COMPLETED") for id in ("4711", job)))
+        again = json.loads(run("show", job, "--json", code=None).stdout)["record"]["draft"]
+        assert again["snapshot"] == first["snapshot"]
+        assert again["surroundings"] == first["surroundings"]
+        assert Path(first["snapshot"], "code", "mine.py").read_text() == "SAID = 'as it was'\n"
+
+
+def test_the_same_code_needs_a_snapshot(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", *[word for word in ONE if word != "--snapshot"], "train.py", cwd=code)
+    refused = run("resubmit", "4711", "--same-code", cwd=code, code=2).stderr
+    assert "--same-code: job 4711 was submitted without --snapshot" in refused

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
@@ -54,6 +55,7 @@ class JobCommand(click.Command):
                 raise
             hint = f"for one that only sbatch has: --sbatch {error.option_name.lstrip('-')}=VALUE"
             raise UsageError(error.format_message(), hint) from None
+        _refuse_typed_secrets(ctx.params.get("env") or ())
         words = len(ctx.params.get("words", ()))
         ctx.meta[BEHIND_DASHES] = before[: len(before) - words][-1:] == ["--"]
         return rest
@@ -73,6 +75,20 @@ class JobCommand(click.Command):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+
+
+def _refuse_typed_secrets(texts: Sequence[str]) -> None:
+    """Raise UsageError for ``--env NAME=SECRET``, unless the shell exports that value already."""
+    if not texts:
+        return
+    from neuronctl.common.secrets import is_private  # here, as few command lines have one
+
+    for name, _, value in (text.partition("=") for text in texts):
+        if value and value != os.environ.get(name) and is_private(name, value):
+            raise UsageError(
+                f"--env {name}=… is a secret: everybody on this machine can read your command line",
+                f"type 'read -rs {name}; export {name}', then give '--env {name}' without a value",
+            )
 
 
 class BatchCommand(JobCommand):

@@ -84,6 +84,18 @@ def is_secret(name: str, value: str) -> bool:
     return _is_named_secret(name, value) or bool(find_secrets(value))
 
 
+_SWITCH = re.compile(r"(?i)|true|false|yes|no|on|off|none|null|auto|[01]|\$\w+|\$\{\w+\}")
+
+
+def is_private(name: str, value: str) -> bool:
+    """Return True if a variable must not stand in a script, however short its value is.
+
+    A switch (``HF_HUB_DISABLE_IMPLICIT_TOKEN=1``) and a reference are not private.
+    """
+    by_name = is_secret_name(name) and not _SWITCH.fullmatch(value)
+    return by_name or is_secret(name, value)
+
+
 def _is_named_secret(name: str, value: str) -> bool:
     plain = value.strip("'\" ")
     if is_secret_name(name):

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Dict, Optional, Tuple, TypeVar, Union
 
 from neuronctl.catalog.model import Cluster, Partition
-from neuronctl.common import secrets
 from neuronctl.common.frozen import dataclass
+from neuronctl.common.secrets import is_private
 from neuronctl.common.shell import CommandWord, Shell
 from neuronctl.common.units import parse_timeout, split_signal
 from neuronctl.common.words import counted
@@ -285,7 +285,7 @@ class JobPlan:
     @property
     def secrets(self) -> Dict[str, str]:
         """Variables of the request that go into the job's environment and never into a script."""
-        return {name: value for name, value in self.request.env if is_secret(name, value)}
+        return {name: value for name, value in self.request.env if is_private(name, value)}
 
     @property
     def partition_list(self) -> str:
@@ -418,11 +418,6 @@ def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:
     if signal.trapped:
         return False
     return signal.to_batch_shell or has_steps or not launcher.by_srun or bool(launcher.marks)
-
-
-def is_secret(name: str, value: str) -> bool:
-    """Return True if this variable must not stand in a script; an empty one gives nothing away."""
-    return bool(value) and secrets.is_secret(name, value)
 
 
 def gpus_held(plan: JobPlan) -> int:

@@ -244,8 +244,8 @@ class _PlanBuilder(JobSize):
         if signal.to_batch_shell or not passes(signal, self.launcher, bool(request.steps)):
             return self.asked("signal", "signal", request.signal)
         flags, name, seconds = units.split_signal(request.signal or "")
-        reason = "the batch shell passes it on: what it starts is no step"
-        return self.derived("signal", f"{flags}B:{name}{seconds and f'@{seconds}'}", reason)
+        text = f"{flags}B:{name}{seconds and f'@{seconds}'}"
+        return self.derived("signal", text, "B: so that it reaches the program")
 
     def _steps(self, steps: Sequence[StepRequest]) -> List[List[_StepBuilder]]:
         """Return the builders of each step: one, or one for each that runs side by side."""

@@ -8,6 +8,7 @@ from typing import FrozenSet, List, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.files import head
+from neuronctl.common.secrets import is_private
 from neuronctl.common.shell import CommandWord, Shell
 from neuronctl.common.words import counted
 from neuronctl.launch.environments import (
@@ -20,7 +21,7 @@ from neuronctl.launch.environments import (
 )
 from neuronctl.launch.launcher_calls import called
 from neuronctl.launch.launchers import Launcher, not_a_macro
-from neuronctl.planning.model import Export, is_secret
+from neuronctl.planning.model import Export
 from neuronctl.request.job import JobRequest
 from neuronctl.scripts.model import interpreter
 from neuronctl.scripts.usual_commands import (
@@ -195,6 +196,8 @@ def exports(
     runs = request.script is not None or request.body is not None or request.steps
     if runs and "PYTHONUNBUFFERED" not in given:
         made.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
+    if runs and request.container is not None and "PYTHONNOUSERSITE" not in given:
+        made.append(Export("PYTHONNOUSERSITE", "1", "~/.local is not the image's"))
     # One process sees the cores that Slurm gave it, and may have them for their memory. Several
     # would each start as many threads as there are cores, or under torchrun a single one.
     threads, known = "OMP_NUM_THREADS", {**cluster.environment, **given}
@@ -206,5 +209,5 @@ def exports(
         if name not in given:
             made.append(Export(name, value, f"{cluster.name} wants it"))
     for name, value in given.items():
-        made.append(Export(name, None if is_secret(name, value) else value))
+        made.append(Export(name, None if is_private(name, value) else value))
     return tuple(made)

@@ -17,7 +17,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.template_errors import reported
 
-WIDTH = 96
+WIDTH = 101
 """Columns after which a command is continued on the next line."""
 
 BLOCKS = ("before", "once", "exports", "task")
@@ -111,9 +111,10 @@ def launch_words(plan: JobPlan, parts: LaunchParts) -> Tuple[str, ...]:
     colon = bool(once) and ":" in plan.program
     if not (parts.differs_by_task or colon):
         return (*once, *command, *program)
-    text = wrapped(["exec", *command, *(program if colon else ['"$@"'])], "        ")
+    inner = WIDTH - len("    bash -c ")
+    text = wrapped(["exec", *command, *(program if colon else ['"$@"'])], "        ", inner)
     if parts.exports:
-        text = f"{wrapped(['export', *parts.exports], '        ')}\n    {text}"
+        text = f"{wrapped(['export', *parts.exports], '        ', inner)}\n    {text}"
     name = plan.launcher.name if parts.task else "bash"
     return (*once, f"bash -c {quote(text)}", *(() if colon else (name, *program)))
 
@@ -128,12 +129,12 @@ def contained_launch(plan: JobPlan, words: Sequence[str]) -> str:
     return wrapped(launch_words(replace(plan, program=tuple(words)), parts))
 
 
-def wrapped(words: Sequence[str], indent: str = "    ") -> str:
+def wrapped(words: Sequence[str], indent: str = "    ", width: int = WIDTH) -> str:
     """Join quoted words into a command, continued with a backslash where it gets long."""
     text = ""
     for word in words:
         column = len(text.rpartition("\n")[2])
-        if text and column + 1 + len(word.split("\n", 1)[0]) > WIDTH - 2:
+        if text and column + 1 + len(word.split("\n", 1)[0]) > width - 2:
             text += f" \\\n{indent}{word}"
         else:
             text += f" {word}" if text else word

@@ -57,8 +57,8 @@ def _meeting_lines(plan: JobPlan, port_number: str) -> List[RemarkedLine]:
         first = quote(plan.hosts[0]) if plan.hosts else first
         suffix = plan.cluster.network.host_suffix
         return [
-            (f"MASTER_ADDR={first}{suffix}", "the processes meet on the first node,"),
-            (f"export MASTER_ADDR {port}", "on a port of this job's own"),
+            (f"MASTER_ADDR={first}{suffix}", "the processes meet on the first node"),
+            (f"export MASTER_ADDR {port}", "on a port that follows from the job's id"),
         ]
     if plan.rendezvous:
         return [(f"export MASTER_ADDR=127.0.0.1 {port}", "where the processes meet")]
@@ -66,7 +66,7 @@ def _meeting_lines(plan: JobPlan, port_number: str) -> List[RemarkedLine]:
     starts_one = plan.processes == 1 and not plan.launcher.starts_processes()
     if not plan.interactive and (starts_none or starts_one):
         names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT"
-        return [(f"unset {names}", "left by an outer torchrun")]
+        return [(f"unset {names}", "in case a training set them")]
     return []
 
 
@@ -85,7 +85,7 @@ def export_lines(plan: JobPlan) -> List[RemarkedLine]:
 
 def add_remarks(lines: Sequence[RemarkedLine]) -> List[str]:
     """Return lines with their remarks in one column."""
-    width = max((len(text) for text, remark in lines if remark and len(text) < 80), default=0)
+    width = max((len(text) for text, remark in lines if remark and len(text) < 60), default=0)
     return [f"{text:<{width}}  # {printable(remark)}" if remark else text for text, remark in lines]
 
 

@@ -206,7 +206,14 @@ def _image_fault(plan: JobPlan) -> Optional[Fault]:
     Pyxis takes for a registry's whatever does not begin with ``.`` or ``/``.
     """
     image, places = plan.request.container, plan.cluster.containers.image_dirs
-    if image is None or "://" in image:
+    if image is None:
+        return None
+    separator = re.search("[,:]", plan.request.chdir or working_directory())
+    if separator is not None:
+        runtime = "Pyxis" if plan.wrapping.srun else plan.wrapping.prefix[0]
+        words = f"{runtime} cannot bind this directory: its path has '{separator[0]}'"
+        return Fault(words, "rename the directory: ',' and ':' separate what --bind names")
+    if "://" in image:
         return None
     if plan.wrapping.srun and not image.startswith((".", "/")) and not image.endswith(".sqsh"):
         return None

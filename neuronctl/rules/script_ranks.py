@@ -125,7 +125,22 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
             place=place,
         )
     if facts.plan.nodes > 1:
+        yield from _one_element(facts)
         yield from _doubtful(facts, hint)
+
+
+def _one_element(facts: ScriptFacts) -> Iterator[Violation]:
+    """Find arrays of the job's nodes whose quotes make all names one element."""
+    lists = {each.name for each in facts.shell.assignments if "show hostname" in each.word.raw}
+    for array in facts.shell.assignments:
+        quoted = re.fullmatch(r"\(\s*\"\$\{?(\w+)\}?\"\s*\)", array.word.raw)
+        if quoted and quoted[1] in lists and f"${{{array.name}[" in facts.text:
+            yield Violation(
+                f"in quotes, ${quoted[1]} is one word: {array.name} has one element, with the "
+                "names of all nodes",
+                f"write {array.name}=(${quoted[1]})",
+                place=array.place,
+            )
 
 
 _OF_A_STEP = ("SLURM_STEP_NODELIST", "SLURM_LAUNCH_NODE_IPADDR")

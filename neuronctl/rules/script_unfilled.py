@@ -16,9 +16,13 @@ _NOBODYS = re.compile(
     r"""(?xi) (?:your|some) [-_ ]? [a-z_-]+ | my [-_ ]? (?:account|project|allocation|group|email)
     | [a-z_-]* \d* x{3,} \d* | (?:account|project|allocation|partition) [-_ ]? (?:name|here|id)
     | def-some(?:user|prof) | \.{2,} | placeholder | (?:change|replace|fill) [-_]? (?:me|in)
-    | to[-_]?do | tbd | \[ [a-z] [^]]* \]? | (?-i: [A-Z]+ (?:_[A-Z]+)* _(?:NAME|HERE) )"""
+    | to[-_]?do | tbd | (?-i: [A-Z]+ (?:_[A-Z]+)* _(?:NAME|HERE) )
+    | (?:snic|naiss|eurohpc|prace|sigma2) [-_] (?:project|account)
+    | .* (?-i: (?<![A-Za-z]) (?:(?P<one>[XYZN]) (?P=one)+)+ (?![A-Za-z]) ) .*"""
 )
-"""An account, a partition, or an environment of an example: ``your_project``."""
+"""An account, a partition, or an environment of an example: ``your_project``, ``naiss20YY-XX``."""
+_OPEN_PART = re.compile(r"<[A-Za-z][^<>]*>|\[[A-Za-z][^]]*\]?")
+"""What is left to fill in within a value: ``j<proj>``, ``e05-[budget code]``."""
 _OF_YOURS = r"your[-_]?(?:path|dir|home|project|env|venv|user|name|account|group|scratch|data)\w*"
 _PATH_TO = re.compile(
     rf"""(?xi) (?:^|(?<!:[=-])(?<!:[=-]/)(?<=[/=\"':-])) (?: path[-_/]to (?:[-_/]|$) | your/
@@ -37,7 +41,7 @@ _VALUE_OF_YOURS = re.compile(
 
 @script_rule(ERROR, "NC643", "shell text that cannot be read")
 def syntax(facts: ScriptFacts) -> Iterator[Violation]:
-    for given in facts.header.given:
+    for given in facts.header.options.values():  # not those that others override
         if given.source == SCRIPT:
             yield from _unfilled_option(given)
     yield from _unfilled_words(facts)
@@ -66,7 +70,7 @@ def _unfilled_option(given: GivenOption) -> Iterator[Violation]:
     needed = name in ("partition", "account", "qos", "nodelist", "dependency")
     path = name in ("output", "error", "chdir")
     open_one = UNFILLED.fullmatch(value) or (needed and _NOBODYS.fullmatch(value))
-    part = re.search("<[A-Za-z][^<>]*>", value) if path or name == "dependency" else None
+    part = _OPEN_PART.search(value) if needed else path and re.search("<[A-Za-z][^<>]*>", value)
     if open_one or part or (path and _PATH_TO.search(value)) or (needed and not value):
         yield Violation(
             f"nobody has filled in --{name}={value}",

@@ -95,6 +95,16 @@ def test_errors_refuse_and_name_their_line(run: Run, fake_slurm: FakeSlurm, scri
     assert record["draft"]["forced"] and record["draft"]["findings"][0][0] == "NC141"
 
 
+def test_directives_that_options_override_are_not_judged(
+    run: Run, fake_slurm: FakeSlurm, script: Path
+) -> None:
+    script.write_text(SCRIPT.replace("=amd_a100nv_8", "=<partition> -A YOUR_ACCOUNT"))
+    said = run("submit", "--dry-run", "job.sh", code=4).stderr
+    assert "filled in --partition=<partition>" in said and "filled in --account=" in said
+    said = run("submit", "--dry-run", "-A", "lab", "-p", "amd_a100nv_8", "job.sh").stderr
+    assert "NC643" not in said
+
+
 def test_options_that_shape_a_script_are_refused_by_name(run: Run, fake_slurm: FakeSlurm) -> None:
     argv = ["submit", "--module", "cuda", "--launcher", "srun", "--template", "x", "job.sh"]
     said = run(*argv, code=2).stderr

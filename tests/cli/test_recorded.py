@@ -214,11 +214,13 @@ def test_without_a_name_it_is_the_newest(
 
 
 def test_resubmit_what_held_a_secret(
-    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submitted(8, "--env", "HF_TOKEN=abcdefgh123")
+    monkeypatch.setenv("HF_TOKEN", "abcdefgh123")
+    submitted(8, "--env", "HF_TOKEN")
+    monkeypatch.delenv("HF_TOKEN")
     assert "was given HF_TOKEN" in run("resubmit", "8", code=2).stderr
     run("resubmit", "8", env={"HF_TOKEN": "zyxwvuts987"})
     assert fake_slurm.seen_env("sbatch")["HF_TOKEN"] == "zyxwvuts987"
-    run("resubmit", "8", "--env", "HF_TOKEN=q1w2e3r4t5", "--force")
+    run("resubmit", "8", "--env", "HF_TOKEN", "--force", env={"HF_TOKEN": "q1w2e3r4t5"})
     assert fake_slurm.seen_env("sbatch")["HF_TOKEN"] == "q1w2e3r4t5"

@@ -63,11 +63,11 @@ def test_failing_wiring_runs_nothing(run: Run, fakes: Path, tmp_path: Path) -> N
 
 
 def test_secret_is_not_on_any_command_line(run: Run, fakes: Path) -> None:
-    options = ["--gpus-per-node", "1", "--env", "HF_TOKEN=hf_secret_value"]
-    result = run("salloc", *SITE, *options, "--", "printenv", "HF_TOKEN")
+    options, secret = ["--gpus-per-node", "1", "--env", "HF_TOKEN"], {"HF_TOKEN": "hf_secret_value"}
+    result = run("salloc", *SITE, *options, "--", "printenv", "HF_TOKEN", env=secret)
     assert result.stdout == "hf_secret_value\n"
     assert "hf_secret_value" not in " ".join(argv(fakes, "salloc") + argv(fakes, "srun"))
-    shown = run("salloc", *SITE, *options, "--dry-run", "--", "printenv")
+    shown = run("salloc", *SITE, *options, "--dry-run", "--", "printenv", env=secret)
     assert "hf_secret_value" not in shown.stdout
 
 

@@ -71,12 +71,24 @@ def test_record(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
 def test_secret_reaches_sbatch_and_nothing_else(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", "4711\n")
     secret = "hf_0123456789abcdefghij"
-    result = run("submit", *ONE, "--env", f"HF_TOKEN={secret}", "--env", "A=1", "train.py")
+    options = ["--env", "HF_TOKEN", "--env", "A=1"]
+    result = run("submit", *ONE, *options, "train.py", env={"HF_TOKEN": secret})
     assert fake_slurm.seen_env("sbatch")["HF_TOKEN"] == secret
     assert secret not in fake_slurm.stdin()
     assert secret not in result.stdout + result.stderr
     assert secret not in str(fake_slurm.calls())
     assert "export A=1\n" in fake_slurm.stdin()
+
+
+@pytest.mark.parametrize("typed", ["WANDB_API_KEY=secret123", "PASSWORD=abc", "HF_TOKEN=1x"])
+def test_secret_on_the_command_line_is_refused(run: Run, fake_slurm: FakeSlurm, typed: str) -> None:
+    name, _, value = typed.partition("=")
+    said = run("submit", *ONE, "--env", typed, "train.py", code=2).stderr
+    assert f"export {name}" in said and f"--env {name}" in said and value not in said
+    assert fake_slurm.calls("sbatch") == []
+    for option in (name, typed):  # which the shell may have filled in: --env HF_TOKEN="$HF_TOKEN"
+        made = run("generate", *ONE, "--env", option, "train.py", env={name: value}).stdout
+        assert value not in made and f"{name}:?is a secret" in made
 
 
 def test_json(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -8,6 +8,7 @@ import pytest
 from plan_builders import plan_of
 
 from neuronctl.launch.containers import find_image
+from neuronctl.rendering.render import render_job
 from neuronctl.rules.local_facts import gather_local_facts
 
 
@@ -42,3 +43,23 @@ def test_pyxis_knows_a_file_by_its_first_character_and_all_else_is_a_registrys(
         made = plan_of(container=name, container_runtime="pyxis", launcher="srun")
         fault = gather_local_facts(made).image
         assert fault is not None and fault.words == f"no container image '{name}'"
+
+
+@pytest.mark.parametrize("runtime", ["singularity", "apptainer", "pyxis"])
+def test_directory_that_cannot_be_bound(
+    runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan_of(container="docker://x", container_runtime=runtime, launcher="srun")
+    for name, is_fault in (("plain", False), ("a,b", True), ("a:b", True)):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        fault = gather_local_facts(made).image
+        assert (fault is not None and "cannot bind this directory" in fault.words) == is_fault
+
+
+def test_packages_of_the_home_are_not_those_of_the_image() -> None:
+    assert "export PYTHONNOUSERSITE=1" in render_job(plan_of(container="x.sif"))
+    assert "export PYTHONNOUSERSITE=0" in render_job(
+        plan_of(container="x.sif", env=(("PYTHONNOUSERSITE", "0"),))
+    )
+    assert "PYTHONNOUSERSITE" not in render_job(plan_of())

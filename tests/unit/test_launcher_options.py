@@ -51,7 +51,7 @@ def test_what_neuronctl_sets_is_told(name: str) -> None:
     launcher = launchers.load(name)
     parts = launch_parts(plan_of(launcher=name, nodes=2, gpus_per_node=2))
     written = {launchers.option_name(word) for word in (*parts.task, *parts.once)} - {""}
-    free = {"bind_to", "multi_gpu", "u", "m", "c", "w", "kill_on_bad_exit"}
+    free = {"bind_to", "multi_gpu", "u", "m", "c", "w", "kill_on_bad_exit", "wait"}
     step = {"nodes", "ntasks", "ntasks_per_node", "cpus_per_task"}
     assert written - free - {*launcher.own_options} <= (step if name != "srun" else set())
     for option in launcher.own_options:

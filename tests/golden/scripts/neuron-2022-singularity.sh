@@ -10,33 +10,33 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node,
-export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))          # on a port of this job's own
-export PYTHONUNBUFFERED=1                                                 # lines reach the log as printed
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}                              # 32 cores / 4 processes, unless you exported it
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port that follows from the job's id
+export PYTHONUNBUFFERED=1                     # lines reach the log as printed
+export PYTHONNOUSERSITE=1                     # ~/.local is not the image's
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 32 cores / 4 processes, unless you exported it
 
 # Scratch and this directory; binding one twice gives a warning per process.
 export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"
 
-# Check each node before the launch: one line in the log instead of a training that hangs.
+# Check each node before the launch; each fault is one line in the log.
 check_node() {
-    local failed=0
-    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-    command -v singularity >/dev/null || defect 'no program on PATH: singularity'
-    [ -r pytorch_imagenet_resnet50.py ] || defect 'cannot read pytorch_imagenet_resnet50.py'
-    [ -r pytorch_22.03-hd-py3.sif ] || defect 'cannot read pytorch_22.03-hd-py3.sif'
-    gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
-    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 4 ] || defect "4 GPUs requested, $gpus available"
-    ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
-    getent hosts "$MASTER_ADDR" >/dev/null || defect "cannot resolve $MASTER_ADDR"
-    return "$failed"
+    local faults=() visible
+    command -v singularity >/dev/null || faults+=('no program on PATH: singularity')
+    [ -r pytorch_imagenet_resnet50.py ] || faults+=('cannot read pytorch_imagenet_resnet50.py')
+    [ -r pytorch_22.03-hd-py3.sif ] || faults+=('cannot read pytorch_22.03-hd-py3.sif')
+    IFS=, read -ra visible <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}"  # no list: all are visible
+    ((${#visible[@]} == 0 || ${#visible[@]} >= 4)) || faults+=("4 GPUs requested, ${#visible[@]} available")
+    { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
+    getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")
+    if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 }
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
     bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
 # srun starts 4 tasks of pytorch_imagenet_resnet50.py on each of 2 nodes.
-srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=8 --kill-on-bad-exit=1 \
+srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=8 --kill-on-bad-exit=1 --wait=600 \
     bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
         LOCAL_WORLD_SIZE=4
-    exec singularity exec --nv --bind "$BINDS" --pwd "$PWD" pytorch_22.03-hd-py3.sif "$@"' \
-    bash python pytorch_imagenet_resnet50.py
+    exec singularity exec --nv --bind "$BINDS" --pwd "$PWD" pytorch_22.03-hd-py3.sif "$@"' bash \
+    python pytorch_imagenet_resnet50.py

@@ -16,28 +16,27 @@ type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
 module load gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1 || stop 'cannot load the modules gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1'
 
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node,
-export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))          # on a port of this job's own
-export PYTHONUNBUFFERED=1                                                 # lines reach the log as printed
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}                              # 32 cores / 8 processes, unless you exported it
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port that follows from the job's id
+export PYTHONUNBUFFERED=1                     # lines reach the log as printed
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}  # 32 cores / 8 processes, unless you exported it
 
-# Check each node before the launch: one line in the log instead of a training that hangs.
+# Check each node before the launch; each fault is one line in the log.
 check_node() {
-    local failed=0
-    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-    command -v python >/dev/null || defect 'no program on PATH: python'
-    [ -r train_hvd.py ] || defect 'cannot read train_hvd.py'
-    gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
-    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 8 ] || defect "8 GPUs requested, $gpus available"
-    ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
-    getent hosts "$MASTER_ADDR" >/dev/null || defect "cannot resolve $MASTER_ADDR"
-    return "$failed"
+    local faults=() visible
+    command -v python >/dev/null || faults+=('no program on PATH: python')
+    [ -r train_hvd.py ] || faults+=('cannot read train_hvd.py')
+    IFS=, read -ra visible <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}"  # no list: all are visible
+    ((${#visible[@]} == 0 || ${#visible[@]} >= 8)) || faults+=("8 GPUs requested, ${#visible[@]} available")
+    { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
+    getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")
+    if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 }
 srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
     bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
 # srun starts 8 tasks of train_hvd.py on each of 4 nodes.
-srun --nodes=4 --ntasks=32 --ntasks-per-node=8 --cpus-per-task=4 --kill-on-bad-exit=1 \
+srun --nodes=4 --ntasks=32 --ntasks-per-node=8 --cpus-per-task=4 --kill-on-bad-exit=1 --wait=600 \
     bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS \
         LOCAL_WORLD_SIZE=8
     exec "$@"' bash python train_hvd.py

@@ -18,17 +18,17 @@ module load cuda/12.9.1 || stop 'cannot load the modules cuda/12.9.1'
 . "$(conda info --base)/etc/profile.d/conda.sh" || stop 'conda not found'
 conda activate 'my env' || stop 'cannot activate the environment my env'
 
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # left by an outer torchrun
-export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # in case a training set them
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
 ulimit -c 0
 
-# Check the node first, and report each defect.
-(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-command -v python >/dev/null || defect 'no program on PATH: python'
-[ -r train.py ] || defect 'cannot read train.py'
-[ -d "$CONDA_PREFIX" ] || defect "no conda environment $CONDA_PREFIX"
-! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
-exit "$failed") || exit 1
+# Check the node before the launch; each fault is one line in the log.
+faults=()
+command -v python >/dev/null || faults+=('no program on PATH: python')
+[ -r train.py ] || faults+=('cannot read train.py')
+[ -d "$CONDA_PREFIX" ] || faults+=("no conda environment $CONDA_PREFIX")
+{ ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
+if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 
 exec python train.py

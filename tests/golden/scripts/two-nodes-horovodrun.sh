@@ -13,20 +13,20 @@
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 64 cores / 8 processes, unless you exported it
 
-# Check each node before the launch: one line in the log instead of a training that hangs.
+# Check each node before the launch; each fault is one line in the log.
 check_node() {
-    local failed=0
-    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-    command -v horovodrun >/dev/null || defect 'no program on PATH: horovodrun'
-    command -v python >/dev/null || defect 'no program on PATH: python'
-    [ -r train.py ] || defect 'cannot read train.py'
-    gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
-    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 8 ] || defect "8 GPUs requested, $gpus available"
-    ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
+    local faults=() visible
+    command -v horovodrun >/dev/null || faults+=('no program on PATH: horovodrun')
+    command -v python >/dev/null || faults+=('no program on PATH: python')
+    [ -r train.py ] || faults+=('cannot read train.py')
+    IFS=, read -ra visible <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}"  # no list: all are visible
+    ((${#visible[@]} == 0 || ${#visible[@]} >= 8)) || faults+=("8 GPUs requested, ${#visible[@]} available")
+    { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
     [ "$SLURM_NODEID" -gt 0 ] || for host in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do
-        timeout 10 ssh -n -o BatchMode=yes -o ConnectTimeout=5 "$host" true || defect "ssh to $host asks for a password or fails"
+        timeout 10 ssh -n -o BatchMode=yes -o ConnectTimeout=5 "$host" true ||
+            faults+=("ssh to $host asks for a password or fails")
     done
-    return "$failed"
+    if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 }
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
     bash -c "$(declare -f check_node); check_node" </dev/null || exit 1

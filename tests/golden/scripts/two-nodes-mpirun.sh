@@ -13,17 +13,16 @@
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 
-# Check each node before the launch: one line in the log instead of a training that hangs.
+# Check each node before the launch; each fault is one line in the log.
 check_node() {
-    local failed=0
-    defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-    command -v mpirun >/dev/null || defect 'no program on PATH: mpirun'
-    command -v python >/dev/null || defect 'no program on PATH: python'
-    [ -r train.py ] || defect 'cannot read train.py'
-    gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
-    [ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
-    ! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
-    return "$failed"
+    local faults=() visible
+    command -v mpirun >/dev/null || faults+=('no program on PATH: mpirun')
+    command -v python >/dev/null || faults+=('no program on PATH: python')
+    [ -r train.py ] || faults+=('cannot read train.py')
+    IFS=, read -ra visible <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}"  # no list: all are visible
+    ((${#visible[@]} == 0 || ${#visible[@]} >= 2)) || faults+=("2 GPUs requested, ${#visible[@]} available")
+    { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
+    if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 }
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
     bash -c "$(declare -f check_node); check_node" </dev/null || exit 1

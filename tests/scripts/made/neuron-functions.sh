@@ -9,13 +9,13 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # left by an outer torchrun
-export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # in case a training set them
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
-# Check the node first, and report each defect.
-(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
-exit "$failed") || exit 1
+# Check the node before the launch; each fault is one line in the log.
+faults=()
+{ ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
+if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 
 source lib.sh          # defines run_fold
 

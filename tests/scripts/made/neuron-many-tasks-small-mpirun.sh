@@ -15,13 +15,13 @@ type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
 module load gcc/11.5.0 mpi/openmpi-4.1.8 || stop 'cannot load the modules gcc/11.5.0 mpi/openmpi-4.1.8'
 
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # left by an outer torchrun
-export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # in case a training set them
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
-# Check the node first, and report each defect.
-(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-command -v mpirun >/dev/null || defect 'no program on PATH: mpirun'
-exit "$failed") || exit 1
+# Check the node before the launch; each fault is one line in the log.
+faults=()
+command -v mpirun >/dev/null || faults+=('no program on PATH: mpirun')
+if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 
 # mpirun starts once, on the first node.
 exec mpirun -n 2 --bind-to none ./solver INCAR

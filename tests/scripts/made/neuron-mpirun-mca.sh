@@ -13,14 +13,14 @@
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export OMP_NUM_THREADS=4
 
-# Check the node first, and report each defect.
-(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-command -v mpirun >/dev/null || defect 'no program on PATH: mpirun'
-command -v ./solver >/dev/null || defect 'cannot run ./solver'
-gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
-[ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
-! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
-exit "$failed") || exit 1
+# Check the node before the launch; each fault is one line in the log.
+faults=()
+command -v mpirun >/dev/null || faults+=('no program on PATH: mpirun')
+command -v ./solver >/dev/null || faults+=('cannot run ./solver')
+IFS=, read -ra visible <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}"  # no list: all are visible
+((${#visible[@]} == 0 || ${#visible[@]} >= 2)) || faults+=("2 GPUs requested, ${#visible[@]} available")
+{ ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
+if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 
 # mpirun starts 2 processes of ./solver.
 exec mpirun -np 2 --bind-to none --mca btl self,vader,tcp ./solver input.dat

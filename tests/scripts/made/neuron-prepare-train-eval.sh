@@ -9,20 +9,20 @@
 #SBATCH --comment="field=nlp;appl=pytorch-ddp"
 #SBATCH --output=%x_%j.out
 
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # left by an outer torchrun
-export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # in case a training set them
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
-# Check the node first, and report each defect.
-(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-command -v python >/dev/null || defect 'no program on PATH: python'
-command -v torchrun >/dev/null || defect 'no program on PATH: torchrun'
-[ -r prepare.py ] || defect 'cannot read prepare.py'
-[ -r train.py ] || defect 'cannot read train.py'
-[ -r evaluate.py ] || defect 'cannot read evaluate.py'
-gpus=$(awk -F, '{ print NF }' <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}")  # 0: no list, all are seen
-[ "$gpus" -eq 0 ] || [ "$gpus" -ge 2 ] || defect "2 GPUs requested, $gpus available"
-! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
-exit "$failed") || exit 1
+# Check the node before the launch; each fault is one line in the log.
+faults=()
+command -v python >/dev/null || faults+=('no program on PATH: python')
+command -v torchrun >/dev/null || faults+=('no program on PATH: torchrun')
+[ -r prepare.py ] || faults+=('cannot read prepare.py')
+[ -r train.py ] || faults+=('cannot read train.py')
+[ -r evaluate.py ] || faults+=('cannot read evaluate.py')
+IFS=, read -ra visible <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}"  # no list: all are visible
+((${#visible[@]} == 0 || ${#visible[@]} >= 2)) || faults+=("2 GPUs requested, ${#visible[@]} available")
+{ ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
+if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 
 # Step 1: prepare.py starts once.
 {

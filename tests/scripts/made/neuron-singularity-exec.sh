@@ -15,21 +15,22 @@ type module >/dev/null 2>&1 || { path=$PATH; . /etc/profile; PATH=$path:$PATH; }
 module purge
 module load singularity/4.3.4 || stop 'cannot load the modules singularity/4.3.4'
 
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # left by an outer torchrun
-export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # in case a training set them
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
+export PYTHONNOUSERSITE=1  # ~/.local is not the image's
 
 # Scratch and this directory; binding one twice gives a warning per process.
 export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"
 
-# Check the node first, and report each defect.
-(failed=0; defect() { echo "preflight: $(hostname -s): $1" >&2; failed=1; }
-command -v singularity >/dev/null || defect 'no program on PATH: singularity'
-[ -r train.py ] || defect 'cannot read train.py'
-[ -r llama.sif ] || defect 'cannot read llama.sif'
-[ -e data ] || defect 'cannot bind data: not found'
-[ -e out ] || defect 'cannot bind out: not found'
-! command -v nvidia-smi >/dev/null || timeout 30 nvidia-smi -L >/dev/null || defect 'nvidia-smi finds no GPU'
-exit "$failed") || exit 1
+# Check the node before the launch; each fault is one line in the log.
+faults=()
+command -v singularity >/dev/null || faults+=('no program on PATH: singularity')
+[ -r train.py ] || faults+=('cannot read train.py')
+[ -r llama.sif ] || faults+=('cannot read llama.sif')
+[ -e data ] || faults+=('cannot bind data: not found')
+[ -e out ] || faults+=('cannot bind out: not found')
+{ ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
+if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 
-exec singularity exec --nv --bind "$BINDS" --bind data:/data --bind out:/out --pwd "$PWD" \
-    llama.sif python train.py --data /data
+exec singularity exec --nv --bind "$BINDS" --bind data:/data --bind out:/out --pwd "$PWD" llama.sif \
+    python train.py --data /data

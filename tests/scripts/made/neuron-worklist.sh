@@ -8,8 +8,8 @@
 #SBATCH --output=%x_%j.out
 #SBATCH --error=%x_%j.err
 
-unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # left by an outer torchrun
-export PYTHONUNBUFFERED=1                                                  # lines reach the log as printed
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # in case a training set them
+export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
 # one job takes the list itself, since every array task counts as a submitted job
 xargs -a samples.txt -P 2 -I{} python align.py {}

@@ -5,6 +5,7 @@ The log goes to standard output; state changes and the log of standard error go 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import List, Optional, Sequence
@@ -13,6 +14,7 @@ from neuronctl.cli.job_table import state_style
 from neuronctl.cli.say import hint_at_why
 from neuronctl.common.console import print_text
 from neuronctl.common.errors import INTERRUPTED
+from neuronctl.common.files import list_again
 from neuronctl.records.store import JobRecord
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.follow import GrowingLog, JobWatch
@@ -20,7 +22,8 @@ from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import runs_words
 
 _TICK = 0.5  # seconds between reads of the log
-_DRAIN = 5.0  # seconds during which the log of an ended job may still arrive over the network
+_DRAIN = 5.0  # seconds during which the end of a log may still arrive over the network
+_LATE = 60.0  # seconds for which NFS may not show a new file (its acdirmax)
 
 
 def follow(job: JobId, record: Optional[JobRecord] = None, *, only_err: bool = False) -> int:
@@ -66,7 +69,7 @@ def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
         _drain(logs, screen)
     for log in logs:
         if log.path is not None and not log.found:
-            screen.say(f"no log found at {log.path}")
+            screen.say(f"no log at {log.path}; it may still appear: neuronctl logs {watch.job}")
     for status in watch.statuses:
         words = runs_words(status)
         if words:
@@ -91,12 +94,17 @@ def _find(logs: List[GrowingLog], watch: JobWatch) -> None:
 def _drain(logs: Sequence[GrowingLog], screen: _Screen) -> None:
     """Copy what a shared file system shows late, until nothing has arrived for a second."""
     sought = [log for log in logs if log.path is not None]
-    give_up = time.monotonic() + _DRAIN
-    quiet = 0
-    while sought and time.monotonic() < give_up:
-        if quiet >= 2 and all(log.found for log in sought):
+    begun, quiet, told = time.monotonic(), 0, False
+    while sought and time.monotonic() < begun + (_LATE if told else _DRAIN):
+        missing = [str(log.path) for log in sought if not log.found]
+        if quiet >= 2 and not missing:
             break
+        if quiet >= 4 and not told and os.path.isdir(os.path.dirname(missing[0])):
+            screen.say(f"no log at {missing[0]} yet: waiting for it for up to {_LATE:.0f} s")
+            told = True
         time.sleep(_TICK)
+        for path in missing:
+            list_again(path)
         quiet = 0 if screen.copy(sought) else quiet + 1
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
 import click
 
-from neuronctl.cli.job_table import STATE_STYLES, state_style
+from neuronctl.cli.job_table import STATE_STYLES, shown_name, state_style
 from neuronctl.cli.say import notify
 from neuronctl.common.console import (
     Column,
@@ -19,20 +20,31 @@ from neuronctl.common.console import (
     shortened,
 )
 from neuronctl.common.errors import RecordError
+from neuronctl.common.secrets import hide_in_words
+from neuronctl.common.shell import join
+from neuronctl.common.units import parse_since
 from neuronctl.common.words import duration, utc
 from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import FAILED, UNKNOWN
+from neuronctl.slurm.job_states import CANCELLED, FAILED, GOOD, UNKNOWN
 from neuronctl.tracking.endings import outcome_words
+from neuronctl.tracking.job_names import is_named
 from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.lookup import look_up
 from neuronctl.tracking.runs import runs_words
+
+_PART = 100
+"""Submissions whose states are looked up at once."""
 
 States = Dict[str, Sequence[JobStatus]]
 """Of a submission's record, by its key: what is known of its job or tasks."""
 
 
 @click.command("history")
+@click.argument("name", metavar="[NAME]", default="*")
+@click.option("--since", metavar="WHEN", help="Only since 12h, 7d, or a day (2026-11-01).")
+@click.option("--failed", is_flag=True, help="Only those that failed or that Slurm refused.")
 @click.option(
     *("-n", "--limit"),
     type=click.IntRange(1, 5000),
@@ -42,26 +54,51 @@ States = Dict[str, Sequence[JobStatus]]
     help="Show at most N.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.history/1).")
-def command(limit: int, as_json: bool) -> None:
+def command(name: str, since: Optional[str], failed: bool, limit: int, as_json: bool) -> None:
     """List the submissions that neuronctl recorded, newest first, and their states.
 
-    Submissions that Slurm refused, or that were interrupted, are listed too.
+    NAME is a job's name, or a pattern such as 'train*'. Submissions that Slurm refused, or that
+    were interrupted, are listed too.
     """
     store = RecordStore.default()
+    after = 0 if since is None else parse_since(since, int(time.time()))
     if store.open_intents():
         from neuronctl.records.recovery import recover
 
         notify(*recover(store))
-    records = list(itertools.islice(store.iter(), limit))
-    states = _states(records, store)
+    recent = itertools.takewhile(lambda record: record.begun_at >= after, store.iter())
+    named = (record for record in recent if is_named(record.job_name, name))
+    records: List[JobRecord] = []
+    states: States = {}
+    size = max(limit, _PART) if failed else limit
+    while len(records) < limit and (part := list(itertools.islice(named, size))):
+        states.update(_states(part, store))
+        records += [one for one in part if not failed or _has_failed(one, states)]
+    records = records[:limit]
     if as_json:
         data = [_data(record, states.get(record.key, ())) for record in records]
         print_json("neuronctl.history/1", {"submissions": data})
     elif records:
         _print(records, states)
     else:
-        print_line("no submissions recorded")
+        chosen = name != "*" or since is not None or failed
+        print_line("no such submissions recorded" if chosen else "no submissions recorded")
     notify(*store.warnings)
+
+
+def _has_failed(record: JobRecord, states: States) -> bool:
+    fine = (*GOOD, CANCELLED)
+    ends = (job.state for job in states.get(record.key, ()) if job.ended)
+    return record.status == "failed" or any(state not in fine for state in ends)
+
+
+def _arguments(record: JobRecord) -> str:
+    """Return the program's arguments, shortened, without secrets; "" if the record is damaged."""
+    words: Sequence[str] = ()
+    with contextlib.suppress(RecordError):
+        sbatch = record.draft.sbatch
+        words = read_line(sbatch[1:]).args if sbatch else record.draft.request.get("args", ())
+    return shortened(join(hide_in_words(words)), 40)
 
 
 def _states(records: Sequence[JobRecord], store: RecordStore) -> States:
@@ -85,6 +122,7 @@ def _print(records: Sequence[JobRecord], states: States) -> None:
         Column("JOB", no_wrap=True, style="bold"),
         Column("SUBMITTED", no_wrap=True),
         Column("NAME", priority=1, no_wrap=True),
+        Column("ARGUMENTS", priority=3, no_wrap=True),
         Column("PARTITION", priority=4, no_wrap=True),
         figures("NODES", 5),
         Column("STATE", no_wrap=True, styles=styles),
@@ -105,7 +143,8 @@ def _print(records: Sequence[JobRecord], states: States) -> None:
             [
                 "-" if record.job_id is None else str(record.job_id),
                 time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
-                shortened(record.job_name, 16),
+                shown_name(record.job_name, record),
+                _arguments(record),
                 record.partition,
                 str(record.nodes or ""),
                 word,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from typing import Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.common.console import (
     Column,
@@ -22,6 +23,9 @@ from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.runs import runs_words
 
+if TYPE_CHECKING:
+    from neuronctl.records.job_record import JobRecord
+
 _NAME, _BAR = 16, 6  # characters of a name, and of a bar
 
 STATE_STYLES = {state.name: state.style for state in STATES.values() if state.style}
@@ -33,6 +37,14 @@ def state_style(jobs: Sequence[JobStatus]) -> str:
     states = {job.state for job in jobs}
     return next((style for state, style in STATE_STYLES.items() if state in states), "")
 
+
+def shown_name(name: str, record: Optional[JobRecord]) -> str:
+    """Return a job's name, shortened; its comment if the name is a UUID, as Snakemake's are."""
+    comment = record.rest.get("request", {}).get("comment") if record and _UUID(name) else None
+    return shortened(str(comment or name), _NAME)
+
+
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 
 Line = Sequence[JobStatus]
 """The jobs that one line shows: a single job, or tasks of one array."""
@@ -101,7 +113,7 @@ def _row(line: Line) -> List[str]:
     sizes = ["" if number is None else str(number) for number in (nodes, gpus)]
     return [
         name,
-        shortened(job.name, _NAME),
+        shown_name(job.name, job.record),
         job.partition,
         state,
         how,

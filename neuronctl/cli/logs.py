@@ -13,7 +13,7 @@ from neuronctl.cli.jobs import one_recorded
 from neuronctl.cli.say import notify, say
 from neuronctl.common.console import printable
 from neuronctl.common.errors import INTERRUPTED, NoSuchJobError
-from neuronctl.common.files import open_regular
+from neuronctl.common.files import list_again, open_regular
 from neuronctl.records.store import RecordStore
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def command(job: str, go_on: bool, err: bool) -> Optional[int]:
     path = place.paths[err]
     if place.guessed and os.path.exists(path):
         notify(f"accounting does not say where its log is; sbatch's default is {path}")
+    list_again(path)
     if not _show(place.paths, err):
         _explain(place, path)
     return None
@@ -102,6 +103,7 @@ def copy_log(path: str, sink: BinaryIO, header: str = "") -> Optional[int]:
 def _explain(place: LogPlace, path: str) -> None:
     """Say that there is no log at ``path``; raise NoSuchJobError if there will never be one."""
     from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
+    from neuronctl.tracking.endings import is_launch_failure
     from neuronctl.tracking.job_status import JobStatus
 
     job, state, path = place.job, place.job.state, printable(path)
@@ -109,12 +111,14 @@ def _explain(place: LogPlace, path: str) -> None:
         raise NoSuchJobError(f"job {job.id} is interactive and has no log ({state})")
     if state in ENDED or state == UNKNOWN:
         guess = " (sbatch's default: accounting does not say)" if place.guessed else ""
-        ended = f"ended ({state})"
+        ended, late = f"ended ({state})", "it may still appear within a minute (NFS); "
+        if isinstance(job, JobStatus) or is_launch_failure(job):
+            late = ""  # it ended minutes ago, or never wrote one
         if isinstance(job, JobStatus) and job.absent:
             ended = f"is {job.stated_reason}"
         raise NoSuchJobError(
             f"there is no log at {path}{guess}: job {job.id} {ended}",
-            f"'neuronctl why {job.id}' says more",
+            f"{late}'neuronctl why {job.id}' says more",
         )
     yet = "its log will be" if state == PENDING else "no log yet at"
     say(f"job {job.id} is {state}; {yet} {path}")

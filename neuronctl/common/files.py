@@ -196,6 +196,12 @@ def open_regular(path: str) -> BinaryIO:
     return _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
 
 
+def list_again(path: str) -> None:
+    """List a file's directory: NFS then looks for a file that was not there before."""
+    with contextlib.suppress(OSError):
+        os.listdir(os.path.dirname(path) or ".")
+
+
 def head(path: str, size: int) -> bytes:
     """Return the first bytes of a regular file; none of one that cannot be read."""
     with contextlib.suppress(OSError, ValueError), open_regular(path) as file:

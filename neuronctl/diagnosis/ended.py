@@ -26,6 +26,7 @@ from neuronctl.diagnosis.evidence import (
     search,
 )
 from neuronctl.diagnosis.log_search import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, LogMatch
+from neuronctl.diagnosis.silence import hang_remedy, quiet_words
 from neuronctl.diagnosis.waiting import running, waiting
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, PENDING, STATES, UNKNOWN
@@ -129,6 +130,10 @@ def _diagnose_state(evidence: JobEvidence) -> Diagnosis:
         line = (word and line_with(evidence, word)) or last_line(evidence)
     made = Diagnosis(kind, what, remedy=remedy, line=line)
     found = search(evidence) if kind in ("time-limit", "cancelled") else None
+    quiet = quiet_words(evidence) if kind == "time-limit" else ""
+    if quiet:
+        cause = f"its log had not changed for {quiet}, as if it hung"
+        made = replace(made, cause=cause, remedy=hang_remedy(status), certain=False)
     if found is None or not found[1].entry or found[1].consequence or found[0].number > _AT_END:
         return made
     by_slurm = line_with(evidence, "cancelled")

@@ -123,6 +123,11 @@ def says_signal(evidence: JobEvidence, code: int) -> bool:
     )
 
 
+def is_of_slurm(line: str) -> bool:
+    """Return True if slurmstepd or srun wrote a line of a log."""
+    return re.match(_SLURMS, line) is not None
+
+
 _SLURMS = r"(?:slurmstepd|srun)\S*: "
 
 # What srun prints about every failed step, whatever the cause.

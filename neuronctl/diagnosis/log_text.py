@@ -22,7 +22,8 @@ class LogTail:
     """The last lines of a file, without colors, with progress bars in their last state.
 
     head: its first lines, where those between are not read. problem: why there is nothing to read,
-    otherwise "". missing: because there is no such file.
+    otherwise "". missing: because there is no such file. changed: when it was last, in epoch
+    seconds.
     """
 
     path: str
@@ -30,6 +31,7 @@ class LogTail:
     head: Tuple[str, ...] = ()
     problem: str = ""
     missing: bool = False
+    changed: float = 0.0
 
 
 def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
@@ -39,7 +41,8 @@ def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
     """
     try:
         with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
+            state = os.fstat(file.fileno())
+            size = state.st_size
             begin = begin if begin <= size else 0
             start = max(begin, size - most)
             file.seek(begin)
@@ -52,7 +55,8 @@ def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
     lines = text_lines(data)
     # The first line is incomplete; drop it unless it is the only one.
     cut = start > begin and len(lines) > 1
-    return LogTail(path, lines[1:] if cut else lines, text_lines(first)[:-1])
+    start_lines = text_lines(first)[:-1]
+    return LogTail(path, lines[1:] if cut else lines, start_lines, changed=state.st_mtime)
 
 
 def text_lines(data: bytes) -> Tuple[str, ...]:

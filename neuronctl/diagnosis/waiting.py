@@ -8,6 +8,7 @@ from neuronctl.common import units
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import counted, duration, moment, verb
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, last_line, search
+from neuronctl.diagnosis.silence import quiet_words
 from neuronctl.slurm.job_states import LEAVING, PENDING, RUNNING, STATES
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
@@ -35,12 +36,15 @@ def running(evidence: JobEvidence) -> Diagnosis:
         what += "; it stands still, and goes on when Slurm or an administrator resumes it"
     earlier = _earlier_words(evidence)
     what += earlier and f"; {earlier}"
+    quiet = quiet_words(evidence) if status.state == RUNNING else ""
+    what += quiet and f"; its log has not changed for {quiet}"
     found = search(evidence)
     if found is not None and found[1].cause:
         line, sign = found
         cause = f"its log already shows an error: {sign.cause}"
         return Diagnosis("running", what, cause, sign.remedy, certain=False, line=line)
-    return Diagnosis("running", what, line=last_line(evidence))
+    remedy = f"see where it stands: 'neuronctl why --stacks {status.id}'" if quiet else ""
+    return Diagnosis("running", what, remedy=remedy, line=last_line(evidence))
 
 
 def waiting(evidence: JobEvidence) -> Diagnosis:

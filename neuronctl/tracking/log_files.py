@@ -7,7 +7,7 @@ from typing import Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import NoSuchJobError, UsageError
-from neuronctl.common.files import open_regular
+from neuronctl.common.files import list_again, open_regular
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.job_control import ControlJob, scontrol_show_job
@@ -73,6 +73,7 @@ def read_log(asked: JobId, *, err: bool = False) -> str:
     path = record.log_path(err=err) if record is not None and record.array is None else ""
     if not os.path.exists(path):
         path = find_logs(asked, record).paths[err]
+        list_again(path)
     try:
         with open_regular(path) as file:
             # What is written meanwhile may have no end, and neither have some files of /proc.

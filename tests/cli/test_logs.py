@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 from fake_slurm import FakeSlurm, queue_row
 from recorded import record
 from terminal import on_terminal
+
+from neuronctl.cli import follow
+from neuronctl.tracking.follow import GrowingLog
 
 Run = Callable[..., Any]
 
@@ -94,6 +98,35 @@ def test_no_log_directory(run: Run, fake_slurm: FakeSlurm) -> None:
     result = run("logs", "7", code=8)
     assert "there is no log at /no/7.out: job 7 ended (FAILED)" in result.stderr
     assert "neuronctl why 7" in result.stderr
+
+
+def test_a_log_that_may_be_late(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    fake_slurm.answer("scontrol", page("7", "FAILED", str(tmp_path / "7.out"), exit="1:0"))
+    assert "it may still appear within a minute (NFS)" in run("logs", "7", code=8).stderr
+
+
+@pytest.mark.parametrize("appears", [True, False])
+def test_following_waits_for_a_late_log(
+    appears: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file server that shows the new file only after its directory was listed often enough."""
+    log, listed = tmp_path / "7.out", []
+    for name, seconds in (("_TICK", 0.001), ("_DRAIN", 0.02), ("_LATE", 60.0 if appears else 0.05)):
+        monkeypatch.setattr(follow, name, seconds)
+
+    def list_again(path: str) -> None:
+        listed.append(path)
+        if appears and len(listed) == 60:
+            log.write_text("the end\n")
+
+    monkeypatch.setattr(follow, "list_again", list_again)
+    sink, said = io.BytesIO(), []
+    monkeypatch.setattr(follow._Screen, "say", lambda self, line, jobs=(): said.append(line))
+    sought = GrowingLog(sink, err=False)
+    sought.path = str(log)
+    follow._drain([sought], follow._Screen())
+    assert sink.getvalue() == b"the end\n" * appears
+    assert set(listed) == {str(log)} and "yet: waiting for it for up to" in said[0]
 
 
 def forget(fake: FakeSlurm) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
-from fake_slurm import FakeSlurm, accounting_row
+from fake_slurm import FakeSlurm, accounting_row, queue_row
 
 Run = Callable[..., Any]
 JOB = ["-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5", "--launcher", "python"]
@@ -51,6 +51,18 @@ def test_history(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str])
     assert len(run("history", "-n", "1").stdout.splitlines()) == 2
     narrow = run("history", env={"COLUMNS": "70"}).stdout
     assert narrow.endswith("terminal: PARTITION, NODES\n")
+    assert all("'a b'" in line for line in lines[2:])
+    for words, jobs in (
+        (["other"], ["8"]),
+        (["tr*", "--since", "1h"], ["-", "7"]),
+        (["--failed"], ["-", "7"]),
+        (["--failed", "-n", "1"], ["-"]),
+        (["--since", "2037-01-01"], []),
+        (["nothing"], []),
+    ):
+        listed = run("history", *words).stdout.splitlines()
+        assert [line.split()[0] for line in listed[1:]] == jobs
+        assert jobs or listed == ["no such submissions recorded"]
     data = json.loads(run("history", "--json").stdout)
     assert data["schema"] == "neuronctl.history/1"
     assert [one["job_id"] for one in data["submissions"]] == [None, 8, 7]
@@ -224,3 +236,16 @@ def test_resubmit_what_held_a_secret(
     assert fake_slurm.seen_env("sbatch")["HF_TOKEN"] == "zyxwvuts987"
     run("resubmit", "8", "--env", "HF_TOKEN", "--force", env={"HF_TOKEN": "q1w2e3r4t5"})
     assert fake_slurm.seen_env("sbatch")["HF_TOKEN"] == "q1w2e3r4t5"
+
+
+def test_a_name_that_tells_nothing(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    """Snakemake names each job by the id of its run, and the rule in the comment."""
+    name = "0d9b2f9c-7a2b-4c56-9d1a-3a3f2f6f7b10"
+    (tmp_path / "job.sh").write_text("#!/bin/bash\ntrue\n")
+    fake_slurm.answer("sbatch", "9\n")
+    words = ["--parsable", f"--job-name={name}", "--comment", "rule_align", "-p", "cpu", "job.sh"]
+    run("sbatch", *words)
+    fake_slurm.queue(queue_row("9", name=name, work_dir=str(tmp_path)))
+    for command in ("history", "status"):
+        shown = run(command).stdout
+        assert "rule_align" in shown and name[:8] not in shown

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any, Tuple
+from types import SimpleNamespace
+from typing import Any, Optional, Tuple
 
 import pytest
 from slurm_answers import job
 
+from neuronctl.common.frozen import replace
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import moment
 from neuronctl.diagnosis import log_search
@@ -84,6 +87,41 @@ def test_a_job_that_no_longer_moved() -> None:
     line = "the job no longer moves: for 30 min, this log has not changed"
     made = diagnose(evidence("CANCELLED", line, "slurmstepd: error: *** JOB 7 CANCELLED ***"))
     assert (made.kind, made.line and made.line.text) == ("stalled", line)
+
+
+BY_SLURM = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2024-09-18T22:08:20 DUE TO TIME LIMIT"
+
+
+@pytest.mark.parametrize(
+    ("state", "out", "err", "words"),
+    [
+        ("TIMEOUT", 60, None, "13 of 14 min"),
+        ("TIMEOUT", 60, 840, "13 of 14 min"),  # where Slurm alone has written
+        ("TIMEOUT", 0, None, "14 of 14 min"),
+        ("TIMEOUT", 600, None, ""),
+        ("TIMEOUT", 900, None, ""),  # a clock that is ahead
+        ("RUNNING", 60, None, "13 of 14 min"),
+        ("RUNNING", 540, None, "5 of 14 min"),
+        ("RUNNING", 541, None, ""),
+    ],
+)
+def test_a_log_that_had_not_changed(state: str, out: int, err: Optional[int], words: str) -> None:
+    """out, err: seconds after the start at which a log was written to last."""
+    logs = [LogTail("/s/7.out", ("step 1",), changed=1000 + out)]
+    if err is not None:
+        logs.append(LogTail("/s/7.err", (BY_SLURM, "Received 15 death signal"), changed=1000 + err))
+    made = evidence(state, now=1840, elapsed=840, start=1000, end=1840, time_limit=840)
+    diagnosis = diagnose(replace(made, logs=tuple(logs)))
+    told = re.findall("its log ha[sd] not changed for ([^,;]+)", diagnosis.what + diagnosis.cause)
+    assert told == [words] * bool(words)
+    assert ("--stacks" in diagnosis.remedy) == bool(words)
+    assert ("request more time" in diagnosis.remedy) == (state == "TIMEOUT" and not words)
+
+
+def test_a_hang_is_not_given_more_time() -> None:
+    log = LogTail("/s/7.out", ("step 1",), changed=1060)
+    made = evidence("TIMEOUT", elapsed=840, end=1840, record=SimpleNamespace(rest={}, runs=False))
+    assert "'neuronctl resubmit 7 --stall 10m'" in diagnose(replace(made, logs=(log,))).remedy
 
 
 def test_where_the_cause_is_not_known_is_the_task_that_srun_names_first() -> None:

@@ -200,6 +200,8 @@ class Partition:
     gpus_per_node: int = 0
     gpu: Optional[str] = None
     """The GPU model in Slurm's spelling: ``v100``, ``a100``, ``h200``, ``gh200``."""
+    gpu_types: Tuple[str, ...] = ()
+    """The types in Slurm's spelling, in place of ``gpu``, if there are several."""
     gpu_memory_gb: Optional[int] = None
     """Memory of one GPU, in GB (10^9 bytes)."""
     interconnect: Optional[str] = None
@@ -225,6 +227,11 @@ class Partition:
     good_for: str = ""
     """The jobs that it is for: ``training on several nodes``."""
     note: str = ""
+
+    @property
+    def gpu_names(self) -> Tuple[str, ...]:
+        """Its GPU types; empty: unknown."""
+        return self.gpu_types or ((self.gpu,) if self.gpu else ())
 
     @property
     def min_cores_per_node(self) -> Optional[int]:

@@ -155,9 +155,10 @@ class Node:
             return default
         return float(value)
 
-    def texts(self, key: str) -> Tuple[str, ...]:
-        """Return a list of words."""
+    def texts(self, key: str, *, or_numbers: bool = False) -> Tuple[str, ...]:
+        """Return a list of words; with ``or_numbers``, whole numbers as their digits."""
         items = self.typed(key, list, "a list of words: [one, two]") or []
+        items = [str(item) if or_numbers and type(item) is int else item for item in items]
         for item in items:
             if not isinstance(item, str) or not item or not item.isprintable():
                 hint = "write a list of words: [one, two]; quote words that look like numbers"
@@ -312,6 +313,8 @@ _BY_KEY: Mapping[str, _Read] = {
     "priority": lambda node, key, default: node.whole(key, 0, default),
     "memory_fraction": lambda node, key, default: node.number(key, default, 1),
     "cores_per_node": _cores_per_node,
+    "gpu": lambda node, key, default: node.text(key, default, or_number=True),
+    "gpu_types": lambda node, key, default: node.texts(key, or_numbers=True),
     "node_list": _node_list,
     "environment": _environment,
     "pattern": _pattern,

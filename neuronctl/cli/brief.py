@@ -115,7 +115,7 @@ def _row(partition: Partition, now: Optional[PartitionNow]) -> str:
     cells = (
         f"`{partition.name}`{'' if partition.open else ' (closed to you)'}",
         str(partition.nodes or "?"),
-        f"{partition.gpus_per_node} {partition.gpu or ''}".strip(),
+        f"{partition.gpus_per_node} {' '.join(partition.gpu_names)}".strip(),
         "-".join(map(str, sorted({*partition.cores_per_node}))) or "?",
         "?" if seconds is None else units.format_time(seconds),
         str(held if now is None else now.my_gpus),

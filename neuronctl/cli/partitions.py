@@ -178,7 +178,7 @@ def _overview_row(partition: Partition) -> List[str]:
     low, high = partition.min_cores_per_node, partition.max_cores_per_node
     gpus = "-"
     if partition.gpus_per_node:
-        parts = (str(partition.gpus_per_node), partition.gpu, partition.interconnect)
+        parts = (str(partition.gpus_per_node), *partition.gpu_names, partition.interconnect)
         gpus = " ".join(filter(None, parts))
     limits = (partition.max_submit_jobs, partition.max_running_jobs, partition.max_gpus)
     return [

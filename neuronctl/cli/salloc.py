@@ -10,9 +10,10 @@ from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BEHIND_DASHES, job_command, plan_given
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.errors import UsageError
+from neuronctl.common.frozen import replace
 from neuronctl.common.shell import join, quote
 from neuronctl.request.typed_options import refuse_other_dash
-from neuronctl.submission.pipeline import judge_job
+from neuronctl.submission.pipeline import judge_job, tested
 
 # The shell of the interactive step reads its wiring from a variable: no file has to be shared
 # with the node, and no argument list shows it to other users.
@@ -57,8 +58,13 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
     from neuronctl.rendering.render import render_shell
     from neuronctl.slurm.process import become
 
+    options = [f"--{option}" for option in plan.salloc_options]
+    if dry_run:
+        test = ("sbatch", *options, "/dev/stdin")
+        draft = replace(planned.draft, script="#!/bin/sh\n", sbatch=test)
+        judged = tested(judged, draft, reporter.tell)
     job_output.show_verdict(judged)
-    salloc = ["salloc", *(f"--{option}" for option in plan.salloc_options)]
+    salloc = ["salloc", *options]
     request = plan.request
     command = '"$@"' if words else None
     contained = request.container is not None

@@ -12,7 +12,7 @@ from neuronctl.judgement.free_nodes import (
     search_nodes,
 )
 from neuronctl.judgement.limits import check_limits
-from neuronctl.judgement.outcomes import Doubt, LimitRefusal, Outcome, Wait
+from neuronctl.judgement.outcomes import Doubt, LimitRefusal, Outcome, Refusal, Wait
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.reservations import check_reservation
 from neuronctl.judgement.snapshot import Snapshot
@@ -23,11 +23,15 @@ from neuronctl.slurm.limits import Scope
 
 @dataclass(frozen=True)
 class Forecast:
-    """What Slurm would do with a plan. waits: in the order in which Slurm reports reasons."""
+    """What Slurm would do with a plan.
+
+    refusals: by limits. at_once: other ones. waits: in the order in which Slurm reports reasons.
+    """
 
     on_cluster: PlanOnCluster
     nodes: NodeSearch
     refusals: Tuple[LimitRefusal, ...]
+    at_once: Tuple[Refusal, ...]
     waits: Tuple[Wait, ...]
     doubts: Tuple[Doubt, ...]
 
@@ -41,6 +45,7 @@ def forecast(plan: JobPlan, snapshot: Snapshot) -> Forecast:
         on_cluster,
         nodes,
         tuple(outcome for outcome in outcomes if isinstance(outcome, LimitRefusal)),
+        tuple(outcome for outcome in outcomes if isinstance(outcome, Refusal)),
         tuple(outcome for outcome in outcomes if isinstance(outcome, Wait)),
         tuple(outcome for outcome in outcomes if isinstance(outcome, Doubt)),
     )

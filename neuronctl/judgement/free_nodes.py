@@ -8,7 +8,7 @@ from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.units import hosts
 from neuronctl.common.words import counted, verb
-from neuronctl.judgement.outcomes import Doubt, Outcome, Wait
+from neuronctl.judgement.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.reservations import (
     SOURCE,
@@ -16,6 +16,7 @@ from neuronctl.judgement.reservations import (
     check_reservation,
     reservation_words,
     reserved_nodes,
+    users_names,
 )
 from neuronctl.judgement.snapshot import is_up, is_usable, slurm_says
 from neuronctl.slurm.job_states import HOLDING, WAITING
@@ -45,6 +46,8 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     """Look through the nodes of the job's partition."""
     reserved, request = reserved_nodes(on_cluster), on_cluster.plan.request
     fitting = names_of(group for group in on_cluster.pool if on_cluster.fits(group, empty=True))
+    if on_cluster.needs.is_spread and on_cluster.lacking(fitting):
+        fitting = names_of(on_cluster.pool)
     fitting -= set(hosts(request.exclude))
     if len(on_cluster.named_hosts) >= on_cluster.plan.most_nodes:
         fitting &= on_cluster.named_hosts
@@ -104,17 +107,78 @@ def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
         doubt = _where_not_known(on_cluster)
         if doubt is not None:
             yield doubt
-    elif on_cluster.lacking(search.fitting):
-        # A size that no nodes have is refused at once, by a rule or by sbatch itself.
-        words = f"{on_cluster.plan.partition.name} has too few nodes that are large enough for it"
-        yield Doubt(f"{words}: Slurm may refuse it", refusable=True)
-    elif on_cluster.needs.is_spread and on_cluster.lacking(search.free):
+    elif on_cluster.lacking(search.fitting) or (
+        on_cluster.needs.is_spread and _spreads(search, search.fitting, empty=True) is False
+    ):
+        yield _too_large(search)
+    elif _enough(search, search.free):
+        yield from _room_doubts(search, search.free)
+    elif _spreads(search, search.suitable) is None and on_cluster.needs.is_spread:
         words = "no nodes have room for it in equal parts; whether Slurm spreads it otherwise"
         yield Doubt(f"{words} is not known", cause="Resources")
-    elif on_cluster.lacking(search.free):
-        yield _why_not(search, search.free)
     else:
-        yield from _room_doubts(search, search.free)
+        yield _why_not(search, search.free)
+
+
+def _too_large(search: NodeSearch) -> Outcome:
+    """Return the refusal of a size that no nodes have, or why it is not sure."""
+    on_cluster, partition = search.on_cluster, search.on_cluster.partition
+    plan, name = on_cluster.plan, on_cluster.plan.partition.name
+    limited = partition and (partition.max_cores_per_node or partition.max_memory_mb_per_node)
+    if limited:
+        words = f"{name} has too few nodes that are large enough for it: Slurm may refuse it"
+        return Doubt(words, refusable=True)
+    large, share = len(search.fitting), _share(on_cluster, memory=True)
+    words = f"{large} of its nodes have" if large else f"no node of {name} has"
+    words += f" {share}, even if nothing runs there; requested {plan.nodes}"
+    if on_cluster.needs.is_spread:
+        words = f"all nodes of {name} together have no room for {share}, even if nothing runs"
+    return Refusal("NC113", words, "request less per node, or fewer nodes", _SAID_OF_NODES)
+
+
+def _share(on_cluster: PlanOnCluster, *, memory: bool) -> str:
+    """Return what the job needs of each node in words; if it is spread, what it needs in all."""
+    needs, plan = on_cluster.needs, on_cluster.plan
+    cores, gpus = counted(plan.cores_per_node, "core"), plan.gpus_per_node
+    if needs.is_spread:
+        cores, gpus = counted(needs.tasks, "task"), needs.gpus
+        cores += f" of {counted(needs.cores_per_task, 'core')}"
+    kind = f" {needs.gpu_types[0][0]}" if needs.gpu_types else ""
+    parts = [f"{counted(gpus, f'{kind} GPU'.strip())}"] if gpus else []
+    parts += [cores, *(f"{number} {name}" for name, number in plan.request.resources)]
+    size = needs.memory_per_node or plan.cores_per_node * needs.memory_per_core
+    size = size or plan.gpus_per_node * needs.memory_per_gpu
+    if memory and (size or needs.whole_memory):
+        parts.append("all of its memory" if needs.whole_memory else f"{size} MB of memory")
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
+
+
+def _enough(search: NodeSearch, free: FrozenSet[str], but: FrozenSet[str] = frozenset()) -> bool:
+    """Return whether there is room for the job, also without the nodes ``but``."""
+    even = not search.on_cluster.lacking(free - but)
+    return even or _spreads(search, search.suitable - but) is True
+
+
+def _spreads(search: NodeSearch, names: FrozenSet[str], *, empty: bool = False) -> Optional[bool]:
+    """Return whether Slurm can spread a job over these nodes in unequal parts; None: not known.
+
+    It can if all its tasks have room (tried with 22.05 and 24.11), but which nodes it takes if it
+    may not have all of them, and which of them give the GPUs, differs.
+    """
+    on_cluster, needs = search.on_cluster, search.on_cluster.needs
+    if not needs.is_spread:
+        return False
+    if not empty:
+        up = names_of(group for group in on_cluster.pool if is_usable(group))
+        names = names & up
+    rooms = sorted(on_cluster.rooms(names, empty=empty), reverse=True)
+    most = min(needs.most_nodes or len(rooms), len(rooms))
+    tasks = sum(tasks for tasks, _ in rooms[:most])
+    gpus = sum(sorted((gpus for _, gpus in rooms), reverse=True)[:most])
+    if len(rooms) < needs.nodes or tasks < needs.tasks or gpus < needs.gpus:
+        return False
+    simple = most == len(rooms) and not (needs.gpus or needs.cores_per_gpu or needs.whole)
+    return True if simple and not on_cluster.named_hosts else None
 
 
 def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
@@ -141,13 +205,11 @@ def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
 
 def _magnetic(on_cluster: PlanOnCluster) -> str:
     """Return a reservation in which it may start although it does not ask for it, or ""."""
-    snapshot, own = on_cluster.snapshot, on_cluster.association
-    names = {snapshot.user, *snapshot.groups, on_cluster.account, *(own.above if own else ())}
+    names = users_names(on_cluster)
     found = (
         one.name
-        for one in snapshot.reservations or ()
-        if "MAGNETIC" in one.flags
-        and (names & {*one.allowed} or any(name[:1] == "-" for name in one.allowed))
+        for one in on_cluster.snapshot.reservations or ()
+        if "MAGNETIC" in one.flags and (names & {*one.allowed} or not one.is_for_named)
     )
     return next(found, "") if on_cluster.plan.request.reservation is None else ""
 
@@ -166,16 +228,23 @@ def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
 
 def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
     on_cluster, plan = search.on_cluster, search.on_cluster.plan
-    share = counted(plan.cores_per_node, "core")
-    if plan.gpus_per_node:
-        share = f"{counted(plan.gpus_per_node, 'GPU')} and {share}"
+    without = replace(
+        *(on_cluster.needs,),
+        **dict.fromkeys(("memory_per_node", "memory_per_core", "memory_per_gpu"), 0),
+        whole_memory=False,
+    )
+    usable = [group for group in on_cluster.pool if is_usable(group)]
+    roomy = names_of(group for group in usable if on_cluster.fits(group, without))
+    share = f"{_share(on_cluster, memory=not roomy & search.suitable <= free)} free now"
+    if on_cluster.needs.whole == "nodes":
+        share = "nothing running on it now, as a job with nodes of its own needs"
     have = "no node" if not free else counted(len(free), "node")
-    words = f"{have} of {plan.partition.name} {'have' if len(free) > 1 else 'has'} {share} free now"
+    words = f"{have} of {plan.partition.name} {'have' if len(free) > 1 else 'has'} {share}"
     words += f"; requested {plan.nodes}"
     if len(free) >= plan.nodes:
         names = sorted(on_cluster.named_hosts - free)
         does = "do not have" if len(names) > 1 else "does not have"
-        words = f"{', '.join(names)} (--nodelist) {does} {share} free now"
+        words = f"{', '.join(names)} (--nodelist) {does} {share}"
     words += "; when that changes is not known"
     return Wait("NC504", "Resources", words, _SAID_OF_NODES)
 
@@ -228,27 +297,27 @@ def _with_jobs_of_others(on_cluster: PlanOnCluster) -> Optional[FrozenSet[str]]:
 def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Doubt]:
     """Yield why a job may not start although there is room for it."""
     on_cluster, room = search.on_cluster, "there is room for it, but"
-    ahead = _job_ahead(on_cluster, free)
+    ahead = _job_ahead(search, free)
     shared = names_of(group for group in on_cluster.pool if _shares_cores(on_cluster, group))
     if ahead:
         words = f"{room} {ahead}; it starts earlier only if that is not delayed"
         yield Doubt(words, cause="Priority")
     elif on_cluster.may_get_more_nodes and on_cluster.named_hosts:
         yield Doubt(f"{room} which nodes Slurm takes beside those of --nodelist is not known")
-    elif on_cluster.lacking(free - search.reserved.parts):
+    elif not _enough(search, free, search.reserved.parts):
         yield Doubt(f"{room} a reservation keeps cores of some nodes; how many is not known")
-    elif on_cluster.lacking(free - shared):
+    elif not _enough(search, free, shared):
         words = "jobs on nodes in use share cores (OverSubscribe), or may use only some of them"
         yield Doubt(f"{room} {words} (MaxCPUsPerNode); what is left is not known")
 
 
-def _job_ahead(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> str:
+def _job_ahead(search: NodeSearch, free: FrozenSet[str]) -> str:
     """Return which job waits for nodes with room for both, before this one; "" if none does.
 
     Slurm starts a later job earlier only if that delays none of them: for certain if it ends before
     Slurm expects them to start.
     """
-    snapshot = on_cluster.snapshot
+    on_cluster, snapshot = search.on_cluster, search.on_cluster.snapshot
     for own in snapshot.jobs:
         here = on_cluster.plan.partition.name in own.partitions
         unseen = own.state in WAITING and not own.reason  # what it leaves is not known
@@ -260,8 +329,9 @@ def _job_ahead(on_cluster: PlanOnCluster, free: FrozenSet[str]) -> str:
     for job in waiting:
         if job.user != snapshot.user and _would_delay(on_cluster, job):
             # Where Slurm has not planned when it starts, it may be anywhere.
-            kept |= free if job.start is None else set(hosts(job.planned_nodes))
-    return "a job of others waits for these nodes" if on_cluster.lacking(free - kept) else ""
+            kept |= search.suitable if job.start is None else set(hosts(job.planned_nodes))
+    left = _enough(search, free, frozenset(kept))
+    return "" if left else "a job of others waits for these nodes"
 
 
 def may_be_planned_for_others(search: NodeSearch) -> bool:

@@ -206,7 +206,10 @@ def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: 
     )
     context = replace(context, slurm=facts)
     waits = tuple(wait for wait in now.waits if wait.code not in context.rules_off)
-    findings = (*apply_rules(context), *live_findings(context, now, waits))
+    findings = apply_rules(context)
+    if any(finding.refuses for finding in findings):  # such as too many GPUs: NC113 adds nothing
+        now = replace(now, at_once=tuple(one for one in now.at_once if one.code != "NC113"))
+    findings = (*findings, *live_findings(context, now, waits))
     found = tuple(sorted(findings, key=lambda one: (not one.refuses, order(one))))
     return Judgement(plan, found, waits, now, unasked_because)
 

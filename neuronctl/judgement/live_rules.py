@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Sequence
+from typing import Iterator, Sequence, Union
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
@@ -10,12 +10,14 @@ from neuronctl.common.units import hosts
 from neuronctl.common.words import counted, moment
 from neuronctl.judgement.forecast import Forecast
 from neuronctl.judgement.limits import group_of
-from neuronctl.judgement.outcomes import LimitRefusal, Wait
+from neuronctl.judgement.outcomes import LimitRefusal, Refusal, Wait
 from neuronctl.judgement.snapshot import slurm_says
 from neuronctl.judgement.start_conditions import unknown_dependencies
 from neuronctl.rules.base import RULES, Finding, RuleContext, Violation, rule
 from neuronctl.slurm.limits import Counts, Per, Scope
 from neuronctl.slurm.scontrol import names_of
+
+_SIZES = "nodes ntasks gpus-per-node gres gpus mem"
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,15 @@ def live_findings(
         skipped = each.code in context.rules_off or (context.of_script and each.about is None)
         if each.live and not skipped:
             yield from (each.finding(violation) for violation in each.judge(facts))
-    for wait in waits:
-        each = RULES[wait.code]
-        yield from (each.finding(violation) for violation in each.judge(wait))
+    for outcome in (*forecast.at_once, *waits):
+        each = RULES[outcome.code]
+        if outcome.code not in context.rules_off:
+            yield from (each.finding(violation) for violation in each.judge(outcome))
 
 
-def _waits(wait: Wait) -> Iterator[Violation]:
-    yield Violation(wait.words, source=wait.source)
+def _outcome(outcome: Union[Wait, Refusal]) -> Iterator[Violation]:
+    hint = outcome.hint if isinstance(outcome, Refusal) else ""
+    yield Violation(outcome.words, hint, outcome.source)
 
 
 for _code, _title in (
@@ -52,7 +56,14 @@ for _code, _title in (
     ("NC506", "waits as asked"),
     ("NC507", "waits for what others hold of a shared limit"),
 ):
-    rule(WARNING, _code, _title, "waits only_now", about="partition")(_waits)
+    rule(WARNING, _code, _title, "waits only_now", about="partition")(_outcome)
+
+for _code, _title, _traits, _about in (
+    ("NC113", "larger than the partition's nodes", "at_once of_partition", _SIZES),
+    ("NC514", "not yours to use", "at_once only_now", "account qos reservation"),
+    ("NC515", "array index over the cluster's maximum", "at_once", "array"),
+):
+    rule(ERROR, _code, _title, _traits, about=_about)(_outcome)
 
 
 @rule(
@@ -86,7 +97,7 @@ def _too_many_jobs(refusal: LimitRefusal) -> Violation:
 
 @rule(
     *(ERROR, "NC509", "a size that a limit never lets start", "live of_partition"),
-    about="nodes ntasks gpus-per-node gres gpus",
+    about=_SIZES,
 )
 def size_of_no_job(facts: LiveFacts) -> Iterator[Violation]:
     for refusal in facts.forecast.refusals:

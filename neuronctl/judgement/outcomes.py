@@ -24,6 +24,16 @@ class LimitRefusal:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Something for which Slurm refuses the job at once. code: the rule's."""
+
+    code: str
+    words: str
+    hint: str = ""
+    source: Citation = Citation("")
+
+
+@dataclass(frozen=True)
 class Wait:
     """One thing that a job waits for.
 
@@ -51,4 +61,4 @@ class Doubt:
     cause: str = ""
 
 
-Outcome = Union[LimitRefusal, Wait, Doubt]
+Outcome = Union[LimitRefusal, Refusal, Wait, Doubt]

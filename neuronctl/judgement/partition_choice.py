@@ -35,7 +35,8 @@ class Candidate:
 
     @property
     def leaves_gpus_idle(self) -> bool:
-        return self.plan.partition.gpus_per_node > 0 and not self.plan.gpus_per_node
+        asks = self.plan.gpus_per_node or self.plan.request.shares_gpus
+        return self.plan.partition.gpus_per_node > 0 and not asks
 
     @property
     def fits(self) -> bool:

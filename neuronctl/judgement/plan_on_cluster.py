@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import AbstractSet, Any, Dict, FrozenSet, Optional, Set, Tuple
+from typing import AbstractSet, Any, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import JobPlan
-from neuronctl.planning.needs import Needs, needs_of
+from neuronctl.planning.needs import Needs, needs_of, whole_cores
 from neuronctl.slurm.answers import limits_in_force, used_of_each
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Counts, Limit, Per
@@ -234,8 +234,11 @@ class PlanOnCluster:
     def size(self) -> JobSize:
         """What Slurm will count for the job; if it is spread, nodes and memory are unknown."""
         plan, needs, nodes = self.plan, self.needs, self.plan.nodes
-        cores, gpus = -(-needs.all_cores // nodes), plan.gpus_per_node
-        job = {"cpu": needs.all_cores, "gres/gpu": max(needs.all_gpus, nodes * gpus)}
+        cores, gpus = whole_cores(-(-needs.all_cores // nodes), self.threads), plan.gpus_per_node
+        all_cores = max(whole_cores(needs.all_cores, self.threads), nodes * self.threads)
+        job = {"cpu": all_cores, "gres/gpu": max(needs.all_gpus, nodes * gpus)}
+        if not needs.is_spread:
+            job["cpu"] = nodes * cores
         if needs.whole == "nodes":
             cores = max(cores, min(plan.partition.cores_per_node, default=0))
             gpus = self.gpus_held // nodes
@@ -315,7 +318,26 @@ class PlanOnCluster:
 
     def fits(self, group: NodeGroup, needs: Optional[Needs] = None, *, empty: bool = False) -> bool:
         """Whether a share of the job fits on each node of a group; empty: as if nothing ran."""
-        needs, partition = needs or self.needs, self.partition
+        needs = needs or self.needs
+        free = self._free(group, needs, empty)
+        return free is not None and needs.fits(*free, group.threads)
+
+    def rooms(self, names: AbstractSet[str], *, empty: bool = False) -> List[Tuple[int, int]]:
+        """Return how many tasks and GPUs of a spread job each of these nodes could take."""
+        found: List[Tuple[int, int]] = []
+        for group in self.pool:
+            free = self._free(group, self.needs, empty)
+            here = names & set(group.names)
+            room = (0, 0) if free is None else self.needs.room(*free, group.threads)
+            found += [room] * len(here) if room[0] else []
+        return found
+
+    def _free(self, group: NodeGroup, needs: Needs, empty: bool) -> Optional[Tuple[int, int, int]]:
+        """Return the cores, GPUs, and MB that the job could get of each node of a group.
+
+        None if the nodes do not take it at all.
+        """
+        partition = self.partition
         cores_used, memory_used = (0, 0) if empty else (group.cores_used, group.memory_mb_used)
         cores, gpus = group.cores - cores_used, group.gpus - (0 if empty else group.gpus_used)
         if partition is not None and partition.max_cores_per_node is not None:
@@ -324,10 +346,18 @@ class PlanOnCluster:
             there, held = group.gpus_of(kind)
             free = there - (0 if empty else held)
             if free < max(1, count):
-                return False
+                return None
             gpus = gpus if count else free
         # With jobs of the same user it might share a node; whose they are is not known.
         if (needs.whole and cores_used) or (needs.whole_memory and memory_used):
-            return False
+            return None
+        there = {name: total - (0 if empty else held) for name, total, held in group.resources}
+        if any(there.get(name, 0) < number for name, number in self.plan.request.resources):
+            return None
         counts = self.snapshot.limits.config.memory_counts
-        return needs.fits(cores, gpus, group.memory_mb - (memory_used if counts else 0))
+        return cores, gpus, group.memory_mb - (memory_used if counts else 0)
+
+    @cached_property
+    def threads(self) -> int:
+        """Slurm's CPUs per core of the nodes, of which it gives a job only whole cores."""
+        return min((group.threads for group in self.pool), default=1)

@@ -7,7 +7,7 @@ from typing import FrozenSet, Iterator, List, Set, Tuple
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import hosts
 from neuronctl.common.words import moment
-from neuronctl.judgement.outcomes import Outcome, Wait
+from neuronctl.judgement.outcomes import Outcome, Refusal, Wait
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import Snapshot, is_reserved, slurm_says
 from neuronctl.slurm.scontrol import Reservation, names_of
@@ -58,6 +58,31 @@ def reservation_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
             when = f"from {moment(reservation.start)} {when}"
         said.append(f"{reservation.node_list} {purpose}{when} ({reservation.name})")
     return "reserved: " + ", ".join(said) + (", …" if len(reserved.by) > 2 else "")
+
+
+def check_access(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    """Yield the refusal of a job in a reservation that is not the user's, or does not exist."""
+    name, snapshot = on_cluster.plan.request.reservation, on_cluster.snapshot
+    known = snapshot.reservations
+    if name is None or "," in name or known is None:
+        return
+    if "reservations" in snapshot.limits.config.private:
+        return
+    own, mine = next((one for one in known if one.name == name), None), users_names(on_cluster)
+    if own is None:
+        names = ", ".join(one.name for one in known) or "none"
+        words = f"there is no reservation '{name}'"
+        yield Refusal("NC514", words, f"reservations here: {names}", SOURCE)
+    elif own.allowed and not mine & {*own.allowed} and own.is_for_named:
+        who = ", ".join(own.allowed)
+        yield Refusal("NC514", f"reservation {name} is for {who}", "leave it out", SOURCE)
+
+
+def users_names(on_cluster: PlanOnCluster) -> Set[str]:
+    """Return the names by which a reservation may be for the job."""
+    snapshot, own = on_cluster.snapshot, on_cluster.association
+    above = own.above if own else ()
+    return {snapshot.user, *snapshot.groups, on_cluster.account, *above} - {""}
 
 
 def check_reservation(on_cluster: PlanOnCluster) -> Iterator[Outcome]:

@@ -11,7 +11,7 @@ from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.limits import Scope
-from neuronctl.slurm.scontrol import NodeGroup, SitePartition
+from neuronctl.slurm.scontrol import NodeGroup, SitePartition, gpu_types
 
 
 def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, Citation]]:
@@ -26,7 +26,10 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
         sources: Dict[Path, Citation] = {("partitions",): snapshot.says("scontrol show partition")}
         known = snapshot.laid[asked] = plan.cluster, _partitions(plan, snapshot, sources), sources
     _, partitions, sources = known
-    partition = partitions.get(plan.partition.name, Partition(plan.partition.name))
+    name = plan.partition.name
+    if not name and plan.request.amounts is not None:  # somebody's script: Slurm's default
+        name = next((one.name for one in snapshot.limits.partitions if one.default), "")
+    partition = partitions.get(name, Partition(name))
     cluster = replace(plan.cluster, partitions=partitions)
     return _spread(replace(plan, cluster=cluster, partition=partition)), sources
 
@@ -107,11 +110,10 @@ def _partition(
         return replace(base, **changed)
     show = "scontrol show node"
     cores = tuple(group.cores for group in groups for _ in group.names)
-    # Where a core has several threads, Slurm counts those, and the site's rules the cores.
-    if all(group.threads == 1 for group in groups) or not base.cores_per_node:
-        put("cores_per_node", cores if len(set(cores)) > 1 else cores[:1], show)
+    put("cores_per_node", cores if len(set(cores)) > 1 else cores[:1], show)
     put("memory_mb_per_node", max(group.memory_mb for group in groups) or None, show)
     put("gpus_per_node", max(group.gpus for group in groups), show)
-    models = {group.gpu for group in groups if group.gpus}
-    put("gpu", models.pop() or None if len(models) == 1 else None, show)
+    models = gpu_types(groups)
+    put("gpu", models[0] or None if len(models) == 1 else None, show)
+    put("gpu_types", models if len(models) > 1 and all(models) else (), show)
     return replace(base, **changed)

@@ -10,9 +10,12 @@ from typing import Dict, Iterator, List, Mapping, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.words import moment
-from neuronctl.judgement.outcomes import Doubt, Outcome, Wait
+from neuronctl.judgement.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
+from neuronctl.judgement.reservations import check_access
+from neuronctl.judgement.snapshot import slurm_says
 from neuronctl.planning import JobPlan
+from neuronctl.slurm.job_id import highest_index
 from neuronctl.slurm.job_states import ACTIVE, COMPLETED, CONFIGURING, ENDED, PENDING
 
 _NUMBER = r"[1-9]\d{0,8}"
@@ -28,6 +31,9 @@ _JUDGED = {
     **dict.fromkeys(("cpus-per-gpu", "mincpus", "ntasks-per-gpu"), _NUMBER),
     **dict.fromkeys(("mem-per-cpu", "mem-per-gpu"), r"\d{1,9}[KMGTkmgt]?[Bb]?"),
     "exclusive": r"user",
+    # They change what is measured or charged.
+    **dict.fromkeys(("profile", "acctg-freq", "wckey"), r".+"),
+    "delay-boot": r"\d{1,9}",
     "gpus-per-task": rf"(gpu:)?([\w.-]+:)?{_NUMBER}",
 }
 """Options that change nothing in when a job starts, or whose effect is known, by their values."""
@@ -37,8 +43,9 @@ _OF_THREADS = ("hint=nomultithread", "hint=multithread", "threads-per-core=1")
 
 
 def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Yield what the job waits for as asked, and what it may wait for."""
+    """Yield what the job waits for as asked, what it may wait for, and what it may not use."""
     request = on_cluster.plan.request
+    yield from _not_allowed(on_cluster)
     if request.sbatch_value("hold") is not None:
         yield Wait("NC506", "JobHeldUser", "it is held (--hold) until you release it")
     if request.dependency is not None:
@@ -49,18 +56,41 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     licenses = request.sbatch_value("licenses")
     if licenses is not None:
         yield from _licenses(licenses, on_cluster.snapshot.licenses)
-    others = [item for item in request.gres if not item.startswith("gpu:")]
-    if others and others != ["none"]:
-        words = f"--gres={','.join(others)} is not judged here: Slurm may refuse it"
-        yield Doubt(words, refusable=True)
     one_thread = all(group.threads == 1 for group in on_cluster.pool)
     for option in request.sbatch:
         name, _, value = option.partition("=")
         known = name in _JUDGED and re.fullmatch(_JUDGED[name], value, re.ASCII)
         of_threads = one_thread and option in _OF_THREADS
-        if not (known or of_threads) and name not in ("hold", "begin", "licenses"):
+        if not (known or of_threads) and name not in ("hold", "begin", "licenses", "nodes"):
             words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
             yield Doubt(words, refusable=True)
+
+
+def _not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    """Yield what the user may not use, and an array that is too large."""
+    request, snapshot = on_cluster.plan.request, on_cluster.snapshot
+    config, own = snapshot.limits.config, snapshot.limits.associations
+    enforced = "associations" in config.enforce and bool(own)
+    shown = slurm_says("sacctmgr show associations")
+    if enforced and request.account is not None and not on_cluster.associations:
+        words = f"you have no account '{request.account}'"
+        names = ", ".join(dict.fromkeys(each.account for each in own))
+        yield Refusal("NC514", words, f"your accounts: {names}", shown)
+    association, qos = on_cluster.association, request.qos
+    if enforced and "qos" in config.enforce and association is not None and qos:
+        names = ", ".join(association.qos)
+        if "," not in qos and qos.lower() not in names.lower().split(", "):
+            words = f"QOS {qos} is not one of account {association.account}"
+            yield Refusal("NC514", words, f"its QOS: {names or 'none'}", shown)
+    yield from check_access(on_cluster)
+    if "nodes=0" in request.sbatch:
+        words = "--nodes=0 is no number of nodes: Slurm refuses the job"
+        yield Refusal("NC113", words, "leave --nodes out, or give a number")
+    highest, most = highest_index(request.array or ""), config.max_array_size
+    if most is not None and highest >= most:
+        words = f"the array has index {highest}; the highest here is {most - 1} (MaxArraySize)"
+        hint = "use lower indexes, and add the rest in the script: $((SLURM_ARRAY_TASK_ID + 10000))"
+        yield Refusal("NC515", words, hint, slurm_says("scontrol show config"))
 
 
 def _licenses(text: str, told: Mapping[str, Tuple[int, int]]) -> Iterator[Outcome]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from neuronctl.common.frozen import dataclass
+from neuronctl.common.frozen import dataclass, replace
 
 REFUSED = "refused"
 WILL_WAIT = "will wait"
@@ -14,14 +14,17 @@ SLURM = "Slurm"
 
 ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
 """The best first."""
+PROBABLY = "probably "
+"""Before one of the others: what is not known, and what sbatch --test-only makes likely."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """kind: one of the first four words above. cause: Slurm's reason, or the codes that refuse.
+    """What would happen to a job now.
 
-    until: epoch seconds by which it starts at the latest as far as the user's own limits allow;
-    None: unknown. judged_by: SLURM, or why only the catalog was used.
+    kind: one of the first four words above, which may follow PROBABLY. cause: Slurm's reason, or
+    the codes that refuse. until: epoch seconds by which it starts at the latest as far as the
+    user's own limits allow; None: unknown. judged_by: SLURM, or why only the catalog was used.
     """
 
     kind: str
@@ -29,6 +32,17 @@ class Verdict:
     cause: str = ""
     until: Optional[int] = None
     judged_by: str = SLURM
+
+    def tested(self, kind: str, said: str) -> Verdict:
+        """Return it after ``sbatch --test-only``. kind: what that means, "" for nothing."""
+        if self.kind == CAN_START and kind not in ("", CAN_START):
+            return replace(self, kind=NOT_KNOWN, words=f"{self.words}; sbatch --test-only: {said}")
+        if self.kind != NOT_KNOWN or not kind:
+            return self
+        words = (
+            f"so says sbatch --test-only, which knows neither limits nor the queue; {self.words}"
+        )
+        return replace(self, kind=PROBABLY + kind, words=words)
 
     @property
     def by_slurm(self) -> bool:

@@ -72,17 +72,36 @@ class Needs:
         gpus = -(-self.gpus // self.most_nodes) if self.most_nodes else min(self.gpus, 1)
         return max(self.least_cores, tasks * self.cores_per_task), max(self.gpus_per_node, gpus)
 
-    def fits(self, cores: int, gpus: int, memory: int) -> bool:
-        """Return whether an even share of the job fits on a node with this much free."""
+    def fits(self, cores: int, gpus: int, memory: int, threads: int = 1) -> bool:
+        """Return whether an even share of the job fits on a node with this much free.
+
+        threads: how many of its ``cores`` (Slurm's CPUs) are one core.
+        """
         wanted_gpus = self.gpus_per_node or -(-self.gpus // self.nodes)
         of_tasks = -(-self.tasks // self.nodes) * self.cores_per_task
         wanted_cores = max(self.least_cores, of_tasks, wanted_gpus * self.cores_per_gpu)
+        wanted_cores = whole_cores(wanted_cores, threads)
         wanted_memory = max(
             self.memory_per_node,
             wanted_cores * self.memory_per_core,
             wanted_gpus * self.memory_per_gpu,
         )
         return wanted_cores <= cores and wanted_gpus <= gpus and wanted_memory <= memory
+
+    def room(self, cores: int, gpus: int, memory: int, threads: int = 1) -> Tuple[int, int]:
+        """Return how many of its tasks and GPUs a node with this much free could take at most."""
+        each, per_node = self.cores_per_task, self.memory_per_node
+        if self.memory_per_core:
+            cores = min(cores, memory // self.memory_per_core // threads * threads)
+        least = max(1, self.least_cores // each)
+        if cores // each < least or gpus < self.gpus_per_node or memory < per_node:
+            return 0, 0
+        return cores // each, gpus if self.gpus else 0
+
+
+def whole_cores(cpus: int, threads: int) -> int:
+    """Return Slurm's CPUs rounded up to whole cores of so many threads."""
+    return -(-cpus // threads) * threads
 
 
 def needs_of(plan: JobPlan) -> Needs:
@@ -92,8 +111,7 @@ def needs_of(plan: JobPlan) -> Needs:
     nodes, most, gpus = own.nodes or 1, own.max_nodes or own.nodes or 0, own.gpus or 0
     each, per_node = own.ntasks_per_node or 0, own.gpus_per_node or 0
     if own.nodes is None:
-        nodes = max(nodes, len(set(units.hosts(request.nodelist))))
-        nodes = max(nodes, -(-(own.ntasks or 0) // each)) if each else nodes
+        nodes = plan.nodes
     if gpus and per_node:
         nodes = most = max(1, gpus // per_node)
         gpus = 0

@@ -163,7 +163,7 @@ class RuleContext:
 
     def parts(self, rule: Rule) -> Iterator[Tuple[str, Any]]:
         """Yield what a rule judges, the job or each step, and what its messages begin with."""
-        if rule.waits or rule.live or (self.of_script and rule.about is None):
+        if rule.waits or rule.live or rule.at_once or (self.of_script and rule.about is None):
             return
         if not (self.plan.steps and rule.of_step):
             yield "", self
@@ -256,6 +256,8 @@ class Rule:
     """It stands against a job of any size in that partition."""
     lacks: bool = False
     """It may be that an option is missing, which a job file can have."""
+    at_once: bool = False
+    """It says why Slurm, as it is now, refuses the job at once (a Refusal)."""
     waits: bool = False
     """Nothing stands against the job: it says what a Wait is for."""
 

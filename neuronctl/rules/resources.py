@@ -63,7 +63,7 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
         return
     if _known(context) is not None:
         return
-    close, having = nearest(name, names), _open(plan, lambda one: one.gpu == name.lower())
+    close, having = nearest(name, names), _open(plan, lambda one: name.lower() in one.gpu_names)
     words, hint = f"partition '{name}' does not exist on {plan.cluster.name}", _listed(names)
     if name in _catalog_partitions(context):
         words = f"partition '{name}' is in the catalog, but the Slurm of {plan.cluster.name} does "
@@ -183,6 +183,8 @@ def gpus_where_there_are(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, _known(context)
     if partition is None or not partition.gpus_per_node or plan.gpus_per_node:
         return
+    if plan.request.shares_gpus:
+        return
     required = plan.cluster.policy.gpus_required
     most = min(partition.gpus_per_node, partition.max_gpus or partition.gpus_per_node)
     yield Violation(
@@ -197,18 +199,22 @@ def gpus_where_there_are(context: RuleContext) -> Iterator[Violation]:
 @rule(ERROR, "NC123", "other GPU model", "of_launch of_partition", about=_GPUS)
 def gpu_model(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
-    asked = plan.request.gpu_type
-    if asked is not None and partition.gpu is not None and asked != partition.gpu:
-        # A launch inside an allocation has its nodes.
-        having = [] if plan.hosts else _open(plan, lambda one: one.gpu == asked)
-        hint = "leave the type out" + (f", or use -p {' or '.join(having)}" if having else "")
-        if asked.lower() == partition.gpu.lower():
-            hint = f"did you mean {partition.gpu}? GPU types are case-sensitive in Slurm"
-        yield Violation(
-            f"requested GPUs of type '{asked}'; {partition.name} has '{partition.gpu}'",
-            hint,
-            context.cite_partition("gpu"),
-        )
+    asked, has = plan.request.gpu_type, partition.gpu_names
+    if asked is None or not has or asked in has:
+        return
+    # A launch inside an allocation has its nodes.
+    having = [] if plan.hosts else _open(plan, lambda one: asked in one.gpu_names)
+    hint = "leave the type out" if len(has) == 1 else f"request one of them, such as {has[0]}"
+    hint += f", or use -p {' or '.join(having)}" if having else ""
+    for name in has:
+        if asked.lower() == name.lower():
+            hint = f"did you mean {name}? GPU types are case-sensitive in Slurm"
+    names = " and ".join(f"'{name}'" for name in has)
+    yield Violation(
+        f"requested GPUs of type '{asked}'; {partition.name} has {names}",
+        hint,
+        context.cite_partition("gpu_types" if partition.gpu_types else "gpu"),
+    )
 
 
 @rule(

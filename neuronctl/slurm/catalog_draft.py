@@ -12,7 +12,7 @@ from neuronctl.common import units
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.slurm.answers import ClusterFigures
 from neuronctl.slurm.sacctmgr import SlurmQos
-from neuronctl.slurm.scontrol import SitePartition
+from neuronctl.slurm.scontrol import SitePartition, gpu_types
 
 Data = Dict[str, Any]
 
@@ -87,7 +87,7 @@ def _sizes(site: SitePartition, limits: ClusterFigures) -> Data:
     groups = [group for group in limits.nodes if site.name in group.partitions]
     if not groups:
         return {}
-    cores_of = {name: group.cores // group.threads for group in groups for name in group.names}
+    cores_of = {name: group.cores for group in groups for name in group.names}
     cores = [cores_of[name] for name in units.hosts(site.node_list) if name in cores_of]
     # One number per node, or the smallest if some nodes were not visible.
     each = len(set(cores)) > 1 and len(cores) == site.nodes
@@ -97,9 +97,11 @@ def _sizes(site: SitePartition, limits: ClusterFigures) -> Data:
         data["memory_mb_per_node"] = memory
     if gpus:
         data["gpus_per_node"] = gpus
-        kinds = {group.gpu for group in groups if group.gpus and group.gpu}
-        if len(kinds) == 1:
-            data["gpu"] = kind = kinds.pop()
+        kinds = tuple(filter(None, gpu_types(groups)))
+        if len(kinds) > 1:
+            data["gpu_types"] = list(kinds)
+        for kind in kinds if len(kinds) == 1 else ():
+            data["gpu"] = kind
             memory_gb = re.search(r"([0-9]+)gb", kind.lower())  # a100-sxm4-80gb
             if memory_gb:
                 data["gpu_memory_gb"] = int(memory_gb[1])

@@ -87,22 +87,27 @@ def parse_count(text: str) -> Optional[int]:
     return count(match[0]) if match else None
 
 
-@_remembered
 def parse_gres(text: str) -> Mapping[str, int]:
-    """GPUs per node by type, "" without one, in ``gpu:a100:4(S:0-1),gres:gpu:2,gres:x:1``.
+    """GPUs per node by type, "" without one, in ``gpu:a100:4(S:0-1),gres:gpu:2,gres:x:1``."""
+    return parse_resources(text).get("gpu", {})
+
+
+@_remembered
+def parse_resources(text: str) -> Mapping[str, Dict[str, int]]:
+    """Generic resources by name and type, such as ``{"gpu": {"a100": 4}, "shard": {"": 8}}``.
 
     A type may begin with a digit (``gpu:3090:4``, MIG's ``gpu:1g.5gb:7``); it is ``(null)`` where
     Slurm names none, and ``no_consume`` may follow it.
     """
-    found: Dict[str, int] = {}
+    found: Dict[str, Dict[str, int]] = {}
     for item in re.split(r",(?![^()]*\))", text):
         parts = re.split("[:=/]", re.sub(r"\(.*", "", item.replace("(null)", "")))
         name, *rest = parts[1:] if parts[0] == "gres" else parts
         rest = [part for part in rest if part not in ("", "no_consume")]
-        if name == "gpu":
+        if name not in ("", "N"):  # N/A
             number = count(rest.pop()) if rest and count(rest[-1]) is not None else 1
-            kind = rest[0] if rest else ""
-            found[kind] = found.get(kind, 0) + (number or 0)
+            kinds, kind = found.setdefault(name, {}), rest[0] if rest else ""
+            kinds[kind] = kinds.get(kind, 0) + (number or 0)
     return found
 
 

@@ -120,3 +120,9 @@ def task_indexes(expression: str) -> FrozenSet[int]:
             end = min(int(match[2] or match[1]) + 1, _ARRAY_END)
             found.update(range(int(match[1]), end, int(match[3] or 1) or 1))
     return frozenset(found)
+
+
+def highest_index(expression: str) -> int:
+    """Return the highest number of an array expression, which Slurm holds against MaxArraySize."""
+    items = (re.match(_INDEXES, item) for item in expression.partition("%")[0].split(","))
+    return max((int(match[2] or match[1]) for match in items if match is not None), default=0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Dict, Mapping, Optional, Sequence
 
 from neuronctl.common.errors import SlurmError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.common.frozen import dataclass
+from neuronctl.common.words import moment
 from neuronctl.slurm.own_queue import forget
 from neuronctl.slurm.process import Result, clean_environment, failure, plain_words, run
 from neuronctl.slurm.sbatch_passthrough import find_sbatch, with_started
@@ -50,9 +51,23 @@ _CURES = (
     ("Requested reservation is invalid", "'scontrol show reservation' lists them"),
 )
 
-# Words of --test-only both for nodes that are too small, and for nodes that are out of service or
-# reserved, for which a job waits (Slurm 22.05).
-_UNCERTAIN = "(?i)node configuration is not available|Required node not available|Nodes? busy"
+# Words of --test-only for nodes that are out of service or reserved, for which a job waits. Slurm
+# 22.05 has the second both for those and for nodes that are too small.
+_UNAVAILABLE = "(?i)Required node not available|Nodes? busy"
+_TOO_SMALL = "(?i)node configuration is not available"
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What ``sbatch --test-only`` says, and when the job would start (epoch seconds).
+
+    too_small: whether no nodes suit it. unavailable: whether those that do are out of service.
+    """
+
+    said: str
+    start: Optional[int] = None
+    too_small: bool = False
+    unavailable: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,10 +136,15 @@ def sbatch_existing(
     words: the command, ``sbatch`` first. script: for sbatch's standard input. environment: more
     variables. Raises as ``sbatch``.
     """
+    return _submit(words, script, cwd, {**existing_environment(), **environment})
+
+
+def existing_environment() -> Dict[str, str]:
+    """Return the environment in which somebody's own script is submitted."""
     env = dict(os.environ)
     if outer_job():
         env = {name: env[name] for name in env if not re.match("SLURM_(?!CONF|JWT|CLUSTERS)", name)}
-    return _submit(words, script, cwd, {**env, **environment})
+    return env
 
 
 def outer_job() -> str:
@@ -177,15 +197,23 @@ def _refusal(result: Result) -> SlurmError:
 
 def test_submission(
     words: Sequence[str], script: Optional[str], *, cwd: Optional[str] = None
-) -> Tuple[str, bool]:
+) -> Tested:
     """Ask Slurm whether it would take a job; nothing is submitted, but a job id is used up.
 
-    words: the sbatch command. Returns what Slurm says, and whether it found nodes; limits that
-    would make the job wait are not seen. Raises SlurmRefusedError, and SlurmUnavailableError.
+    words: the sbatch command; empty for a generated script. Limits that would make the job wait,
+    and jobs that wait before it, are not seen. Raises SlurmRefusedError, and SlurmUnavailableError.
     """
-    argv = [words[0], "--test-only", *words[1:]]
-    env = with_started(find_sbatch(), os.environ)
+    env = existing_environment() if words else clean_environment(os.environ, for_job=True)
+    command, *rest = words or ("sbatch", "/dev/stdin")
+    argv = [command, "--test-only", *rest]
+    env = {**with_started(find_sbatch(), env), "SLURM_TIME_FORMAT": "%s"}
     result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=env)
-    if result.returncode != 0 and not re.search(_UNCERTAIN, result.words):
+    starts = re.search(r"to start at ([0-9]{9,12}) ", result.words)
+    if starts is not None:
+        said = result.words.replace(starts[1], moment(int(starts[1]), seconds=True), 1)
+        return Tested(said, int(starts[1]))
+    too_small = re.search(_TOO_SMALL, result.words) is not None
+    unavailable = re.search(_UNAVAILABLE, result.words) is not None
+    if result.returncode != 0 and not (too_small or unavailable):
         raise _refusal(result)
-    return result.words, result.returncode == 0
+    return Tested(result.words, None, too_small, unavailable)

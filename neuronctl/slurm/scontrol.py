@@ -14,7 +14,7 @@ from neuronctl.common.units import UNLIMITED
 from neuronctl.slurm.fields import (
     count,
     parse_count,
-    parse_gres,
+    parse_resources,
     parse_seconds,
     parse_timestamp,
     parse_tres_gpus,
@@ -105,14 +105,20 @@ class Reservation:
     flags: Tuple[str, ...]
     allowed: Tuple[str, ...] = ()
 
+    @property
+    def is_for_named(self) -> bool:
+        """Whether only those may use it who are named, not all but those."""
+        return not any(name.startswith("-") for name in self.allowed)
+
 
 @dataclass(frozen=True)
 class NodeGroup:
     """Compute nodes that differ only in their names; figures are per node.
 
     state: Slurm's words, ``IDLE``, ``MIXED+DRAIN``. cores, cores_used: Slurm's CPUs; a core has
-    ``threads`` of them. owner: the only user whose jobs may run there now, "": anybody. gpu_types:
-    (type, total, in use).
+    ``threads`` of them. memory_mb: what jobs may have of it. owner: the only user whose jobs may
+    run there now, "": anybody. gpu_types: (type, total, in use). resources: (name, total, in use)
+    of other generic resources, such as ``shard``.
     """
 
     names: Tuple[str, ...]
@@ -130,6 +136,7 @@ class NodeGroup:
     threads: int = 1
     owner: str = ""
     gpu_types: Tuple[Tuple[str, int, int], ...] = ()
+    resources: Tuple[Tuple[str, int, int], ...] = ()
 
     def gpus_of(self, kind: str) -> Tuple[int, int]:
         """How many GPUs of a type each node has, and how many of them are in use."""
@@ -143,6 +150,12 @@ def names_of(groups: Iterable[NodeGroup]) -> FrozenSet[str]:
     return frozenset().union(*(group.names for group in groups))
 
 
+def gpu_types(groups: Iterable[NodeGroup]) -> Tuple[str, ...]:
+    """The types of their GPUs, "" for GPUs without one, in order."""
+    every = (group.gpu_types or ((group.gpu, group.gpus, 0),) for group in groups)
+    return tuple(dict.fromkeys(kind for types in every for kind, number, _ in types if number))
+
+
 @dataclass(frozen=True)
 class SiteConfig:
     """The values of ``scontrol show config`` that neuronctl uses.
@@ -154,7 +167,9 @@ class SiteConfig:
     partition does not say; None: all. preempts_by: what decides which jobs a job may preempt:
     ``qos``, ``partition_prio``, or ``none``. preempt_mode: what becomes of preempted jobs, where
     neither partition nor QOS says it. requeues: whether Slurm requeues jobs that do not say it.
-    private: what users are not told of others (PrivateData), such as ``jobs``.
+    private: what users are not told of others (PrivateData), such as ``jobs``. max_array_size: one
+    more than the highest index of an array. first_in_first_out:
+    whether the job that was submitted first has the highest priority.
     """
 
     cluster: str
@@ -169,6 +184,8 @@ class SiteConfig:
     preempt_mode: str = ""
     requeues: bool = True
     private: Tuple[str, ...] = ()
+    max_array_size: Optional[int] = None
+    first_in_first_out: bool = False
 
 
 def scontrol_questions(user: str, job_ids: Sequence[int] = ()) -> Tuple[List[str], str]:
@@ -198,6 +215,8 @@ def parse_config(text: str) -> SiteConfig:
         preempt_mode=found["PreemptMode"],
         requeues=found["JobRequeue"] != "0",
         private=words(found["PrivateData"]),
+        max_array_size=count(found["MaxArraySize"]),
+        first_in_first_out=found["PriorityType"] == "priority/basic",
     )
 
 
@@ -250,8 +269,8 @@ def _whole(line: Mapping[str, str]) -> str:
 
 
 _OF_NODES = re.compile(
-    " (?:ActiveFeatures|AllocMem|AllocTRES|Arch|CPUAlloc|CPUEfctv|CPUTot|Gres|GresUsed|Partitions"
-    r"|Owner|RealMemory|State|ThreadsPerCore)=\S*"
+    " (?:ActiveFeatures|AllocMem|AllocTRES|Arch|CPUAlloc|CPUEfctv|CPUTot|Gres|GresUsed|MemSpecLimit"
+    r"|Partitions|Owner|RealMemory|State|ThreadsPerCore)=\S*"
 )
 
 
@@ -268,7 +287,8 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
     groups = []
     for figures, names in alike.items():
         fields = _fields(figures)
-        have, held = parse_gres(fields["Gres"]), parse_gres(fields["GresUsed"])
+        all_have, all_held = (parse_resources(fields[key]) for key in ("Gres", "GresUsed"))
+        have, held = all_have.get("gpu", {}), all_held.get("gpu", {})
         in_use = sum(held.values()) if held else parse_tres_gpus(fields["AllocTRES"])
         groups.append(
             NodeGroup(
@@ -277,7 +297,7 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
                 partitions=words(fields["Partitions"]),
                 cores=count(fields["CPUEfctv"] or fields["CPUTot"]) or 0,
                 cores_used=count(fields["CPUAlloc"]) or 0,
-                memory_mb=count(fields["RealMemory"]) or 0,
+                memory_mb=(count(fields["RealMemory"]) or 0) - (count(fields["MemSpecLimit"]) or 0),
                 memory_mb_used=count(fields["AllocMem"]) or 0,
                 gpus=sum(have.values()),
                 gpus_used=in_use or 0,
@@ -287,6 +307,11 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
                 threads=count(fields["ThreadsPerCore"]) or 1,
                 owner=_text(fields["Owner"]),
                 gpu_types=tuple((kind, have[kind], held.get(kind, 0)) for kind in have),
+                resources=tuple(
+                    (name, sum(kinds.values()), sum(all_held.get(name, {}).values()))
+                    for name, kinds in all_have.items()
+                    if name != "gpu"
+                ),
             )
         )
     return tuple(groups), re.sub(r"^NodeName=.*\n?", "", text, flags=re.MULTILINE)

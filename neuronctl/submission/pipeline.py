@@ -6,11 +6,14 @@ the library are each a Reporter.
 
 from __future__ import annotations
 
+import contextlib
+import time
 from functools import partial
-from typing import TYPE_CHECKING, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Optional, Sequence
 
 from neuronctl.common.errors import PolicyError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.common.frozen import replace
+from neuronctl.judgement.verdict import NOT_KNOWN
 
 if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
@@ -89,8 +92,17 @@ def submit_job(
     if judged is not None:
         draft = judged.recorded(draft)
     if dry_run:
-        reporter.submitting(draft, _tested(draft, judged, reporter))
+        try:
+            judged = tested(judged, draft, reporter.tell)
+        except SlurmRefusedError as error:
+            reporter.slurm_refused(draft, judged, error)
+            raise
+        reporter.submitting(draft, judged)
         return None
+    if judged is not None and judged.verdict is not None and judged.verdict.kind == NOT_KNOWN:
+        with contextlib.suppress(SlurmRefusedError):  # sbatch says so at once
+            judged = tested(judged, draft)
+            draft = replace(draft, verdict=str(judged.verdict)) if judged else draft
     reporter.submitting(draft, judged)
     if judged is not None and judged.plan.code is not None and judged.plan.code.tree:
         from neuronctl.records.code_snapshot import make_snapshot
@@ -106,27 +118,33 @@ def submit_job(
     return done
 
 
-def _tested(
-    draft: RecordDraft, judged: Optional[JudgedJob], reporter: Reporter
+def tested(
+    judged: Optional[JudgedJob], draft: RecordDraft, tell: Optional[Callable[[str], None]] = None
 ) -> Optional[JudgedJob]:
-    """Tell what ``sbatch --test-only`` says, and return the judgement; raises SlurmRefusedError.
+    """Return the judgement with what ``sbatch --test-only`` says; raises SlurmRefusedError.
 
-    A job that has errors, or that Slurm was not asked about, is not tested.
+    A job is not tested that has errors, that Slurm was not asked about, or that begins with its
+    reservation, before which Slurm refuses to test it.
     """
     if judged is None or judged.errors or judged.verdict is None or not judged.verdict.by_slurm:
         return judged
-    from neuronctl.judgement.verdict import CAN_START, NOT_KNOWN
+    if judged.verdict.cause == "Reservation":
+        return judged
+    from neuronctl.judgement.verdict import CAN_START, REFUSED, WILL_WAIT
     from neuronctl.slurm.sbatch import test_submission
 
-    words, place = draft.sbatch or ("sbatch", "/dev/stdin"), draft.submit_dir or draft.cwd
     try:
-        said, has_nodes = test_submission(words, draft.script, cwd=place)
-    except SlurmRefusedError as error:
-        reporter.slurm_refused(draft, judged, error)
-        raise
+        answer = test_submission(draft.sbatch, draft.script, cwd=draft.submit_dir or draft.cwd)
     except SlurmUnavailableError:
         return judged
-    reporter.tell(f"sbatch --test-only says, whatever your limits: {said}")
-    if has_nodes or judged.verdict.kind != CAN_START:
-        return judged
-    return replace(judged, verdict=replace(judged.verdict, kind=NOT_KNOWN))
+    if tell is not None:
+        tell(f"sbatch --test-only says, whatever your limits: {answer.said}")
+    late = answer.unavailable or (answer.start or 0) > time.time() + _NOW
+    kind = CAN_START if answer.start is not None else ""
+    kind = REFUSED if answer.too_small else kind
+    kind = WILL_WAIT if late else kind
+    return replace(judged, verdict=judged.verdict.tested(kind, answer.said))
+
+
+_NOW = 60
+"""Seconds within which Slurm says that a job starts that it could start now."""

@@ -15,7 +15,8 @@ from datetime import datetime, timezone
 from random import Random
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from harness import Sandbox, wait_until
+from harness import Sandbox, restart, wait_until
+from odd_states import ODD, odd_request, odd_state
 from site_states import site_state
 from states import (
     LICENSES,
@@ -88,13 +89,17 @@ Standard input: [[argv, job.sh], ...]; a line of output each: [exit code, output
 class Comparison:
     """A sandbox of the cluster ``wide``, brought from one state into the next."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, sandbox: Sandbox, *, odd: bool = False) -> None:
         self.sandbox = sandbox
+        self.odd = odd
         self.user = sandbox.running.user
         accounts = "; ".join(f"sacctmgr -i add account {account}" for account in ("acct2", "acct3"))
         others = "; ".join(
             f"sacctmgr -i add user {name} account={account}" for name, account in OTHERS.items()
         )
+        if odd:
+            self._root(ODD)
+            restart(sandbox)
         self._root(
             f"sed -i 's/^MaxArraySize/Licenses={LICENSES}\\n&/; "
             # A node that is down stays so, until the state is over.
@@ -116,9 +121,12 @@ class Comparison:
             rng = Random(f"{seed}-{number}")
             ending = number % EVERY == EVERY - 1
             kinds = [random_state, random_state, site_state]
+            if self.odd:
+                ending, kinds = False, [odd_state] * 3
             state = (ending_state if ending else kinds[number % 3])(rng, self.user)
             asked = [[SUBMIT, *hint] for hint in state.hints] if ending else []
-            asked = asked or [random_request(rng, state) for _ in range(requests)]
+            request = odd_request if self.odd else random_request
+            asked = asked or [request(rng, state) for _ in range(requests)]
             try:
                 jobs = self._prepare(state)
                 rows = self._judge(asked, jobs)
@@ -294,7 +302,7 @@ def disagreement(row: Row) -> str:
     happened = row["happened"]
     if kind == "no verdict":
         return kind
-    if kind == "not known":
+    if kind == "not known" or kind.startswith("probably "):
         return ""
     what, reason = happened
     if kind == "can start now":
@@ -314,6 +322,12 @@ def disagreement(row: Row) -> str:
         if row["started"] > at.timestamp():
             return "late start"
     return ""
+
+
+def came_true(row: Row) -> bool:
+    """Whether what was said as probable happened."""
+    wanted = {"can start now": "starts", "will wait": "waits", "refused": "refused"}
+    return wanted[row["said"][0].replace("probably ", "")] == row["happened"][0]
 
 
 def _keeps_minutes(state: State) -> bool:
@@ -354,7 +368,7 @@ def table(rows: List[Row]) -> str:
 
 
 def _short(words: Sequence[Any]) -> str:
-    if words[0] in ("refused", "starts", "not known") or not words[1]:
+    if words[0] in ("refused", "starts", "not known") or "probably" in words[0] or not words[1]:
         return str(words[0])
     return f"{words[0]}: {str(words[1])[:30]}"
 

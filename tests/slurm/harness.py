@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -247,6 +248,36 @@ def program(words: Sequence[str]) -> str:
 def own_name(name: str) -> str:
     """A sandbox's name that no other test process gives to one."""
     return f"{name}-{RUN}-{os.getpid()}"
+
+
+def restart(sandbox: Sandbox) -> None:
+    """End slurmctld and every slurmd, and start them again with the configuration as it is now.
+
+    They run until the sandbox is down.
+    """
+    daemons = {}
+    for pid, words in sorted(processes(sandbox.running.pid).items()):
+        if program(words) in ("slurmctld", "slurmd"):
+            daemons[pid] = words, _first_beside(sandbox, pid)
+    for pid in daemons:
+        os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in daemons))
+    for words, home in daemons.values():
+        quiet = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
+        command = sandbox.inside(*words, pid=home)
+        subprocess.Popen(command, start_new_session=True, **quiet)  # type: ignore[call-overload]
+    wait_until(lambda: sandbox.root("scontrol", "ping", check=False).returncode == 0)
+
+
+def _first_beside(sandbox: Sandbox, pid: int) -> int:
+    """The first process with the network of this one, which holds the node's namespaces."""
+    space = os.readlink(f"/proc/{pid}/ns/net")
+    beside = (
+        other
+        for other in sorted(processes(sandbox.running.pid))
+        if os.readlink(f"/proc/{other}/ns/net") == space
+    )
+    return next(beside)
 
 
 def take_all_down() -> None:

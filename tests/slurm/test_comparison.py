@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 import pytest
-from comparison import WORST_FIRST, Comparison, table, told
+from comparison import WORST_FIRST, Comparison, came_true, table, told
 from harness import Sandbox, sandbox_up
 from states import NODES
 
@@ -32,15 +32,21 @@ def wide(slurm_there: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("odd", [False, True], ids=["usual", "odd"])
 def test_in_random_states_slurm_does_what_was_said(
-    wide: Sandbox, pytestconfig: pytest.Config, record_property: Callable[[str, object], None]
+    wide: Sandbox,
+    pytestconfig: pytest.Config,
+    record_property: Callable[[str, object], None],
+    odd: bool,
 ) -> None:
+    """odd: on nodes with threads, two GPU types, shards, and memory that jobs may not have."""
     seed = pytestconfig.getoption("--agreement-seed") or SEED
     states = pytestconfig.getoption("--agreement-states") or STATES
+    states = -(-states // 5) if odd else states
     only = pytestconfig.getoption("--agreement-state")
     numbers = range(states) if only is None else [only]
     print(f"--agreement-seed {seed} --agreement-states {states}")
-    comparison = Comparison(wide)
+    comparison = Comparison(wide, odd=odd)
     rows = []
     for row in comparison.run(seed, numbers, REQUESTS):
         rows.append(row)
@@ -48,8 +54,12 @@ def test_in_random_states_slurm_does_what_was_said(
             print(told(row), flush=True)
     wrong = [row for row in rows if row["wrong"]]
     wrong.sort(key=lambda row: WORST_FIRST.index(row["wrong"]))
-    kinds = Counter(row["said"][0] for row in rows)
+    kinds = Counter(row["said"][0].replace("probably ", "") for row in rows)
+    likely = [row for row in rows if "probably" in row["said"][0] and row["happened"] is not None]
+    true = [row for row in likely if came_true(row)]
     for row in rows:
+        if row in likely and row not in true:
+            print(f"probably, and not so: {told(row)}")
         if row["said"][0] == "not known":
             happened = row["happened"] or ["nothing", ""]
             place, request, words = row["number"], row["request"], row["said"][2]
@@ -58,10 +68,12 @@ def test_in_random_states_slurm_does_what_was_said(
         "agreement",
         f"seed {seed}: {counted(len(rows), 'request')} in {counted(len(numbers), 'state')}, "
         f"{counted(len(wrong), 'disagreement')}, "
-        f"{kinds['not known']} not known\n{table(rows)}",
+        f"{kinds['not known']} not known, {len(true)} of {len(likely)} probable verdicts true\n"
+        f"{table(rows)}",
     )
     assert not wrong, "\n".join(map(told, wrong))
-    assert kinds["not known"] <= len(rows) * 0.25, kinds
+    assert kinds["not known"] <= len(rows) * 0.07 + 3, kinds
+    assert len(true) >= len(likely) * 0.8 - 2, f"{len(true)} of {len(likely)}"
     assert len(comparison.unsettled) <= len(numbers) / 20, comparison.unsettled
     # Nothing is proved by requests that are all of one kind.
     if only is None:

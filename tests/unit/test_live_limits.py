@@ -169,10 +169,26 @@ def test_without_the_database_nothing_is_stated_as_sure() -> None:
     assert "sacctmgr did not answer" in verdict.words
 
 
-def test_threads_are_no_cores() -> None:
+def test_slurms_cpus_count_where_a_core_has_two_threads() -> None:
     smt = tuple(node(f"n{n}", cores=128, threads=2) for n in (1, 2))
     look = live(limits=dataclasses.replace(LIMITS, nodes=smt))
-    assert "NC131" in codes(judged(look, cpus_per_task=65))  # the catalog's nodes have 64
+    # The catalog's nodes have 64 cores.
+    assert judged(look, cpus_per_task=128, gpus_per_node=1).verdict.kind == "can start now"
+    assert "NC131" in codes(judged(look, cpus_per_task=129))
+
+
+def test_limits_count_whole_cores() -> None:
+    smt = tuple(node(f"n{n}", cores=128, threads=2) for n in (1, 2))
+    limits = dataclasses.replace(with_more("MaxTRES cpu=9"), nodes=smt)
+    for cores, kind in ((8, "can start now"), (9, "refused")):
+        asked = judged(live(limits=limits), cpus_per_task=cores, gpus_per_node=1)
+        assert asked.verdict.kind == kind
+    memory = dataclasses.replace(
+        LIMITS, nodes=tuple(dataclasses.replace(one, memory_mb=9000) for one in smt)
+    )
+    for cores, kind in ((8, "can start now"), (9, "refused")):  # 1000 MB for each CPU
+        asked = judged(live(limits=memory), cpus_per_task=cores, gpus_per_node=1)
+        assert asked.verdict.kind == kind
 
 
 def test_a_rule_that_is_off_is_no_wait_either() -> None:
@@ -312,8 +328,13 @@ def test_what_slurm_hides_is_not_known(private: str, look: Any, words: str) -> N
     assert words in said.words
 
 
-def test_other_resources_than_gpus_are_not_followed() -> None:
-    assert judged(live(), gpus_per_node=1, gres=("nvme:1",)).verdict.kind == "not known"
+def test_other_resources_than_gpus() -> None:
+    assert "NC113" in codes(judged(live(), gpus_per_node=1, gres=("nvme:1",)))
+    have = live(nodes=tuple(node(f"n{n}", resources=(("shard", 8, 6),)) for n in (1, 2)))
+    for number, kind in ((2, "can start now"), (3, "will wait"), (9, "refused")):
+        asked = judged(have, gres=(f"shard:{number}",))
+        assert asked.verdict.kind == kind
+        assert "NC122" not in codes(asked)
 
 
 def test_limits_of_an_association_are_those_that_slurmctld_holds() -> None:

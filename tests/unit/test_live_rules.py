@@ -9,6 +9,7 @@ import pytest
 from slurm_answers import (
     BUSY,
     FULL,
+    LIMITS,
     MINE,
     NEW,
     NODES,
@@ -18,6 +19,7 @@ from slurm_answers import (
     judged,
     live,
     node,
+    reserved,
     shared,
     with_accounts,
     with_mine,
@@ -90,8 +92,40 @@ SIZES: List[Tuple[ClusterFigures, Any, List[str], Any]] = [
 LAB, ALL = shared("account", "lab", cores=(9, 9)), shared("account", "all", running=(5, 5))
 
 # code, what Slurm says, the request, words of the finding, what just does not violate it
+TEN = dataclasses.replace(
+    with_more("MaxSubmitPU 100"), config=dataclasses.replace(LIMITS.config, max_array_size=10)
+)
 CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
     ("NC103", live(limits=NEW), {"partition": "new"}, ["'new'", "catalog import"], live(), {}),
+    (
+        "NC113",
+        live(nodes=tuple(dataclasses.replace(one, memory_mb=8000) for one in NODES)),
+        {"gpus_per_node": 1, "cpus_per_task": 9},
+        ["no node of gpu has 1 GPU, 9 cores and 9000 MB of memory, even if nothing runs there"],
+        live(),
+        {"gpus_per_node": 1, "cpus_per_task": 9},
+    ),
+    ("NC113", live(), {"sbatch": ("nodes=0",)}, ["--nodes=0"], live(), {"nodes": 1}),
+    ("NC514", live(), {"account": "x"}, ["no account 'x'", "your accounts: lab"], live(), {}),
+    ("NC514", live(), {"qos": "x"}, ["QOS x", "its QOS: normal"], live(), {"qos": "NORMAL"}),
+    (
+        "NC514",
+        live(reservations=(reserved("n1", allowed=("lee",)),), user="kim"),
+        {"reservation": "course"},
+        ["reservation course is for lee"],
+        live(reservations=(reserved("n1", allowed=("lee", "kim")),), user="kim"),
+        {"reservation": "course"},
+    ),
+    (
+        "NC514",
+        live(reservations=(reserved("n1"),)),
+        {"reservation": "nosuch"},
+        ["there is no reservation 'nosuch'", "here: course"],
+        live(reservations=(reserved("n1"),)),
+        {"reservation": "course"},
+    ),
+    ("NC515", live(limits=TEN), {"array": "1-10"}, ["has index 10", "is 9"], live(), {}),
+    ("NC515", live(limits=TEN), {"array": "0-10:4"}, ["10"], live(limits=TEN), {"array": "0-9"}),
     ("NC501", live((*BUSY, job(4))), {}, ["you have 4 jobs", "may have 4"], live(BUSY), {}),
     ("NC501", live((job(1), WAITING)), {}, ["you have 4 jobs"], live((WAITING,)), {}),
     ("NC501", live((job(1),)), {"array": "1-4"}, ["array's 4 tasks", "3 more"], live(), {}),
@@ -253,7 +287,8 @@ def test_each_rule_at_its_boundary(
 
 
 def test_every_live_rule_has_a_case() -> None:
-    live = {code for code in CODES if "NC5" < code < "NC6" or code in ("NC102", "NC103")}
+    others = ("NC102", "NC103", "NC113")
+    live = {code for code in CODES if "NC5" < code < "NC6" or code in others}
     assert live == {one[0] for one in CASES}
 
 

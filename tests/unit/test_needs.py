@@ -79,6 +79,7 @@ def judged(
 
 
 FIT = """
+-n 24|-N1-4 -n 24|-N3 -n20|-n6 -c3|-G 12|-G v100:8|--mem-per-cpu=8000 -n 12|-n 13|-n 20 -G 8
 -N2 -n16|-N4 -n10|-n2 --ntasks-per-node=1|-n 10 --ntasks-per-node=4
 -G 4|-G 5 -N2
 --gres=gpu:v100:1,gpu:v100:1|--gres=gpu:4 -N2|--gres=gpu:a100:2 -N2
@@ -94,7 +95,7 @@ TOO_LARGE = """
 """
 UNKNOWN = """
 --ntasks-per-gpu=2 --gpus-per-node=4|-n5 -G4 --cpus-per-gpu=1|--mincpus=6 -N3|-N1 -O -n 40
--n 24|-N3 -n20|-N1-4 -n 24|-n6 -c3|-G 12|-G v100:8|--mem-per-cpu=8000 -n 12
+-w m3 -n 9
 -N2 -n 3 --ntasks-per-node=2|--gpus-per-task=1 -n4|-G4 --mem-per-gpu=9000|-w m3 -n 12
 """
 
@@ -126,8 +127,11 @@ def test_what_slurm_spreads_in_its_own_way_is_not_known(asked: str) -> None:
         ("--gres=gpu:v100:4", {"gpus_used": 1, "cores_used": 1}, WAITS),
         ("--gres=gpu:2", {"gpus_used": 4, "cores_used": 1}, RUNS),
         ("-n 4", {"cores_used": 4}, RUNS),
-        ("-n 20", {"cores_used": 4}, "not known"),
-        ("-G 9", {"gpus_used": 2, "cores_used": 1}, "not known"),
+        ("-n 16", {"cores_used": 4}, RUNS),
+        ("-n 17", {"cores_used": 4}, WAITS),
+        ("-N1-2 -n 9", {"cores_used": 4}, WAITS),
+        ("-G 8", {"gpus_used": 2, "cores_used": 1}, RUNS),
+        ("-G 9", {"gpus_used": 2, "cores_used": 1}, WAITS),
         ("--mem=20000", {"cores_used": 1, "memory_mb_used": 16000}, WAITS),
         ("--mem=0 -N3", {"cores_used": 1, "memory_mb_used": 1}, WAITS),
         ("--exclusive=user -N2", {"cores_used": 1}, RUNS),

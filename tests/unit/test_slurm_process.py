@@ -13,6 +13,7 @@ import pytest
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
+from neuronctl.common.words import moment
 from neuronctl.slurm import sbatch as sbatch_module
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
@@ -60,16 +61,32 @@ def test_refused_in_slurms_own_words(command: Command) -> None:
 
 
 def test_what_slurm_says_of_a_job_that_is_not_submitted(command: Command) -> None:
-    said = "Job 7 to start at 2026-08-12T09:30:00 using 8 processors on nodes gpu35"
-    command("sbatch", f"echo 'sbatch: {said}' >&2")
-    assert sbatch_module.test_submission(["sbatch"], "x") == (said, True)
+    said = "Job 7 to start at {} using 8 processors on nodes gpu35"
+    command("sbatch", f"echo 'sbatch: {said.format(1786527000)}' >&2")
+    answer = sbatch_module.test_submission(["sbatch"], "x")
+    assert answer == sbatch_module.Tested(said.format(moment(1786527000, seconds=True)), 1786527000)
+    # A wrapper may remove SLURM_TIME_FORMAT.
+    command("sbatch", f"echo 'sbatch: {said.format('2026-08-12T09:30:00')}' >&2")
+    assert sbatch_module.test_submission(["sbatch"], "x").start is None
     command("sbatch", "echo 'allocation failure: Required node not available' >&2; exit 1")
-    told, found = sbatch_module.test_submission(["sbatch"], "x")
-    assert "Required node" in told and not found
+    answer = sbatch_module.test_submission(["sbatch"], "x")
+    assert "Required node" in answer.said and answer.unavailable
+    command("sbatch", "echo 'Requested node configuration is not available' >&2; exit 1")
+    assert sbatch_module.test_submission(["sbatch"], "x").too_small
     command("sbatch", "echo 'allocation failure: Invalid feature specification' >&2; exit 1")
     with pytest.raises(SlurmRefusedError) as caught:
         sbatch_module.test_submission(["sbatch"], "x")
     assert "scontrol show node" in caught.value.hint
+
+
+def test_a_test_has_the_environment_of_the_submission(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A generated script's sbatch gets no SBATCH_* of the shell, somebody's own script does."""
+    monkeypatch.setenv("SBATCH_PARTITION", "nosuch")
+    command("sbatch", 'echo "partition $SBATCH_PARTITION" >&2')
+    assert sbatch_module.test_submission((), "x").said == "partition "
+    assert sbatch_module.test_submission(["sbatch", "x.sh"], None).said == "partition nosuch"
 
 
 def test_controller_away(command: Command) -> None:

@@ -14,6 +14,7 @@ from neuronctl.judgement.reservations import (
     SOURCE,
     ReservedNodes,
     check_reservation,
+    own_reservation,
     reservation_words,
     reserved_nodes,
     users_names,
@@ -46,13 +47,16 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     """Look through the nodes of the job's partition."""
     reserved, request = reserved_nodes(on_cluster), on_cluster.plan.request
     fitting = names_of(group for group in on_cluster.pool if on_cluster.fits(group, empty=True))
-    if on_cluster.needs.is_spread and on_cluster.lacking(fitting):
-        fitting = names_of(on_cluster.pool)
+    if on_cluster.needs.is_spread:
+        fitting = names_of(group for group in on_cluster.pool if on_cluster.room(group, True)[0])
     fitting -= set(hosts(request.exclude))
     if len(on_cluster.named_hosts) >= on_cluster.plan.most_nodes:
         fitting &= on_cluster.named_hosts
     if on_cluster.matching is not None:
         fitting &= on_cluster.matching
+    own = own_reservation(on_cluster)
+    if own is not None:
+        fitting &= set(hosts(own.node_list))
     suitable = fitting - reserved.nodes
     free = None
     if _where_not_known(on_cluster) is None:
@@ -85,8 +89,10 @@ def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
         words = "--nodelist names more nodes than the job needs: which it must get is not known"
         return Doubt(words, refusable=True)
     if request.reservation is not None:
-        begun = next(check_reservation(on_cluster), None) is None
-        return Doubt(f"what is free in reservation {request.reservation} is not known", begun)
+        own = own_reservation(on_cluster)
+        if own is None or not own.whole_nodes(on_cluster.snapshot.nodes):
+            begun = next(check_reservation(on_cluster), None) is None
+            return Doubt(f"what is free in reservation {request.reservation} is not known", begun)
     if needs.unsure:
         words = f"over which nodes Slurm spreads a job with {needs.unsure} is not known"
         return Doubt(words, refusable=True)
@@ -145,7 +151,7 @@ def _share(on_cluster: PlanOnCluster, *, memory: bool) -> str:
         cores += f" of {counted(needs.cores_per_task, 'core')}"
     kind = f" {needs.gpu_types[0][0]}" if needs.gpu_types else ""
     parts = [f"{counted(gpus, f'{kind} GPU'.strip())}"] if gpus else []
-    parts += [cores, *(f"{number} {name}" for name, number in plan.request.resources)]
+    parts += [cores, *(f"{number} {name}" for name, number in on_cluster.resources)]
     size = needs.memory_per_node or plan.cores_per_node * needs.memory_per_core
     size = size or plan.gpus_per_node * needs.memory_per_gpu
     if memory and (size or needs.whole_memory):
@@ -162,8 +168,7 @@ def _enough(search: NodeSearch, free: FrozenSet[str], but: FrozenSet[str] = froz
 def _spreads(search: NodeSearch, names: FrozenSet[str], *, empty: bool = False) -> Optional[bool]:
     """Return whether Slurm can spread a job over these nodes in unequal parts; None: not known.
 
-    It can if all its tasks have room (tried with 22.05 and 24.11), but which nodes it takes if it
-    may not have all of them, and which of them give the GPUs, differs.
+    It can if all its tasks and GPUs have room (tried with 22.05 and 24.11).
     """
     on_cluster, needs = search.on_cluster, search.on_cluster.needs
     if not needs.is_spread:
@@ -171,14 +176,14 @@ def _spreads(search: NodeSearch, names: FrozenSet[str], *, empty: bool = False) 
     if not empty:
         up = names_of(group for group in on_cluster.pool if is_usable(group))
         names = names & up
-    rooms = sorted(on_cluster.rooms(names, empty=empty), reverse=True)
+    rooms = on_cluster.rooms(names, empty)
     most = min(needs.most_nodes or len(rooms), len(rooms))
     tasks = sum(tasks for tasks, _ in rooms[:most])
     gpus = sum(sorted((gpus for _, gpus in rooms), reverse=True)[:most])
     if len(rooms) < needs.nodes or tasks < needs.tasks or gpus < needs.gpus:
         return False
-    simple = most == len(rooms) and not (needs.gpus or needs.cores_per_gpu or needs.whole)
-    return True if simple and not on_cluster.named_hosts else None
+    sure = not (needs.cores_per_gpu or on_cluster.named_hosts)
+    return True if sure else None
 
 
 def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
@@ -241,6 +246,8 @@ def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
     have = "no node" if not free else counted(len(free), "node")
     words = f"{have} of {plan.partition.name} {'have' if len(free) > 1 else 'has'} {share}"
     words += f"; requested {plan.nodes}"
+    if on_cluster.needs.is_spread:
+        words = f"the nodes of {plan.partition.name} together do not have {share}"
     if len(free) >= plan.nodes:
         names = sorted(on_cluster.named_hosts - free)
         does = "do not have" if len(names) > 1 else "does not have"
@@ -294,14 +301,13 @@ def _with_jobs_of_others(on_cluster: PlanOnCluster) -> Optional[FrozenSet[str]]:
 # ------------------------------------------------------------------------------ doubts
 
 
-def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Doubt]:
+def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Outcome]:
     """Yield why a job may not start although there is room for it."""
     on_cluster, room = search.on_cluster, "there is room for it, but"
     ahead = _job_ahead(search, free)
     shared = names_of(group for group in on_cluster.pool if _shares_cores(on_cluster, group))
-    if ahead:
-        words = f"{room} {ahead}; it starts earlier only if that is not delayed"
-        yield Doubt(words, cause="Priority")
+    if ahead is not None:
+        yield ahead
     elif on_cluster.may_get_more_nodes and on_cluster.named_hosts:
         yield Doubt(f"{room} which nodes Slurm takes beside those of --nodelist is not known")
     elif not _enough(search, free, search.reserved.parts):
@@ -311,27 +317,35 @@ def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Doubt]:
         yield Doubt(f"{room} {words} (MaxCPUsPerNode); what is left is not known")
 
 
-def _job_ahead(search: NodeSearch, free: FrozenSet[str]) -> str:
-    """Return which job waits for nodes with room for both, before this one; "" if none does.
+def _job_ahead(search: NodeSearch, free: FrozenSet[str]) -> Optional[Outcome]:
+    """Return what is due to jobs that wait for nodes with room for both, before this one.
 
     Slurm starts a later job earlier only if that delays none of them: for certain if it ends before
-    Slurm expects them to start.
+    Slurm expects them to start, and for certain not if it needs the nodes that Slurm plans for
+    them, which are theirs as a whole.
     """
     on_cluster, snapshot = search.on_cluster, search.on_cluster.snapshot
-    for own in snapshot.jobs:
-        here = on_cluster.plan.partition.name in own.partitions
-        unseen = own.state in WAITING and not own.reason  # what it leaves is not known
-        if unseen or (here and _waits_for_nodes(own) and _would_delay(on_cluster, own)):
-            return f"your job {own.id} waits before it"
-    waiting = [job for job in snapshot.queue or () if _waits_for_nodes(job)]
-    told = any(job.planned_nodes for job in waiting)
-    kept = set() if told else set(_planned(on_cluster))
-    for job in waiting:
-        if job.user != snapshot.user and _would_delay(on_cluster, job):
-            # Where Slurm has not planned when it starts, it may be anywhere.
-            kept |= search.suitable if job.start is None else set(hosts(job.planned_nodes))
-    left = _enough(search, free, frozenset(kept))
-    return "" if left else "a job of others waits for these nodes"
+    pool = names_of(on_cluster.pool)
+    every = {job.job_id: job for job in (*(snapshot.queue or ()), *snapshot.jobs)}
+    ahead = []
+    for job in every.values():
+        here = (one for one in snapshot.nodes if not {*job.partitions}.isdisjoint(one.partitions))
+        unseen = job in snapshot.jobs and job.state in WAITING and not job.reason
+        delayed = unseen or (_waits_for_nodes(job) and _would_delay(on_cluster, job))
+        if delayed and not pool.isdisjoint(names_of(here)):
+            ahead.append(job)
+    planned = [set(hosts(job.planned_nodes)) if job.start is not None else set() for job in ahead]
+    kept = set().union(*(nodes or search.suitable for nodes in planned))
+    kept |= set() if any(planned) else _planned(on_cluster)
+    if _enough(search, free, frozenset(kept)):
+        return None
+    own = next((job for job in ahead if job in snapshot.jobs), None)
+    who = "a job of others" if own is None else f"your job {own.id}"
+    words = f"there is room for it, but {who} waits before it for these nodes"
+    words += "; it starts earlier only if that is not delayed"
+    if all(planned) and planned and snapshot.limits.config.first_in_first_out:
+        return Wait("NC504", "Priority", words, slurm_says("squeue"))
+    return Doubt(words, cause="Priority")
 
 
 def may_be_planned_for_others(search: NodeSearch) -> bool:
@@ -353,8 +367,9 @@ def _planned(on_cluster: PlanOnCluster) -> FrozenSet[str]:
 
 
 def _waits_for_nodes(job: QueueJob) -> bool:
+    behind = job.reason.replace("_", " ").startswith("Nodes required for job are DOWN, DRAINED or")
     planned = job.reason.startswith("ReqNodeNotAvail") and job.start is not None
-    return job.state in WAITING and (planned or job.reason in ("Resources", "Priority"))
+    return job.state in WAITING and (planned or behind or job.reason in ("Resources", "Priority"))
 
 
 def _would_delay(on_cluster: PlanOnCluster, job: QueueJob) -> bool:

@@ -37,7 +37,8 @@ def live_findings(
         skipped = each.code in context.rules_off or (context.of_script and each.about is None)
         if each.live and not skipped:
             yield from (each.finding(violation) for violation in each.judge(facts))
-    for outcome in (*forecast.at_once, *waits):
+    outcomes: Sequence[Union[Refusal, Wait]] = (*forecast.at_once, *waits)
+    for outcome in outcomes:
         each = RULES[outcome.code]
         if outcome.code not in context.rules_off:
             yield from (each.finding(violation) for violation in each.judge(outcome))

@@ -13,6 +13,7 @@ from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import JobPlan
 from neuronctl.planning.needs import Needs, needs_of, whole_cores
 from neuronctl.slurm.answers import limits_in_force, used_of_each
+from neuronctl.slurm.fields import parse_resources
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Counts, Limit, Per
 from neuronctl.slurm.sacctmgr import Association, SlurmQos, association_in
@@ -322,15 +323,23 @@ class PlanOnCluster:
         free = self._free(group, needs, empty)
         return free is not None and needs.fits(*free, group.threads)
 
-    def rooms(self, names: AbstractSet[str], *, empty: bool = False) -> List[Tuple[int, int]]:
-        """Return how many tasks and GPUs of a spread job each of these nodes could take."""
-        found: List[Tuple[int, int]] = []
-        for group in self.pool:
-            free = self._free(group, self.needs, empty)
-            here = names & set(group.names)
-            room = (0, 0) if free is None else self.needs.room(*free, group.threads)
-            found += [room] * len(here) if room[0] else []
-        return found
+    @cached_property
+    def resources(self) -> Tuple[Tuple[str, int], ...]:
+        """The generic resources that it asks each node for, other than GPUs: ``("shard", 2)``."""
+        found = parse_resources(",".join(self.plan.request.gres))
+        amounts = ((name, sum(kinds.values())) for name, kinds in found.items())
+        return tuple(each for each in amounts if each[0] not in ("gpu", "none"))
+
+    def room(self, group: NodeGroup, empty: bool) -> Tuple[int, int]:
+        """Return how many tasks and GPUs of a spread job each node of a group could take."""
+        free = self._free(group, self.needs, empty)
+        return (0, 0) if free is None else self.needs.room(*free, group.threads)
+
+    def rooms(self, names: AbstractSet[str], empty: bool) -> List[Tuple[int, int]]:
+        """Return the same for each of these nodes that could take any, the largest first."""
+        each = ((self.room(group, empty), names & {*group.names}) for group in self.pool)
+        found = [room for room, here in each if room[0] for _ in here]
+        return sorted(found, reverse=True)
 
     def _free(self, group: NodeGroup, needs: Needs, empty: bool) -> Optional[Tuple[int, int, int]]:
         """Return the cores, GPUs, and MB that the job could get of each node of a group.
@@ -351,8 +360,8 @@ class PlanOnCluster:
         # With jobs of the same user it might share a node; whose they are is not known.
         if (needs.whole and cores_used) or (needs.whole_memory and memory_used):
             return None
-        there = {name: total - (0 if empty else held) for name, total, held in group.resources}
-        if any(there.get(name, 0) < number for name, number in self.plan.request.resources):
+        has = {name: total - (0 if empty else held) for name, total, held in group.resources}
+        if any(has.get(name, 0) < number for name, number in self.resources):
             return None
         counts = self.snapshot.limits.config.memory_counts
         return cores, gpus, group.memory_mb - (memory_used if counts else 0)

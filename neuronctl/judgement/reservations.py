@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import FrozenSet, Iterator, List, Set, Tuple
+from typing import FrozenSet, Iterator, List, Optional, Set, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import hosts
@@ -31,21 +31,32 @@ def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
         # If Slurm lists none, those that have begun show in the nodes.
         shown = names_of(group for group in snapshot.nodes if is_reserved(group))
         return ReservedNodes(shown, frozenset(), ())
-    cores = {name: group.cores for group in snapshot.nodes for name in group.names}
+    names = names_of(snapshot.nodes)
     whole: Set[str] = set()
     parts: Set[str] = set()
     by: List[Reservation] = []
     for reservation in snapshot.reservations:
+        if reservation == own_reservation(on_cluster):
+            continue
         late = limit is not None and reservation.start >= snapshot.asked_at + limit
-        known = cores.keys() & set(hosts(reservation.node_list))
+        known = names & set(hosts(reservation.node_list))
         if late or reservation.end <= snapshot.asked_at or not known:
             continue
-        if reservation.cores is None or reservation.cores >= sum(cores[name] for name in known):
+        if reservation.whole_nodes(snapshot.nodes):
             by.append(reservation)
             whole |= known
         else:
             parts |= known
     return ReservedNodes(frozenset(whole), frozenset(parts), tuple(by))
+
+
+def own_reservation(on_cluster: PlanOnCluster) -> Optional[Reservation]:
+    """Return the job's own reservation if it has begun and its nodes are the job's only ones."""
+    name, now = on_cluster.plan.request.reservation, on_cluster.snapshot.asked_at
+    for one in on_cluster.snapshot.reservations or ():
+        if one.name == name and one.start <= now < one.end and "FLEX" not in one.flags:
+            return one
+    return None
 
 
 def reservation_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
@@ -74,15 +85,16 @@ def check_access(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         words = f"there is no reservation '{name}'"
         yield Refusal("NC514", words, f"reservations here: {names}", SOURCE)
     elif own.allowed and not mine & {*own.allowed} and own.is_for_named:
-        who = ", ".join(own.allowed)
+        who = ", ".join(name.partition("=")[2] for name in own.allowed)
         yield Refusal("NC514", f"reservation {name} is for {who}", "leave it out", SOURCE)
 
 
 def users_names(on_cluster: PlanOnCluster) -> Set[str]:
-    """Return the names by which a reservation may be for the job."""
+    """Return the names by which a reservation may be for the job, as Reservation has them."""
     snapshot, own = on_cluster.snapshot, on_cluster.association
-    above = own.above if own else ()
-    return {snapshot.user, *snapshot.groups, on_cluster.account, *above} - {""}
+    names = {f"Users={snapshot.user}", *(f"Groups={name}" for name in snapshot.groups)}
+    accounts = (on_cluster.account, *(own.above if own else ()))
+    return names | {f"Accounts={name}" for name in accounts if name}
 
 
 def check_reservation(on_cluster: PlanOnCluster) -> Iterator[Outcome]:

@@ -17,7 +17,6 @@ from neuronctl.common.frozen import dataclass
 from neuronctl.request import values
 from neuronctl.request.options import DECLARED, Option, option
 from neuronctl.request.values import one_line
-from neuronctl.slurm.fields import parse_resources
 
 if TYPE_CHECKING:
     from neuronctl.request.axes import Axis
@@ -345,16 +344,9 @@ class JobRequest:
         return 0 if match is None else int(match[1])
 
     @property
-    def resources(self) -> Tuple[Tuple[str, int], ...]:
-        """The generic resources that it asks each node for, other than GPUs: ``("shard", 2)``."""
-        found = parse_resources(",".join(self.gres))
-        amounts = ((name, sum(kinds.values())) for name, kinds in found.items())
-        return tuple(each for each in amounts if each[0] not in ("gpu", "none"))
-
-    @property
     def shares_gpus(self) -> bool:
         """Whether it asks for parts of GPUs (shards, MPS)."""
-        return any(name in ("shard", "mps") for name, _ in self.resources)
+        return any(item.startswith(("shard", "mps")) for item in self.gres)
 
     def resolve_path(self, path: str) -> str:
         """Return a path of the job's, which begins in its directory, as this process reaches it."""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
-from neuronctl.common.units import UNLIMITED
+from neuronctl.common.units import UNLIMITED, hosts
 from neuronctl.slurm.fields import (
     count,
     parse_count,
@@ -93,8 +93,8 @@ class SitePartition:
 class Reservation:
     """Nodes reserved, now or later, from ``start`` to ``end`` (epoch seconds).
 
-    cores: how many of the nodes' cores it reserves; None: unknown. allowed: the users, groups and
-    accounts that it is for, all in one; "-name" leaves one out.
+    cores: how many of the nodes' cores it reserves; None: unknown. allowed: whom it is for, such as
+    ``Users=kim`` or ``Accounts=lab``; ``Users=-kim`` leaves one out.
     """
 
     name: str
@@ -105,10 +105,16 @@ class Reservation:
     flags: Tuple[str, ...]
     allowed: Tuple[str, ...] = ()
 
+    def whole_nodes(self, groups: Iterable[NodeGroup]) -> bool:
+        """Whether it reserves all cores of those of its nodes that are among these."""
+        own = set(hosts(self.node_list))
+        every = sum(group.cores * len(own & {*group.names}) for group in groups)
+        return self.cores is None or self.cores >= every
+
     @property
     def is_for_named(self) -> bool:
         """Whether only those may use it who are named, not all but those."""
-        return not any(name.startswith("-") for name in self.allowed)
+        return not any("=-" in name for name in self.allowed)
 
 
 @dataclass(frozen=True)
@@ -325,7 +331,7 @@ def parse_reservations(text: str) -> Tuple[Reservation, ...]:
         if start is not None and end is not None:
             cores, flags = count(line["CoreCnt"]), words(line["Flags"])
             nodes, name = _text(line["Nodes"]), line["ReservationName"]
-            allowed = tuple(who for key in _ALLOWED for who in words(line[key]))
+            allowed = tuple(f"{key}={who}" for key in _ALLOWED for who in words(line[key]))
             found.append(Reservation(name, start, end, nodes, cores, flags, allowed))
     return tuple(found)
 

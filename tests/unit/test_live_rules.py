@@ -110,10 +110,10 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
     ("NC514", live(), {"qos": "x"}, ["QOS x", "its QOS: normal"], live(), {"qos": "NORMAL"}),
     (
         "NC514",
-        live(reservations=(reserved("n1", allowed=("lee",)),), user="kim"),
+        live(reservations=(reserved("n1", allowed=("Users=lee", "Groups=kim")),), user="kim"),
         {"reservation": "course"},
-        ["reservation course is for lee"],
-        live(reservations=(reserved("n1", allowed=("lee", "kim")),), user="kim"),
+        ["reservation course is for lee, kim"],
+        live(reservations=(reserved("n1", allowed=("Users=lee", "Users=kim")),), user="kim"),
         {"reservation": "course"},
     ),
     (

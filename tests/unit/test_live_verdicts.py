@@ -98,11 +98,11 @@ def test_maintenance_that_begins_before_the_end() -> None:
 
 def test_a_job_between_the_nodes_of_a_magnetic_reservation_and_others() -> None:
     for allowed, kind in (
-        (("kim",), "not known"),
-        (("staff",), "not known"),
-        (("lab",), "not known"),
-        (("-lee",), "not known"),
-        (("lee", "physics"), "will wait"),
+        (("Users=kim",), "not known"),
+        (("Groups=staff",), "not known"),
+        (("Accounts=lab",), "not known"),
+        (("Users=-lee",), "not known"),
+        (("Users=lee", "Groups=kim", "Accounts=physics"), "will wait"),
     ):
         magnet = reserved("n[1-3]", flags=("MAGNETIC",), allowed=allowed)
         look = live(user="kim", groups=("staff",), reservations=(magnet,))
@@ -137,7 +137,7 @@ def test_nodes_reserved_for_others_are_not_free() -> None:
     [
         (("FLEX",), 600, ("not known", "", None)),
         ((), 600, ("will wait", "Reservation", NOW + 600)),
-        ((), 0, ("not known", "", None)),
+        ((), 0, ("can start now", "", None)),
     ],
 )
 def test_nodes_of_the_jobs_own_reservation(

@@ -85,7 +85,7 @@ def test_a_test_has_the_environment_of_the_submission(
     """A generated script's sbatch gets no SBATCH_* of the shell, somebody's own script does."""
     monkeypatch.setenv("SBATCH_PARTITION", "nosuch")
     command("sbatch", 'echo "partition $SBATCH_PARTITION" >&2')
-    assert sbatch_module.test_submission((), "x").said == "partition "
+    assert sbatch_module.test_submission((), "x").said == "partition"
     assert sbatch_module.test_submission(["sbatch", "x.sh"], None).said == "partition nosuch"
 
 

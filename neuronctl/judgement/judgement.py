@@ -70,9 +70,13 @@ class Judgement:
         doubts = forecast.doubts
         # Where Slurm may even refuse the job, nothing that it would wait for is sure.
         if any(doubt.refusable for doubt in doubts) or (doubts and not waits):
+            from neuronctl.judgement.snapshot import is_usable
+
             cause = next((doubt.cause for doubt in doubts if doubt.cause), "")
             words = "; ".join(dict.fromkeys(doubt.words for doubt in doubts))
-            return Verdict(NOT_KNOWN, words, cause)
+            pool, reserved = forecast.on_cluster.pool, forecast.nodes.reserved
+            all_up = all(is_usable(group) for group in pool) and not reserved.by
+            return Verdict(NOT_KNOWN, words, cause, all_nodes_up=all_up)
         if waits:
             known = [wait.until for wait in waits]
             until = None if None in known else max(at for at in known if at is not None)

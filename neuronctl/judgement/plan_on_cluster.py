@@ -360,8 +360,10 @@ class PlanOnCluster:
         # With jobs of the same user it might share a node; whose they are is not known.
         if (needs.whole and cores_used) or (needs.whole_memory and memory_used):
             return None
-        has = {name: total - (0 if empty else held) for name, total, held in group.resources}
-        if any(has.get(name, 0) < number for name, number in self.resources):
+        if needs.whole == "nodes" and needs.memory_per_core * group.cores > group.memory_mb:
+            return None  # it gets all cores, and their memory
+        shared, gpus = _of_shared_gpus(group, gpus, empty)
+        if any(shared.get(name, 0) < number for name, number in self.resources):
             return None
         counts = self.snapshot.limits.config.memory_counts
         return cores, gpus, group.memory_mb - (memory_used if counts else 0)
@@ -370,3 +372,20 @@ class PlanOnCluster:
     def threads(self) -> int:
         """Slurm's CPUs per core of the nodes, of which it gives a job only whole cores."""
         return min((group.threads for group in self.pool), default=1)
+
+
+def _of_shared_gpus(group: NodeGroup, gpus: int, empty: bool) -> Tuple[Dict[str, int], int]:
+    """Return what each node has free of other generic resources, and how many of ``gpus``.
+
+    The shards of a job are all on one GPU, and Slurm fills one GPU after the other (22.05.8).
+    """
+    free: Dict[str, int] = {}
+    for name, total, used in group.resources:
+        held = 0 if empty else used
+        free[name] = total - held
+        if name in ("shard", "mps") and group.gpus and total >= group.gpus:
+            each = total // group.gpus
+            left = group.gpus - (0 if empty else group.gpus_used) - -(-held // each)
+            free[name] = each if left > 0 else -held % each
+            gpus = min(gpus, left)
+    return free, gpus

@@ -25,6 +25,7 @@ class Verdict:
     kind: one of the first four words above, which may follow PROBABLY. cause: Slurm's reason, or
     the codes that refuse. until: epoch seconds by which it starts at the latest as far as the
     user's own limits allow; None: unknown. judged_by: SLURM, or why only the catalog was used.
+    all_nodes_up: whether none of the partition's is out of service or reserved.
     """
 
     kind: str
@@ -32,11 +33,16 @@ class Verdict:
     cause: str = ""
     until: Optional[int] = None
     judged_by: str = SLURM
+    all_nodes_up: bool = True
 
-    def tested(self, kind: str, said: str) -> Verdict:
-        """Return it after ``sbatch --test-only``. kind: what that means, "" for nothing."""
-        if self.kind == CAN_START and kind not in ("", CAN_START):
-            return replace(self, kind=NOT_KNOWN, words=f"{self.words}; sbatch --test-only: {said}")
+    def tested(self, kind: str) -> Verdict:
+        """Return it after ``sbatch --test-only``. kind: what that means, "" for nothing.
+
+        What is known holds: the test does not see the gaps in which jobs start before others, and
+        of nodes that are out of service or reserved it says that none is large enough.
+        """
+        if kind == REFUSED and not self.all_nodes_up:
+            return self
         if self.kind != NOT_KNOWN or not kind:
             return self
         words = (

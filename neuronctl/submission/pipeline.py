@@ -143,7 +143,7 @@ def tested(
     kind = CAN_START if answer.start is not None else ""
     kind = REFUSED if answer.too_small else kind
     kind = WILL_WAIT if late else kind
-    return replace(judged, verdict=judged.verdict.tested(kind, answer.said))
+    return replace(judged, verdict=judged.verdict.tested(kind))
 
 
 _NOW = 60

@@ -330,11 +330,23 @@ def test_what_slurm_hides_is_not_known(private: str, look: Any, words: str) -> N
 
 def test_other_resources_than_gpus() -> None:
     assert "NC113" in codes(judged(live(), gpus_per_node=1, gres=("nvme:1",)))
-    have = live(nodes=tuple(node(f"n{n}", resources=(("shard", 8, 6),)) for n in (1, 2)))
-    for number, kind in ((2, "can start now"), (3, "will wait"), (9, "refused")):
+    # All of a job's shards are on one GPU.
+    for used, held, number, kind in (
+        (0, 0, 4, "can start now"),
+        (0, 0, 5, "refused"),
+        (7, 2, 2, "can start now"),
+        (7, 2, 3, "will wait"),
+        (6, 2, 4, "can start now"),
+        (8, 0, 1, "will wait"),
+    ):
+        shards = (("shard", 32, held),)
+        have = live(nodes=tuple(node(f"n{n}", gpus_used=used, resources=shards) for n in (1, 2)))
         asked = judged(have, gres=(f"shard:{number}",))
-        assert asked.verdict.kind == kind
+        assert asked.verdict.kind == kind, (used, held, number)
         assert "NC122" not in codes(asked)
+    have = live(nodes=(node("n1", resources=(("shard", 32, 5),)),))
+    for gpus, kind in ((6, "can start now"), (7, "will wait")):
+        assert judged(have, gpus_per_node=gpus).verdict.kind == kind
 
 
 def test_limits_of_an_association_are_those_that_slurmctld_holds() -> None:

@@ -307,8 +307,6 @@ class Cluster:
     """The user's scratch directory; ``{user}`` stands for the login name."""
     scratch_days: Optional[int] = None
     """Days without access after which the site removes a file there: deletes or renames it."""
-    poll: Optional[int] = None
-    """Seconds that a command that waits for jobs lets pass between two requests to Slurm."""
     default_partition: Optional[str] = None
     qos: Mapping[str, Qos] = {}
     evidence: Mapping[str, str] = {}

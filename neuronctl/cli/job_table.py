@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.console import (
     Column,
@@ -59,10 +60,13 @@ def fold(jobs: Sequence[JobStatus]) -> List[Line]:
     return list(lines.values())
 
 
-def print_jobs(lines: Sequence[Line], *, advise: bool) -> None:
+def print_jobs(
+    lines: Sequence[Line], *, advise: bool, servers: Mapping[int, str] = MappingProxyType({})
+) -> None:
     """Print the table; on a terminal, the time used is a bar.
 
-    advise adds, under the table, what the user can do for each pending reason.
+    advise adds, under the table, what the user can do for each pending reason. servers: by job,
+    how a server in it is.
     """
     bars = is_terminal()
     columns = [
@@ -77,6 +81,8 @@ def print_jobs(lines: Sequence[Line], *, advise: bool) -> None:
         Column("FROM", priority=6, style="dim"),
     ]
     rows = [_row(line) for line in lines]
+    for row, line in zip(rows, lines):
+        row[4] = "; ".join(filter(None, (row[4], servers.get(line[0].id.job))))
     if bars:
         columns[5] = Column("TIME", no_wrap=True, priority=2)
         for row, line in zip(rows, lines):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Optional, Tuple
@@ -11,10 +12,25 @@ import click
 from neuronctl.cli.job_options import BatchCommand, job_command, plan_given
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import hint_at_why, notify
-from neuronctl.common.console import print_json, print_line, printable, shortened, terminal_width
-from neuronctl.common.errors import INTERRUPTED, NoSuchJobError, TemplateError, UsageError
-from neuronctl.common.frozen import asdict
+from neuronctl.common.console import (
+    Column,
+    print_json,
+    print_line,
+    print_table,
+    printable,
+    shortened,
+    terminal_width,
+)
+from neuronctl.common.errors import (
+    INTERRUPTED,
+    NoSuchJobError,
+    SlurmUnavailableError,
+    TemplateError,
+    UsageError,
+)
+from neuronctl.common.frozen import asdict, replace
 from neuronctl.common.units import parse_timeout
+from neuronctl.common.words import moment
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
@@ -22,15 +38,25 @@ if TYPE_CHECKING:
     from neuronctl.serving.connection import Connection
     from neuronctl.slurm.job_id import JobId
     from neuronctl.submission.transaction import Submission
+    from neuronctl.tracking.follow import JobWatch
 
 
 class _Serve(BatchCommand):
-    """``serve RECIPE``, and ``serve connect``."""
+    """``serve RECIPE``, ``serve connect``, and ``serve list``.
+
+    Options of the job may follow the recipe; what follows ``--`` is the server's.
+    """
 
     def make_context(self, info_name: Any, args: Any, *more: Any, **extra: Any) -> click.Context:
-        if args[:1] == ["connect"]:
-            return connect.make_context(f"{info_name} connect", args[1:], *more, **extra)
-        return super().make_context(info_name, args, *more, **extra)
+        if args[:1] in (["connect"], ["list"]):
+            other = connect if args[0] == "connect" else list_servers
+            return other.make_context(f"{info_name} {args[0]}", args[1:], *more, **extra)
+        extra["allow_interspersed_args"] = True
+        try:
+            return super().make_context(info_name, args, *more, **extra)
+        except (click.NoSuchOption, click.BadOptionUsage) as error:
+            hint = "options of the server follow --: neuronctl serve [OPTIONS] RECIPE -- ARGS"
+            raise UsageError(error.format_message(), hint) from None
 
 
 json_option = click.option(
@@ -39,26 +65,31 @@ json_option = click.option(
 
 
 @job_command("serve", cls=_Serve)
-@click.option("--idle", metavar="TIME", help="End a server that nobody uses for so long: 1h.")
+@click.option("--idle", metavar="TIME", help="End a server that nobody uses for TIME, such as 1h.")
+@click.option(
+    "--ready-within", metavar="TIME", help="End a server that does not answer within TIME."
+)
 @click.option("--list", "list_recipes", is_flag=True, help="List the recipes.")
 @json_option
 @click.option("--dry-run", is_flag=True, help="Stop before sbatch; print the script.")
-@click.argument("words", metavar="RECIPE [ARGS]...", nargs=-1, type=click.UNPROCESSED)
+@click.argument("words", metavar="RECIPE [-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
 def command(
     words: Tuple[str, ...],
     dry_run: bool,
     as_json: bool,
     list_recipes: bool,
+    ready_within: Optional[str],
     idle: Optional[str],
     force: bool,
     explain: bool,
     **given: Any,
 ) -> int:
-    """Run a server in a job, and say how to reach it from your own machine.
+    """Run a server in a job, and print how to reach it from your own machine.
 
     RECIPE is a kind of server, such as jupyter or ssh; it receives ARGS. Once the server answers,
-    the tunnel to type and the URL to open are printed; 'neuronctl serve connect [JOB]' prints them
-    again. Ctrl-C stops waiting, not the server.
+    neuronctl prints the tunnel to type and the URL to open; 'neuronctl serve connect [JOB]' prints
+    them again, and 'neuronctl serve list' lists your servers. Ctrl-C stops the wait; the server
+    keeps running.
     """
     if list_recipes:
         return _list_recipes()
@@ -68,18 +99,23 @@ def command(
     from neuronctl.serving.server_job import make_place, plan_server
     from neuronctl.submission.pipeline import submit_job
 
-    try:
-        seconds = None if idle is None else parse_timeout(idle)
-    except ValueError as error:
-        raise UsageError(f"--idle: {error}") from None
+    recipe = load(words[0])
+    if ready_within is not None:
+        recipe = replace(recipe, ready_within=_seconds("--ready-within", ready_within))
     job = plan_server(
-        *(load(words[0]), words[1:], lambda more: plan_given({**given, **more})),
-        idle=seconds,
+        *(recipe, words[1:], lambda more: plan_given({**given, **more})),
+        idle=None if idle is None else _seconds("--idle", idle),
     )
+    if job.plan.most_nodes > 1 and not recipe.launcher:
+        notify(f"warning: {recipe.name} runs on one node, and the job gets {job.plan.most_nodes}")
     if not dry_run:
-        make_place()
+        make_place(recipe)
     reporter = _Reporter(SubmitMode(dry_run, as_json), explain=explain)
-    done = submit_job(job, reporter, force=force, dry_run=dry_run)
+    umask = os.umask(0o077)  # with which Slurm makes the log
+    try:
+        done = submit_job(job, reporter, force=force, dry_run=dry_run)
+    finally:
+        os.umask(umask)
     if done is None:
         return 0
     from neuronctl.slurm.job_id import JobId
@@ -87,11 +123,18 @@ def command(
     return _wait(JobId(done.job_id), done.record, job.plan.cluster, as_json)
 
 
+def _seconds(option: str, text: str) -> int:
+    try:
+        return parse_timeout(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
 @click.command("connect")
 @click.argument("job", metavar="[JOB]", default="")
 @json_option
 def connect(job: str, as_json: bool) -> int:
-    """Say again how to reach a server, once it answers.
+    """Print again how to reach a server, once it answers.
 
     JOB is a job id, or the name of a job; without it, your newest running server.
     """
@@ -99,11 +142,18 @@ def connect(job: str, as_json: bool) -> int:
     from neuronctl.catalog.local_cluster import recognise
     from neuronctl.cli.jobs import one_job
     from neuronctl.records.store import RecordStore
+    from neuronctl.serving.connection import MARK
 
     store = RecordStore.default()
     asked = one_job(job, store) if job else _newest_server()
     record = store.get(asked.job)
-    if record is None or "watch_server &" not in record.draft.script:
+    script = "" if record is None else record.draft.script
+    if "watch_server &" in script:
+        raise UsageError(
+            f"an older neuronctl started server {asked}, and this one cannot read its notes",
+            f"neuronctl cancel {asked}, and start it again with 'neuronctl serve'",
+        )
+    if MARK not in script:
         raise UsageError(
             f"job {asked} is not a server of yours", "'neuronctl serve RECIPE' starts one"
         )
@@ -111,17 +161,47 @@ def connect(job: str, as_json: bool) -> int:
 
 
 def _newest_server() -> JobId:
-    from neuronctl.serving.connection import is_server
+    from neuronctl.serving.connection import servers
     from neuronctl.slurm.job_states import RUNNING
     from neuronctl.tracking.lookup import queued
 
-    running = [each.id for each in queued() if each.state == RUNNING]
-    found = [id for id in running if is_server(id.job)]
-    if not found:
+    known = servers()
+    running = [each.id for each in queued() if each.state == RUNNING and each.id.job in known]
+    if not running:
         raise NoSuchJobError(
             "no server of yours is running", "name one that waits, or start one: see --list"
         )
-    return max(found, key=lambda id: id.job)
+    return max(running, key=lambda id: id.job)
+
+
+@click.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.servers/1).")
+def list_servers(as_json: bool) -> int:
+    """List your servers: where each listens, since when it answers, and how it ended.
+
+    USER is whose the port is. A server that has ended stays in the list for a week.
+    """
+    from neuronctl.serving.connection import all_servers
+
+    notes = all_servers()
+    if as_json:
+        private = ("token", "values", "pid", "python", "program")
+        rows = [{k: v for k, v in asdict(note).items() if k not in private} for note in notes]
+        print_json("neuronctl.servers/1", {"servers": rows})
+        return 0
+    if not notes:
+        print_line("no servers of yours, running or ended within a week")
+        return 0
+    names = ("JOB", "NAME", "STATE", "ADDRESS", "USER", "READY SINCE")
+    table = [
+        [
+            *(str(note.job), shortened(note.name, 16), note.summary, note.place, note.user),
+            moment(int(note.since)) if note.since else "never",
+        ]
+        for note in notes
+    ]
+    print_table([Column(name, no_wrap=name != "STATE") for name in names], table)
+    return 0
 
 
 def _list_recipes() -> int:
@@ -144,12 +224,19 @@ class _Reporter(TerminalReporter):
 
 def _wait(job: JobId, record: Optional[JobRecord], cluster: Cluster, as_json: bool) -> int:
     """Wait for the server's first answer, and print how to reach it; returns the exit code."""
-    from neuronctl.serving.connection import connection, wait_for_server
+    from neuronctl.serving.connection import (
+        ANSWERS,
+        UNKNOWN,
+        connection,
+        read_note,
+        wait_for_server,
+    )
     from neuronctl.tracking.follow import JobWatch
 
     watch, progress = JobWatch(job, record), _Progress()
+    log = _Log(watch, progress)
     try:
-        noted = wait_for_server(watch, progress.show)
+        note = wait_for_server(watch, progress.show, log.show)
     except KeyboardInterrupt:
         progress.show("")
         notify(
@@ -158,14 +245,27 @@ def _wait(job: JobId, record: Optional[JobRecord], cluster: Cluster, as_json: bo
         )
         return INTERRUPTED
     progress.show("")
-    if noted is None:
+    if note is None:
         from neuronctl.cli.why import explain_end
 
+        log.show(last=True)
         notify(watch.last_words())
+        last = read_note(job.job)
+        if last is not None and last.words:
+            notify(last.summary)
         explain_end(watch.statuses, file=sys.stderr)
         hint_at_why([job])
         return watch.exit_status or 1
-    found = connection(noted, cluster)
+    if note.state == UNKNOWN:
+        raise SlurmUnavailableError(
+            f"it is not known whether {note.recipe} of job {job} answers: {note.words}",
+            "try again in some seconds",
+        )
+    if note.state != ANSWERS:
+        notify(f"job {job}: {note.summary}")
+        notify(f"its log: neuronctl logs {job}; 'neuronctl cancel {job}' ends it")
+        return 1
+    found = connection(note, cluster)
     if as_json:
         print_json("neuronctl.serve/1", asdict(found))
     else:
@@ -178,7 +278,8 @@ def _print_connection(found: Connection) -> None:
     if found.tunnel:
         print_line("  on your machine, and leave it running:")
         print_line(f"    {found.tunnel}")
-        print_line(f"  then open  {found.url}")
+        is_page = found.url.startswith("http") and "//127.0.0.1:" not in found.url
+        print_line(f"  then {'open' if is_page else 'use '}  {found.url}")
     for line in found.text.split("\n") if found.text else ():
         print_line(f"  {line}".rstrip())
     if not found.reachable:
@@ -186,6 +287,34 @@ def _print_connection(found: Connection) -> None:
             f"warning: this machine does not reach port {found.port} of {found.node}, so the "
             "tunnel may not either: is a firewall between them?"
         )
+
+
+_SHORT = 3.0  # seconds of waiting for a server whose log is not shown
+
+
+class _Log:
+    """What the job writes while its server starts, on standard error."""
+
+    def __init__(self, watch: JobWatch, progress: _Progress) -> None:
+        from neuronctl.tracking.follow import GrowingLog
+
+        self._watch, self._progress = watch, progress
+        self._logs = [GrowingLog(sys.stderr.buffer, err=err) for err in (False, True)]
+        self._rest = [b"", b""]
+        self._begun = time.monotonic()
+
+    def show(self, *, last: bool = False) -> None:
+        """Show the whole lines that are new, unless the wait is short; last: all of them."""
+        if not last and time.monotonic() - self._begun < _SHORT:
+            return
+        for place, log in enumerate(self._logs):
+            log.path = log.path or self._watch.log_path(log.err)
+            if place and log.path == self._logs[0].path:
+                continue  # both in one file
+            *lines, self._rest[place] = (self._rest[place] + log.read()).split(b"\n")
+            for line in lines + ([self._rest[place]] if last and self._rest[place] else []):
+                self._progress.show("")
+                sys.stderr.write(printable(f"  | {line.decode('utf-8', 'replace')}") + "\n")
 
 
 class _Progress:

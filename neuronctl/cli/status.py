@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Optional, Tuple
 
 import click
 
@@ -16,6 +17,7 @@ from neuronctl.cli.say import notify
 from neuronctl.common.console import is_terminal, print_json, print_line
 from neuronctl.common.errors import NoSuchJobError
 from neuronctl.common.frozen import replace
+from neuronctl.common.paths import state_dir
 from neuronctl.common.units import parse_since
 
 if TYPE_CHECKING:
@@ -58,7 +60,9 @@ def command(
     if as_json:
         from neuronctl.cli.json_data import status_data
 
-        print_json("neuronctl.status/1", {"jobs": [*map(status_data, found.jobs)]})
+        servers = _servers(found)
+        jobs_data = [{**status_data(job), "server": servers.get(job.id.job)} for job in found.jobs]
+        print_json("neuronctl.status/1", {"jobs": jobs_data})
     elif found.jobs or ((not jobs or state) and found.unavailable is None):
         question.show(found)
         if question.ids and len(found.jobs) == 1:
@@ -123,11 +127,20 @@ class _Question:
         if found.jobs:
             lines = [[job] for job in found.jobs] if self.ids else fold(found.jobs)
             advise = bool(self.ids) or is_terminal()
-            print_jobs(lines[-(most or len(lines)) :], advise=advise)
+            print_jobs(lines[-(most or len(lines)) :], advise=advise, servers=_servers(found))
             return
         kind = f"{self.state} " if self.state else ""
         when = f"since {self.since}" if self.since else "in the last 24 hours"
         print_line(f"no {kind}jobs of yours, in the queue or {when}")
+
+
+def _servers(found: Found) -> Dict[int, str]:
+    """Return how the server in each job is; most users have none."""
+    if not os.path.isdir(os.path.join(state_dir(), "serve")):
+        return {}
+    from neuronctl.serving.connection import running_servers
+
+    return {job: note.summary for job, note in running_servers(found.jobs).items()}
 
 
 def _watch(question: _Question) -> None:
@@ -136,14 +149,12 @@ def _watch(question: _Question) -> None:
     While Slurm does not answer, the last table stays, and the line above it says since when.
     """
     from neuronctl.slurm.process import installed
-    from neuronctl.tracking.follow import poll_floor
 
-    pause = max(_PAUSE, poll_floor())
     shown: Optional[Found] = None
     at = "as recorded"
     while True:
-        found = question.ask(oldest=pause)
-        head = f"refreshed every {pause:.0f} s; Ctrl-C to stop"
+        found = question.ask(oldest=_PAUSE)
+        head = f"refreshed every {_PAUSE:.0f} s; Ctrl-C to stop"
         if found.unavailable is None:
             if not found.jobs:
                 question.check(found)
@@ -161,4 +172,4 @@ def _watch(question: _Question) -> None:
         sys.stdout.flush()
         if question.ids and found.unavailable is None and all(job.ended for job in found.jobs):
             return
-        time.sleep(pause)
+        time.sleep(_PAUSE)

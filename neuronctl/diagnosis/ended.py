@@ -83,6 +83,9 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
 _STALLED = " no longer moves: "
 """What the script of a job with --stall writes before it ends it (templates/stall.j2)."""
 
+_IDLE = "serve: nobody used it for "
+"""How the line begins that a server with --idle writes before it ends (programs/server)."""
+
 _AGAIN = "resubmit it; if it happens again, contact your site's support"
 
 _RESUBMIT = "resubmit it ('neuronctl resubmit {id}'); with --requeue, Slurm does this by itself"
@@ -234,6 +237,10 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
     by_step = _killed_step(evidence, f"{what}, though not all of it")
     if by_step is not None:
         return by_step
+    idle = next((one for one in backwards(evidence) if one.text.startswith(_IDLE)), None)
+    if idle is not None:
+        cause = f"--idle ended it: {idle.text.partition(': ')[2].partition(',')[0]}"
+        return Diagnosis("idle", what, cause, line=idle)
     found = search(evidence)
     failed = next((step for step in evidence.steps if step.name == "" and step.exit), None)
     if evidence.runs is not None and len(evidence.runs.runs) > 1:

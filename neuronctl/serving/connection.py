@@ -1,35 +1,95 @@
-"""How a server is reached: what its job has noted, and what to type on one's own machine.
+"""How a server is, and how it is reached: what its job notes, and what to type on one's machine.
 
-Each value is a file in a folder of the job's own, which templates/serve.sh makes and removes:
-``node``, ``address``, ``port``, ``token``, what a recipe adds, and at last ``ready``.
+``note`` in a folder of the job's own is the only file that is read; ``programs/server`` writes it
+every few seconds. Nobody here sends a server its token.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import socket
 import time
 from string import Template
-from typing import Callable, Dict, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.catalog.model import Cluster
+from neuronctl.common.errors import NoSuchJobError, SlurmError
 from neuronctl.common.files import read_private
-from neuronctl.common.frozen import dataclass
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.paths import state_dir
+from neuronctl.common.shell import quote
 from neuronctl.common.users import login_name
 from neuronctl.serving.recipes import Recipe, load
+from neuronctl.slurm.job_states import RUNNING
+from neuronctl.slurm.srun import of_each_task, on_each_node
 from neuronctl.tracking.follow import JobWatch
+from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.lookup import nodes_of, queued
 
-_EVERY = 0.5  # seconds between two looks at a job's folder
-_NOTED = {"recipe", "job", "name", "node", "address", "port", "token"}
+MARK = "NEURONCTL_SERVER"
+"""The variable by which a server's script knows that the program runs it."""
+
+_EVERY = 0.5  # seconds between two looks at a job's note
+_FRESH = 5.0  # seconds for which a note holds; it is written every 3
+_PATIENCE = 10.0  # seconds for a node to say how its server is
+STARTING, ANSWERS, SILENT, ENDED, UNKNOWN = "starting", "answers", "silent", "ended", "not known"
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a job has noted of its server.
+
+    state: STARTING, ANSWERS, SILENT (it has answered, and does not now), ENDED, or UNKNOWN. words:
+    why. asked, since: when it was looked at, and when it was ready (0: never), in seconds of the
+    node's clock. user: whose the port is. pid, python, program: what looks after it. values: of
+    the recipe.
+    """
+
+    job: int
+    run: int
+    name: str
+    recipe: str
+    node: str
+    address: str
+    port: int
+    localhost: str
+    state: str
+    words: str
+    user: str
+    asked: float
+    since: float
+    token: str = ""
+    pid: int = 0
+    python: str = ""
+    program: str = ""
+    values: Any = None
+
+    @property
+    def place(self) -> str:
+        """The address and the port."""
+        return (
+            f"[{self.address}]:{self.port}"
+            if ":" in self.address
+            else f"{self.address}:{self.port}"
+        )
+
+    @property
+    def summary(self) -> str:
+        """``jupyter answers``, ``jupyter does not answer: port 31943 belongs to kim``."""
+        verbs = {STARTING: "starts", ANSWERS: "answers", SILENT: "does not answer"}
+        verb = verbs.get(self.state, f"is {self.state}" if self.state == UNKNOWN else "ended")
+        return f"{self.recipe} {verb}" + (f": {self.words}" if self.words else "")
 
 
 @dataclass(frozen=True)
 class Connection:
     """A server that answers. tunnel, url, text: what to type, open, and read; "" if there is none.
 
+    wait: the command at the far end of the tunnel, which ends the tunnel with the server.
     reachable: whether this machine reaches its port, where the tunnel begins.
     """
 
@@ -41,6 +101,7 @@ class Connection:
     port: int
     token: str
     tunnel: str
+    wait: str
     url: str
     text: str
     reachable: bool
@@ -52,80 +113,140 @@ def folders() -> str:
     return os.path.join(state_dir(), "serve", cluster)
 
 
-def is_server(job: int) -> bool:
-    """Return True if a job that runs has begun to be a server."""
-    return os.path.isdir(os.path.join(folders(), str(job)))
+def servers() -> List[int]:
+    """Return the jobs that are servers, or were until lately."""
+    with contextlib.suppress(OSError):
+        return sorted(int(name) for name in os.listdir(folders()) if re.fullmatch("[0-9]+", name))
+    return []
 
 
-def wait_for_server(watch: JobWatch, tell: Callable[[str], None]) -> Optional[Dict[str, str]]:
-    """Return what a job has noted once its server answers; None if the job has ended.
+def read_note(job: int) -> Optional[Note]:
+    """Return what a job has noted; None if there is nothing whole."""
+    with contextlib.suppress(OSError):
+        return parse_note(read_private(os.path.join(folders(), str(job), "note")))
+    return None
 
-    tell: hears of the job's state, again and again.
+
+def parse_note(content: bytes) -> Optional[Note]:
+    """Return a note; None for text that is none."""
+    try:
+        data: Dict[str, Any] = json.loads(content)
+        kinds = {"str": str, "int": int, "float": float}
+        values = {
+            name: kinds[str(kind)](data[name])
+            for name, kind in Note.__annotations__.items()
+            if kind in kinds and (name in data or name not in ("token", "pid"))
+        }
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        return None
+    more = data.get("values")
+    texts = {str(name): str(text) for name, text in more.items()} if isinstance(more, dict) else {}
+    return Note(**values, values=texts)
+
+
+def look_at(status: JobStatus) -> Optional[Note]:
+    """Return how the server of a job that runs is now; None if it has noted nothing.
+
+    A note of the last seconds counts; otherwise the node is asked, without the token.
     """
-    due, state = 0.0, ""
+    note = read_note(status.id.job)
+    if note is None or (note.asked >= (status.start or 0) and time.time() - note.asked < _FRESH):
+        return note
+    folder = os.path.join(folders(), str(note.job))
+    check = [note.python, "-EsB", os.path.join(note.program, "main.py"), "check", folder]
+    try:
+        said = on_each_node(note.job, nodes_of(status)[:1], check, _PATIENCE)
+    except (SlurmError, NoSuchJobError) as error:
+        return replace(note, state=UNKNOWN, words=error.message)
+    now = parse_note("\n".join(of_each_task(said).get(0, ())).encode())
+    if now is None:
+        return replace(note, state=UNKNOWN, words=f"{note.node} does not say")
+    same = (now.pid, now.port) == (note.pid, note.port)
+    return replace(now, token=note.token) if same else replace(now, state=STARTING)
+
+
+def running_servers(jobs: Iterable[JobStatus]) -> Dict[int, Note]:
+    """Return how the servers of those jobs are that run."""
+    known = set(servers())
+    running = [job for job in jobs if job.state == RUNNING and job.id.job in known]
+    return {note.job: note for note in map(look_at, running) if note is not None}
+
+
+def all_servers() -> List[Note]:
+    """Return how each server is, of jobs that run and of those that have ended lately."""
+    notes = running_servers(queued())
+    for job in set(servers()) - set(notes):
+        note = read_note(job)
+        if note is not None:
+            words = note.words if note.state == ENDED else "its job ended at once"
+            notes[job] = replace(note, state=ENDED, words=words)
+    return [notes[job] for job in sorted(notes)]
+
+
+def wait_for_server(
+    watch: JobWatch, tell: Callable[[str], None], log: Callable[[], None]
+) -> Optional[Note]:
+    """Return the note of a server that does not start any longer; None if its job has ended.
+
+    tell: hears of the job's state, again and again. log: is called to show what the server writes.
+    """
+    due, asked, state = 0.0, 0.0, ""
     while True:
         if time.monotonic() >= due:
             state = (watch.poll() or [state])[-1]
             due = time.monotonic() + watch.pause
+        log()
         if watch.ended:
             return None
-        noted = None if watch.waiting else read_notes(watch.job.job)
-        if noted is not None:
-            return noted
-        tell(state if watch.waiting else f"{state}; waiting for the server's first answer")
+        note = None
+        if not watch.waiting:
+            fresh = read_note(watch.job.job)
+            old = fresh is not None and time.time() - fresh.asked >= _FRESH
+            if not old or time.monotonic() >= asked + _PATIENCE:
+                asked = time.monotonic() if old else asked
+                note = look_at(watch.statuses[0])
+        if note is not None and note.state in (ANSWERS, SILENT, UNKNOWN):
+            return note
+        starts = note is not None and note.state == STARTING and note.words
+        why = f": {note.words}" if note is not None and starts else ""
+        tell(state if watch.waiting else f"{state}; waiting for the server's first answer{why}")
         time.sleep(_EVERY)
 
 
-def read_notes(job: int) -> Optional[Dict[str, str]]:
-    """Return what a job has noted, if its server answers."""
-    folder = os.path.join(folders(), str(job))
-    try:
-        names = os.listdir(folder)
-        if "ready" not in names:
-            return None
-        contents = {
-            name: read_private(os.path.join(folder, name))
-            for name in filter(str.isidentifier, names)
-        }
-    except OSError:
-        return None
-    noted = {name: text.decode("utf-8", "replace").strip() for name, text in contents.items()}
-    whole = {*noted} >= _NOTED and re.fullmatch(
-        "[0-9]{1,10} [0-9]{1,5}", f"{noted['job']} {noted['port']}"
-    )
-    return noted if whole else None
-
-
-def connection(noted: Dict[str, str], cluster: Cluster) -> Connection:
-    """Return how to reach a server. noted: by its job."""
-    recipe: Recipe = load(noted["recipe"])
-    node, address, port, user = noted["node"], noted["address"], noted["port"], login_name()
+def connection(note: Note, cluster: Cluster) -> Connection:
+    """Return how to reach a server."""
+    recipe: Recipe = load(note.recipe)
+    user, on_loopback = login_name(), note.address.startswith("127.")
     login = f"{user}@{cluster.login.host or socket.getfqdn()}"
-    on_loopback = address.startswith("127.")
-    # The node's name, if it leads from here to where the server listens.
-    reached = [host for host in (node, address) if not on_loopback and _answers(host, int(port))]
-    host = "localhost" if on_loopback else (*reached, node)[0]
-    values = dict(noted, host=host, user=user, login=login, cluster=cluster.name)
-    values["jump"] = f"{login},{user}@{node}" if on_loopback else login
+    values = {**(note.values or {}), "token": note.token, "localhost": note.localhost}
+    values.update({name: str(getattr(note, name)) for name in ("recipe", "job", "node", "port")})
+    values.update(name=re.sub(r"[^\w.-]+", "-", note.name), address=note.address)
+    values.update(host=note.address, user=user, login=login, cluster=cluster.name)
+    values["jump"] = f"{login},{user}@{note.node}" if on_loopback else login
     url = Template(recipe.url).safe_substitute(values)
-    way = f"-J {login} {user}@{node}" if on_loopback else login
-    tunnel = f"ssh -N -L {port}:{host}:{port} {way}" if url else ""
+    file, home = os.path.join(folders(), str(note.job), "tunnel"), os.path.expanduser("~") + os.sep
+    wait = f"exec sh {quote(file[len(home) :] if file.startswith(home) else file)}"
+    way = f"-J {login} {user}@{note.node}" if on_loopback else login
+    place = f"[{note.address}]" if ":" in note.address else note.address
+    options = f"-S none -o ExitOnForwardFailure=yes -L {note.port}:{place}:{note.port}"
     return Connection(
-        job_id=int(noted["job"]),
-        name=noted["name"],
+        job_id=note.job,
+        name=note.name,
         recipe=recipe.name,
-        node=node,
-        address=address,
-        port=int(port),
-        token=noted["token"],
-        tunnel=tunnel,
+        node=note.node,
+        address=note.address,
+        port=note.port,
+        token=note.token,
+        tunnel=f"ssh {options} {way} {quote(wait)}" if url else "",
+        wait=wait,
         url=url,
         text=Template(recipe.print).safe_substitute(values).rstrip("\n"),
-        reachable=on_loopback or bool(reached),
+        reachable=on_loopback or _answers(note.address, note.port),
     )
 
 
 def _answers(host: str, port: int) -> bool:
+    """Return True if a port takes connections; nothing is sent."""
     try:
         socket.create_connection((host, port), timeout=3).close()
     except (OSError, ValueError, OverflowError):

@@ -13,6 +13,7 @@ from neuronctl.common import yamlfile
 from neuronctl.common.errors import TemplateError, UsageError, did_you_mean
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import present
+from neuronctl.common.units import parse_timeout
 from neuronctl.launch import launchers
 
 OWN, GATE = "own", "gate"
@@ -23,12 +24,16 @@ class Recipe:
     """One kind of server.
 
     command, ready: shell text that starts the server, and that succeeds once it has answered a
-    real request. needs: the program that the job's environment must have. words: an example of
-    what a user has to name, ``{port}`` included; "" for nothing. guard: whether the server itself
-    asks for the token (OWN), or stands behind what does (GATE). launcher: the one that starts the
-    command; none if that is not needed. setup: shell text that the batch shell
-    runs before. model: if the first word is a model, the bytes of a parameter where its name says
-    none. url, print: what the user is told, with ``$port``, ``$token``, and the like.
+    real request with the token. alive, used: shell text that succeeds while the server answers
+    ("": ready), and if somebody uses it ("": if somebody is connected). open: whether it may answer
+    without the token. ready_within: seconds until it must be ready. needs: the program that the
+    job's environment must have. words: an example of what a user has to name, ``{port}`` included;
+    "" for nothing. files: if the words are files, patterns of those without words; holds: what one
+    of them must contain. guard: whether the server itself asks for the token (OWN), or stands
+    behind what does (GATE). launcher: the one that starts the command; none if that is not needed.
+    setup: shell text that the batch shell runs before. model: if the first word is a model, the
+    bytes of a parameter where its name says none. url, print: what the user is told, with
+    ``$port``, ``$token``, and the like.
     """
 
     name: str
@@ -36,8 +41,14 @@ class Recipe:
     title: str
     command: str
     ready: str
+    alive: str = ""
+    used: str = ""
+    open: bool = False
+    ready_within: int = 600
     needs: str = ""
     words: str = ""
+    files: str = ""
+    holds: str = ""
     guard: str = OWN
     launcher: str = ""
     setup: str = ""
@@ -46,7 +57,9 @@ class Recipe:
     print: str = ""
 
 
-_KEYS = tuple(key for key in Recipe.__annotations__ if key not in ("name", "file"))
+_KEYS = tuple(
+    key.replace("_", "-") for key in Recipe.__annotations__ if key not in ("name", "file")
+)
 _REQUIRED = ("title", "command", "ready")
 
 
@@ -75,6 +88,10 @@ def _read(name: str, file: str, *, own: bool) -> Recipe:
         where = document.where((key,))
         if key not in _KEYS:
             raise TemplateError(f"{where}: unknown key '{key}'", did_you_mean(key, _KEYS))
+        if key == "open":
+            if not isinstance(value, bool):
+                raise TemplateError(f"{where}: open: must be true or false, not '{value}'")
+            continue
         if not isinstance(value, str) or not value.strip() or "\0" in value:
             raise TemplateError(f"{where}: '{key}' is not text", "quote it, or begin it with '|'")
         if key == "model" and not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value):
@@ -84,4 +101,11 @@ def _read(name: str, file: str, *, own: bool) -> Recipe:
     for key in _REQUIRED:
         if key not in document.data:
             raise TemplateError(f"{file}:1: key '{key}' is missing", f"write '{key}: …'")
-    return Recipe(name=name, file=file, **document.data)
+    values = {key.replace("-", "_"): value for key, value in document.data.items()}
+    if "ready_within" in values:
+        try:
+            values["ready_within"] = parse_timeout(values["ready_within"])
+        except ValueError as error:
+            where = document.where(("ready-within",))
+            raise TemplateError(f"{where}: ready-within: {error}") from None
+    return Recipe(name=name, file=file, **values)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
+import json
 import os
-from typing import Any, Callable, List, Mapping, Optional, Sequence
+import re
+import shutil
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from neuronctl.common.errors import UsageError
-from neuronctl.common.files import open_own_directory
-from neuronctl.common.frozen import replace
+from neuronctl.common.files import head, open_own_directory, write_private
+from neuronctl.common.frozen import asdict, replace
 from neuronctl.common.paths import data_path
 from neuronctl.common.shell import Shell, join, quote
-from neuronctl.launch.launchers import template_text
-from neuronctl.request.job import Body
+from neuronctl.request.job import Body, JobRequest
 from neuronctl.request.typed_options import check_utf8
-from neuronctl.serving.connection import folders
+from neuronctl.serving.connection import MARK, folders
 from neuronctl.serving.recipes import OWN, Recipe
 from neuronctl.submission.planned_job import PlannedJob
+
+_OF_PROGRAM = ("name", "guard", "ready", "alive", "used", "open", "ready_within")
+"""What the program beside the server knows of its recipe."""
 
 
 def plan_server(
@@ -25,15 +32,19 @@ def plan_server(
     *,
     idle: Optional[int] = None,
 ) -> PlannedJob:
-    """Plan the job of a server. words: the user's, for it. plan: plans one with these options."""
+    """Plan the job of a server. words: the user's, for it. plan: plans one with these options.
+
+    Raises UsageError for what is missing: a word, a file, the server's program.
+    """
     check_utf8(words)
-    words = words[1:] if words[:1] == ("--",) else words
     has_port = any("{port}" in word for word in words)
     named = bool(words) and not (recipe.model and words[0].startswith("-"))
     if recipe.words and not (named and has_port >= ("{port}" in recipe.words)):
         lacks = "{port}" if named else "what it serves"
         hint = f"neuronctl serve [OPTIONS] {recipe.name} {recipe.words}"
         raise UsageError(f"{recipe.name}: {lacks} is not named", hint)
+    if recipe.files:
+        words = _files(recipe, words)
     launcher = {"launcher": recipe.launcher} if recipe.launcher else {}
     job = plan({"body": Body(_body(recipe, words), recipe.file), **launcher})
     request = job.plan.request
@@ -41,46 +52,96 @@ def plan_server(
         if getattr(request, name):
             option = name.replace("_", "-")
             raise UsageError(f"--{option} does not fit a server: it is one job", "leave it out")
+    _check_program(recipe, request)
     on_loopback = job.plan.cluster.login.ssh_to_nodes
     setup = (*request.setup, "", *_setup(recipe, idle, "127.0.0.1" if on_loopback else ""))
+    if job.plan.wrapping.srun:
+        setup += ("unset TMPDIR  # a container of Pyxis has a /tmp of its own",)
     model = (recipe.model, *words) if recipe.model and words else ()
     planned = replace(job.plan, request=replace(request, setup=setup), model=model)
     return replace(job, plan=planned)
 
 
-def make_place() -> None:
-    """Make the directory in which jobs note how their servers are reached."""
+def _files(recipe: Recipe, words: Sequence[str]) -> Sequence[str]:
+    """Return the files for a server; raises UsageError for none, or one that is not there."""
+    patterns = map(os.path.expanduser, recipe.files.split())
+    files = list(words) or [file for pattern in patterns for file in sorted(glob.glob(pattern))]
+    missing = [file for file in files if not os.path.isfile(file)]
+    if missing:
+        raise UsageError(f"{recipe.name}: there is no file '{missing[0]}'", "name one that exists")
+    texts = [head(file, 1 << 20).decode("utf-8", "replace") for file in files]
+    if not any(re.search(recipe.holds, text) for text in texts):
+        shown = " ".join(files) or recipe.files
+        raise UsageError(
+            f"{recipe.name}: no public key in {shown}",
+            "copy ~/.ssh/id_ed25519.pub of your machine here, and name it after the recipe",
+        )
+    return [os.path.abspath(file) for file in files]
+
+
+def _check_program(recipe: Recipe, request: JobRequest) -> None:
+    """Raise UsageError if the job's environment is known, and lacks the server's program."""
+    elsewhere = request.container or request.conda or request.modules or request.setup
+    if not recipe.needs or elsewhere:
+        return
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
+    where = "PATH"
+    if request.venv is not None:
+        where = os.path.join(os.path.expanduser(request.resolve_path(request.venv)), "bin")
+        path = where + os.pathsep + path
+    if shutil.which(recipe.needs, path=path) is None:
+        raise UsageError(
+            f"{recipe.name}: there is no '{recipe.needs}' in {where}",
+            "name the environment that has it with --venv, --conda, --module, or --container",
+        )
+
+
+def make_place(recipe: Recipe) -> None:
+    """Write what a server's job needs into the directory of servers, which is private."""
+    place = folders()
     try:
-        os.close(open_own_directory(folders()))
+        os.close(open_own_directory(place))
+        for name, text in program_files().items():
+            file = os.path.join(place, program_name(), name)
+            if not os.path.exists(file):
+                write_private(file, text)
+        write_private(os.path.join(place, _recipe_file(recipe)), _recipe_text(recipe))
     except OSError as error:
         raise UsageError(
-            f"cannot write {folders()}: {error.strerror}",
+            f"cannot write {place}: {error.strerror}",
             "set XDG_STATE_HOME to a directory that you own",
         ) from None
 
 
+def program_files() -> Dict[str, str]:
+    """Return the program beside a server, in the order in which bash lists its files."""
+    place = data_path("programs/server")
+    names = sorted(name for name in os.listdir(place) if name.endswith(".py"))
+    return {name: head(os.path.join(place, name), 1 << 20).decode("utf-8") for name in names}
+
+
+def program_name() -> str:
+    """Return the name of the program's directory, which has the digest of its content."""
+    return "server-" + hashlib.sha256("".join(program_files().values()).encode()).hexdigest()[:32]
+
+
+def _recipe_text(recipe: Recipe) -> str:
+    values = asdict(recipe)
+    return json.dumps({name: values[name] for name in _OF_PROGRAM}, indent=1) + "\n"
+
+
+def _recipe_file(recipe: Recipe) -> str:
+    digest = hashlib.sha256(_recipe_text(recipe).encode()).hexdigest()
+    return f"{recipe.name}-{digest[:16]}.json"
+
+
 def _body(recipe: Recipe, words: Sequence[str]) -> str:
     """Return the shell text that starts the server, in the container if there is one."""
-    lines = [f"set -- {join([_with_port(word) for word in words])}".rstrip()]
-    if recipe.needs:
-        program = quote(recipe.needs)
-        lines += [
-            "PATH=$PATH:/usr/sbin",
-            f"command -v {program} >/dev/null || "
-            f'{{ echo "preflight: $NODE: no program on PATH: "{program} >&2; exit 127; }}',
-        ]
+    given = f"set -- {join([_with_port(word) for word in words])}".rstrip()
     if recipe.guard == OWN:
-        return "\n".join([*lines, recipe.command])
-    gate = template_text(data_path("templates/gate.py"), own=False)
-    return "\n".join(
-        [
-            *lines,
-            f"cat >\"$FOLDER/gate.py\" <<'END OF GATE'\n{gate}END OF GATE",
-            f"server() {{\n{recipe.command.rstrip()}\n}}",
-            "export -f server",
-            """python3 "$FOLDER/gate.py" bash -c 'server "$@"' server "$@\"""",
-        ]
-    )
+        return f"{given}\n{recipe.command}"
+    gate = """python3 -EsB "$PROGRAM/main.py" gate bash -c 'server "$@"' server "$@\""""
+    return f"{given}\nserver() {{\n{recipe.command.rstrip()}\n}}\nexport -f server; {gate}"
 
 
 def _with_port(word: str) -> Shell:
@@ -92,14 +153,20 @@ def _with_port(word: str) -> Shell:
 
 def _setup(recipe: Recipe, idle: Optional[int], address: str) -> List[str]:
     """Return the lines that the batch shell runs before the launch."""
-    file = data_path("templates/serve.sh")
-    values = {
-        "SERVE": folders(),
-        "RECIPE": recipe.name,
-        "ADDRESS": address,
-        "IDLE": "" if idle is None else idle,
-    }
-    assignments = " ".join(f"{name}={quote(str(value))}" for name, value in values.items())
-    ready = "\n".join(f"    {line}" for line in recipe.ready.strip("\n").split("\n"))
-    text = f"{assignments}\nready() {{\n{ready}\n}}\n{template_text(file, own=False)}{recipe.setup}"
-    return text.rstrip("\n").split("\n")
+    options = [f"address={address}"] if address else []
+    options += [f"idle={idle}"] if idle else []
+    words = join([*options, _recipe_file(recipe)])
+    umask = os.umask(0o077)
+    os.umask(umask)
+    program = program_name()
+    return [
+        "# neuronctl's program runs this script again, with PORT, TOKEN, and more, and notes how "
+        "the server is.",
+        f"program={quote(os.path.join(folders(), program))}",
+        f'[[ $(cat "$program"/*.py | sha256sum) == {program[7:]}* ]] ||',
+        '    { echo "serve: $(hostname -s) cannot read $program as it was" >&2; exit 1; }',
+        f'[ "${MARK}" = "$SLURM_JOB_ID" ] ||',
+        f'    exec python3 -EsB "$program/main.py" run {words} "$0"',
+        f"umask {umask:04o}  # the log, which others may not read, was made with 0077",
+        *recipe.setup.rstrip("\n").split("\n"),
+    ]

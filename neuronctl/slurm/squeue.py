@@ -136,7 +136,7 @@ def squeue_argv(
 
     partition: several are separated by commas. end: the text after each row.
     """
-    argv = ["squeue", "--noheader", "--states=all", "--local"]  # asks for no federation
+    argv = ["squeue", "--noheader", "--states=all"]
     argv.append("--Format=" + f":{SEPARATOR},".join(_COLUMNS) + f":{end}")
     if job_ids:
         argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))

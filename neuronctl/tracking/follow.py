@@ -1,15 +1,13 @@
 """Watch a job until it ends: its states, its growing log, and its exit code.
 
 The exit code is endings.exit_status(): the job's own, or a nonzero one for every other failure.
-Each poll runs one squeue, at first every second, then less and less often, and no more often than
-the site's ``poll`` allows. If slurmctld cannot be reached, it keeps trying. Neither COMPLETING nor
-a requeue is the end.
+Each poll runs one squeue, at first every second, then less and less often. If slurmctld cannot be
+reached, it keeps trying. Neither COMPLETING nor a requeue is the end.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import time
 from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
@@ -23,7 +21,6 @@ from neuronctl.common.errors import (
 )
 from neuronctl.common.files import open_regular
 from neuronctl.records.store import JobRecord, RecordStore
-from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import PENDING, RUNNING, UNKNOWN
@@ -36,21 +33,10 @@ from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import matches, remember
 
-_FIRST = 1.0  # seconds between squeues
-_LONGEST = ((3600.0, 60.0), (60.0, 15.0), (0.0, 5.0))
-"""Seconds for which a job has run or waited, and the most between squeues from then on."""
-
+_FIRST, _LONGEST_RUNNING, _LONGEST_WAITING = 1.0, 5.0, 10.0  # seconds between squeues
 _SHORTEST = 0.2  # seconds until the next look, where another has just asked
 _GROWTH = 1.4
 _ACCOUNTING_LAG = 10.0  # seconds by which sacct may lag after slurmctld has forgotten a job
-
-
-@functools.cache
-def poll_floor() -> float:
-    """Return the site's least seconds between two requests of a command that waits."""
-    with contextlib.suppress(NeuronctlError):
-        return float(own_cluster().poll or 0)
-    return 0.0
 
 
 def wait_for(
@@ -109,9 +95,8 @@ class JobWatch:
                 self.record = self.store.get(job.job, local_cluster())
         self.statuses: Tuple[JobStatus, ...] = ()
         self.ended = False
-        self.interval = max(_FIRST, poll_floor())
-        self.pause = self.interval  # seconds until the next look
-        self._changed = time.monotonic()
+        self.interval = _FIRST
+        self.pause = _FIRST  # seconds until the next look
         self._age = 0.0
         self._before = ""
         self.silent = False  # whether Slurm did not respond when last asked
@@ -133,7 +118,7 @@ class JobWatch:
             if not self.silent:
                 lines.append(f"{error.message}; retrying")
             self.silent = True
-            self.pause = self.interval = self._next_interval()
+            self.pause = self.interval = min(self.interval * _GROWTH, _LONGEST_WAITING)
             return lines
         if self.silent:
             lines.append("Slurm is responding again")
@@ -142,20 +127,15 @@ class JobWatch:
         if now != self._before:
             if not self.ended:  # last_words() reports the end
                 lines.append(f"job {self.job}: {now}")
-            self._before, self._changed = now, time.monotonic()
-            self.interval = max(_FIRST, poll_floor())
+            self._before = now
+            self.interval = _FIRST
             if self.record is not None:
                 self.record = remember(self.store, self.record, self.statuses)
         else:
-            self.interval = self._next_interval()
+            longest = _LONGEST_WAITING if self.waiting else _LONGEST_RUNNING
+            self.interval = min(self.interval * _GROWTH, longest)
         self.pause = max(_SHORTEST, self.interval - self._age)
         return lines
-
-    def _next_interval(self) -> float:
-        ran = max((status.elapsed or 0 for status in self.statuses), default=0)
-        since = max(ran, time.monotonic() - self._changed)
-        longest = next(longest for least, longest in _LONGEST if since >= least)
-        return max(min(self.interval * _GROWTH, longest), poll_floor())
 
     @property
     def waiting(self) -> bool:

@@ -95,7 +95,7 @@ def test_wheel_holds_the_tracked_files(wheel: Path, tracked: Set[str]) -> None:
     expected = {name: name for name in tracked if name.startswith("neuronctl/")}
     pages = tuple(f"docs/{name}/" for name in ("how-to", "explanation", "reference", "tutorial"))
     for name in tracked:
-        if name.startswith(("templates/", "partitions.yaml", *pages)):
+        if name.startswith(("templates/", "programs/", "partitions.yaml", *pages)):
             expected[f"neuronctl/_data/{name}"] = name
     shipped = in_wheel(wheel)
     commit = call(["git", "-c", "safe.directory=*", "rev-parse", "HEAD"], ROOT)

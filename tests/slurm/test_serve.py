@@ -30,7 +30,7 @@ command: |
   ' "$@"
 ready: |
   ask / "X-Token: $TOKEN"
-url: http://localhost:$port/?name=$name
+url: http://$localhost:$port/?name=$name
 """
 
 
@@ -59,26 +59,27 @@ def shell(sandbox: Sandbox, text: str, check: bool = True) -> subprocess.Complet
 def test_a_server_answers_only_who_has_its_token(sandbox: Sandbox) -> None:
     found = serve(sandbox, "-J", "mine", "tiny", "it's", "{port}")
     assert found["reachable"] and (found["name"], found["recipe"]) == ("mine", "tiny")
-    assert found["url"] == f"http://localhost:{found['port']}/?name=mine"
-    where = f"{found['port']}:{found['node']}:{found['port']}"
-    assert found["tunnel"] == f"ssh -N -L {where} {sandbox.running.user}@neuron.ksc.re.kr"
+    assert found["url"] == f"http://j{found['job_id']}.localhost:{found['port']}/?name=mine"
+    where = f"{found['port']}:{found['address']}:{found['port']}"
+    assert f" -L {where} {sandbox.running.user}@neuron.ksc.re.kr 'exec sh " in found["tunnel"]
     assert status_of(sandbox, found, found["token"]) == f"it's {found['port']} 200"
     assert status_of(sandbox, found, "x") == " 403"
     # Nothing shows the token but the file in the job's own folder.
     places = f"{sandbox.scratch} {sandbox.running.home} /run/neuronctl/user/state"
     seen = f"""
-        cd /run/neuronctl/user/state/neuronctl/serve/*/{found["job_id"]}
-        grep -rlF -f token {places}
+        cd {sandbox.scratch}; umask 077; echo {found["token"]} >token
+        grep -rlF -f token {places} | grep -v /token$
         cat /proc/[0-9]*/cmdline 2>/dev/null | grep -caF -f token
         scontrol write batch_script {found["job_id"]} - | grep -cF -f token
     """
     files, *counts = shell(sandbox, seen, check=False).stdout.splitlines()
-    assert files.endswith(f"/{found['job_id']}/token") and counts == ["0", "0"]
+    assert files.endswith(f"/{found['job_id']}/note") and counts == ["0", "0"]
     assert sandbox.exec(["stat", "-c%a", files]).stdout == "600\n"
     again = json.loads(sandbox.exec(["neuronctl", "serve", "connect", "--json"]).stdout)
     assert again == found
     sandbox.exec(["neuronctl", "cancel", "--yes", "mine"])
-    wait_until(lambda: sandbox.exec(["test", "!", "-e", files], check=False).returncode == 0)
+    wait_until(lambda: '"ended"' in sandbox.exec(["cat", files]).stdout)
+    assert found["token"] not in sandbox.exec(["cat", files]).stdout
     ended = sandbox.exec(["neuronctl", "serve", "connect", "mine"], check=False)
     assert ended.returncode and "CANCELLED" in ended.stderr
 
@@ -102,17 +103,17 @@ def test_a_server_that_is_killed_and_one_that_never_answers(sandbox: Sandbox) ->
     assert ended.returncode == 137 and "FAILED, exit code 137" in ended.stderr
     log = sandbox.exec(["cat", f"tiny_{found['job_id']}.err"]).stdout
     assert "serve: tiny ended with exit code 137\n" in log
-    words = ["neuronctl", "serve", *OPTIONS, "jupyter"]
-    missing = sandbox.exec(words, check=False)
-    assert missing.returncode == 127
-    assert "'jupyter-lab' is not on the job's PATH" in " ".join(missing.stderr.split())
+    missing = sandbox.exec(["neuronctl", "serve", *OPTIONS, "jupyter"], check=False)
+    assert missing.returncode == 2 and "there is no 'jupyter-lab' in PATH" in missing.stderr
 
 
 def test_an_idle_server_ends(sandbox: Sandbox) -> None:
     found = serve(sandbox, "--idle", "5s", "tiny")
     done = sandbox.exec(["neuronctl", "wait", str(found["job_id"])], timeout=60)
     assert "COMPLETED" in done.stdout
-    assert "nobody used it for 5 s" in sandbox.exec(["cat", f"tiny_{found['job_id']}.err"]).stdout
+    for command in (["serve", "connect", "tiny"], ["why", "tiny"]):
+        told = sandbox.exec(["neuronctl", *command], check=False)
+        assert "nobody used it for 5 s" in " ".join((told.stdout + told.stderr).split())
 
 
 def test_ssh_lets_in_the_key_and_nobody_else(sandbox: Sandbox) -> None:

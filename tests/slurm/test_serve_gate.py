@@ -78,7 +78,7 @@ print(answer.split()[1].decode(), talk.recv(4096).decode())
 @pytest.fixture
 def served(sandbox: Sandbox, no_jobs: None) -> Dict[str, Any]:
     sandbox.write("page.py", SERVER)
-    words = ["http", "python3", "page.py", "{port}"]
+    words = ["http", "--", "python3", "page.py", "{port}"]
     done = sandbox.exec(["neuronctl", "serve", *OPTIONS, "--json", *words])
     assert "NC338" not in done.stderr
     found: Dict[str, Any] = json.loads(done.stdout)
@@ -163,6 +163,7 @@ def test_vllm_is_ready_when_it_completes(sandbox: Sandbox, no_jobs: None) -> Non
         "--output=vllm.out",
         "--json",
         "vllm",
+        "--",
         "x/m-70B",
         "--seed",
         "1",
@@ -179,7 +180,7 @@ def test_vllm_is_ready_when_it_completes(sandbox: Sandbox, no_jobs: None) -> Non
         curl -s -w '%{{http_code}}\\n' "$URL/invocations"
         curl -s -H "$known" "$URL/version"; echo
         curl -s -H "$known" "$URL/v1/completions" -d '{{"model": "x/m-70B"}}'; echo
-        token=$(echo /run/neuronctl/user/state/neuronctl/serve/*/{found["job_id"]}/token)
+        token=$(mktemp); echo "$TOKEN" >"$token"
         cat /proc/[0-9]*/cmdline 2>/dev/null | grep -caF -f "$token"
         cat *.out *.err | grep -cF -f "$token"
         scontrol write batch_script {found["job_id"]} - | grep -cF -f "$token"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import stat
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Dict, Optional, Tuple
 
@@ -12,7 +15,7 @@ import pytest
 from neuronctl.common.errors import TemplateError, UsageError
 from neuronctl.launch import launchers
 from neuronctl.serving import recipes
-from neuronctl.serving.server_job import plan_server
+from neuronctl.serving.server_job import make_place, plan_server
 from neuronctl.submission.planned_job import plan_job
 
 GOOD = "title: mine\ncommand: run it\nready: ask /\n"
@@ -59,6 +62,8 @@ def test_the_users_recipe_comes_before_the_sites_and_the_shipped_one(
         ("title: x\nready: x\n", ":1: key 'command' is missing"),
         ("title: x\ncommand: [a, b]\nready: x\n", ":2: 'command' is not text"),
         (GOOD + "needs: 7\n", ":4: 'needs' is not text"),
+        (GOOD + "open: yes\n", ":4: open: must be true or false"),
+        (GOOD + "ready-within: soon\n", ":4: ready-within: "),
         (GOOD + "guard: none\n", ":4: guard: must be own or gate, not 'none'"),
         ("- a\n", ":1: "),
     ],
@@ -85,22 +90,102 @@ def test_an_unknown_name_is_told_those_that_there_are(own: Path, name: str) -> N
 
 
 def test_the_users_words_reach_the_server_as_typed(own: Path) -> None:
-    (own / "mine.yaml").write_text(GOOD + "needs: a tool\n")
+    (own / "mine.yaml").write_text(GOOD)
     words = ["it's", "--port={port}", "$HOME", "", "a b"]
     job = plan_server(recipes.load("mine"), words, plan_with(OPTIONS))
     script = job.script()
     assert job.plan.job_name == "mine"
     assert """set -- "it's" --port="$PORT" '$HOME' '' 'a b'\n""" in script
-    assert "command -v 'a tool' >/dev/null" in script
-    assert script.index("watch_server &") < script.index("set -- ")
-    assert "\nready() {\n    ask /\n}\n" in script
+    assert script.index("/main.py") < script.index("set -- ")
 
 
 def test_a_recipe_may_name_its_launcher_and_lines_before(own: Path) -> None:
     (own / "mine.yaml").write_text(GOOD + "launcher: srun\nsetup: export A=$PORT\n")
     script = plan_server(recipes.load("mine"), [], plan_with(OPTIONS)).script()
-    assert script.index("watch_server &") < script.index("\nexport A=$PORT\n")
+    assert script.index("/main.py") < script.index("\nexport A=$PORT\n")
     assert script.index("\nexport A=$PORT\n") < script.index("\nsrun ")
+
+
+def test_the_program_is_checked_before_it_runs(own: Path, tmp_path: Path) -> None:
+    (own / "mine.yaml").write_text(GOOD)
+    recipe = recipes.load("mine")
+    make_place(recipe)
+    script = plan_server(recipe, [], plan_with(OPTIONS)).script()
+    lines = script[script.index("program=") : script.index("\numask ")]
+    begin = lines.replace("exec python3", "exec echo python3")
+    program = next(tmp_path.glob("state/neuronctl/serve/*/server-*"))
+    assert stat.S_IMODE(program.stat().st_mode) == 0o700
+    env = {"SLURM_JOB_ID": "7", "PATH": os.environ["PATH"]}
+    started = subprocess.run(["bash", "-c", begin], env=env, capture_output=True, text=True)
+    assert re.search(r" run mine-[0-9a-f]{16}\.json ", started.stdout), started.stderr
+    (program / "gate.py").write_text("changed")
+    refused = subprocess.run(["bash", "-c", begin], env=env, capture_output=True, text=True)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "as it was" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "most"),
+    [
+        *((name, OPTIONS, 35) for name in ("code", "http", "jupyter", "tensorboard")),
+        *((name, OPTIONS, 35) for name in ("ollama", "vllm")),
+        ("ssh", OPTIONS, 60),
+        ("ray", OPTIONS, 60),
+    ],
+)
+def test_scripts_are_short(
+    own: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    recipe: str,
+    options: Dict[str, str],
+    most: int,
+) -> None:
+    key = tmp_path / "id.pub"
+    key.write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFs kim\n")
+    words = {"http": ["serve", "{port}"], "ollama": ["m"], "vllm": ["m"], "ssh": [str(key)]}
+    monkeypatch.setattr(shutil, "which", lambda name, path: name)
+    script = plan_server(recipes.load(recipe), words.get(recipe, []), plan_with(options)).script()
+    assert len(script.splitlines()) <= most
+    assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
+
+
+def test_a_program_that_the_environment_lacks_is_named_before_sbatch(
+    own: Path, tmp_path: Path
+) -> None:
+    (own / "mine.yaml").write_text(GOOD + "needs: label-studio-42\n")
+    recipe = recipes.load("mine")
+    for options in (OPTIONS, {**OPTIONS, "venv": str(tmp_path)}):
+        with pytest.raises(UsageError, match="there is no 'label-studio-42' in "):
+            plan_server(recipe, [], plan_with(options))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "label-studio-42").touch(0o755)
+    script = plan_server(recipe, [], plan_with({**OPTIONS, "venv": str(tmp_path)})).script()
+    assert "\nrun it\n" in script
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        ("", ["no.pub"], "there is no file 'no.pub'"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\n", ["key"], "no public key in key"),
+        ("", [], "no public key in ~/.ssh/authorized_keys"),
+    ],
+)
+def test_a_key_is_there_before_sbatch(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: Any, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Path("key").write_text(text)
+    with pytest.raises(UsageError, match=message):
+        plan_server(recipes.load("ssh"), words, plan_with(OPTIONS))
+
+
+def test_a_recipe_says_when_it_must_be_ready_and_that_it_is_open(own: Path) -> None:
+    (own / "mine.yaml").write_text(GOOD + "ready-within: 2m\nopen: true\n")
+    recipe = recipes.load("mine")
+    assert (recipe.ready_within, recipe.open) == (120, True)
 
 
 @pytest.mark.parametrize("model", ["two", "-1", "2 bytes", "'2'\nmodel: 3"])
@@ -145,15 +230,4 @@ def test_it_listens_on_loopback_where_one_may_log_in_to_the_nodes(
         plan_server(recipes.load("mine"), [], plan_with(options, file)).script()
         for file in (None, str(catalog))
     ]
-    assert ["ADDRESS=127.0.0.1" in script for script in made] == [False, True]
-
-
-def test_the_gate_stays_shut_without_a_token(tmp_path: Path) -> None:
-    """As when the disk was full."""
-    (tmp_path / "token").write_text("\n")
-    gate = Path(__file__).parents[2] / "templates" / "gate.py"
-    place = {"ADDRESS": "127.0.0.1", "PORT": "1", "FOLDER": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, str(gate), "true"], env=place, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (1, "gate: not started: the token's file is empty\n")
+    assert [" run address=127.0.0.1 " in script for script in made] == [False, True]

@@ -1,0 +1,160 @@
+"""The gate before a server that would let everybody in."""
+
+import asyncio
+import base64
+import ctypes
+import fcntl
+import hmac
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+from processes import exit_code, signal_tree
+
+HEAD_SECONDS, WAITING = 30, 200  # for the head of a request; so many are awaited at a time
+ANSWER = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nConnection: close\r\n%s\r\n%s"
+
+
+def enter_own_network():
+    """Move into a user and a network namespace: new sockets see only their loopback."""
+    user, group = os.getuid(), os.getgid()
+    if LIBC.unshare(0x10000000 | 0x40000000):  # CLONE_NEWUSER | CLONE_NEWNET
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    maps = {"setgroups": "deny", "uid_map": f"{user} {user} 1"}
+    maps["gid_map"] = f"{group} {group} 1"
+    for name, text in maps.items():
+        with open("/proc/self/" + name, "w") as file:
+            file.write(text)
+    with socket.socket() as own:  # SIOCSIFFLAGS, IFF_UP
+        fcntl.ioctl(own, 0x8914, b"lo".ljust(16, b"\0") + b"\1".ljust(16, b"\0"))
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Gate:
+    """Pass on requests with the token to a server on a loopback of its own; refuse all others.
+
+    A connection carries one request or one WebSocket, with the token in the query, a cookie, as
+    Bearer, or as Basic password.
+    """
+
+    def __init__(self, port, token, used):
+        self.port, self.token, self.used = port, token, used
+        self.cookie = f"neuronctl_{port}"
+        self.waiting = []
+
+    def is_token(self, word):
+        return hmac.compare_digest(word.encode("latin-1"), self.token.encode())
+
+    def without_token(self, head):
+        """Return a head without the token in query and cookie, and where one was: query, field."""
+        line, *fields = head[:-4].split("\r\n")
+        query = r"(?<=[?&])token=([^&\s]*)&?"
+        clean = re.sub(query, lambda it: "" if self.is_token(it.group(1)) else it.group(0), line)
+        place, upgrade = "query" if clean != line else "", "\nupgrade:" in head.lower()
+        kept = [re.sub(r"[?&] ", " ", clean)]
+        for field in fields:
+            name, _, value = (part.strip() for part in field.partition(":"))
+            words = value.split(" ", 1)
+            if words[0].lower() == "basic":
+                words = base64.b64decode(words[-1] + "==").decode("latin-1").split(":", 1)
+            cookies = [part.strip() for part in value.split(";")]
+            rest = [it for it in cookies if not self.is_token(it.replace(self.cookie + "=", "", 1))]
+            if name.lower() == "cookie" and rest != cookies:
+                place, field = "field", "Cookie: " + "; ".join(rest)
+            if name.lower() == "authorization" and self.is_token(words[-1]):
+                place = "field"
+            if name.lower() != "connection" or upgrade:
+                kept.append(field)
+        return "\r\n".join(kept + ["Connection: close"] * (not upgrade) + ["", ""]), place
+
+    async def serve(self, reader, writer):
+        """Serve one connection: the head of its request decides."""
+        self.waiting.append(writer)
+        if len(self.waiting) > WAITING:
+            self.waiting.pop(0).transport.abort()
+        try:
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS)
+            request, place = self.without_token(head.decode("latin-1"))
+            if not place:
+                writer.write(ANSWER % (b"403 Forbidden", REFUSED, REFUSAL))
+            elif place == "query" and re.search(rb"(?i)\naccept:.*text/html", head):
+                cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Lax"
+                fields = f"Set-Cookie: {cookie}\r\nLocation: {request.split()[1]}\r\n"
+                writer.write(ANSWER % (b"303 See Other", fields.encode("latin-1"), b""))
+            else:
+                self.waiting.remove(writer)
+                counts = b"\r\nX-Neuronctl: probe\r\n" not in head
+                await self.pass_both_ways(request, reader, writer, counts)
+        except (OSError, ValueError, EOFError, asyncio.LimitOverrunError, asyncio.TimeoutError):
+            pass  # a client that is gone, slow, or wrong, or a server that does not listen yet
+        finally:
+            if writer in self.waiting:
+                self.waiting.remove(writer)
+            writer.close()
+
+    async def pass_both_ways(self, request, reader, writer, counts):
+        """Pass a request on, and what follows it; counts: as use of the server."""
+        to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.port)
+        to_writer.write(request.encode("latin-1"))
+        tasks = [asyncio.ensure_future(pass_on(reader, to_writer))]
+        tasks += [asyncio.ensure_future(self.note_use())] if counts else []
+        await pass_on(to_reader, writer)
+        for task in tasks:
+            task.cancel()
+        to_writer.close()
+
+    async def note_use(self):
+        while True:
+            with open(self.used, "w"):
+                os.utime(self.used)
+            await asyncio.sleep(2)
+
+
+REFUSED = b"X-Neuronctl: refused\r\n"
+REFUSAL = b"no token: see neuronctl serve connect\n"
+
+
+async def pass_on(reader, writer):
+    try:
+        data = await reader.read(65536)
+        while data:
+            writer.write(data)
+            await writer.drain()
+            data = await reader.read(65536)
+        writer.write_eof()
+    except OSError:
+        pass  # one side has gone
+
+
+def keep_gate(command):
+    """Listen in the server's place, and run its command in a network of its own."""
+    folder, address, port = (os.environ[name] for name in ("FOLDER", "ADDRESS", "PORT"))
+    token = os.environ.get("TOKEN") or sys.exit("gate: not started: there is no token")
+    listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((address, int(port)))
+        listening.listen(100)
+        enter_own_network()
+    except OSError as error:
+        need = "it needs its port, and namespaces (sysctl user.max_user_namespaces)"
+        sys.exit(f"gate: not started: {error.strerror}: {need}, to keep others out")
+    gate = Gate(int(port), token, os.path.join(folder, "used"))
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    loop.run_until_complete(stand_before(gate, listening, command))
+
+
+async def stand_before(gate, listening, command):
+    await asyncio.start_server(gate.serve, sock=listening)
+    process = subprocess.Popen(command, env=dict(os.environ, ADDRESS="127.0.0.1"))
+    end = lambda: signal_tree(process.pid, signal.SIGTERM)  # noqa: E731
+    asyncio.get_event_loop().add_signal_handler(signal.SIGTERM, end)
+    while process.poll() is None:
+        await asyncio.sleep(0.2)
+    os._exit(exit_code(process.returncode))

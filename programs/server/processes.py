@@ -1,0 +1,23 @@
+"""Processes of this job."""
+
+import contextlib
+import os
+
+
+def exit_code(status):
+    return status if status >= 0 else 128 - status
+
+
+def signal_tree(first, number):
+    """Send a signal to a process and to all that it has started, the youngest first."""
+    children = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+            parent = int(file.read().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(pid))
+    tree = [first]
+    for pid in tree:
+        tree += children.get(pid, [])
+    for pid in reversed(tree):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)

@@ -1,0 +1,82 @@
+"""Whether somebody uses a server."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import time
+
+GPU_IDLE, CORES_IDLE = 5, 0.2  # percent of a GPU, and cores, that a resting server may use
+
+
+def gpus_work():
+    """Return True if a GPU of this job works, or if nvidia-smi does not say that it rests."""
+    devices = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if not re.match(r"\d|GPU-|MIG-", devices) or not shutil.which("nvidia-smi"):
+        return False
+    query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.check_output(
+            query + ["-i", devices], stderr=subprocess.DEVNULL, timeout=30
+        )
+        return any(int(line) > GPU_IDLE for line in answer.decode().split("\n") if line.strip())
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return True
+
+
+def core_seconds(job):
+    """Return the seconds of core time of each process of this user's that belongs to a job."""
+    times, tick = {}, os.sysconf("SC_CLK_TCK")
+    mark = b"SLURM_JOB_ID=" + job.encode() + b"\0"
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if mark not in file.read() or int(pid) == os.getpid():
+                    continue
+            with open(f"/proc/{pid}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+            times[pid] = (int(fields[11]) + int(fields[12])) / tick
+    return times
+
+
+def has_connection(address, port):
+    """Return True if somebody is connected to a place of this user's."""
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(FileNotFoundError), open("/proc/net/" + name) as file:
+            for fields in map(str.split, file.readlines()[1:]):
+                here = int(fields[1].split(":")[1], 16) == port
+                if here and fields[3] == "01" and int(fields[7]) == os.getuid():
+                    return True
+    return False
+
+
+class Use:
+    """Whether somebody uses a server, as far as that can be known."""
+
+    def __init__(self, server):
+        self.server, self.at, self.times = server, time.time(), {}
+        self.gate_used = None
+
+    def is_seen(self):
+        return self._by_people() or self._by_cores() or gpus_work()
+
+    def _by_people(self):
+        server = self.server
+        if server.recipe["used"]:
+            return server.holds(server.recipe["used"])
+        if server.recipe["guard"] != "gate":
+            return has_connection(server.address, server.port)
+        before, self.gate_used = self.gate_used, 0
+        with contextlib.suppress(OSError):
+            self.gate_used = os.stat(server.folder + "/used").st_mtime
+        return before is not None and before != self.gate_used
+
+    def _by_cores(self):
+        """What waits behind the gate runs nothing of the user's; other servers do."""
+        if self.server.recipe["guard"] == "gate":
+            return False
+        before, at = self.times, self.at
+        self.times, self.at = core_seconds(self.server.job), time.time()
+        spent = sum(max(0, self.times[pid] - before[pid]) for pid in self.times if pid in before)
+        return spent > CORES_IDLE * (self.at - at)

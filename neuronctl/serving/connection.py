@@ -131,7 +131,7 @@ def parse_note(content: bytes) -> Optional[Note]:
     """Return a note; None for text that is none."""
     try:
         data: Dict[str, Any] = json.loads(content)
-        kinds = {"str": str, "int": int, "float": float}
+        kinds = {"str": str, "int": int, "float": _time}
         values = {
             name: kinds[str(kind)](data[name])
             for name, kind in Note.__annotations__.items()
@@ -142,6 +142,13 @@ def parse_note(content: bytes) -> Optional[Note]:
     more = data.get("values")
     texts = {str(name): str(text) for name, text in more.items()} if isinstance(more, dict) else {}
     return Note(**values, values=texts)
+
+
+def _time(value: Any) -> float:
+    """Return a time; raises ValueError for one that no clock shows."""
+    if not 0 <= float(value) < 1 << 40:
+        raise ValueError(value)
+    return float(value)
 
 
 def look_at(status: JobStatus) -> Optional[Note]:

@@ -30,7 +30,7 @@ from neuronctl.records.store import RecordStore
 from neuronctl.rendering.render import render_job
 from neuronctl.scripts.script_file import read_file, scripts_at
 from neuronctl.serving import recipes
-from neuronctl.serving.connection import connection, folders, read_notes
+from neuronctl.serving.connection import connection, folders, read_note
 from neuronctl.serving.server_job import plan_server
 from neuronctl.submission import planned_job
 from neuronctl.submission.resubmission import RecordedJob, exported_variables
@@ -199,10 +199,12 @@ def test_what_is_no_file(name: str, odd: str, named: bool) -> None:
 
 
 RECIPES = [Path(recipes.load(name).file).read_text("utf-8") for name in ("jupyter", "ssh")]
-NOTES = {
-    **{"recipe": "ssh", "job": "7", "name": "mine", "node": "localhost", "address": "127.0.0.1"},
-    **{"port": "31000", "token": "abc", "host_key": "ssh-ed25519 AAAA"},
-}
+NOTES = (
+    '{"recipe": "ssh", "job": "7", "run": "0", "name": "mine", "node": "localhost", '
+    '"address": "127.0.0.1", "port": "31000", "localhost": "j7.localhost", "token": "abc", '
+    '"pid": 12, "python": "/usr/bin/python3", "program": "/p", "state": "answers", "words": "", '
+    '"user": "kim", "since": 1.5, "asked": 2.5, "values": {"host_key": "ssh-ed25519 AAAA"}}\n',
+)
 
 
 @inputs(1)
@@ -219,16 +221,16 @@ def test_recipes(text: str) -> None:
 
 
 @inputs(1)
-@given(st.sampled_from(sorted({*NOTES} - {"node", "address"})), texts(list(NOTES.values())))
-def test_what_a_job_has_noted(name: str, text: str) -> None:
+@given(texts(NOTES))
+def test_what_a_job_has_noted(text: str) -> None:
     folder = Path(folders(), "7")
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
-    for each, usual in {**NOTES, "ready": "1"}.items():
-        (folder / each).write_bytes(content(text) if each == name else usual.encode())
+    (folder / "note").write_bytes(content(text))
     with bounded():
-        noted = read_notes(7)
-        if noted is not None:
-            connection(noted, load_catalog(None).cluster())
+        note = read_note(7)
+        if note is not None and note.address == "127.0.0.1":
+            assert note.summary and note.place and int(note.since) >= 0
+            connection(note, load_catalog(None).cluster())
 
 
 @inputs(1)

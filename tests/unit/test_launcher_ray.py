@@ -17,7 +17,7 @@ from plan_builders import plan_of
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
 
 SRUN = 'until [[ $1 == bash ]]; do shift; done; exec "$@"'
-RAY = 'echo "$@" >>"$SEEN"; stat -c %a "/tmp/ray_$SLURM_JOB_ID.0" >>"$SEEN"; exec sleep "$LIVES"'
+RAY = 'echo "$@" >>"$SEEN"; stat -c %a "/tmp/ray_$SLURM_JOB_ID".?????? >>"$SEEN"; exec sleep "$LIVES"'
 PYTHON = """\
 case $1,$2 in
     -c,*grpc) exit 1 ;;
@@ -58,12 +58,12 @@ def test_the_program_starts_once_on_the_head_with_its_arguments(tmp_path: Path) 
     assert done.returncode == 7, done.stderr
     assert done.stdout.split("\n")[:-1] == ["127.0.0.1:14711", "tune.py", *words]
     started, mode = seen(tmp_path)
-    assert started.startswith("start --block --temp-dir=/tmp/ray_")
+    assert started.startswith(f"start --block --temp-dir=/tmp/ray_{os.getpid()}.")
     assert "--num-cpus=16 --num-gpus=2 " in started
     assert "--head --port=14711 " in started
     assert started.endswith("--resources={'a b': 1}")
     assert mode == "700"
-    assert not Path(f"/tmp/ray_{os.getpid()}.0").exists()
+    assert not [*Path("/tmp").glob(f"ray_{os.getpid()}.*")]
 
 
 def test_a_worker_that_dies_ends_the_job(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ export RAY_USAGE_STATS_ENABLED=0 RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --wait=600 \
     bash -c '
     options=("${@:2:$1}"); shift $((1 + $1))
-    dir=$(mktemp -d /tmp/ray.XXXXXX) || exit 1  # a short path: Ray makes sockets below it
+    dir=$(mktemp -d "/tmp/ray_$SLURM_JOB_ID.XXXXXX") || exit 1  # short, as Ray makes sockets below it
     trap "kill \$ray \$program 2>/dev/null; wait \$ray; rm -rf $dir" EXIT
     fail() { grep -v state-dump "$dir/log" | tail -n 40; echo "ray: $(hostname -s): $1" >&2; exit 1; }
     start_ray() {  # on ports that are free, except for those in "$@"

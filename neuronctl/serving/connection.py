@@ -131,7 +131,7 @@ def parse_note(content: bytes) -> Optional[Note]:
     """Return a note; None for text that is none."""
     try:
         data: Dict[str, Any] = json.loads(content)
-        kinds = {"str": str, "int": int, "float": _time}
+        kinds: Dict[str, Callable[[Any], Any]] = {"str": str, "int": int, "float": _time}
         values = {
             name: kinds[str(kind)](data[name])
             for name, kind in Note.__annotations__.items()

@@ -17,7 +17,7 @@ from plan_builders import plan_of
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
 
 SRUN = 'until [[ $1 == bash ]]; do shift; done; exec "$@"'
-RAY = 'echo "$@" >>"$SEEN"; stat -c %a "/tmp/ray_$SLURM_JOB_ID".?????? >>"$SEEN"; exec sleep "$LIVES"'
+RAY = 'echo "$@" >>"$SEEN"; stat -c %a /tmp/ray_"$SLURM_JOB_ID".* >>"$SEEN"; exec sleep "$LIVES"'
 PYTHON = """\
 case $1,$2 in
     -c,*grpc) exit 1 ;;

@@ -58,6 +58,11 @@ SECTIONS = {
         "partitions": "Show the partitions, their limits and what is free.",
         "doctor": "Check whether everything works on this machine.",
     },
+    "From your laptop": {
+        "login": "Connect to a cluster; ssh asks for your passwords, once.",
+        "logout": "End the connection to a cluster.",
+        "pull": "Bring files back from a cluster.",
+    },
     "Set up": {
         "catalog": "Check a partition catalog, or draft one from Slurm.",
         "config": "Show or change your defaults.",
@@ -65,6 +70,15 @@ SECTIONS = {
         "sandbox": "Run a real Slurm on this machine.",
     },
 }
+
+HERE = (
+    *("login", "logout", "help", "explain", "completion", "sandbox", "init", "check", "import"),
+    *("catalog", "config", "doctor"),
+)
+"""Commands that run on this machine, also if others run on a cluster by default."""
+
+SHELLS = ("attach", "salloc", "run", "config", "top")
+"""Commands that leave the terminal to what they start, or draw on all of it."""
 
 COMMANDS = {name: help for commands in SECTIONS.values() for name, help in commands.items()}
 
@@ -79,6 +93,7 @@ Usage: neuronctl [OPTIONS] COMMAND [ARGS]...
   Submit, check and track GPU training jobs on a Slurm cluster.
 
 Options:
+  --on NAME   Run the command on the cluster NAME, to which 'login' connected.
   --version   Show the version and exit.
   -h, --help  Show this message and exit.
 """ + "".join(f"\n{section}:\n{_rows(commands)}" for section, commands in SECTIONS.items())
@@ -132,6 +147,32 @@ def _run(words: List[str]) -> int:
     if not words:
         sys.stderr.write(HELP)
         return UsageError.exit_code
+    named = words[0].partition("=")[0] in ("--on", "--allow")
+    configured = "" if words[0] in HERE else _configured_remote()
+    if configured or named:
+        from neuronctl.cli.remote import run_remote
+
+        return run_remote(words, configured)
+    return run_here(words)
+
+
+def _configured_remote() -> str:
+    """Return the cluster of $NEURONCTL_ON or the configuration's ``on:``; "" for this machine."""
+    if "NEURONCTL_ON" in os.environ:
+        return os.environ["NEURONCTL_ON"]
+    from neuronctl.common.files import head
+    from neuronctl.common.paths import config_files
+
+    # Most have no such key: they are not parsed for it.
+    if not any(b"\non:" in b"\n" + head(file, 1 << 20) for file in config_files()):
+        return ""
+    from neuronctl.request.job_file import configured_remote
+
+    return configured_remote()
+
+
+def run_here(words: List[str]) -> int:
+    """Run a command line on this machine; returns the exit code."""
     if words[0] == "sbatch":  # whose command line is not click's to parse
         from neuronctl.cli.sbatch import call
 

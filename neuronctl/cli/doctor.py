@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence
 
 import click
 
 from neuronctl.cli.job_options import catalog_option
 from neuronctl.common.frozen import asdict
+
+if TYPE_CHECKING:
+    from neuronctl.doctor import Check
+    from neuronctl.remote.connection import Remote
 
 
 @click.command("doctor")
@@ -19,10 +23,45 @@ def command(catalog: Optional[str], as_json: bool) -> int:
     Nothing is changed and nothing is submitted. The exit code is 0 if nothing is wrong, else that
     of the first problem.
     """
-    from neuronctl.common import console
     from neuronctl.doctor import examine
 
-    checks = examine(catalog)
+    return _show(examine(catalog), as_json)
+
+
+def examine_remote(remote: Remote, request: Mapping[str, Any]) -> int:
+    """Show how a connection is, and what the other side finds there; returns the exit code."""
+    import json
+    import time
+
+    from neuronctl.cli.say import notify
+    from neuronctl.common.frozen import NOT_RESTORED, restored
+    from neuronctl.common.words import duration
+    from neuronctl.doctor import BAD, GOOD, Check
+    from neuronctl.remote.payload import run
+
+    begun = time.monotonic()
+    parts: List[bytes] = []
+    words = [word for word in request["words"] if word != "--json"]
+    session, _ = run(remote, {**request, "words": [*words, "--json"]}, notify)
+    spent = int((time.monotonic() - begun) * 1000)
+    code = session.show(raw=True, write=parts.append)
+    up = duration(int(time.time()) - remote.since)
+    checks = [
+        Check("connection", GOOD, f"to {remote.address}, for {up}; answered in {spent} ms"),
+        Check("python there", GOOD, f"{remote.python} ({remote.version}, {remote.machine})"),
+        Check("projects", GOOD, f"{remote.name}:{remote.directory}"),
+    ]
+    try:
+        checks += [restored(Check, each) for each in json.loads(b"".join(parts))["checks"]]
+    except NOT_RESTORED:
+        checks.append(Check("neuronctl there", BAD, f"ended with {code}", exit_code=code or 1))
+    return _show(checks, "--json" in request["words"])
+
+
+def _show(checks: Sequence[Check], as_json: bool) -> int:
+    """Print the checks; returns the exit code of the first problem."""
+    from neuronctl.common import console
+
     code = next((check.exit_code for check in checks if check.exit_code), 0)
     if as_json:
         console.print_json("neuronctl.doctor/1", {"checks": [asdict(check) for check in checks]})

@@ -38,6 +38,9 @@ _EXAMPLES = {
     "brief": "brief | brief --agents >> AGENTS.md",
     "partitions": "partitions --live | partitions amd_a100nv_8",
     "doctor": "doctor | doctor --json",
+    "login": "login neuron | login neuron x1234a01@neuron.ksc.re.kr",
+    "logout": "logout neuron",
+    "pull": "pull results/ | pull checkpoints/last.pt",
     "help": "help launchers | help submit",
     "catalog check": "catalog check partitions.yaml | "
     "catalog check ~/.config/neuronctl/partitions.yaml",

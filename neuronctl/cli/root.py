@@ -50,8 +50,14 @@ root = LazyGroup(
     help="Submit, check and track GPU training jobs on a Slurm cluster.",
     params=[  # for completion
         click.Option(
+            ["--on"],
+            metavar="NAME",
+            expose_value=False,
+            help="Run the command on the cluster NAME, to which 'login' connected.",
+        ),
+        click.Option(
             ["--version"], is_flag=True, expose_value=False, help="Show the version and exit."
-        )
+        ),
     ],
     context_settings={"help_option_names": ["-h", "--help"]},
 )

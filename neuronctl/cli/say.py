@@ -6,13 +6,15 @@ import os
 import sys
 from typing import Sequence
 
+from neuronctl.common.spelling import spelled
+
 
 def say(text: str) -> None:
     """Print lines on standard error; nothing in them can steer the terminal.
 
     On a terminal, long lines are folded at blanks and indented; elsewhere they stay as they are.
     """
-    lines = text.split("\n")
+    lines = spelled(text).split("\n")
     if not all(line.isprintable() for line in lines):
         from neuronctl.common.console import printable
 

@@ -17,6 +17,7 @@ import sys
 from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.common.frozen import dataclass
+from neuronctl.common.spelling import spelled
 
 GAP = 2
 """Blanks between two columns."""
@@ -136,7 +137,7 @@ def folded(text: str, first: str = "", later: str = "") -> str:
 def print_text(text: str, style: str = "", *, file: Optional[TextIO] = None) -> None:
     """Print text and a newline; ``style`` is rich's and only shows on a terminal."""
     out = file or sys.stdout
-    safe = "\n".join(printable(line) for line in text.split("\n"))
+    safe = "\n".join(printable(line) for line in spelled(text).split("\n"))
     if not style or not has_styles(out):
         _write(out, safe + "\n")
         return

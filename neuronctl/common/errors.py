@@ -106,6 +106,18 @@ class RecordError(NeuronctlError):
     exit_code = 9
 
 
+class NotConnectedError(NeuronctlError):
+    """There is no connection to the cluster; nothing was done there."""
+
+    exit_code = 10
+
+
+class ConnectionLostError(NeuronctlError):
+    """The connection to the cluster was lost; what was done there is not known."""
+
+    exit_code = 11
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown name: the closest matches, then all valid names."""
     import difflib

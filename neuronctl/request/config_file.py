@@ -8,11 +8,14 @@ from neuronctl.common.errors import JobFileError
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import config_files
 from neuronctl.request.job import find
-from neuronctl.request.job_file import configuration, has_keys
+from neuronctl.request.job_file import ON, configuration, has_keys
 from neuronctl.request.options import Option
 
 if TYPE_CHECKING:
     from neuronctl.common.yamlfile import Document
+
+
+_ON = Option(ON, "", "NAME", "value", "The cluster on which commands run", str, "", False, ON)
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def _settings(document: Document) -> List[Setting]:
 
     made = []
     for key, value in document.data.items():
-        option = find(key)
+        option = _ON if key == ON else find(key)
         assert option is not None  # configuration() has refused any other
         shown = document.raw.get(key, value)
         if isinstance(shown, Mapping):

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 JOB_FILE = "job.yaml"
 """What ``submit`` and ``generate`` read in the current directory where no job is named."""
 
+ON = "on"
+"""The key of a configuration that names the cluster on which commands run."""
+
 _LONGEST = 4 * 1024 * 1024
 """Bytes of shell text: sbatch takes no longer script."""
 
@@ -140,6 +143,17 @@ def configured_cluster() -> Optional[str]:
     return configuration().values.get("cluster")
 
 
+def configured_remote() -> str:
+    """Return the cluster that ``on:`` in the configuration names, or "". Raises JobFileError."""
+    from neuronctl.common import yamlfile
+
+    for file in reversed(config_files()):
+        document = yamlfile.read(file, JobFileError, found=True, private=_PRIVATE_KEYS)
+        if ON in document.data:
+            return _Reader(document, (ON,)).text(document.data[ON])
+    return ""
+
+
 def own_cluster(catalog_file: Optional[str] = None, asked: Optional[str] = None) -> Cluster:
     """Return the cluster that is asked for, that of the configuration, or the one here.
 
@@ -156,6 +170,8 @@ def _layer(document: Document, source: Source, program_keys: Sequence[str]) -> L
     origins: Dict[str, Origin] = {}
     for key, data in document.data.items():
         read = _Reader(document, (key,))
+        if key == ON and source is Source.CONFIG:  # of the command line, and no job's
+            continue
         if key in program_keys:
             fields = _program(key, data, read)
         else:

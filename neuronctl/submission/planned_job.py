@@ -12,6 +12,7 @@ from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common.errors import SlurmError, UsageError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.paths import working_directory
+from neuronctl.common.spelling import has_sent_code
 from neuronctl.common.units import compress_hostlist, hosts
 from neuronctl.judgement.judgement import JudgeBy, judge_plan
 from neuronctl.launch.containers import find_image
@@ -135,6 +136,8 @@ def plan_job(
     files are used that nobody has named. snapshot_place: of the copy of the code, if that is there.
     """
     layers = [configuration() if recorded is None else recorded]
+    if has_sent_code() and recorded is None and not interactive:
+        layers.insert(0, Layer({"snapshot": True}, {"snapshot": Origin(Source.DERIVED, "--on")}))
     if job_file is not None:
         layers.append(read_job_file(job_file))
     elif find_job and not (body or steps) and (not words or is_argument(words[0])):

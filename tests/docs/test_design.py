@@ -17,7 +17,7 @@ ONLY = {
     "yaml": ("common/yamlfile/",),
     "jinja2": ("rendering/",),
     "rich": ("common/console.py",),
-    "subprocess": ("slurm/", "sandbox/"),
+    "subprocess": ("slurm/", "sandbox/", "remote/"),
     "tree_sitter": ("scripts/",),
 }
 

@@ -1,0 +1,41 @@
+"""``neuronctl --on NAME pull``: bring files back from a cluster."""
+
+from __future__ import annotations
+
+from typing import Sequence, Tuple
+
+import click
+
+from neuronctl.cli.say import notify
+from neuronctl.common.console import print_line
+from neuronctl.common.errors import UsageError
+from neuronctl.common.words import amount, counted
+from neuronctl.remote.connection import Remote
+
+
+@click.command("pull")
+@click.argument("paths", nargs=-1, required=True)
+def command(paths: Tuple[str, ...]) -> None:
+    """Bring files or directories of this project back from the cluster.
+
+    PATHS are those of the project's copy there, and arrive at the same place here. Only what
+    differs is sent; a file that is newer here is kept. Needs --on NAME.
+    """
+    raise UsageError("pull needs a cluster", f"neuronctl --on NAME pull {' '.join(paths)}")
+
+
+def bring(remote: Remote, words: Sequence[str]) -> int:
+    """Bring what the words after ``pull`` name; returns the exit code."""
+    from neuronctl.remote.place import find_project
+    from neuronctl.remote.project import pull
+
+    with command.make_context("pull", list(words)) as context:
+        paths: Tuple[str, ...] = context.params["paths"]
+    for path in paths:
+        done = pull(remote, find_project(), path, notify)
+        for name in done.came:
+            print_line(name)
+        for name in done.kept:
+            notify(f"{name} is newer here: kept")
+        notify(f"{path}: {counted(len(done.came), 'file')} came, {amount(done.size)}")
+    return 0

@@ -1,0 +1,33 @@
+"""How a person types a command of neuronctl: with ``--on NAME`` if they are on another machine."""
+
+from __future__ import annotations
+
+from typing import Collection
+
+_remote = ""
+_commands: Collection[str] = ()
+_has_code = False
+
+
+def set_remote(name: str, commands: Collection[str], *, has_code: bool) -> None:
+    """Note under which name the caller's machine knows this one, and which commands there are.
+
+    has_code: whether the job's code was sent from there, and may be sent again before it starts.
+    """
+    global _remote, _commands, _has_code
+    _remote, _commands, _has_code = name, commands, has_code
+
+
+def has_sent_code() -> bool:
+    """Return True if the code of the job was sent from the caller's machine."""
+    return _has_code
+
+
+def spelled(text: str) -> str:
+    """Return the text with each command in it as it is typed on the caller's machine."""
+    if not _remote or "neuronctl " not in text:
+        return text
+    import re
+
+    commands = "|".join(map(re.escape, _commands))
+    return re.sub(rf"\bneuronctl (?=(?:{commands})\b)", f"neuronctl --on {_remote} ", text)

@@ -1,0 +1,288 @@
+"""The one connection to a cluster: who opens it, where it is, and that nothing else opens one.
+
+``login`` starts the system's ssh as a ControlMaster and lets it ask. Everything else uses its
+socket, with a ProxyCommand that fails: over a living connection ssh does not use it, and without
+one it never reaches the network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import threading
+import time
+from typing import Callable, Dict, Iterator, List, Tuple
+
+from neuronctl.common.errors import NotConnectedError, UsageError
+from neuronctl.common.files import open_own_directory, read_private, write_private
+from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, replace, restored
+from neuronctl.common.paths import state_dir
+
+LONGEST_SOCKET = 104 - 18
+"""Bytes: macOS has room for 104, and ssh first binds the path with 17 characters more."""
+
+_PERSIST = "12h"
+"""How long the connection stays open without use."""
+
+_METHODS = "gssapi-with-mic,hostbased,publickey,keyboard-interactive"
+"""Of the methods that ask, one: after a wrong code, ssh would ask again by the next one."""
+
+_PATIENCE = 10.0
+"""Seconds for ssh's answer about its own socket."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Remote:
+    """What this machine keeps of a cluster: a name, an address, and where things are.
+
+    address: as ssh takes it. socket: of the connection. python, machine: the program and the
+    processor there. directory: the folder of the projects there. since: epoch seconds of the login.
+    """
+
+    name: str
+    address: str
+    socket: str
+    python: str = ""
+    version: str = ""
+    machine: str = ""
+    directory: str = ""
+    since: int = 0
+
+
+def remotes_dir() -> str:
+    """Return the folder with a file for each cluster that this machine knows."""
+    return os.path.join(state_dir(), "remotes")
+
+
+def find_remote(name: str) -> Remote:
+    """Return what is kept of a cluster; raises NotConnectedError if there was no login."""
+    check_name(name)
+    try:
+        text = read_private(os.path.join(remotes_dir(), f"{name}.json"))
+        return restored(Remote, json.loads(text))
+    except (OSError, *NOT_RESTORED):
+        raise _not_connected(name) from None
+
+
+def keep_remote(remote: Remote) -> None:
+    """Note a cluster for the next command."""
+    path = os.path.join(remotes_dir(), f"{remote.name}.json")
+    write_private(path, json.dumps(asdict(remote)))
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError for what cannot be the name of a host."""
+    if not re.fullmatch(r"[A-Za-z0-9_][\w.@-]*", name, re.ASCII) or len(name) > 200:
+        raise UsageError(f"{name!r} is not the name of a cluster", "such as neuron, or user@host")
+
+
+def _not_connected(name: str) -> NotConnectedError:
+    return NotConnectedError(f"not connected to {name}; run: neuronctl login {name}")
+
+
+# ------------------------------------------------------------------------- using it
+
+
+def session(remote: Remote, command: str, *, tty: bool = False) -> List[str]:
+    """Return the command line that runs a command over the connection, and never opens one."""
+    options = ("ControlMaster=no", "BatchMode=yes", "ProxyCommand=false", "LogLevel=ERROR")
+    words = [f"-o{option}" for option in options]
+    kind = "-tt" if tty else "-T"
+    return ["ssh", "-F", "none", "-S", remote.socket, *words, kind, "--", "cluster", command]
+
+
+def require(remote: Remote) -> None:
+    """Raise NotConnectedError if the connection's socket is gone, or is not this user's."""
+    _check_owner(remote.socket)
+    if not os.path.exists(remote.socket):
+        raise _not_connected(remote.name)
+
+
+def lost(remote: Remote) -> NotConnectedError:
+    """Return the error for a command that could not begin."""
+    if is_alive(remote.socket):
+        return NotConnectedError(
+            f"nothing was done: {remote.name} refuses one more session over the connection",
+            "wait until your other commands end; a site may allow one at a time (MaxSessions 1)",
+        )
+    return _not_connected(remote.name)
+
+
+def is_alive(socket: str) -> bool:
+    """Return True if ssh's master answers at the socket."""
+    return os.path.exists(socket) and control(socket, "check").returncode == 0
+
+
+def control(socket: str, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Ask ssh's master for something: check, exit, forward, or cancel."""
+    argv = ["ssh", "-F", "none", "-S", socket, "-O", verb, *words, "--", "cluster"]
+    try:
+        return subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(argv, 255, "", "ssh does not answer")
+    except OSError as error:
+        raise UsageError(f"cannot start ssh: {error.strerror}", "install OpenSSH") from None
+
+
+def _check_owner(socket: str) -> None:
+    """Refuse a socket of another user, who would see and answer every command."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        status = os.lstat(socket)
+        if status.st_uid != os.geteuid() or not stat.S_ISSOCK(status.st_mode):
+            raise UsageError(
+                f"{socket} is not a socket of yours", "remove it, or set another ControlPath"
+            )
+
+
+# ------------------------------------------------------------------------- opening and closing it
+
+
+def login(name: str, address: str, *, show: Callable[[bytes], None], tell: Tell) -> Remote:
+    """Open the connection: ssh asks for passwords itself, once. Returns what is known then.
+
+    address: "" for the one of the last login, else that of the catalog, else the name. show: gets
+    what ssh says. Raises NotConnectedError, UsageError.
+    """
+    check_name(name)
+    settings = _settings(address or _address(name))
+    remote = Remote(name, settings["address"], _socket(settings))
+    with _one_login(remote.socket):
+        _check_owner(remote.socket)
+        if is_alive(remote.socket):
+            with contextlib.suppress(NotConnectedError):
+                before = find_remote(name)
+                tell(f"already connected to {name}")
+                return before if before.socket == remote.socket else remote
+            return remote
+        if os.path.lexists(remote.socket):
+            os.unlink(remote.socket)  # ssh would ask, and then not share the connection
+        own = settings.get("preferredauthentications", _METHODS)
+        code, words = _authenticate(remote, settings, own, show)
+        # Nothing was asked yet if the server does not offer the method that asks.
+        offered = re.search(r"Permission denied \(([^)]*)\)", words)
+        methods = offered[1].split(",") if offered else []
+        if code and "password" in methods and "keyboard-interactive" not in methods:
+            both = f"{_METHODS.rpartition(',')[0]},password,keyboard-interactive"
+            code, words = _authenticate(remote, settings, both, show)
+    if code:
+        raise NotConnectedError(f"no connection to {name}; ssh says why above")
+    if not is_alive(remote.socket):
+        raise NotConnectedError(f"ssh keeps no connection to {name} open: see ControlMaster")
+    return replace(remote, since=int(time.time()))
+
+
+def logout(remote: Remote) -> bool:
+    """End the connection; returns False if there was none."""
+    _check_owner(remote.socket)
+    ended = is_alive(remote.socket) and control(remote.socket, "exit").returncode == 0
+    if not ended:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(remote.socket)
+    return ended
+
+
+def _address(name: str) -> str:
+    with contextlib.suppress(NotConnectedError):
+        return find_remote(name).address
+    user, _, host = name.rpartition("@")
+    if _settings(name)["hostname"] != host or "." in host:
+        return name  # of ~/.ssh/config, or a whole name
+    from neuronctl.catalog.loader import load
+
+    cluster = load().clusters.get(host)
+    known = cluster.login.host if cluster else None
+    return f"{user}@{known}" if user and known else known or name
+
+
+def _settings(address: str) -> Dict[str, str]:
+    """Return what ssh makes of an address with the user's own configuration."""
+    check_name(address)
+    try:
+        asked = subprocess.run(
+            ["ssh", "-G", "--", address], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+    except OSError as error:
+        hint = "install OpenSSH; on Windows, use neuronctl in WSL"
+        raise UsageError(f"cannot start ssh: {error.strerror}", hint) from None
+    if asked.returncode:
+        raise UsageError(f"ssh does not accept {address}: {asked.stderr.strip()}")
+    pairs = (line.partition(" ")[::2] for line in asked.stdout.splitlines())
+    return {**dict(pairs), "address": address}
+
+
+def _socket(settings: Dict[str, str]) -> str:
+    """Return where the connection's socket is: the user's ControlPath, or one of our own.
+
+    Not ssh's %C: newer ones depend on ProxyJump, too.
+    """
+    own = settings.get("controlpath", "none")
+    if own != "none":
+        return own
+    base = os.environ.get("XDG_RUNTIME_DIR") or os.path.expanduser("~/.ssh")
+    folder = os.path.join(base, "neuronctl")
+    try:
+        os.close(open_own_directory(folder))
+    except OSError as error:
+        raise UsageError(f"cannot use {folder} for ssh's socket: {error.strerror}") from None
+    names = ("user", "hostname", "port", "proxyjump", "proxycommand")
+    key = "\0".join(settings.get(name, "") for name in names)
+    path = os.path.join(folder, hashlib.sha256(key.encode()).hexdigest()[:16])
+    if len(os.fsencode(path)) > LONGEST_SOCKET:
+        hint = "set XDG_RUNTIME_DIR to a shorter directory of yours"
+        raise UsageError(f"{path} is too long for a socket ({LONGEST_SOCKET} bytes)", hint)
+    return path
+
+
+@contextlib.contextmanager
+def _one_login(socket: str) -> Iterator[None]:
+    """Wait for no other login: two would ask twice, and leave a connection that nobody finds."""
+    with open(f"{socket}.lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError("another login is in progress", "answer that one") from None
+        yield
+
+
+def _authenticate(
+    remote: Remote, settings: Dict[str, str], methods: str, show: Callable[[bytes], None]
+) -> Tuple[int, str]:
+    """Start the master in the background; returns ssh's exit code and what it said."""
+    options = ["ControlMaster=yes", f"ControlPersist={_PERSIST}", "RemoteCommand=none"]
+    options += ["ServerAliveInterval=15", "ServerAliveCountMax=3", "ConnectionAttempts=1"]
+    # Five wrong codes lock the account at some sites: a wrong one is typed anew by its user.
+    options += ["NumberOfPasswordPrompts=1", f"PreferredAuthentications={methods}"]
+    argv = ["ssh", "-S", remote.socket, *(f"-o{option}" for option in options)]
+    argv += ["-T", "--", settings["address"], "true"]
+    words: List[bytes] = []
+
+    def read(pipe: int) -> None:
+        while data := os.read(pipe, 4096):
+            words.append(data)
+            show(data)
+
+    # A ProxyJump's process stays in this terminal's session, and must outlive the terminal.
+    process = subprocess.Popen(
+        argv,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    assert process.stderr is not None
+    # An older ssh keeps standard error open in the background.
+    reader = threading.Thread(target=read, args=(process.stderr.fileno(),), daemon=True)
+    reader.start()
+    code = process.wait()
+    reader.join(1)
+    return code, b"".join(words).decode("utf-8", "replace")

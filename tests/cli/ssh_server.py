@@ -51,7 +51,8 @@ class Login:
         user = pwd.getpwuid(os.getuid()).pw_name
         (top / "ssh_config").write_text(
             f"Host there other\n User {user}\n IdentityFile {top}/user\n IdentitiesOnly yes\n"
-            f" StrictHostKeyChecking no\n UserKnownHostsFile {top}/known\n ProxyCommand setsid {sshd}\n"
+            f" StrictHostKeyChecking no\n UserKnownHostsFile {top}/known\n"
+            f" ProxyCommand setsid {sshd}\n"
         )
         (top / "bin" / "ssh").write_text(
             f'#!/bin/sh\nexec {shutil.which("ssh")} -F {top}/ssh_config "$@"\n'

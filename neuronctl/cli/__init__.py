@@ -190,6 +190,11 @@ def _report(error: NeuronctlError) -> int:
         say(f"neuronctl: {problem.message}")
         if problem.hint:
             say(f"  hint: {problem.hint}")
+    from neuronctl.common.console import asked_json, print_json
+
+    if asked_json:
+        told = {"code": error.exit_code, "message": error.message, "hint": error.hint}
+        print_json("neuronctl.error/1", told)
     return error.exit_code
 
 

@@ -53,7 +53,7 @@ States = Dict[str, Sequence[JobStatus]]
     show_default=True,
     help="Show at most N.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.history/1).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.history/2).")
 def command(name: str, since: Optional[str], failed: bool, limit: int, as_json: bool) -> None:
     """List the submissions that neuronctl recorded, newest first, and their states.
 
@@ -77,7 +77,7 @@ def command(name: str, since: Optional[str], failed: bool, limit: int, as_json: 
     records = records[:limit]
     if as_json:
         data = [_data(record, states.get(record.key, ())) for record in records]
-        print_json("neuronctl.history/1", {"submissions": data})
+        print_json("neuronctl.history/2", {"submissions": data})
     elif records:
         _print(records, states)
     else:
@@ -176,7 +176,7 @@ def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:
         notify(error.message)
     return {
         "record": record.key,
-        "job_id": record.job_id,
+        "job_id": None if record.job_id is None else str(record.job_id),
         "status": record.status,
         "begun": utc(record.begun_at),
         "name": record.job_name,

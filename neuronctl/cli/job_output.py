@@ -129,7 +129,7 @@ class TerminalReporter(Reporter):
             from neuronctl.common.console import print_json
 
             verdict = verdict or (None if judged is None else judged.verdict)
-            print_json("neuronctl.submit/1", submission_data(draft, judged, done, verdict))
+            print_json("neuronctl.submit/2", submission_data(draft, judged, done, verdict))
 
 
 def show_choice(choice: Optional[Choice]) -> None:

@@ -89,7 +89,7 @@ def submission_data(
     of_draft = ("partition", "job_name", "nodes", "gpus_per_node", "time_limit")
     of_plan = ("ntasks_per_node", "cpus_per_task")
     return {
-        "job_id": None if submission is None else submission.job_id,
+        "job_id": None if submission is None else str(submission.job_id),
         "cluster": draft.catalog_cluster,
         **{key: getattr(draft, key) for key in of_draft},
         **{key: getattr(plan, key, None) for key in of_plan},

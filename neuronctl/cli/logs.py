@@ -3,31 +3,57 @@
 from __future__ import annotations
 
 import errno
+import functools
+import io
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, BinaryIO, Optional, Tuple
 
 import click
 
+from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.jobs import one_recorded
 from neuronctl.cli.say import notify, say
-from neuronctl.common.console import printable
+from neuronctl.common.console import is_terminal, print_json, printable
 from neuronctl.common.errors import INTERRUPTED, NoSuchJobError
 from neuronctl.common.files import list_again, open_regular
+from neuronctl.common.units import parse_since
 from neuronctl.records.store import RecordStore
+from neuronctl.tracking.log_parts import LogPart
 
 if TYPE_CHECKING:
+    from neuronctl.slurm.job_id import JobId
     from neuronctl.tracking.log_files import LogPlace
 
-_PIECE = 1 << 20
-"""Bytes that are read at once."""
+_PIECE, _MOST = 1 << 20, 1 << 16
+"""Bytes that are read at once, and that are shown without a terminal unless asked for more."""
+
+_WHOLE = LogPart()
 
 
 @click.command("logs")
 @click.argument("job", metavar="[JOB]", default="*")
 @click.option("-f", "--follow", "go_on", is_flag=True, help="Follow the log until the job ends.")
 @click.option("--err", is_flag=True, help="Show only the log of standard error, if separate.")
-def command(job: str, go_on: bool, err: bool) -> Optional[int]:
+@click.option("--tail", type=click.IntRange(1), metavar="N", help="Show the last N lines.")
+@click.option("--since", metavar="WHEN", help="Show lines since 10m, 2h, or a day, by their times.")
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Show at most the last N bytes; 0: all. Without a terminal, the default is 65536.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.logs/1).")
+def command(
+    job: str,
+    go_on: bool,
+    err: bool,
+    tail: Optional[int],
+    since: Optional[str],
+    max_bytes: Optional[int],
+    as_json: bool,
+) -> Optional[int]:
     """Show or follow a job's log.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
@@ -38,6 +64,15 @@ def command(job: str, go_on: bool, err: bool) -> Optional[int]:
     """
     from neuronctl.catalog.local_cluster import local_cluster
 
+    chosen = {"--tail": tail, "--since": since, "--max-bytes": max_bytes is not None}
+    for name, value in {**chosen, "--json": as_json}.items():
+        at_most_one({"--follow": go_on, name: value})
+    asked_for_less = tail is not None or since is not None
+    part = LogPart(
+        tail,
+        None if since is None else parse_since(since, int(time.time())),
+        max_bytes if max_bytes is not None else _MOST * (not (asked_for_less or is_terminal())),
+    )
     store = RecordStore.default()
     asked = one_recorded(job, store)
     record = store.get(asked.job, local_cluster())
@@ -47,9 +82,10 @@ def command(job: str, go_on: bool, err: bool) -> Optional[int]:
 
         code = follow(asked, record, only_err=err)
         return code if code == INTERRUPTED else None
+    show = functools.partial(_print_json, asked) if as_json else _show
     if record is not None and record.array is None:
         paths = record.log_path(err=False), record.log_path(err=True)
-        if _show(paths, err):
+        if show(paths, err, part):
             return None
     from neuronctl.tracking.log_files import find_logs
 
@@ -58,34 +94,63 @@ def command(job: str, go_on: bool, err: bool) -> Optional[int]:
     if place.guessed and os.path.exists(path):
         notify(f"accounting does not say where its log is; sbatch's default is {path}")
     list_again(path)
-    if not _show(place.paths, err):
+    if not show(place.paths, err, part):
         _explain(place, path)
     return None
 
 
-def _show(paths: Tuple[str, str], only_err: bool) -> bool:
+def _print_json(asked: JobId, paths: Tuple[str, str], only_err: bool, part: LogPart) -> bool:
+    """Print a job's logs as JSON; False if there is none."""
+    logs = []
+    for path in dict.fromkeys(paths[only_err:]):
+        sink = io.BytesIO()
+        size = copy_log(path, sink, part=part)
+        text = sink.getvalue()
+        if size is not None:
+            told = {
+                "size": size,
+                "begin": size - len(text),
+                "text": text.decode("utf-8", "replace"),
+            }
+            logs.append({"path": path, **told})
+    if logs:
+        print_json("neuronctl.logs/1", {"job_id": str(asked), "logs": logs})
+    return bool(logs)
+
+
+def _show(paths: Tuple[str, str], only_err: bool, part: LogPart) -> bool:
     """Write a job's logs, byte for byte; False if there is none.
 
     paths: standard output's log, which goes to standard output, and standard error's, which goes
     to standard error if it is another and not all that was asked for.
     """
     out, err = paths
-    sizes = [copy_log(err if only_err else out, sys.stdout.buffer)]
+    sizes = [copy_log(err if only_err else out, sys.stdout.buffer, part=part)]
     if err != out and not only_err:
         header = f"neuronctl: standard error, from {err}:"
-        sizes.append(copy_log(err, sys.stderr.buffer, header))
+        sizes.append(copy_log(err, sys.stderr.buffer, header, part=part))
     if not any(sizes) and 0 in sizes:
         notify(f"{err if only_err else out} is empty: nothing was written to it")
     return any(size is not None for size in sizes)
 
 
-def copy_log(path: str, sink: BinaryIO, header: str = "") -> Optional[int]:
-    """Write a log to a stream, after the header unless it is empty; return its size, or None."""
+def copy_log(
+    path: str, sink: BinaryIO, header: str = "", *, part: LogPart = _WHOLE
+) -> Optional[int]:
+    """Write a log, or a part of it, to a stream; return its size, or None if there is none.
+
+    header: said before, unless the log is empty.
+    """
     try:
         with open_regular(path) as file:
-            size = left = os.fstat(file.fileno()).st_size
+            size = os.fstat(file.fileno()).st_size
+            begin = part.first_byte(file)
+            left = size - begin
+            file.seek(begin)
             if size and header:
                 say(header)
+            if part.most == _MOST and size > _MOST >= left:
+                notify(f"the last {left} bytes of {size}; --max-bytes 0 shows all of {path}")
             # What is written meanwhile may have no end.
             while left and (data := file.read(min(left, _PIECE))):
                 sink.write(data)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import keyword
+import sys
 from typing import List, Optional, Tuple
 
 import click
 
 from neuronctl.cli import COMMANDS, HELP
 from neuronctl.cli.examples import EPILOGS
+from neuronctl.common.console import asked_json
 from neuronctl.common.errors import UsageError, did_you_mean
 
 
@@ -27,6 +29,8 @@ class LazyGroup(click.Group):
         command.epilog = EPILOGS[name]
         for below in command.commands.values() if isinstance(command, click.Group) else ():
             below.epilog = EPILOGS[f"{name} {below.name}"]
+            _note_json(below)
+        _note_json(command)
         if ctx.resilient_parsing:
             from neuronctl.cli.live_values import add_values
 
@@ -43,6 +47,19 @@ class LazyGroup(click.Group):
 
     def get_help(self, ctx: click.Context) -> str:
         return HELP.rstrip("\n")
+
+
+def _note_json(command: click.Command) -> None:
+    """Have a command note early that it is to print JSON, errors too."""
+    for parameter in command.params if "--json" in sys.argv else ():
+        if parameter.name == "as_json":
+            parameter.is_eager = True
+            parameter.callback = _asked_json
+
+
+def _asked_json(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
+    asked_json.update([context.command_path] if value else [])
+    return value
 
 
 root = LazyGroup(
@@ -77,6 +94,7 @@ def invoke(words: List[str]) -> int:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
         context_of_error = getattr(error, "ctx", None)
+        asked_json.update(words[:1] if "--json" in words else [])
         path = "neuronctl" if context_of_error is None else context_of_error.command_path
         raise UsageError(error.format_message(), f"see '{path} --help'") from None
     return result if isinstance(result, int) else 0

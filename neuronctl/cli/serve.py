@@ -60,7 +60,7 @@ class _Serve(BatchCommand):
 
 
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.serve/1)."
+    "--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.serve/2)."
 )
 
 
@@ -267,7 +267,7 @@ def _wait(job: JobId, record: Optional[JobRecord], cluster: Cluster, as_json: bo
         return 1
     found = connection(note, cluster)
     if as_json:
-        print_json("neuronctl.serve/1", asdict(found))
+        print_json("neuronctl.serve/2", {**asdict(found), "job_id": str(found.job_id)})
     else:
         _print_connection(found)
     return 0

@@ -38,7 +38,7 @@ from neuronctl.tracking.runs import runs_words
 @click.argument("other", metavar="[JOB]", required=False)
 @click.option("--script", "only_script", is_flag=True, help="Print only the script, as submitted.")
 @click.option("--code", is_flag=True, help="Of two jobs, compare also the code of their snapshots.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.show/1).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.show/2).")
 def command(job: str, other: Optional[str], only_script: bool, code: bool, as_json: bool) -> None:
     """Show everything known about one job, or what differs between two.
 
@@ -67,8 +67,9 @@ def command(job: str, other: Optional[str], only_script: bool, code: bool, as_js
         jobs = [status_data(status) for status in found.jobs]
         kept = None if record is None else record.json_data()
         if kept is not None:
+            kept["job_id"] = None if record is None else str(record.job_id)
             kept["draft"]["command_line"] = list(hide_in_words(kept["draft"]["command_line"]))
-        print_json("neuronctl.show/1", {"jobs": jobs, "record": kept})
+        print_json("neuronctl.show/2", {"jobs": jobs, "record": kept})
     else:
         _print(found.jobs, record)
     raise_if_silent(found)

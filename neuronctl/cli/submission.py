@@ -34,7 +34,7 @@ def submission_options(function: Callable[..., Optional[Submission]]) -> Callabl
     for name, help in (
         ("--wait", "Wait until the job ends, and say how it ended."),
         ("--follow", "Show states and log until the job ends."),
-        ("--json", "Print JSON (schema neuronctl.submit/1)."),
+        ("--json", "Print JSON (schema neuronctl.submit/2)."),
         ("--dry-run", "Stop before sbatch; print the script."),
     ):
         parameter = "as_json" if name == "--json" else name[2:].replace("-", "_")

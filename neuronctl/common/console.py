@@ -14,7 +14,7 @@ import functools
 import itertools
 import os
 import sys
-from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, TextIO, Tuple
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, TextIO, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.spelling import spelled
@@ -110,9 +110,15 @@ def print_table(
         print_text(textwrap.fill(note, terminal_width()), "dim", file=out)
 
 
+asked_json: Set[str] = set()
+"""The command's name if it is to print JSON and has not yet."""
+
+
 def print_json(schema: str, data: Mapping[str, Any]) -> None:
     """Print ``data`` as a JSON object whose first key, ``schema``, names its shape and version."""
     import json
+
+    asked_json.clear()  # an error that follows is no second document
 
     # ASCII only: a path or name that is not valid text must not break the whole answer.
     parts = json.JSONEncoder(indent=2).iterencode({"schema": schema, **data})

@@ -179,4 +179,5 @@ def test_a_refusal_is_json_and_wrong_usage_is_not(run: Run, fake_slurm: FakeSlur
         assert [one["code"] for one in data["findings"]] == ["NC141"]
         assert "refused: 1 error" in result.stderr
     assert fake_slurm.calls("sbatch") == []
-    one_error(run("submit", *ONE, "--json", "-N", "x", "train.py", code=2))
+    wrong = run("submit", *ONE, "--json", "-N", "x", "train.py", code=2)
+    assert json.loads(wrong.stdout)["schema"] == "neuronctl.error/1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -127,6 +128,60 @@ def test_following_waits_for_a_late_log(
     follow._drain([sought], follow._Screen())
     assert sink.getvalue() == b"the end\n" * appears
     assert set(listed) == {str(log)} and "yet: waiting for it for up to" in said[0]
+
+
+LINES = "".join(f"2026-11-0{day} 10:00:00 step {day}\n  more\n" for day in range(1, 10))
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "count"),
+    [
+        ((), "2026-11-01", 18),
+        (("--tail", "3"), "  more", 3),
+        (("--tail", "99"), "2026-11-01", 18),
+        (("--since", "2026-11-08"), "2026-11-08", 4),
+        (("--since", "2026-11-08", "--tail", "1"), "  more", 1),
+        (("--since", "2037-01-01"), "", 0),
+        (("--max-bytes", "70"), "2026-11-08", 4),
+        (("--max-bytes", "3"), "re", 1),  # less than a line
+        (("--max-bytes", "0"), "2026-11-01", 18),
+    ],
+)
+def test_a_part_of_a_log(
+    options: tuple[str, ...], first: str, count: int, run: Run, tmp_path: Path
+) -> None:
+    record(7, output=f"{tmp_path}/7.out")
+    (tmp_path / "7.out").write_text(LINES)
+    lines = run("logs", "7", *options).stdout.splitlines()
+    assert len(lines) == count and (not count or lines[0].startswith(first))
+
+
+def test_without_a_terminal_only_the_end_is_shown(run: Run, tmp_path: Path) -> None:
+    """Nothing is left out without a word, nor where somebody asks for it."""
+    record(7, output=f"{tmp_path}/7.out", error=f"{tmp_path}/7.err")
+    text = "".join(f"line {number}\n" for number in range(20_000))
+    (tmp_path / "7.out").write_text(text)
+    result = run("logs", "7")
+    assert len(result.stdout) <= 65536 and text.endswith(result.stdout)
+    assert result.stdout.startswith("line ") and "--max-bytes 0 shows all of" in result.stderr
+    assert run("logs", "7", "--max-bytes", "0").stdout == text
+    assert run("logs", "7", "--tail", "19000").stdout.startswith("line 1000\n")
+    (log,) = json.loads(run("logs", "7", "--json", "--tail", "1").stdout)["logs"]
+    assert log == {
+        "path": f"{tmp_path}/7.out",
+        "size": len(text),
+        "begin": len(text) - 11,
+        "text": "line 19999\n",
+    }
+
+
+def test_times_that_a_log_does_not_have(run: Run, tmp_path: Path) -> None:
+    record(7, output=f"{tmp_path}/7.out")
+    (tmp_path / "7.out").write_text("step 1\n")
+    assert (
+        "no line of the log has a date and time" in run("logs", "7", "--since", "1h", code=2).stderr
+    )
+    assert "cannot be combined" in run("logs", "7", "-f", "--tail", "3", code=2).stderr
 
 
 def forget(fake: FakeSlurm) -> None:

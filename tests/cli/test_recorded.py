@@ -64,8 +64,8 @@ def test_history(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str])
         assert [line.split()[0] for line in listed[1:]] == jobs
         assert jobs or listed == ["no such submissions recorded"]
     data = json.loads(run("history", "--json").stdout)
-    assert data["schema"] == "neuronctl.history/1"
-    assert [one["job_id"] for one in data["submissions"]] == [None, 8, 7]
+    assert data["schema"] == "neuronctl.history/2"
+    assert [one["job_id"] for one in data["submissions"]] == [None, "8", "7"]
     assert data["submissions"][2]["jobs"][0]["state"] == "FAILED"
 
 

@@ -66,7 +66,7 @@ def test_history_looks_too(run: Run, fake_slurm: FakeSlurm) -> None:
     result = run("history", "--json")
     assert "is job 7: its record is now complete" in result.stderr
     (row,) = json.loads(result.stdout)["submissions"]
-    assert (row["job_id"], row["status"]) == (7, "submitted")
+    assert (row["job_id"], row["status"]) == ("7", "submitted")
     assert [job["state"] for job in row["jobs"]] == ["RUNNING"]
     assert len(fake_slurm.calls()) <= 3
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 from typing import Mapping, Tuple
 
 _EXAMPLES = {
-    "submit": "submit -N 2 --gpus-per-node 4 -t 8:00:00 train.py --epochs 20 | submit -t 30 job.sh",
+    "submit": "submit -p auto -N 2 -G 8 --field misc --appl pytorch train.py | submit -t 30 job.sh",
     "sbatch": "sbatch -p amd_a100nv_8 job.sh | sbatch --gres=gpu:1 --wrap 'python eval.py'",
-    "sweep": "sweep --gpus-per-node 1 --param lr=0.1,0.01 train.py --lr {lr} | "
-    "sweep -c 4 -t 8:00:00 --commands commands.txt --side-by-side 8",
+    "sweep": "sweep -f job.yaml --param lr=0.1,0.01 train.py --lr {lr} | "
+    "sweep -f job.yaml --commands commands.txt --side-by-side 8",
     "sweep status": "sweep status train | sweep status train --csv > train.csv | "
     "sweep status scaling --html scaling.html",
     "sweep retry": "sweep retry train --failed",
     "sweep add": "sweep add train --param lr=0.001",
     "sweep cancel": "sweep cancel train",
     "sweep logs": "sweep logs train 17",
-    "generate": "generate -N 2 --gpus-per-node 2 -t 60 train.py | generate -f job.yaml > job.sh",
+    "generate": "generate -p auto -N 2 -G 4 --field misc --appl pytorch train.py | "
+    "generate -f job.yaml train.py > job.sh",
     "init": "init | init -N 2 --gpus-per-node 2 -t 2:00:00 train.py --epochs 3",
-    "salloc": "salloc -p auto --gpus-per-node 1 -t 60 | "
-    "salloc -N 2 --gpus-per-node 2 -t 30 --conda torch",
+    "salloc": "salloc -p auto --gpus-per-node 1 --field misc --appl pytorch | salloc -f job.yaml",
     "run": "run train.py --epochs 1 | run -N 1 --launcher torchrun train.py",
-    "serve": "serve -p auto --gpus-per-node 1 -t 4:00:00 jupyter | serve --list | serve connect",
+    "serve": "serve -p auto -G 1 --field misc --appl pytorch jupyter | "
+    "serve --list | serve connect",
     "status": "status --watch | status 4711 4712 --json",
     "why": "why 4711 | why train --stacks",
     "logs": "logs -f train | logs 4711 --err",

@@ -24,7 +24,7 @@ def directives(
     reason for an option's value, or "".
     """
     # One way to ask for tasks and one for GPUs a site, whichever the user typed.
-    settled = {**settled, "ntasks": None, "gpus": None, **_gpus(request, policy, gpus)}
+    settled = {"ntasks": None, "gpus": None, **_gpus(request, policy, gpus), **settled}
     lines: List[Directive] = []
     for name, option in OF_SLURM.items():
         if interactive and option.batch_only:

@@ -154,9 +154,10 @@ class _PlanBuilder(JobSize):
             "requeue": request.requeue if until_done is None else not until_done.chain,
             "output": output,
             "error": error,
+            **self.as_asked(),
         }
         return JobPlan(
-            request=request,
+            request=request if self.amounts is None else replace(request, amounts=self.amounts),
             cluster=self.cluster,
             partition=partition,
             alternatives=tuple(alternatives),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common import units
@@ -13,7 +13,7 @@ from neuronctl.launch import launchers
 from neuronctl.launch.launchers import Launcher
 from neuronctl.planning.model import AllocationPart, Decisions
 from neuronctl.planning.software import runs_python, starts_once
-from neuronctl.request.job import JobRequest, Source
+from neuronctl.request.job import Amounts, JobRequest, Source
 
 
 class JobSize(Decisions):
@@ -31,6 +31,10 @@ class JobSize(Decisions):
         self.most_nodes = request.max_nodes or self.nodes
         self.gpus = self._gpus()
         self.launcher = self._launcher()
+        # The program runs in the batch shell, as with plain sbatch.
+        alone = self.launcher.whole_allocation and not self.launcher.every_node
+        self.starts_nothing = alone and not (request.steps or interactive)
+        self.amounts = self._spread() if self.starts_nothing else None
         self.launches: Sequence[JobSize] = ()
         self.ntasks_per_node = self.processes = 1
 
@@ -64,6 +68,17 @@ class JobSize(Decisions):
         if named > 1:
             return self.derived("nodes", named, "as many as --nodelist names")
         return self.derived("nodes", 1)
+
+    def _spread(self) -> Optional[Amounts]:
+        """Take the fewest nodes for tasks whose nodes Slurm chooses; return what is asked for."""
+        request, partition = self.request, self.partitions[0]
+        if request.ntasks is None or request.gpus or request.nodes or request.nodelist:
+            return None
+        counts = (request.ntasks, request.ntasks_per_node, request.cpus_per_task or None)
+        asked = Amounts(None, None, *counts, None, request.gpus_per_node)
+        self.nodes = asked.least_nodes(partition.max_cores_per_node or 0, partition.gpus_per_node)
+        self.most_nodes = self.derived("nodes", self.nodes, "at least: Slurm chooses them")
+        return asked
 
     def _gpus(self) -> int:
         nodes, gpus, total = self.nodes, self.request.gpus_per_node, self.request.gpus
@@ -113,7 +128,7 @@ class JobSize(Decisions):
         if request.ntasks_per_node is not None:
             return self.asked("ntasks-per-node", "ntasks_per_node", request.ntasks_per_node)
         if request.ntasks is not None:
-            each = max(1, request.ntasks // nodes)
+            each = max(1, -(-request.ntasks // nodes) if self.amounts else request.ntasks // nodes)
             reason = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
             return self.derived("ntasks-per-node", each, reason)
         most = max((launch.ntasks_per_node for launch in self.launches), default=0)
@@ -127,6 +142,15 @@ class JobSize(Decisions):
             return self.derived("ntasks-per-node", 1, reason)
         reason = "one task per GPU" if gpus else "one task per node by default"
         return self.derived("ntasks-per-node", max(gpus, 1), reason)
+
+    def as_asked(self) -> Mapping[str, Optional[str]]:
+        """Return the options for nodes and tasks that sbatch gets as they were given."""
+        if not self.starts_nothing:
+            return {}
+        request = self.request
+        numbers = {"ntasks": request.ntasks, "ntasks-per-node": request.ntasks_per_node}
+        texts = {name: str(count) if count else None for name, count in numbers.items()}
+        return {**texts, "nodes": None} if self.amounts else texts
 
     def _one_task(self, most_nodes: int) -> bool:
         """Whether a job has one task because nobody asked for tasks, which is Slurm's default, too.

@@ -13,6 +13,7 @@ from typing import Dict, List, Optional, Tuple
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import JobFileError, UsageError
 from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.words import counted
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.request.job import BY_NAME, OF_SLURM, JobRequest
 from neuronctl.request.job_file import parse_job_file
@@ -62,13 +63,18 @@ def draft_job_file(
     """
     header = read_header(text)
     _refuse(header, name, text)
+    documents = read_shell(text).documents
+    ignored = (one for one in header.ignored if one.place.line not in documents)
+    header = replace(header, ignored=tuple(ignored))
     lines = text.split("\n")
     first = max([1, *(option.place.line for option in header.given)]) + 1
     body = "\n".join(lines[first - 1 :])
     remarks: List[Remark] = []
     asked = request_of_script(header, name, cluster)
+    program = _program(body, header, asked)
+    launcher = next((str(one.value) for one in program or () if one.key == "launcher"), "none")
     keys = [Entry("cluster", cluster.name)] if name_cluster else []
-    keys += _directive_entries(header, name, asked, remarks)
+    keys += _directive_entries(header, name, asked, launcher, remarks)
     comments = [
         line[1:].lstrip()
         for line in lines[1 : first - 1]
@@ -78,7 +84,16 @@ def draft_job_file(
     if arguments is not None:
         message = "refers to the arguments of the script, and shell text in a job file has none"
         remarks.append(Remark(first - 1 + arguments, message, "write the values themselves"))
-    entries = _program(body, header, asked) or [Entry("run", _run_text(body, header))]
+    if launcher != "none":
+        message = f"{launcher} starts as 'neuronctl generate' shows, with variables of its own"
+        remarks.append(Remark(0, message, "to keep the line as it is, write it under 'run:'"))
+    load = re.search(r"(?m)^[ \t]*(?:module|ml)\b(?! +purge)", text)
+    if load and any(entry.key == "module" for entry in program or ()) and " purge" not in text:
+        message = "the job runs 'module purge' before it loads modules"
+        hint = "to keep what is loaded, load them under 'setup:'"
+        remarks.append(Remark(text.count("\n", 0, load.start()) + 1, message, hint))
+    entries = program or [Entry("run", _run_text(body, header))]
+    entries = _with_variables(entries, header, cluster.policy.gpu_option)
     above = [f"From {'standard input' if name == '<stdin>' else name}", *comments]
     made = write([*keys, *entries], above=above)
     try:
@@ -97,7 +112,27 @@ def _program(body: str, header: Header, asked: JobRequest) -> Optional[List[Entr
         return None
     if asked.gpus_per_node and not header.options.keys() & {"cpus-per-task", "cpus-per-gpu"}:
         asked = replace(asked, cpus_per_task=0)
-    return program_entries(body, shell, asked)
+    entries = program_entries(body, shell, asked)
+    counts = (asked.nodes or 1, asked.ntasks_per_node or 1, asked.gpus_per_node or 1)
+    several = max(counts) > 1 and bool(header.options.keys() & {"ntasks", "gpus"})
+    launches = any(one.key == "launcher" and one.value != "none" for one in entries or ())
+    if several and launches and not header.options.keys() & {"nodes", "nodelist"}:
+        return None  # srun would pin to its nodes what Slurm may spread
+    return entries
+
+
+_VARIABLES = {"gpus-per-node": "SLURM_GPUS_PER_NODE", "gpus": "SLURM_GPUS"}
+"""What Slurm sets if GPUs are requested by such an option."""
+
+
+def _with_variables(entries: List[Entry], header: Header, own: str) -> List[Entry]:
+    """Return the keys, with the variables of options for GPUs other than the job's own."""
+    given, names = header.options, _VARIABLES.keys() - {own}
+    lost = {_VARIABLES[name]: given[name].value for name in names if name in given}
+    exported = next((entry.value for entry in entries if entry.key == "env"), {})
+    if not lost or not isinstance(exported, dict):
+        return entries
+    return [Entry("env", {**lost, **exported}), *(one for one in entries if one.key != "env")]
 
 
 def _refuse(header: Header, name: str, text: str) -> None:
@@ -126,9 +161,12 @@ def _refuse(header: Header, name: str, text: str) -> None:
 
 
 def _directive_entries(
-    header: Header, name: str, asked: JobRequest, remarks: List[Remark]
+    header: Header, name: str, asked: JobRequest, launcher: str, remarks: List[Remark]
 ) -> List[Entry]:
-    """Return the keys for the directives; append what no key can say to ``remarks``."""
+    """Return the keys for the directives; append what no key can say to ``remarks``.
+
+    launcher: of the job file; ``none`` if the batch shell starts the program.
+    """
     remarked: Dict[str, str] = {}
     behind = {each.place.line: each.text for each in header.ignored if each.reason == REMARK}
     values: Dict[str, object] = {}
@@ -142,7 +180,7 @@ def _directive_entries(
         if key in _CANNOT_SAY:
             message = f"{option.text}: a job file cannot say this"
             remarks.append(Remark(number, message, _CANNOT_SAY[key]))
-        elif key not in OF_SLURM:
+        elif key not in OF_SLURM or (BY_NAME[key].is_flag and value not in ("true", "false")):
             others.append(option.text[2:])
         else:
             try:
@@ -151,13 +189,23 @@ def _directive_entries(
                 remarks.append(Remark(number, f"--{key} is not carried over: {error}"))
             else:
                 values[key] = _typed(key, value)
+    if (header.count("gpus") or 0) > 1:
+        words = f"becomes {asked.gpus_per_node} on each of {counted(asked.nodes or 1, 'node')}"
+        total = header.options["gpus"]
+        remarks.append(Remark(total.place.line, f"{total.text} {words}"))
+    if {"gpus", "gpus-per-node"} <= values.keys():
+        values["nodes"] = str(asked.nodes)
+        del values["gpus"]
+    if re.search(r"\bgpu\b", str(values.get("gres", ""))):
+        values.pop("gpus-per-node", None)  # Slurm takes --gres=gpu
     if asked.gpus_per_node and not values.keys() & {"gres", "gpus", "gpus-per-node"}:
         values["gpus-per-node"] = str(asked.gpus_per_node)  # from the GPUs per task
-    if (asked.gpus_per_node or 0) > 1 and not values.keys() & {"ntasks", "ntasks-per-node"}:
+    tasks = values.keys() & {"ntasks", "ntasks-per-node"}
+    if launcher != "none" and (asked.gpus_per_node or 0) > 1 and not tasks:
         values["ntasks-per-node"] = "1"  # neuronctl would start one task per GPU
     if "cpus-per-gpu" in header.options:
         values["cpus-per-task"] = str(asked.cpus_per_task)
-    elif asked.gpus_per_node:
+    elif asked.gpus_per_node or launcher == "none":
         values.setdefault("cpus-per-task", "0")  # as many as Slurm gives
     file = name.rpartition("/")[2] if name.isprintable() else "job"
     values.setdefault("job-name", "sbatch" if name == "<stdin>" else file)

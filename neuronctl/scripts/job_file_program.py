@@ -135,6 +135,8 @@ def _launch(
     if words[0] in LOOKS_OR_PREPARES or words[0] in shell.functions or "" in words:
         return None
     several = max(asked.nodes or 1, asked.ntasks_per_node or 1, asked.gpus_per_node or 0) > 1
+    if asked.amounts is not None:
+        several |= asked.amounts.ntasks is not None or asked.amounts.gpus is not None
     keys: Dict[str, object] = {"launcher": "none"} if several else {}
     start, python = 0, True
     call = called(words, akin=False)
@@ -218,7 +220,7 @@ def uses_arguments(text: str) -> Optional[int]:
     waiting = [parsed(text)[0]]
     while waiting:
         node = waiting.pop()
-        if re.match(r"\$\{?[1-9@*#]", text_of(node)) and "expansion" in node.type:
+        if re.match(r"\$(\{?[1-9@*]|#|\{#[}@*1-9])", text_of(node)) and "expansion" in node.type:
             return node.start_point[0] + 1
         if node.type != "function_definition":
             waiting += reversed(node.children)

@@ -148,6 +148,47 @@ def test_directives_that_sbatch_does_not_read_are_told() -> None:
     assert "#SBATCH -p other" in made.text
 
 
+def test_tasks_without_nodes_stay_without() -> None:
+    for asked, options in (
+        ("-n 4", {"ntasks": "4"}),
+        ("-n 4 --ntasks-per-node=2", {"ntasks": "4", "ntasks-per-node": "2"}),
+        ("-N 1 -n 4", {"nodes": "1", "ntasks": "4"}),
+        ("--gpus=4 --gpus-per-node=2", {"nodes": "2", "gres": "gpu:2"}),
+    ):
+        made = imported(script("./a\n./b", asked))
+        names = ("nodes", "ntasks", "ntasks-per-node", "gpus", "gpus-per-node", "gres")
+        asks = {one.option: one.value for one in planned(made).directives if one.option in names}
+        assert asks == options, asked
+
+
+def test_options_for_gpus_keep_their_variables() -> None:
+    text = script("echo $SLURM_GPUS_PER_NODE\n./a", "-N 1 --gpus-per-node=4")
+    assert "export SLURM_GPUS_PER_NODE=4\n" in render_job(planned(imported(text)))
+    both = imported(script("./a", "-N 1 --gres=gpu:2 --gpus-per-node=2"))
+    assert data(both)["gres"] == "gpu:2" and data(both)["env"] == {"SLURM_GPUS_PER_NODE": 2}
+    own = imported(script("export A=1\n./a", "-N 2 --gpus=4"))
+    assert data(own)["env"] == {"SLURM_GPUS": 4, "A": 1}
+    assert own.remarks[0].message == "--gpus=4 becomes 2 on each of 2 nodes"
+
+
+def test_exclusive_for_one_user() -> None:
+    made = imported(script("./a", "--exclusive=user"))
+    assert "#SBATCH --exclusive=user\n" in render_job(planned(made)) and made.remarks == ()
+
+
+def test_modules_are_loaded_after_a_purge_which_is_told() -> None:
+    (remark,) = imported(script("module load a\n./x")).remarks
+    assert (remark.line, "module purge" in remark.message) == (6, True)
+    assert imported(script("module purge\nmodule load a\n./x")).remarks == ()
+
+
+def test_what_only_looks_like_an_argument_or_a_directive() -> None:
+    text = "A=(x y)\necho ${#A[0]} ${#A}\ncat <<E\n#SBATCH --mem=5G\nE"
+    assert imported(script(text)).remarks == ()
+    for used in ("$#", "${#}", "${#@}", "${1:-x}", '"$@"'):
+        assert uses_arguments(f"echo {used}") == 1
+
+
 def test_cores_per_gpu_become_cores_per_task() -> None:
     made = imported(script("date", "--gres=gpu:2 --cpus-per-gpu=8"))
     assert data(made)["cpus-per-task"] == "16"
@@ -233,7 +274,10 @@ def test_what_precedes_the_program(shell: str, keys: Dict[str, object]) -> None:
           "script": "t.py"}),
         ("mpirun -np $SLURM_NTASKS python t.py", "-N 2 --ntasks-per-node=2",
          {"launcher": "mpirun", "script": "t.py"}),
-        ("mpirun ./a b", "-n 4", {"launcher": "mpirun", "script": "./a", "args": ["b"]}),
+        ("mpirun ./a b", "-N 1 -n 4", {"launcher": "mpirun", "script": "./a", "args": ["b"]}),
+        # Slurm chooses the nodes, and neuronctl's srun would pin the tasks to one.
+        ("mpirun ./a b", "-n 4", {"run": "mpirun ./a b\n"}),
+        ("srun ./a", "-n 4", {"run": "srun ./a\n"}),
     ],
 )  # fmt: skip
 def test_a_plain_launch(command: str, directives: str, keys: Dict[str, object]) -> None:

@@ -1,9 +1,8 @@
 #!/bin/bash
 #SBATCH --job-name=vasp
 #SBATCH --partition=cpu
-#SBATCH --nodes=1
-#SBATCH --ntasks-per-node=40  # 40 tasks on 1 node
-#SBATCH --cpus-per-task=1     # one core per task by default
+#SBATCH --ntasks=40
+#SBATCH --cpus-per-task=1  # one core per task by default
 #SBATCH --time=10:00:00
 #SBATCH --comment="field=phys;appl=vasp"
 #SBATCH --output=%x.o%j

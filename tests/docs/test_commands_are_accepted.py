@@ -7,6 +7,7 @@ by `generate`, whose rules are the same.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -78,8 +79,16 @@ def neuron(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "scratch"
     place.mkdir()
     for name in ("torch", "ray", "vllm"):
-        (place / ".venvs" / name / "bin").mkdir(parents=True)
-        (place / ".venvs" / name / "bin" / "activate").touch()
+        programs = place / ".venvs" / name / "bin"
+        programs.mkdir(parents=True)
+        (programs / "activate").touch()
+        for program in ("jupyter-lab", "code-server", "ray", "vllm", "sshd"):
+            (programs / program).write_text("#!/bin/sh\n")
+            (programs / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}/.venvs/torch/bin:{os.environ['PATH']}")
+    keys = Path(os.environ["HOME"], ".ssh")
+    keys.mkdir(exist_ok=True)
+    (keys / "id_ed25519.pub").write_text("ssh-ed25519 AAAA\n")
     (place / "project" / "logs").mkdir(parents=True)
     for name in ("train.py", "project/train.py"):
         (place / name).write_text("import torch.distributed\n")

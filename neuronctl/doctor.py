@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import sys
@@ -10,14 +11,19 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import recognise
-from neuronctl.common import errors
+from neuronctl.common import errors, yamlfile
 from neuronctl.common.errors import NeuronctlError, RecordError
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import cache_dir, defaults_file, state_dir
 from neuronctl.common.users import login_name
 from neuronctl.common.words import counted
+from neuronctl.diagnosis import knowledge
+from neuronctl.launch import launchers
 from neuronctl.records.store import RecordStore
-from neuronctl.request.job_file import configuration, configured_cluster
+from neuronctl.rendering import template_environment
+from neuronctl.rendering.template_errors import reported
+from neuronctl.request.job_file import configuration, configured_cluster, read_config
+from neuronctl.serving import recipes
 from neuronctl.slurm.answers import ask_now
 from neuronctl.slurm.process import installed, where_slurm_is
 from neuronctl.version import __version__
@@ -62,6 +68,7 @@ def examine(catalog_file: Optional[str] = None) -> Tuple[Check, ...]:
         "cluster": lambda: _cluster(catalog_file),
         "directories": _directories,
         "configuration": _configuration,
+        "site": _site_files,
         "records": _records,
     }
     checks: List[Check] = []
@@ -136,6 +143,34 @@ def _configuration() -> Iterator[Check]:
     count = counted(len(configuration().values), "default")
     made = os.path.exists(defaults_file())
     yield Check("configuration", GOOD if made else ABSENT, f"{defaults_file()}, {count}")
+
+
+def _site_files() -> Iterator[Check]:
+    templates = os.path.join(launchers.SITE_DIRECTORY, "*", "*")
+    for file in [*glob.glob(knowledge.SITE_FILE), *sorted(glob.glob(templates))]:
+        yield Check("site", GOOD, f"{file}: {check_file(file)}")
+
+
+def check_file(file: str) -> str:
+    """Return what a file of a site is, by its name and place; raises a NeuronctlError."""
+    place, name = os.path.split(os.path.abspath(file))
+    if name == "config.yaml" and os.path.exists(file):
+        read_config(file)
+        return "defaults"
+    if name == "causes.yaml":
+        knowledge.read_entries(yamlfile.read(file, errors.CatalogError))
+        return "causes"
+    if os.path.basename(place) == "recipes":
+        recipes.read(name.rpartition(".")[0], file, own=True)
+        return "a recipe"
+    if name.endswith(".j2") and os.path.exists(file):
+        launchers.read(name[: -len(".j2")], (place, *launchers.directories()))
+        with reported(file, template_environment.directories()):
+            templates = template_environment.launcher_templates()
+            templates.get_template(template_environment.name_of(file))
+        return "a launcher"
+    load(file)
+    return "a catalog"
 
 
 def _writable(name: str, path: str) -> Check:

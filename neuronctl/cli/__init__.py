@@ -12,7 +12,7 @@ import io
 import os
 import sys
 
-from neuronctl.common.errors import INTERRUPTED, NeuronctlError, UsageError
+from neuronctl.common.errors import INTERRUPTED, SITE_FAULTS, NeuronctlError, UsageError
 from neuronctl.version import describe_version
 
 TYPE_CHECKING = False
@@ -113,6 +113,8 @@ def main(argv: Optional[List[str]] = None) -> NoReturn:
         code = INTERRUPTED
     except Exception as error:
         code = _unexpected(error)
+    for fault in SITE_FAULTS:
+        sys.stderr.write(f"neuronctl: warning: {fault}; this file of your site's is not used\n")
     try:
         sys.stdout.flush()  # of what was printed before an error
     except OSError:

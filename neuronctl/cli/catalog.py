@@ -23,12 +23,17 @@ def command() -> None:
 def check(file: str) -> None:
     """Check a catalog file, as it would be used with --catalog FILE.
 
-    All errors are printed, with file and line; the exit code is then 3.
+    Another file of a site is known by its name: config.yaml, causes.yaml, launchers/NAME.j2,
+    recipes/NAME.yaml. All errors are printed, with file and line; the exit code is then not 0.
     """
     from neuronctl.catalog.loader import load
     from neuronctl.common import yamlfile
     from neuronctl.common.console import print_line
+    from neuronctl.doctor import check_file
 
+    kind = check_file(os.path.expanduser(file))
+    if kind != "a catalog":
+        return print_line(f"{file}: valid, {kind}")
     document = yamlfile.read(os.path.expanduser(file), CatalogError)
     known = load(file)
     for name in document.data.get("clusters") or {}:

@@ -193,13 +193,17 @@ def answer(same: Sequence[JobStatus], diagnosis: Diagnosis) -> List[str]:
     return lines
 
 
-def explain_end(jobs: Sequence[JobStatus], file: Optional[TextIO] = None) -> None:
+def explain_end(
+    jobs: Sequence[JobStatus], file: Optional[TextIO] = None, *, completed: bool = False
+) -> None:
     """Print ``why``'s answer of a single job that has failed, where a view of jobs ends.
 
+    completed: also of one that completed, though a step of it failed, which one sacct tells.
     Nothing is said where the cause is not known: the state stands above already. What cannot be
     read now, such as a log or a user's own causes, is left to ``why`` itself.
     """
-    if len(jobs) != 1 or not jobs[0].ended or jobs[0].state in (*GOOD, CANCELLED, UNKNOWN):
+    silent = (CANCELLED, UNKNOWN) if completed else (*GOOD, CANCELLED, UNKNOWN)
+    if len(jobs) != 1 or not jobs[0].ended or jobs[0].state in silent:
         return
     with contextlib.suppress(NeuronctlError):
         diagnosis = examine(jobs[0])[1]

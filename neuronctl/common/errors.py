@@ -15,6 +15,10 @@ TIMED_OUT = 75
 """The exit code of a wait whose time is over; 124 would be that of a job whose time is."""
 
 
+SITE_FAULTS: dict[str, None] = {}
+"""What is wrong in a site's files that are not used for it: each command warns of it."""
+
+
 class NeuronctlError(Exception):
     """An error that the user sees as a message and a hint, never as a traceback.
 

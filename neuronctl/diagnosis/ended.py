@@ -19,9 +19,11 @@ from neuronctl.diagnosis.evidence import (
     LogLine,
     backwards,
     began,
+    failed_step,
     last_line,
     line_with,
     lines_around,
+    most_memory,
     says_signal,
     search,
 )
@@ -223,14 +225,6 @@ def _killed_step(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
     return None
 
 
-def _most_memory(evidence: JobEvidence) -> float:
-    """Return the largest share of the requested memory that one task used, as sampled."""
-    shares = (
-        step.memory / step.requested for step in evidence.steps if step.memory and step.requested
-    )
-    return max(shares, default=0)
-
-
 def _completed(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     what = f"completed with exit code 0 after {duration(status.elapsed)}"
@@ -246,9 +240,10 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
     if evidence.runs is not None and len(evidence.runs.runs) > 1:
         failed = None  # Slurm keeps the exit code with which an earlier run has saved
     if failed is not None and failed.exit is not None and failed.exit.code:
-        cause = f"a step ended with exit code {failed.exit.code}, and the script went on"
+        which = failed_step(evidence) or f"a step ended with exit code {failed.exit.code}"
+        cause = f"{which}, and the script went on"
         line, remedy = last_line(evidence), _SET_E
-        if found is not None and found[1].cause:
+        if found is not None and found[1].cause and not found[1].exit:
             line, remedy = found[0], found[1].remedy
             cause += f"; likely, {found[1].cause}"
         return Diagnosis("completed", what, cause, remedy, line=line)
@@ -369,8 +364,9 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
         what = f"failed with exit code {exit.code}{form}"
         if number and told in (0, exit.code, -number):
             what += f": a program in it was killed by {endings.signal_name(number)}"
-    if status.state != FAILED:
-        what = f"{status.state}: {what}"
+    what = what if status.state == FAILED else f"{status.state}: {what}"
+    if found is None and failed_step(evidence):
+        what += f"; its {failed_step(evidence)}"
     by_step = _killed_step(evidence, what)
     if by_step is not None:
         return by_step
@@ -397,7 +393,7 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
         return _signed(evidence, what, line, sign)
     if number and _SIGNALS.get(number, ("",))[0]:
         cause, remedy = _SIGNALS[number]
-        if number == signal.SIGKILL and _most_memory(evidence) >= _NEAR:
+        if number == signal.SIGKILL and most_memory(evidence) >= _NEAR:
             cause, remedy = "its memory came near what it had requested (MaxRSS)", _LESS_MEMORY
         return Diagnosis("signal", what, cause, remedy, certain=False, line=line)
     kind, cause, remedy = _CODES.get(code, ("signal" if number else "exit-code", "", ""))

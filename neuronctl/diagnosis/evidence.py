@@ -9,10 +9,12 @@ from typing import Iterator, Optional, Tuple
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.diagnosis import log_search
 from neuronctl.diagnosis.log_text import LogTail
+from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_steps import StepEnd
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.scontrol import Reservation
 from neuronctl.slurm.squeue import QueueJob
+from neuronctl.tracking.endings import signal_name
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import Runs
 
@@ -148,6 +150,24 @@ def last_line(evidence: JobEvidence) -> Optional[LogLine]:
             return line
         afterwards = afterwards or (line if says else None)
     return afterwards
+
+
+def failed_step(evidence: JobEvidence) -> str:
+    """Return the first numbered step that failed, and how; "" for none."""
+    for step in evidence.steps:
+        if step.exit is not None and step.name.isdigit() and step.exit != ExitCode(0, 0):
+            how = f"exit code {step.exit.code}"
+            how = signal_name(step.exit.signal) if step.exit.signal else how
+            return f"step {step.name} ended with {how}"
+    return ""
+
+
+def most_memory(evidence: JobEvidence) -> float:
+    """Return the largest share of the requested memory that one task used, as sampled."""
+    shares = (
+        step.memory / step.requested for step in evidence.steps if step.memory and step.requested
+    )
+    return max(shares, default=0)
 
 
 def began(status: JobStatus) -> bool:

@@ -13,7 +13,7 @@ import re
 from typing import Any, Dict, List, Mapping, NoReturn, Pattern, Sequence, Tuple
 
 from neuronctl.common import yamlfile
-from neuronctl.common.errors import CatalogError, did_you_mean
+from neuronctl.common.errors import SITE_FAULTS, CatalogError, did_you_mean
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import config_dir, present
 
@@ -61,14 +61,20 @@ class Entry:
 def entries() -> Tuple[Entry, ...]:
     """Return what is known, the user's own first: of those that match a line, the first counts.
 
-    Raises CatalogError with file and line.
+    Raises CatalogError with file and line, but not of the site's.
     """
     files = [(SHIPPED, False)]
     own = os.path.join(config_dir(), "causes.yaml")
     files += [(file, True) for file in (SITE_FILE, own) if present(file)]
     found: List[Entry] = []
     for file, added in files:
-        more = read_entries(yamlfile.read(file, CatalogError, found=added), whole=not added)
+        try:
+            more = read_entries(yamlfile.read(file, CatalogError, found=added), whole=not added)
+        except CatalogError as error:
+            if file != SITE_FILE:
+                raise
+            SITE_FAULTS[error.message] = None
+            continue
         names = {entry.name for entry in more}
         found = more + [entry for entry in found if entry.name not in names]
     return tuple(found)

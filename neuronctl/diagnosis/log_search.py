@@ -127,8 +127,6 @@ _SAYS_ERROR = re.compile(
 _MOST_WORDS = 100
 """Characters of a line that a cause repeats, so that it takes at most three lines."""
 
-_PATH = re.compile(r"(?<![\w./])/[^\s'\"`‘’:]+")
-
 
 @dataclass(frozen=True)
 class _Mark:
@@ -167,20 +165,9 @@ def search(
         if found is None or (mark.match.number and mark.match.number <= found.number):
             break
         entry = mark.entry
-        if entry is None or entry.kind == found.kind or _is_elsewhere(mark, found):
-            continue
-        if {found.kind, "*"} & {*entry.explains}:
+        if entry and entry.kind != found.kind and {found.kind, "*"} & {*entry.explains}:
             return replace(mark.match, where=found.where, consequence=False)
     return found
-
-
-def _is_elsewhere(warning: _Mark, found: LogMatch) -> bool:
-    """Return True if a warning names a directory, and the failure another place."""
-    if not _is_warning(warning):
-        return False
-    places, paths = (_PATH.findall(match.line) for match in (warning.match, found))
-    paths = [path for path in paths if not path.endswith("slurm_script")]
-    return bool(places and paths) and not any(path.startswith(tuple(places)) for path in paths)
 
 
 def _is_warning(mark: _Mark) -> bool:
@@ -192,29 +179,23 @@ def _found(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> Optiona
     for mark in marks:
         # What follows from a failure may stand behind a launcher's words.
         follows = mark.match.consequence or mark.match.exit
-        most = _CLOSE_ALONE if alone and not follows else _CLOSE
+        is_apart = alone and not follows and mark.match.kind != MESSAGE
+        most = _CLOSE_ALONE if is_apart else _CLOSE
         if not groups or _ordinary(lines, groups[-1][-1].index, mark.index) > most:
             groups.append([])
         groups[-1].append(mark)
     consequence: Optional[LogMatch] = None
     weak: Optional[LogMatch] = None
-    said: Optional[_Mark] = None
     for group in reversed(groups):
         found = _first_failure(group, alone)
         # What was printed long before, and not as the end of a process, was survived.
-        if said is not None and _ordinary(lines, group[-1].index, said.index) > _CLOSE:
-            break
-        if found is not None and found.match.kind == MESSAGE:
-            said = said or found
-        elif found is not None and found.entry is not None and found.entry.weak:
+        if found is not None and found.entry is not None and found.entry.weak:
             weak = weak or found.match
         elif found is not None and (found.raised or (consequence is None and weak is None)):
             return found.match
         later = [mark.match for mark in group if mark.match.consequence]
         later = [match for match in later if match.kind not in FOLLOWS] or later
         consequence = later[0] if later and consequence is None else consequence
-    if said is not None and (consequence is None or consequence.kind in FOLLOWS):
-        return said.match
     return consequence or weak
 
 

@@ -60,11 +60,7 @@ def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
 
 
 def text_lines(data: bytes) -> Tuple[str, ...]:
-    """Lines as a terminal would show them; invalid UTF-8 becomes U+FFFD.
-
-    NUL, with which a file system fills what a node has not written, is left out, and so are lines
-    that are no text.
-    """
+    """Lines as a terminal would show them, without NUL; a line that is no text becomes empty."""
     text = data.decode("utf-8", "replace").replace("\0", "")
     lines = text.split("\n")
     if lines and not lines[-1]:

@@ -15,7 +15,7 @@ import re
 from string import Template
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
-from neuronctl.common.errors import TemplateError, UsageError, did_you_mean
+from neuronctl.common.errors import SITE_FAULTS, TemplateError, UsageError, did_you_mean
 from neuronctl.common.files import open_regular, read_trusted
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import config_dir, data_path, present
@@ -177,13 +177,25 @@ def load(name: str) -> Launcher:
     """Return the launcher ``name``.
 
     Raises UsageError if there is none, and TemplateError with file and line if its file is wrong
-    or may be changed by other users. As it was when first asked for, as of every().
+    or may be changed by other users; a site's that is wrong is left out. As it was when first
+    asked for, as of every().
     """
     return _loaded(name, directories())
 
 
 @functools.cache
 def _loaded(name: str, places: Sequence[str]) -> Launcher:
+    try:
+        return read(name, places)
+    except TemplateError as error:
+        if SITE_DIRECTORY not in error.message:
+            raise
+        SITE_FAULTS[error.message] = None
+        return read(name, places[-1:])
+
+
+def read(name: str, places: Sequence[str]) -> Launcher:
+    """Read a launcher from the first place that has it; raises as load() does."""
     file, text = _read(name, places)
     traits = _traits(file, text)
     like = traits.pop("like", "")

@@ -10,7 +10,7 @@ import re
 from typing import Tuple
 
 from neuronctl.common import yamlfile
-from neuronctl.common.errors import TemplateError, UsageError, did_you_mean
+from neuronctl.common.errors import SITE_FAULTS, TemplateError, UsageError, did_you_mean
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import present
 from neuronctl.common.units import parse_timeout
@@ -71,17 +71,23 @@ def load(name: str) -> Recipe:
     """Return the recipe ``name``.
 
     Raises UsageError if there is none, and TemplateError with file and line if its file is wrong
-    or may be changed by other users.
+    or may be changed by other users. A site's that is wrong is left out.
     """
     places = launchers.directories("recipes")
     for directory in places if os.sep not in name and name.isprintable() else ():
         file = os.path.join(directory, f"{name}.yaml")
-        if present(file):
-            return _read(name, file, own=directory != places[-1])
+        if not present(file):
+            continue
+        try:
+            return read(name, file, own=directory != places[-1])
+        except TemplateError as error:
+            if directory != places[1]:
+                raise
+            SITE_FAULTS[error.message] = None
     raise UsageError(f"no recipe '{name}'", "recipes are: " + ", ".join(names()))
 
 
-def _read(name: str, file: str, *, own: bool) -> Recipe:
+def read(name: str, file: str, *, own: bool) -> Recipe:
     text = launchers.template_text(file, own=own)
     document = yamlfile.parse(text, file, TemplateError)
     for key, value in document.data.items():

@@ -51,7 +51,7 @@ _COLUMNS: Columns = {
     "AllocTRES": ("gpus", parse_tres_gpus),
     "ReqTRES": ("requested", parse_tres_gpus),
     "WorkDir": ("work_dir", str),
-    "SubmitLine": ("mark", mark_of),
+    "SubmitLine": ("submit_line", str),
     "JobName": ("name", str),
 }
 
@@ -89,6 +89,7 @@ class AccountingJob:
     work_dir: str
     name: str
     mark: str = ""
+    submit_line: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ def _job(row: Dict[str, Any]) -> AccountingJob:
     return AccountingJob(
         **{
             **row,
+            "mark": mark_of(row["submit_line"]),
             "state": cancelled[1] if cancelled else row["state"],
             "cancelled_by": int(cancelled[2]) if cancelled else None,
             "gpus": requested if row["gpus"] is None else row["gpus"],

@@ -38,7 +38,7 @@ class JobStatus:
     it; last_seen: the state that it had when Slurm last did. gpus: of the whole job. source:
     ``"squeue"``, ``"sacct"``, or ``"record"``. own_id: whether job_id is certain to be
     the task's own job id. exit_low: the exit code is sacct's,
-    which subtracts 128 from codes above 127 (139 becomes 11).
+    which subtracts 128 from codes above 127 (139 becomes 11). submit_line: accounting's.
     """
 
     id: JobId
@@ -67,6 +67,7 @@ class JobStatus:
     own_id: bool = True
     absent: str = ""
     last_seen: str = ""
+    submit_line: str = ""
 
     def __repr__(self) -> str:
         return f"JobStatus({self.id}, {self.name!r}, {self.state!r})"
@@ -287,6 +288,7 @@ def _merge_queue_row(
         elapsed=elapsed,
         gpus=gpus,
         record=record,
+        submit_line="" if past is None else past.submit_line,
     )
 
 

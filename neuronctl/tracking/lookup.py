@@ -22,8 +22,9 @@ from typing import (
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import NoSuchJobError, RecordError, SlurmError, SlurmUnavailableError
+from neuronctl.common.files import head
 from neuronctl.common.frozen import dataclass
-from neuronctl.common.units import expand_hostlist
+from neuronctl.common.units import expand_hostlist, expand_log_pattern, first_host
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED
@@ -180,11 +181,43 @@ def log_paths(status: JobStatus) -> Tuple[str, str, bool]:
             pages = scontrol_show_job(id)
             told = (pages[0].stdout, pages[0].stderr) if len(pages) == 1 else None
         elif status.source == "sacct":
-            told = sacct_logs(id)
+            told = sacct_logs(id) or _submitted_logs(status)
     guess = f"slurm-{id if id.het is None else id.job}.out"
     # An interactive job has none.
     out, err = (path and os.path.join(status.work_dir, path) for path in told or (guess, guess))
     return out, err, told is None
+
+
+def _submitted_logs(status: JobStatus) -> Optional[Tuple[str, str]]:
+    """Return the logs that accounting's copy of the command line, or the script, names."""
+    from neuronctl.scripts.header import read_header
+    from neuronctl.scripts.sbatch_line import read_line
+
+    words, text = status.submit_line.split(), ""
+    if os.path.basename("".join(words[:1])) != "sbatch":
+        return None
+    with contextlib.suppress(ValueError, OSError):
+        line = read_line(words[1:])
+        path = line.path(status.work_dir)
+        if path and os.stat(path).st_uid == os.getuid():
+            text = head(path, 1 << 20).decode("utf-8", "replace")
+        header = read_header(text, command_line=line.known)
+        given = [header.value("output"), header.value("error")]
+        default = "slurm-%j.out" if status.id.task is None else "slurm-%A_%a.out"
+        out, err = (
+            expand_log_pattern(
+                log,
+                job_id=status.job_id,
+                array_job_id=status.id.job,
+                array_task_id=status.id.task,
+                job_name=status.name,
+                user=status.user,
+                node=first_host(status.node_list) or "%N",
+            )
+            for log in (given[0] or default, given[1] or given[0] or default)
+        )
+        return (out, err) if any(given) else None
+    return None
 
 
 def no_such_job(missing: Sequence[Union[JobId, str]]) -> NoSuchJobError:

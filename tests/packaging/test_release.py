@@ -15,7 +15,7 @@ import zipfile
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
-from typing import Callable, Dict, List
+from typing import Callable, Dict, List, Set
 
 import pytest
 
@@ -169,11 +169,70 @@ def test_a_cache_of_somebody_else_is_not_run(call: Call, tmp_path: Path) -> None
     assert not any(place.iterdir())
 
 
+def test_it_works_where_nothing_can_be_written_at_home(call: Call, tmp_path: Path) -> None:
+    """``.cache`` is a file here: root may write in a directory that is read-only."""
+    (tmp_path / ".cache").write_text("")
+    (tmp_path / "tmp").mkdir()
+    for _ in ("it unpacks", "it is there"):
+        done = call("--version", TMPDIR=str(tmp_path / "tmp"))
+        assert done.stdout.startswith(f"neuronctl, version {__version__}"), done.stderr
+    (place,) = (tmp_path / "tmp").iterdir()
+    assert place.stat().st_mode & 0o077 == 0
+    assert len([path for path in place.iterdir() if path.is_dir()]) == 1
+
+
+def test_a_place_in_tmp_that_somebody_else_has_made_is_not_run(call: Call, tmp_path: Path) -> None:
+    (tmp_path / ".cache").write_text("")
+    for name in ("tmp", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "tmp" / f"neuronctl-{os.getuid()}").symlink_to(tmp_path / "other")
+    done = call("--version", TMPDIR=str(tmp_path / "tmp"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is somebody else's" in done.stderr and not any((tmp_path / "other").iterdir())
+
+
+def test_older_copies_are_removed_but_not_those_in_use(call: Call, tmp_path: Path) -> None:
+    assert call("--version").returncode == 0
+    place = tmp_path / ".cache" / "neuronctl" / "zipapp"
+    (current,) = (path for path in place.iterdir() if path.is_dir())
+    unused, used, newer, foreign = (
+        place / current.name.replace(__version__, version, 1)
+        for version in ("0.0.1", "0.0.2", "99.0.0", "notes")
+    )
+    for copy in (unused, used, newer, foreign):
+        shutil.copytree(current, copy)
+    argv = [sys.executable, "-IS", str(used / "start.py"), "check", "-"]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(argv, **streams) as process:  # type: ignore[call-overload]
+        try:
+            while str(used / "start.py").encode() not in _locked_files(process.pid):
+                assert process.poll() is None
+            shutil.rmtree(current)
+            assert call("--version").returncode == 0
+            assert [path.exists() for path in (unused, used, newer, foreign)] == [
+                False, True, True, True,
+            ]  # fmt: skip
+        finally:
+            process.communicate(b"")
+    shutil.rmtree(current)
+    assert call("--version").returncode == 0
+    assert current.is_dir() and not used.exists()
+
+
+def _locked_files(pid: int) -> Set[bytes]:
+    """Return the files that a process has open."""
+    found = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.add(os.fsencode(os.readlink(entry)))
+    return found
+
+
 def test_no_place_to_unpack_and_no_python_are_one_line(
     call: Call, zipapp: Path, tmp_path: Path
 ) -> None:
     (tmp_path / ".cache").write_text("")
-    done = call("--version")
+    done = call("--version", TMPDIR=str(tmp_path / ".cache"))
     assert done.stderr.startswith("neuronctl: cannot unpack itself: ")
     assert "Traceback" not in done.stderr
     tools: Dict[str, str] = {"PATH": str(tmp_path / "none")}

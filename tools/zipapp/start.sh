@@ -6,7 +6,8 @@ case ${XDG_CACHE_HOME-} in
 esac
 place=$cache/neuronctl/zipapp/@NAME@-$(uname -m)
 # shellcheck disable=SC3067  # dash and bash know it
-if [ -O "$place" ] && { read -r python && read -r directory; } <"$place" && [ -x "$python" ]; then
+if [ -O "$place" ] && { read -r python && read -r directory; } <"$place" && [ -x "$python" ] &&
+    [ -f "$directory/start.py" ]; then
     exec "$python" -IS "$directory/start.py" "$@"
 fi
 for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9; do

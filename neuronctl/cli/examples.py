@@ -11,10 +11,11 @@ _EXAMPLES = {
     "sweep -f job.yaml --commands commands.txt --side-by-side 8",
     "sweep status": "sweep status train | sweep status train --csv > train.csv | "
     "sweep status scaling --html scaling.html",
-    "sweep retry": "sweep retry train --failed",
+    "sweep retry": "sweep retry train --failed | sweep retry train 5 8 --mem 64G",
     "sweep add": "sweep add train --param lr=0.001",
     "sweep cancel": "sweep cancel train",
-    "sweep logs": "sweep logs train 17",
+    "sweep rm": "sweep rm train",
+    "sweep logs": "sweep logs train 17 | sweep logs train 17 --attempt 1",
     "generate": "generate -p auto -N 2 -G 4 --field misc --appl pytorch train.py | "
     "generate -f job.yaml train.py > job.sh",
     "init": "init | init -N 2 --gpus-per-node 2 -t 2:00:00 train.py --epochs 3",

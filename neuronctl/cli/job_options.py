@@ -38,7 +38,7 @@ _SECTIONS = {
     "If it no longer moves": "stall checkpoint",
     "Samples for a report": "monitor",
     "Parameters": "param together table commands",
-    "The tasks of the sweep": "side-by-side task-time retries max-fails jobs",
+    "The tasks of the sweep": "side-by-side task-time retries max-fails metric jobs",
 }
 """Headings of a job's options in help, in their order; what is in none comes with the others."""
 

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import sys
-import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    cast,
+)
 
 import click
 
@@ -21,30 +31,23 @@ from neuronctl.cli.job_options import (
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify, say
 from neuronctl.cli.sweep_status import status
-from neuronctl.common.console import Column, print_line, print_table
-from neuronctl.common.errors import (
-    PolicyError,
-    SlurmRefusedError,
-    SlurmUnavailableError,
-    UsageError,
-)
-from neuronctl.common.frozen import replace
+from neuronctl.common.console import Column, print_json, print_line, print_table
+from neuronctl.common.errors import UsageError
+from neuronctl.common.frozen import asdict, replace
 from neuronctl.common.paths import working_directory
-from neuronctl.common.shell import join
 from neuronctl.common.units import UNLIMITED, format_time, parse_duration
-from neuronctl.common.words import counted, moment
+from neuronctl.common.words import counted
 from neuronctl.planning import JobPlan
 from neuronctl.request.axes import SHELL_COMMAND, Axis, Row, given_axes
 from neuronctl.submission.judged_job import stored_request
-from neuronctl.sweeping.folder import (
-    FAILED,
-    INTERRUPTED,
-    NOT_KNOWN,
-    WAITING,
-    Sweep,
-    SweepSettings,
-)
+from neuronctl.sweeping.folder import METRIC, Sweep, SweepSettings
 from neuronctl.sweeping.parameters import Task, make_tasks
+
+if TYPE_CHECKING:
+    from neuronctl.records.job_record import RecordDraft
+    from neuronctl.submission.judged_job import JudgedJob
+    from neuronctl.submission.transaction import Submission
+    from neuronctl.sweeping.actions import Change
 
 _BELOW = "neuronctl.below"
 """Key of a click context's ``meta``: whether the first word is a command of the group."""
@@ -123,6 +126,12 @@ _jobs_option = _number("--jobs", "N", "Submit at most N jobs at a time.")
     metavar="TIME",
     help="Start no task with less time left (default: what the longest task took).",
 )
+@click.option(
+    "--metric", metavar="PATTERN", help="Take the metric from lines such as 'best acc ([0-9.]+)'."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.sweep-change/1)."
+)
 @_number("--side-by-side", "K", "Run K tasks at a time in each job, each with its own GPUs.", 1)
 @_axes_options
 @optional_program
@@ -133,6 +142,8 @@ def command(
     dry_run: bool,
     jobs: Optional[int],
     task_time: Optional[str],
+    metric: Optional[str],
+    as_json: bool,
     **given: Any,
 ) -> None:
     """Run SCRIPT once for each combination of parameters, in as many jobs as the limits allow.
@@ -149,6 +160,7 @@ def command(
     if given["commands"] is not None and not words:
         words, (name, _) = SHELL_COMMAND, os.path.splitext(os.path.basename(given["commands"]))
         given["job_name"] = given["job_name"] or name
+    _check_pattern(metric)
     try:
         seconds = None if task_time is None else parse_duration(task_time)
     except ValueError as error:
@@ -179,77 +191,65 @@ def command(
         cwd=working_directory(),
         exported=tuple(plan.secrets),
         task_time=seconds,
+        metric=metric or METRIC,
         **{name: file and os.path.abspath(file) for name, file in files.items()},
         **counts,
     )
     os.environ.update(plan.secrets)
-    reporter = TerminalReporter(SubmitMode(dry_run), explain=explain)
-    sweep = Sweep(plan.job_name)
-    _submit(sweep, settings, tasks, reporter, most=jobs, force=force, dry_run=dry_run)
+    how = {"most": jobs, "force": force, "dry_run": dry_run}
+    reporter = _Reporter(dry_run=dry_run, explain=explain, as_json=as_json)
+    _submit(Sweep(plan.job_name), settings, tasks, reporter, **how)
+
+
+class _Reporter(TerminalReporter):
+    """Reports the jobs of a sweep; as_json: on standard error only."""
+
+    def __init__(
+        self, *, dry_run: bool = False, explain: bool = False, as_json: bool = False
+    ) -> None:
+        super().__init__(SubmitMode(dry_run), explain=explain)
+        self.as_json = as_json
+
+    def submitted(self, draft: RecordDraft, judged: Optional[JudgedJob], done: Submission) -> None:
+        if not self.as_json:
+            super().submitted(draft, judged, done)
 
 
 def _submit(
     sweep: Sweep,
     settings: SweepSettings,
     tasks: Sequence[Task],
-    reporter: TerminalReporter,
-    *,
-    dry_run: bool = False,
+    reporter: _Reporter,
     **how: Any,
 ) -> None:
-    """Add tasks to a sweep, and submit jobs for them; a new one that is refused leaves nothing."""
-    from neuronctl.sweeping.jobs import plan_task, submit_workers, task_words
+    from neuronctl.sweeping.actions import add_tasks, plan_tasks
 
-    if any(task.words[0] != tasks[0].words[0] for task in tasks):
-        raise UsageError(
-            "the program is the same for all tasks; parameters are for its arguments",
-            "write bash {NAME} or python {NAME}",
-        )
-    is_new = not sweep.exists
-    before = settings if is_new else sweep.settings()
-    if (before.words, before.cwd) != (settings.words, settings.cwd):
-        raise UsageError(
-            f"there is a sweep '{sweep.name}' already, of {join(before.words)} in {before.cwd}",
-            "name this one: --job-name NAME",
-        )
-    plans = {sizes: plan_task(settings, sizes) for sizes in {task.sizes for task in tasks}}
-    filled = [replace(task, words=task_words(plans[task.sizes], task.words[1:])) for task in tasks]
+    plans = plan_tasks(sweep, settings, tasks)
     _show(sweep, settings, tasks, plans)
-    if dry_run:
-        for sizes in plans:
-            count = sum(task.sizes == sizes for task in tasks)
-            submit_workers(sweep, settings, sizes, count, reporter, dry_run=True, **how)
-        return
-    sweep.create(settings)
-    added = sweep.add(filled)
-    if not is_new:
-        notify(f"{counted(added, 'new task')}; {len(tasks) - added} are in the sweep already")
+    change = add_tasks(sweep, settings, tasks, plans, reporter, **how)
+    if not how.get("dry_run"):
+        _print_change(change, reporter.as_json)
+
+
+def _print_change(change: Change, as_json: bool) -> None:
+    if as_json:
+        print_json("neuronctl.sweep-change/1", asdict(change))
+    elif not change.paused:
+        print_line(f"Sweep {change.name}: {counted(change.to_do, 'task')} to do")
+        print_line(f"  follow  neuronctl sweep status {change.name}")
+
+
+def _check_pattern(pattern: Optional[str]) -> None:
+    """Refuse a pattern that is none, or has several groups."""
     try:
-        _submit_waiting(sweep, settings, reporter, **how)
-    except (PolicyError, SlurmRefusedError, UsageError):
-        if is_new and not sweep.jobs():
-            shutil.rmtree(sweep.path, ignore_errors=True)
-        raise
-
-
-def _submit_waiting(
-    sweep: Sweep, settings: SweepSettings, reporter: TerminalReporter, **how: Any
-) -> None:
-    """Submit jobs for the tasks that wait, beside those that are in the queue."""
-    from neuronctl.sweeping.jobs import ask_running, submit_workers
-
-    paused = sweep.notes().get("")
-    if paused is not None:
-        notify(f"paused: {paused}; 'neuronctl sweep retry {sweep.name}' goes on")
-        return
-    waiting = [
-        state for state in sweep.states(ask_running) if state.state in (WAITING, INTERRUPTED)
-    ]
-    for sizes in dict.fromkeys(state.sizes for state in waiting):
-        count = sum(state.sizes == sizes for state in waiting)
-        submit_workers(sweep, settings, sizes, count, reporter, **how)
-    print_line(f"Sweep {sweep.name}: {counted(len(waiting), 'task')} to do")
-    print_line(f"  follow  neuronctl sweep status {sweep.name}")
+        groups = re.compile((pattern or "").encode("utf-8", "surrogateescape")).groups
+    except (re.error, RecursionError) as error:
+        raise UsageError(f"--metric: '{pattern}' is no regular expression: {error}") from None
+    if groups > 1:
+        raise UsageError(
+            f"--metric: '{pattern}' has {groups} groups: one says where the figure is",
+            "write (?:…) for the others",
+        )
 
 
 def _show(
@@ -275,100 +275,121 @@ def _show(
     notify(f"sweep {sweep.name}: {counted(len(tasks), 'task')}, {words} ({basis})")
 
 
-def _existing(name: str) -> Tuple[Sweep, SweepSettings]:
-    """Return a sweep that is there; its directory becomes this process's."""
-    sweep = Sweep(name)
-    settings = sweep.settings()
-    try:
-        os.chdir(settings.cwd)
-    except OSError as error:
-        raise UsageError(
-            f"the sweep {name} is for {settings.cwd}, which cannot be entered: {error.strerror}"
-        ) from None
-    # What it waited for is over.
-    request = {key: value for key, value in settings.request.items() if key != "dependency"}
-    return sweep, replace(settings, request=request)
-
-
 _group = cast(click.Group, command)
 _name = click.argument("name", metavar="NAME")
+_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.sweep-change/1)."
+)
 
 
 @_group.command("retry")
 @_name
+@click.argument("tasks", metavar="[TASK]...", nargs=-1, type=click.IntRange(min=1))
 @click.option("--failed", is_flag=True, help="Do the failed tasks again, too.")
+@click.option("-t", "--time", metavar="TIME", help="Time limit of the jobs for these tasks.")
+@click.option("--mem", metavar="SIZE", help="Memory per node of a task's job.")
 @_jobs_option
-def retry(name: str, failed: bool, jobs: Optional[int]) -> None:
+@_json
+def retry(
+    name: str,
+    tasks: Tuple[int, ...],
+    failed: bool,
+    time: Optional[str],
+    mem: Optional[str],
+    jobs: Optional[int],
+    as_json: bool,
+) -> None:
     """Go on with a sweep: submit jobs for its tasks as the limits allow.
 
-    Interrupted tasks are done again, however often they were interrupted, and with --failed those
-    that failed. A paused or cancelled sweep goes on. Nodes where tasks died at once are excluded.
+    TASK names tasks to do again, whatever became of them. Without any, interrupted tasks are done
+    again, however often they were interrupted, and with --failed those that failed. A paused or
+    cancelled sweep goes on. Nodes where tasks died at once are excluded.
     """
-    from neuronctl.sweeping.jobs import ask_running
+    from neuronctl.sweeping.actions import retry as retry_tasks
 
-    sweep, settings = _existing(name)
-    wanted = (INTERRUPTED, FAILED) if failed else (INTERRUPTED,)
-    states = sweep.states(ask_running)
-    if any(state.state == NOT_KNOWN for state in states):
-        raise SlurmUnavailableError(
-            "Slurm does not answer, so that it is not known which tasks still run",
-            "try again later",
-        )
-    chosen = [state for state in states if state.state in wanted]
-    sweep.do_again((state.number, state.attempt) for state in chosen)
-    notify(f"{counted(len(chosen), 'task')} to do again")
-    _submit_waiting(sweep, settings, TerminalReporter(), most=jobs)
+    given = {"time": time, "mem": mem}
+    options = {option: value for option, value in given.items() if value is not None}
+    reporter = _Reporter(as_json=as_json)
+    change = retry_tasks(name, tasks, reporter, failed=failed, options=options, most=jobs)
+    _print_change(change, as_json)
 
 
 @_group.command("add")
 @_name
 @_axes_options
-def add(name: str, **given: Any) -> None:
+@_json
+def add(name: str, as_json: bool, **given: Any) -> None:
     """Add tasks to a sweep: its own, with other values for some parameters.
 
     Tasks that it has already are not added again.
     """
-    axes = _axes(given)
-    sweep, settings = _existing(name)
-    changed = {each for axis in axes for each, _ in axis[0]}
-    same = [axis for axis in settings.axes if changed.isdisjoint(each for each, _ in axis[0])]
-    tasks = make_tasks([*same, *axes], settings.words)
-    _submit(sweep, settings, tasks, TerminalReporter(), most=None)
+    from neuronctl.sweeping.actions import extend
+
+    sweep, settings, tasks = extend(name, _axes(given))
+    _submit(sweep, settings, tasks, _Reporter(as_json=as_json))
 
 
 @_group.command("cancel")
 @_name
-def cancel(name: str) -> None:
+@_json
+def cancel(name: str, as_json: bool) -> None:
     """Cancel the jobs of a sweep; 'neuronctl sweep retry' goes on with it."""
-    from neuronctl.cli.cancel import command as cancel_command
-    from neuronctl.tracking.cancellation import is_active
-    from neuronctl.tracking.lookup import queued
+    from neuronctl.sweeping.actions import cancel_jobs
 
-    sweep = Sweep(name)
-    sweep.settings()
-    sweep.pause(f"cancelled at {moment(time.time())}")
-    own = set(sweep.jobs())
-    ids = dict.fromkeys(str(job.id.job) for job in queued() if is_active(job) and job.id.job in own)
+    change = cancel_jobs(name)
+    if as_json:
+        _print_change(change, as_json)
+        return
     print_line(f"Sweep {name}: no more tasks are taken")
-    if ids:
-        cancel_command.main([*ids, "--yes"], standalone_mode=False)
+    for job in change.cancelled:
+        print_line(f"{job} cancelled")
+
+
+@_group.command("rm")
+@_name
+@_json
+def rm(name: str, as_json: bool) -> None:
+    """Cancel the jobs of a sweep, wait until they have left, and delete its logs and results."""
+    from neuronctl.sweeping.actions import remove
+
+    change = remove(name, notify)
+    if as_json:
+        _print_change(change, as_json)
+    else:
+        print_line(f"Sweep {name} is deleted")
 
 
 @_group.command("logs")
 @_name
 @click.argument("task", metavar="TASK", type=click.IntRange(min=1))
-def logs(name: str, task: int) -> None:
+@_number("--attempt", "N", "Show the log of this attempt (default: the last one).")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the files (schema neuronctl.sweep-log/1)."
+)
+def logs(name: str, task: int, attempt: Optional[int], as_json: bool) -> None:
     """Show the log of one task, by its number in 'neuronctl sweep status'."""
     from neuronctl.cli.logs import copy_log
-    from neuronctl.sweeping.jobs import ask_running
+    from neuronctl.sweeping.jobs import ask_runs
 
     sweep = Sweep(name)
     sweep.settings()
-    states = sweep.states(ask_running)
+    states = sweep.states(ask_runs)
     if task > len(states):
         raise UsageError(f"the sweep {name} has {counted(len(states), 'task')}")
-    if copy_log(sweep.log(states[task - 1]), sys.stdout.buffer) is None:
-        notify(f"task {task} is {states[task - 1].state}; it has no log yet")
+    state = states[task - 1]
+    files = {n: sweep.log(task, n) for n in range(1, state.attempt + 1)}
+    there = {n: file for n, file in files.items() if os.path.exists(file)}
+    if as_json:
+        data = {"task": task, "state": state.state, "logs": there}
+        print_json("neuronctl.sweep-log/1", data)
+        return
+    shown = attempt or max(there, default=1)
+    if len(there) > 1 and attempt is None:
+        earlier = ", ".join(str(n) for n in there if n != shown)
+        notify(f"this is attempt {shown}; earlier ones, for --attempt: {earlier}")
+    if copy_log(sweep.log(task, shown), sys.stdout.buffer) is None:
+        which = f"attempt {attempt} of task {task}" if attempt else f"task {task}"
+        notify(f"task {task} is {state.state}; {which} has no log")
 
 
 _group.add_command(status)

@@ -26,17 +26,8 @@ from neuronctl.common.errors import RecordError, UsageError
 from neuronctl.common.shell import quote
 from neuronctl.common.units import format_elapsed
 from neuronctl.common.words import counted, percent, utc
-from neuronctl.sweeping.folder import (
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    NOT_KNOWN,
-    RUNNING,
-    WAITING,
-    Sweep,
-    TaskState,
-    names,
-)
+from neuronctl.sweeping.folder import names
+from neuronctl.sweeping.parameters import TaskState
 from neuronctl.sweeping.results import (
     Scale,
     SweepStatus,
@@ -45,6 +36,14 @@ from neuronctl.sweeping.results import (
     scales_of,
     seconds_of,
 )
+from neuronctl.sweeping.worker.files import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    NOT_KNOWN,
+    RUNNING,
+    WAITING,
+)
 
 _STATES = {DONE: "dim", RUNNING: "green", WAITING: "yellow", FAILED: "bold red"}
 _STATES.update({INTERRUPTED: "bold", NOT_KNOWN: "bold"})
@@ -52,22 +51,33 @@ _STATES.update({INTERRUPTED: "bold", NOT_KNOWN: "bold"})
 
 _BAR = 16  # characters of the fastest that could be
 
+_MOST = 1000
+"""Lines of a table that are printed at most."""
+
 
 @click.command("status")
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.sweep/1).")
 @click.option("--csv", "as_csv", is_flag=True, help="Print all tasks as CSV.")
+@click.option("--failed", is_flag=True, help="Show only the failed tasks.")
 @file_option("--html", metavar="FILE", help="Write a page with the curves of a scaling study.")
-def status(name: Optional[str], as_json: bool, as_csv: bool, html: Optional[str]) -> None:
+def status(
+    name: Optional[str], as_json: bool, as_csv: bool, failed: bool, html: Optional[str]
+) -> None:
     """Show the tasks of a sweep: parameters, state, time, exit code, metric, and last line.
 
-    A task's metric is what its program prints as "neuronctl: metric=0.93"; the greatest comes
-    first. Without NAME, all your sweeps are listed, or the only one is shown.
+    A task's metric is what its program prints as "neuronctl: metric=0.93", or what the sweep's
+    --metric matches; the greatest comes first. Without NAME, all your sweeps are listed, or the
+    only one is shown.
     """
     at_most_one({"--json": as_json, "--csv": as_csv, "--html": html})
     known = names()
     if name is None and len(known) != 1:
-        if as_json or as_csv or html is not None:
+        if as_json:
+            listed = [{"name": each, **_listed(each)} for each in known]
+            print_json("neuronctl.sweeps/1", {"sweeps": listed})
+            return
+        if as_csv or html is not None:
             sweeps = ", ".join(known) or "you have none"
             raise UsageError("these are the figures of one sweep", f"name one: {sweeps}")
         _print_sweeps(known)
@@ -76,15 +86,24 @@ def status(name: Optional[str], as_json: bool, as_csv: bool, html: Optional[str]
     if found.unanswered:
         notify(f"Slurm does not say which tasks run: {found.unanswered}")
     scales = {scale.number: scale for scale in scales_of(found.tasks)}
+    shown = [task for task in found.tasks if not failed or task.state == FAILED]
     if as_json:
-        print_json("neuronctl.sweep/1", _data(found, scales))
+        print_json("neuronctl.sweep/1", _data(found, shown, scales))
     elif as_csv:
-        _print_csv(found, scales)
+        _print_csv(shown, scales)
     elif html is not None:
         _write_page(html, found.name, tuple(scales.values()))
     else:
         _print_counts(found)
-        _print_tasks(found.tasks, scales)
+        _print_tasks(shown, scales)
+
+
+def _listed(name: str) -> Dict[str, Any]:
+    try:
+        found = read_status(name)
+    except RecordError as error:
+        return {"error": error.message}
+    return {"tasks_in_state": found.counts, "paused": found.notes.get("", "")}
 
 
 def _print_sweeps(known: Sequence[str]) -> None:
@@ -116,10 +135,19 @@ def _print_counts(found: SweepStatus) -> None:
     for node, why in found.notes.items():
         if node:
             told = f"{node} takes no more tasks: {why}"
-            print_line(f"{told}; to use it again: rm {quote(Sweep(name).path)}/bad/{node}")
+            print_line(f"{told}; to use it again: rm {quote(found.folder)}/bad/{node}")
         else:
             failed = "" if why.startswith("cancelled") else " --failed"
             print_line(f"paused: {why}; to go on: neuronctl sweep retry {name}{failed}")
+    if found.seconds_left:
+        left = format_elapsed(found.seconds_left)
+        at_once = counted(found.counts[RUNNING], "task")
+        print_line(f"about {left} left, with {at_once} at a time")
+    if len(found.versions) > 1:
+        ran = (
+            f"{counted(count, 'task')} {_version(name)}" for name, count in found.versions.items()
+        )
+        print_line(f"the tasks ran different code: {', '.join(ran)}")
     is_left = {WAITING, INTERRUPTED} & found.counts.keys() and not found.unanswered
     if is_left and not found.jobs and "" not in found.notes:
         why = f"no job is left to do them: neuronctl why {name}"
@@ -127,11 +155,18 @@ def _print_counts(found: SweepStatus) -> None:
     print_line()
 
 
+def _version(version: str) -> str:
+    """Return a snapshot's or commit's name, short."""
+    if "/" in version:
+        return f"snapshot {version.rpartition('/')[2]}"
+    return f"commit {version[:12]}"
+
+
 def _print_tasks(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> None:
     """Print a line per task; on a terminal, no more than it shows at a time."""
     import shutil
 
-    most = max(10, shutil.get_terminal_size().lines - 10) if is_terminal() else len(tasks)
+    most = max(10, shutil.get_terminal_size().lines - 10) if is_terminal() else _MOST
     shown = tasks[:most]
     titles = list(dict.fromkeys(title for task in shown for title in task.values))
     columns = [figures("TASK"), *(Column(title, no_wrap=True) for title in titles)]
@@ -161,16 +196,20 @@ def _print_tasks(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> Non
         print_line(f"and {len(tasks) - len(shown)} more: --csv and --json have all", "dim")
 
 
-def _data(found: SweepStatus, scales: Mapping[int, Scale]) -> Dict[str, Any]:
+def _data(
+    found: SweepStatus, shown: Sequence[TaskState], scales: Mapping[int, Scale]
+) -> Dict[str, Any]:
     return {
         "name": found.name,
         "tasks_in_state": found.counts,
         "jobs": [str(row.id) for row in found.jobs],
         "paused": found.notes.get("", ""),
         "bad_nodes": {node: why for node, why in found.notes.items() if node},
+        "seconds_left": found.seconds_left,
+        "versions": found.versions,
         "tasks": [
             {"number": task.number, "parameters": task.values, **_known(task, scales)}
-            for task in found.tasks
+            for task in shown
         ],
     }
 
@@ -190,16 +229,17 @@ def _known(task: TaskState, scales: Mapping[int, Scale]) -> Dict[str, Any]:
         "speedup": None if scale is None else scale.speedup,
         "efficiency": None if scale is None else scale.efficiency,
         "last_line": task.last_line,
+        "version": task.version,
     }
 
 
-def _print_csv(found: SweepStatus, scales: Mapping[int, Scale]) -> None:
-    titles = list(dict.fromkeys(title for task in found.tasks for title in task.values))
-    known = [_known(task, scales) for task in found.tasks]
+def _print_csv(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> None:
+    titles = list(dict.fromkeys(title for task in tasks for title in task.values))
+    known = [_known(task, scales) for task in tasks]
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["task", *titles, *(known[0] if known else ())])
-    for task, values in zip(found.tasks, known):
+    for task, values in zip(tasks, known):
         of_task = (task.values.get(title, "") for title in titles)
         writer.writerow([task.number, *of_task, *values.values()])
     print_script(text.getvalue())  # nothing in it can steer a terminal

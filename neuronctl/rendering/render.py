@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from typing import Any, List, Optional, Tuple
@@ -37,7 +38,9 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         + (plan.request.venv is not None, plan.request.conda is not None)
     )
     is_last = template is None and not _has_own_template()
-    before, launch = _launch(plan, steps, is_last=is_last)
+    before, launch = ([], steps) if steps else _launch(plan, is_last=is_last)
+    # A sweep's worker takes the shell's place.
+    in_background = _is_in_background(plan) and not steps
     several = plan.nodes * plan.ntasks_per_node * plan.processes > 1 and not plan.steps
     stall = duration(plan.stall) if plan.stall else ""
     text = _render(
@@ -48,7 +51,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         fail="exit 1",
         before=before,
         launch=launch,
-        background=_is_in_background(plan),
+        background=in_background,
         in_function=_is_function(plan),
         tells=signalled(plan),
         starts=printable(plan.starts) if several else "",
@@ -60,7 +63,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         stall=stall,
     )
     for asked, line, name in (
-        (plan.until_done, "another one follows", "until-done"),
+        (plan.until_done and not steps, "another one follows", "until-done"),
         (stall, "watch_log", "stall"),
         (plan.code, "NEURONCTL_SUBMIT_DIR=", "snapshot"),
     ):
@@ -71,12 +74,12 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
     return re.sub(r"\n{3,}", "\n\n", text)
 
 
-def _launch(plan: JobPlan, steps: str, *, is_last: bool) -> Tuple[List[str], str]:
+def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
     """Return the lines before the launch, and the launch; a function's body is indented.
 
-    steps: as for render_job(). is_last: whether the script ends with it.
+    is_last: whether the script ends with it.
     """
-    steps = steps or "\n".join(step_lines(plan))
+    steps = "\n".join(step_lines(plan))
     if _is_function(plan):
         text = steps if plan.steps else function_body(plan.request.body or "")
         return [], indented(text) or text
@@ -154,17 +157,28 @@ def render_shell(
     return text.lstrip("\n")
 
 
-def render_sweep(plan: JobPlan, **settings: Any) -> str:
-    """Return what a job runs in place of its one step: the tasks of a sweep, one after the other.
+def render_sweep(plan: JobPlan, code: str, folder: str, **options: Any) -> str:
+    """Return what a job runs in place of its one step: a worker, which does tasks of a sweep.
 
-    settings: values of the template.
+    code: the directory of the worker's package. folder: the sweep's. options: the worker's.
     """
-    launch, slots = task_launch(plan), len(plan.steps[0].launches)
     assert plan.until_done is not None
     before_end, limit = plan.until_done.before_end, max(0, plan.time_limit or 0)
-    # Slurm may send its signal up to a minute early.
-    margin = before_end + min(60, limit // 8)
-    return _render("sweep.j2", plan, launch=launch, slots=slots, margin=margin, **settings).strip()
+    launch, by_srun = task_launch(plan)
+    options.update(
+        slots=len(plan.steps[0].launches),
+        nodes=plan.most_nodes,
+        launch=bool(launch),
+        by_srun=by_srun,
+        margin=before_end + min(60, limit // 8),  # Slurm may send its signal up to a minute early
+        save=max(before_end - 20, before_end // 2 - 1),  # the batch shell waits no longer
+        snapshot=plan.code.place if plan.code else "",
+        chain=bool(plan.until_done.chain),
+        most_runs=plan.until_done.max_runs,
+    )
+    text = json.dumps(options)
+    words = {"code": code, "folder": folder, "options": text, "launch": launch}
+    return _render("sweep.j2", plan, **words).strip()
 
 
 def render_run(plan: JobPlan) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import List, Sequence, Union
+from typing import List, Sequence, Tuple, Union
 
 from neuronctl.common.console import printable
 from neuronctl.common.frozen import replace
-from neuronctl.common.shell import Shell
+from neuronctl.common.shell import Shell, quote
 from neuronctl.planning import JobPlan
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
 from neuronctl.rendering.script_lines import add_remarks, export_lines, function_body, indented
@@ -37,18 +37,35 @@ def step_lines(plan: JobPlan) -> List[str]:
     return lines
 
 
-def task_launch(plan: JobPlan) -> str:
-    """Return the text that launches one task of a sweep; its words are those of ``$@``."""
+_PROOF = 'sh -c "$NEURONCTL_PROVE" sh'
+"""What srun starts in place of a task; the text is in neuronctl/sweeping/worker/files.py."""
+
+
+def task_launch(plan: JobPlan) -> Tuple[str, bool]:
+    """Return the text that launches one task of a sweep, with the words of ``$@``; if srun does.
+
+    "": the words themselves start it.
+    """
     first, *others = plan.steps[0].launches
-    beside = "slot" if others else ""
-    *lines, last = _launch_lines(plan, replace(first, program=(Shell('"$@"'),)), beside)
-    return "\n".join([*lines, f"    exec {last.strip()}"])
+    beside = "NEURONCTL_SLOT" if others else ""
+    launch = replace(first, program=(Shell('"$@"'),))
+    words = launch_words(launch, launch_parts(launch))
+    by_srun = words[0] == "srun"
+    if by_srun:  # a lone colon would be srun's
+        launch = replace(first, program=(Shell('"${@/#/=}"'),))
+    *lines, last = _launch_lines(plan, launch, beside, _PROOF if by_srun else "")
+    if not lines and words == ('"$@"',):
+        return "", by_srun
+    return "\n".join([*lines, f"    exec {last.strip()}"]), by_srun
 
 
-def _launch_lines(job: JobPlan, plan: JobPlan, beside: Union[int, str]) -> Sequence[str]:
+def _launch_lines(
+    job: JobPlan, plan: JobPlan, beside: Union[int, str], proof: str = ""
+) -> Sequence[str]:
     """Return the lines of one launch.
 
-    beside: how many others start just before it, or a variable that tells it.
+    beside: how many others start just before it, or a variable that tells it. proof: what srun
+    starts in place of the command, with the command's words.
     """
     parts = launch_parts(plan)
     changed = [export for export in plan.exports if export not in job.exports]
@@ -59,7 +76,10 @@ def _launch_lines(job: JobPlan, plan: JobPlan, beside: Union[int, str]) -> Seque
         lines.append(f"export MASTER_PORT=$((MASTER_PORT + {beside}))")
     lines += parts.before
     if not plan.inline:
-        lines.append(wrapped(launch_words(plan, parts)))
+        once = (*parts.once, *map(quote, plan.wrapping.srun))
+        words = launch_words(plan, parts)
+        words = (*once, proof, *words[len(once) :]) if proof else words
+        lines.append(wrapped(words))
         return [re.sub("(?m)^", "    ", line) for line in lines]
     body = function_body(plan.request.body or "")
     if "\n" in body.strip():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import (
@@ -20,6 +20,7 @@ from neuronctl.slurm.fields import (
     read_rows,
 )
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import ACTIVE, WAITING
 from neuronctl.slurm.process import TIMEOUT, failure, run, whole
 
 
@@ -136,7 +137,7 @@ def squeue_argv(
 
     partition: several are separated by commas. end: the text after each row.
     """
-    argv = ["squeue", "--noheader", "--states=all"]
+    argv = ["squeue", "--noheader", "--all", "--states=all"]
     argv.append("--Format=" + f":{SEPARATOR},".join(_COLUMNS) + f":{end}")
     if job_ids:
         argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
@@ -157,6 +158,11 @@ def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
     lines = text.split(end + "\n")
     rows = (line.split(SEPARATOR, len(_COLUMNS) - 1) for line in lines)
     return [QueueJob(**row) for row in read_rows(rows, _COLUMNS)]
+
+
+def runs_of(rows: Iterable[QueueJob]) -> Dict[int, int]:
+    """Return when each of the jobs began that are on nodes now, by each one's own id."""
+    return {row.job_id: row.start or 0 for row in rows if row.state in ACTIVE - WAITING}
 
 
 def read_queue(argv: Sequence[str], *, timeout: float = TIMEOUT) -> str:

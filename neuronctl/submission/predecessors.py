@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Set, Tuple
@@ -126,10 +127,10 @@ def _newer(job: JobStatus) -> Optional[int]:
 
 def _jobs_of_sweep(name: str) -> Set[int]:
     """Return the jobs that work on a sweep of this name; none where there is no such sweep."""
-    try:
-        return {int(entry) for entry in os.listdir(f"{sweep_dir(name)}/jobs") if entry.isdecimal()}
-    except OSError:
-        return set()
+    place = glob.escape(sweep_dir(name))
+    files = [*glob.glob(f"{place}/*/jobs/*"), *glob.glob(f"{place}/jobs/*")]  # 0.2.0: the latter
+    numbers = map(os.path.basename, files)
+    return {int(number) for number in numbers if number.isdecimal()}
 
 
 def _left(

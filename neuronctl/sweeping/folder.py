@@ -1,29 +1,19 @@
-"""A sweep's folder: its tasks, which job took them, and how they ended.
+"""A sweep as neuronctl sees it: its settings, its tasks and their states, and its jobs.
 
-docs/explanation/design.md says what its files hold, and why link(2) is the only lock.
+docs/explanation/design.md says what its files hold; ``worker.files`` reads and writes them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
-import shlex
-from typing import (
-    AbstractSet,
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Optional,
-    Set,
-    Tuple,
-)
+import time
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
-from neuronctl.common.errors import RecordError, UsageError
+from neuronctl.common.errors import NoSuchJobError, RecordError, UsageError
 from neuronctl.common.files import (
     UntrustedFileError,
     open_own_directory,
@@ -33,16 +23,19 @@ from neuronctl.common.files import (
 from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, replace, restored
 from neuronctl.common.paths import sweep_dir
 from neuronctl.request.axes import Axis, Row
-from neuronctl.sweeping.parameters import Task
+from neuronctl.sweeping.old_folder import read_old_states
+from neuronctl.sweeping.parameters import Task, TaskState
+from neuronctl.sweeping.worker import files
+from neuronctl.sweeping.worker.files import CONTINUES, ENDING, RUNNING, WAITING, Runs, State
 
-WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
-INTERRUPTED, NOT_KNOWN = "interrupted", "not known"
-"""States of a task. NOT_KNOWN: it has begun and not ended, and Slurm does not answer."""
+METRIC = r"neuronctl: metric=(\S+)"
+"""The pattern of a metric, unless the sweep has one of its own."""
 
-_RESULT = r"(?m)^(\d+ \d+) (\d+) (\d+) (\d+) (\S+) (\S+) (.*)\n"
-"""A line of results; what a node that died has left of one is none."""
+_SILENCE = 60
+"""Seconds without a sign of life after which a worker of a job that has ended counts as dead."""
 
-_DIRECTORIES = ("tasks", "claims", "results", "logs", "again", "jobs", "bad")
+_CODE = ("__init__", "files", "node", "main", "runs", "supply", "work")
+"""Modules of the worker."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +47,7 @@ class SweepSettings:
     jobs need, by name. catalog, template: as for plan_job(). side_by_side: tasks at a time in a
     job. task_time: seconds a task takes at most; None: as long as the longest so far. retries: how
     often an interrupted task is done again. max_fails: so many failures without a success pause it.
+    metric: the pattern of a task's metric in its log.
     """
 
     words: Tuple[str, ...]
@@ -67,28 +61,15 @@ class SweepSettings:
     task_time: Optional[int] = None
     retries: int = 2
     max_fails: int = 5
-
-
-@dataclass(frozen=True)
-class TaskState:
-    """One task and its last attempt, 0 for none. Times are epoch seconds; None: not known."""
-
-    number: int
-    values: Dict[str, str]
-    sizes: Row
-    state: str = WAITING
-    attempt: int = 0
-    code: Optional[int] = None
-    start: Optional[int] = None
-    end: Optional[int] = None
-    node: str = ""
-    job_id: Optional[int] = None
-    metric: str = ""
-    last_line: str = ""
+    metric: str = METRIC
 
 
 class Sweep:
-    """The folder of one sweep; methods raise RecordError for what cannot be read or written."""
+    """The folder of one sweep; methods raise RecordError for what cannot be read or written.
+
+    path: of its settings. folder: all else, below a random id, so that what a worker of an earlier
+    sweep of this name writes finds no place. A sweep of neuronctl 0.2.0 has no id.
+    """
 
     def __init__(self, name: str) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", name):
@@ -98,188 +79,199 @@ class Sweep:
             )
         self.name = name
         self.path = sweep_dir(name)
+        self.id = os.urandom(8).hex()
+        if self.exists:
+            with contextlib.suppress(RecordError, ValueError, AttributeError):
+                self.id = str(json.loads(self._read(f"{self.path}/sweep.json")).get("id", ""))
 
     @property
     def exists(self) -> bool:
         return os.path.exists(f"{self.path}/sweep.json")
 
+    @property
+    def folder(self) -> str:
+        return os.path.join(self.path, self.id).rstrip("/")
+
     def create(self, settings: SweepSettings) -> None:
-        """Make the folder, or give it other settings."""
+        """Make the folder, or give it other settings; UsageError: another command just made one."""
+        data = {"schema": 2, "id": self.id, **asdict(settings)}
+        text = json.dumps(data) + "\n"
         with self._reported("write"):
-            for name in _DIRECTORIES:
-                os.close(open_own_directory(f"{self.path}/{name}"))
-        self._write("sweep.json", json.dumps({"schema": 1, **asdict(settings)}) + "\n")
+            if self.exists:
+                write_private(f"{self.path}/sweep.json", text, sync=True)
+                return
+            for name in files.DIRECTORIES:
+                os.close(open_own_directory(f"{self.folder}/{name}"))
+            if not files.publish(f"{self.path}/sweep.json", text.encode()):
+                raise UsageError(
+                    f"another command has just made a sweep '{self.name}'", "run this one again"
+                )
 
     def settings(self) -> SweepSettings:
-        """Return the settings; raises UsageError where there is no such sweep."""
+        """Return the settings; raises NoSuchJobError if there is no such sweep."""
         if not self.exists:
             known = ", ".join(names())
             hint = (
                 f"sweeps are: {known}" if known else "'neuronctl sweep --help' says how to make one"
             )
-            raise UsageError(f"there is no sweep '{self.name}'", hint)
+            raise NoSuchJobError(f"there is no sweep '{self.name}'", hint)
         try:
-            data = json.loads(self._read("sweep.json"))
-            if data.pop("schema") != 1:
+            data = json.loads(self._read(f"{self.path}/sweep.json"))
+            if data.pop("schema") not in (1, 2):
                 raise ValueError("it is of another version of neuronctl")
+            data.pop("id", None)
             found = restored(SweepSettings, data)
             rows = (tuple(tuple((n, v) for n, v in row) for row in axis) for axis in found.axes)
             return replace(found, axes=tuple(rows))
         except NOT_RESTORED as error:
             raise RecordError(f"{self.path}/sweep.json is damaged: {error!r}") from None
 
+    def worker_code(self, *, write: bool = True) -> str:
+        """Return the directory in the folder from which jobs run the worker of this version."""
+        place = os.path.dirname(files.__file__)
+        sources = {}
+        for name in _CODE:
+            with open(f"{place}/{name}.py", "rb") as file:
+                sources[name] = file.read()
+        digest = hashlib.sha256(b"\0".join(sources.values())).hexdigest()[:12]
+        path = f"{self.folder}/code/{digest}"
+        with self._reported("write"):
+            for name, source in sources.items() if write else ():
+                if not os.path.exists(f"{path}/worker/{name}.py"):
+                    write_private(f"{path}/worker/{name}.py", source)
+        return path
+
     # --------------------------------------------------------------------------- tasks
 
     def add(self, tasks: Iterable[Task]) -> int:
         """Add the tasks that are not there yet; returns how many. Two may add at once."""
-        asked: Dict[str, Dict[str, str]] = {}
+        asked: Dict[str, Dict[str, Tuple[Tuple[str, ...], Dict[str, str]]]] = {}
         for task in tasks:
-            lines = asked.setdefault(size_line(task.sizes), {})
-            lines[_quoted(task.words)] = json.dumps(dict(task.parameters))
-        return sum(self._add(sizes, lines) for sizes, lines in asked.items())
+            of_size = asked.setdefault(json.dumps(dict(task.sizes)), {})
+            of_size[json.dumps(task.words)] = (task.words, dict(task.parameters))
+        return sum(self._add(json.loads(sizes), lines) for sizes, lines in asked.items())
 
-    def _add(self, sizes: str, lines: Dict[str, str]) -> int:
+    def _add(
+        self, sizes: Dict[str, str], tasks: Dict[str, Tuple[Tuple[str, ...], Dict[str, str]]]
+    ) -> int:
         while True:
-            parts = self._parts("tasks")
-            known = {line for part in parts if part[:1] == [sizes] for line in part[1::2]}
-            new = [f"{line}\n{lines[line]}\n" for line in lines if line not in known]
-            name = f"tasks/{len(parts) + 1}"
-            if not new or self._publish(name, f"{sizes}\n{''.join(new)}"):
+            parts = list(self._parts())
+            known = {
+                json.dumps(words) for old, lines in parts if old == sizes for words, _ in lines
+            }
+            new = [task for words, task in tasks.items() if words not in known]
+            data = files.encode_part(sizes, new)
+            if not new or self._publish(f"tasks/{len(parts) + 1}", data):
                 return len(new)
 
-    def do_again(self, attempts: Iterable[Tuple[int, int]]) -> None:
-        """Let another attempt follow these (task, attempt); the sweep is no longer paused."""
-        text = "".join(f"{number} {attempt}\n" for number, attempt in attempts)
-        while text and not self._publish(f"again/{len(self._parts('again')) + 1}", text):
+    def _parts(self) -> Iterator[Tuple[Dict[str, str], List[Any]]]:
+        """Yield the sizes of each part, and its tasks' words and parameters."""
+        numbers = sorted(int(name) for name in self._list("tasks") if name.isdigit())
+        for number in numbers:
+            head, *lines = self._read(f"{self.folder}/tasks/{number}").split("\n")[:-1] or [""]
+            try:
+                sizes = json.loads(head)["sizes"]
+                tasks = json.loads(f"[{','.join(lines)}]")
+                if not all(isinstance(values, dict) for _, values in tasks):
+                    raise ValueError("a task without parameters")
+                yield dict(sizes), tasks
+            except (*NOT_RESTORED, RecursionError) as error:
+                words = f"the sweep's folder {self.folder} is damaged: {error}"
+                raise RecordError(words) from None
+
+    def do_again(
+        self, attempts: Iterable[Tuple[int, int]], sizes: Optional[Mapping[str, str]] = None
+    ) -> None:
+        """Let another attempt follow these (task, attempt); the sweep is no longer paused.
+
+        sizes: other options for the jobs that do these tasks.
+        """
+        records = [{"task": task, "attempt": attempt} for task, attempt in attempts]
+        given = {} if sizes is None else {"sizes": dict(sizes)}
+        data = b"".join(files.encode({**record, **given}) for record in records)
+        while data and not self._publish(f"again/{len(self._list('again')) + 1}", data):
             pass
-        with self._reported("write"), contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{self.path}/paused")
+        with self._reported("write"):
+            files.remove(f"{self.folder}/paused")
 
     def pause(self, why: str) -> None:
         """Let no job take more tasks."""
-        self._write("paused", why + "\n")
+        with self._reported("write"):
+            write_private(f"{self.folder}/paused", why + "\n", sync=True)
 
     # --------------------------------------------------------------------------- states
 
-    def states(self, ask_running: Callable[[], Optional[AbstractSet[int]]]) -> List[TaskState]:
-        """Return the state of each task.
+    def states(self, ask_runs: Callable[[], Runs]) -> List[TaskState]:
+        """Return the state of each task. ask_runs: as for files.read_states()."""
+        if not self.id:
+            return read_old_states(self.path, ask_runs)
+        results = files.Results(self.folder, whole=True)
+        with self._reported("read"):
+            begun = files.read_states(self.folder, ask_runs, self._is_silent, results)
+        states, number = [], 0
+        for sizes, tasks in self._parts():
+            row = tuple(sizes.items())
+            for _, values in tasks:
+                number += 1
+                state = begun.get(number)
+                if state is None:
+                    states.append(TaskState(number, values, row))
+                    continue
+                record = (results.records or {}).get((number, state.attempt), {})
+                states.append(_task_state(number, values, row, state, record))
+        return states
 
-        ask_running: asks Slurm for the user's running jobs, by each one's own id; None: it does not
-        answer. It is called between claims and results: what has no result and no running job then
-        is interrupted.
-        """
-        try:
-            found = [
-                TaskState(0, dict(json.loads(line)), tuple(json.loads("".join(part[:1])).items()))
-                for part in self._parts("tasks")
-                for line in part[2::2]
-            ]
-        except NOT_RESTORED as error:
-            raise RecordError(f"the sweep's folder {self.path} is damaged: {error}") from None
-        attempts = [0] * len(found)
-        for number, attempt in re.findall(r"(?m)^(\d+)\.(\d+)$", "\n".join(self._list("claims"))):
-            if int(number) <= len(found):
-                attempts[int(number) - 1] = max(int(attempt), attempts[int(number) - 1])
-        running = ask_running()
-        results, last_runs = self._results()
-        again = {line for part in self._parts("again") for line in part}
-        for index, attempt in enumerate(attempts):
-            key, changes = f"{index + 1} {attempt}", {}
-            if attempt and key not in again:
-                changes = results.get(key) or self._begun(key, running, last_runs)
-            found[index] = replace(found[index], number=index + 1, attempt=attempt, **changes)
-        return found
+    def _is_silent(self, worker: str, beat: bytes) -> bool:
+        with contextlib.suppress(OSError):
+            return time.time() - os.stat(f"{self.folder}/alive/{worker}").st_mtime > _SILENCE
+        return True
 
-    def _results(self) -> Tuple[Dict[str, Dict[str, Any]], Dict[str, int]]:
-        """Return what is known of each attempt that has ended, and the last run of each job."""
-        results: Dict[str, Dict[str, Any]] = {}
-        last_runs: Dict[str, int] = {}
-        for worker in self._list("results"):
-            job, run, *_ = re.findall(r"^\d+|(?<=\.)\d+", worker) or ("0", "0")
-            last_runs[job] = max(int(run), last_runs.get(job, 0))
-            lines = re.findall(_RESULT, self._read(f"results/{worker}"))
-            for key, code, start, end, node, metric, last_line in lines:
-                results[key] = {
-                    "state": DONE if code == "0" else FAILED,
-                    "code": int(code),
-                    "start": int(start),
-                    "end": int(end),
-                    "node": node,
-                    "job_id": int(job),
-                    "metric": metric.strip("-") and metric,
-                    "last_line": last_line,
-                }
-        return results, last_runs
-
-    def _begun(
-        self, key: str, running: Optional[AbstractSet[int]], last_runs: Dict[str, int]
-    ) -> Dict[str, Any]:
-        """Return what is known of an attempt without a result."""
-        claim = self._read(f"claims/{key.replace(' ', '.')}").split()
-        if len(claim) != 5:  # a node died while it wrote it
-            return {"state": INTERRUPTED}
-        job, run, _, node, start = claim
-        state = NOT_KNOWN if running is None else INTERRUPTED
-        if int(job) in (running or ()) and int(run) >= last_runs.get(job, 0):
-            state = RUNNING
-        return {"state": state, "job_id": int(job), "node": node, "start": int(start)}
-
-    def log(self, state: TaskState) -> str:
-        """Return the log file of a task's last attempt."""
-        return f"{self.path}/logs/{state.number}.{max(1, state.attempt)}.log"
+    def log(self, number: int, attempt: int) -> str:
+        """Return the log file of an attempt."""
+        return f"{self.folder}/logs/{number}.{attempt}.log"
 
     def notes(self) -> Dict[str, str]:
         """Return why it is paused (by ""), and why nodes take no more tasks (by their names)."""
-        paused = {"": self._read("paused").strip()} if "paused" in self._list("") else {}
-        return {**paused, **{name: self._read(f"bad/{name}").strip() for name in self._list("bad")}}
+        notes = {f"bad/{name}": name for name in self._list("bad")}
+        notes.update({"paused": ""} if os.path.exists(f"{self.folder}/paused") else {})
+        return {
+            node: self._read(f"{self.folder}/{name}").strip()
+            for name, node in sorted(notes.items(), reverse=True)
+        }
 
     # --------------------------------------------------------------------------- jobs
 
     def add_job(self, job_id: int, sizes: Row = ()) -> None:
         """Note a job that takes tasks of these sizes."""
-        self._write(f"jobs/{job_id}", size_line(sizes))
+        with self._reported("write"):
+            write_private(f"{self.folder}/jobs/{job_id}", size_line(sizes), sync=True)
 
     def jobs_of_other_sizes(self, sizes: Row) -> Set[int]:
         """Return the jobs that take no tasks of these sizes."""
-        jobs = {job: self._read(f"jobs/{job}") for job in self.jobs()}
+        jobs = {job: self._read(f"{self.folder}/jobs/{job}") for job in self.jobs()}
         return {job for job, line in jobs.items() if line not in ("", size_line(sizes))}
 
     def jobs(self) -> List[int]:
         """Return the jobs that were submitted for it, the newest last."""
         return sorted(int(name) for name in self._list("jobs") if name.isdigit())
 
+    def leaving(self) -> Set[str]:
+        """Return the runs of jobs that take no more tasks, each as its job and when it began."""
+        return set(self._list("ended"))
+
     # --------------------------------------------------------------------------- files
 
     def _list(self, directory: str) -> List[str]:
-        with self._reported("read"), contextlib.suppress(FileNotFoundError):
-            return sorted(os.listdir(f"{self.path}/{directory}"))
-        return []
-
-    def _parts(self, directory: str) -> List[List[str]]:
-        """Return the lines of each part of the tasks, or of what is done again."""
-        parts = sorted(int(name) for name in self._list(directory) if name.isdigit())
-        return [self._read(f"{directory}/{part}").split("\n")[:-1] for part in parts]
-
-    def _publish(self, name: str, text: str) -> bool:
-        """Give a new file its name; False if another process was first."""
-        aside = f"{os.path.dirname(name)}/.{os.urandom(6).hex()}"
-        self._write(aside, text)
-        with self._reported("write"):
-            try:
-                os.link(f"{self.path}/{aside}", f"{self.path}/{name}")
-                return True
-            except FileExistsError:  # NFS repeats a request whose answer was lost
-                return os.stat(f"{self.path}/{aside}").st_nlink > 1
-            finally:
-                os.unlink(f"{self.path}/{aside}")
-
-    def _read(self, name: str) -> str:
         with self._reported("read"):
-            return read_private(f"{self.path}/{name}").decode("utf-8", "replace")
+            return sorted(files.list_names(f"{self.folder}/{directory}"))
 
-    def _write(self, name: str, text: str) -> None:
+    def _publish(self, name: str, data: bytes) -> bool:
         with self._reported("write"):
-            write_private(f"{self.path}/{name}", text, sync=True)
+            return files.publish(f"{self.folder}/{name}", data)
+
+    def _read(self, path: str) -> str:
+        with self._reported("read"):
+            return read_private(path).decode("utf-8", "replace")
 
     @contextlib.contextmanager
     def _reported(self, deed: str) -> Iterator[None]:
@@ -302,15 +294,32 @@ def names() -> List[str]:
 
 
 def size_line(sizes: Row) -> str:
-    """Return the first line of a part with tasks of these sizes."""
+    """Return sizes as a job's note has them."""
     return json.dumps(dict(sizes))
 
 
-def _quoted(words: Iterable[str]) -> str:
-    """Return words on one line, as bash reads them."""
-    return " ".join(
-        "$'" + re.sub(r"[\\']", r"\\\g<0>", word).replace("\n", r"\n").replace("\r", r"\r") + "'"
-        if re.search(r"[\n\r]", word)
-        else shlex.quote(word)
-        for word in words
+def _task_state(
+    number: int, values: Dict[str, str], row: Row, state: State, record: Dict[str, Any]
+) -> TaskState:
+    """Return the state of a task that has begun, with what is known of its last attempt."""
+    sizes = row if state.sizes is None else tuple(state.sizes.items())
+    name = {CONTINUES: WAITING, ENDING: RUNNING}.get(state.state, state.state)
+    if state.state == WAITING:  # it is to be done again
+        return TaskState(number, values, sizes, WAITING, state.attempt)
+    known = state.claim or record
+    start, end = known.get("start"), known.get("end")
+    return TaskState(
+        number,
+        values,
+        sizes,
+        name,
+        state.attempt,
+        code=record.get("code") if name == state.state else None,
+        start=start if start is None else int(start),
+        end=end if end is None else int(end),
+        node=str(known.get("node", "")),
+        job_id=known.get("job"),
+        metric=str(known.get("metric", "")),
+        last_line=str(known.get("last_line", "")),
+        version=str(known.get("version", "")),
     )

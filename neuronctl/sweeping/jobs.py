@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import re
-from typing import AbstractSet, Any, Iterable, Optional, Tuple
+from typing import Any, Iterable, List, Optional, Tuple
 
 from neuronctl.common.errors import SlurmError, SlurmRefusedError, UsageError
 from neuronctl.common.frozen import replace
-from neuronctl.common.units import compress_hostlist, hosts, parse_memory
+from neuronctl.common.units import compress_hostlist, hosts, parse_memory, split_signal
 from neuronctl.common.words import counted
 from neuronctl.launch import launchers
 from neuronctl.planning import JobPlan
+from neuronctl.planning.model import signal_of
 from neuronctl.planning.software import program, runs_python
 from neuronctl.records.found_records import stored_layer
 from neuronctl.request.axes import Row
 from neuronctl.request.job import Layer, StepRequest
-from neuronctl.slurm.job_states import ACTIVE, LEAVING, WAITING
+from neuronctl.slurm.job_states import ACTIVE, LEAVING
 from neuronctl.slurm.own_queue import ask_own_queue
+from neuronctl.slurm.squeue import runs_of
 from neuronctl.submission.pipeline import Reporter, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
-from neuronctl.sweeping.folder import Sweep, SweepSettings, size_line
+from neuronctl.sweeping.folder import Sweep, SweepSettings
+from neuronctl.sweeping.worker.files import Runs
 
 _MOST = 1000
 """Jobs of a sweep that are submitted at once: what Slurm's MaxArraySize allows by default."""
 
 _RUNS = 999
-_SIGNAL = "TERM@60"
+_SAVE = 60
+"""Seconds before a job's end in which its tasks are asked to save, unless --signal says more."""
 
 _OVER_LIMIT = "(?i)submit ?(job)?s?.*limit|Invalid job array specification"
 """Slurm's words for too many jobs."""
@@ -58,14 +62,15 @@ def submit_workers(
     *,
     most: Optional[int] = None,
     **how: Any,
-) -> None:
-    """Submit jobs for so many tasks beside those in the queue, as many as the limits allow now.
+) -> List[int]:
+    """Submit jobs for so many tasks beside those in the queue, and return their ids.
 
-    They are one array; or jobs of their own, where Slurm would not requeue them. most: so many at
-    most. how: as for submit_job().
+    There are as many as the limits allow now, and at most ``most``. They are one array; or jobs of
+    their own, if Slurm would not requeue them. how: as for submit_job().
     """
     workers, all_workers = (0, 0) if how.get("dry_run") else _count_workers(sweep, sizes)
-    layer = _job_layer(sweep, settings, plan_task(settings, sizes))
+    task = plan_task(settings, sizes)
+    layer = _job_layer(sweep, settings, task)
     planned = _plan(settings, layer)
     assert planned.plan.until_done is not None
     chain = planned.plan.until_done.chain
@@ -74,19 +79,23 @@ def submit_workers(
         queued, left = counted(all_workers, "job"), counted(tasks, "task")
         later = "" if workers else f": 'neuronctl sweep retry {sweep.name}' once there is room"
         reporter.tell(f"{queued} in the queue, and room for {room} more; {left} to do{later}")
-        return
+        return []
     count = max(1, min(most or _MOST, _MOST, wanted, room))
+    jobs: List[int] = []
     while True:
         array = count > 1 and not chain
         if array:
             planned = _plan(settings, layer, array=f"1-{count}")
         try:
             for _ in range(1 if array else count):
-                done = submit_job(_with_tasks(planned, sweep, settings, sizes), reporter, **how)
+                write = not how.get("dry_run")
+                job = _with_tasks(planned, sweep, settings, task, sizes, write=write)
+                done = submit_job(job, reporter, **how)
                 if done is None:  # --dry-run
-                    return
+                    return []
                 sweep.add_job(done.job_id, sizes)
-            return
+                jobs.append(done.job_id)
+            return jobs
         except SlurmRefusedError as error:
             if count == 1 or not re.search(_OVER_LIMIT, error.message):
                 raise
@@ -104,14 +113,38 @@ def _plan(settings: SweepSettings, layer: Layer, **options: str) -> PlannedJob:
 
 
 def _with_tasks(
-    planned: PlannedJob, sweep: Sweep, settings: SweepSettings, sizes: Row
+    planned: PlannedJob,
+    sweep: Sweep,
+    settings: SweepSettings,
+    task: JobPlan,
+    sizes: Row,
+    *,
+    write: bool,
 ) -> PlannedJob:
-    """Return the job with what takes tasks from the sweep's folder in place of its one step."""
+    """Return the job with a worker in place of its one step; write: the worker's code, too."""
     from neuronctl.rendering.render import render_sweep
 
-    known = {name: getattr(settings, name) for name in ("task_time", "retries", "max_fails")}
-    known.update(sweep=sweep.name, folder=sweep.path, sizes=size_line(sizes))
-    return replace(planned, steps=render_sweep(planned.plan, **known))
+    steps = render_sweep(
+        planned.plan,
+        sweep.worker_code(write=write),
+        sweep.folder,
+        sizes=dict(sizes),
+        signal=_asked_signal(task)[0],
+        task_time=settings.task_time or 0,
+        retries=settings.retries,
+        max_fails=settings.max_fails,
+        until_done=task.request.until_done,
+        metric=settings.metric,
+    )
+    return replace(planned, steps=steps)
+
+
+def _asked_signal(task: JobPlan) -> Tuple[str, int]:
+    """Return the signal at which a task saves, and how many seconds before the job's end."""
+    seconds = split_signal(task.request.signal or "")[2]
+    asked = signal_of(task.request)
+    name = asked.name if asked else next(iter(task.launcher.signals), "TERM")
+    return name, int(seconds or _SAVE)
 
 
 def _room(planned: PlannedJob, chain: str) -> int:
@@ -143,7 +176,7 @@ def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
         steps=(StepRequest(together=(step,) * slots) if slots > 1 else step,),
         until_done=True,
         max_runs=request.max_runs or _RUNS,
-        signal=request.signal or _SIGNAL,
+        signal=f"USR2@{_asked_signal(task)[1]}",  # the worker asks the tasks
         job_name=sweep.name,
         requeue=request.requeue is not False,  # also where that is not Slurm's default
     )
@@ -162,22 +195,28 @@ def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
     return Layer(values, {name: request.origin(name) for name in values})
 
 
-def ask_running() -> Optional[AbstractSet[int]]:
-    """Return the user's jobs that run now, by each one's own id; None: Slurm does not answer."""
+def ask_runs() -> Runs:
+    """Return when each of the user's running jobs began; None: Slurm does not answer."""
     try:
-        rows = ask_own_queue().rows
+        return runs_of(ask_own_queue().rows)
     except SlurmError:
         return None
-    return {row.job_id for row in rows if row.state in ACTIVE - WAITING}
 
 
 def _count_workers(sweep: Sweep, sizes: Row) -> Tuple[int, int]:
-    """Return how many jobs for these sizes, and for all, are in the queue; 0 if Slurm is silent."""
+    """Return how many jobs for these sizes, and for all, take tasks; 0 if Slurm is silent."""
     try:
-        rows = ask_own_queue(2.0).rows
+        rows = ask_own_queue().rows
     except SlurmError:
         return 0, 0
+    known, leaving = set(sweep.jobs()), sweep.leaving()
     others = sweep.jobs_of_other_sizes(sizes)
-    jobs = [row for row in rows if row.name == sweep.name and row.state in ACTIVE - LEAVING]
+    jobs = [
+        row
+        for row in rows
+        if row.id.job in known
+        and row.state in ACTIVE - LEAVING
+        and f"{row.job_id}.{row.start}" not in leaving
+    ]
     own = sum(row.count for row in jobs if row.id.job not in others)
     return own, sum(row.count for row in jobs)

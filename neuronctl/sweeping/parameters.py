@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from typing import Dict, Iterable, List, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import UsageError, did_you_mean
 from neuronctl.common.frozen import dataclass
@@ -32,6 +32,28 @@ class Task:
     parameters: Row
     words: Tuple[str, ...]
     sizes: Row = ()
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """One task and its last attempt, 0 for none. Times are epoch seconds; None: not known.
+
+    version: the snapshot or commit that it ran.
+    """
+
+    number: int
+    values: Dict[str, str]
+    sizes: Row
+    state: str = "waiting"
+    attempt: int = 0
+    code: Optional[int] = None
+    start: Optional[int] = None
+    end: Optional[int] = None
+    node: str = ""
+    job_id: Optional[int] = None
+    metric: str = ""
+    last_line: str = ""
+    version: str = ""
 
 
 def make_tasks(axes: Sequence[Axis], words: Sequence[str]) -> Tuple[Task, ...]:

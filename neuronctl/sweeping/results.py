@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections import Counter
-from typing import AbstractSet, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError
 from neuronctl.common.frozen import dataclass
-from neuronctl.slurm.job_states import ACTIVE, WAITING
+from neuronctl.slurm.job_states import ACTIVE
 from neuronctl.slurm.own_queue import ask_own_queue
-from neuronctl.slurm.squeue import QueueJob
-from neuronctl.sweeping.folder import DONE, Sweep, TaskState
-from neuronctl.sweeping.parameters import show_parameters, size_option
+from neuronctl.slurm.squeue import QueueJob, runs_of
+from neuronctl.sweeping.folder import Sweep
+from neuronctl.sweeping.parameters import TaskState, show_parameters, size_option
+from neuronctl.sweeping.worker.files import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Runs
 
 _TOTALS = ("gpus", "ntasks")
 """Sizes of the whole job; the others are those of a node, or of a task."""
@@ -24,7 +26,8 @@ class SweepStatus:
     """A sweep as it is now.
 
     tasks: the best metric first, then by number. jobs: those of its jobs that have not ended.
-    notes: as of Sweep.notes(). unanswered: why Slurm does not say which jobs there are.
+    notes: as of Sweep.notes(). unanswered: why Slurm does not say which jobs there are. folder:
+    where its files are.
     """
 
     name: str
@@ -32,11 +35,29 @@ class SweepStatus:
     jobs: Tuple[QueueJob, ...]
     notes: Mapping[str, str]
     unanswered: str = ""
+    folder: str = ""
 
     @property
     def counts(self) -> Dict[str, int]:
         """Return how many tasks are in each state."""
         return Counter(task.state for task in self.tasks)
+
+    @property
+    def versions(self) -> Dict[str, int]:
+        """Return how many tasks ran each snapshot or commit, the most frequent first."""
+        return dict(Counter(task.version for task in self.tasks if task.version).most_common())
+
+    @property
+    def seconds_left(self) -> Optional[int]:
+        """Return how long the rest takes if as many tasks run as now; None: not known."""
+        took = [seconds_of(task) or 0 for task in self.tasks if task.state in (DONE, FAILED)]
+        run = [task for task in self.tasks if task.state == RUNNING]
+        if not took or not run:
+            return None
+        each, now = sum(took) / len(took), time.time()
+        rest = [min(each, max(0.0, each - now + (task.start or now))) for task in run]
+        counts = self.counts
+        return math.ceil((sum(rest) + each * (counts[WAITING] + counts[INTERRUPTED])) / len(run))
 
 
 @dataclass(frozen=True)
@@ -60,29 +81,29 @@ class Scale:
 
 
 def read_status(name: str) -> SweepStatus:
-    """Return what a sweep's folder and Slurm say; raises UsageError for no such sweep."""
+    """Return what a sweep's folder and Slurm say; raises NoSuchJobError for no such sweep."""
     sweep = Sweep(name)
     sweep.settings()
     known = set(sweep.jobs())
     rows: List[QueueJob] = []
     problems: List[str] = []
 
-    def ask_running() -> Optional[AbstractSet[int]]:
+    def ask_runs() -> Runs:
         try:
             rows.extend(ask_own_queue().rows)
         except SlurmError as error:
             problems.append(error.short)
             return None
-        return {row.job_id for row in rows if row.state in ACTIVE - WAITING}
+        return runs_of(rows)
 
-    tasks = sweep.states(ask_running)
-    jobs = [row for row in rows if row.id.job in known or row.name == name]
+    tasks = sweep.states(ask_runs)
     return SweepStatus(
         name,
         tuple(sorted(tasks, key=_by_metric)),
-        tuple(row for row in jobs if row.state in ACTIVE),
+        tuple(row for row in rows if row.id.job in known and row.state in ACTIVE),
         sweep.notes(),
         "".join(problems[:1]),
+        sweep.folder,
     )
 
 

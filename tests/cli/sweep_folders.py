@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Sequence
 
 from neuronctl.request.axes import given_axes
+from neuronctl.slurm.fields import parse_timestamp
 from neuronctl.sweeping.folder import Sweep, SweepSettings
 from neuronctl.sweeping.parameters import make_tasks
+from neuronctl.sweeping.worker import files
 
-BEGIN = 1_790_000_000
+BEGIN = parse_timestamp("2037-01-01T10:00:05")
+"""When the jobs of queue_row() began."""
 
 
 def make_sweep(name: str, params: Sequence[str], words: Sequence[str]) -> Sweep:
@@ -21,14 +25,20 @@ def make_sweep(name: str, params: Sequence[str], words: Sequence[str]) -> Sweep:
 
 
 def claim(sweep: Sweep, number: int, job: int = 41, attempt: int = 1) -> None:
-    with open(f"{sweep.path}/claims/{number}.{attempt}", "w") as file:
-        file.write(f"{job} 1 {job}.1.1 gpu01 {BEGIN}\n")
+    worker = f"{job}.1.abc"
+    record = {"job": job, "began": BEGIN, "node": "gpu01", "worker": worker, "start": BEGIN}
+    files.publish(f"{sweep.folder}/claims/{number}.{attempt}", files.encode(record))
+    alive = f"{sweep.folder}/alive/{worker}"
+    files.write(alive, b"1\n", 0)
+    os.utime(alive, (1, 1))
 
 
 def finish(sweep: Sweep, number: int, code: int = 0, seconds: int = 60, **given: Any) -> None:
-    """Let a task end. given: job, metric, line."""
-    job = given.get("job", 41)
-    claim(sweep, number, job)
-    with open(f"{sweep.path}/results/{job}.1.1", "a") as file:
-        metric, line = given.get("metric", "-"), given.get("line", "done")
-        file.write(f"{number} 1 {code} {BEGIN} {BEGIN + seconds} gpu01 {metric} {line}\n")
+    """Let a task end. given: job, attempt, metric, line, version, state."""
+    job, attempt = given.get("job", 41), given.get("attempt", 1)
+    claim(sweep, number, job, attempt)
+    record = {"task": number, "attempt": attempt, "code": code, "start": BEGIN, "node": "gpu01"}
+    record.update(state=given.get("state", "failed" if code else "done"), end=BEGIN + seconds)
+    record.update(job=job, metric=given.get("metric", ""), last_line=given.get("line", "done"))
+    record.update(version=given.get("version", ""))
+    files.write(f"{sweep.folder}/results/{job}.1.abc", files.encode(record), os.O_APPEND)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,9 @@ from typing import Callable, List
 
 import pytest
 from fake_slurm import FakeSlurm, queue_row
+from sweep_folders import BEGIN, finish
+
+from neuronctl.sweeping.folder import Sweep
 
 pytestmark = pytest.mark.usefixtures("program")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -22,8 +26,12 @@ ONE = [
 LR = [*ONE, "--param", "lr=0.1,0.01", "train.py", "--lr", "{lr}"]
 
 
-def folder(name: str = "train") -> Path:
+def place(name: str = "train") -> Path:
     return Path(os.environ["XDG_STATE_HOME"], "neuronctl", "sweeps", name)
+
+
+def folder(name: str = "train") -> Path:
+    return next(path for path in place(name).iterdir() if path.is_dir())
 
 
 def test_a_dry_run_leaves_nothing(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -34,7 +42,7 @@ def test_a_dry_run_leaves_nothing(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "#SBATCH --array=1-2\n" in result.stdout
     checked = [shellcheck, "--severity=warning", "--shell=bash", "-"]
     assert subprocess.run(checked, input=result.stdout, text=True).returncode == 0
-    assert fake_slurm.calls("sbatch") == [] and not folder().exists()
+    assert fake_slurm.calls("sbatch") == [] and not place().exists()
 
 
 def test_again_with_more_values_does_only_those(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -45,9 +53,8 @@ def test_again_with_more_values_does_only_those(run: Run, fake_slurm: FakeSlurm)
     assert "1 new task; 1 are in the sweep already" in result.stderr
     run("sweep", "add", "train", "--param", "lr=0.5")
     lines = "".join(path.read_text() for path in sorted((folder() / "tasks").iterdir()))
-    assert [line for line in lines.splitlines() if line.startswith("python")] == [
-        f"python train.py --lr {lr}" for lr in ("0.1", "0.01", "0.001", "0.5")
-    ]
+    tasks = [json.loads(line)[0] for line in lines.splitlines() if line.startswith("[")]
+    assert tasks == [["python", "train.py", "--lr", lr] for lr in ("0.1", "0.01", "0.001", "0.5")]
     refused = run("sweep", *ONE, "--param", "lr=1", "train.py", "{lr}", code=None)
     assert refused.returncode != 0 and "there is a sweep 'train' already" in refused.stderr
 
@@ -67,7 +74,7 @@ def test_again_with_more_values_does_only_those(run: Run, fake_slurm: FakeSlurm)
 def test_refused(run: Run, fake_slurm: FakeSlurm, words: List[str], said: str) -> None:
     result = run("sweep", *ONE, *words, code=None)
     assert result.returncode != 0 and said in result.stderr
-    assert "Traceback" not in result.stderr and not folder().exists()
+    assert "Traceback" not in result.stderr and not place().exists()
 
 
 def test_the_job_file_is_read_where_nothing_is_named(
@@ -93,7 +100,7 @@ sweep: {params: {seed: 1..3}}
 def test_what_slurm_refuses_leaves_nothing(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", "", "sbatch: error: Batch job submission failed: no", code=1)
     assert run("sweep", *LR, code=None).returncode != 0
-    assert not folder().exists()
+    assert not place().exists()
 
 
 def test_as_few_jobs_as_slurm_takes(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -122,7 +129,7 @@ def test_cancelled_and_gone_on_with(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "paused: cancelled" in run("sweep", "add", "train", "--param", "lr=1").stderr
     run("sweep", "retry", "train")
     assert not (folder() / "paused").exists() and len(fake_slurm.calls("sbatch")) == 2
-    assert "it has no log yet" in run("sweep", "logs", "train", "2").stderr
+    assert "has no log" in run("sweep", "logs", "train", "2").stderr
     assert "has 3 tasks" in run("sweep", "logs", "train", "4", code=None).stderr
 
 
@@ -130,7 +137,7 @@ def test_one_of_its_jobs_is_not_planned_anew(run: Run, fake_slurm: FakeSlurm) ->
     fake_slurm.answer("sbatch", "4711\n")
     run("sweep", *LR)
     run("resubmit", "4711")
-    assert fake_slurm.stdin().count("sweep=") == 1
+    assert fake_slurm.stdin().count("worker.main") == 1
     result = run("resubmit", "4711", "-t", "10", code=None)
     assert result.returncode == 2 and "neuronctl sweep retry train" in result.stderr
 
@@ -138,3 +145,89 @@ def test_one_of_its_jobs_is_not_planned_anew(run: Run, fake_slurm: FakeSlurm) ->
 def test_a_program_with_the_name_of_a_command(run: Run, fake_slurm: FakeSlurm) -> None:
     words = ["--dry-run", "--param", "x=1,2", "--force", "add", "{x}"]
     assert "sweep add: 2 tasks" in run("sweep", *ONE, *words).stderr
+
+
+def test_the_script_is_short(run: Run, fake_slurm: FakeSlurm) -> None:
+    for words in (["--side-by-side", "2"], ["--no-requeue"]):
+        script = run("sweep", "--dry-run", *words, *LR).stdout
+        assert len(script.splitlines()) <= 60 and "worker.main" in script
+
+
+def test_a_sweep_is_removed_with_its_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("sweep", *LR)
+    first = folder()
+    assert "Sweep train is deleted" in run("sweep", "rm", "train").stdout
+    assert not place().exists()
+    run("sweep", *LR)
+    assert folder() != first
+    fake_slurm.queue(queue_row("4711", name="train"), queue_row("99", name="train"))
+    change = json.loads(run("sweep", "cancel", "train", "--json").stdout)
+    assert change["cancelled"] == ["4711"]  # the other merely has its name
+    assert run("sweep", "rm", "nope", code=8).stderr.startswith("neuronctl: there is no sweep")
+
+
+def test_chosen_tasks_with_more_memory(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("sweep", *LR)
+    sweep = Sweep("train")
+    finish(sweep, 1, code=1)
+    finish(sweep, 2)
+    fake_slurm.answer("sbatch", "4712\n")
+    words = ["retry", "train", "1", "--mem", "32G", "-t", "2:00:00", "--json"]
+    change = json.loads(run("sweep", *words).stdout)
+    assert (change["again"], change["to_do"], change["jobs"]) == ([1], 1, [4712])
+    assert "#SBATCH --mem=32G\n" in fake_slurm.stdin()
+    assert "#SBATCH --time=2:00:00\n" in fake_slurm.stdin()
+    assert '"sizes": {"time": "2:00:00", "mem": "32G"}' in fake_slurm.stdin()
+    assert "task 1 is waiting" in run("sweep", "retry", "train", "1", code=2).stderr
+    assert "no 3" in run("sweep", "retry", "train", "3", code=2).stderr
+
+
+def test_a_job_that_takes_no_more_tasks_is_no_worker(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("sweep", *LR)
+    fake_slurm.queue(queue_row("4711", name="train"))
+    run("sweep", "add", "train", "--param", "lr=0.5")
+    calls = len(fake_slurm.calls("sbatch"))
+    (folder() / "ended" / f"4711.{BEGIN}").touch()
+    run("sweep", "add", "train", "--param", "lr=0.6")
+    assert len(fake_slurm.calls("sbatch")) == calls + 1
+
+
+@pytest.mark.parametrize("pattern", ["(", "(a)(b)"])
+def test_a_pattern_that_is_none(run: Run, fake_slurm: FakeSlurm, pattern: str) -> None:
+    assert "--metric" in run("sweep", "--metric", pattern, *LR, code=2).stderr
+
+
+def test_a_sweep_of_an_earlier_version_is_read(run: Run, fake_slurm: FakeSlurm) -> None:
+    old = place("old")
+    for name in ("tasks", "claims", "results", "logs", "again", "jobs", "bad"):
+        (old / name).mkdir(parents=True, mode=0o700)
+    old.chmod(0o700)
+    settings = {"schema": 1, "words": ["a", "{x}"], "request": {}, "cwd": "/"}
+    settings["axes"] = [[[["x", "1"]], [["x", "2"]], [["x", "3"]], [["x", "4"]]]]
+    texts = {
+        "sweep.json": json.dumps(settings),
+        "tasks/1": '{}\na 1\n{"x": "1"}\na 2\n{"x": "2"}\na 3\n{"x": "3"}\na 4\n{"x": "4"}\n',
+        "claims/1.1": "7 1 7.1.1 gpu35 100\n",
+        "claims/2.1": "7 1 7.1.1 gpu35 100\n",
+        "claims/3.1": "7 1 7.1.1 gpu35 100\n",
+        "results/7.1.1": (
+            "1 1 0 100 160 gpu35 0.93 the last line\n2 1 3 100 101 gpu35 - \nhalf a li"
+        ),
+        "logs/1.1.log": "hello\n",
+        "jobs/7": "{}",
+    }
+    for name, text in texts.items():
+        (old / name).write_text(text)
+        (old / name).chmod(0o600)
+    told = run("sweep", "status", "old").stdout
+    assert "1 done, 1 waiting, 1 failed, 1 interrupted" in told and "the last line" in told
+    fake_slurm.queue(queue_row("7", name="old"))
+    assert "1 done, 1 running, 1 waiting, 1 failed" in run("sweep", "status", "old").stdout
+    assert run("sweep", "logs", "old", "1").stdout == "hello\n"
+    assert "made by neuronctl 0.2.0" in run("sweep", "retry", "old", code=2).stderr
+    fake_slurm.queue()
+    run("sweep", "rm", "old")
+    assert not old.exists()

@@ -13,8 +13,9 @@ from fake_slurm import FakeSlurm, queue_row
 from sweep_folders import claim, finish, make_sweep
 from terminal import on_terminal
 
-from neuronctl.sweeping.folder import TaskState
+from neuronctl.sweeping.parameters import TaskState
 from neuronctl.sweeping.results import scales_of
+from neuronctl.sweeping.worker import files
 
 Run = Callable[..., Any]
 WORDS = ("train.py", "--lr", "{lr}", "--seed", "{seed}")
@@ -26,24 +27,26 @@ def grid(fake_slurm: FakeSlurm) -> str:
     sweep = make_sweep("grid", ["lr=0.1,0.01", "seed=1..4"], WORDS)
     finish(sweep, 1, metric="0.5", line="epoch 3 \x1b[31mloss 0.4")
     finish(sweep, 2, code=1, line="ValueError: '학습'")
-    finish(sweep, 3, metric="nan", seconds=3700)
+    finish(sweep, 3, metric="nan", seconds=3700, attempt=1)
     finish(sweep, 4, metric="0.93")
     claim(sweep, 5, job=41)
     claim(sweep, 6, job=40)
     sweep.add_job(41)
+    sweep.add_job(43)
     fake_slurm.queue(
         queue_row("41", name="grid"),
         queue_row("43", name="grid", state="PENDING", reason="Resources", node_list=""),
-        queue_row("44", name="other"),
+        queue_row("44", name="grid"),  # it merely has the name
     )
-    return sweep.path
+    return sweep.folder
 
 
 def test_a_line_per_task_the_best_first(run: Run, grid: str) -> None:
     lines = run("sweep", "status", "grid").stdout.splitlines()
     head = "grid: 8 tasks: 3 done, 1 running, 2 waiting, 1 failed, 1 interrupted"
     assert lines[:3] == [head, "job 41: RUNNING on gpu01", "job 43: PENDING Resources"]
-    assert lines[4].split() == [
+    assert lines[3] == "about 1:04:40 left, with 1 task at a time"
+    assert lines[5].split() == [
         "TASK",
         "lr",
         "seed",
@@ -54,14 +57,14 @@ def test_a_line_per_task_the_best_first(run: Run, grid: str) -> None:
         "LAST",
         "LINE",
     ]
-    rows = [line.split()[:4] for line in lines[5:]]
+    rows = [line.split()[:4] for line in lines[6:]]
     assert rows[:3] == [
         ["4", "0.1", "4", "done"], ["1", "0.1", "1", "done"], ["2", "0.1", "2", "failed"]
     ]  # fmt: skip
     assert [row[0] for row in rows] == ["4", "1", "2", "3", "5", "6", "7", "8"]
-    assert "epoch 3 \\x1b[31mloss 0.4" in lines[6]
-    assert "ValueError: '학습'" in lines[7]
-    assert "1:01:40" in lines[8]
+    assert "epoch 3 \\x1b[31mloss 0.4" in lines[7]
+    assert "ValueError: '학습'" in lines[8]
+    assert "1:01:40" in lines[9]
 
 
 def test_json_and_csv_have_the_same(run: Run, grid: str) -> None:
@@ -94,9 +97,38 @@ def test_what_keeps_it_back_is_named(run: Run, grid: str, fake_slurm: FakeSlurm)
 
 
 def test_a_folder_that_others_can_write_is_not_read(run: Run, grid: str) -> None:
-    Path(grid).chmod(0o777)
+    place = Path(grid).parent
+    place.chmod(0o777)
     result = run("sweep", "status", "grid", code=None)
-    assert result.returncode == 9 and f"chmod go-w {grid}\n" in result.stderr
+    assert result.returncode == 9 and f"chmod go-w {place}\n" in result.stderr
+
+
+def test_only_the_failed_tasks(run: Run, grid: str) -> None:
+    data = json.loads(run("sweep", "status", "grid", "--failed", "--json").stdout)
+    assert [task["number"] for task in data["tasks"]] == [2]
+    assert data["tasks_in_state"]["done"] == 3
+
+
+def test_tasks_that_ran_different_code_are_named(run: Run, fake_slurm: FakeSlurm) -> None:
+    sweep = make_sweep("code", ["x=1..3"], ["a", "{x}"])
+    finish(sweep, 1, version="a" * 40)
+    finish(sweep, 2, version="a" * 40)
+    assert "different code" not in run("sweep", "status", "code").stdout
+    finish(sweep, 3, version="/scratch/kim/.neuronctl/snapshots/0123456789abcdef")
+    text = run("sweep", "status", "code").stdout
+    assert "2 tasks commit aaaaaaaaaaaa, 1 task snapshot 0123456789abcdef\n" in text
+
+
+def test_logs_of_earlier_attempts(run: Run, fake_slurm: FakeSlurm) -> None:
+    sweep = make_sweep("twice", ["x=1..3"], ["a", "{x}"])
+    for attempt in (1, 2):
+        finish(sweep, 1, code=2 - attempt, attempt=attempt)
+        Path(sweep.log(1, attempt)).write_text(f"attempt {attempt}\n")
+    assert run("sweep", "logs", "twice", "1").stdout == "attempt 2\n"
+    assert run("sweep", "logs", "twice", "1", "--attempt", "1").stdout == "attempt 1\n"
+    assert "no log" in run("sweep", "logs", "twice", "1", "--attempt", "3").stderr
+    data = json.loads(run("sweep", "logs", "twice", "1", "--json").stdout)
+    assert list(data["logs"]) == ["1", "2"]
 
 
 def test_without_slurm_it_is_not_known_what_runs(
@@ -118,23 +150,30 @@ def test_sweeps_are_listed_and_unknown_ones_refused(run: Run, grid: str) -> None
         ["grid", "8"],
         ["other", "3"],
     ]
-    assert "name one: grid, other" in run("sweep", "status", "--json", code=2).stderr
-    assert "sweeps are: grid, other" in run("sweep", "status", "gird", code=2).stderr
+    listed = json.loads(run("sweep", "status", "--json").stdout)
+    assert listed["schema"] == "neuronctl.sweeps/1"
+    assert [each["name"] for each in listed["sweeps"]] == ["grid", "other"]
+    assert "name one: grid, other" in run("sweep", "status", "--csv", code=2).stderr
+    assert "sweeps are: grid, other" in run("sweep", "status", "gird", code=8).stderr
     assert "cannot name a sweep" in run("sweep", "status", "../grid", code=2).stderr
     assert "cannot be combined" in run("sweep", "status", "--json", "--csv", code=2).stderr
 
 
 def test_a_damaged_sweep_is_named_and_hides_no_other(run: Run, grid: str) -> None:
     torn = make_sweep("torn", ["x=1..3"], ["a", "{x}"])
-    Path(torn.path, "tasks/1").write_text("{}\na 1\n{not JSON\n")
+    Path(torn.folder, "tasks/1").write_text('{"sizes": {}}\n{not JSON\n')
     lines = run("sweep", "status").stdout.splitlines()
-    assert lines[1].startswith("grid       8  3 done") and "torn is damaged: " in lines[2]
-    assert "torn is damaged: " in run("sweep", "status", "torn", code=9).stderr
+    assert lines[1].startswith("grid       8  3 done") and " is damaged: " in lines[2]
+    assert " is damaged: " in run("sweep", "status", "torn", code=9).stderr
     Path(torn.path, "sweep.json").write_text("{")
     assert "is damaged" in run("sweep", "status", "torn", "--json", code=9).stderr
-    Path(grid, "results/41.1.9").write_bytes(b"7 1 0 179\n5 1 0 1 2 n \xff \x1b[2J\n9 9 9\n")
+    whole = {"task": 5, "attempt": 1, "state": "done", "node": "n", "start": 1, "end": 2}
+    whole["last_line"] = "\x1b[2J"
+    torn_line = b'{"task": 7, "attempt": 1, "state": "do\xff'
+    data = torn_line + files.encode(whole) + b"9 9 9\n[]\n{}\n"
+    files.write(f"{grid}/results/41.1.9", data, 0)
     Path(grid, "claims/6.1").write_text("")
-    Path(grid, "claims/99.1").write_text("41 1 41.1.1 gpu01 1\n")
+    Path(grid, "claims/99.1").write_text("{}")
     assert "8 tasks: 4 done, 2 waiting" in run("sweep", "status", "grid").stdout
     drawn = on_terminal("", "sweep", "status", "grid", "--csv")
     assert "\\x1b[2J" in drawn and "\x1b[2J" not in drawn

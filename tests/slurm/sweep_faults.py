@@ -1,8 +1,10 @@
 """Breaks things while sweeps go on, and counts: tasks done, interrupted, doubled (0), lost (0).
 
-``PYTHONPATH=tests python tests/slurm/sweep_faults.py [TASKS [SEED [BINDFS]]]`` does so in a sandbox
-of its own. If BINDFS, the program of that name, is given, each node reaches the folder through a
-file system that it serves there, and that stands still now and then.
+``python tests/slurm/sweep_faults.py [TASKS [SEED [FAULTS [BINDFS]]]]``, with ``PYTHONPATH=tests``,
+does so in a sandbox of its own: a third of the tasks each plain, two side by side under srun, and
+in chains (--no-requeue). Each attempt writes files of its own, with O_EXCL, and holds a lock.
+If BINDFS, the program of that name, is given, each node reaches the folders through a file system
+that it serves there, and that stands still now and then.
 """
 
 from __future__ import annotations
@@ -12,24 +14,29 @@ import contextlib
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, Iterator, List
 
 from harness import Sandbox, processes, sandbox_up, wait_until
 from test_faults import Broken
 
 TASK = """\
 #!/bin/bash
-# Task $1 takes $2 seconds, and fails the first time if $3 says so. Nobody does it meanwhile.
-exec 9>>ran/$1
-flock -n 9 || echo doubled >&9
-echo "begin $SLURM_JOB_ID" >&9
+# It takes $2 seconds, and fails the first time if $3 says so. Nobody else does it meanwhile.
+task=ran/$NEURONCTL_TASK attempt=ran/$NEURONCTL_TASK.$NEURONCTL_ATTEMPT
+exec 9>>"$task.lock"
+flock -n 9 || echo "$attempt" >>ran/doubled
+set -C
+echo "$SLURM_JOB_ID" >"$attempt.begun" || echo "$attempt" >>ran/doubled
+code=0
+[ "$3" != fails ] || compgen -G "$task.*.ended" >/dev/null || code=3
 sleep "$2" 9>&-
-echo "end $SLURM_JOB_ID" >&9
-[ "$3" != fails ] || [ "$(grep -c begin ran/$1)" -gt 1 ]
+echo "$code" >"$attempt.ended"
+exit "$code"
 """
 JOB = (
     *("-p", "amd_a100nv_8", "--field", "nlp", "--appl", "pytorch", "--no-preflight"),
@@ -40,8 +47,8 @@ JOB = (
 class Swept:
     """A sweep on a sandbox, in a directory of its own, and what its tasks wrote there."""
 
-    def __init__(self, sandbox: Sandbox, name: str, limit: int) -> None:
-        self.sandbox, self.name = sandbox, name
+    def __init__(self, sandbox: Sandbox, name: str, limit: int, state: str = "") -> None:
+        self.sandbox, self.name, self.state = sandbox, name, state
         sandbox.root(
             *("sacctmgr", "-i", "modify", "qos", "p_amd_a100nv_8", "set"),
             f"MaxSubmitJobsPerUser={limit}",
@@ -50,12 +57,13 @@ class Swept:
         self.shell("rm -rf ran; mkdir -p ran; chmod +x task.sh")
 
     def shell(self, text: str, check: bool = True) -> str:
-        return self.sandbox.exec(["sh", "-c", f"cd {self.name} && {text}"], check=check).stdout
+        where = f"export XDG_STATE_HOME={self.state}; " if self.state else ""
+        words = ["sh", "-c", f"{where}cd {self.name} && {text}"]
+        return self.sandbox.exec(words, check=check).stdout
 
     def sweep(self, *words: str, check: bool = True) -> str:
         """A command of the sweep's."""
-        command = ["sh", "-c", f'cd {self.name} && exec "$@"', "sh", "neuronctl", "sweep"]
-        return self.sandbox.exec([*command, *words], check=check).stdout
+        return self.shell(f"neuronctl sweep {shlex.join(words)}", check=check)
 
     def start(self, tasks: int, *words: str, seconds: str = "0.1") -> str:
         """Submit it: every other task fails the first time."""
@@ -71,31 +79,59 @@ class Swept:
         wait_until(lambda: not self.queue(), seconds)
 
     def queue(self) -> List[str]:
-        return self.sandbox.exec(["squeue", "-h", "-r", "-o", "%i %T %r"]).stdout.split("\n")[:-1]
+        rows = self.sandbox.exec(["squeue", "-ahr", "-o", "%i %T %r %j"]).stdout
+        return [row for row in rows.split("\n")[:-1] if row.split()[-1] == self.name]
+
+    def tasks(self) -> List[Dict[str, Any]]:
+        """What ``sweep status`` says."""
+        found: Dict[str, Any] = json.loads(self.sweep("status", self.name, "--json"))
+        return list(found["tasks"])
 
     @property
     def folder(self) -> str:
-        state = self.sandbox.exec(["sh", "-c", 'echo "$XDG_STATE_HOME"']).stdout.strip()
-        return f"{state}/neuronctl/sweeps/{self.name}"
+        return self.shell(
+            f'ls -d "$XDG_STATE_HOME"/neuronctl/sweeps/{self.name}/????????????????'
+        ).strip()
+
+    def results(self) -> List[Dict[str, Any]]:
+        """What the workers wrote of ended attempts, each once."""
+        lines = self.shell(f"cat {self.folder}/results/*", check=False).split("\n")
+        found = {}
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                record = json.loads(line)
+                found[record["task"], record["attempt"]] = record
+        return list(found.values())
 
     def counts(self) -> Dict[str, int]:
         """What became of its tasks, by what they wrote and by what the folder says."""
-        ran = self.shell("cd ran && grep -c '^end' *", check=False).split()
-        ends = {name: int(count) for name, _, count in (line.partition(":") for line in ran)}
-        tasks = int(self.shell(f"cat {self.folder}/tasks/* | grep -c '^{{\"'"))
-        results = self.shell(f"cat {self.folder}/results/*").splitlines()
-        done = {line.split()[0] for line in results if line.split()[2] == "0"}
-        claims = self.shell(f"ls {self.folder}/claims").split()
-        notes = self.shell("cat ran/* | grep -c doubled", check=False)
+        wrote = self.shell("cd ran && grep -H . *.ended", check=False).split()
+        codes = {name[:-6]: int(code) for name, _, code in (one.partition(":") for one in wrote)}
+        tasks, results = self.tasks(), self.results()
+        done = [one for one in results if one["state"] == "done"]
+        failed = [one for one in results if one["state"] == "failed"]
+        false_done = [one for one in done if codes.get(_attempt(one)) != 0]
+        false_failed = [
+            one
+            for one in failed
+            if codes.get(_attempt(one)) != one["code"] and one["code"] not in (137, 143)
+        ]
+        doubled = self.shell("cat ran/doubled", check=False).split()
+        ended = {name.partition(".")[0] for name in codes}
         return {
-            "tasks": tasks,
-            "done": len(done),
-            "lost": tasks - len([name for name in done if ends.get(name, 0) or not ends]),
-            "failed": sum(line.split()[2] != "0" for line in results),
-            "interrupted": len(claims) - len(results),
-            "doubled": int(notes or 0),
-            "ended": sum(count > 0 for count in ends.values()),
+            "tasks": len(tasks),
+            "done": sum(task["state"] == "done" for task in tasks),
+            "lost": sum(task["state"] in ("waiting", "interrupted") for task in tasks),
+            "failed": len(failed),
+            "interrupted": sum(one["state"] == "interrupted" for one in results),
+            "doubled": len(doubled),
+            "misreported": len(false_done) + len(false_failed),
+            "ended": len(ended),
         }
+
+
+def _attempt(result: Dict[str, Any]) -> str:
+    return f"{result['task']}.{result['attempt']}"
 
 
 def retried(sandbox: Sandbox, limit: int, tasks: int) -> Dict[str, Any]:
@@ -117,129 +153,210 @@ def retried(sandbox: Sandbox, limit: int, tasks: int) -> Dict[str, Any]:
 
 
 class Breaker:
-    """Does something bad to a sweep that goes on; counts what it did."""
+    """Does something bad to sweeps that go on; counts what it did."""
 
-    def __init__(self, swept: Swept, broken: Broken, seed: int) -> None:
-        self.swept, self.sandbox, self.broken = swept, swept.sandbox, broken
+    def __init__(self, swept: List[Swept], broken: Broken, seed: int) -> None:
+        self.swept, self.sandbox, self.broken = swept, swept[0].sandbox, broken
         self.random = random.Random(seed)
         self.done: Dict[str, int] = collections.Counter()
+        self.kinds: List[Callable[[], bool]] = [
+            *(self.kill_worker, self.kill_task, self.kill_stepd, self.kill_srun, self.no_slurmd),
+            *(self.no_slurmctld, self.node_dies, self.cancel_job, self.requeue, self.suspend),
+            *(self.stop, self.read_only),
+        ]
+        if swept[0].state:
+            self.kinds.append(self.disk_full)
+        self.left: List[Callable[[], bool]] = []
 
     def strike(self) -> None:
-        faults = [
-            *3 * [self.kill_worker],
-            *2 * [self.kill_task],
-            self.cancel_job,
-            self.node_dies,
-            self.stall,
-            self.no_slurmctld,
-        ]
-        fault = self.random.choice(faults)
-        with contextlib.suppress(OSError, AssertionError):  # what it was about to hit has ended
+        """Do one of the kinds, each as often as the others."""
+        if not self.left:
+            self.left = self.random.sample(self.kinds, len(self.kinds))
+        fault = self.left.pop()
+        with contextlib.suppress(OSError, AssertionError, IndexError):  # its victim has ended
             if fault():
                 self.done[fault.__name__] += 1
 
-    def _shells(self, word: str) -> List[int]:
-        running = processes(self.sandbox.running.pid)
-        return [pid for pid, words in running.items() if any(word in one for one in words[:3])]
+    def _kill(self, *words: str) -> bool:
+        pids = self._pids(*words)
+        os.kill(self.random.choice(pids), signal.SIGKILL)
+        return True
 
-    def _kill(self, word: str) -> bool:
-        pids = self._shells(word)
-        if pids:
-            os.kill(self.random.choice(pids), signal.SIGKILL)
-        return bool(pids)
+    def _pids(self, *words: str) -> List[int]:
+        running = processes(self.sandbox.running.pid)
+        return [
+            pid for pid, argv in running.items() if all(word in " ".join(argv) for word in words)
+        ]
 
     def kill_worker(self) -> bool:
-        """A batch shell, one of its workers, or what one runs."""
-        return self._kill("slurm_script")
+        """A worker, or its parent."""
+        return self._kill("worker.main")
 
     def kill_task(self) -> bool:
-        return self._kill("task.sh")
+        return self._kill("bash", "task.sh")
+
+    def kill_stepd(self) -> bool:
+        return self._kill("slurmstepd: ")
+
+    def kill_srun(self) -> bool:
+        return self._kill("srun ", "task.sh")
+
+    def _running(self) -> str:
+        rows = [row for swept in self.swept for row in swept.queue()]
+        return self.random.choice([row.split()[0] for row in rows if " RUNNING " in row])
 
     def cancel_job(self) -> bool:
-        running = [line.split()[0] for line in self.swept.queue() if "RUNNING" in line]
-        if running:
-            self.sandbox.exec(["scancel", self.random.choice(running)])
-        return bool(running)
+        self.sandbox.exec(["scancel", self._running()])
+        return True
+
+    def requeue(self) -> bool:
+        return (
+            self.sandbox.root("scontrol", "requeue", self._running(), check=False).returncode == 0
+        )
+
+    def suspend(self) -> bool:
+        job = self._running()
+        self.sandbox.root("scontrol", "suspend", job)
+        time.sleep(self.random.uniform(1, 5))
+        self.sandbox.root("scontrol", "resume", job, check=False)
+        return True
+
+    def no_slurmd(self) -> bool:
+        node = self.random.choice(("gpu35", "gpu36"))
+        with self.broken.without("slurmd", node):
+            time.sleep(self.random.uniform(0, 4))
+        return True
 
     def node_dies(self) -> bool:
+        """Without its slurmd, a node is set down: what runs on it goes on, unknown to Slurm."""
         node = self.random.choice(("gpu35", "gpu36"))
-        self.sandbox.root("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
-        time.sleep(2)
+        with self.broken.without("slurmd", node):
+            down = ("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+            self.sandbox.root(*down)
+            time.sleep(self.random.uniform(2, 60))
         self.sandbox.root("scontrol", "update", f"nodename={node}", "state=resume", check=False)
         return True
 
-    def stall(self) -> bool:
-        """The folder's file system does not answer, or what works on it stands still."""
-        pids = self._shells("bindfs") or self._shells("slurm_script")
-        for stop in (signal.SIGSTOP, signal.SIGCONT):
-            for pid in pids:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, stop)
-            time.sleep(self.random.uniform(1, 4) if stop == signal.SIGSTOP else 0)
-        return bool(pids)
+    def stop(self) -> bool:
+        """A worker, or the file system of its node, stands still."""
+        pids = self._pids("bindfs") or self._pids("worker.main")
+        pid = self.random.choice(pids)
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(self.random.uniform(1, 15))
+        os.kill(pid, signal.SIGCONT)
+        return True
 
     def no_slurmctld(self) -> bool:
         with self.broken.without("slurmctld"):
-            time.sleep(self.random.uniform(0, 4))
+            time.sleep(self.random.uniform(0, 8))
         wait_until(lambda: self.sandbox.root("scontrol", "ping", check=False).returncode == 0)
         return True
 
+    def read_only(self) -> bool:
+        folder = self.random.choice(self.swept).folder
+        self.sandbox.exec(["sh", "-c", f"chmod a-w {folder} {folder}/*"])
+        time.sleep(self.random.uniform(1, 6))
+        self.sandbox.exec(["sh", "-c", f"chmod u+w {folder} {folder}/*"])
+        return True
 
-def serve_folder(broken: Broken, bindfs: str) -> None:
+    def disk_full(self) -> bool:
+        file = f"{self.swept[0].state}/full"
+        self.sandbox.exec(["dd", "if=/dev/zero", f"of={file}", "bs=64k"], check=False)
+        time.sleep(self.random.uniform(1, 6))
+        self.sandbox.exec(["rm", "-f", file])
+        return True
+
+
+def serve_folder(broken: Broken, bindfs: str, place: str) -> None:
     """Let each node reach the sweeps through a file system of its own, with caches of its own."""
-    told = broken.sandbox.exec(
-        ["sh", "-c", "d=$XDG_STATE_HOME/neuronctl/sweeps; mkdir -p $d; echo $d"]
-    )
-    place = told.stdout.strip()
     for node in ("gpu35", "gpu36"):
         words = [bindfs, "-f", "-o", "allow_other", place, place]
         argv = broken.sandbox.inside(*words, pid=broken.sandbox.daemon("slurmd", node))
         broken.started.append(subprocess.Popen(argv, start_new_session=True))
 
 
-def torture(broken: Broken, tasks: int, seed: int, strikes: int = 40) -> Dict[str, Any]:
-    """A sweep of 8 jobs, two tasks at a time in each, of which things are killed; to its end."""
-    sandbox = broken.sandbox
-    swept = Swept(sandbox, f"torture{seed}", 8)
+def put_clock_wrong(swept: Swept) -> None:
+    """Let the clock of the workers on one node be four minutes ahead."""
+    lines = (
+        "import os, time",
+        "if os.environ.get('SLURMD_NODENAME') == 'gpu36':",
+        "    right = time.time",
+        "    time.time = lambda: right() + 240",
+    )
+    for line in lines:
+        swept.shell(f"echo {shlex.quote(line)} >>$(ls {swept.folder}/code/*/worker/__init__.py)")
+
+
+def torture(
+    broken: Broken, tasks: int, seed: int, strikes: int = 40, state: str = ""
+) -> Dict[str, Any]:
+    """Three sweeps of which things are killed, to their end."""
+    kinds = {"plain": (), "beside": ("--side-by-side", "2"), "chain": ("--no-requeue",)}
+    swept = [Swept(broken.sandbox, f"{kind}{seed}", 20, state) for kind in kinds]
     breaker = Breaker(swept, broken, seed)
-    swept.start(tasks, "--side-by-side", "2", seconds="0.2")
+    for one, words in zip(swept, kinds.values()):
+        one.start(tasks // 3, "--jobs", "2", "--retries", "50", *words, seconds="0.2")
+        put_clock_wrong(one)
     # Two more parts at once, with ten tasks in common.
     both = [
         f"{{ head -n 1 table.csv; for i in $(seq {tasks + first} {tasks + first + 19}); do "
         f"echo $i,no; done; }} > more{first}.csv; "
-        f"neuronctl sweep add {swept.name} --table more{first}.csv & "
+        f"neuronctl sweep add {swept[0].name} --table more{first}.csv & "
         for first in (1, 11)
     ]
-    swept.shell(f"{' '.join(both)} wait")
+    swept[0].shell(f"{' '.join(both)} wait")
     rounds = 1
-    while True:
-        until = time.monotonic() + 900
-        while swept.queue() and time.monotonic() < until:
-            time.sleep(breaker.random.uniform(0.3, 1))
+    while rounds < 20:
+        until = time.monotonic() + 1800
+        while any(one.queue() for one in swept) and time.monotonic() < until:
+            time.sleep(breaker.random.uniform(0.3, 2))
             if sum(breaker.done.values()) < strikes:
                 breaker.strike()
-        counts = swept.counts()
-        if not counts["lost"] or rounds > 9:
+        left = [one for one in swept if one.counts()["lost"]]
+        if not left:
             break
         rounds += 1
-        swept.sweep("retry", swept.name, "--failed", check=False)
+        for one in left:
+            one.sweep("retry", one.name, "--jobs", "2", check=False)
+    counts = {one.name: one.counts() for one in swept}
     return {**counts, "faults": dict(breaker.done), "rounds": rounds}
 
 
+@contextlib.contextmanager
+def small_disk() -> Iterator[str]:
+    """A small file system of this machine's, if this is root."""
+    place = f"/tmp/sweep-faults.{os.getpid()}"
+    if os.getuid() != 0:
+        yield ""
+        return
+    os.mkdir(place)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m,mode=0777", "tmpfs", place], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+        os.rmdir(place)
+
+
 def main() -> None:
-    tasks, seed = [*map(int, sys.argv[1:3]), *(1000, 1)[len(sys.argv[1:3]) :]]
-    with sandbox_up("sweep-faults") as sandbox:
-        broken = Broken(sandbox)
-        for bindfs in sys.argv[3:]:
-            serve_folder(broken, bindfs)
-        told = torture(broken, tasks, seed)
-        print(json.dumps(told), flush=True)
-        for pid, words in processes(sandbox.running.pid).items():
-            if "bindfs" in " ".join(words[:1]):  # the sandbox would wait for it
-                os.kill(pid, signal.SIGKILL)
-        for limit in (4, 1) if seed == 1 else ():
-            print(json.dumps(retried(sandbox, limit, 200)), flush=True)
-    sys.exit(bool(told["doubled"] or told["lost"]))
+    given = [*map(int, sys.argv[1:4])]
+    tasks, seed, strikes = [*given, *(1000, 1, 40)[len(given) :]]
+    with small_disk() as disk:
+        options = ["--bind", f"{disk}:/state"] if disk else []
+        with sandbox_up(f"sweep-faults{seed}", *options) as sandbox:
+            broken = Broken(sandbox)
+            broken.configure("SlurmdTimeout=30")
+            if disk:
+                sandbox.exec(["mkdir", "-m", "700", "/state/own"])
+            for bindfs in sys.argv[4:]:
+                serve_folder(broken, bindfs, "/state/own")
+            told = torture(broken, tasks, seed, strikes, "/state/own" if disk else "")
+            print(json.dumps(told), flush=True)
+            for pid, words in processes(sandbox.running.pid).items():
+                if "bindfs" in " ".join(words[:1]):  # the sandbox would wait for it
+                    os.kill(pid, signal.SIGKILL)
+    counts = [one for one in told.values() if isinstance(one, dict) and "doubled" in one]
+    sys.exit(any(one["doubled"] or one["lost"] or one["misreported"] for one in counts))
 
 
 if __name__ == "__main__":

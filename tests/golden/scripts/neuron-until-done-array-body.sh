@@ -57,7 +57,7 @@ elif [ "$run" -ge "$most" ]; then
 else
     echo "run $run ended with exit code $code: another one follows"
     for _ in {1..60}; do  # Slurm ends this run at the first one that it takes
-        [ "$(squeue -h -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" -o %T)" = RUNNING ] && scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" && sleep 300; sleep 5
+        [ "$(squeue -ah -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" -o %T)" = RUNNING ] && scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" && sleep 300; sleep 5
     done
 fi
 exit "$code"

@@ -40,7 +40,7 @@ elif [ "$run" -ge "$most" ]; then
 else
     echo "run $run ended with exit code $code: another one follows"
     for _ in {1..60}; do  # Slurm ends this run at the first one that it takes
-        [ "$(squeue -h -j "$SLURM_JOB_ID" -o %T)" = RUNNING ] && scontrol requeue "$SLURM_JOB_ID" && sleep 300; sleep 5
+        [ "$(squeue -ah -j "$SLURM_JOB_ID" -o %T)" = RUNNING ] && scontrol requeue "$SLURM_JOB_ID" && sleep 300; sleep 5
     done
 fi
 exit "$code"

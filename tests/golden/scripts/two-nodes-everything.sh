@@ -108,7 +108,7 @@ if [ "$before" ]; then  # nothing follows what was cancelled or is done
     [[ ! $state =~ CANCELLED|COMPLETED ]] || exit 0
 fi
 next_run() {  # submits the next run, unless it is there already, and prints its job id
-    queue=$(squeue -h --me -t PENDING -o '%A %E') || return  # slurmctld does not answer: submit nothing twice
+    queue=$(squeue -ah --me -t PENDING -o '%A %E') || return  # slurmctld does not answer: submit nothing twice
     sed -n "s/ afterany:$SLURM_JOB_ID(.*//p" <<<"$queue" | grep -m 1 . ||
         (cd "$SLURM_SUBMIT_DIR" && sbatch --parsable --dependency="afterany:$SLURM_JOB_ID" --open-mode=append \
             --output="$(readlink /proc/$$/fd/1)" --error="$(readlink /proc/$$/fd/2)" "$0" "$mark" "$((run + 1))" "$SLURM_JOB_ID")

@@ -1,0 +1,403 @@
+"""The files of a sweep: the one reader and writer of each format.
+
+docs/explanation/design.md lists them. A file never changes once it has its name, except that
+results grow and a worker's sign of life changes.
+"""
+
+import array
+import bisect
+import contextlib
+import errno
+import itertools
+import json
+import os
+import re
+import stat
+from typing import (
+    Any,
+    BinaryIO,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)  # fmt: skip
+
+WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
+INTERRUPTED, NOT_KNOWN = "interrupted", "not known"
+"""States of a task. NOT_KNOWN: it has begun and not ended, and Slurm does not answer."""
+CONTINUES = "continues"
+"""State of an attempt that another one follows, which is no retry."""
+ENDING = "ending"
+"""State of an attempt whose job Slurm no longer runs, but whose worker may still be alive."""
+
+DIRECTORIES = (
+    *("tasks", "claims", "results", "logs", "again", "doubts"),
+    *("bad", "jobs", "ended", "alive", "code"),
+)
+
+Key = Tuple[int, int]
+"""A task and its attempt."""
+Runs = Optional[Dict[int, int]]
+"""When each of the user's running jobs began (epoch seconds); None: Slurm does not answer."""
+
+# ------------------------------------------------------------------------------------- files
+
+
+def open_own(path: str) -> BinaryIO:
+    """Open a regular file that this user owns and nobody else can write; raise OSError."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
+    status = os.fstat(file.fileno())
+    is_own = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+    if is_own and stat.S_ISREG(status.st_mode):
+        return file
+    file.close()
+    raise PermissionError(errno.EPERM, "it is no file that only you can write", path)
+
+
+def read(path: str, start: int = 0) -> bytes:
+    """Return the content of a file from an offset on; b"" if there is no such file."""
+    try:
+        with open_own(path) as file:
+            file.seek(start)
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+def write(path: str, data: bytes, flags: int) -> None:
+    """Write all of the data; raise OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | flags, 0o600)
+    with os.fdopen(descriptor, "wb", 0) as file:
+        if file.write(data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+
+def publish(path: str, data: bytes) -> bool:
+    """Give a new file its name; return False if another process was first.
+
+    link(2) succeeds for one process only, on NFS and Lustre too.
+    """
+    aside = f"{os.path.dirname(path)}/.{os.urandom(8).hex()}"
+    try:
+        write(aside, data, os.O_EXCL)
+        os.link(aside, path)
+        return True
+    except FileExistsError:  # NFS repeats a request whose answer was lost
+        return os.stat(aside).st_nlink > 1
+    finally:
+        remove(aside)
+
+
+def remove(path: str) -> None:
+    """Remove a file, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def encode(record: Dict[str, Any]) -> bytes:
+    """Return a record as a line of JSON, after a newline that ends what a torn write has left."""
+    return f"\n{json.dumps(record)}\n".encode()
+
+
+def decode(data: bytes) -> Iterator[Dict[str, Any]]:
+    """Yield the records; torn and foreign lines are no JSON objects, and skipped."""
+    for line in data.decode("utf-8", "replace").split("\n")[:-1]:
+        with contextlib.suppress(ValueError, RecursionError):
+            record = json.loads(line) if line.startswith("{") else None
+            if isinstance(record, dict):
+                yield record
+
+
+def list_names(directory: str) -> List[str]:
+    """Return the names in a directory, without those of files that are being written."""
+    with contextlib.suppress(FileNotFoundError):
+        return [name for name in os.listdir(directory) if not name.startswith(".")]
+    return []
+
+
+# ------------------------------------------------------------------------------------- tasks
+
+
+class Tasks:
+    """The tasks, read where they are: task N is the Nth of all parts.
+
+    The first line of a part has the sizes of its tasks; each other line is a task,
+    ``[[WORD, …], {PARAMETER: VALUE}]``. ValueError: a part is damaged.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.parts: List[Tuple[str, Dict[str, str]]] = []
+        self.firsts: List[int] = []
+        self.offsets = array.array("Q")
+
+    def read_further(self) -> bool:
+        """Read the parts that were added since; return False if there are none."""
+        before = len(self.offsets)
+        for number in itertools.count(len(self.parts) + 1):
+            path = f"{self.folder}/tasks/{number}"
+            if not os.path.exists(path):
+                break
+            with open_own(path) as file:
+                head = file.readline()
+                self.parts.append((path, json.loads(head.decode())["sizes"]))
+                self.firsts.append(len(self.offsets) + 1)
+                offset = len(head)
+                for line in file:
+                    self.offsets.append(offset)
+                    offset += len(line)
+        return len(self.offsets) > before
+
+    def sizes(self, number: int) -> Dict[str, str]:
+        """Return the options of its job that parameters set."""
+        return self.parts[bisect.bisect(self.firsts, number) - 1][1]
+
+    def words(self, number: int) -> List[bytes]:
+        """Return the program and its arguments, byte for byte."""
+        with open_own(self.parts[bisect.bisect(self.firsts, number) - 1][0]) as file:
+            file.seek(self.offsets[number - 1])
+            words = json.loads(file.readline().decode())[0]
+        return [word.encode("utf-8", "surrogateescape") for word in words]
+
+
+def encode_part(
+    sizes: Dict[str, str], tasks: Iterable[Tuple[Sequence[str], Dict[str, str]]]
+) -> bytes:
+    """Return the content of a part with these tasks, each with its words and parameters."""
+    lines = [json.dumps({"sizes": sizes}), *(json.dumps(task) for task in tasks)]
+    return "".join(line + "\n" for line in lines).encode()
+
+
+# ------------------------------------------------------------------------------------- results
+
+
+class Result(NamedTuple):
+    """What a worker needs to know of an attempt that has ended."""
+
+    state: str
+    node: str
+
+
+class Results:
+    """How attempts ended. Each refresh reads only what was added.
+
+    ended: a Result for each attempt. records: the whole record of each, if asked for. longest:
+    seconds that the longest finished attempt took.
+    """
+
+    def __init__(self, folder: str, whole: bool = False) -> None:
+        self.folder, self.longest = folder, 0.0
+        self.ended: Dict[Key, Result] = {}
+        self.records: Optional[Dict[Key, Dict[str, Any]]] = {} if whole else None
+        self.read_to: Dict[str, int] = {}
+        self.same: Dict[Result, Result] = {}
+
+    def refresh(self) -> "Results":
+        """Read what was added since."""
+        for name in list_names(f"{self.folder}/results"):
+            start = self.read_to.get(name, 0)
+            data = read(f"{self.folder}/results/{name}", start)
+            whole = data[: data.rfind(b"\n") + 1]
+            self.read_to[name] = start + len(whole)
+            for record in decode(whole):
+                with contextlib.suppress(KeyError, TypeError):
+                    self._keep(record)
+        return self
+
+    def _keep(self, record: Dict[str, Any]) -> None:
+        result = Result(record["state"], record["node"])
+        key, seconds = (record["task"], record["attempt"]), record["end"] - record["start"]
+        if not isinstance(key[0], int) or not isinstance(key[1], int):
+            return
+        self.ended[key] = self.same.setdefault(result, result)
+        if self.records is not None:
+            self.records[key] = record
+        if result.state in (DONE, FAILED):
+            self.longest = max(self.longest, seconds)
+
+    def state(self, key: Key) -> Optional[str]:
+        """Return the state in which an attempt ended; None if it has not."""
+        result = self.ended.get(key)
+        return result and result.state
+
+
+# ------------------------------------------------------------------------------------- states
+
+
+class State(NamedTuple):
+    """A task that has begun.
+
+    attempt: its last one. tries: how many count for --retries. doubted: the node on which it
+    failed, if that node is in doubt. sizes: those that 'sweep retry' gave it. claim: of an attempt
+    without a result.
+    """
+
+    state: str
+    attempt: int = 0
+    tries: int = 0
+    doubted: str = ""
+    sizes: Optional[Dict[str, str]] = None
+    claim: Optional[Dict[str, Any]] = None
+
+
+_DONE = State(DONE)
+"""Shared by all tasks that are done: a worker needs no more of them."""
+
+
+def read_states(
+    folder: str,
+    ask_runs: Callable[[], Runs],
+    is_silent: Callable[[str, bytes], bool],
+    results: Results,
+) -> Dict[int, State]:
+    """Return the state of each task that has begun.
+
+    ask_runs is called after the claims are listed and before the results are read: what ends in
+    between has ended. is_silent: whether a worker is dead whose last sign of life is this one.
+    """
+    last: Dict[int, int] = {}
+    for name in list_names(f"{folder}/claims"):
+        text, _, rest = name.partition(".")
+        if text.isdigit() and rest.isdigit():
+            last[int(text)] = max(int(rest), last.get(int(text), 0))
+    runs = ask_runs()
+    results.refresh()
+    marks = _Marks(folder)
+    states = {}
+    for number, attempt in last.items():
+        key = (number, attempt)
+        state, claim = results.state(key), None
+        if key in marks.again:
+            state = WAITING
+        elif state is None:
+            claim = next(decode(read(f"{folder}/claims/{number}.{attempt}")), {})
+            state = _claim_state(folder, claim, runs, is_silent)
+        elif state == DONE and results.records is None:
+            states[number] = _DONE
+            continue
+        counted = range(marks.base.get(number, 0) + 1, attempt + 1)
+        tries = sum(results.state((number, each)) != CONTINUES for each in counted)
+        doubted, sizes = marks.doubts.get(key, ""), marks.sizes.get(number)
+        states[number] = State(state, attempt, tries, doubted, sizes, claim)
+    return states
+
+
+class _Marks:
+    """What was said of single attempts and tasks.
+
+    again: another attempt may follow these. base: a task's last one of them. sizes: those that
+    'sweep retry' gave a task. doubts: the node on which an attempt failed, if that is in doubt.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.again: Set[Key] = set()
+        self.base: Dict[int, int] = {}
+        self.sizes: Dict[int, Dict[str, str]] = {}
+        self.doubts: Dict[Key, str] = {}
+        for key, record in _marks(folder, "again"):
+            self.again.add(key)
+            self.base[key[0]] = max(key[1], self.base.get(key[0], 0))
+            if isinstance(record.get("sizes"), dict):
+                self.sizes[key[0]] = record["sizes"]
+        for key, record in _marks(folder, "doubts"):
+            self.doubts[key] = str(record.get("node"))
+
+
+def _marks(folder: str, kind: str) -> Iterator[Tuple[Key, Dict[str, Any]]]:
+    """Yield the records that name an attempt, the oldest part first."""
+    for name in sorted(list_names(f"{folder}/{kind}"), key=lambda name: (len(name), name)):
+        for record in decode(read(f"{folder}/{kind}/{name}")):
+            task, attempt = record.get("task"), record.get("attempt")
+            if isinstance(task, int) and isinstance(attempt, int):
+                yield (task, attempt), record
+
+
+def _claim_state(
+    folder: str, claim: Dict[str, Any], runs: Runs, is_silent: Callable[[str, bytes], bool]
+) -> str:
+    """Return the state of an attempt without a result."""
+    worker = str(claim.get("worker", ""))
+    beat = read(f"{folder}/alive/{worker}") if worker and "/" not in worker else b""
+    if not beat:
+        return INTERRUPTED  # a worker that ends removes it
+    if runs is None:
+        return NOT_KNOWN
+    if claim.get("began") is not None and runs.get(claim.get("job", 0)) == claim["began"]:
+        return RUNNING
+    return INTERRUPTED if is_silent(worker, beat) else ENDING
+
+
+def next_free(start: int, count: int, is_taken: Callable[[int], bool]) -> int:
+    """Return an index from start on that is not taken, in a few look-ups; count if all are.
+
+    If tasks are not taken in their order, it may skip some that are free.
+    """
+    if start >= count or not is_taken(start):
+        return min(start, count)
+    low, step = start, 1
+    while low + step < count and is_taken(low + step):
+        low, step = low + step, step * 2
+    high = min(low + step, count)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if is_taken(middle):
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+# ------------------------------------------------------------------------------------- logs
+
+PROVE = """trap : HUP INT TERM USR1 USR2
+for word; do set -- "$@" "${word#=}"; shift; done
+"$@"; code=$?
+set -- "$NEURONCTL_TASK.$NEURONCTL_ATTEMPT" "$SLURM_PROCID" "$SLURM_STEP_NUM_TASKS" "$code"
+printf "\\nneuronctl: task %s: process %s of %s ended with exit code %s\\n" "$@"
+exit "$code"
+"""
+"""The shell by which srun starts a process of a task. It writes how the process ends: srun's exit
+code may be its own. The words come after ``=`` each: a lone colon would be srun's."""
+
+_END = rb"neuronctl: task %d\.%d: process (\d+) of (\d+) ended with exit code (\d+)"
+_STOPPED = re.compile(rb" CANCELLED AT |srun: Job step aborted|srun: Force Terminated ")
+_MEMORY = re.compile(rb"(?i)oom.kill|out of memory")
+
+
+def judge(code: int, key: Key, tail: bytes, by_srun: bool) -> str:
+    """Return how an attempt ended that nobody stopped, by its exit code and the end of its log.
+
+    Of srun, the lines count that PROVE writes.
+    """
+    if not by_srun:
+        return DONE if code == 0 else FAILED
+    lines = re.findall(_END % key, tail)
+    codes = {int(process): int(code) for process, _, code in lines}
+    if codes and len(codes) >= int(lines[0][1]) and not any(codes.values()):
+        return DONE
+    if any(code not in (0, 137, 143) for code in codes.values()):
+        return FAILED
+    stopped = _STOPPED.search(tail) and not _MEMORY.search(tail)
+    return INTERRUPTED if stopped or not any(codes.values()) else FAILED
+
+
+def last_line(tail: bytes) -> str:
+    """Return the program's last line, up to 200 characters."""
+    lines = re.split(rb"[\0\r\n]+", tail[-4096:].rstrip())
+    own = [line for line in lines if not re.match(rb"neuronctl: task \d+\.\d+: process ", line)]
+    return own[-1].decode("utf-8", "replace")[:200] if own else ""
+
+
+def find_metric(tail: bytes, pattern: str) -> str:
+    """Return what a pattern's first group, or all of it, matches last; "" if nothing does."""
+    with contextlib.suppress(re.error, RecursionError):  # an older Python's patterns know less
+        sought = re.compile(pattern.encode("utf-8", "surrogateescape"), re.MULTILINE)
+        matches = [match.group(bool(sought.groups)) for match in sought.finditer(tail)]
+        return (matches[-1] or b"")[:100].decode("utf-8", "replace") if matches else ""
+    return ""

@@ -1,0 +1,101 @@
+"""The program of a sweep's job: its parent starts workers, and ends what a killed one leaves."""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from types import FrameType
+from typing import List, Optional
+
+from . import files, node
+from .runs import Run
+from .supply import Options
+from .work import Worker
+
+_WORKERS = 3
+"""Workers of a run, one after the other: another one follows one that was killed."""
+
+
+def main(arguments: List[str]) -> int:
+    """Do tasks of a sweep; return the exit code of the job.
+
+    arguments: the sweep's folder, options as JSON, and the job's script with its arguments.
+    """
+    folder, text, script, *rest = arguments
+    options = Options(**json.loads(text))
+    run = Run(script, rest, options.chain, options.most_runs)
+    parent = Parent(folder, run, options)
+    if not run.begin():
+        return 0
+    code = parent.work()
+    if signal.SIGTERM in parent.asked:
+        return 143
+    run.end(code, bool(parent.asked), lambda: signal.SIGTERM in parent.asked)
+    return code
+
+
+class Parent:
+    """The parent of the workers. asked: the signals that have come."""
+
+    def __init__(self, folder: str, run: Run, options: Options) -> None:
+        self.folder, self.run, self.options, self.worker = folder, run, options, 0
+        self.asked: List[int] = []
+        node.set_process(adopts=True)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+            signal.signal(number, self._forward)
+
+    def _forward(self, number: int, frame: Optional[FrameType]) -> None:
+        self.asked.append(number)
+        if number == signal.SIGUSR2:
+            os.write(1, f"run {self.run.number}: time to save\n".encode())
+        if self.worker:
+            node.kill(self.worker, number)
+
+    def work(self) -> int:
+        """Run workers until one ends by itself; return its exit code."""
+        for _ in range(_WORKERS):
+            name = f"{self.run.job}.{self.run.number}.{os.urandom(6).hex()}"
+            parent, self.worker = os.getpid(), os.fork()
+            if not self.worker:
+                os._exit(_work(self.folder, name, self.options, parent))
+            if self.asked:
+                node.kill(self.worker, self.asked[-1])
+            _, status = os.waitpid(self.worker, 0)
+            self.worker = 0
+            if os.WIFEXITED(status):
+                return os.WEXITSTATUS(status)
+            words = f"the sweep's worker was killed by signal {os.WTERMSIG(status)}"
+            print(words, flush=True)
+            _end_all(name)
+            if self.asked or self.options.nodes > 1:  # on other nodes, Slurm ends what is left
+                break
+            files.remove(f"{self.folder}/alive/{name}")
+        return 75
+
+
+def _work(folder: str, name: str, options: Options, parent: int) -> int:
+    """Run one worker; return its exit code."""
+    try:
+        node.set_process(adopts=True, ends_with=parent)
+        return Worker(folder, name, options).run()
+    except OSError as error:
+        print(f"the sweep's folder cannot be used, or was deleted: {error}", flush=True)
+        return 1
+    finally:
+        sys.stdout.flush()
+
+
+def _end_all(worker: str) -> None:
+    """End what the tasks of a worker have started."""
+    while True:
+        left = node.children() | {process.pid for process in node.processes(worker)}
+        if not left:
+            return
+        for pid in left:
+            node.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.05)

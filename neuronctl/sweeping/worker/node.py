@@ -1,0 +1,183 @@
+"""What a worker asks Slurm and the node on which it runs."""
+
+import contextlib
+import ctypes
+import os
+import re
+import signal
+import subprocess
+from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple
+
+from .files import Runs
+
+TOLD = b"neuronctl: task"
+"""In the command line of the shell by which srun starts a task."""
+
+
+class Process(NamedTuple):
+    """A process of a task. catches: whether it handles the signal itself."""
+
+    pid: int
+    task: int
+    catches: bool
+    is_srun: bool
+
+
+class JobRun(NamedTuple):
+    """What Slurm says of the job. began: epoch seconds; left: seconds until its end, if known."""
+
+    state: str
+    began: int
+    left: Optional[int]
+
+
+def this_job() -> str:
+    """Return the job's id, as Slurm's commands take it."""
+    array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{index}" if array and index else os.environ["SLURM_JOB_ID"]
+
+
+def ask(*command: str, place: Optional[str] = None) -> Optional[str]:
+    """Return what a Slurm command prints; None if it fails, or does not answer in a minute."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}
+    try:
+        return subprocess.run(
+            command,
+            cwd=place,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+            env=dict(env, SLURM_TIME_FORMAT="%s"),
+            encoding="utf-8",
+            errors="replace",
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def ask_runs() -> Runs:
+    """Return when each of the user's jobs began that is on nodes, in hidden partitions, too."""
+    states = "--states=R,CG,S,ST,CF,SI,RS,SO"
+    text = ask("squeue", "--all", "-h", "-r", "--me", states, "-o", "%A %S")
+    if text is None:
+        return None
+    return {int(job): int(began) for job, began in re.findall(r"(?m)^(\d+) (\d+)$", text)}
+
+
+def ask_run(job: str, job_id: int) -> Optional[JobRun]:
+    """Return what Slurm says of a job; None: no answer. State "": Slurm does not know it."""
+    text = ask("squeue", "--all", "-h", "-r", "-j", job, "-o", "%A %T %S %L")
+    if text is None and ask("squeue", "-h", "-t", "R", "-o", " ") is None:
+        return None
+    for id, state, began, left in re.findall(r"(?m)^(\d+) (\w+) (\d+) (\S+)$", text or ""):
+        if int(id) == job_id:
+            return JobRun(state, int(began), parse_left(left))
+    return JobRun("", 0, None)
+
+
+def parse_left(text: str) -> Optional[int]:
+    """Return the seconds of ``[DAYS-][[HOURS:]MINUTES:]SECONDS``; None for other words."""
+    match = re.match(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)$", text)
+    if not match:
+        return None
+    days, hours, minutes, seconds = (int(number or 0) for number in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def peek(path: str) -> bytes:
+    """Return the content of a file of /proc; b"" if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def processes(worker: str, number: int = signal.SIGTERM) -> Iterator[Process]:
+    """Yield the processes on this node that the tasks of a worker have started.
+
+    number: of the signal that they may handle.
+    """
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.stat("/proc/" + pid).st_uid != os.getuid() or int(pid) == os.getpid():
+                continue
+        except OSError:
+            continue
+        marks = task_marks(int(pid))
+        if marks is None or marks[0] != worker:
+            continue
+        caught = re.search(rb"SigCgt:\s*(\w+)", peek(f"/proc/{pid}/status"))
+        handles = bool(caught and int(caught.group(1), 16) >> (number - 1) & 1)
+        words = peek(f"/proc/{pid}/cmdline")
+        is_srun = os.path.basename(words.split(b"\0")[0]) == b"srun"
+        yield Process(int(pid), marks[1], handles and TOLD not in words, is_srun)
+
+
+def task_marks(pid: int) -> Optional[Tuple[str, int]]:
+    """Return the worker and the task that started a process; None if none did."""
+    marks = {}
+    for item in peek(f"/proc/{pid}/environ").split(b"\0"):
+        if item.startswith((b"NEURONCTL_WORKER=", b"NEURONCTL_TASK=")):
+            name, _, value = item.decode("utf-8", "replace").partition("=")
+            marks[name] = value
+    worker, task = marks.get("NEURONCTL_WORKER"), marks.get("NEURONCTL_TASK", "")
+    return (worker, int(task)) if worker and task.isdigit() else None
+
+
+def children() -> Set[int]:
+    """Return this process's children, those that others have left to it too."""
+    return {int(pid) for pid in peek(f"/proc/self/task/{os.getpid()}/children").split()}
+
+
+def kill(pid: int, number: int) -> None:
+    """Send a signal to a process, or to the group of a negative number, if it is there."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, number)
+
+
+def set_process(adopts: bool, ends_with: int = 0) -> None:
+    """Let this process adopt what its descendants leave, and get TERM when its parent dies."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(36, int(adopts), 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    if ends_with:
+        libc.prctl(1, int(signal.SIGTERM), 0, 0, 0)  # PR_SET_PDEATHSIG
+        if os.getppid() != ends_with:
+            kill(os.getpid(), signal.SIGTERM)
+
+
+def environment() -> Dict[str, str]:
+    """Return the environment as the job's script gave it, byte for byte; Python may change its own.
+
+    The script passes LD_LIBRARY_PATH and LD_PRELOAD under other names, to keep them from Python.
+    """
+    given = peek("/proc/self/environ").split(b"\0")
+    items = [item.split(b"=", 1) for item in given if b"=" in item]
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in items}
+    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
+        value = variables.pop("NEURONCTL_" + name, "")
+        variables.pop(name, None)
+        if value:
+            variables[name] = value
+    return variables
+
+
+def commit(directory: str) -> str:
+    """Return the commit of the repository around a directory, by its files; "" if there is none."""
+    while not os.path.exists(f"{directory}/.git"):
+        if directory in ("", "/"):
+            return ""
+        directory = os.path.dirname(directory)
+    git = f"{directory}/.git"
+    if os.path.isfile(git):  # of a worktree: "gitdir: PATH"
+        git = os.path.join(directory, os.fsdecode(peek(git)[8:].strip()))
+    head = os.fsdecode(peek(f"{git}/HEAD").strip())
+    if not head.startswith("ref: "):
+        return head
+    shared = os.path.join(git, os.fsdecode(peek(f"{git}/commondir").strip()))
+    line = rb"(?m)^(\w+) " + re.escape(os.fsencode(head[5:])) + b"$"
+    packed = re.search(line, peek(f"{shared}/packed-refs"))
+    found = peek(f"{shared}/{head[5:]}").strip() or (packed.group(1) if packed else b"")
+    return found.decode("utf-8", "replace")

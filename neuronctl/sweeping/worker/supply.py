@@ -1,0 +1,186 @@
+"""What a worker is to do next, and what the failures so far mean for the sweep and its node."""
+
+import os
+import time
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from . import files, node
+from .files import CONTINUES, DONE, FAILED, INTERRUPTED, Key
+
+
+class Options(NamedTuple):
+    """What a job's script says.
+
+    sizes: of the tasks that this job is for. slots: tasks at a time. nodes: of a task. launch:
+    whether the script's function ``launch`` starts a task. by_srun: whether srun does. margin:
+    seconds before the time limit in which no task is started. save: seconds that tasks have to save
+    after ``signal``. task_time: seconds that a task takes; 0: as the longest. retries, max_fails,
+    until_done: as the options of 'neuronctl sweep'. metric: a pattern. snapshot: of the code.
+    chain, most_runs: as for Run.
+    """
+
+    sizes: Dict[str, str] = {}  # noqa: RUF012
+    slots: int = 1
+    nodes: int = 1
+    launch: bool = False
+    by_srun: bool = False
+    margin: int = 120
+    save: int = 40
+    signal: str = "TERM"
+    task_time: int = 0
+    retries: int = 2
+    max_fails: int = 5
+    until_done: bool = False
+    metric: str = r"neuronctl: metric=(\S+)"
+    snapshot: str = ""
+    chain: bool = False
+    most_runs: int = 999
+
+
+QUICK = 3  # seconds in which a task fails at once
+SILENCE = 30  # seconds without a sign of life, after which a worker is dead
+VERDICT = 300  # seconds that a node in doubt waits for another one to try its tasks
+HOLD = 60  # seconds to wait for a first success; between looks for what is to be done again
+SOON = 5  # the same, if another worker may be dying
+
+
+class Supply:
+    """The tasks that are left for a worker, by the files of the sweep."""
+
+    def __init__(self, folder: str, options: Options, node_name: str) -> None:
+        self.folder, self.options, self.node = folder, options, node_name
+        self.tasks, self.results = files.Tasks(folder), files.Results(folder)
+        self.mine: List[int] = []  # tasks of this job's sizes
+        self.index = 0
+        self.again: List[Key] = []
+        self.look_at = 0.0
+        self.waits = False  # for a worker that may be dying
+        self.beats: Dict[str, Tuple[bytes, float]] = {}
+        self.healthy = False  # whether any task has succeeded
+        self.suspected = 0.0  # since when it is open whether any does
+        self.suspect_at = 0.0
+        self.quick: List[Key] = []  # failures at once, in a row
+        self.trial: Optional[Tuple[List[Key], float]] = None
+        self.doubts = 0
+
+    def next_key(self) -> Optional[Key]:
+        """Return a task that nobody has begun, else one to be done again; None for none."""
+        if self.index >= len(self.mine):
+            self.read_tasks()
+        only_doubted = self.trial is not None
+        doubts = len(files.list_names(f"{self.folder}/doubts"))
+        if doubts != self.doubts:  # another node waits for this one
+            self.doubts, self.again = doubts, self.undone(True)
+        self.index = files.next_free(self.index, len(self.mine), self._is_taken)
+        if not self.again and not only_doubted and self.index >= len(self.mine):
+            if time.monotonic() < self.look_at:
+                return None
+            self.again = self.undone()
+            self.look_at = time.monotonic() + (SOON if self.waits else HOLD)
+        if self.again:
+            return self.again.pop(0)
+        if only_doubted or self.index >= len(self.mine):
+            return None
+        self.index += 1
+        return self.mine[self.index - 1], 1
+
+    def _is_taken(self, index: int) -> bool:
+        return os.path.exists(f"{self.folder}/claims/{self.mine[index]}.1")
+
+    def read_tasks(self) -> bool:
+        """Look for tasks that were added; return False if there are none."""
+        if not self.tasks.read_further():
+            return False
+        numbers = range(1, len(self.tasks.offsets) + 1)
+        self.mine = [n for n in numbers if self.tasks.sizes(n) == self.options.sizes]
+        return True
+
+    def _is_silent(self, worker: str, beat: bytes) -> bool:
+        """Return True if a worker's sign of life has not changed for long, by this node's clock."""
+        last, since = self.beats.get(worker, (b"", 0.0))
+        if last != beat:
+            self.beats[worker] = (beat, time.monotonic())
+            return False
+        return time.monotonic() > since + SILENCE
+
+    def undone(self, only_doubted: bool = False) -> List[Key]:
+        """Return what is to be done again; or only what failed on a node in doubt."""
+        states = files.read_states(self.folder, node.ask_runs, self._is_silent, self.results)
+        unsure = (files.ENDING, files.NOT_KNOWN)
+        self.waits = any(state.state in unsure for state in states.values())
+        keys = []
+        for number in sorted(states):
+            state = states[number]
+            sizes = self.tasks.sizes(number) if state.sizes is None else state.sizes
+            if sizes != self.options.sizes:
+                continue
+            is_trial = state.state == FAILED and state.doubted not in ("", self.node)
+            again = state.state in (files.WAITING, CONTINUES)
+            again = again or (state.state == INTERRUPTED and state.tries <= self.options.retries)
+            if is_trial or (again and not only_doubted):
+                keys.append((number, state.attempt + 1))
+        if not only_doubted:  # next_free() may have skipped some
+            keys += [(number, 1) for number in self.mine if number not in states]
+        return keys
+
+    def judge_failure(self, key: Key, seconds: float) -> None:
+        """See if nothing succeeds, and if tasks die here at once that may succeed elsewhere."""
+        if not self.healthy:
+            ended = self.results.refresh().ended.values()
+            self.healthy = any(result.state == DONE for result in ended)
+        if not self.healthy:
+            self.suspected, self.suspect_at = self.suspected or time.monotonic(), 0.0
+            return
+        if self.results.state((key[0], key[1] - 1)) == FAILED:
+            return  # it was tried here for another node, which that clears
+        self.quick = self.quick + [key] if seconds <= QUICK else []
+        ended = self.results.refresh().ended.values()
+        elsewhere = any(one.state == DONE and one.node != self.node for one in ended)
+        if self.options.nodes == 1 and len(self.quick) >= 3 and elsewhere and not self.trial:
+            doubts = [{"task": n, "attempt": a, "node": self.node} for n, a in self.quick]
+            data = b"".join(map(files.encode, doubts))
+            files.publish(f"{self.folder}/doubts/{self.node}.{time.time():.0f}", data)
+            self.trial, self.quick = (self.quick, time.monotonic() + VERDICT), []
+            self.again, self.doubts = [], 0  # meanwhile, only what another node waits for
+
+    def awaits_verdict(self) -> None:
+        """See if another node has tried what failed here at once.
+
+        If all of it succeeds there, this node is bad.
+        """
+        if not self.trial:
+            return
+        keys, until = self.trial
+        self.results.refresh()
+        verdicts = [self.results.state((number, attempt + 1)) for number, attempt in keys]
+        if verdicts.count(DONE) == len(keys):
+            why = b"3 tasks in a row failed within 3 s, and succeeded on another node\n"
+            files.publish(f"{self.folder}/bad/{self.node}", why)
+        if FAILED in verdicts or verdicts.count(DONE) == len(keys) or time.monotonic() > until:
+            self.trial = None
+
+    def suspects(self) -> bool:
+        """Return True while it is open whether any task succeeds; pause the sweep if none does.
+
+        A task that already runs longer than those that failed gives reason to go on.
+        """
+        if not self.suspected:
+            return False
+        if time.monotonic() < self.suspect_at:
+            return True
+        self.suspect_at = time.monotonic() + 1
+        states = files.read_states(self.folder, lambda: None, self._is_silent, self.results)
+        fails = sum(state.state == FAILED for state in states.values())
+        self.healthy = any(result.state == DONE for result in self.results.ended.values())
+        if self.healthy or fails < self.options.max_fails:
+            self.suspected = 0.0
+            return False
+        begun = [float((state.claim or {}).get("start", 0)) for state in states.values()
+                 if state.state == files.NOT_KNOWN]  # fmt: skip
+        if any(time.time() - start > self.results.longest + QUICK for start in begun):
+            self.suspected = 0.0
+        elif not begun or time.monotonic() > self.suspected + HOLD:
+            why = f"none of the first {fails} tasks succeeded\n"
+            files.publish(f"{self.folder}/paused", why.encode())
+            self.suspected = 0.0
+        return bool(self.suspected)

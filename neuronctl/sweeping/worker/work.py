@@ -1,0 +1,403 @@
+"""A worker: does tasks from the sweep's folder, some at a time, until none is left to take."""
+
+import errno
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from . import files, node
+from .files import CONTINUES, DONE, FAILED, INTERRUPTED, Key
+from .supply import Options, Supply
+
+GRACE = 20  # seconds from TERM to KILL
+SURE = 0.3  # seconds after a task's end: Slurm's TERM may reach the task first
+BEAT = 10  # seconds between signs of life
+ASK = 60  # seconds between questions whether Slurm still runs this job
+REST = 5  # seconds without a new task after Slurm failed to start one
+PATIENCE = 600  # seconds in which writing to the folder is tried again
+_TAIL = 8 << 20  # bytes of a log that are looked through
+_RUNS = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "CONFIGURING")
+
+
+class Attempt:
+    """A task that runs, or has ended and is not noted yet. Times are monotonic, but ``start``."""
+
+    def __init__(self, key: Key, slot: int, code_version: str) -> None:
+        self.key, self.slot, self.code_version = key, slot, code_version
+        self.start, self.begun, self.ended = time.time(), time.monotonic(), 0.0
+        self.process: Optional[subprocess.Popen[bytes]] = None
+        self.code = 0
+        self.told = False  # whether it was asked to end
+        self.holds_slot = True
+        self.cleared = 0.0  # when what it has left was asked to end
+
+
+class Worker:
+    """One worker. OSError: the folder cannot be used, or was deleted."""
+
+    def __init__(self, folder: str, name: str, options: Options) -> None:
+        self.folder, self.name, self.options = folder, name, options
+        self.variables = dict(node.environment(), NEURONCTL_WORKER=name)
+        self.variables.update(NEURONCTL_PROVE=files.PROVE)
+        self.node = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+        self.job = int(os.environ["SLURM_JOB_ID"])
+        self.this_job = node.this_job()
+        self.began: int = 0
+        self.deadline: Optional[float] = None
+        self.supply = Supply(folder, options, self.node)
+        self.running: Dict[int, Attempt] = {}
+        self.ended: List[Attempt] = []
+        self.free = list(range(options.slots))
+        self.beaten = self.asked = self.rest_until = 0.0
+        self.started = False
+        self.got: List[int] = []
+        self.stop, self.code, self.kill_at, self.saves = "", 0, 0.0, False
+        self.unproven = 0
+
+    def path(self, *parts: str) -> str:
+        """Return a path in the folder."""
+        return os.path.join(self.folder, *parts)
+
+    # --------------------------------------------------------------------------- the loop
+
+    def run(self) -> int:
+        """Do tasks until none is left to take; return the exit code of the job."""
+        wake = self._listen()
+        self._beat()
+        while not self.began and not self.got and not self.stop:
+            if self._is_gone() is None:
+                select.select([wake], [], [], REST)
+        if self.this_job == str(self.job):  # of a chain, nobody else knows it
+            sizes = json.dumps(self.options.sizes).encode()
+            files.publish(self.path("jobs", self.this_job), sizes)
+        while True:
+            self._reap()
+            self._hear()
+            self._settle()
+            self._look_after()
+            taken = None
+            if self.free and not self.got and self._may_start():
+                taken = self._take()
+                if taken:
+                    self._begin(taken)
+                    continue
+            if self._is_over() and not self._finds_more():
+                files.remove(self.path("alive", self.name))
+                return self.code
+            busy = self.ended or self.kill_at or self.supply.trial or self.supply.suspected
+            if select.select([wake], [], [], 0.1 if busy else 2)[0]:
+                os.read(wake, 4096)
+
+    def _listen(self) -> int:
+        """Return what becomes readable at a signal."""
+        wake, alarm = os.pipe()
+        os.set_blocking(alarm, False)
+        signal.set_wakeup_fd(alarm)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+            signal.signal(number, lambda number, _: self.got.append(number))
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        return wake
+
+    def _is_over(self) -> bool:
+        if self.running or self.ended:
+            return False
+        held = (
+            self.supply.waits
+            or self.supply.trial
+            or self.supply.suspected
+            or time.monotonic() < self.rest_until
+        )
+        return bool(self.stop) or (bool(self.free) and not held)
+
+    def _finds_more(self) -> bool:
+        """Note that this job takes no more tasks, unless there are some; 'sweep add' reads it."""
+        if self.code == 75:  # another run follows
+            return False
+        name = self.path("ended", f"{self.job}.{self.began}")
+        files.publish(name, b"")
+        supply = self.supply
+        if self.stop or not (supply.read_tasks() or supply.undone() or supply.waits):
+            return False
+        files.remove(name)
+        self.supply.look_at = 0.0
+        return True
+
+    def _finish(self, code: int, why: str) -> None:
+        """Start no more tasks, and end with this code once those that run have ended."""
+        if not self.stop:
+            self.stop, self.code = why, code
+            print("no more tasks: " + why, flush=True)
+
+    def _look_after(self) -> None:
+        """Give a sign of life, ask whether Slurm still runs this job, and end what does not end."""
+        now = time.monotonic()
+        if now >= self.beaten + BEAT:
+            self._beat()
+        if now >= self.asked + ASK:
+            self._is_gone()
+        if not self.kill_at or now < self.kill_at:
+            return
+        for process in node.processes(self.name):
+            gently = process.is_srun and now < self.kill_at + REST
+            node.kill(process.pid, signal.SIGTERM if gently else signal.SIGKILL)
+        for pid, attempt in self.running.items():
+            attempt.told = True
+            if not self.options.by_srun:
+                node.kill(-pid, signal.SIGKILL)
+
+    def _beat(self) -> None:
+        self.beaten = time.monotonic()
+        try:
+            data = b"%d\n" % time.monotonic()
+            files.write(self.path("alive", self.name), data, os.O_TRUNC)
+        except OSError:
+            if not os.path.isdir(self.folder):
+                self._end_tasks("the sweep was deleted", 1)
+
+    def _is_gone(self) -> Optional[bool]:
+        """End all if Slurm no longer runs this run of the job; return None if it is silent."""
+        self.asked = time.monotonic()
+        run = node.ask_run(self.this_job, self.job)
+        if run is None:
+            return None
+        if run.state in _RUNS and run.began == (self.began or run.began):
+            self.began = run.began
+            self.deadline = None if run.left is None else self.asked + run.left
+            return False
+        self._end_tasks("Slurm no longer runs this job", 143)
+        return True
+
+    # --------------------------------------------------------------------------- signals
+
+    def _hear(self) -> None:
+        """Do as the signals say that have come."""
+        while self.got:
+            if self.got.pop(0) == signal.SIGUSR2:
+                self._reap()
+                self.saves = True
+                self._finish(75, "time to save")
+                self.kill_at = self.kill_at or time.monotonic() + self.options.save
+                self._tell(int(getattr(signal, "SIG" + self.options.signal)), False)
+            else:
+                self._end_tasks("the job ends", 143, GRACE)
+
+    def _end_tasks(self, why: str, code: int, grace: float = REST) -> None:
+        self._finish(code, why)
+        if code != 75:
+            self.code = code
+        end = time.monotonic() + grace
+        self.kill_at = min(self.kill_at or end, end)
+        for attempt in [*self.running.values(), *self.ended]:
+            attempt.told = True  # what ended just now may have heard of it first
+        self._tell(signal.SIGTERM, True)
+
+    def _tell(self, number: int, all_of_them: bool) -> None:
+        """Ask tasks to end: all, or those that handle the signal, to save; others may finish."""
+        attempts = {attempt.key[0]: attempt for attempt in self.running.values()}
+        if self.options.nodes > 1 and attempts and not all_of_them:
+            node.ask("scancel", f"--signal={number}", self.this_job)
+            for attempt in attempts.values():
+                attempt.told = True
+            return
+        for process in node.processes(self.name, number):
+            told = attempts.get(process.task)
+            if told and not process.is_srun and (all_of_them or process.catches):
+                told.told = True
+                node.kill(process.pid, number)
+
+    # --------------------------------------------------------------------------- taking tasks
+
+    def _take(self) -> Optional[Key]:
+        """Claim a task; return None if there is none to take now."""
+        self.supply.awaits_verdict()
+        while True:
+            key = self.supply.next_key()
+            if key is None or self._claim(key):
+                return key
+
+    def _may_start(self) -> bool:
+        """Return True if another task may be started now."""
+        if self.supply.suspects():
+            return False
+        for name in () if self.stop else ("paused", "bad/" + self.node):
+            if os.path.exists(self.path(name)):
+                why = files.read(self.path(name)).decode("utf-8", "replace").strip()
+                self._finish(1, f"the sweep is paused: {why}")
+        need = self.options.task_time
+        if not need and not self.options.until_done:
+            need = int(self.supply.results.longest)
+        if self.started and self._lacks(need):
+            self._is_gone()  # the limit may have been changed
+            if self._lacks(need):
+                self._finish(75, "too little time is left for another one")
+        return not self.stop and time.monotonic() >= self.rest_until
+
+    def _lacks(self, seconds: int) -> bool:
+        end = self.deadline
+        return end is not None and time.monotonic() + seconds > end - self.options.margin
+
+    def _claim(self, key: Key) -> bool:
+        """Claim an attempt; return False if another worker was first."""
+        claim = {"job": self.job, "began": self.began, "node": self.node, "worker": self.name}
+        claim.update(pid=os.getpid(), start=int(time.time()))
+        path = self.path("claims", f"{key[0]}.{key[1]}")
+        return bool(self._patiently(lambda: files.publish(path, files.encode(claim))))
+
+    def _begin(self, key: Key) -> None:
+        """Start a claimed task in a session of its own, its output in a log."""
+        version = self.options.snapshot or node.commit(os.getcwd())
+        attempt, self.started = Attempt(key, self.free.pop(), version), True
+        words = self.supply.tasks.words(key[0])
+        if self.options.launch:
+            words = [b"/bin/bash", b"-c", b'launch "$@"', b"launch", *words]
+        marks = {"TASK": key[0], "ATTEMPT": key[1], "SLOT": attempt.slot}
+        variables = {"NEURONCTL_" + name: str(value) for name, value in marks.items()}
+        log = self._patiently(lambda: os.open(self._log(key), os.O_WRONLY | os.O_CREAT, 0o600))
+        try:
+            attempt.process = self._start(words, dict(self.variables, **variables), log)
+            self.running[attempt.process.pid] = attempt
+        except OSError as error:  # as a shell says it
+            text = f"{os.fsdecode(words[0])}: {error.strerror}\n"
+            os.write(log, text.encode("utf-8", "surrogateescape"))
+            attempt.told = error.errno in (errno.EAGAIN, errno.ENOMEM)  # not the task's fault
+            attempt.code = 127 if error.errno == errno.ENOENT else 126
+            attempt.ended = time.monotonic()
+            self.ended.append(attempt)
+        finally:
+            os.close(log)
+
+    def _start(
+        self, words: List[bytes], variables: Dict[str, str], log: int
+    ) -> "subprocess.Popen[bytes]":
+        def start(argv: List[bytes]) -> "subprocess.Popen[bytes]":
+            return subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=variables,
+                start_new_session=True,
+            )
+
+        try:
+            return start(words)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:  # a script without #!, which a shell runs
+                raise
+            return start([b"/bin/bash", *words])
+
+    def _log(self, key: Key) -> str:
+        return self.path("logs", f"{key[0]}.{key[1]}.log")
+
+    def _patiently(self, write: Callable[[], Any]) -> Any:
+        """Write to the folder; try for some minutes, unless it was deleted or all is to end."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return write()
+            except OSError:
+                if time.monotonic() > end or self.got or not os.path.isdir(self.folder):
+                    raise
+                time.sleep(1)
+                self._beat()
+
+    # --------------------------------------------------------------------------- ends of tasks
+
+    def _reap(self) -> None:
+        """Take what has ended from what runs."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            attempt = self.running.pop(pid, None)
+            if attempt and attempt.process:  # else it was left by a task
+                attempt.process.returncode = 0  # so that Popen does not wait for it
+                signaled = os.WIFSIGNALED(status)
+                attempt.code = 128 + os.WTERMSIG(status) if signaled else os.WEXITSTATUS(status)
+                attempt.ended = time.monotonic()
+                self.ended.append(attempt)
+
+    def _settle(self) -> None:
+        """Note the tasks that have ended, of which nothing is left."""
+        for attempt in list(self.ended):
+            if self._clear(attempt):
+                continue
+            if attempt.code == 0 and attempt.holds_slot:
+                attempt.holds_slot = False
+                self.free.append(attempt.slot)
+            if time.monotonic() < attempt.ended + SURE and not attempt.told:
+                continue
+            self._note(attempt)
+            self.ended.remove(attempt)
+            if attempt.holds_slot:
+                self.free.append(attempt.slot)
+
+    def _clear(self, attempt: Attempt) -> bool:
+        """Ask what a task has left to end, and kill it a second later; return False for nothing."""
+        left = node.children() - self.running.keys()
+        if left and (self.running or len(self.ended) > 1):
+            others = {one.key[0] for one in [*self.running.values(), *self.ended]}
+            others.discard(attempt.key[0])
+            marks = {pid: node.task_marks(pid) for pid in left}
+            left = {pid for pid, mark in marks.items() if not mark or mark[1] not in others}
+        if self.options.by_srun and attempt.code and attempt.ended + REST > time.monotonic():
+            here = node.processes(self.name)
+            left |= {one.pid for one in here if one.task == attempt.key[0]}
+        now = time.monotonic()
+        for pid in left:
+            if not attempt.cleared or now > attempt.cleared + 1:
+                node.kill(pid, signal.SIGKILL if attempt.cleared else signal.SIGTERM)
+        if left and not attempt.cleared:
+            attempt.cleared = now
+        return bool(left)
+
+    def _note(self, attempt: Attempt) -> None:
+        """Write down how a task ended."""
+        key, code = attempt.key, attempt.code
+        with files.open_own(self._log(key)) as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL))
+            tail = log.read()
+        state = files.judge(code, key, tail, self.options.by_srun)
+        in_doubt = self.options.by_srun or code > 128
+        if attempt.told or (state != DONE and in_doubt and not self.stop and self._is_gone()):
+            state = INTERRUPTED
+        elif state == INTERRUPTED and self.options.nodes > 1:
+            self._finish(75, f"srun lost task {key[0]}")  # Slurm ends what is left of it
+            return
+        if self.options.until_done and (code == 75 or (self.saves and state == INTERRUPTED)):
+            state = CONTINUES
+        seconds = attempt.ended - attempt.begun
+        record = {"task": key[0], "attempt": key[1], "state": state, "code": code}
+        record.update(start=round(attempt.start, 2), end=round(attempt.start + seconds, 2))
+        record.update(node=self.node, job=self.job, version=attempt.code_version)
+        record.update(metric=files.find_metric(tail, self.options.metric))
+        record.update(last_line=files.last_line(tail))
+        path, data = self.path("results", self.name), files.encode(record)
+        self._patiently(lambda: files.write(path, data, os.O_APPEND))
+        said = f"task {key[0]} ended with exit code {code} after {seconds:.0f} s"
+        print(said if state in (DONE, FAILED) else f"{said}: {state}", flush=True)
+        self._react(key, state, seconds, record["last_line"])
+
+    def _react(self, key: Key, state: str, seconds: float, line: Any) -> None:
+        """Decide what an end means for the sweep and for this node."""
+        if state == DONE:
+            self.supply.quick, self.supply.healthy, self.unproven = [], True, 0
+            self.supply.results.longest = max(self.supply.results.longest, seconds)
+        elif state == FAILED:
+            self.looked, self.unproven = 0.0, 0
+            self.supply.judge_failure(key, seconds)
+        elif not self.stop:
+            self.supply.look_at = 0.0
+            if state == INTERRUPTED:
+                self.rest_until = time.monotonic() + REST
+                self.unproven += 1
+            if self.unproven >= self.options.max_fails:
+                self._finish(1, f"the last {self.unproven} tasks have not started: {line}")

@@ -11,7 +11,7 @@ import itertools
 import os
 import sys
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.loader import load
 from neuronctl.common.errors import (
@@ -25,7 +25,6 @@ from neuronctl.common.errors import (
     SlurmUnavailableError,
     TemplateError,
     UsageError,
-    did_you_mean,
 )
 from neuronctl.common.units import parse_since
 from neuronctl.diagnosis.evidence import Diagnosis
@@ -33,9 +32,10 @@ from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.planning import JobPlan
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
-from neuronctl.request.job import BY_NAME, Body
+from neuronctl.remote.python import Remote
+from neuronctl.request.job import Body
 from neuronctl.request.job_file import parse_steps
-from neuronctl.request.options import Option
+from neuronctl.request.typed_options import texts_of
 from neuronctl.request.values import shell_text
 from neuronctl.rules import Finding
 from neuronctl.slurm.job_id import JobId
@@ -47,7 +47,7 @@ from neuronctl.tracking.job_status import JobStatus
 
 __all__ = ["CatalogError", "Diagnosis", "Finding", "Job", "JobFileError", "JobPlan", "JobRecord",
            "JobStatus", "Judgement", "NeuronctlError", "NoSuchJobError", "PolicyError",
-           "RecordError", "SlurmRefusedError", "SlurmUnavailableError", "Submission",
+           "RecordError", "Remote", "SlurmRefusedError", "SlurmUnavailableError", "Submission",
            "TemplateError", "UsageError", "history", "judge", "plan", "render", "status",
            "submit", "wait_any"]  # fmt: skip
 
@@ -165,7 +165,7 @@ def plan(
     except ValueError as error:
         raise UsageError(f"body {error}") from None
     return plan_job(
-        _texts(options),
+        texts_of(options),
         words=words,
         body=text,
         steps=parse_steps(list(steps)) if steps else (),
@@ -256,31 +256,3 @@ def _job_id(job: Union[int, str, Job]) -> JobId:
 
 def _moment(since: Optional[str]) -> Optional[int]:
     return None if since is None else parse_since(since, int(time.time()), "since")
-
-
-def _texts(options: Mapping[str, Any]) -> Dict[str, Any]:
-    """Options as the command line has them: texts, booleans and lists of texts."""
-    texts: Dict[str, Any] = {}
-    for name, value in options.items():
-        option = BY_NAME.get(name.replace("_", "-"))
-        if option is None:
-            raise UsageError(f"no such option: {name}", did_you_mean(name, _names()))
-        if value is not None:
-            texts[name] = _text(option, value)
-    return texts
-
-
-def _text(option: Option, value: Any) -> Any:
-    if option.is_flag:
-        if option.text_of_flag(value) is None:
-            raise UsageError(f"{option.long}: expected True or False, got {value!r}")
-        return value
-    if option.kind != "list":
-        return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
-    if isinstance(value, Mapping):
-        return [f"{name}={item}" for name, item in value.items()]
-    return [value] if isinstance(value, str) else [str(item) for item in value]
-
-
-def _names() -> List[str]:
-    return [name.replace("-", "_") for name in BY_NAME]

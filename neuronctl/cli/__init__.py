@@ -149,7 +149,7 @@ def _run(words: List[str]) -> int:
     if not words:
         sys.stderr.write(HELP)
         return UsageError.exit_code
-    named = words[0].partition("=")[0] in ("--on", "--allow")
+    named = words[0].partition("=")[0] in ("--on", "--allow", "--open")
     configured = "" if words[0] in HERE else _configured_remote()
     if configured or named:
         from neuronctl.cli.remote import run_remote

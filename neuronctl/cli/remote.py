@@ -15,7 +15,7 @@ from neuronctl.common.errors import (
     UsageError,
     did_you_mean,
 )
-from neuronctl.common.frozen import dataclass
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.remote.connection import Remote, check_name, find_remote, remotes_dir
 
 _ANYWHERE = ("config", "doctor")
@@ -25,8 +25,6 @@ _SENDS = ("submit", "sweep", "serve", "generate", "sbatch", "salloc")
 _ABOUT_JOBS = ("status", "retry", "cancel", "logs", "add", "connect", "list", "--list")
 """What follows ``sweep`` or ``serve`` and needs no project."""
 
-_KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
-
 
 @dataclass(frozen=True)
 class Call:
@@ -35,6 +33,7 @@ class Call:
     words: Tuple[str, ...]
     allowed: Tuple[str, ...]
     options: Mapping[str, Any]
+    browse: bool = False
 
     @property
     def command(self) -> str:
@@ -47,6 +46,12 @@ class Call:
     @property
     def is_dry(self) -> bool:
         return self.command == "generate" or bool(self.options.get("dry_run"))
+
+    @property
+    def serves(self) -> bool:
+        """Whether a server answers in the end, to which a tunnel is opened."""
+        lists = {"list", "--list"} & {*self.words[1:2]} or self.options.get("list_recipes")
+        return self.command == "serve" and not (lists or self.is_dry)
 
     @property
     def waits(self) -> bool:
@@ -62,27 +67,21 @@ class Call:
 
 def run_remote(words: Sequence[str], configured: str) -> int:
     """Run a command line on the cluster that it names, or ``configured`` does; the exit code."""
-    named, allowed, rest = _split(list(words))
-    names = (named or configured).split(",")
-    if not rest:
-        raise UsageError("no command follows --on NAME", "see 'neuronctl --help'")
-    command = rest[0]
-    if command not in COMMANDS:
-        raise UsageError(f"no such command '{command}'", did_you_mean(command, COMMANDS))
+    named, call = _split(list(words))
+    command, names = call.command, (named or configured).split(",")
     own = command in HERE and command not in _ANYWHERE
-    before = rest[: rest.index("--")] if "--" in rest else rest
-    if own or {"--help", "-h"} & set(before[1:2]) or all(map(_is_here, names)):
-        return run_here(rest)
+    if own or {"--help", "-h"} & {*call.words[1:2]} or all(map(_is_here, names)):
+        return run_here(list(call.words))
     for name in names:
         check_name(name)
-    call = Call(tuple(rest), tuple(allowed), _options(rest))
+    call = replace(call, options=_options(call.words))
     if len(names) > 1:
         return _run_on_all(names, call)
     remote = find_remote(names[0])
     if command == "pull":
         from neuronctl.cli.pull import bring
 
-        return bring(remote, rest[1:])
+        return bring(remote, call.words[1:])
     if command == "doctor":
         from neuronctl.cli.doctor import examine_remote
 
@@ -90,22 +89,27 @@ def run_remote(words: Sequence[str], configured: str) -> int:
     return _run_on(remote, call)
 
 
-def _split(words: List[str]) -> Tuple[str, List[str], List[str]]:
-    """Return the names after --on, the patterns after --allow, and the rest."""
-    named, allowed = "", []
-    while words and words[0].partition("=")[0] in ("--on", "--allow"):
+def _split(words: List[str]) -> Tuple[str, Call]:
+    """Return the names after --on, and the call that follows it."""
+    named, allowed, browse = "", [], False
+    while words and words[0].partition("=")[0] in ("--on", "--allow", "--open"):
         option, sign, value = words.pop(0).partition("=")
+        if option == "--open":
+            browse = True
+            continue
         if not sign:
-            if not words:
-                raise UsageError(f"{option} needs a value")
-            value = words.pop(0)
+            value = words.pop(0) if words else ""
+        if not value:
+            raise UsageError(f"{option} needs a value", "such as --on neuron, or --allow .env")
         if option == "--allow":
             allowed.append(value)
         else:
             named = value
-            if not value:
-                raise UsageError("--on needs the name of a cluster")
-    return named, allowed, words
+    if not words:
+        raise UsageError("no command follows --on NAME", "see 'neuronctl --help'")
+    if words[0] not in COMMANDS:
+        raise UsageError(f"no such command '{words[0]}'", did_you_mean(words[0], COMMANDS))
+    return named, Call(tuple(words), tuple(allowed), {}, browse)
 
 
 def _is_here(name: str) -> bool:
@@ -140,22 +144,16 @@ def _options(words: Sequence[str]) -> Mapping[str, Any]:
 
 
 def _request(remote: Remote, call: Call, **more: Any) -> Dict[str, Any]:
-    """Return what the other side needs for a command line."""
-    from neuronctl.remote.place import find_project
+    """Return what the other side needs for a command line, on this terminal."""
+    from neuronctl.remote.place import request
 
-    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    environment = {name: os.environ[name] for name in ("COLUMNS",) if name in os.environ}
     if os.isatty(1):
         environment["COLUMNS"] = str(os.get_terminal_size(1).columns or 80)
-        environment.setdefault("FORCE_COLOR", "1")
-    elif "COLUMNS" in os.environ:
-        environment["COLUMNS"] = os.environ["COLUMNS"]
-    words = [word.encode("utf-8", "surrogateescape").decode("latin-1") for word in call.words]
-    return {
-        **find_project().request,
-        **{"verb": "run", "name": remote.name, "directory": remote.directory, "words": words},
-        **{"commands": list(COMMANDS), "environment": environment, "waits": call.waits},
-        **{"tty": False, "input": False, "dry": "", **more},
-    }
+        if "NO_COLOR" not in os.environ:
+            environment["FORCE_COLOR"] = "1"
+    more.update(commands=list(COMMANDS), environment=environment, waits=call.waits)
+    return request(remote, call.words, **more)
 
 
 def _run_on(remote: Remote, call: Call) -> int:
@@ -165,12 +163,20 @@ def _run_on(remote: Remote, call: Call) -> int:
     if call.sends:
         more = _send(remote, call)
     pending = _Pending(remote, call)
-    tty = all(map(os.isatty, range(3))) and not (call.command == "serve" and call.sends)
+    tty = all(map(os.isatty, range(3))) and call.command != "serve"
     takes_input = not tty and ("-" in call.words[1:] or _reads_script(call))
     words = pending.words
-    request = _request(remote, Call(words, (), call.options), tty=tty, input=takes_input, **more)
+    if call.serves:
+        at = 2 if words[1:2] == ("connect",) else 1
+        words = (*words[:at], "--json", *words[at:])
+    request = _request(remote, replace(call, words=words), tty=tty, input=takes_input, **more)
     try:
         session, _ = run(remote, request, notify, tty=tty, takes_input=takes_input)
+        if call.serves:
+            from neuronctl.cli.tunnel import open_tunnel
+
+            as_json = "--json" in call.words
+            return open_tunnel(remote, session, as_json=as_json, browse=call.browse)
         code = session.show(raw=call.command in SHELLS)
     except (ConnectionLostError, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and not pending.path:

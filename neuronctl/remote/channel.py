@@ -54,18 +54,21 @@ class Session:
         *,
         tty: bool = False,
         takes_input: bool = False,
+        errors: Optional[Callable[[bytes], object]] = None,
     ) -> None:
         require(remote)
         self.remote, self._tell, self._held = remote, tell, b""
         self._mark = _SIGN + mark.encode() + b" "
         self.code: Optional[int] = None
         self._noise = b""
+        self._write_error = errors or (lambda data: os.write(2, data))
         script = f"MARK={mark}; export MARK; {_SHELL}"
         words = ["exec", "sh", "-c", shlex.quote(script), shlex.quote(_BODY)]
         command = " ".join([*words, *map(shlex.quote, argv)])
+        self._refusal = f"{remote.socket}.{mark}"
         # Without a terminal, Ctrl-C must not reach ssh: closing its input asks for the end there.
         self.process = subprocess.Popen(
-            session(remote, command, tty=tty),
+            session(remote, command, self._refusal, tty=tty),
             stdin=None if tty or takes_input else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None if tty else subprocess.PIPE,
@@ -178,8 +181,11 @@ class Session:
             try:
                 self._fill()
             except ConnectionLostError:
-                if self.process.wait() == 255:
+                if os.path.exists(self._refusal):
+                    os.unlink(self._refusal)
                     raise lost(self.remote) from None
+                if self.process.returncode == 255:
+                    raise  # it may have begun
                 raise self._no_python() from None
 
     def _silence(self) -> ConnectionLostError:
@@ -201,6 +207,8 @@ class Session:
         assert self.process.stdout is not None
         data = os.read(self.process.stdout.fileno(), 1 << 18)
         if not data:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
             raise self.loss()
         self._held += data
 
@@ -245,7 +253,7 @@ class Session:
                     continue
                 begun, data = True, self._noise[at:].partition(b"\n")[2]
             with contextlib.suppress(OSError):
-                os.write(2, out.shown(data))
+                self._write_error(out.shown(data))
 
 
 class Filter:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -92,9 +93,13 @@ def _not_connected(name: str) -> NotConnectedError:
 # ------------------------------------------------------------------------- using it
 
 
-def session(remote: Remote, command: str, *, tty: bool = False) -> List[str]:
-    """Return the command line that runs a command over the connection, and never opens one."""
-    options = ("ControlMaster=no", "BatchMode=yes", "ProxyCommand=false", "LogLevel=ERROR")
+def session(remote: Remote, command: str, refusal: str, *, tty: bool = False) -> List[str]:
+    """Return the command line that runs a command over the connection, and never opens one.
+
+    refusal: a file that appears if there is no connection: the command has surely not begun then.
+    """
+    proxy = f"touch {shlex.quote(refusal)}; false".replace("%", "%%")
+    options = ("ControlMaster=no", "BatchMode=yes", f"ProxyCommand={proxy}", "LogLevel=ERROR")
     words = [f"-o{option}" for option in options]
     kind = "-tt" if tty else "-T"
     return ["ssh", "-F", "none", "-S", remote.socket, *words, kind, "--", "cluster", command]
@@ -133,6 +138,17 @@ def control(socket: str, verb: str, *words: str) -> subprocess.CompletedProcess[
         return subprocess.CompletedProcess(argv, 255, "", "ssh does not answer")
     except OSError as error:
         raise UsageError(f"cannot start ssh: {error.strerror}", "install OpenSSH") from None
+
+
+def wait_there(remote: Remote, command: str) -> None:
+    """Run a command that says nothing over the connection, and wait until either ends."""
+    argv = session(remote, command, f"{remote.socket}.refused")
+    nothing = subprocess.DEVNULL
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing) as process:
+        try:
+            process.wait()
+        finally:
+            process.kill()
 
 
 def _check_owner(socket: str) -> None:

@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import sys
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.common.errors import NotConnectedError, UsageError
 from neuronctl.common.files import read_private, write_private
@@ -27,7 +27,7 @@ from neuronctl.version import __version__
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
-_DATA = ("templates", "partitions.yaml", "docs")
+_DATA = ("templates", "programs", "partitions.yaml", "docs")
 
 _INSTALL = """\
 import hashlib, io, os, shutil, sys, tempfile, zipfile
@@ -125,6 +125,7 @@ def run(
     *,
     tty: bool = False,
     takes_input: bool = False,
+    errors: Optional[Callable[[bytes], object]] = None,
 ) -> Tuple[Session, str]:
     """Begin a request to neuronctl there, which is sent first if it is missing.
 
@@ -137,7 +138,7 @@ def run(
     for _ in range(2):
         mark = secrets.token_hex(8)
         argv = [remote.python, "-IS", "-X", "utf8", "-c", _BEGIN, mark, content.digest, packed]
-        begun = Session(remote, argv, mark, tell, tty=tty, takes_input=takes_input)
+        begun = Session(remote, argv, mark, tell, tty=tty, takes_input=takes_input, errors=errors)
         if begun.state == "begin":
             return begun, content.digest
         begun.finish()
@@ -154,7 +155,7 @@ def _state() -> str:
     parts: List[str] = [__version__, sys.version, _PACKAGE]
     if not os.path.exists(os.path.join(os.path.dirname(_PACKAGE), "pyproject.toml")):
         return "\n".join([*parts, str(os.stat(__file__).st_mtime_ns)])
-    for top in (_PACKAGE, *(data_path(name) for name in _DATA[:2])):
+    for top in (_PACKAGE, *(data_path(name) for name in _DATA[:3])):
         for path, _ in _below(top):
             status = os.stat(path)
             parts.append(f"{path} {status.st_size} {status.st_mtime_ns}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.errors import UsageError
+from neuronctl.common.errors import UsageError, did_you_mean
 from neuronctl.common.words import other_dash, replace_other_dashes
-from neuronctl.request.job import OPTIONS, Body, Layer, Origin, Source, StepRequest
+from neuronctl.request.job import BY_NAME, OPTIONS, Body, Layer, Origin, Source, StepRequest
+from neuronctl.request.options import Option
 
 
 def options_layer(
@@ -102,3 +103,44 @@ def _fill_from_environment(text: str) -> str:
             f"export it first, or give a value: --env {text}=VALUE",
         )
     return f"{text}={os.environ[text]}"
+
+
+def words_of(options: Mapping[str, Any]) -> List[str]:
+    """Return the words of a command line that says the same as a program's options."""
+    words = []
+    for name, value in texts_of(options).items():
+        long = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{long}" if value else f"--no-{long}")
+        else:
+            texts = value if isinstance(value, list) else [value]
+            words += [f"--{long}={text}" for text in texts]
+    return words
+
+
+def texts_of(options: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return options of a program as the command line has them: texts, booleans, and lists."""
+    texts: Dict[str, Any] = {}
+    for name, value in options.items():
+        option = BY_NAME.get(name.replace("_", "-"))
+        if option is None:
+            raise UsageError(f"no such option: {name}", did_you_mean(name, _names()))
+        if value is not None:
+            texts[name] = _text(option, value)
+    return texts
+
+
+def _text(option: Option, value: Any) -> Any:
+    if option.is_flag:
+        if option.text_of_flag(value) is None:
+            raise UsageError(f"{option.long}: expected True or False, got {value!r}")
+        return value
+    if option.kind != "list":
+        return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    if isinstance(value, Mapping):
+        return [f"{name}={item}" for name, item in value.items()]
+    return [value] if isinstance(value, str) else [str(item) for item in value]
+
+
+def _names() -> List[str]:
+    return [name.replace("-", "_") for name in BY_NAME]

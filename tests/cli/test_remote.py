@@ -91,7 +91,7 @@ def test_words_arrive_byte_for_byte(node: Login) -> None:
     Path("train.py").touch()
     on(*SUBMIT, "train.py", *words)
     said = on("history", "--json")
-    assert json.loads(said.stdout)["jobs"][0]["command_line"][-len(words) :] == words
+    assert json.loads(said.stdout)["submissions"][0]["command_line"][-len(words) :] == words
 
 
 def test_a_submission_runs_the_code_that_was_sent(node: Login) -> None:

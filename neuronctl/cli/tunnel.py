@@ -1,0 +1,94 @@
+"""``--on NAME serve``: a server on the cluster, and the tunnel to it over the open connection."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import socket
+from typing import Any, Dict, List, Tuple
+
+from neuronctl.cli.say import notify
+from neuronctl.common.console import print_json, print_line
+from neuronctl.common.errors import INTERRUPTED, ConnectionLostError, NeuronctlError
+from neuronctl.remote.channel import Session
+from neuronctl.remote.connection import Remote, control, is_alive, wait_there
+
+
+def open_tunnel(remote: Remote, begun: Session, *, as_json: bool, browse: bool) -> int:
+    """Wait for the server, open its tunnel, say where it is, and stay until it ends.
+
+    begun: ``serve --json`` there. browse: whether to open a browser. Returns the exit code.
+    """
+    parts: List[bytes] = []
+    code = begun.show(raw=True, write=parts.append)
+    if code:
+        return code
+    try:
+        found = json.loads(b"".join(parts))
+        port, address, wait = int(found["port"]), str(found["address"]), str(found["wait"])
+    except (ValueError, KeyError, TypeError):
+        raise NeuronctlError(f"{remote.name} does not say where its server is") from None
+    if not found.get("url"):
+        print_json("neuronctl.serve/1", found) if as_json else _print_text(found)
+        return 0
+    local, way = _forward(remote, address, port)
+    try:
+        url = str(found["url"]).replace(f":{port}", f":{local}", 1)
+        if as_json:
+            print_json("neuronctl.serve/1", {**found, "url": url, "local_port": local})
+        else:
+            print_line(f"{found.get('recipe')} answers: job {found.get('job_id')}")
+            print_line(f"  open  {url}")
+            _print_text(found)
+            notify("Ctrl-C closes the tunnel; the server continues until it is cancelled")
+        if browse and re.match(rf"http://(j[0-9]+\.)?(localhost|127\.0\.0\.1):{local}/", url):
+            import webbrowser
+
+            webbrowser.open(url)
+        return _stay(remote, wait, str(found.get("job_id")))
+    finally:
+        control(remote.socket, "cancel", "-L", way)
+
+
+def _forward(remote: Remote, address: str, port: int) -> Tuple[int, str]:
+    """Add a tunnel to the connection; returns the local port, and the tunnel as ssh names it."""
+    if not re.fullmatch(r"[0-9A-Za-z.:_-]+", address) or not 0 < port < 65536:
+        raise NeuronctlError(f"{remote.name} names no address for its server: {address!r}")
+    host = f"[{address}]" if ":" in address else address
+    for local in (port, _free_port(), _free_port()):
+        way = f"127.0.0.1:{local}:{host}:{port}"
+        made = control(remote.socket, "forward", "-L", way)
+        if made.returncode == 0:
+            return local, way
+    raise NeuronctlError(f"no tunnel to {remote.name}: {made.stderr.strip()}")
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _stay(remote: Remote, wait: str, job: str) -> int:
+    """Return once the server has ended; its own command on the cluster says when."""
+    again = f"neuronctl --on {remote.name} serve connect {job}"
+    try:
+        # It ends its parent in the end: a shell, and not the sshd of the whole connection.
+        wait_there(remote, f"sh -c {shlex.quote(wait)}; true")
+    except KeyboardInterrupt:
+        notify(f"the tunnel is closed; to open it again: {again}")
+        return INTERRUPTED
+    if not is_alive(remote.socket):
+        raise ConnectionLostError(
+            f"the connection to {remote.name} was lost, and the tunnel with it",
+            f"neuronctl login {remote.name}, then: {again}",
+        )
+    notify(f"the server has ended, and its tunnel: neuronctl --on {remote.name} why {job}")
+    return 0
+
+
+def _print_text(found: Dict[str, Any]) -> None:
+    for line in str(found.get("text") or "").split("\n"):
+        if line:
+            print_line(f"  {line}".rstrip())

@@ -183,9 +183,13 @@ def _of_each_task(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
 def _loopback(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
     """Yield the addresses that are each node's own, in a job of several nodes."""
     address = re.compile(rf"[\"']?(\$\{{\w+:-)?{_LOOPBACK}(\}}|:\S+)?[\"']?")
-    before = [each for run in facts.launches if run.is_srun for each in run.command.assigned]
+    sruns = [run for run in facts.launches if run.is_srun]
+    before = [each for run in sruns for each in run.command.assigned]
     for variable in (*facts.shell.assignments, *before):
-        if variable.name == "MASTER_ADDR" and address.fullmatch(variable.word.raw):
+        follows = next((run for run in sruns if run.place.line >= variable.place.line), None)
+        alone = follows is not None and (facts.times(follows) or (2, 1))[0] == 1
+        named = variable.name == "MASTER_ADDR" and address.fullmatch(variable.word.raw)
+        if named and not alone:
             yield variable.word.raw, variable.place
     for run in facts.launches:
         times = (facts.times(run) if run.is_srun else None) or (1, 1)

@@ -13,6 +13,7 @@ from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
+from neuronctl.rules import Finding
 from neuronctl.rules.script import ScriptFinding, check_script
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.scripts.edits import edited
@@ -118,6 +119,25 @@ def judge_script(
         # Only what holds for the script stands against it.
         verdict = judgement.with_rules(of_script.finding for of_script in found).verdict
     return JudgedScript(name, text, found, made, verdict)
+
+
+def judge_shell_text(made: JobPlan, script: str) -> Tuple[Finding, ...]:
+    """Return what the rules for scripts find in the shell text that a job's script contains."""
+    places = {
+        line.strip(): f"{launch.prefix}the shell text, line {number}: "
+        for launch in made.launches
+        for number, line in enumerate((launch.request.body or "").split("\n"), 1)
+    }
+    header = read_header(script)
+    facts = ScriptFacts(script, header, read_shell(script, job_variables(header)), made)
+    found = []
+    for known in check_script(facts, ()):
+        where = places.get(facts.lines[known.place.line - 1].strip())
+        if where is not None:
+            message, hint = where + known.finding.message, known.finding.hint
+            hint = hint.replace("#SBATCH --", "--")
+            found.append(replace(known.finding, message=message, hint=hint))
+    return tuple(found)
 
 
 _LONG = 10_000

@@ -71,6 +71,11 @@ class PlannedJob:
             self.catalog, ask_slurm=self.ask_slurm, snapshot=self.snapshot, meanwhile=_load_the_rest
         )
         judgement = judge_plan(self.plan, by)
+        if any(launch.request.body for launch in self.plan.launches):
+            from neuronctl.submission.judged_script import judge_shell_text  # here, as few have any
+
+            texts = judge_shell_text(self.plan, self.script())
+            judgement = judgement.with_rules((*judgement.findings, *texts))
         verdict = judgement.verdict if self.ask_slurm else None
         return JudgedJob(self.plan, judgement.findings, verdict, self.choice)
 

@@ -98,3 +98,13 @@ def test_broken_shell_text_is_refused_with_the_line_of_its_file(run: Run, tmp_pa
     (tmp_path / "body.sh").write_text("#!/bin/bash\n# nothing\n")
     refused = run("generate", *ONE, "--body", "body.sh", code=2)
     assert "'body.sh' is empty" in refused.stderr
+
+
+def test_shell_text_of_a_job_file_is_judged_as_a_script_is(run: Run, tmp_path: Path) -> None:
+    """``import`` takes no check away."""
+    head = "#!/bin/bash\n#SBATCH -p amd_a100nv_8 -N 2 --ntasks-per-node=4 --gres=gpu:4 -c 2 -t 10\n"
+    head += '#SBATCH --comment="field=misc;appl=pytorch"\n'
+    (tmp_path / "job.sh").write_text(f"{head}echo a\nsrun torchrun --nproc_per_node=4 t.py\n")
+    run("import", "job.sh", "-o", "job.yaml", "--cluster", "neuron")
+    said = run("generate", "-f", "job.yaml", code=4).stderr
+    assert "error NC621: the shell text, line 2: srun starts torchrun 4 times" in said

@@ -300,6 +300,7 @@ RIGHT: List[Row] = [
     ("NC640", GPU, "set -x\nset +x\nsource .env\npython t.py"),
     ("NC640", GPU, "WANDB_API_KEY=$1\npython t.py --token=$2"),
     ("NC642", "-p cpu -N 2 --ntasks-per-node=1", "MASTER_ADDR=localhost python t.py"),
+    ("NC642", NODES, "export MASTER_ADDR=127.0.0.1\nsrun -N 1 -n 4 -c 2 python t.py"),
     ("NC642", NODES, "export MASTER_ADDR=$(hostname)\nsrun bash -c 'x $SLURM_STEP_NODELIST'"),
     ("NC642", EACH, "srun torchrun --nnodes=3 --rdzv_endpoint=$H:$P t.py"),
     ("NC642", GPUS, 'srun bash -c "MASTER_PORT=$((9000 + RANDOM)) python t.py"'),

@@ -10,7 +10,7 @@ import click
 from neuronctl.cli.jobs import state_name
 from neuronctl.cli.say import notify, say
 from neuronctl.common.console import print_json, print_line
-from neuronctl.common.errors import SlurmRefusedError, UsageError
+from neuronctl.common.errors import NoSuchJobError, SlurmRefusedError, UsageError
 from neuronctl.common.frozen import asdict
 from neuronctl.common.words import counted
 from neuronctl.records.store import RecordStore
@@ -73,11 +73,14 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
         print_json("neuronctl.cancel/1", {"jobs": data})
     else:
         for row in rows:
-            if row.result not in ("refused", "unknown"):
+            if row.result not in ("refused", "unknown", "elsewhere"):
                 print_line(row.words)
     if refused:
         said = "; ".join(f"{job}: {message}" for job, message in refused.items())
         raise SlurmRefusedError(f"scancel refused the request: {said}")
+    elsewhere = [row.words for row in rows if row.result == "elsewhere"]
+    if elsewhere:
+        raise NoSuchJobError("; ".join(elsewhere), "cancel it there, or with scancel -M CLUSTER ID")
     missing = [word for word in words if not known[word]]
     if missing:
         raise no_such_job(missing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import List, Mapping, Sequence, Tuple
+from typing import Mapping, Sequence, Tuple
 
 import click
 
@@ -37,11 +37,14 @@ def command(words: Tuple[str, ...]) -> int:
     return call(words)
 
 
+def _say_nothing(message: str) -> None:
+    """Leave standard error to sbatch: a program may read it."""
+
+
 def call(words: Sequence[str]) -> int:
     """Run ``sbatch WORDS``, and record its job; return its exit code, 128 + N for signal N."""
     path = find_sbatch()
-    untold: List[str] = []  # findings, printed only if sbatch refuses the job
-    tell = notify if sys.stderr.isatty() else untold.append
+    tell = notify if sys.stderr.isatty() else _say_nothing
     attempt = Attempt(["neuronctl", *sys.argv[1:]], tell, notify)
     variables: Mapping[str, str] = {}
     unrecorded = ""
@@ -57,9 +60,7 @@ def call(words: Sequence[str]) -> int:
             attempt.heard(line)
 
     code = run_sbatch(path, words, environment, stdin=attempt.stdin, hear=hear)
-    if code > 0:
-        notify(*untold)
-    elif unrecorded:
+    if code <= 0 and unrecorded:
         notify(unrecorded)
     with _WHATEVER_BREAKS:
         attempt.ended(code)

@@ -71,7 +71,7 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
             remedy=f"'neuronctl resubmit {_again(status.id)}' goes on from what it has saved",
             line=last_line(evidence),
         )
-    stalled = next((one for one in backwards(evidence) if _STALLED in one.text), None)
+    stalled = next((one for one in backwards(evidence) if endings.STALLED in one.text), None)
     if stalled is not None:
         remedy = "look where its processes are while one like it hangs: 'neuronctl why --stacks'"
         return Diagnosis("stalled", "--stall ended it", remedy=remedy, line=stalled)
@@ -81,9 +81,6 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
         return _diagnose_state(evidence)
     return _failed(evidence)
 
-
-_STALLED = " no longer moves: "
-"""What the script of a job with --stall writes before it ends it (templates/stall.j2)."""
 
 _IDLE = "serve: nobody used it for "
 """How the line begins that a server with --idle writes before it ends (programs/server)."""

@@ -5,9 +5,11 @@ The rules are pure; this module reads the file system for them, once.
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import os
 import re
-from typing import TYPE_CHECKING, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Iterator, Optional, Sequence, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.files import head
@@ -128,6 +130,7 @@ def _program_fault(plan: JobPlan) -> Optional[Fault]:
         words = f"no program '{script}' in {request.chdir or 'this directory'} or on PATH"
     elif not os.path.exists(path):
         words = f"no file '{script}' in {os.path.realpath(request.chdir or working_directory())}"
+        hint = _similar(path) or hint
     elif not os.path.isfile(path):
         words = f"'{script}' is not a file"
     elif not os.access(path, os.R_OK):
@@ -138,6 +141,15 @@ def _program_fault(plan: JobPlan) -> Optional[Fault]:
         if script.endswith((".yaml", ".yml")):
             hint = f"if it is a job file: -f {quote(script)}"
     return Fault(words, hint) if words else None
+
+
+def _similar(path: str) -> str:
+    """Return the name of a file beside a missing one that is nearly its own, as a hint."""
+    names: Sequence[str] = ()
+    with contextlib.suppress(OSError):
+        names = os.listdir(os.path.dirname(path) or ".")
+    near = difflib.get_close_matches(os.path.basename(path), names, n=1, cutoff=0.7)
+    return f"did you mean {near[0]}?" if near else ""
 
 
 def _brings_programs(plan: JobPlan) -> bool:

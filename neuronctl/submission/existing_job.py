@@ -104,7 +104,9 @@ class ExistingJob:
             verdict = next(refused, Verdict(NOT_KNOWN, why))
         made = judged.plan
         if made is None:
-            made = plan(JobRequest(script=script.name, launcher="srun"), self.cluster)
+            first = script.header.value("partition")  # of a heterogeneous job's first component
+            request = JobRequest(script=script.name, launcher="srun", partition=first)
+            made = plan(request, self.cluster)
         return JudgedJob(made, tuple(findings), verdict, self.choice, existing_script=True)
 
     def with_options(self, *options: str) -> ExistingJob:

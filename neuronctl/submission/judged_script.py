@@ -18,7 +18,7 @@ from neuronctl.rules.script import ScriptFinding, check_script
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.scripts.edits import edited
 from neuronctl.scripts.header import read_header
-from neuronctl.scripts.model import Header
+from neuronctl.scripts.model import AFTER_COMMAND, Header
 from neuronctl.scripts.script_file import beginning, is_too_long
 from neuronctl.scripts.script_request import job_variables, modules, request_of_script
 from neuronctl.scripts.shell_reader import read_shell
@@ -69,7 +69,8 @@ def judge_text(
     what Slurm has said of the scripts before this one. comment_parts: as of JudgeBy.
     """
     header = read_header(text, environment=os.environ)
-    request = request_of_script(header, name, cluster) if header.given else None
+    late = header.shebang and any(one.reason == AFTER_COMMAND for one in header.ignored)
+    request = request_of_script(header, name, cluster) if header.given or late else None
     here = local_cluster() is not None
     by = JudgeBy(catalog, ask_slurm=here, asked=asked, of_script=True, comment_parts=comment_parts)
     return judge_script(name, text, header, request, cluster, by)

@@ -16,7 +16,7 @@ from neuronctl.slurm.job_states import PENDING, RUNNING
 from neuronctl.slurm.squeue import squeue
 from neuronctl.tracking.chains import chain_of, jobs_to_end
 from neuronctl.tracking.job_names import is_named, newest
-from neuronctl.tracking.job_status import JobStatus, state_counts
+from neuronctl.tracking.job_status import JobStatus, state_counts, where_else
 from neuronctl.tracking.lookup import look_up, matches, queued
 
 JobOrName = Union[JobId, str]
@@ -81,6 +81,10 @@ def _untouched(word: JobOrName, statuses: Sequence[JobStatus], state: Optional[s
     if not statuses:
         return Outcome(str(word), result="unknown", words="no matching jobs")
     states = ", ".join(sorted({status.state for status in statuses}))
+    record = statuses[0].record
+    if record is not None and where_else(record):
+        words = f"{word} is {where_else(record)}"
+        return Outcome(str(word), statuses[0].name, states, "elsewhere", words)
     if any(is_active(status) for status in statuses):
         result, words = "other-state", f"{word} is not {state}: {states}"
     else:

@@ -7,6 +7,7 @@ import pwd
 import signal
 from typing import TYPE_CHECKING, Union
 
+from neuronctl.common.files import tail
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_states import CANCELLED, STATES
 
@@ -44,6 +45,8 @@ def ending_words(status: JobStatus) -> str:
 
 def ending_cause(status: JobStatus) -> str:
     """What ended the job beside its own exit code: ``time limit reached``; "" where nothing did."""
+    if status.state == CANCELLED and is_stalled(status):
+        return "--stall ended it"
     if status.state == CANCELLED:
         uid = "" if status.cancelled_by is None else f"uid {status.cancelled_by}"
         who = canceller(status) or uid
@@ -55,6 +58,18 @@ def ending_cause(status: JobStatus) -> str:
     if exit is None or not by_signal or is_launch_failure(status):
         return ""
     return signal_name(exit.signal)
+
+
+def is_stalled(status: JobStatus) -> bool:
+    """Return True if the script of a job with --stall wrote that it no longer moves."""
+    if status.record is None or not status.record.rest.get("request", {}).get("stall"):
+        return False
+    paths = filter(None, (status.stderr, status.stdout))
+    return any(STALLED.encode() in tail(path, _TAIL) for path in paths)
+
+
+STALLED, _TAIL = " no longer moves: ", 1 << 20
+"""What that script writes before it ends the job (templates/stall.j2), before the stacks."""
 
 
 def exit_words(status: JobStatus) -> str:

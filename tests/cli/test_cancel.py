@@ -55,7 +55,10 @@ def test_a_job_of_another_cluster(
     fake_slurm.answer("sbatch", "Submitted batch job 3969755 on cluster nautilus\n")
     run("submit", "--force", "own.sh")
     where = "on cluster nautilus, which was not asked: squeue -M nautilus -j 3969755"
-    assert run("cancel", "3969755").stdout == f"3969755 is {where}\n"
+    away = run("cancel", "3969755", code=8)
+    assert away.stdout == "" and f"3969755 is {where}" in away.stderr
+    (row,) = json.loads(run("cancel", "--json", "3969755", code=8).stdout)["jobs"]
+    assert row["result"] == "elsewhere"
     for command in ("status", "why", "show"):
         assert where in " ".join(run(command, "3969755").stdout.split())
     for words in (["logs"], ["logs", "-f"], ["wait"]):

@@ -268,3 +268,36 @@ def test_the_same_again(run: Run, fake_slurm: FakeSlurm, tmp_path: Path, script:
     script.write_text(SCRIPT + "# more\n")
     assert f"{script} has changed since: it runs as it is now" in run("resubmit", "7").stderr
     assert fake_slurm.calls("sbatch")[-1] == same
+
+
+def test_nothing_but_sbatchs_words_reaches_a_stderr_that_is_no_terminal(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    """Programs that stand in front of sbatch read it, also when it refuses a job."""
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH --time=99-0\nsrun true\n")
+    words = "sbatch: error: Batch job submission failed: Requested time limit is invalid\n"
+    fake_slurm.answer("sbatch", stderr=words, code=1)
+    assert run("sbatch", "job.sh", code=1).stderr == words
+
+
+def test_the_partition_of_a_heterogeneous_job(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    text = "#!/bin/bash\n#SBATCH -p fat -t 5\n#SBATCH hetjob\n#SBATCH -p gpu -t 5\nsrun true\n"
+    (tmp_path / "job.sh").write_text(text)
+    fake_slurm.answer("sbatch", "Submitted batch job 7\n")
+    assert run("submit", "--force", "job.sh").stdout.startswith("Submitted batch job 7 to fat\n")
+    assert records()[0]["partition"] == "fat"
+
+
+def test_check_judges_directives_below_the_first_command(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    """sbatch does not read them; check and submit say the same of the job that remains."""
+    text = "#!/bin/bash\necho begins\n#SBATCH -p cas_v100_4 -t 5 --gres=gpu:1\nsrun true\n"
+    (tmp_path / "job.sh").write_text(text)
+    (checked,) = json.loads(run("check", "--cluster", "neuron", "--json", "job.sh").stdout)["files"]
+    words = ["submit", "--cluster", "neuron", "--json", "--dry-run", "job.sh"]
+    submitted = json.loads(run(*words).stdout)
+    codes = [[one["code"] for one in part["findings"]] for part in (checked, submitted)]
+    assert codes[0] == codes[1] == ["NC101", "NC603"]

@@ -183,3 +183,17 @@ def test_some_waiting_tasks_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None
     fake_slurm.queue(queue_row("7_[2-9]", own="7", state="PENDING"), queue_row("7_1", own="8"))
     (row,) = jobs(run("status", "--json", "7_[3-5]").stdout)
     assert row["job_id"] == "7_[2-9]"
+
+
+def test_a_job_that_stall_ended(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    """Its own scancel is not the user's."""
+    log = tmp_path / "7.out"
+    record(7, output=str(log), cwd=str(tmp_path), request={"stall": "30m"})
+    me = f"CANCELLED by {os.getuid()}"
+    ended = {"state": "CANCELLED", "name": "train", "work_dir": str(tmp_path)}
+    fake_slurm.queue(queue_row("7", **ended))
+    fake_slurm.accounting(accounting_row("7", **{**ended, "state": me}))
+    log.write_text("step 1\n")
+    assert "cancelled by you" in run("status").stdout
+    log.write_text("the job no longer moves: for 30 min, this log has not changed\nstacks\n")
+    assert "--stall ended it" in run("status").stdout

@@ -157,3 +157,13 @@ def test_arguments_alone_are_for_the_program_of_the_job_file(run: Run, tmp_path:
         assert shown.stdout.endswith("\nexec python train.py --epochs 60\n")
     job.write_text("run: true\n")
     assert "is an argument" in run("generate", *ONE, "--", "--epochs", "60", code=2).stderr
+
+
+def test_a_program_whose_name_is_misspelled(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").touch()
+    told = run(
+        "submit", "--cluster", "neuron-2022", "-p", "amd_a100nv_8", "trian.py", code=4
+    ).stderr
+    assert "hint: did you mean train.py?" in told

@@ -34,7 +34,7 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, PENDING, STATES, UNKNOWN
 from neuronctl.tracking import endings
 from neuronctl.tracking.job_status import NOT_RESPONDING
-from neuronctl.tracking.runs import LAST
+from neuronctl.tracking.runs import LAST, NOT_SAVED
 
 
 def diagnose(evidence: JobEvidence) -> Diagnosis:
@@ -395,7 +395,12 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
         return Diagnosis("signal", what, cause, remedy, certain=False, line=line)
     kind, cause, remedy = _CODES.get(code, ("signal" if number else "exit-code", "", ""))
     if evidence.runs is not None and evidence.runs.ended and found is None:
-        if evidence.runs.runs[-1].cause == LAST:
+        if evidence.runs.runs[-1].how == NOT_SAVED:
+            remedy = (
+                "the program ended at the signal and did not save: see 'What your program does' in "
+                "'neuronctl help go-on-until-done'"
+            )
+        elif evidence.runs.runs[-1].cause == LAST:
             remedy = f"'neuronctl resubmit {_again(status.id)}' goes on from what it has saved"
         else:
             number = evidence.runs.runs[-1].number

@@ -13,7 +13,7 @@ from neuronctl.slurm.job_states import LEAVING, PENDING, RUNNING, STATES
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.runs import SAVED
+from neuronctl.tracking.runs import GOES_ON
 
 # Maximum seconds between the end of a run and its resubmission by a requeue.
 _REQUEUE_TAKES = 60
@@ -90,8 +90,9 @@ def _earlier_words(evidence: JobEvidence) -> str:
     words = f"its previous run{last.node_list and f' on {last.node_list}'}"
     words += f" ended after {duration(last.elapsed)}"
     runs = () if evidence.runs is None else evidence.runs.runs
-    if any(run.cause == SAVED for run in runs[-2:]) and last.state not in _LOST:
-        words += ": it saved, to go on in another run"
+    how = next((run.how for run in reversed(runs[-2:]) if run.cause == GOES_ON), "")
+    if how and last.state not in _LOST:
+        words += f": it {how}, to go on in another run"
     else:
         cause = STATES[last.state].ending if last.state in STATES else ""
         words += f"{cause and f': {cause}'} ({last.state})"

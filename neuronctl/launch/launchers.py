@@ -28,6 +28,7 @@ TRAINING = "several processes or a Python program"
 
 
 ONE, ALL = "one", "all"
+LAUNCHER, PROGRAM = "launcher", "program"
 
 Options = Tuple[str, ...]
 """Names of options, as of ``option_name``."""
@@ -75,7 +76,7 @@ class Launcher:
     signals: Tuple[str, ...] = ()
     """The only signals that it passes on to its processes; empty if they get any."""
     marks: str = ""
-    """The variable that its processes have and it has not: they get the signal in its place."""
+    """What NEURONCTL_LAUNCH marks if its processes get a signal in its place: LAUNCHER or PROGRAM."""
     programs: Tuple[Tuple[str, ...], ...] = ()
     """The commands (or Python modules) that are this launcher when users call it themselves."""
     akin: Tuple[Tuple[str, ...], ...] = ()
@@ -348,6 +349,7 @@ _OWN: Mapping[str, _Read] = {
     "rendezvous": _WHEN,
     "macros": _WHEN,
     "signals": _signals,
+    "marks": _one_of({LAUNCHER: LAUNCHER, PROGRAM: PROGRAM, "nothing": ""}),
     "programs": _commands,
     "akin": _commands,
     "uncounted": _one_of({count: count for count in (ONE, ALL)}),

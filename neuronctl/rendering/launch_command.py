@@ -13,6 +13,7 @@ from typing import List, Sequence, Tuple
 from neuronctl.common.errors import TemplateError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.shell import CommandWord, Shell, quote
+from neuronctl.launch.launchers import LAUNCHER, PROGRAM
 from neuronctl.planning import JobPlan
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.template_errors import reported
@@ -103,10 +104,11 @@ def launch_words(plan: JobPlan, parts: LaunchParts) -> Tuple[str, ...]:
     What has to be evaluated in each task is the text of a bash, which becomes the launcher or the
     program; the program's words are its arguments.
     """
-    wrapping = plan.wrapping
+    wrapping, marked = plan.wrapping, _marked(plan)
     once = [*parts.once, *map(quote, wrapping.srun)]
-    command = [*map(quote, wrapping.prefix), *parts.task]
-    program = list(map(quote, plan.program))
+    mark = _MARK if marked == LAUNCHER else ()
+    command = [*map(quote, wrapping.prefix), *mark, *parts.task]
+    program = [*(_MARK if marked == PROGRAM else ()), *map(quote, plan.program)]
     # srun and mpirun start another command at a lone colon.
     colon = bool(once) and ":" in plan.program
     if not (parts.differs_by_task or colon):
@@ -117,6 +119,16 @@ def launch_words(plan: JobPlan, parts: LaunchParts) -> Tuple[str, ...]:
         text = f"{wrapped(['export', *parts.exports], '        ', inner)}\n    {text}"
     name = plan.launcher.name if parts.task else "bash"
     return (*once, f"bash -c {quote(text)}", *(() if colon else (name, *program)))
+
+
+_MARK = ('env NEURONCTL_LAUNCH="$SLURM_JOB_ID"',)
+"""What marks the processes behind it as this launch's; templates/passing.j2 looks for the mark."""
+
+
+def _marked(plan: JobPlan) -> str:
+    """Return LAUNCHER or PROGRAM if the batch shell passes signals to the processes of a launcher."""
+    passes = plan.passes_signal or plan.until_done is not None
+    return plan.launcher.marks if passes and not plan.steps else ""
 
 
 def contained_launch(plan: JobPlan, words: Sequence[str]) -> str:

@@ -63,7 +63,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         stall=stall,
     )
     for asked, line, name in (
-        (plan.until_done and not steps, "another one follows", "until-done"),
+        (plan.until_done and not steps, "no other run follows", "until-done"),
         (stall, "watch_log", "stall"),
         (plan.code, "NEURONCTL_SUBMIT_DIR=", "snapshot"),
     ):

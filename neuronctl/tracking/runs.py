@@ -17,8 +17,11 @@ from neuronctl.records.job_record import JobRecord
 from neuronctl.slurm.job_states import CANCELLED, GOOD, PENDING
 from neuronctl.tracking.job_status import JobStatus
 
-FINISHED, SAVED, FAILED, LAST = "finished", "saved", "failed", "last"
+FINISHED, GOES_ON, FAILED, LAST = "finished", "goes-on", "failed", "last"
 """How a run ended: the program was done; it is to go on; it failed; no more runs were allowed."""
+
+SAVED, NOT_SAVED = "saved", "did not save"
+"""What the script says of a program only with evidence; otherwise, it ended after the request."""
 
 _MOST = 16 * 1024 * 1024
 """Bytes at the end of a log that are looked through."""
@@ -27,8 +30,10 @@ _LINES = re.compile(
     rb"\n(?:run (?P<begun>\d{1,6}) of at most (?P<most>\d{1,6}), on (?P<nodes>[^\s,]\S*?)"
     rb"(?:,? (?:as )?\(?job (?P<job>\d{1,10})\)?)?"
     rb"|run \d{1,6}: (?P<asked>time to save)[^\n]*"
-    rb"|run \d{1,6} ended with exit code (?P<saved>\d{1,3}): another one follows"
-    rb"|run \d{1,6} (?:waits|follows) as job (?P<next>\d{1,10})"
+    rb"|run \d{1,6} (?P<how>saved|did not save|did not end|ended after the request)"
+    rb" \(exit code (?P<code>\d{1,3})\)"
+    rb"|run \d{1,6} ended with exit code (?P<ended>\d{1,3}): another one follows"  # of 0.2.0
+    rb"|(?:run \d{1,6} (?:waits|follows)|another run follows,) as job (?P<next>\d{1,10})"
     rb"|(?P<finished>done) in \d{1,6} runs?"
     rb"|the program failed with exit code (?P<failed>\d{1,3}): no other run follows"
     rb"|that was the (?P<last>last) of \d{1,6} runs?)(?=\r?\n|$)"
@@ -40,8 +45,9 @@ class Run:
     """One run, by its lines in the log.
 
     most: how many runs there may be. begin: where its first line begins in the log, in bytes.
-    job_id: Slurm's, in a chain. asked: whether it was told to save. cause: FINISHED, SAVED, FAILED,
-    or LAST; "" while it runs, and if it was cut off. code: the program's exit code.
+    job_id: Slurm's, in a chain. asked: whether it was told to save. cause: FINISHED, GOES_ON,
+    FAILED, or LAST; "" while it runs, and if it was cut off. code: the program's exit code. how: in
+    the script's words, how it ended after it was asked to save: SAVED, NOT_SAVED, or others.
     """
 
     number: int
@@ -52,6 +58,7 @@ class Run:
     asked: bool = False
     cause: str = ""
     code: Optional[int] = None
+    how: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,8 +80,8 @@ class Runs:
 
     def is_cut_off(self, status: JobStatus) -> bool:
         """Return True if the job ended before Slurm took the run that was to follow."""
-        saved = bool(self.runs) and self.runs[-1].cause == SAVED
-        return saved and status.ended and status.state not in (CANCELLED, *GOOD)
+        goes_on = bool(self.runs) and self.runs[-1].cause == GOES_ON
+        return goes_on and status.ended and status.state not in (CANCELLED, *GOOD)
 
     def words(self, status: JobStatus) -> str:
         """Return ``run 3 of at most 10``; while it waits, the run that it waits for."""
@@ -131,9 +138,16 @@ def read_runs(text: bytes, begin: int = 0) -> Runs:
             next_job = int(told["next"])
         elif runs and "asked" in told:
             runs[-1] = replace(runs[-1], asked=True)
+        elif runs and "how" in told:
+            how, code = told["how"].decode(), int(told["code"])
+            runs[-1] = replace(runs[-1], cause=GOES_ON, code=code, how=how)
+        elif runs and "ended" in told:
+            code = int(told["ended"])
+            how = SAVED if code == 75 else "ended after the request"
+            runs[-1] = replace(runs[-1], cause=GOES_ON, code=code, how=how)
+        elif runs and LAST in told:
+            runs[-1] = replace(runs[-1], cause=LAST)
         elif runs:
-            (cause,) = told
-            code = told[cause]
-            number = int(code) if code.isdigit() else None
-            runs[-1] = replace(runs[-1], cause=cause, code=0 if cause == FINISHED else number)
+            ((cause, word),) = told.items()
+            runs[-1] = replace(runs[-1], cause=cause, code=int(word) if cause == FAILED else 0)
     return Runs(tuple(runs), next_job)

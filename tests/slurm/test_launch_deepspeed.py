@@ -14,6 +14,7 @@ import pytest
 from bench import OUTSIDE, built
 from harness import Sandbox, sandbox_up
 from launching import ARGUMENTS, hexed, run_cell
+from test_signal_launchers import only_ranks_get_it
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +46,7 @@ def test_deepspeed(wrapper: str, deepspeed_bench: Sandbox, deepspeed_venv: Path)
         assert local == hexed([f"--local_rank={one['rank'] % 2}"])[0]
         assert arguments == hexed(ARGUMENTS)
     assert not ran.touched
+
+
+def test_only_the_ranks_get_a_signal(deepspeed_bench: Sandbox, deepspeed_venv: Path) -> None:
+    only_ranks_get_it(deepspeed_bench, deepspeed_venv, "deepspeed")

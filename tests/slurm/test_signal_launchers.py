@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,69 @@ def test_a_program_saves(
     finally:
         bench.cancel_all()
     assert (ended, log().count("saved")) == ("COMPLETED|0:0", count), log()
+
+
+DDP = """
+import os, signal, time
+import torch, torch.distributed as dist
+
+KEPT = os.path.abspath("got-" + os.environ["SLURM_JOB_ID"])
+
+def note(who):
+    line = "%s %d\\n" % (who, os.getpid())
+    os.write(os.open(KEPT, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), line.encode())
+
+asked = []
+signal.signal(signal.SIGUSR1, lambda number, frame: (asked.append(1), note("rank")))
+dist.init_process_group("gloo")
+if not os.fork():  # as a DataLoader's worker: it has the rank's environment
+    signal.signal(signal.SIGUSR1, lambda number, frame: note("worker"))
+    while os.getppid() != 1:
+        time.sleep(0.1)
+print("ready", flush=True)
+while True:
+    flag = torch.tensor([float(bool(asked))])
+    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+    if flag.item():
+        break
+    time.sleep(0.1)
+time.sleep(2)
+dist.barrier()
+os._exit(0)
+"""
+
+
+def only_ranks_get_it(bench: Sandbox, venv: Path, launcher: str) -> None:
+    """Train, submitted from inside a torchrun rank: the job inherits that one's variables."""
+    bench.write("ddp.py", DDP)
+    options = ["-p", "amd_a100nv_8", "-t", "20", "--field", "misc", "--appl", "pytorch", "-N", "2"]
+    options += ["--gpus-per-node=2", "--no-preflight", "--launcher", launcher, f"--venv={venv}"]
+    options += ["--env", "ACCELERATE_MIXED_PRECISION=no", "--signal", "USR1@60"]
+    options += ["-o", f"only-{launcher}", "--json", "ddp.py"]
+    bench.write("outer.sh", shlex.join(["neuronctl", "submit", *options]))
+    outer = [f"{venv}/bin/torchrun", "--standalone", "--nproc-per-node=1", "--no-python"]
+    made = bench.exec([*outer, "sh", "outer.sh"])
+    job = str(json.loads(made.stdout[made.stdout.index("{") :])["job_id"])
+
+    def log() -> str:
+        return bench.exec(["sh", "-c", f"cat only-{launcher} 2>/dev/null || true"]).stdout
+
+    try:
+        wait_until(lambda: log().count("ready") == 4, seconds=400)
+        bench.exec(["scancel", "--batch", "--signal=USR1", job])
+        bench.wait_for_jobs()
+        query = ["sacct", "-n", "-P", "-j", job, "-o", "JobID,State"]
+        wait_until(lambda: "RUNNING" not in bench.exec(query).stdout)
+    finally:
+        bench.cancel_all()
+    got = [line.split()[0] for line in bench.exec(["cat", f"got-{job}"]).stdout.splitlines()]
+    ended = bench.exec(query).stdout.splitlines()
+    assert got == ["rank"] * 4, log()
+    assert f"{job}|COMPLETED" in ended, log()
+    steps = [line for line in ended if re.match(rf"{job}\.\d", line)]
+    assert len(steps) == 2, "the launch, and one step that sends the signal"
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "accelerate"])
+def test_only_the_ranks_get_it(launcher: str, bench: Sandbox, horovod_venv: Path) -> None:
+    only_ranks_get_it(bench, horovod_venv, launcher)

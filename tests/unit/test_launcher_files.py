@@ -176,10 +176,10 @@ def test_broken_file_does_not_stop_other_jobs(own: Path) -> None:
 
 
 def test_a_launcher_has_the_traits_of_the_one_that_it_is_like(own: Path) -> None:
-    write(own, "{#\nlike: torchrun\nmarks: MINE\n#}\n")
+    write(own, "{#\nlike: torchrun\nmarks: program\n#}\n")
     mine, other = launchers.load("mine"), launchers.load("torchrun")
-    assert (mine.marks, mine.nodes, mine.counts) == ("MINE", other.nodes, other.counts)
-    write(own, "{#\nlike: torchrun\nmarks: MINE\n#}\n", "torchrun")
+    assert (mine.marks, mine.nodes, mine.counts) == ("program", other.nodes, other.counts)
+    write(own, "{#\nlike: torchrun\nmarks: program\n#}\n", "torchrun")
     assert launchers.load("torchrun").programs == other.programs
 
 

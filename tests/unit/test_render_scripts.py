@@ -6,6 +6,8 @@ byte. The last command of the chain writes down what it was given.
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -292,7 +294,7 @@ case "${0##*/} ${1-}" in squeue*) echo RUNNING ;; sbatch*) echo 4712 ;; esac
     [
         (0, 2, "done in 2 runs", False),
         (9, 2, "the program failed with exit code 9: no other run follows", False),
-        (75, 2, "run 2 ended with exit code 75: another one follows", True),
+        (75, 2, "run 2 saved (exit code 75)", True),
         (75, 3, "that was the last of 3 runs", False),
     ],
 )
@@ -318,7 +320,9 @@ def test_end_of_a_run(
     argv = ["bash", str(script), *words]
     ran = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (code, "")
-    assert ran.stdout.splitlines()[-1] == last
+    lines = ran.stdout.splitlines()
+    assert (lines.pop() == "another run follows, as job 4712") == (chain and follows)
+    assert last in ran.stdout.splitlines()[-2:]
     assert f"run {run} of at most 3, on n1" in ran.stdout
     told = (tmp_path / "told").read_text() if (tmp_path / "told").exists() else ""
     if chain:
@@ -327,6 +331,37 @@ def test_end_of_a_run(
         assert "run 3 waits as job 4712" in ran.stdout or run == 3
     else:
         assert ("scontrol requeue 4711" in told) == follows
+
+
+@pytest.mark.parametrize(
+    ("variables", "names"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "2,3"}, ["2", "3"]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-a1,MIG-b2/3"}, ["GPU-a1", "MIG-b2/3"]),
+        ({"ROCR_VISIBLE_DEVICES": "2,3"}, ["0", "1"]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, ["0", "1"]),
+        ({}, ["0", "1"]),
+    ],
+)
+def test_deepspeed_starts_a_process_per_gpu(
+    variables: Dict[str, str], names: List[str], bin_dir: Path
+) -> None:
+    made = plan_of(launcher="deepspeed", nodes=2, gpus_per_node=2, preflight=False)
+    code, argv, _, errors = run_script(render_job(made), bin_dir, **variables)
+    (word,) = [word for word in argv if word.startswith("--world_info=")]
+    world = json.loads(base64.urlsafe_b64decode(word.partition("=")[2]))
+    assert (code, errors, world) == (0, "", {"0": names, "1": names})
+
+
+@pytest.mark.parametrize("launcher", ["deepspeed", "torchrun"])
+def test_a_list_shorter_than_requested_is_refused(launcher: str, bin_dir: Path) -> None:
+    """Also one that the job names itself: so many processes would start, or lack a GPU."""
+    made = plan_of(
+        launcher=launcher, script="prog", gpus_per_node=2, env=(("CUDA_VISIBLE_DEVICES", "3"),)
+    )
+    code, argv, _, errors = run_script(render_job(made), bin_dir)
+    assert (code, argv) == (1, [])
+    assert "2 GPUs requested, 1 available" in errors
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "COMPLETED", "NODE_FAIL", "FAILED"])
@@ -338,3 +373,60 @@ def test_chain_ends_with_what_was_cancelled(state: str, bin_dir: Path) -> None:
     code, argv, _, errors = run_script(tools + render_job(made), bin_dir, **names)
     assert (code, errors) == (0, "")
     assert bool(argv) == (state in ("NODE_FAIL", "FAILED"))
+
+
+def ask(how: str, folder: Path, bin_dir: Path, **request: Any) -> Tuple[int, List[str], str]:
+    """Ask a program to save that then does ``how``; the exit code, the log's lines, the errors."""
+    made = plan_of(launcher="python", until_done=True, max_runs=9, preflight=False, **request)
+    (folder / "python").write_text(
+        f"#!/bin/bash\n{how}\nwhile kill -USR2 $PPID; do sleep 0.2; done\n"
+    )
+    (folder / "scontrol").write_text("#!/bin/sh\nexit 1\n")
+    for name in ("squeue", "sbatch", "scancel"):
+        (folder / name).write_text("#!/bin/sh\necho 'slurmctld does not answer' >&2; exit 1\n")
+    for path in folder.iterdir():
+        path.chmod(0o755)
+    environment = {
+        **{"PATH": f"{folder}:{bin_dir}:{os.environ['PATH']}", "HOME": str(folder)},
+        **{"SLURM_JOB_ID": "4711", "SLURM_JOB_NODELIST": "n1", "SLURM_SUBMIT_DIR": str(folder)},
+    }
+    text = f"sleep() {{ command sleep 0.01; }}\n{render_job(made)}"
+    ran = subprocess.run(
+        ["bash", "-c", text], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    return ran.returncode, ran.stdout.splitlines(), ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "words"),
+    [
+        ("trap 'exit 75' TERM", 75, "saved"),
+        ("trap 'echo x >>kept; exit 1' TERM", 1, "saved"),
+        ("echo x >kept; trap 'exit 1' TERM", 1, "ended after the request"),
+        ("echo x >kept; trap 'kill -KILL $$' TERM", 137, "ended after the request"),
+        ("echo x >kept", 143, "did not save"),
+    ],
+)
+def test_a_run_saved_only_with_evidence(
+    how: str, code: int, words: str, bin_dir: Path, tmp_path: Path
+) -> None:
+    exit_code, lines, _ = ask(how, tmp_path, bin_dir, checkpoint="kept")
+    assert (exit_code, lines[-2]) == (code, f"run 1 {words} (exit code {code})")
+
+
+@pytest.mark.parametrize("chain", [False, True])
+def test_no_other_run_is_announced_that_does_not_follow(
+    chain: bool, bin_dir: Path, tmp_path: Path
+) -> None:
+    more = {"requeue": False} if chain else {}
+    _, lines, errors = ask("trap 'exit 75' TERM", tmp_path, bin_dir, **more)
+    assert lines[-1].endswith("no other run follows")
+    assert "No such process" not in errors
+    assert not [line for line in lines if line.startswith("another run follows")]
+
+
+def test_a_program_that_ended_gets_no_signal(bin_dir: Path, tmp_path: Path) -> None:
+    """scancel comes while the run waits for its requeue."""
+    how = "(command sleep 0.3; kill -TERM $PPID) & trap 'exit 75' TERM"
+    code, lines, errors = ask(how, tmp_path, bin_dir)
+    assert (code, "No such process" in errors) == (143, False), lines

@@ -39,7 +39,7 @@ def recorded(folder: Path, log: Optional[str] = None, **more: Any) -> JobStatus:
 def test_runs_by_their_lines() -> None:
     first, second, third = read_runs(TEXT.encode()).runs
     assert (first.number, first.most, first.nodes, first.begin) == (1, 10, "n[1-2]", 0)
-    assert (first.asked, first.cause, first.code) == (True, "saved", 75)
+    assert (first.asked, first.cause, first.code, first.how) == (True, "goes-on", 75, "saved")
     assert (second.asked, second.cause, second.code) == (False, "", None)
     assert TEXT[third.begin :] == "run 3 of at most 10, on n3\n"
     assert [run.begin for run in read_runs(b"x" + TEXT.encode(), 100).runs] == [
@@ -55,7 +55,10 @@ def test_runs_by_their_lines() -> None:
         ("done in 3 runs", "finished", 0, True),
         ("the program failed with exit code 7: no other run follows", "failed", 7, True),
         ("that was the last of 10 runs", "last", None, True),
-        ("run 3 ended with exit code 1: another one follows", "saved", 1, False),
+        ("run 3 saved (exit code 75)\nthat was the last of 10 runs", "last", 75, True),
+        ("run 3 ended with exit code 1: another one follows", "goes-on", 1, False),
+        ("run 3 did not save (exit code 143)", "goes-on", 143, False),
+        ("run 3 ended after the request (exit code 1)", "goes-on", 1, False),
         ("something else", "", None, False),
     ],
 )
@@ -105,7 +108,7 @@ def test_a_chain_is_its_first_job(tmp_path: Path) -> None:
     [
         ("done in 2 runs\n", ("COMPLETED", "CANCELLED"), 8),
         ("", ("CANCELLED", "CANCELLED"), 8),
-        ("run 2 ended with exit code 75: another one follows\n", ("FAILED", "CANCELLED"), 10),
+        ("run 2 saved (exit code 75)\n", ("FAILED", "CANCELLED"), 10),
     ],
 )
 def test_the_end_of_a_chain(tmp_path: Path, log: str, states: Any, shown: int) -> None:

@@ -31,7 +31,7 @@ tell_program() {
     local process caught name
     while read -r process caught name; do
         if [ "$name" = srun ]; then continue
-        elif ((0x$caught >> $(kill -l "$1") - 1 & 1)); then kill -s "$1" "$process"
+        elif ((0x$caught >> $(kill -l "$1") - 1 & 1)); then kill -s "$1" "$process" 2>/dev/null
         else tell_program "$1" "$process"; fi
     done < <(ps -o pid=,caught=,comm= --ppid "$2")
 }

@@ -33,7 +33,7 @@ tell_program() {
     local process caught name
     while read -r process caught name; do
         if [ "$name" = srun ]; then continue
-        elif ((0x$caught >> $(kill -l "$1") - 1 & 1)); then kill -s "$1" "$process"
+        elif ((0x$caught >> $(kill -l "$1") - 1 & 1)); then kill -s "$1" "$process" 2>/dev/null
         else tell_program "$1" "$process"; fi
     done < <(ps -o pid=,caught=,comm= --ppid "$2")
 }
@@ -42,22 +42,19 @@ tell_program() {
 run=$((${SLURM_RESTART_COUNT:-0} + 1)) most=10 asked=''
 export NEURONCTL_RUN=$run
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST"
-trap 'asked=$SECONDS; echo "run $run: time to save"; tell_program USR1 "$program"; scancel --signal=USR1 "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"' USR2
+trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; tell_program USR1 "$program"; scancel --signal=USR1 "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"' USR2
 trap 'tell_program TERM "$program"; scancel --signal=TERM "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"; wait "$program"; exit 143' TERM  # scancel
 job & program=$!
-# A signal ends 'wait', not the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
-wait "$program"; while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 105)); do sleep 0.5; done
-code=124; kill -0 "$program" 2>/dev/null || { code=0; wait "$program" || code=$?; }
-if [ "$code" -eq 0 ]; then
-    echo "done in $run runs"
-elif [[ ! $asked && $code -ne 75 ]]; then
-    echo "the program failed with exit code $code: no other run follows"
-elif [ "$run" -ge "$most" ]; then
-    echo "that was the last of $most runs"
-else
-    echo "run $run ended with exit code $code: another one follows"
-    for _ in {1..60}; do  # Slurm ends this run at the first one that it takes
-        [ "$(squeue -ah -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" -o %T)" = RUNNING ] && scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" && sleep 300; sleep 5
-    done
-fi
-exit "$code"
+# Wait for the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
+while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 105)); do sleep 0.5; done
+if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
+end() { echo "$1"; exit "$code"; }
+[ "$code" -ne 0 ] || end "done in $run runs"
+[[ $asked || $code -eq 75 ]] || end "the program failed with exit code $code: no other run follows"
+case $code in 75) how=saved ;; 124) how='did not end' ;; 138) how='did not save' ;; *) how='ended after the request' ;; esac
+echo "run $run $how (exit code $code)"
+[ "$run" -lt "$most" ] || end "that was the last of $most runs"
+for _ in {1..60}; do  # Slurm ends this run at the first request that it accepts
+    squeue -aht RUNNING -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" | grep -q . && scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" && sleep 300; sleep 5
+done
+end "Slurm did not requeue the job: no other run follows"

@@ -22,12 +22,10 @@ command -v python >/dev/null || faults+=('no program on PATH: python')
 if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 
 # Run the job; asked to save before the time limit, go on in another run, until it ends with 0.
-# Each run is a job of its own, which waits for the end of the one before it. Its arguments: a mark, its number, that job.
+# Each run is a job of its own that waits for the end of the run before. Its arguments: a mark, its number, that run's job.
 mark=${1-} run=${2:-1} before=${3-} most=10 asked='' next=''
-if [ "$before" ]; then  # nothing follows what was cancelled or is done
-    state=$(scontrol show job "$before" 2>/dev/null | grep -o 'JobState=[A-Z]*' || sacct -nX -o State -j "$before")
-    [[ ! $state =~ CANCELLED|COMPLETED ]] || exit 0
-fi
+state=$([ ! "$before" ] || scontrol show job "$before" | grep -o 'JobState=[A-Z]*' || sacct -nX -o State -j "$before")
+[[ ! $state =~ CANCELLED|COMPLETED ]] || exit 0  # nothing follows a run that was cancelled or is done
 next_run() {  # submits the next run, unless it is there already, and prints its job id
     queue=$(squeue -ah --me -t PENDING -o '%A %E') || return  # slurmctld does not answer: submit nothing twice
     sed -n "s/ afterany:$SLURM_JOB_ID(.*//p" <<<"$queue" | grep -m 1 . ||
@@ -36,21 +34,21 @@ next_run() {  # submits the next run, unless it is there already, and prints its
 }
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST, as job $SLURM_JOB_ID"
 [ "$run" -ge "$most" ] || for _ in {1..5}; do next=$(next_run) && echo "run $((run + 1)) waits as job $next" && break; sleep 5; done
-trap 'asked=$SECONDS; echo "run $run: time to save"; kill -s TERM "$program"' USR2
-trap 'kill -s TERM "$program"; wait "$program"; exit 143' TERM  # scancel
+trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; kill -s TERM "$program" 2>/dev/null' USR2
+trap 'kill -s TERM "$program" 2>/dev/null; wait "$program"; exit 143' TERM  # scancel
 python train.py --lr 0.1 & program=$!
-# A signal ends 'wait', not the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
-wait "$program"; while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
-code=124; kill -0 "$program" 2>/dev/null || { code=0; wait "$program" || code=$?; }
-if [ "$code" -eq 0 ]; then
-    echo "done in $run runs"
-elif [[ ! $asked && $code -ne 75 ]]; then
-    echo "the program failed with exit code $code: no other run follows"
-elif [ "$run" -ge "$most" ]; then
-    echo "that was the last of $most runs"
-else
-    echo "run $run ended with exit code $code: another one follows"
-    for _ in {1..60}; do next=$(next_run) && break; sleep 10; done; next=''  # also where slurmctld has lost it
-fi
-for _ in {1..20}; do [ ! "$next" ] || scancel "$next" || [ "$code" -eq 0 ] && break; sleep 15; done  # after 0, it ends by itself
-exit "$code"
+# Wait for the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
+while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
+if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
+end() {  # without another run; after 0, one that waits ends by itself
+    echo "$1"
+    for _ in {1..20}; do [ ! "$next" ] || scancel "$next" || [ "$code" -eq 0 ] && break; sleep 15; done
+    exit "$code"
+}
+[ "$code" -ne 0 ] || end "done in $run runs"
+[[ $asked || $code -eq 75 ]] || end "the program failed with exit code $code: no other run follows"
+case $code in 75) how=saved ;; 124) how='did not end' ;; 143) how='did not save' ;; *) how='ended after the request' ;; esac
+echo "run $run $how (exit code $code)"
+[ "$run" -lt "$most" ] || end "that was the last of $most runs"
+for _ in {1..60}; do next=$(next_run) && echo "another run follows, as job $next" && exit "$code"; sleep 10; done
+end "the next run could not be submitted: no other run follows"

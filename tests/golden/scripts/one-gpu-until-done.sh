@@ -25,22 +25,19 @@ if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]
 # Run the job; asked to save before the time limit, go on in another run, until it ends with 0.
 run=$((${SLURM_RESTART_COUNT:-0} + 1)) most=10 asked=''
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST"
-trap 'asked=$SECONDS; echo "run $run: time to save"; kill -s TERM "$program"' USR2
-trap 'kill -s TERM "$program"; wait "$program"; exit 143' TERM  # scancel
+trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; kill -s TERM "$program" 2>/dev/null' USR2
+trap 'kill -s TERM "$program" 2>/dev/null; wait "$program"; exit 143' TERM  # scancel
 python train.py --lr 0.1 & program=$!
-# A signal ends 'wait', not the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
-wait "$program"; while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
-code=124; kill -0 "$program" 2>/dev/null || { code=0; wait "$program" || code=$?; }
-if [ "$code" -eq 0 ]; then
-    echo "done in $run runs"
-elif [[ ! $asked && $code -ne 75 ]]; then
-    echo "the program failed with exit code $code: no other run follows"
-elif [ "$run" -ge "$most" ]; then
-    echo "that was the last of $most runs"
-else
-    echo "run $run ended with exit code $code: another one follows"
-    for _ in {1..60}; do  # Slurm ends this run at the first one that it takes
-        [ "$(squeue -ah -j "$SLURM_JOB_ID" -o %T)" = RUNNING ] && scontrol requeue "$SLURM_JOB_ID" && sleep 300; sleep 5
-    done
-fi
-exit "$code"
+# Wait for the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
+while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
+if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
+end() { echo "$1"; exit "$code"; }
+[ "$code" -ne 0 ] || end "done in $run runs"
+[[ $asked || $code -eq 75 ]] || end "the program failed with exit code $code: no other run follows"
+case $code in 75) how=saved ;; 124) how='did not end' ;; 143) how='did not save' ;; *) how='ended after the request' ;; esac
+echo "run $run $how (exit code $code)"
+[ "$run" -lt "$most" ] || end "that was the last of $most runs"
+for _ in {1..60}; do  # Slurm ends this run at the first request that it accepts
+    squeue -aht RUNNING -j "$SLURM_JOB_ID" | grep -q . && scontrol requeue "$SLURM_JOB_ID" && sleep 300; sleep 5
+done
+end "Slurm did not requeue the job: no other run follows"

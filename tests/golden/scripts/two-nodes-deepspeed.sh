@@ -33,5 +33,5 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --wait=600 \
     bash -c 'exec python -u -m deepspeed.launcher.launch --node_rank="$SLURM_NODEID" \
         --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" \
-        --world_info=$(base64 -w 0 <<<"{\"0\": [$CUDA_VISIBLE_DEVICES], \"1\": [$CUDA_VISIBLE_DEVICES]}") \
+        --world_info=$(sed "s/[^,]\+/\"&\"/g; s/.*/{\"0\": [&], \"1\": [&]}/" <<<"${CUDA_VISIBLE_DEVICES:-0,1}" | base64 -w 0) \
         "$@"' deepspeed train.py

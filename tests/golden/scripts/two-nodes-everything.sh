@@ -93,20 +93,18 @@ watch_log() {
 }
 (watch_log &)
 
-# Send the signal $1 to the training's processes on each node: not to their children, nor to torchrun, which would end at it.
+# Send the signal $1 to the ranks on each node: the children of torchrun, the oldest process with this launch's mark.
 tell_ranks() {
     srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
-        bash -c 'ranks=$(grep -lsz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" $(grep -lsz ^LOCAL_RANK= /proc/[0-9]*/environ) | cut -d/ -f3 | sort)
-        [ ! "$ranks" ] || kill -s "$0" $(comm -23 <(echo "$ranks") <(ps -o pid= --ppid "$(paste -sd, <<<"$ranks")" | tr -d " " | sort))' "$1"
+        bash -c 'grep -lsz "^NEURONCTL_LAUNCH=$SLURM_JOB_ID\$" /proc/[0-9]*/environ | cut -d / -f 3 |
+            xargs -r ps -o pid= --sort=start_time -p | head -n 1 | xargs -r pkill -"$1" -P' bash "$1"
 }
 
 # Run the job; asked to save before the time limit, go on in another run, until it ends with 0.
-# Each run is a job of its own, which waits for the end of the one before it. Its arguments: a mark, its number, that job.
+# Each run is a job of its own that waits for the end of the run before. Its arguments: a mark, its number, that run's job.
 mark=${1-} run=${2:-1} before=${3-} most=10 asked='' next=''
-if [ "$before" ]; then  # nothing follows what was cancelled or is done
-    state=$(scontrol show job "$before" 2>/dev/null | grep -o 'JobState=[A-Z]*' || sacct -nX -o State -j "$before")
-    [[ ! $state =~ CANCELLED|COMPLETED ]] || exit 0
-fi
+state=$([ ! "$before" ] || scontrol show job "$before" | grep -o 'JobState=[A-Z]*' || sacct -nX -o State -j "$before")
+[[ ! $state =~ CANCELLED|COMPLETED ]] || exit 0  # nothing follows a run that was cancelled or is done
 next_run() {  # submits the next run, unless it is there already, and prints its job id
     queue=$(squeue -ah --me -t PENDING -o '%A %E') || return  # slurmctld does not answer: submit nothing twice
     sed -n "s/ afterany:$SLURM_JOB_ID(.*//p" <<<"$queue" | grep -m 1 . ||
@@ -117,25 +115,28 @@ resume_with=()
 [ "$run" -eq 1 ] || resume_with=(--resume 'the latest')
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST, as job $SLURM_JOB_ID"
 [ "$run" -ge "$most" ] || for _ in {1..5}; do next=$(next_run) && echo "run $((run + 1)) waits as job $next" && break; sleep 5; done
-trap 'asked=$SECONDS; echo "run $run: time to save"; tell_ranks TERM &' USR2
+look() { timeout 20 find -L out -type f -printf '%p %s %T@\n' 2>/dev/null; }  # at the checkpoint
+trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; seen=${seen-$(look)}; tell_ranks TERM &' USR2
 # torchrun starts 2 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --wait=600 \
     bash -c 'exec singularity exec --nv --bind "$BINDS" --pwd "$PWD" pytorch_22.03-hd-py3.sif \
-        torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d \
-        --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
+        env NEURONCTL_LAUNCH="$SLURM_JOB_ID" torchrun --nnodes=2 --nproc-per-node=2 \
+        --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+        --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
         --rdzv-conf=is_host=$((SLURM_NODEID == 0)) "$@"' torchrun train.py "${resume_with[@]}" & program=$!
-# A signal ends 'wait', not the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
-wait "$program"; while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
-code=124; kill -0 "$program" 2>/dev/null || { code=0; wait "$program" || code=$?; }
-if [ "$code" -eq 0 ]; then
-    echo "done in $run runs"
-elif [[ ! $asked && $code -ne 75 ]]; then
-    echo "the program failed with exit code $code: no other run follows"
-elif [ "$run" -ge "$most" ]; then
-    echo "that was the last of $most runs"
-else
-    echo "run $run ended with exit code $code: another one follows"
-    for _ in {1..60}; do next=$(next_run) && break; sleep 10; done; next=''  # also where slurmctld has lost it
-fi
-for _ in {1..20}; do [ ! "$next" ] || scancel "$next" || [ "$code" -eq 0 ] && break; sleep 15; done  # after 0, it ends by itself
-exit "$code"
+# Wait for the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
+while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
+if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
+end() {  # without another run; after 0, one that waits ends by itself
+    echo "$1"
+    for _ in {1..20}; do [ ! "$next" ] || scancel "$next" || [ "$code" -eq 0 ] && break; sleep 15; done
+    exit "$code"
+}
+[ "$code" -ne 0 ] || end "done in $run runs"
+[[ $asked || $code -eq 75 ]] || end "the program failed with exit code $code: no other run follows"
+case $code in 75) how=saved ;; 124) how='did not end' ;; *) how='ended after the request' ;; esac
+[ ! "$asked" ] || [ "$(look)" = "$seen" ] || how=saved
+echo "run $run $how (exit code $code)"
+[ "$run" -lt "$most" ] || end "that was the last of $most runs"
+for _ in {1..60}; do next=$(next_run) && echo "another run follows, as job $next" && exit "$code"; sleep 10; done
+end "the next run could not be submitted: no other run follows"

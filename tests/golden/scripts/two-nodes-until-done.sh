@@ -32,35 +32,33 @@ check_node() {
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
     bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
-# Send the signal $1 to the training's processes on each node: not to their children, nor to torchrun, which would end at it.
+# Send the signal $1 to the ranks on each node: the children of torchrun, the oldest process with this launch's mark.
 tell_ranks() {
     srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
-        bash -c 'ranks=$(grep -lsz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" $(grep -lsz ^LOCAL_RANK= /proc/[0-9]*/environ) | cut -d/ -f3 | sort)
-        [ ! "$ranks" ] || kill -s "$0" $(comm -23 <(echo "$ranks") <(ps -o pid= --ppid "$(paste -sd, <<<"$ranks")" | tr -d " " | sort))' "$1"
+        bash -c 'grep -lsz "^NEURONCTL_LAUNCH=$SLURM_JOB_ID\$" /proc/[0-9]*/environ | cut -d / -f 3 |
+            xargs -r ps -o pid= --sort=start_time -p | head -n 1 | xargs -r pkill -"$1" -P' bash "$1"
 }
 
 # Run the job; asked to save before the time limit, go on in another run, until it ends with 0.
 run=$((${SLURM_RESTART_COUNT:-0} + 1)) most=10 asked=''
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST"
-trap 'asked=$SECONDS; echo "run $run: time to save"; tell_ranks TERM &' USR2
+trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; tell_ranks TERM &' USR2
 # torchrun starts 2 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --wait=600 \
-    bash -c 'exec torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d \
-        --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
+    bash -c 'exec env NEURONCTL_LAUNCH="$SLURM_JOB_ID" torchrun --nnodes=2 --nproc-per-node=2 \
+        --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+        --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
         --rdzv-conf=is_host=$((SLURM_NODEID == 0)) "$@"' torchrun train.py & program=$!
-# A signal ends 'wait', not the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
-wait "$program"; while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
-code=124; kill -0 "$program" 2>/dev/null || { code=0; wait "$program" || code=$?; }
-if [ "$code" -eq 0 ]; then
-    echo "done in $run runs"
-elif [[ ! $asked && $code -ne 75 ]]; then
-    echo "the program failed with exit code $code: no other run follows"
-elif [ "$run" -ge "$most" ]; then
-    echo "that was the last of $most runs"
-else
-    echo "run $run ended with exit code $code: another one follows"
-    for _ in {1..60}; do  # Slurm ends this run at the first one that it takes
-        [ "$(squeue -ah -j "$SLURM_JOB_ID" -o %T)" = RUNNING ] && scontrol requeue "$SLURM_JOB_ID" && sleep 300; sleep 5
-    done
-fi
-exit "$code"
+# Wait for the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
+while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
+if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
+end() { echo "$1"; exit "$code"; }
+[ "$code" -ne 0 ] || end "done in $run runs"
+[[ $asked || $code -eq 75 ]] || end "the program failed with exit code $code: no other run follows"
+case $code in 75) how=saved ;; 124) how='did not end' ;; *) how='ended after the request' ;; esac
+echo "run $run $how (exit code $code)"
+[ "$run" -lt "$most" ] || end "that was the last of $most runs"
+for _ in {1..60}; do  # Slurm ends this run at the first request that it accepts
+    squeue -aht RUNNING -j "$SLURM_JOB_ID" | grep -q . && scontrol requeue "$SLURM_JOB_ID" && sleep 300; sleep 5
+done
+end "Slurm did not requeue the job: no other run follows"

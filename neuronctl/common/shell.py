@@ -69,3 +69,8 @@ def references(text: str) -> Tuple[str, ...]:
 def join(words: Sequence[CommandWord]) -> str:
     """Join quoted words into a command line."""
     return " ".join(quote(word) for word in words)
+
+
+def sets_errexit(text: str) -> bool:
+    """Return True if shell text begins with ``set -e`` or ``set +e``."""
+    return re.match(r"(\s*(#.*)?\n)*\s*set [-+][a-z]*e", text) is not None

@@ -76,7 +76,7 @@ class Launcher:
     signals: Tuple[str, ...] = ()
     """The only signals that it passes on to its processes; empty if they get any."""
     marks: str = ""
-    """What NEURONCTL_LAUNCH marks if its processes get a signal in its place: LAUNCHER or PROGRAM."""
+    """What NEURONCTL_LAUNCH marks, LAUNCHER or PROGRAM, if a signal is for its processes only."""
     programs: Tuple[Tuple[str, ...], ...] = ()
     """The commands (or Python modules) that are this launcher when users call it themselves."""
     akin: Tuple[Tuple[str, ...], ...] = ()

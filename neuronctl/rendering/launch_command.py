@@ -126,7 +126,7 @@ _MARK = ('env NEURONCTL_LAUNCH="$SLURM_JOB_ID"',)
 
 
 def _marked(plan: JobPlan) -> str:
-    """Return LAUNCHER or PROGRAM if the batch shell passes signals to the processes of a launcher."""
+    """Return LAUNCHER or PROGRAM if the batch shell passes signals on to the processes."""
     passes = plan.passes_signal or plan.until_done is not None
     return plan.launcher.marks if passes and not plan.steps else ""
 

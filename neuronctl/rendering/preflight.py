@@ -99,7 +99,7 @@ def _programs(words: List[CommandWord], files: List[str]) -> Tuple[str, ...]:
 
 
 def _chooses_gpus(plan: JobPlan) -> bool:
-    """Return True if the job names some of its GPUs itself, and no launcher counts on all of them."""
+    """Return True if the job names some of its GPUs itself, and no launcher needs them all."""
     if plan.launcher.starts_processes() and not plan.steps:
         return False
     texts = (*dict(plan.request.env), *plan.request.setup)

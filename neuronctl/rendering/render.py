@@ -20,6 +20,7 @@ from neuronctl.rendering.script_lines import (
     directive_lines,
     function_body,
     indented,
+    shell_text_lines,
     variable_lines,
 )
 from neuronctl.rendering.step_lines import step_lines, task_launch
@@ -86,7 +87,7 @@ def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
     if plan.steps:
         return [], steps
     if plan.inline:
-        return [], (plan.request.body or "").strip("\n")
+        return [], shell_text_lines(plan.request.body or "")
     parts = launch_parts(plan)
     words = launch_words(plan, parts)
     # srun would end its tasks at once if it got the signals of the batch shell in its place.

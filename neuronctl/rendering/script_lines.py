@@ -7,7 +7,7 @@ import shlex
 from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.common.console import printable
-from neuronctl.common.shell import quote
+from neuronctl.common.shell import quote, sets_errexit
 from neuronctl.planning import Directive, JobPlan
 
 RemarkedLine = Tuple[str, str]
@@ -89,9 +89,18 @@ def add_remarks(lines: Sequence[RemarkedLine]) -> List[str]:
     return [f"{text:<{width}}  # {printable(remark)}" if remark else text for text, remark in lines]
 
 
-def function_body(text: str) -> str:
-    """Return shell text as the body of a function."""
+def shell_text_lines(text: str) -> str:
+    """Return the user's shell text as a script runs it: its first failing line ends it.
+
+    One line needs nothing for that, nor a text that says so itself.
+    """
     text = text.strip("\n")
+    return text if "\n" not in text or sets_errexit(text) else f"set -e\n{text}"
+
+
+def function_body(text: str) -> str:
+    """Return the user's shell text as the body of a function."""
+    text = shell_text_lines(text)
     # bash reads a function as a whole, and a script line by line.
     by_line = re.search(r"\b(extglob|expand_aliases)\b|\\\Z", text)
     return f"eval {quote(text)}" if by_line else text

@@ -82,6 +82,4 @@ def _launch_lines(
         lines.append(wrapped(words))
         return [re.sub("(?m)^", "    ", line) for line in lines]
     body = function_body(plan.request.body or "")
-    if "\n" in body.strip():
-        lines.append("set -e")  # people expect of a step that its first failing line ends it
     return [*(f"    {line}" for line in lines), indented(body) or body]

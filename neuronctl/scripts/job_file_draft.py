@@ -13,6 +13,7 @@ from typing import Dict, List, Optional, Tuple
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import JobFileError, UsageError
 from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.shell import sets_errexit
 from neuronctl.common.words import counted
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.request.job import BY_NAME, OF_SLURM, JobRequest
@@ -246,4 +247,6 @@ def _first_lines(header: Header) -> List[str]:
 def _run_text(body: str, header: Header) -> str:
     text = "\n".join([*_first_lines(header), body.strip("\n")])
     does = any(line.strip() and not line.lstrip().startswith("#") for line in text.split("\n"))
-    return (text if does else f"{text}\n:").strip("\n") + "\n"
+    text = (text if does else f"{text}\n:").strip("\n") + "\n"
+    # A job file's text ends at its first failing line; a script does not.
+    return text if text.count("\n") == 1 or sets_errexit(text) else f"set +e\n{text}"

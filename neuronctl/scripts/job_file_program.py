@@ -6,7 +6,7 @@ import re
 from typing import Dict, List, Optional, Sequence
 
 from neuronctl.common.frozen import dataclass
-from neuronctl.common.shell import BASHS_OWN
+from neuronctl.common.shell import BASHS_OWN, sets_errexit
 from neuronctl.common.yamlfile.writer import Entry
 from neuronctl.launch.launcher_calls import LauncherCall, called
 from neuronctl.launch.launchers import ALL, ONE
@@ -50,6 +50,7 @@ def program_entries(body: str, shell: ShellText, asked: JobRequest) -> Optional[
     entries = software.entries()
     setup = "\n".join(lines[taken:first]).strip("\n")
     if setup:
+        setup = setup if sets_errexit(setup) else f"set +e\n{setup}"  # as in a script
         entries.append(Entry("setup", f"{setup}\n"))
     head, *others = launch.items()
     first_entry = Entry(*head, above=tuple(software.comments))

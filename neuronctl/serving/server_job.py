@@ -54,7 +54,7 @@ def plan_server(
             raise UsageError(f"--{option} does not fit a server: it is one job", "leave it out")
     _check_program(recipe, request)
     on_loopback = job.plan.cluster.login.ssh_to_nodes
-    setup = (*request.setup, "", *_setup(recipe, idle, "127.0.0.1" if on_loopback else ""))
+    setup = (*request.setup, "set +e", *_setup(recipe, idle, "127.0.0.1" if on_loopback else ""))
     if job.plan.wrapping.srun:
         setup += ("unset TMPDIR  # a container of Pyxis has a /tmp of its own",)
     model = (recipe.model, *words) if recipe.model and words else ()
@@ -137,7 +137,7 @@ def _recipe_file(recipe: Recipe) -> str:
 
 def _body(recipe: Recipe, words: Sequence[str]) -> str:
     """Return the shell text that starts the server, in the container if there is one."""
-    given = f"set -- {join([_with_port(word) for word in words])}".rstrip()
+    given = f"set +e; set -- {join([_with_port(word) for word in words])}".rstrip()
     if recipe.guard == OWN:
         return f"{given}\n{recipe.command}"
     gate = """python3 -EsB "$PROGRAM/main.py" gate bash -c 'server "$@"' server "$@\""""

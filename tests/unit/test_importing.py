@@ -244,7 +244,7 @@ def test_an_option_of_a_plugin_is_carried_over() -> None:
 def test_what_precedes_the_program(shell: str, keys: Dict[str, object]) -> None:
     found = shell_keys(f"{shell}\npython train.py a")
     if "setup" in keys:
-        found["setup"] = str(found["setup"]).rstrip("\n")
+        found["setup"] = str(found["setup"]).replace("set +e\n", "", 1).rstrip("\n")
     assert found == {**keys, "script": "train.py", "args": ["a"]}
 
 
@@ -310,13 +310,27 @@ def test_a_plain_launch(command: str, directives: str, keys: Dict[str, object]) 
     ],
 )
 def test_any_other_script_stays_as_it_was(shell: str) -> None:
-    assert shell_keys(shell) == {"run": shell + "\n"}
+    goes_on = "set +e\n" if "\n" in shell else ""
+    assert shell_keys(shell) == {"run": f"{goes_on}{shell}\n"}
+
+
+@pytest.mark.parametrize(
+    ("shell", "keys"),
+    [
+        ("set -euo pipefail\n./a\n./b", {"run": "set -euo pipefail\n./a\n./b\n"}),
+        ("./a\nset -e\n./b", {"run": "set +e\n./a\nset -e\n./b\n"}),
+        ("mkdir out\npython t.py", {"setup": "set +e\nmkdir out\n", "script": "t.py"}),
+        ("set -e\nmkdir out\npython t.py", {"setup": "set -e\nmkdir out\n", "script": "t.py"}),
+    ],
+)
+def test_a_line_that_fails_ends_what_it_ended_before(shell: str, keys: Dict[str, object]) -> None:
+    assert shell_keys(shell) == keys
 
 
 def test_the_first_lines_options() -> None:
     keys = data(imported("#!/bin/bash -le\n#SBATCH -p all\n./solver\n"))
-    begins, personal, then, program = str(keys["run"]).splitlines()
-    assert begins == "source /etc/profile" and "~/.profile" in personal
+    goes_on, begins, personal, then, program = str(keys["run"]).splitlines()
+    assert goes_on == "set +e" and begins == "source /etc/profile" and "~/.profile" in personal
     assert (then, program) == ("set -e", "./solver")
 
 

@@ -228,7 +228,7 @@ def test_own_trap_replaces_the_one_of_the_script(bin_dir: Path, tmp_path: Path) 
     trap = "trap 'echo mine >\"$RECORD/mine\"' SIGUSR1"
     made = plan_of(launcher="python", script=str(program), signal="B:USR1@60", setup=(trap,))
     script = render_job(made)
-    assert script.count("trap ") == 1, script
+    assert script.count(" SIGUSR1") == 1 and "' USR1" not in script, script
     code, _, _, errors = run_script(script, bin_dir)
     assert (code, errors) == (5, "")
     assert (bin_dir / "mine").read_text() == "mine\n"
@@ -362,6 +362,46 @@ def test_a_list_shorter_than_requested_is_refused(launcher: str, bin_dir: Path) 
     code, argv, _, errors = run_script(render_job(made), bin_dir)
     assert (code, argv) == (1, [])
     assert "2 GPUs requested, 1 available" in errors
+
+
+@pytest.mark.parametrize(
+    ("setup", "code", "starts"),
+    [
+        (("false",), 1, False),
+        (("true", "(exit 7)", "true"), 7, False),
+        (("if false; then", "    true", "fi", "false || true"), 0, True),
+        (("set +e", "false"), 0, True),
+        (("X=1", "false | true"), 0, True),
+    ],
+)
+def test_a_setup_line_that_fails_ends_the_job(
+    setup: Tuple[str, ...], code: int, starts: bool, bin_dir: Path
+) -> None:
+    made = plan_of(launcher="python", script="prog", setup=setup, preflight=False)
+    ended, argv, _, errors = run_script(render_job(made), bin_dir)
+    assert (ended, bool(argv)) == (code, starts)
+    assert ("a setup line failed: " in errors) != starts
+
+
+@pytest.mark.parametrize("more", [{}, {"until_done": True}])
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("false\ntouch $RECORD/went-on\n", 1),
+        ("# remark\n\nset +e\nfalse\ntouch $RECORD/went-on\n", 0),
+        ("shopt -s extglob\nfalse\ntouch $RECORD/went-on\n", 1),
+        ("false; touch $RECORD/went-on\n", 0),
+    ],
+)
+def test_shell_text_ends_at_its_first_failing_line(
+    body: str, code: int, more: Dict[str, Any], bin_dir: Path
+) -> None:
+    """At the top level of a job file as in its steps."""
+    made = plan_of(script=None, body=body, preflight=False, **more)
+    ended = run_script(render_job(made), bin_dir)[0]
+    went_on = bin_dir / "went-on"
+    assert (ended, went_on.exists()) == (code, code == 0)
+    went_on.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "COMPLETED", "NODE_FAIL", "FAILED"])

@@ -24,8 +24,11 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 32 cores / 4 processes, unless y
 export NCCL_DEBUG=INFO
 export HF_HOME=/scratch/shared/hf
 
+set -e  # the first of these lines that fails ends the job
+trap '[[ $- != *e* ]] || echo "preflight: $(hostname -s): a setup line failed: $BASH_COMMAND" >&2' ERR
 tar xf data.tar -C "$TMPDIR"
 ln -s "$TMPDIR/data" data
+set +e; trap - ERR
 
 # Check each node before the launch; each fault is one line in the log.
 check_node() {

@@ -18,7 +18,10 @@ export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port th
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 
+set -e  # the first of these lines that fails ends the job
+trap '[[ $- != *e* ]] || echo "preflight: $(hostname -s): a setup line failed: $BASH_COMMAND" >&2' ERR
 trap 'scontrol requeue "$SLURM_JOB_ID"' USR1
+set +e; trap - ERR
 
 # Check each node before the launch; each fault is one line in the log.
 check_node() {

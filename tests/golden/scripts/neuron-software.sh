@@ -21,7 +21,10 @@ conda activate 'my env' || stop 'cannot activate the environment my env'
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # in case a training set them
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
+set -e  # the first of these lines that fails ends the job
+trap '[[ $- != *e* ]] || echo "preflight: $(hostname -s): a setup line failed: $BASH_COMMAND" >&2' ERR
 ulimit -c 0
+set +e; trap - ERR
 
 # Check the node before the launch; each fault is one line in the log.
 faults=()

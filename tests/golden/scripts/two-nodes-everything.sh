@@ -24,7 +24,10 @@ export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export PYTHONNOUSERSITE=1                     # ~/.local is not the image's
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 
+set -e  # the first of these lines that fails ends the job
+trap '[[ $- != *e* ]] || echo "preflight: $(hostname -s): a setup line failed: $BASH_COMMAND" >&2' ERR
 ulimit -c 0
+set +e; trap - ERR
 
 # Scratch and this directory; binding one twice gives a warning per process.
 export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"

@@ -17,8 +17,11 @@ export HF_DATASETS_OFFLINE=1   # jureca wants it
 export HF_EVALUATE_OFFLINE=1   # jureca wants it
 export TRANSFORMERS_OFFLINE=1  # jureca wants it
 
+set -e  # the first of these lines that fails ends the job
+trap '[[ $- != *e* ]] || echo "preflight: $(hostname -s): a setup line failed: $BASH_COMMAND" >&2' ERR
 export HF_HOME=$PWD/hf
 source sc_venv_template/activate.sh
+set +e; trap - ERR
 
 # Check the node before the launch; each fault is one line in the log.
 faults=()

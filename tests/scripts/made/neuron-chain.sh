@@ -18,6 +18,7 @@ faults=()
 { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
 if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 
+set -e
 # submitted five times in a row; each run resumes where the one before it ended
 RESUME=${RESUME:-1}
 if [ "$RESUME" = 1 ] && [ -f out/last.ckpt ]; then

@@ -17,6 +17,7 @@ faults=()
 { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
 if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 
+set -e
 source lib.sh          # defines run_fold
 
 for fold in 0 1 2; do

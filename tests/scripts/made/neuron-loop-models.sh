@@ -17,6 +17,7 @@ faults=()
 { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
 if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 
+set -e
 for model in resnet18 vgg16 vit_b; do
     for seed in 1 2; do
         python train.py --model "$model" --seed "$seed" | tee "log_${model}_$seed.txt"

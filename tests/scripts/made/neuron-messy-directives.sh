@@ -14,5 +14,6 @@ export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export CUDA_VISIBLE_DEVICES=0
 export MASTER_PORT=29500
 
+set -e
 mkdir -p logs
 python train.py | tee logs/train.txt

@@ -20,6 +20,7 @@ faults=()
 { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
 if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 
+set -e
 again() {
     echo requeue > requeued.txt
     scontrol requeue "$SLURM_JOB_ID"

@@ -11,6 +11,7 @@
 unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT  # in case a training set them
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
+set -e
 # one job takes the list itself, since every array task counts as a submitted job
 xargs -a samples.txt -P 2 -I{} python align.py {}
 ls out > listing.txt

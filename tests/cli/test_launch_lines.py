@@ -32,7 +32,7 @@ LINES: Dict[str, List[str]] = {
     "deepspeed": [
         *("python", "-u", "-m", "deepspeed.launcher.launch", "--node_rank=0"),
         *(f"--master_addr={FIRST}", f"--master_port={PORT}"),
-        *("--world_info=eyIwIjogWzAsMV0sICIxIjogWzAsMV19Cg==", *OWN),
+        *("--world_info=eyIwIjogWyIwIiwiMSJdLCAiMSI6IFsiMCIsIjEiXX0K", *OWN),
     ],
     "horovodrun": ["horovodrun", "--gloo", "-np", "4", *ON_BOTH, "python", *OWN],
     "horovodrun-mpi": ["horovodrun", "--mpi", "-np", "4", *ON_BOTH, "python", *OWN],

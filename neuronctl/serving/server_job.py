@@ -54,7 +54,7 @@ def plan_server(
             raise UsageError(f"--{option} does not fit a server: it is one job", "leave it out")
     _check_program(recipe, request)
     on_loopback = job.plan.cluster.login.ssh_to_nodes
-    setup = (*request.setup, "set +e", *_setup(recipe, idle, "127.0.0.1" if on_loopback else ""))
+    setup = (*request.setup, *_setup(recipe, idle, "127.0.0.1" if on_loopback else ""))
     if job.plan.wrapping.srun:
         setup += ("unset TMPDIR  # a container of Pyxis has a /tmp of its own",)
     model = (recipe.model, *words) if recipe.model and words else ()
@@ -160,7 +160,7 @@ def _setup(recipe: Recipe, idle: Optional[int], address: str) -> List[str]:
     os.umask(umask)
     program = program_name()
     return [
-        "# neuronctl's program runs this script again, with PORT, TOKEN, and more, and notes how "
+        "set +e  # neuronctl's program runs this script again, with PORT, TOKEN, …; notes how "
         "the server is.",
         f"program={quote(os.path.join(folders(), program))}",
         f'[[ $(cat "$program"/*.py | sha256sum) == {program[7:]}* ]] ||',

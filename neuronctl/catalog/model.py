@@ -106,6 +106,12 @@ class Policy:
     comment: CommentPolicy = CommentPolicy()
     forbidden_options: Mapping[str, str] = {}
     """sbatch option (``"mem"``, without dashes) -> why the site forbids it."""
+    forbidden_launchers: Mapping[str, str] = {}
+    """Launcher -> why it cannot be used (JUPITER: there is no mpirun)."""
+    launcher_instead_of: Mapping[str, str] = {}
+    """Launcher that neuronctl would choose -> the site's own (JSC has its own torchrun)."""
+    tasks_see_one_gpu: bool = False
+    """Whether srun gives each of a node's tasks one GPU unless CUDA_VISIBLE_DEVICES names all."""
     gpu_option: str = "gres"
     """The option that the site uses to request GPUs: ``"gres"`` or ``"gpus-per-node"``."""
     gpus_required: bool = False

@@ -120,8 +120,9 @@ class JobSize(Decisions):
             name, reason = "srun", "a program over several nodes"
         else:
             name, reason = "python", "one process"
-        self.derived("launcher", name, reason)
-        return launchers.load(name)
+        own = self.cluster.policy.launcher_instead_of.get(name, name)
+        reason += "" if own == name else f"; {self.cluster.name} has it in place of {name}"
+        return launchers.load(self.derived("launcher", own, reason))
 
     def _ntasks_per_node(self) -> int:
         request, nodes, gpus = self.request, self.nodes, self.gpus

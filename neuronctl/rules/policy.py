@@ -225,6 +225,13 @@ def forbidden_option(context: RuleContext) -> Iterator[Violation]:
                 source,
                 about=(directive.option,),
             )
+    for launch in plan.launches:
+        name = launch.launcher.name
+        reason = plan.cluster.policy.forbidden_launchers.get(name)
+        if reason is not None:
+            message = f"{launch.prefix}--launcher {name} is not allowed: {reason}"
+            source = context.cite("policy", "forbidden_launchers", name)
+            yield Violation(message, "use --launcher srun", source)
 
 
 @rule(ERROR, "NC221", "wrong directory to submit from", "only_now", about="chdir")

@@ -188,8 +188,9 @@ def _loopback(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
     for variable in (*facts.shell.assignments, *before):
         follows = next((run for run in sruns if run.place.line >= variable.place.line), None)
         alone = follows is not None and (facts.times(follows) or (2, 1))[0] == 1
-        named = variable.name == "MASTER_ADDR" and address.fullmatch(variable.word.raw)
-        if named and not alone:
+        if variable.name != "MASTER_ADDR" or alone:
+            continue
+        if address.fullmatch(variable.word.raw):
             yield variable.word.raw, variable.place
     for run in facts.launches:
         times = (facts.times(run) if run.is_srun else None) or (1, 1)

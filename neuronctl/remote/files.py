@@ -45,14 +45,17 @@ def write_file(
 
     changed: its time in nanoseconds, by default now.
     """
-    import tempfile
-
-    folder = os.path.dirname(path)
-    os.makedirs(folder or ".", exist_ok=True)
-    descriptor, aside = tempfile.mkstemp(prefix=".neuronctl-", dir=folder or ".")
+    folder, name = os.path.split(path)
+    aside = os.path.join(folder, f".{name[:100]}.{os.getpid()}.neuronctl")
+    mode, flags = 0o777 if executable else 0o666, os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        descriptor = os.open(aside, flags, mode)
+    except FileNotFoundError:
+        os.makedirs(folder, exist_ok=True)
+        descriptor = os.open(aside, flags, mode)
     digest = hashlib.sha256()
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(descriptor, "wb", buffering=0) as file:
             while size:
                 part = read(min(size, 1 << 20))
                 if not part:
@@ -60,7 +63,6 @@ def write_file(
                 file.write(part)
                 digest.update(part)
                 size -= len(part)
-            os.fchmod(file.fileno(), (0o777 if executable else 0o666) & ~_umask())
         if changed is not None:
             os.utime(aside, ns=(changed, changed))
         os.replace(aside, path)
@@ -69,12 +71,6 @@ def write_file(
             os.unlink(aside)
         raise
     return digest.hexdigest()
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 # ------------------------------------------------------------------------- the cluster's side
@@ -137,12 +133,14 @@ def receive(request: Mapping[str, Any], data: BinaryIO) -> Dict[str, Any]:
             return {}
         if request["dry"]:
             return _draft(request["directory"], files, request["scripts"], data)
+        gone = [name for name in known if name not in files]
+        if not wanted and not gone and known.keys() == files.keys():
+            return {"have": digest_of(have), "folder": folder}
         note = {"origin": request["origin"], "folder": folder, "files": known}
         note["sending"] = {name: files[name][3] for name in wanted}
         write_private(note_of(folder), json.dumps(note))
         for name in wanted:
             have[name] = _receive_file(folder, name, files[name], data)
-        gone = [name for name in known if name not in files]
         kept = [name for name in gone if not _remove(folder, name, known)]
         note["files"] = {name: _seen(folder, name, entry[3]) for name, entry in have.items()}
         note["sending"] = {}
@@ -235,10 +233,10 @@ def _make_repository(folder: str) -> None:
 
     A directory that it ignores is linked into them, so that what jobs write there is not in a copy.
     """
-    from neuronctl.common.errors import NeuronctlError
-    from neuronctl.records.provenance import git
-
     if not os.path.exists(os.path.join(folder, ".git")):
+        from neuronctl.common.errors import NeuronctlError
+        from neuronctl.records.provenance import git
+
         with contextlib.suppress(NeuronctlError):
             git(folder, "init", "--quiet")
     for line in head(os.path.join(folder, ".gitignore"), 65536).decode(errors="replace").split():

@@ -28,7 +28,9 @@ _MOST = 200 * 1000 * 1000
 
 _NO_PROJECT = (".git", "__pycache__", "node_modules")
 
-_PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY|^PuTTY-User-Key-File", re.M)
+_PRIVATE_KEYS = (b" PRIVATE KEY-----", b" PRIVATE KEY BLOCK-----", b"PuTTY-User-Key-File")
+"""What a private key has in its first lines."""
+
 _ENV_FILE = re.compile(r"\.env(?!\.(?:example|sample|template|dist)$)(?:\..*)?|.*\.env")
 
 
@@ -84,7 +86,8 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
 def _refusal(name: str, path: str) -> List[str]:
     if _ENV_FILE.fullmatch(os.path.basename(name)):
         return [f"{printable(name)} (a file of secrets)"]
-    if _PRIVATE_KEY.search(head(path, 4096)):
+    beginning = head(path, 4096)
+    if any(sign in beginning for sign in _PRIVATE_KEYS):
         return [f"{printable(name)} (a private key)"]
     return []
 

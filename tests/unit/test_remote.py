@@ -1,0 +1,250 @@
+"""What travels between two machines, and what a hostile other side can do: nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from neuronctl.common.errors import ConnectionLostError, NotConnectedError, UsageError
+from neuronctl.remote import payload, project
+from neuronctl.remote.channel import Filter, Session
+from neuronctl.remote.connection import Remote, check_name
+from neuronctl.remote.files import is_safe
+from neuronctl.remote.place import Project
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def quiet(message: str) -> None:
+    """Hear nothing."""
+
+
+@pytest.fixture
+def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Remote:
+    """A cluster behind an ssh that runs its last word here."""
+    path = tmp_path / "s"
+    listener = socket.socket(socket.AF_UNIX)
+    monkeypatch.chdir(tmp_path)
+    listener.bind("s")
+    listener.close()
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text('#!/bin/bash\nexec sh -c "${!#}"\n')
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    return Remote("there", "there", str(path), sys.executable)
+
+
+def shown(remote: Remote, script: str) -> tuple[bytes, int]:
+    """What a command shows after its first mark, and its exit code."""
+    parts: List[bytes] = []
+    begin = "printf '\\036%s begin\\n' $MARK; printf '\\036%s begin\\n' $MARK >&2; "
+    session = Session(remote, ["sh", "-c", begin + script], "0123456789abcdef", quiet)
+    assert session.state == "begin"
+    code = session.show(raw=True, write=parts.append)
+    return b"".join(parts), code
+
+
+@pytest.mark.parametrize("code", [0, 1, 255])
+def test_output_and_exit_code_arrive_as_they_are(remote: Remote, code: int) -> None:
+    text = "a\\036b\\036\\nno line break at the end"
+    said = shown(remote, f"printf '{text}'; sleep 0.1; printf '\\036'; exit {code}")
+    assert said == (b"a\x1eb\x1e\nno line break at the end\x1e", code)
+
+
+def test_an_end_without_the_last_mark_is_a_loss(remote: Remote) -> None:
+    with pytest.raises(ConnectionLostError):
+        shown(remote, "echo half; kill -9 $PPID; sleep 0.2")
+
+
+def test_a_command_that_ssh_could_not_begin_is_none(remote: Remote, tmp_path: Path) -> None:
+    ssh = tmp_path / "bin" / "ssh"
+    lines = 'for word; do case $word in -oProxyCommand=*) sh -c "${word#*=}";; esac; done\n'
+    ssh.write_text(f"#!/bin/bash\n{lines}exit 255\n")
+    with pytest.raises(NotConnectedError):
+        shown(remote, "true")
+
+
+def test_a_connection_that_breaks_before_the_first_mark_is_a_loss(
+    remote: Remote, tmp_path: Path
+) -> None:
+    (tmp_path / "bin" / "ssh").write_text("#!/bin/sh\nexit 255\n")
+    with pytest.raises(ConnectionLostError):
+        shown(remote, "true")
+
+
+@pytest.mark.parametrize(
+    ("said", "seen"),
+    [
+        ("\x1b[1;31mred\x1b[0m\r\n", "\x1b[1;31mred\x1b[0m\r\n"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\x07"),
+        ("\x1b]52;c;aGk=\x1b\\", "\\x1b]52;c;aGk=\\x1b\\"),
+        ("\x1b[6n\x1b[c\x1b[21t", "\\x1b[6n\\x1b[c\\x1b[21t"),
+        ("\x1bP+q\x9b", "\\x1bP+q\\x9b"),
+        ("a\u202eb", "a\\u202eb"),
+        ("한글 é", "한글 é"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_a_terminal_obeys_colors_alone(said: str, seen: str, size: int) -> None:
+    out, data = Filter(False), said.encode()
+    parts = [out.shown(data[at : at + size]) for at in range(0, len(data), size)]
+    assert b"".join([*parts, out.shown(b"", final=True)]).decode() == seen
+
+
+def test_bytes_that_are_no_utf8_stay() -> None:
+    assert Filter(False).shown(b"\xb0\xa1\n", final=True) == b"\xb0\xa1\n"
+
+
+@pytest.mark.parametrize("name", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "a/./b", "x\0y"])
+def test_names_that_lead_elsewhere(name: str) -> None:
+    assert not is_safe(name)
+
+
+class Hostile:
+    """A session whose answers are set before."""
+
+    def __init__(self, *answers: Dict[str, Any], data: bytes = b"") -> None:
+        self.answers, self.data = list(answers), io.BytesIO(data)
+        self.sent = b""
+
+    def read_json(self) -> Dict[str, Any]:
+        return self.answers.pop(0)
+
+    def read(self, size: int) -> bytes:
+        return self.data.read(size)
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+
+    def finish(self) -> int:
+        return 0
+
+
+def pull_from(session: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "run", lambda *words, **more: (session, ""))
+    project.pull(Remote("there", "there", ""), Project(os.getcwd(), "."), "results", quiet)
+
+
+@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/../../evil", ".."])
+def test_pull_writes_nothing_outside(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    session = Hostile({"files": [[name, 0, 1, 10**18]]}, {"size": 1}, data=b"x")
+    with pytest.raises(UsageError, match="leads elsewhere"):
+        pull_from(session, monkeypatch)
+    assert [path.name for path in tmp_path.rglob("*")] == ["here"]
+
+
+def test_pull_follows_no_link_out_of_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    Path("results").symlink_to(tmp_path / "other")
+    session = Hostile({"files": [["evil", 0, 1, 10**18]]}, {"size": 1}, data=b"x")
+    with pytest.raises(UsageError, match="through a link"):
+        pull_from(session, monkeypatch)
+    assert list((tmp_path / "other").iterdir()) == []
+
+
+def test_a_file_that_breaks_off_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    session = Hostile({"files": [["half", 0, 9, 10**18]]}, {"size": 9}, data=b"half")
+    with pytest.raises(EOFError):
+        pull_from(session, monkeypatch)
+    assert list((tmp_path / "results").iterdir()) == []
+
+
+def test_only_files_of_the_list_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "train.py").write_text("1")
+    session = Hostile({"wanted": ["train.py", "../secret"]}, {})
+    monkeypatch.setattr(project, "run", lambda *words, **more: (session, ""))
+    with pytest.raises(UsageError, match="asks for what is not sent"):
+        project.send(
+            Remote("there", "there", ""), Project(str(tmp_path / "project"), "."), (), quiet
+        )
+    assert b"secret" not in session.sent
+
+
+def test_sent_is_said_only_of_what_the_other_side_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").write_text("1")
+    said: List[str] = []
+    session = Hostile({"wanted": ["train.py"]}, {"have": "0" * 64, "folder": "/x"})
+    monkeypatch.setattr(project, "run", lambda *words, **more: (session, ""))
+    with pytest.raises(ConnectionLostError):
+        project.send(Remote("there", "there", ""), Project(str(tmp_path), "."), (), said.append)
+    assert said == []
+
+
+def test_more_than_200_megabytes_are_refused(tmp_path: Path) -> None:
+    with open(tmp_path / "data.bin", "wb") as file:
+        file.truncate(201 * 1000 * 1000)
+    here = Project(str(tmp_path), ".")
+    with pytest.raises(UsageError, match=r"data\.bin"):
+        project.manifest(here, (), quiet)
+    assert "data.bin" in project.manifest(here, ("*.bin",), quiet)
+
+
+@pytest.mark.parametrize("damage", [b"", b"x"])
+def test_an_archive_of_another_hash_is_not_unpacked(tmp_path: Path, damage: bytes) -> None:
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        archive.writestr("evil.py", "")
+    digest = hashlib.sha256(whole.getvalue()).hexdigest()
+    data = whole.getvalue() + damage
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", payload._INSTALL, "mark", digest, str(len(data))],
+        input=data,
+        capture_output=True,
+        env={"XDG_CACHE_HOME": str(tmp_path)},
+    )
+    assert (done.returncode == 0) == (damage == b"")
+    assert len(list(tmp_path.rglob("evil.py"))) == (damage == b"")
+
+
+def test_all_data_of_the_package_is_sent() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    lines = text.split("force-include]\n")[1].split("\n\n")[0].split("\n")
+    names = {line.split('"')[1].split("/")[0] for line in lines if line.startswith('"')}
+    assert names == set(payload._DATA)
+
+
+@pytest.mark.parametrize("name", ["-oProxyCommand=x", "a b", "a;b", "", "../x", "a/b", "$(id)"])
+def test_names_that_are_no_clusters(name: str) -> None:
+    with pytest.raises(UsageError):
+        check_name(name)
+
+
+def test_commands_without_on_load_nothing_of_it() -> None:
+    lines = (
+        "import sys; sys.argv = ['neuronctl', 'explain', 'NC310']\n"
+        "from neuronctl.cli import program\n"
+        "try: program()\n"
+        "except SystemExit: pass\n"
+        "print(json.dumps([n for n in sys.modules if n.startswith('neuronctl.remote')]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import json; {lines}"], capture_output=True, text=True
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == []

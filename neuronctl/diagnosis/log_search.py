@@ -207,6 +207,7 @@ def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
     known = [mark for mark in group if mark.known]
     # What explains others is the cause where it explains what is found here, and else survived.
     known = [mark for mark in known if mark.entry and not mark.entry.explains] or known
+    known = [mark for mark in known if mark.entry and not mark.entry.weak] or known
     raised = [mark for mark in group if mark.raised and not mark.match.consequence]
     raised = raised[-1:] if alone else raised
     reports = [mark for mark in group if mark.match.exit not in _NO_NEWS]

@@ -31,7 +31,7 @@ _NOT_OF_IT = re.compile(
 
 _CONTINUES = re.compile(
     r"(?:unknown:|requested:|Fatal error:|FOAM FATAL (?:IO )?ERROR ?:.{0,30}|^Error in .* ?:"
-    r"|^Error using .+|^ERROR:(?: LoadError:)*)$"
+    r"|^Error using .+|^ERROR:(?: LoadError:)*(?: TaskFailedException:?)?)$"
 )
 """Lines of Lmod, GROMACS, OpenFOAM, R, MATLAB, and Julia whose message is on the next line."""
 

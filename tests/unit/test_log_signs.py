@@ -128,3 +128,9 @@ def test_nul_and_binary_lines_of_a_log() -> None:
     assert text_lines(b"\0\0\0Segmentation fault\n") == ("Segmentation fault",)
     assert text_lines(b"done\n\x89\xfe\xff\x01\x02ab\x8f\n") == ("done", "")
     assert text_lines("오류: 파일 없음\n".encode()) == ("오류: 파일 없음",)
+
+
+def test_a_cause_that_counts_only_at_the_end_gives_way_to_another() -> None:
+    weak = "stat: cannot stat '/buffer': No such file or directory"
+    fatal = "FATAL:   container creation failed: mount /buffer->/buffer error: no source"
+    assert kind_of([weak, fatal]) == "container"

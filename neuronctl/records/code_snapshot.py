@@ -9,18 +9,17 @@ used for 90 days, and into which none has written, is removed when the next one 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import glob
 import hashlib
 import os
 import shutil
 import tempfile
 import time
-from typing import Dict, List, Optional, Sequence, Set, Tuple
+from typing import List, Optional, Sequence, Set, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import NeuronctlError, RecordError, UsageError
-from neuronctl.common.files import head, is_own_directory, sha256_of, write_private
+from neuronctl.common.files import is_own_directory, sha256_of, write_private
 from neuronctl.common.paths import cache_dir
 from neuronctl.common.users import login_name
 from neuronctl.common.words import amount
@@ -33,9 +32,6 @@ LARGEST = 500 << 20
 
 _KEPT = 90 * 86400
 """Seconds for which a copy is kept after it was last used."""
-
-_COMPARED = 1 << 20
-"""Bytes of each file that are compared at most."""
 
 _LOGS = tuple(f":(exclude)*.{kind}" for kind in ("out", "err", "log", "runs", "stacks"))
 
@@ -123,30 +119,18 @@ def make_snapshot(snapshot: CodeSnapshot) -> None:
 
 def compare_snapshots(first: RecordDraft, second: RecordDraft, names: Sequence[str]) -> List[str]:
     """Return a unified diff of two jobs' copies of the code; raises UsageError without them."""
-    places, lines = (first.snapshot, second.snapshot), []
+    places = first.snapshot, second.snapshot
     for name, place in zip(names, places):
         if not os.path.exists(os.path.join(place, "sums")):
             what = f"the snapshot of {name} is gone" if place else f"{name} has no snapshot"
             commits = [draft.surroundings.git_commit[:12] for draft in (first, second)]
             hint = f"compare their commits: git diff {' '.join(commits)}" if all(commits) else ""
             raise UsageError(f"{what}: its code cannot be compared", hint)
-    before, after = map(_sums, places)
-    for file in sorted({*before, *after}):
-        if before.get(file) != after.get(file):
-            texts = [head(os.path.join(place, "code", file), _COMPARED) for place in places]
-            if any(b"\0" in text for text in texts):
-                lines.append(f"Binary file {file} differs")
-                continue
-            old, new = (text.decode("utf-8", "replace").splitlines() for text in texts)
-            one, other = (f"{name}: {file}" for name in names)
-            lines += difflib.unified_diff(old, new, one, other, lineterm="")
-    return lines
+    from neuronctl.slurm.process import run
 
-
-def _sums(place: str) -> Dict[str, str]:
-    """Return the digest of each file that was copied."""
-    with open(os.path.join(place, "sums"), encoding="utf-8", errors="surrogateescape") as file:
-        return {line.rstrip("\n").partition("  ")[2]: line[:64] for line in file}
+    words = ["git", "diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-color"]
+    copies = [os.path.join(place, "code") for place in places]
+    return run([*words, "--", *copies], timeout=300).stdout.splitlines()
 
 
 def keep_snapshot(place: str) -> bool:
@@ -166,9 +150,11 @@ def _remove_expired(store: str) -> None:
             place = os.path.join(store, name)
             sums = os.path.join(place, "sums")
             with contextlib.suppress(OSError):
-                expired = time.time() - os.stat(sums).st_mtime > _KEPT
-                if expired and not _has_results(place, {*_sums(place)}):
-                    shutil.rmtree(place)
+                if time.time() - os.stat(sums).st_mtime > _KEPT:
+                    with open(sums, encoding="utf-8", errors="surrogateescape") as file:
+                        made = {line.rstrip("\n").partition("  ")[2] for line in file}
+                    if not _has_results(place, made):
+                        shutil.rmtree(place)
 
 
 def _has_results(place: str, made: Set[str]) -> bool:

@@ -230,6 +230,10 @@ class Partition:
     """The prefix of module names on this partition's nodes (gh200_1: ``ARM_``)."""
     open: bool = True
     """Whether ordinary users may submit to it."""
+    accounts: Tuple[str, ...] = ()
+    """The only accounts whose jobs it takes; empty: all."""
+    features: Tuple[str, ...] = ()
+    """What ``--constraint`` may name: features of any of its nodes."""
     good_for: str = ""
     """The jobs that it is for: ``training on several nodes``."""
     note: str = ""

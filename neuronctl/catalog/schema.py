@@ -316,8 +316,14 @@ _BY_KEY: Mapping[str, _Read] = {
     "priority": lambda node, key, default: node.whole(key, 0, default),
     "memory_fraction": lambda node, key, default: node.number(key, default, 1),
     "cores_per_node": _cores_per_node,
-    "gpu": lambda node, key, default: node.text(key, default, or_number=True),
-    "gpu_types": lambda node, key, default: node.texts(key, or_numbers=True),
+    **dict.fromkeys(
+        ("gpu", "default_partition"),
+        lambda node, key, default: node.text(key, default, or_number=True),
+    ),
+    **dict.fromkeys(
+        ("gpu_types", "accounts", "features", "partitions"),
+        lambda node, key, default: node.texts(key, or_numbers=True),
+    ),
     "node_list": _node_list,
     "environment": _environment,
     "pattern": _pattern,

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING, List, Tuple
 
 import click
 
 from neuronctl.common.errors import CatalogError
 from neuronctl.common.words import counted
 
+if TYPE_CHECKING:
+    from neuronctl.common.yamlfile import Document
+
 _TIMEOUT = 20.0
 
 
 @click.group("catalog")
 def command() -> None:
-    """Check a partition catalog, or draft one from Slurm."""
+    """Check a partition catalog, draft one from Slurm, or compare both."""
 
 
 @command.command()
@@ -53,9 +57,36 @@ def import_() -> None:
     ~/.config/neuronctl/partitions.yaml, or a site's /etc/neuronctl/partitions.yaml, it makes this
     cluster the default.
     """
+    from neuronctl.cli.say import print_script
+
+    _, draft = _drafted()
+    print_script(draft)
+
+
+@command.command()
+def diff() -> int:
+    """Show where the catalog differs from what Slurm reports.
+
+    The exit code is 1 if it does. 'neuronctl catalog import' drafts a file with Slurm's figures.
+    """
+    from neuronctl.catalog.merging import merge
+    from neuronctl.common import yamlfile
+    from neuronctl.common.console import print_line
+    from neuronctl.slurm.catalog_draft import differences
+
+    layers, draft = _drafted()
+    above = yamlfile.parse(draft, "Slurm", CatalogError)
+    (name,) = above.data["clusters"]
+    lines = differences(merge(layers).clusters.get(name), merge([*layers, above]).clusters[name])
+    for line in lines:
+        print_line(line)
+    return 1 if lines else 0
+
+
+def _drafted() -> Tuple[List[Document], str]:
+    """Return the catalog's layers, and the text of a file that Slurm's figures make."""
     from neuronctl.catalog.loader import layer_files, text_of
     from neuronctl.catalog.merging import merge
-    from neuronctl.cli.say import print_script
     from neuronctl.common import yamlfile
     from neuronctl.common.users import login_name
     from neuronctl.slurm.answers import ask_now
@@ -63,6 +94,6 @@ def import_() -> None:
 
     # Not the one that '>' has just emptied.
     texts = [(text_of(file), file) for file in layer_files()]
-    below = merge([yamlfile.parse(text, file, CatalogError) for text, file in texts if text])
+    layers = [yamlfile.parse(text, file, CatalogError) for text, file in texts if text]
     limits = ask_now(login_name(), timeout=_TIMEOUT).limits
-    print_script(catalog_text(limits, time.strftime("%Y-%m-%d"), below))
+    return layers, catalog_text(limits, time.strftime("%Y-%m-%d"), merge(layers))

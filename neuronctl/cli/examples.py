@@ -47,6 +47,7 @@ _EXAMPLES = {
     "catalog check": "catalog check partitions.yaml | "
     "catalog check ~/.config/neuronctl/partitions.yaml",
     "catalog import": "catalog import > partitions.yaml",
+    "catalog diff": "catalog diff",
     "catalog": "catalog import > partitions.yaml | catalog check my.yaml",
     "config": "config | config --json",
     "sandbox": "sandbox up --nodes amd_a100nv_8=4 | sandbox shell",

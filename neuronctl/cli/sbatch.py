@@ -10,6 +10,7 @@ from typing import Mapping, Sequence, Tuple
 import click
 
 from neuronctl.cli.say import notify
+from neuronctl.slurm.sbatch import outer_job
 from neuronctl.slurm.sbatch_passthrough import find_sbatch, run_sbatch, started_sbatches
 from neuronctl.submission.sbatch_attempt import Attempt
 
@@ -46,6 +47,11 @@ def call(words: Sequence[str]) -> int:
     path = find_sbatch()
     tell = notify if sys.stderr.isatty() else _say_nothing
     attempt = Attempt(["neuronctl", *sys.argv[1:]], tell, notify)
+    if outer_job() and "SLURM_CPU_BIND" in os.environ:
+        tell(
+            f"warning: this is inside job {outer_job()}, and the new job inherits its "
+            "SLURM_CPU_BIND, for which srun may fail there: unset ${!SLURM_CPU_BIND@} first"
+        )
     variables: Mapping[str, str] = {}
     unrecorded = ""
     if not started_sbatches():  # else a neuronctl above this process records the job

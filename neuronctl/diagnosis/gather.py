@@ -70,7 +70,7 @@ def gather(status: JobStatus) -> JobEvidence:
         with contextlib.suppress(SlurmError):
             queue = squeue(partition=status.partition)
     reservations: Tuple[Reservation, ...] = ()
-    if status.state == PENDING and "maintenance" in status.reason:
+    if status.state == PENDING and "reserv" in status.reason.lower():
         with contextlib.suppress(SlurmError):
             reservations = show_reservations()
     problem, full = "", False

@@ -73,6 +73,8 @@ def waiting(evidence: JobEvidence) -> Diagnosis:
     elif "maintenance" in status.reason:
         cause, shorter = _maintenance(evidence)
         remedy = shorter or remedy
+    elif "reserv" in status.reason.lower():
+        cause = _reserved(evidence)
     elif own is not None and name in ("Priority", "Resources"):
         cause = _turn(evidence, own, name)
     if status.expected is not None and status.expected > evidence.now:
@@ -161,6 +163,17 @@ def _maintenance(evidence: JobEvidence) -> Tuple[str, str]:
         f"with a time limit of {left} or less it can start before that: "
         f"'scontrol update jobid={evidence.status.id} timelimit={left}', or resubmit it with -t"
     )
+
+
+def _reserved(evidence: JobEvidence) -> str:
+    """Return which reservations there are, the next ones to end first."""
+    there = [one for one in evidence.reservations if one.end > evidence.now]
+    there.sort(key=lambda one: one.end)
+    words = []
+    for one in there[:2]:
+        begins = "" if one.start <= evidence.now else f"from {moment(one.start)} "
+        words.append(f"{one.name} reserves {one.node_list} {begins}until {moment(one.end)}")
+    return "; ".join(words) + (f"; and {len(there) - 2} more" if there[2:] else "")
 
 
 def _turn(evidence: JobEvidence, own: QueueJob, reason: str) -> str:

@@ -20,6 +20,7 @@ from neuronctl.judgement.reservations import (
     users_names,
 )
 from neuronctl.judgement.snapshot import is_up, is_usable, slurm_says
+from neuronctl.judgement.verdict import CAN_START, WILL_WAIT
 from neuronctl.slurm.job_states import HOLDING, WAITING
 from neuronctl.slurm.scontrol import NodeGroup, names_of
 from neuronctl.slurm.squeue import QueueJob
@@ -343,9 +344,12 @@ def _job_ahead(search: NodeSearch, free: FrozenSet[str]) -> Optional[Outcome]:
     who = "a job of others" if own is None else f"your job {own.id}"
     words = f"there is room for it, but {who} waits before it for these nodes"
     words += "; it starts earlier only if that is not delayed"
-    if all(planned) and planned and snapshot.limits.config.first_in_first_out:
+    if not (planned and all(planned)):
+        # For a job whose start it has not planned, Slurm keeps no nodes.
+        return Doubt(words, cause="Priority", likely=CAN_START)
+    if snapshot.limits.config.first_in_first_out:
         return Wait("NC504", "Priority", words, slurm_says("squeue"))
-    return Doubt(words, cause="Priority")
+    return Doubt(words, cause="Priority", likely=WILL_WAIT)
 
 
 def may_be_planned_for_others(search: NodeSearch) -> bool:

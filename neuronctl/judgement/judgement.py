@@ -76,7 +76,8 @@ class Judgement:
             words = "; ".join(dict.fromkeys(doubt.words for doubt in doubts))
             pool, reserved = forecast.on_cluster.pool, forecast.nodes.reserved
             all_up = all(is_usable(group) for group in pool) and not reserved.by
-            return Verdict(NOT_KNOWN, words, cause, all_nodes_up=all_up)
+            likely = doubts[0].likely if len(doubts) == 1 else ""
+            return Verdict(NOT_KNOWN, words, cause, all_nodes_up=all_up, likely=likely)
         if waits:
             known = [wait.until for wait in waits]
             until = None if None in known else max(at for at in known if at is not None)
@@ -207,6 +208,7 @@ def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: 
         default_partition=next(defaults, ""),
         accounts=on_cluster.usable_accounts,
         qos=on_cluster.usable_qos,
+        qos_for_time=on_cluster.qos_for_time,
     )
     context = replace(context, slurm=facts)
     waits = tuple(wait for wait in now.waits if wait.code not in context.rules_off)

@@ -53,12 +53,13 @@ class Doubt:
     """Something that is unknown.
 
     refusable: Slurm may even refuse the job because of it. cause: Slurm's reason if the job waits
-    for it.
+    for it. likely: CAN_START or WILL_WAIT if one of them is.
     """
 
     words: str
     refusable: bool = False
     cause: str = ""
+    likely: str = ""
 
 
 Outcome = Union[LimitRefusal, Refusal, Wait, Doubt]

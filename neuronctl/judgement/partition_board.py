@@ -13,7 +13,7 @@ from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.words import counted
 from neuronctl.judgement.judgement import judge
 from neuronctl.judgement.limits import counted_jobs
-from neuronctl.judgement.snapshot import Snapshot, is_up
+from neuronctl.judgement.snapshot import Snapshot, is_reserved, is_up
 from neuronctl.judgement.verdict import CAN_START, WILL_WAIT, Verdict
 from neuronctl.planning import plan
 from neuronctl.request.job import JobRequest
@@ -111,7 +111,7 @@ def _partition_now(
         total, held = (group.gpus, group.gpus_used) if gpus else (group.cores, group.cores_used)
         rest = len(group.names) * (total - held)
         used += len(group.names) * held
-        if is_up(group) and "MAINT" not in group.state:
+        if is_up(group) and not is_reserved(group):
             free += rest
         else:
             down += rest

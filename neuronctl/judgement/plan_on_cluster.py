@@ -115,6 +115,20 @@ class PlanOnCluster:
         own = () if self.association is None else self.association.qos
         return tuple(name for name in own if partition is None or partition.takes_qos(name))
 
+    @property
+    def qos_for_time(self) -> Tuple[str, ...]:
+        """Those that allow the job's time limit, if it passes the limit that counts."""
+        seconds, most = self.plan.time_limit, self.wall_time
+        if most is None or seconds is None or 0 <= seconds <= most.figure:
+            return ()
+        found = []
+        for name in self.usable_qos:
+            plan = replace(self.plan, request=replace(self.plan.request, qos=name))
+            longest = PlanOnCluster(plan, self.snapshot).wall_time
+            if longest is None or 0 <= seconds <= longest.figure:
+                found.append(name)
+        return tuple(found)
+
     @cached_property
     def qos_in_force(self) -> Tuple[SlurmQos, ...]:
         """The QOS whose limits hold, the one that counts first in front."""

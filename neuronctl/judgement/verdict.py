@@ -25,7 +25,8 @@ class Verdict:
     kind: one of the first four words above, which may follow PROBABLY. cause: Slurm's reason, or
     the codes that refuse. until: epoch seconds by which it starts at the latest as far as the
     user's own limits allow; None: unknown. judged_by: SLURM, or why only the catalog was used.
-    all_nodes_up: whether none of the partition's is out of service or reserved.
+    all_nodes_up: whether none of the partition's is out of service or reserved. likely: one of the
+    four words, of what is not known.
     """
 
     kind: str
@@ -34,16 +35,19 @@ class Verdict:
     until: Optional[int] = None
     judged_by: str = SLURM
     all_nodes_up: bool = True
+    likely: str = ""
 
     def tested(self, kind: str) -> Verdict:
         """Return it after ``sbatch --test-only``. kind: what that means, "" for nothing.
 
-        What is known holds: the test does not see the gaps in which jobs start before others, and
-        of nodes that are out of service or reserved it says that none is large enough.
+        What is known, or likely, holds: the test does not see the gaps in which jobs start before
+        others, and of nodes that are out of service or reserved it says that none is large enough.
         """
-        if kind == REFUSED and not self.all_nodes_up:
+        if self.kind != NOT_KNOWN or (kind == REFUSED and not self.all_nodes_up):
             return self
-        if self.kind != NOT_KNOWN or not kind:
+        if self.likely and kind != REFUSED:
+            return replace(self, kind=PROBABLY + self.likely)
+        if not kind:
             return self
         words = (
             f"so says sbatch --test-only, which knows neither limits nor the queue; {self.words}"

@@ -127,11 +127,13 @@ class SlurmFacts:
     """What Slurm says that hints name.
 
     default_partition: "" if there is none. accounts, qos: those that the user may use for the job.
+    qos_for_time: those of them that allow its time limit.
     """
 
     default_partition: str = ""
     accounts: Tuple[str, ...] = ()
     qos: Tuple[str, ...] = ()
+    qos_for_time: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -181,13 +183,18 @@ class RuleContext:
     def cite_partition(self, key: str) -> Citation:
         """Who says a value of the job's partition, or a smaller one of its QOS."""
         qos = self.limiting_qos(key)
+        if ("partitions", self.plan.partition.name, key) in self.sources:
+            qos = ""
         return self.cite(*(("qos", qos) if qos else ("partitions", self.plan.partition.name)), key)
 
     def limiting_qos(self, key: str) -> str:
-        """The QOS whose limit, as the catalog has it, counts in the job's partition; or ""."""
+        """The QOS whose limit counts in the job's partition, by Slurm or the catalog; or ""."""
         partition = self.plan.partition
         qos = self.plan.cluster.qos_named(self.plan.request.qos)
-        if qos is None or ("partitions", partition.name, key) in self.sources:
+        source = self.sources.get(("partitions", partition.name, key))
+        if source is not None:
+            return source.text.partition("sacctmgr show qos ")[2].partition(",")[0]
+        if qos is None:
             return ""
         own, in_force = getattr(qos, key, None), getattr(partition, key)
         if own is not None and key == "wall_time":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Iterator
 
+from neuronctl.common import units
 from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.common.shell import join, quote
 from neuronctl.common.words import counted
@@ -223,6 +224,21 @@ def other_words(context: RuleContext) -> Iterator[Violation]:
             f"${name} names another cluster than this one, for which the job is planned",
             f"unset {name}, or {OTHER_WORDS['clusters']}",
             severity=WARNING if context.reviewed else None,
+        )
+
+
+@rule(WARNING, "NC323", "signal at the beginning", about="signal time")
+def signal_and_time(context: RuleContext) -> Iterator[Violation]:
+    plan, text = context.plan, context.plan.request.signal
+    seconds = units.split_signal(text or "")[2]
+    limit = plan.time_limit
+    if not seconds.isdigit() or limit is None or limit == units.UNLIMITED or plan.interactive:
+        return
+    if int(seconds) >= limit:
+        yield Violation(
+            f"--signal={text} comes {seconds} s before the end, and the job has "
+            f"{units.format_time(limit)}: it gets the signal as soon as it runs",
+            f"use fewer seconds, such as @{max(1, limit // 4)}, or a longer --time",
         )
 
 

@@ -124,6 +124,12 @@ def partition_is_open(context: RuleContext) -> Iterator[Violation]:
             "open partitions: " + (", ".join(_open(context.plan, lambda one: True)) or "none"),
             source,
         )
+    accounts, own = context.plan.partition.accounts, context.plan.request.account
+    if accounts and own and own.lower() not in [name.lower() for name in accounts]:
+        source = context.cite_partition("accounts")
+        if context.slurm is None:  # Slurm itself knows the accounts above this one
+            words = f"partition '{context.plan.partition.name}' takes no jobs of account '{own}'"
+            yield Violation(words, f"use -A {' or -A '.join(accounts)}", source)
 
 
 @rule(ERROR, "NC111", "more nodes than the partition has", "of_partition", about=_NODES)
@@ -359,10 +365,12 @@ def wall_time(context: RuleContext) -> Iterator[Violation]:
     if plan.time_limit == units.UNLIMITED:
         asked = f"no time limit (-t {plan.request.time_limit})"
     qos = _qos_words(context, "wall_time") if key == "maximum" else ""
+    others = () if context.slurm is None else context.slurm.qos_for_time
+    other_qos = f", or use -q {' or -q '.join(others[:2])}" if others else ""
     yield Violation(
         f"requested {asked}; {kind} jobs in {plan.partition.name}{qos} may run at most "
         f"{units.format_time(limit)}: Slurm may accept it but never start it",
-        f"request at most -t {units.format_time(limit)}",
+        f"request at most -t {units.format_time(limit)}{other_qos}",
         _cite_wall_time(context, key),
     )
 

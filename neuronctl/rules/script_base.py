@@ -60,7 +60,8 @@ class ScriptFacts:
 
     plan: what its directives ask for, None if they cannot be read. text: the file's, as far as it
     is read. unreadable: what bash cannot read of it. left_out: the first
-    line that is not read, 0 if all are. name: the file's.
+    line that is not read, 0 if all are. name: the file's. release: Slurm's, such as (22, 5); empty
+    if it is not known.
     """
 
     text: str
@@ -70,6 +71,7 @@ class ScriptFacts:
     unreadable: Optional[SyntaxProblem] = None
     left_out: int = 0
     name: str = ""
+    release: Tuple[int, ...] = ()
     reviewed = False
     of_text = True
 

@@ -20,8 +20,14 @@ def refused_directive(facts: ScriptFacts) -> Iterator[Violation]:
     for refusal in facts.header.refusals:
         if not refusal.whole:
             place = refusal.place if refusal.place.line else facts.top
-            message = f"sbatch refuses the script: {refusal.message}"
-            yield Violation(message, refusal.hint, place=place, edits=refusal.edits)
+            message, severity = f"sbatch refuses the script: {refusal.message}", None
+            if refusal.since and not facts.release:
+                release = ".".join(f"{number:02}" for number in refusal.since)
+                message += f" (since Slurm {release})"
+                severity = WARNING
+            if not refusal.since or not facts.release or facts.release >= refusal.since:
+                hint, edits = refusal.hint, refusal.edits
+                yield Violation(message, hint, place=place, edits=edits, severity=severity)
     told = {refusal.place.line for refusal in facts.header.refusals}
     for given in facts.header.options.values():
         if given.source == SCRIPT and given.place.line not in told:

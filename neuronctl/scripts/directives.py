@@ -258,7 +258,9 @@ def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
         if len(typed) > 1:
             names = " and ".join(f"--{name}" for name in typed)
             place = list(typed.values())[-1]
-            found.append(Refusal(f"{names} exclude each other", place, "keep one of them"))
+            since = (23, 2) if "oversubscribe" in typed else ()
+            words, hint = f"{names} exclude each other", "keep one of them"
+            found.append(Refusal(words, place, hint, since=since))
     return found
 
 

@@ -103,7 +103,7 @@ class Refusal:
     """Why sbatch refuses the script. whole: not for a directive, but for the file as it is.
 
     meant: what is refused is read as it was meant. edits: what mends it, where there is exactly
-    one way.
+    one way. since: Slurm's first release that refuses it; empty: all do.
     """
 
     message: str
@@ -112,6 +112,7 @@ class Refusal:
     whole: bool = False
     meant: bool = False
     edits: Tuple[Edit, ...] = ()
+    since: Tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

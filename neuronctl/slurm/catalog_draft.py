@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from neuronctl.catalog.local_cluster import is_cluster
-from neuronctl.catalog.model import Catalog
+from neuronctl.catalog.model import Catalog, Cluster, WallTime
 from neuronctl.catalog.schema import ARCHITECTURES
 from neuronctl.common import units
 from neuronctl.common.yamlfile.writer import Entry, write
@@ -34,7 +34,7 @@ def catalog_text(limits: ClusterFigures, date: str, below: Optional[Catalog] = N
         "evidence": {"partitions": "slurm", **({"qos": "slurm"} if limits.qos else {})},
     }
     if lower is not None:
-        name = cluster["title"] = lower.name
+        name, cluster["title"] = lower.name, lower.title
     elif name != limits.config.cluster:
         cluster["slurm_cluster_names"] = [limits.config.cluster]
     default = next((partition.name for partition in limits.partitions if partition.default), None)
@@ -77,6 +77,8 @@ def _partition(site: SitePartition, limits: ClusterFigures) -> Data:
     wall_time = {key: units.format_time(value) for key, value in times.items() if value}
     if wall_time:
         data["wall_time"] = wall_time
+    if site.allow_accounts:
+        data["accounts"] = list(site.allow_accounts)
     if site.allow_groups or site.root_only or site.state in ("DRAIN", "INACTIVE"):
         data["open"] = False
     return data
@@ -105,6 +107,9 @@ def _sizes(site: SitePartition, limits: ClusterFigures) -> Data:
             memory_gb = re.search(r"([0-9]+)gb", kind.lower())  # a100-sxm4-80gb
             if memory_gb:
                 data["gpu_memory_gb"] = int(memory_gb[1])
+    features = dict.fromkeys(name for group in groups for name in group.features)
+    if features:
+        data["features"] = list(features)
     arches = {group.arch for group in groups}
     if len(arches) == 1 and arches & set(ARCHITECTURES) and arches != {"x86_64"}:
         data["arch"] = arches.pop()
@@ -147,3 +152,31 @@ def _counts(
     """Return whether a QOS' limit counts in its partitions, which have one of that kind."""
     most = [limit.figure for site in takes for limit in site.limits if limit.kind == kind]
     return flag in qos.flags or figure <= min(most, default=figure)
+
+
+def differences(old: Optional[Cluster], new: Cluster) -> List[str]:
+    """Return a line for each value of a cluster's partitions and QOS that changes."""
+    lines = []
+    for kind in ("partitions", "qos"):
+        before: Mapping[str, Any] = {} if old is None else getattr(old, kind)
+        after: Mapping[str, Any] = getattr(new, kind)
+        for name in dict.fromkeys((*before, *after)):
+            has, gets = before.get(name), after.get(name)
+            if has is None or gets is None:
+                lines.append(f"{name}: {'only in Slurm' if has is None else 'not in Slurm'}")
+                continue
+            changed = (key for key, value in vars(gets).items() if value != getattr(has, key))
+            lines += [
+                f"{name}.{key}: {_shown(getattr(has, key))}, in Slurm {_shown(getattr(gets, key))}"
+                for key in changed
+            ]
+    return lines
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, WallTime):
+        times = (value.default, value.maximum)
+        return " to ".join("none" if time is None else units.format_time(time) for time in times)
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)

@@ -42,6 +42,7 @@ _STATES = (
     JobState("CONFIGURING", "holds", "yellow", short="CF"),
     JobState("PENDING", "waits", "yellow", short="PD"),
     JobState("REQUEUED", "waits", "yellow", "requeued by a user"),
+    JobState("RESV_DEL_HOLD", "waits", "yellow", "held: its reservation was deleted"),
     JobState("SUSPENDED", "holds", "yellow", short="S"),
     JobState("STOPPED", "holds", "yellow", short="ST"),
     JobState("SIGNALING", "holds"),

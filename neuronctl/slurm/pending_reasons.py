@@ -76,6 +76,10 @@ REASONS: Dict[str, Tuple[str, str]] = {
         "'scontrol show reservation' shows when that is",
     ),
     "Reservation": ("waiting for its reservation", "'scontrol show reservation' shows its start"),
+    "ReservationDeleted": (
+        "held until you act: its reservation was deleted",
+        "use 'scontrol update jobid=ID reservationname=' and 'scontrol release ID', or cancel it",
+    ),
     "Resources": ("waiting for free nodes or GPUs", "it is next in line"),
 }
 """Reason -> (plain words, what to do), but for limits."""

@@ -6,7 +6,7 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.common.frozen import dataclass
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.words import clipped
 from neuronctl.slurm.fields import (
     SEPARATOR,
@@ -145,19 +145,21 @@ def sacct(
     disabled or its database is down, that is an answer, not an error; if sacct does not exist or
     does not respond, SlurmUnavailableError is raised.
     """
-    argv = [*SACCT, "--allocations", f"--format={','.join(_COLUMNS)}", f"--endtime={_LAST}"]
+    argv = [*SACCT, "--allocations", f"--format={','.join(_COLUMNS)}"]
     if duplicates:
         argv.append("--duplicates")
     if job_ids:
         argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
     if user is not None:
         argv.append("--user=" + user)
-    if since is not None:
-        begin = time.gmtime(max(_FIRST, since))
-        argv.append("--starttime=" + time.strftime("%Y-%m-%dT%H:%M:%S", begin))
-    result = run(argv)
+    begin = None if since is None else max(_FIRST, since)
+    result = run([*argv, *_between(begin, None)])
+    found = parse_sacct(whole(result)) if result.returncode == 0 else []
+    if begin is not None and re.search(_TOO_WIDE, result.stderr):
+        found = _in_parts(argv, begin, int(time.time()) + 86400)
+        result = replace(result, returncode=0, stdout="")
     if result.returncode == 0:
-        jobs = tuple(parse_sacct(whole(result)))
+        jobs = tuple(found)
         said = "" if jobs else clipped(" ".join(result.stdout.split()), 200)
         return Accounting(jobs, said and f"sacct lists no jobs, and says: {said}")
     if re.search(_OFF, result.stderr):
@@ -165,6 +167,29 @@ def sacct(
     if re.search(_DATABASE, result.stderr) or unreachable(result.words):
         return Accounting(off="cannot reach the accounting database (slurmdbd)")
     raise failure(result)
+
+
+_TOO_WIDE = "Too wide of a date range"
+"""What slurmdbd answers if its MaxQueryTimeRange is less."""
+
+
+def _between(begin: Optional[int], end: Optional[int]) -> List[str]:
+    text = "%Y-%m-%dT%H:%M:%S"
+    last = _LAST if end is None else time.strftime(text, time.gmtime(end))
+    start = [] if begin is None else ["--starttime=" + time.strftime(text, time.gmtime(begin))]
+    return [*start, f"--endtime={last}"]
+
+
+def _in_parts(argv: Sequence[str], begin: int, end: int) -> List[AccountingJob]:
+    """Ask for a range of time in as many parts as slurmdbd wants; a job may be in several."""
+    result = run([*argv, *_between(begin, end)])
+    if result.returncode == 0:
+        return parse_sacct(whole(result))
+    if not re.search(_TOO_WIDE, result.stderr) or end - begin < 3600:
+        raise failure(result)
+    middle = (begin + end) // 2
+    both = (*_in_parts(argv, begin, middle), *_in_parts(argv, middle, end))
+    return list({(job.id, job.job_id, job.submit, job.start): job for job in both}.values())
 
 
 def sacct_logs(job: JobId) -> Optional[Tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import TYPE_CHECKING, Callable, Mapping, Optional, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
@@ -113,7 +114,12 @@ def judge_script(
         with contextlib.suppress(NeuronctlError):  # such as a name with a control character
             made = plan(replace(request, modules=modules(shell)), cluster)
             judgement = judge_plan(made, by)
-    facts = ScriptFacts(*(text_read, header, shell, made, broken, left_out), name=name)
+    now_at = None if judgement is None else judgement.forecast
+    version = "" if now_at is None else now_at.on_cluster.snapshot.limits.config.version
+    release = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    facts = ScriptFacts(
+        *(text_read, header, shell, made, broken, left_out), name=name, release=release
+    )
     found = check_script(facts, () if judgement is None else judgement.findings, now=now)
     verdict = None
     if judgement is not None and now:

@@ -80,6 +80,7 @@ KINDS: Dict[str, str] = {
     "no-step": "NC635",
     "no-gpu-there": "NC121 NC122 NC112 NC123",
     "empty-variable": "NC660",
+    "export": "NC661",
     "too-short": "NC612",
     "blind": "NC663",
     "python-m": "NC665",

@@ -78,7 +78,8 @@ def test_json(run: Run) -> None:
         "wall_time": {"default": 172800, "maximum": 172800, "interactive_maximum": 28800},
         "price": {"gpu_hour": None, "node_hour": None,
                   "currency": "(the guide's figure; it names no unit)"}, "module_prefix": "",
-        "open": True, "good_for": "programs without GPUs that need much memory", "note": "",
+        "open": True, "accounts": [], "features": [],
+        "good_for": "programs without GPUs that need much memory", "note": "",
     }  # fmt: skip
 
 

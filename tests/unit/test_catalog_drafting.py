@@ -14,7 +14,7 @@ from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError
 from neuronctl.common.paths import data_path
 from neuronctl.slurm.answers import ClusterFigures
-from neuronctl.slurm.catalog_draft import catalog_text
+from neuronctl.slurm.catalog_draft import catalog_text, differences
 from neuronctl.slurm.limits import Scope, read_limits
 from neuronctl.slurm.sacctmgr import SlurmQos
 
@@ -100,3 +100,44 @@ def test_the_qos_that_a_job_may_name_are_drafted() -> None:
     partitions = (dataclasses.replace(PARTITION, qos="normal"), *LIMITS.partitions[1:])
     both = read(dataclasses.replace(LIMITS, partitions=partitions, qos=(normal,)))
     assert both.qos["normal"].max_gpus == both.partitions["gpu"].max_gpus == 16
+
+
+def test_a_draft_is_read_whatever_the_types_are_called() -> None:
+    for kinds in (("3090",), ("2080ti",), ("1g.5gb",), ("3090", "1e5"), ("a100", "007")):
+        types = tuple((kind, 2, 0) for kind in kinds)
+        nodes = tuple(
+            dataclasses.replace(one, gpu=kinds[0], gpu_types=types) for one in LIMITS.nodes
+        )
+        gpu = read(dataclasses.replace(LIMITS, nodes=nodes)).partitions["gpu"]
+        assert gpu.gpu_names == kinds
+
+
+def test_accounts_features_and_the_title_are_kept() -> None:
+    picky = dataclasses.replace(PARTITION, allow_accounts=("lab", "2024"))
+    nodes = tuple(dataclasses.replace(one, features=("ib", "80gb")) for one in LIMITS.nodes)
+    limits = dataclasses.replace(LIMITS, partitions=(picky, *LIMITS.partitions[1:]), nodes=nodes)
+    gpu = read(limits).partitions["gpu"]
+    assert (gpu.accounts, gpu.features) == (("lab", "2024"), ("ib", "80gb"))
+    assert laid_over(NEURON).clusters["neuron"].title == "KISTI Neuron"
+
+
+def test_slurms_cpus_are_drafted_where_a_core_has_two_threads() -> None:
+    nodes = tuple(dataclasses.replace(one, cores=16, threads=2) for one in LIMITS.nodes)
+    gpu = read(dataclasses.replace(LIMITS, nodes=nodes)).partitions["gpu"]
+    assert gpu.cores_per_node == (16,)
+
+
+def test_what_differs_is_one_line_each() -> None:
+    old = read(LIMITS)
+    longer = dataclasses.replace(PARTITION, max_time=3600, nodes=5)
+    new = read(dataclasses.replace(LIMITS, partitions=(longer,)))
+    assert differences(old, old) == []
+    assert differences(old, new) == [
+        "gpu.nodes: 4, in Slurm 5",
+        "gpu.wall_time: 01:00:00 to 2-00:00:00, in Slurm 01:00:00 to 01:00:00",
+        "cpu: not in Slurm",
+    ]
+    assert differences(None, new) == [
+        "gpu: only in Slurm",
+        "normal: only in Slurm",
+    ]

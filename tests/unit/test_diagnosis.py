@@ -333,6 +333,19 @@ def test_maintenance_that_it_could_run_into() -> None:
     assert "upkeep" not in why(500, 99000)
 
 
+def test_a_reservation_that_it_waits_for_is_named() -> None:
+    reason = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority"
+    there = (
+        Reservation("course", 0, 90000, "n[1-2]", 8, ()),
+        Reservation("later", 5000, 9000, "n3", 8, ()),
+        Reservation("over", 0, 900, "n4", 8, ()),
+    )
+    words = waiting((7, "PENDING", 1, 0), reason=reason, reservations=there)
+    assert f"course reserves n[1-2] until {moment(90000)}" in words
+    assert f"later reserves n3 from {moment(5000)} until {moment(9000)}" in words
+    assert "over" not in words
+
+
 def run_of(submit: int, end: int, state: str, **given: Any) -> AccountingJob:
     values = {
         "id": JobId(7), "job_id": 7, "user": "kim", "partition": "gpu", "qos": "q",

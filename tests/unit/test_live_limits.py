@@ -215,7 +215,7 @@ def test_the_wall_time_is_cited_from_where_it_stands() -> None:
         return said, one.source.partition(", ")[0]
 
     qos = with_more("MaxWall 00:10:00")
-    by_qos = " may run at most 00:10"
+    by_qos = " of QOS p_gpu may run at most 00:10"
     assert found(qos) == (by_qos, "Slurm itself: sacctmgr show qos p_gpu")
     mine = with_mine("MaxWall 00:05:00")
     said = " may run at most 00:05"
@@ -373,3 +373,31 @@ def test_a_qos_lifts_limits_of_a_partition_and_multiplies_those_of_an_associatio
         made = judged(live(limits=dataclasses.replace(limits, qos=(qos,)))).forecast
         assert made is not None
         assert {one.kind: one.figure for one in made.on_cluster.limits} == expected
+
+
+def test_a_qos_that_allows_the_time_is_suggested() -> None:
+    limits = read_limits({"MaxWall": "00:10:00"}, Scope.QOS, "fast")
+    own = dataclasses.replace(MINE, qos=("fast", "long"), default_qos="fast")
+    fast = dataclasses.replace(NORMAL, name="fast", limits=limits)
+    both = (fast, dataclasses.replace(NORMAL, name="long"))
+    cluster = dataclasses.replace(LIMITS, associations=(own,), qos=both)
+    (found,) = (
+        one for one in judged(live(limits=cluster), time_limit="11").findings if one.code == "NC141"
+    )
+    assert "jobs in gpu of QOS fast may run" in found.message
+    assert found.hint == "request at most -t 00:10:00, or use -q long"
+
+
+def test_gpus_of_two_types_on_a_node() -> None:
+    types = (("a100", 4, 0), ("1g.5gb", 4, 4))
+    look = live(nodes=tuple(node(f"n{n}", gpu_types=types) for n in (1, 2)))
+    limits = dataclasses.replace(LIMITS, nodes=look.nodes)
+    look = dataclasses.replace(look, limits=limits)
+    for kind, expected in (("a100", "can start now"), ("1g.5gb", "will wait")):
+        asked = judged(look, gpus_per_node=2, gpu_type=kind)
+        assert asked.verdict.kind == expected
+    wrong = judged(look, gpus_per_node=1, gpu_type="h100")
+    (found,) = (one for one in wrong.findings if one.code == "NC123")
+    assert "gpu has 'a100' and '1g.5gb'" in found.message
+    assert found.hint == "request one of them, such as a100"
+    assert "NC113" in codes(judged(look, gpus_per_node=5, gpu_type="a100"))

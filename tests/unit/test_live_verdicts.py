@@ -24,6 +24,7 @@ from slurm_answers import (
 )
 
 from neuronctl.common.errors import SlurmUnavailableError
+from neuronctl.judgement.verdict import Verdict
 
 
 def test_without_slurm_they_are_silent_and_the_verdict_says_so() -> None:
@@ -231,3 +232,39 @@ def test_jobs_that_share_cores_are_on_no_node_with_those_that_do_not(
     for nodes, expected in (((*used, idle), "can start now"), (used, kind)):
         there = live((), dataclasses.replace(limits, nodes=nodes))
         assert judged(there, gpus_per_node=1).verdict.kind == expected
+
+
+def test_behind_a_job_whose_nodes_slurm_has_planned() -> None:
+    fifo = dataclasses.replace(
+        LIMITS, config=dataclasses.replace(LIMITS.config, first_in_first_out=True)
+    )
+    reason = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority"
+    fields = {"user": "lee", "start": NOW + 60, "planned_nodes": "n[1-4]"}
+    for why in ("Resources", "Priority", reason, reason.replace(" ", "_")):
+        ahead = job(9, 8, "PENDING", reason=why, **fields)
+        for limits, kind in ((fifo, "will wait"), (LIMITS, "not known")):
+            verdict = judged(live((), limits, queue=(ahead,)), gpus_per_node=1).verdict
+            assert (verdict.kind, verdict.cause) == (kind, "Priority"), why
+    assert verdict.tested("can start now").kind == "probably will wait"
+    one = dataclasses.replace(ahead, planned_nodes="n1")
+    assert judged(live((), fifo, queue=(one,)), gpus_per_node=1).verdict.kind == "can start now"
+    unplanned = dataclasses.replace(ahead, start=None, planned_nodes="")
+    verdict = judged(live((), fifo, queue=(unplanned,)), gpus_per_node=1).verdict
+    assert verdict.kind == "not known"
+    assert verdict.tested("").kind == "probably can start now"
+
+
+@pytest.mark.parametrize(
+    ("told", "nodes_up", "kind"),
+    [
+        ("can start now", True, "probably can start now"),
+        ("will wait", True, "probably will wait"),
+        ("refused", True, "probably refused"),
+        ("refused", False, "not known"),
+        ("", True, "not known"),
+    ],
+)
+def test_what_a_test_makes_of_what_is_not_known(told: str, nodes_up: bool, kind: str) -> None:
+    assert Verdict("not known", "x", all_nodes_up=nodes_up).tested(told).kind == kind
+    # What is known holds.
+    assert Verdict("can start now", "x", all_nodes_up=nodes_up).tested(told).kind == "can start now"

@@ -54,3 +54,9 @@ def test_every_partition_of_slurms_is_shown() -> None:
     where = cluster()
     found = partitions_now((), where, Catalog({"toy": where}, "toy", ()), live())
     assert [one.partition for one in found] == [one.name for one in LIMITS.partitions]
+
+
+def test_reserved_nodes_are_not_free() -> None:
+    nodes = (node("n1", 3, state="MIXED+RESERVED"), node("n2", state="IDLE+MAINT"), *NODES[2:])
+    one = board(live(nodes=nodes))
+    assert (one.free, one.used, one.down) == (16, 3, 13)

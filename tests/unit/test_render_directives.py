@@ -5,13 +5,14 @@ tests/slurm/test_directives.py puts the same texts to the real one.
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import Any, List, Optional
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_builders import plan_of
 
 from neuronctl.planning import Directive
+from neuronctl.rendering.render import render_job
 from neuronctl.rendering.script_lines import directive_lines, option_text, quote_directive
 from neuronctl.request.values import one_line
 
@@ -74,3 +75,14 @@ def test_every_line_of_a_plan_is_one_option() -> None:
         assert (value if equals else None) == one.value
         values.append(one.value)
     assert {'it\'s "so"', "a\\b #c", None} <= set(values)
+
+
+def test_variables_that_a_users_own_srun_needs() -> None:
+    def script_of(**request: Any) -> str:
+        return render_job(plan_of(**{"script": None, "body": "python x.py", **request}))
+
+    script = script_of(body="srun python x.py", cpus_per_task=4, ntasks_per_node=2)
+    assert "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK " in script
+    assert "SRUN_CPUS_PER_TASK" not in script_of(body="python x.py", cpus_per_task=4)
+    assert "export SLURM_EXPORT_ENV=ALL" in script_of(sbatch=("export=NONE",))
+    assert "SLURM_EXPORT_ENV" not in script_of(sbatch=("export=ALL",))

@@ -279,6 +279,12 @@ CASES: List[Case] = [
         {"launcher": "python", "gpus_per_node": 2},
     ),
     (
+        "NC323",
+        {"signal": "USR2@600", "time_limit": "5"},
+        ["600 s before the end", "as soon as it runs", "@75"],
+        {"signal": "USR2@600", "time_limit": "11"},
+    ),
+    (
         "NC322",
         {"nodes": 2, "gpus_per_node": 2, "launcher": "horovodrun"},
         ["another job's", "--gpus-per-node 8", "horovodrun-mpi"],

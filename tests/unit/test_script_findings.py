@@ -30,6 +30,24 @@ INDEX = "$SLURM_ARRAY_TASK_ID"
 Row = Tuple[str, str, str]
 
 FOUND: List[Row] = [
+    # NC660: names close to one of Slurm's. NC661: what steps do not get, or take from the script.
+    ("NC660", ARRAY, "python t.py $SLURM_TASK_ARRAY_ID@@"),
+    ("NC660", ARRAY, "python t.py $SLURM_ARRAY_TASKID@@"),
+    ("NC660", ARRAY, "python t.py ${SLURM_ARAY_TASK_ID}@@"),
+    ("NC660", CPU, "python t.py $SLURM_JOBNAME@@"),
+    ("NC660", CPU, "python t.py $SLURM_NODE_LIST@@"),
+    ("NC660", CPU, "python t.py $SLURM_CPU_PER_TASK@@"),
+    ("NC660", CPU, "python t.py $SLURM_PROC_ID@@"),
+    ("NC660", CPU, "python t.py $SLURM_SUBMITDIR@@"),
+    ("NC660", CPU, "python t.py $SLURM_NUM_TASKS@@"),
+    ("NC660", ARRAY, 'A=(1 2)\nB=${A[$SLURM_TASK_ARRAY_ID]}@@\npython t.py "$B"'),
+    ("NC661", f"{CPU} --export=NONE@@", "srun python t.py"),
+    ("NC661", f"{CPU} --export=A=1,B=2@@", "srun python t.py"),
+    ("NC661", f"{CPU} --export=none@@", "srun --export=ALL true\nsrun python t.py"),
+    ("NC661", CPU, "srun --export=A=1 python t.py@@"),
+    ("NC661", CPU, "srun --export=NONE python t.py@@"),
+    ("NC661", CORES, "export SLURM_CPUS_PER_TASK=2@@\nsrun python t.py"),
+    ("NC661", TASKS, "export SLURM_NTASKS=4@@\nsrun python t.py"),
     # NC621: a launcher within a launcher, and nodes that do not know of one another.
     ("NC621", GPUS, "srun torchrun --nproc_per_node=4 t.py@@"),
     ("NC621", GPUS, "srun --ntasks-per-node=1 accelerate launch --num_processes 4 t.py@@"),
@@ -177,6 +195,18 @@ FOUND: List[Row] = [
 ]
 
 RIGHT: List[Row] = [
+    (
+        "NC660",
+        ARRAY,
+        "python t.py $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID $SLURM_TMPDIR $SLURMD_NODENAME",
+    ),
+    ("NC660", ARRAY, "SLURM_TASK_ARRAY_ID=$SLURM_ARRAY_TASK_ID\npython t.py $SLURM_TASK_ARRAY_ID"),
+    ("NC661", f"{CPU} --export=NONE", "export SLURM_EXPORT_ENV=ALL\nsrun python t.py"),
+    ("NC661", f"{CPU} --export=NONE", "unset SLURM_EXPORT_ENV\nsrun python t.py"),
+    ("NC661", f"{CPU} --export=NONE", "srun --export=ALL python t.py"),
+    ("NC661", f"{CPU} --export=NONE", "python t.py"),
+    ("NC661", f"{CPU} --export=ALL,A=1", "srun --export=ALL,B=1 python t.py"),
+    ("NC661", CORES, "export SLURM_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\nsrun python t.py"),
     ("NC621", EACH, "srun accelerate launch --config_file c.yaml --num_machines 3 t.py"),
     ("NC621", EACH, "srun torchrun --nnodes=3 --rdzv-backend=c10d --rdzv-endpoint=$H t.py"),
     (

@@ -11,6 +11,10 @@ import pytest
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog
 from neuronctl.common.rule_codes import CODES
+from neuronctl.rules.script import check_script
+from neuronctl.rules.script_base import ScriptFacts
+from neuronctl.scripts.header import read_header
+from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.submission.judged_script import JudgedScript, judge_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,3 +90,14 @@ def test_what_sbatch_ignores_is_not_given(line: str, tmp_path: Path) -> None:
     assert {"NC201", "NC604"} <= {one.finding.code for one in misspelled.findings}
     right = checked(f"{head}{line}\nsrun python t.py\n", catalog)
     assert "NC201" not in {one.finding.code for one in right.findings}
+
+
+def test_a_pair_that_only_later_releases_of_slurm_refuse() -> None:
+    text = "#!/bin/bash\n#SBATCH -p cpu --exclusive --oversubscribe\npython t.py\n"
+    header = read_header(text)
+    for release, severity in (((22, 5), None), ((24, 11), "error"), ((), "warning")):
+        facts = ScriptFacts(text, header, read_shell(text, {}), None, release=release)
+        found = [
+            one.finding.severity for one in check_script(facts, ()) if one.finding.code == "NC601"
+        ]
+        assert found == ([severity] if severity else []), release

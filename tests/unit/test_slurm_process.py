@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -77,6 +78,31 @@ def test_what_slurm_says_of_a_job_that_is_not_submitted(command: Command) -> Non
     with pytest.raises(SlurmRefusedError) as caught:
         sbatch_module.test_submission(["sbatch"], "x")
     assert "scontrol show node" in caught.value.hint
+
+
+def test_a_range_that_slurmdbd_finds_too_wide_is_asked_for_in_parts(command: Command) -> None:
+    """MaxQueryTimeRange: here it answers for a day and less."""
+    command(
+        "sacct",
+        """for word; do
+    case $word in
+    --starttime=*) begin=$(date -ud "${word#*=}" +%s) ;;
+    --endtime=*) end=$(date -ud "${word#*=}" +%s) ;;
+    esac
+done
+if [ $((end - begin)) -gt 86400 ]; then
+    echo "sacct: error: Too wide of a date range in query" >&2
+    exit 95
+fi
+echo "$begin $end" >>"$(dirname "$0")/asked"
+""",
+    )
+    now = int(time.time())
+    assert sacct(since=now - 3 * 86400).off == ""
+    path = Path(str(shutil.which("sacct"))).with_name("asked")
+    asked = sorted(tuple(map(int, line.split())) for line in path.read_text().splitlines())
+    assert asked[0][0] == now - 3 * 86400 and asked[-1][1] >= now
+    assert all(end == begin for (_, end), (begin, _) in zip(asked, asked[1:]))
 
 
 def test_a_test_has_the_environment_of_the_submission(

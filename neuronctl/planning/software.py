@@ -202,8 +202,6 @@ def exports(
         made.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
     if runs and request.container is not None and "PYTHONNOUSERSITE" not in given:
         made.append(Export("PYTHONNOUSERSITE", "1", "~/.local is not the image's"))
-    if not (request.sbatch_value("export") in (None, "ALL") or "SLURM_EXPORT_ENV" in given):
-        made.append(Export("SLURM_EXPORT_ENV", "ALL", "else each srun has --export of the job"))
     texts = (request.body, *(step.body for step in request.steps))
     own = any(re.search(r"\bsrun\b", text or "") for text in texts)
     if own and request.cpus_per_task != 0 and "SRUN_CPUS_PER_TASK" not in given:

@@ -13,7 +13,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_programs import is_own_program, is_trifle
-from neuronctl.scripts.launches import CONTAINERS, Launch
+from neuronctl.scripts.launches import CONTAINERS, PYTHON, Launch
 from neuronctl.scripts.model import GPU_OPTIONS
 
 _SEVERAL = re.compile(r"(?i)--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|devices|parallel|world[_-]size)")
@@ -30,6 +30,8 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node:
         return
+    for start in facts.starts:
+        yield from _too_many_tasks(start, plan)
     starters = [
         start
         for start in facts.starts
@@ -56,6 +58,21 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
                 f"start {has} here, or request {counted(count, 'GPU')}",
                 place=launch.place,
             )
+
+
+def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Violation]:
+    """Yield an srun of more Python processes than the GPUs of its nodes."""
+    run = start.outer[0] if len(start.outer) == 1 else None
+    if run is None or not run.is_srun or start.launch.kind != PYTHON or run.has(*GPU_OPTIONS):
+        return
+    each, has = start.each or 0, plan.gpus_per_node
+    if each > has and has > 1:
+        yield Violation(
+            f"srun starts {counted(each, 'process')} per node, and the job has "
+            f"{counted(has, 'GPU')} there: some share a GPU or fail",
+            f"start {has} per node, or request {counted(each, 'GPU')}",
+            place=run.place,
+        )
 
 
 @script_rule(NOTE, "NC625", "GPUs without a process", "by_absence")

@@ -36,6 +36,8 @@ def _too_many_tasks(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Iterat
     has, what = facts.tasks, "task"
     if launch.is_srun:
         tasks, each = launch.count("ntasks"), launch.count("cpus_per_task") or 1
+        if not launch.has("ntasks", "nodes", "ntasks_per_node", "ntasks_per_gpu"):
+            tasks = facts.tasks  # the job's (SLURM_NTASKS)
         has, what = facts.tasks * plan.cpus_per_task, "core"
     elif launch.launcher.uncounted != ALL:
         return

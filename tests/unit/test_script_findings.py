@@ -48,6 +48,10 @@ FOUND: List[Row] = [
     ("NC661", CPU, "srun --export=NONE python t.py@@"),
     ("NC661", CORES, "export SLURM_CPUS_PER_TASK=2@@\nsrun python t.py"),
     ("NC661", TASKS, "export SLURM_NTASKS=4@@\nsrun python t.py"),
+    # NC622 and NC623: an srun counts like other launchers.
+    ("NC622", "-p cpu -N 1 -n 4 -c 2", "srun -c 8 python t.py@@"),
+    ("NC623", f"{FOUR} --ntasks-per-node=8", "srun python t.py@@"),
+    ("NC623", FOUR, "srun -n 8 python t.py@@"),
     # NC621: a launcher within a launcher, and nodes that do not know of one another.
     ("NC621", GPUS, "srun torchrun --nproc_per_node=4 t.py@@"),
     ("NC621", GPUS, "srun --ntasks-per-node=1 accelerate launch --num_processes 4 t.py@@"),
@@ -195,6 +199,9 @@ FOUND: List[Row] = [
 ]
 
 RIGHT: List[Row] = [
+    ("NC622", "-p cpu -N 1 -n 4 -c 2", "srun -n 1 -c 8 python t.py"),
+    ("NC623", f"{FOUR} --ntasks-per-node=4", "srun python t.py"),
+    ("NC623", f"{FOUR} --ntasks-per-node=8", "srun ./mpi_program"),
     (
         "NC660",
         ARRAY,

@@ -16,6 +16,7 @@ from neuronctl.common.errors import (
     did_you_mean,
 )
 from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.shell import join
 from neuronctl.remote.connection import Remote, check_name, find_remote, remotes_dir
 
 _ANYWHERE = ("config", "doctor")
@@ -246,7 +247,7 @@ def _loss(remote: Remote, call: Call, error: BaseException) -> Tuple[str, str]:
     name = remote.name
     message = getattr(error, "message", "interrupted")
     hint = getattr(error, "hint", "") or f"neuronctl login {name}"
-    again = f"neuronctl --on {name} {call.command}"
+    again = f"neuronctl --on {name} {join(call.words)}"
     if call.command in ("submit", "resubmit"):
         return (
             f"{message}: it is not known whether the job was accepted; 'neuronctl --on {name} "
@@ -254,7 +255,7 @@ def _loss(remote: Remote, call: Call, error: BaseException) -> Tuple[str, str]:
             hint,
         )
     if call.command == "logs" and call.waits:
-        return f"{message}: following stopped; go on with '{again} …'", hint
+        return f"{message}: following stopped; to go on: {again}", hint
     if call.sends or call.command == "cancel":
         return f"{message}: it is not known whether '{call.command}' did its work", hint
     return f"{message}", hint

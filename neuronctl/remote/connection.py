@@ -19,7 +19,7 @@ import stat
 import subprocess
 import threading
 import time
-from typing import Callable, Dict, Iterator, List, Tuple
+from typing import IO, Callable, Dict, Iterator, List, Tuple
 
 from neuronctl.common.errors import NotConnectedError, UsageError
 from neuronctl.common.files import open_own_directory, read_private, write_private
@@ -283,10 +283,11 @@ def _authenticate(
     argv += ["-T", "--", settings["address"], "true"]
     words: List[bytes] = []
 
-    def read(pipe: int) -> None:
-        while data := os.read(pipe, 4096):
-            words.append(data)
-            show(data)
+    def read(pipe: IO[bytes]) -> None:
+        with pipe:
+            while data := os.read(pipe.fileno(), 4096):
+                words.append(data)
+                show(data)
 
     # A ProxyJump's process stays in this terminal's session, and must outlive the terminal.
     process = subprocess.Popen(
@@ -297,7 +298,7 @@ def _authenticate(
     )
     assert process.stderr is not None
     # An older ssh keeps standard error open in the background.
-    reader = threading.Thread(target=read, args=(process.stderr.fileno(),), daemon=True)
+    reader = threading.Thread(target=read, args=(process.stderr,), daemon=True)
     reader.start()
     code = process.wait()
     reader.join(1)

@@ -105,9 +105,7 @@ class Policy:
     """Directories that jobs may be submitted from; ``{user}`` stands for the login name."""
     comment: CommentPolicy = CommentPolicy()
     forbidden_options: Mapping[str, str] = {}
-    """sbatch option (``"mem"``, without dashes) -> why the site forbids it."""
-    forbidden_launchers: Mapping[str, str] = {}
-    """Launcher -> why it cannot be used (JUPITER: there is no mpirun)."""
+    """sbatch option (``"mem"``, without dashes) or ``launcher=NAME`` -> why the site forbids it."""
     launcher_instead_of: Mapping[str, str] = {}
     """Launcher that neuronctl would choose -> the site's own (JSC has its own torchrun)."""
     tasks_see_one_gpu: bool = False

@@ -309,9 +309,7 @@ def _comment_fields(node: Node, key: str, default: Any) -> Dict[str, Tuple[str, 
 _BY_KEY: Mapping[str, _Read] = {
     **dict.fromkeys(("default", "maximum", "interactive_maximum"), Node.duration),
     **dict.fromkeys(("gpus_per_node",), lambda node, key, default: node.whole(key, 0, default)),
-    **dict.fromkeys(
-        ("forbidden_options", "forbidden_launchers", "launcher_instead_of"), _texts_by_name
-    ),
+    **dict.fromkeys(("forbidden_options", "launcher_instead_of"), _texts_by_name),
     **dict.fromkeys(("meanings", "evidence"), _texts_by_name),
     "priority": lambda node, key, default: node.whole(key, 0, default),
     "memory_fraction": lambda node, key, default: node.number(key, default, 1),

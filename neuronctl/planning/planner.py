@@ -139,8 +139,6 @@ class _PlanBuilder(JobSize):
             self.derived(f"step {number}", says)
         wrapping = self._wrapping()
         sharing = processes if launcher.distributed else 1
-        one_each = self.cluster.policy.tasks_see_one_gpu and self.ntasks_per_node > 1
-        task_gpus = self.gpus if one_each and launcher.by_srun else 0
         until_done = self._until_done(time_limit)
         if self.code is not None and not self.name:
             self.asked("snapshot", "snapshot", self.code.place)
@@ -183,7 +181,7 @@ class _PlanBuilder(JobSize):
             preflight=request.preflight is not False and not self.interactive,
             hosts=place.hosts if place else (),
             activation=activation(request, self.cluster, self.conda),
-            exports=exports(request, self.cluster, cores=cores, processes=sharing, gpus=task_gpus),
+            exports=exports(request, self.cluster, cores=cores, processes=sharing),
             directives=directives(
                 request,
                 self.cluster.policy,

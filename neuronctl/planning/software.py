@@ -189,12 +189,9 @@ def activation(
 
 
 def exports(
-    request: JobRequest, cluster: Cluster, *, cores: int, processes: int, gpus: int
+    request: JobRequest, cluster: Cluster, *, cores: int, processes: int
 ) -> Tuple[Export, ...]:
-    """Return the job's variables, the user's last.
-
-    cores, processes: those of one node. gpus: those that each task is to see; 0: as srun decides.
-    """
+    """Return the job's variables, the user's last; cores and processes are those of one node."""
     given = dict(request.env)
     made: List[Export] = []
     runs = request.script is not None or request.body is not None or request.steps
@@ -214,9 +211,6 @@ def exports(
         each = Shell(f"${{{threads}:-{max(1, cores // processes)}}}")
         reason = f"{counted(cores, 'core')} / {processes} processes, unless you exported it"
         made.append(Export(threads, each, reason))
-    if gpus and "CUDA_VISIBLE_DEVICES" not in given:
-        every = ",".join(map(str, range(gpus)))
-        made.append(Export("CUDA_VISIBLE_DEVICES", every, "or each task sees one GPU, as device 0"))
     for name, value in cluster.environment.items():
         if name not in given:
             made.append(Export(name, value, f"{cluster.name} wants it"))

@@ -113,10 +113,9 @@ def launch_words(plan: JobPlan, parts: LaunchParts) -> Tuple[str, ...]:
     colon = bool(once) and ":" in plan.program
     if not (parts.differs_by_task or colon):
         return (*once, *command, *program)
-    inner = WIDTH - len("    bash -c ")
-    text = wrapped(["exec", *command, *(program if colon else ['"$@"'])], "        ", inner)
+    text = wrapped(["exec", *command, *(program if colon else ['"$@"'])], "        ", WIDTH - 12)
     if parts.exports:
-        text = f"{wrapped(['export', *parts.exports], '        ', inner)}\n    {text}"
+        text = f"{wrapped(['export', *parts.exports], '        ', WIDTH - 12)}\n    {text}"
     name = plan.launcher.name if parts.task else "bash"
     return (*once, f"bash -c {quote(text)}", *(() if colon else (name, *program)))
 

@@ -213,25 +213,20 @@ def _wrong_parts(
 @rule(ERROR, "NC211", "option is forbidden by the site", about="")
 def forbidden_option(context: RuleContext) -> Iterator[Violation]:
     plan = context.plan
-    for directive in plan.directives:
-        reason = plan.cluster.policy.forbidden_options.get(directive.option)
+    options = {one.option: one.value for one in plan.directives}
+    options.update((f"launcher={launch.launcher.name}", None) for launch in plan.launches)
+    for option, value in options.items():
+        reason = plan.cluster.policy.forbidden_options.get(option)
         if reason is not None:
-            value = "" if directive.value is None else f"={directive.value}"
-            source = context.cite("policy", "forbidden_options", directive.option)
+            typed = f"--{option}" if value is None else f"--{option}={value}"
+            source = context.cite("policy", "forbidden_options", option)
             may_not = "should not be used" if source.doubtful else "is not allowed"
             yield Violation(
-                f"--{directive.option}{value} {may_not} on {plan.cluster.name}: {reason}",
-                f"leave --{directive.option} out",
+                f"{typed} {may_not} on {plan.cluster.name}: {reason}",
+                f"leave --{option} out",
                 source,
-                about=(directive.option,),
+                about=(option,),
             )
-    for launch in plan.launches:
-        name = launch.launcher.name
-        reason = plan.cluster.policy.forbidden_launchers.get(name)
-        if reason is not None:
-            message = f"{launch.prefix}--launcher {name} is not allowed: {reason}"
-            source = context.cite("policy", "forbidden_launchers", name)
-            yield Violation(message, "use --launcher srun", source)
 
 
 @rule(ERROR, "NC221", "wrong directory to submit from", "only_now", about="chdir")

@@ -37,8 +37,15 @@ def one_log(facts: ScriptFacts) -> Iterator[Violation]:
 _SHOWS = re.compile(r"(?m)^[ \t]*#.*\bsbatch\b.* (--array|-a)[= ]")
 
 
-@script_rule(NOTE, "NC654", "array index without an array", "by_absence")
+@script_rule(NOTE, "NC654", "array without its index, or the index alone", "by_absence")
 def no_array(facts: ScriptFacts) -> Iterator[Violation]:
+    array = facts.given("array")
+    if array is not None and "ARRAY" not in facts.text and not facts.reads_more:
+        yield Violation(
+            f"nothing here uses ${_INDEX}: the tasks differ only if the program reads it itself",
+            f'give it to the program: "${_INDEX}"',
+            place=array.place,
+        )
     if facts.has("array") or not facts.header.given or _INDEX not in facts.text:
         return
     # A remark that shows how to submit it tells whoever does.

@@ -133,14 +133,10 @@ def _one_element(facts: ScriptFacts) -> Iterator[Violation]:
     """Find arrays of the job's nodes whose quotes make all names one element."""
     lists = {each.name for each in facts.shell.assignments if "show hostname" in each.word.raw}
     for array in facts.shell.assignments:
-        quoted = re.fullmatch(r"\(\s*\"\$\{?(\w+)\}?\"\s*\)", array.word.raw)
-        if quoted and quoted[1] in lists and f"${{{array.name}[" in facts.text:
-            yield Violation(
-                f"in quotes, ${quoted[1]} is one word: {array.name} has one element, with the "
-                "names of all nodes",
-                f"write {array.name}=(${quoted[1]})",
-                place=array.place,
-            )
+        name = array.word.raw.strip('()"${} ')
+        if array.word.raw.startswith('("$') and name in lists and f"{array.name}[" in facts.text:
+            words = f"in quotes, ${name} is one word: {array.name} has one element with all names"
+            yield Violation(words, f"write {array.name}=(${name})", place=array.place)
 
 
 _OF_A_STEP = ("SLURM_STEP_NODELIST", "SLURM_LAUNCH_NODE_IPADDR")

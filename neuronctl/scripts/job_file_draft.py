@@ -14,7 +14,6 @@ from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import JobFileError, UsageError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.shell import sets_errexit
-from neuronctl.common.words import counted
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.request.job import BY_NAME, OF_SLURM, JobRequest
 from neuronctl.request.job_file import parse_job_file
@@ -190,10 +189,6 @@ def _directive_entries(
                 remarks.append(Remark(number, f"--{key} is not carried over: {error}"))
             else:
                 values[key] = _typed(key, value)
-    if (header.count("gpus") or 0) > 1:
-        words = f"becomes {asked.gpus_per_node} on each of {counted(asked.nodes or 1, 'node')}"
-        total = header.options["gpus"]
-        remarks.append(Remark(total.place.line, f"{total.text} {words}"))
     if {"gpus", "gpus-per-node"} <= values.keys():
         values["nodes"] = str(asked.nodes)
         del values["gpus"]

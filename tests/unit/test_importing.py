@@ -168,7 +168,6 @@ def test_options_for_gpus_keep_their_variables() -> None:
     assert data(both)["gres"] == "gpu:2" and data(both)["env"] == {"SLURM_GPUS_PER_NODE": 2}
     own = imported(script("export A=1\n./a", "-N 2 --gpus=4"))
     assert data(own)["env"] == {"SLURM_GPUS": 4, "A": 1}
-    assert own.remarks[0].message == "--gpus=4 becomes 2 on each of 2 nodes"
 
 
 def test_exclusive_for_one_user() -> None:

@@ -23,7 +23,7 @@ def planned(cluster: str, **fields: Any) -> JobPlan:
 
 @pytest.mark.parametrize("cluster", ["jureca", "juwels-booster", "jupiter"])
 def test_each_task_of_srun_sees_all_gpus_of_its_node(cluster: str) -> None:
-    line = "export CUDA_VISIBLE_DEVICES=0,1,2,3"
+    line = "CUDA_VISIBLE_DEVICES=0,1,2,3"
     assert line in render_job(planned(cluster, launcher="srun", nodes=2))
     assert line not in render_job(planned(cluster, launcher="torchrun_jsc", nodes=2))
     own = (("CUDA_VISIBLE_DEVICES", "2"),)

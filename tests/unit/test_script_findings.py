@@ -117,6 +117,7 @@ FOUND: List[Row] = [
     # NC654, NC655: indexes.
     ("NC654", CPU, f"./a {INDEX}@@"),
     ("NC654", CPU, "f=$(sed -n ${SLURM_ARRAY_TASK_ID}p list)@@\npython t.py $f"),
+    ("NC654", CPU, "#SBATCH --array=0-9@@\n./a --out o.%a"),
     ("NC655", f"{CPU} --array=0-3", f"a=(x y z)\n./a ${{a[{INDEX}]}}@@"),
     ("NC655", f"{CPU} --array=0-2%1", "a=(x y z)\ni=$((SLURM_ARRAY_TASK_ID - 1))\n./a ${a[$i]}@@"),
     # NC663: containers that see no GPU.

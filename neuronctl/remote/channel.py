@@ -213,9 +213,7 @@ class Session:
         self._held += data
 
     def _pass_on(self) -> bytes:
-        """Return what may be shown of what has come; notes the exit code."""
-        if not self._held or self._held.startswith(_SIGN):
-            self._fill()
+        """Return what may be shown of what has come, if anything; notes the exit code."""
         at = self._held.find(self._mark)
         if at >= 0 and b"\n" in self._held[at:]:
             line, _, rest = self._held[at + len(self._mark) :].partition(b"\n")
@@ -227,6 +225,8 @@ class Session:
         at = self._held.find(_SIGN, max(0, len(self._held) - len(self._mark) - 32))
         cut = len(self._held) if at < 0 else at
         data, self._held = self._held[:cut], self._held[cut:]
+        if not data:
+            self._fill()
         return data
 
     def _write_out(self, data: bytes) -> None:

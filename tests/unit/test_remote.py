@@ -63,6 +63,13 @@ def test_output_and_exit_code_arrive_as_they_are(remote: Remote, code: int) -> N
     assert said == (b"a\x1eb\x1e\nno line break at the end\x1e", code)
 
 
+def test_all_may_come_at_once(remote: Remote, tmp_path: Path) -> None:
+    lines = 'said=$(sh -c "${!#}"; printf x); printf %s "${said%x}"'
+    (tmp_path / "bin" / "ssh").write_text(f"#!/bin/bash\n{lines}\n")
+    assert shown(remote, "exit 3") == (b"", 3)
+    assert shown(remote, "printf 'a\\036'") == (b"a\x1e", 0)
+
+
 def test_an_end_without_the_last_mark_is_a_loss(remote: Remote) -> None:
     with pytest.raises(ConnectionLostError):
         shown(remote, "echo half; kill -9 $PPID; sleep 0.2")

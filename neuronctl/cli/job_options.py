@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 import click
 
 from neuronctl.common.errors import UsageError
+from neuronctl.common.secrets import is_private
 from neuronctl.launch import launchers
 from neuronctl.request.job import OPTIONS, Body
 from neuronctl.request.job_file import read_body
@@ -79,10 +80,6 @@ class JobCommand(click.Command):
 
 def _refuse_typed_secrets(texts: Sequence[str]) -> None:
     """Raise UsageError for ``--env NAME=SECRET``, unless the shell exports that value already."""
-    if not texts:
-        return
-    from neuronctl.common.secrets import is_private  # here, as few command lines have one
-
     for name, _, value in (text.partition("=") for text in texts):
         if value and value != os.environ.get(name) and is_private(name, value):
             raise UsageError(

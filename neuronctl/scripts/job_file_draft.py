@@ -87,11 +87,12 @@ def draft_job_file(
     if launcher != "none":
         message = f"{launcher} starts as 'neuronctl generate' shows, with variables of its own"
         remarks.append(Remark(0, message, "to keep the line as it is, write it under 'run:'"))
-    load = re.search(r"(?m)^[ \t]*(?:module|ml)\b(?! +purge)", text)
-    if load and any(entry.key == "module" for entry in program or ()) and " purge" not in text:
+    if any(entry.key == "module" for entry in program or ()) and " purge" not in text:
         message = "the job runs 'module purge' before it loads modules"
-        hint = "to keep what is loaded, load them under 'setup:'"
-        remarks.append(Remark(text.count("\n", 0, load.start()) + 1, message, hint))
+        first_load = 1 + next(
+            at for at, line in enumerate(lines) if re.match(r"\s*(module|ml)\b", line)
+        )
+        remarks.append(Remark(first_load, message, "to keep what is loaded, load them in 'setup:'"))
     entries = program or [Entry("run", _run_text(body, header))]
     entries = _with_variables(entries, header, cluster.policy.gpu_option)
     above = [f"From {'standard input' if name == '<stdin>' else name}", *comments]

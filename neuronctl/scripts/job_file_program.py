@@ -136,9 +136,8 @@ def _launch(
     if words[0] in LOOKS_OR_PREPARES or words[0] in shell.functions or "" in words:
         return None
     several = max(asked.nodes or 1, asked.ntasks_per_node or 1, asked.gpus_per_node or 0) > 1
-    if asked.amounts is not None:
-        several |= asked.amounts.ntasks is not None or asked.amounts.gpus is not None
-    keys: Dict[str, object] = {"launcher": "none"} if several else {}
+    in_all = asked.amounts and (asked.amounts.ntasks, asked.amounts.gpus) != (None, None)
+    keys: Dict[str, object] = {"launcher": "none"} if several or in_all else {}
     start, python = 0, True
     call = called(words, akin=False)
     if words[0] == "srun":

@@ -25,7 +25,7 @@ _SIGNS = re.compile(
     r"|\b(?:ray|jax|flax|apex|dask|fairscale|xla|colossalai|megatron|composer|ignite|catalyst|paddle"
     r"|torch_xla|pmap|shard_map|torchrun|srun|mpirun|mpiexec)\b"
     r"|(?:transformers|trl|tf|tensorflow)\b[^\n]*(?:Trainer|Strategy)|\b(?:vllm|spawn|device_map)\b"
-    r"|DataParallel|tensor_parallel|MirroredStrategy|cuda:1"
+    r"|ShardedDataParallel|tensor_parallel|MirroredStrategy|cuda:1"  # nn.DataParallel: one process
 )
 """What a program's text has if its processes know of each other, or one uses several GPUs."""
 

@@ -149,7 +149,7 @@ BUDGETS = {
     "two-nodes-chain.sh": ("two-nodes-torchrun.sh", 40),
     "neuron-monitor.sh": ("neuron-python-one-gpu.sh", 45),
     "two-nodes-monitor.sh": ("two-nodes-torchrun.sh", 45),
-    "two-nodes-stall.sh": ("two-nodes-torchrun.sh", 15),
+    "two-nodes-stall.sh": ("two-nodes-torchrun.sh", 17),
     "two-nodes-signal.sh": ("two-nodes-torchrun.sh", 20),
     "two-nodes-everything.sh": ("", 190),
 }

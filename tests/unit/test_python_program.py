@@ -86,6 +86,8 @@ def test_what_hides_the_rest_is_not_judged(text: str, tmp_path: Path) -> None:
 
 def test_a_training_for_one_gpu(tmp_path: Path) -> None:
     assert known(tmp_path, TRAINS) == Copies.ALONE
+    # One process on all GPUs: each copy would use them all.
+    assert known(tmp_path, f"{TRAINS}\nmodel = nn.DataParallel(model)\n") == Copies.ALONE
     assert known(tmp_path, "print('training')\n") == Copies.NO_SIGN
     lightning = "from lightning import Trainer\nTrainer(callbacks=[Own()], devices={})\n"
     assert known(tmp_path, lightning.format(1)) == Copies.NO_SIGN

@@ -470,3 +470,23 @@ def test_a_program_that_ended_gets_no_signal(bin_dir: Path, tmp_path: Path) -> N
     how = "(command sleep 0.3; kill -TERM $PPID) & trap 'exit 75' TERM"
     code, lines, errors = ask(how, tmp_path, bin_dir)
     assert (code, "No such process" in errors) == (143, False), lines
+
+
+def test_a_job_is_ended_though_a_look_never_returns(bin_dir: Path, tmp_path: Path) -> None:
+    """As where its file server or node no longer answers."""
+    for name, text in {
+        "stat": "exec sleep 20",
+        "python": 'until [ -s "$RECORD/ended" ]; do sleep 0.2; done',
+        "scancel": 'echo "$@" >"$RECORD/ended"',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    made = plan_of(launcher="python", stall="2s", preflight=False)
+    environment = {
+        **{"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)},
+        **{"SLURM_JOB_ID": "4711", "RECORD": str(tmp_path)},
+    }
+    with (tmp_path / "errors").open("w") as errors:
+        subprocess.run(["bash", "-c", render_job(made)], env=environment, stderr=errors)
+    assert (tmp_path / "ended").read_text() == "4711\n"
+    assert "the job no longer moves: for 2 s" in (tmp_path / "errors").read_text()

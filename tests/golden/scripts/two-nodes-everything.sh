@@ -86,12 +86,14 @@ watch_log() {
     local seen='' now since=$SECONDS
     while sleep 60; ((SECONDS - since < 3600)); do
         kill -0 "$$" 2>/dev/null || return
-        now=$(stat -L -c '%s %.Y' /proc/$$/fd/[12]; find -L out -type f -printf '%p %s %T@ ' 2>/dev/null)
-        [ "$now" = "$seen" ] || { seen=$now since=$SECONDS; }
+        read -rd '' -t 60 now < <(stat -L -c '%s %.Y' /proc/$$/fd/[12]; find -L out -type f -printf '%p %s %T@ ' 2>/dev/null)
+        [ $? -gt 128 ] || [ "$now" = "$seen" ] || { seen=$now since=$SECONDS; }
     done
     echo "the job no longer moves: for 1 h, neither this log nor the checkpoint has changed" >&2
-    srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
-        bash -c 'command -v py-spy >/dev/null || exit; for process in $(pgrep -U "$UID" python); do py-spy dump --pid "$process"; done' >&2
+    timeout -k 5 120 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
+        bash -c 'command -v py-spy >/dev/null || exit; for process in $(pgrep -U "$UID" python); do
+            grep -qsz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" "/proc/$process/environ" && timeout -k 5 20 py-spy dump --pid "$process"
+        done' >&2
     kill -s USR2 "$$"
 }
 (watch_log &)

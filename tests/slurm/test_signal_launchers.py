@@ -114,7 +114,8 @@ def only_ranks_get_it(bench: Sandbox, venv: Path, launcher: str) -> None:
     options += ["--env", "ACCELERATE_MIXED_PRECISION=no", "--signal", "USR1@60"]
     options += ["-o", f"only-{launcher}", "--json", "ddp.py"]
     bench.write("outer.sh", shlex.join(["neuronctl", "submit", *options]))
-    outer = [f"{venv}/bin/torchrun", "--standalone", "--nproc-per-node=1", "--no-python"]
+    outer = [f"{venv}/bin/python", "-m", "torch.distributed.run", "--standalone"]
+    outer += ["--nproc-per-node=1", "--no-python"]
     made = bench.exec([*outer, "sh", "outer.sh"])
     job = str(json.loads(made.stdout[made.stdout.index("{") :])["job_id"])
 

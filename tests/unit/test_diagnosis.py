@@ -241,6 +241,15 @@ def test_completed_in_spite_of_an_exception() -> None:
     assert diagnose(evidence("COMPLETED", "fine")).cause == ""
 
 
+def test_completed_with_an_error_at_the_end_of_the_log() -> None:
+    """The program's exit code was lost, as by ``wait``, ``|| true``, or a last ``echo``."""
+    error = "OSError: [Errno 28] No space left on device"
+    told = diagnose(evidence("COMPLETED", "epoch 1", error, "finished"))
+    assert told.kind == "completed" and not told.certain
+    assert told.line is not None and told.line.text == error
+    assert diagnose(evidence("COMPLETED", error, *map(str, range(9)))).cause == ""
+
+
 def test_running() -> None:
     made = diagnose(evidence("RUNNING", "epoch 3"))
     assert made.what == "RUNNING on gpu[1-2] for 1 min 2 s; 8 min 58 s left"

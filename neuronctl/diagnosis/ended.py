@@ -206,8 +206,8 @@ def _again(id: JobId) -> str:
 _SCRIPT = "/slurm_script: "
 """How the shell that runs the batch script names it."""
 
-_LAST_WORDS = 5
-"""Among how many last lines an error means that a job was not done, though it ended with 0."""
+_LAST_LINES = range(1, 6)
+"""Among which last lines an error means that a job was not done, though it ended with 0."""
 
 _SET_E = "add 'set -e' to a script to end it at the first error"
 
@@ -273,10 +273,11 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
             cause = f"its step '{step.name}' was ended by {endings.signal_name(number)}"
             cause += ", and the script went on"
             return Diagnosis("completed", what, cause, _SET_E, line=last_line(evidence))
-    at_end = found is not None and 0 < found[0].number <= _LAST_WORDS
-    if at_end and found[1].entry and found[1].kind != "command-not-found":
-        cause = f"its log ends with an error ({found[1].cause}), whose exit code the script lost"
-        return Diagnosis("completed", what, cause, _SET_E, certain=False, line=found[0])
+    if found is not None and found[0].number in _LAST_LINES:
+        line, sign = found
+        if sign.entry and sign.kind != "command-not-found":
+            cause = f"its log ends with an error ({sign.cause}), whose exit code the script lost"
+            return Diagnosis("completed", what, cause, _SET_E, certain=False, line=line)
     return Diagnosis("completed", what)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import pytest
 from fake_slurm import FakeSlurm
@@ -95,3 +96,51 @@ def test_the_slurm_of_another_cluster_is_no_judge(run: Run, slurm: FakeSlurm) ->
     slurm.answer("scontrol", SCONTROL.replace("= neuron\n", "= other\n"))
     verdict = answer(run, patience=60)
     assert "that of cluster 'other', and the job is for neuron" in verdict["judged_by"]
+
+
+def reservation(slurm: FakeSlurm, start: str, users: str) -> List[str]:
+    """Slurm lists it; the options of a job in it."""
+    slurm.answer("squeue", "")
+    slurm.answer(
+        "scontrol",
+        f"{SCONTROL}ReservationName=course StartTime={start} EndTime=2099-01-01T00:00:00 "
+        f"Nodes=gpu[06-09] NodeCnt=4 CoreCnt=160 Users={users} Accounts=(null) State=INACTIVE\n",
+    )
+    return [*ASKED[:-1], "--reservation", "course", "t.py"]
+
+
+def test_a_job_in_a_reservation_that_has_not_begun_is_not_tested(
+    run: Run, slurm: FakeSlurm
+) -> None:
+    words = reservation(slurm, "2098-01-01T00:00:00", getpass.getuser())
+    slurm.answer("sbatch", stderr="allocation failure: Invalid time specified\n", code=1)
+    verdict = json.loads(run(*words, patience=60).stdout)["verdict"]
+    assert (verdict["kind"], verdict["cause"]) == ("will wait", "Reservation")
+    assert slurm.calls("sbatch") == []
+
+
+def test_a_job_in_somebody_elses_reservation_is_refused(run: Run, slurm: FakeSlurm) -> None:
+    words = reservation(slurm, "2020-01-01T00:00:00", "somebody-else")
+    verdict = json.loads(run(*words, patience=60).stdout)["verdict"]
+    assert (verdict["kind"], verdict["cause"]) == ("refused", "NC514")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("sbatch: Job 7 to start at 1000000000 using 8 processors", "probably can start now"),
+        ("allocation failure: Requested node configuration is not available", "probably refused"),
+        ("allocation failure: Required node not available", "probably will wait"),
+        ("sbatch: Job 7 to start at 4000000000 using 8 processors", "not known"),
+    ],
+)
+def test_what_sbatch_makes_of_what_is_not_known(
+    run: Run, slurm: FakeSlurm, said: str, kind: str
+) -> None:
+    slurm.answer("squeue", "")
+    slurm.answer("sacctmgr", "")
+    slurm.answer("sbatch", stderr=f"{said}\n", code=int("failure" in said))
+    words = [*ASKED[:-1], "--sbatch", "contiguous", "t.py"]
+    verdict = json.loads(run(*words, patience=60).stdout)["verdict"]
+    assert verdict["kind"] == kind
+    assert "contiguous is not judged here" in verdict["words"]

@@ -46,7 +46,7 @@ def said(options: str, version: str = "22.05.8", *more: Any, **partition: Any) -
 
 def judged(
     options: str,
-    version: str,
+    version: str = "22.05.8",
     groups: Tuple[NodeGroup, ...] = (LARGE, SMALL),
     jobs: Tuple[Any, ...] = (),
     queue: Any = None,
@@ -216,3 +216,28 @@ def test_nodes_of_the_users_own_jobs_take_more_of_them() -> None:
         queue = (job(4, user=user, node_list="m1", partition="other"),)
         asked = f"--exclusive=user -N1 -n {cores}"
         assert said(asked, groups=(used,), queue=queue) == kind
+
+
+def test_a_script_without_a_partition_goes_to_slurms_default() -> None:
+    cluster = Cluster("toy", "Toy", "tests", "2026-11-20", partitions={"mix": OF_CATALOG})
+    header = read_header("#!/bin/bash\n", command_line=["-n", "24"])
+    made = plan(request_of_script(header, "job.sh", cluster), cluster)
+    context = RuleContext(made, Catalog({"toy": cluster}, "toy", ()), of_script=True)
+    for default, kind in ((True, RUNS), (False, "refused")):
+        partitions = (dataclasses.replace(MIX, default=default),)
+        limits = dataclasses.replace(LIMITS, partitions=partitions, nodes=(LARGE, SMALL))
+        assert judge(context, live((), limits, queue=())).verdict.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("asked", "busy", "words"),
+    [
+        ("-N1 --mem=20000", {"memory_mb_used": 16000}, "1 core and 20000 MB of memory free now"),
+        ("-N1 -c 8", {"cores_used": 4}, "no node of mix has 8 cores free now"),
+        ("-N3 --exclusive", {"cores_used": 1}, "nothing running on it now"),
+        ("-n 23", {"cores_used": 4}, "together do not have 23 tasks of 1 core free now"),
+    ],
+)
+def test_what_is_lacking_is_named(asked: str, busy: Any, words: str) -> None:
+    told = judged(asked, groups=(dataclasses.replace(LARGE, **busy), SMALL)).verdict
+    assert told.kind == WAITS and words in told.words

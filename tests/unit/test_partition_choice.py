@@ -104,3 +104,11 @@ def test_a_partition_is_worked_out_once_for_all_candidates(monkeypatch: pytest.M
     monkeypatch.setattr(slurm_figures, "_partition", partition)
     judged(live(limits=THREE), gpus_per_node=4)
     assert len(worked_out) == len(set(worked_out)) >= 2
+
+
+def test_shards_are_where_nodes_have_them() -> None:
+    shards = tuple(dataclasses.replace(one, resources=(("shard", 32, 0),)) for one in NODES)
+    limits = dataclasses.replace(THREE, nodes=(*shards, *OLD_NODES))
+    found = judged(live(limits=limits), gres=("shard:2",))
+    assert names(found)[0] == "gpu" and "old" not in names(found)
+    assert "no node of old has" in found["old"].exclusion

@@ -192,7 +192,7 @@ class Server:
         """Look after the server as long as it lives; an error of ours ends it."""
         try:
             if self.wait_until_ready(process):
-                self.write_note(state="answers", since=time.time(), words="")
+                self.write_note(since=time.time(), **look(self.note, self.environment()))
                 place = f"port {self.port} of {self.note['node']}"
                 say(f"serve: {self.recipe['name']} answers on {place}")
                 self.look_after(process)

@@ -1,0 +1,355 @@
+"""The program beside a server, without Slurm: whom it lets in, what it notes, and how it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence
+
+import pytest
+
+PROGRAM = Path(__file__).parents[2] / "programs" / "server"
+RECIPE = {
+    **{"name": "mine", "guard": "own", "ready": 'ask / "X-Token: $TOKEN"', "alive": ""},
+    **{"used": "", "open": False, "ready_within": 60},
+}
+SERVER = """\
+import http.server, os, sys
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        known = sys.argv[1:] == ["open"] or self.headers.get("X-Token") == os.environ["TOKEN"]
+        self.send_response(200 if known else 403)
+        self.end_headers()
+place = os.environ["ADDRESS"], int(os.environ["PORT"])
+http.server.ThreadingHTTPServer(place, Page).serve_forever()
+"""
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
+    """Imports a module of the program, which has no package."""
+    monkeypatch.syspath_prepend(str(PROGRAM))
+    names = {file.stem for file in PROGRAM.glob("*.py")}
+    yield importlib.import_module
+    for name in names & set(sys.modules):
+        del sys.modules[name]
+
+
+class Job:
+    """A server in a job of its own, as the batch script starts it."""
+
+    def __init__(
+        self,
+        place: Path,
+        server: str = "",
+        script: str = 'exec "$PYTHON" server.py',
+        options: Sequence[str] = ("address=127.0.0.1",),
+        **recipe: Any,
+    ) -> None:
+        self.place, self.folder = place, place / "serve" / "7"
+        content = json.dumps({**RECIPE, **recipe}).encode()
+        (place / "serve").mkdir(mode=0o700)
+        name = f"mine-{hashlib.sha256(content).hexdigest()[:16]}.json"
+        (place / "serve" / name).write_bytes(content)
+        shutil.copytree(PROGRAM, place / "serve" / "program")
+        (place / "server.py").write_text(server or SERVER)
+        (place / "script").write_text(f"#!/bin/bash\n{script}\n")
+        more = {"SLURM_JOB_ID": "7", "TMPDIR": str(place), "PYTHON": sys.executable}
+        more["SLURMD_NODENAME"] = "localhost"
+        self.log = place / "log"
+        with self.log.open("wb") as log:
+            self.log.chmod(0o644)
+            self.process = subprocess.Popen(
+                [sys.executable, "-EsB", str(place / "serve/program/main.py"), "run"]
+                + [*options, name, str(place / "script")],
+                env={**os.environ, **more},
+                cwd=place,
+                stdout=log,
+                stderr=log,
+            )
+
+    def note(self) -> Dict[str, Any]:
+        try:
+            return json.loads((self.folder / "note").read_text())
+        except FileNotFoundError:
+            return {"state": "", "words": ""}
+
+    def wait_for(self, check: Callable[[Dict[str, Any]], object]) -> Dict[str, Any]:
+        """Return the first note that is as wanted."""
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            note = self.note()
+            if check(note):
+                return note
+            time.sleep(0.1)
+        raise AssertionError(f"{self.note()}\n{self.log.read_text()}")
+
+    def answers(self) -> Dict[str, Any]:
+        return self.wait_for(lambda note: note["state"] == "answers")
+
+    def end(self) -> int:
+        return self.process.wait(120)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    jobs = []
+
+    def begin(*words: Any, **more: Any) -> Job:
+        jobs.append(Job(tmp_path, *words, **more))
+        return jobs[-1]
+
+    yield begin
+    for job in jobs:
+        if job.process.poll() is None:
+            job.process.terminate()
+            job.process.wait(60)
+
+
+def test_a_server_is_noted_and_leaves_nothing_but_how_it_ended(start: Callable[..., Job]) -> None:
+    job = start()
+    note = job.answers()
+    assert note["user"] and note["localhost"] == "j7.localhost" and len(note["token"]) == 48
+    assert stat.S_IMODE((job.folder / "note").stat().st_mode) == 0o600
+    assert stat.S_IMODE(job.log.stat().st_mode) == 0o600
+    job.process.send_signal(signal.SIGTERM)
+    assert job.end() == 143
+    assert sorted(file.name for file in job.folder.iterdir()) == ["note"]
+    assert note["token"] not in (job.folder / "note").read_text()
+    assert "cancelled" in job.note()["words"]
+    assert not [*job.place.glob("serve.*")], "its TMPDIR"
+
+
+@pytest.mark.parametrize("more", [{}, {"alive": "ask /"}])
+def test_a_server_that_lets_everybody_in_ends(start: Callable[..., Job], more: Any) -> None:
+    job = start(script='exec "$PYTHON" server.py open', **more)
+    assert job.end() == 1
+    assert "lets everybody in" in job.log.read_text()
+    assert "answers on port" not in job.log.read_text()
+
+
+def test_one_that_is_open_by_its_recipe_answers(start: Callable[..., Job]) -> None:
+    start(script='exec "$PYTHON" server.py open', open=True).answers()
+
+
+def test_one_that_takes_no_token_but_refuses_a_wrong_one_ends(start: Callable[..., Job]) -> None:
+    server = SERVER.replace("sys.argv[1:] ==", 'self.headers.get("X-Token") is None or 1 ==')
+    assert start(server).end() == 1
+
+
+def test_a_server_that_never_answers_says_what_it_answered(start: Callable[..., Job]) -> None:
+    job = start(ready="ask / 'X-Token: mine'", ready_within=1)
+    assert job.end() == 1
+    assert "mine did not answer within 1 s: / answers 403" in job.log.read_text()
+
+
+def test_a_server_that_listens_elsewhere_is_named(start: Callable[..., Job]) -> None:
+    job = start(script="sleep 100", ready_within=1)
+    assert job.end() == 1
+    assert "did not answer within 1 s: nothing listens on 127.0.0.1:" in job.log.read_text()
+
+
+def test_a_port_that_is_taken_is_left_three_times(start: Callable[..., Job]) -> None:
+    taken = """
+import os, socket, sys, time
+holder = socket.socket(); holder.bind((os.environ["ADDRESS"], int(os.environ["PORT"])))
+if os.fork() == 0:
+    time.sleep(3); os._exit(0)
+sys.exit(3)
+"""
+    job = start(taken, 'echo start; "$PYTHON" server.py; exit 3')
+    assert job.end() == 1
+    assert job.log.read_text().count("start\n") == 3
+    assert job.log.read_text().count("is taken; trying another one") == 2
+
+
+def test_another_exit_is_no_reason_to_start_again(start: Callable[..., Job]) -> None:
+    job = start(script="echo start; exit 7")
+    assert job.end() == 7
+    assert job.log.read_text().count("start\n") == 1
+    assert job.note()["words"] == "mine ended with exit code 7, and never answered"
+
+
+def test_a_server_that_stops_answering_is_silent(start: Callable[..., Job]) -> None:
+    job = start()
+    job.answers()
+    children = subprocess.check_output(["pgrep", "-P", str(job.process.pid)], text=True).split()
+    os.kill(int(children[0]), signal.SIGSTOP)
+    assert job.wait_for(lambda note: note["state"] == "silent")["words"]
+    os.kill(int(children[0]), signal.SIGCONT)
+    job.answers()
+
+
+def test_a_server_that_is_killed_ends_the_job(start: Callable[..., Job]) -> None:
+    job = start()
+    job.answers()
+    subprocess.run(["pkill", "-KILL", "-P", str(job.process.pid), "python"])
+    assert job.end() == 137
+    assert job.note()["state"] == "ended"
+
+
+def test_the_reason_of_an_idle_end_is_noted(start: Callable[..., Job]) -> None:
+    job = start(options=["address=127.0.0.1", "idle=1"], used="false")
+    assert job.end() == 0
+    assert job.note()["words"] == "nobody used it for 1 s, so it ends"
+
+
+def test_a_tunnel_ends_with_its_server(start: Callable[..., Job]) -> None:
+    job = start()
+    job.answers()
+    # As sshd starts it: what it ends is its parent.
+    session = subprocess.Popen(["bash", "-c", f"sh {job.folder}/tunnel; echo lives"])
+    job.process.send_signal(signal.SIGTERM)
+    assert session.wait(60) == -signal.SIGTERM
+
+
+def test_a_login_shell_stays_one(start: Callable[..., Job]) -> None:
+    job = start(script="shopt -q login_shell && exit 9")
+    assert job.end() != 9
+    (job.place / "script").write_text("#!/bin/bash -l\nshopt -q login_shell && exit 9\n")
+    arguments = [str(word) for word in job.process.args]  # type: ignore[union-attr]
+    env = {**os.environ, "SLURM_JOB_ID": "7", "TMPDIR": str(job.place)}
+    assert subprocess.run(arguments, env=env, cwd=job.place, capture_output=True).returncode == 9
+
+
+def test_a_changed_recipe_is_refused(start: Callable[..., Job]) -> None:
+    job = start()
+    recipe = next((job.place / "serve").glob("mine-*.json"))
+    job.answers()
+    recipe.write_text("{}")
+    arguments = [str(word) for word in job.process.args]  # type: ignore[union-attr]
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    assert done.returncode == 1 and "has changed" in done.stderr
+
+
+# What is asked of the kernel.
+
+
+def listening(address: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    one = socket.socket(family)
+    one.bind((address, 0))
+    one.listen()
+    return one
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+def test_the_owner_of_a_port_is_found(program: Callable[[str], Any], address: str) -> None:
+    asked = "::1" if ":" in address else "127.0.0.1"
+    with listening(address) as one:
+        port = one.getsockname()[1]
+        assert program("asking").owners(asked, port) == {os.getuid()}
+    assert program("asking").owners(asked, port) == set()
+
+
+def test_the_most_exact_address_counts(
+    program: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = program("asking")
+    rows = [("127.0.0.1", 1), ("10.1.1.35", 2), ("0.0.0.0", 3), ("::", 4)]
+    monkeypatch.setattr(asking, "listeners", lambda port: rows)
+    assert [asking.owners(it, 5) for it in ("127.0.0.1", "10.1.1.35")] == [{1}, {2}]
+    assert [asking.owners(it, 5) for it in ("10.9.9.9", "fd00::7")] == [{3}, {4}]
+
+
+def test_nothing_is_sent_to_a_stranger(
+    program: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = program("asking")
+    with listening("127.0.0.1") as one:
+        for name, value in {"ADDRESS": "127.0.0.1", "LOCALHOST": "j7.localhost"}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("PORT", str(one.getsockname()[1]))
+        monkeypatch.setattr(asking, "owners", lambda address, port: {os.getuid() + 1})
+        with pytest.raises(asking.Stranger):
+            asking.ask("/", "Authorization: Bearer secret")
+        connection = one.accept()[0]
+        assert connection.recv(100) == b""
+        connection.close()
+
+
+def test_ports_are_tried_with_bind(
+    program: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them are taken by somebody who does not listen."""
+    asking = program("asking")
+    with socket.socket() as one, socket.socket() as two:
+        one.bind(("127.0.0.1", 0))
+        two.bind(("127.0.0.1", 0))
+        taken = [it.getsockname()[1] for it in (one, two)]
+        monkeypatch.setattr(asking, "PORTS", taken)
+        assert asking.free_port("127.0.0.1") not in (*taken, 0)
+
+
+@pytest.mark.parametrize(
+    ("says", "busy"),
+    [("echo 3", False), ("echo 50", True), ("echo '[N/A]'", True), ("exit 9", True)],
+)
+def test_a_gpu_of_which_nothing_is_known_counts_as_busy(
+    program: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    says: str,
+    busy: bool,
+) -> None:
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{says}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert program("use").gpus_work() is busy
+
+
+@pytest.mark.parametrize(("text", "busy"), [("while :; do :; done", True), ("sleep 60", False)])
+def test_cores_count_as_use(program: Callable[[str], Any], text: str, busy: bool) -> None:
+    recipe = {"used": "false", "guard": "own"}
+    server = SimpleNamespace(recipe=recipe, job="777001", holds=lambda text: False)
+    use = program("use").Use(server)
+    env = {**os.environ, "SLURM_JOB_ID": "777001", "CUDA_VISIBLE_DEVICES": ""}
+    with subprocess.Popen(["bash", "-c", text], env=env) as process:
+        use.is_seen()
+        time.sleep(2)
+        seen = use.is_seen()
+        process.kill()
+    assert seen is busy
+
+
+# The gate, whose network needs namespaces: tests/slurm/test_serve_gate.py has the whole of it.
+
+
+@pytest.mark.parametrize("head", ["GET /?token={} HTTP/1.1", "GET / HTTP/1.1\r\nCookie: a=b; {}"])
+def test_the_gate_takes_the_token_away(program: Callable[[str], Any], head: str) -> None:
+    gate = program("gate").Gate(31000, "secret", "/nowhere")
+    cookie = "neuronctl_31000=secret"
+    clean, place = gate.without_token(head.format("secret" if "?" in head else cookie) + "\r\n\r\n")
+    assert place and "secret" not in clean
+    assert gate.without_token(head.format("other") + "\r\n\r\n")[1] == ""
+
+
+def test_the_program_is_of_the_oldest_python() -> None:
+    import ast
+
+    for file in PROGRAM.glob("*.py"):
+        ast.parse(file.read_text(), feature_version=(3, 6))
+
+
+def test_nobody_has_a_token_without_one(tmp_path: Path) -> None:
+    """The gate stays shut, as when there was no room for a token."""
+    env: Dict[str, Optional[str]] = {"ADDRESS": "127.0.0.1", "PORT": "1", "FOLDER": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM / "main.py"), "gate", "true"],
+        env=env,  # type: ignore[arg-type]
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (1, "gate: not started: there is no token\n")

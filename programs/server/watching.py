@@ -71,6 +71,7 @@ class Server:
         self.address, self.port, self.token = address or own_address(node), 0, os.urandom(24).hex()
         self.process, self.ending, self.listened, self.taken = None, None, False, False
         self.lock, self.last_words, self.temporary = threading.Lock(), "", ""
+        self.stopped = threading.Event()
         self.note = {
             "recipe": recipe["name"],
             "job": self.job,
@@ -185,7 +186,7 @@ class Server:
                 self.end(process, f"{name} did not answer within {within:g} s: {words}", 1)
             self.write_note(words=words)
             self.obey_recipe(process)
-            time.sleep(1 if waited < 60 else 5)
+            self.stopped.wait(1 if waited < 60 else 5)
         return False
 
     def watch(self, process):
@@ -214,7 +215,7 @@ class Server:
             if self.idle and time.time() - used >= self.idle:
                 self.end(process, f"nobody used it for {self.idle} s, so it ends", 0)
             self.obey_recipe(process)
-            time.sleep(EVERY)
+            self.stopped.wait(EVERY)
 
     def start(self, script):
         """Run the script; return its exit code, or None to start it again on another port."""
@@ -223,11 +224,13 @@ class Server:
             say(f"serve: {self.note['node']} has no free port")
             return 1
         self.listened = self.taken = False
+        self.stopped = threading.Event()
         self.write_note()
         process = self.process = subprocess.Popen([*shell(script), script], env=self.environment())
         watcher = threading.Thread(target=self.watch, args=(process,), daemon=True)
         watcher.start()
         code = exit_code(process.wait())
+        self.stopped.set()
         watcher.join(2)
         taken = self.taken or not (self.listened or binds(self.address, self.port))
         return None if taken and self.ending is None else code

@@ -185,8 +185,11 @@ def list_servers(as_json: bool) -> int:
 
     notes = all_servers()
     if as_json:
-        private = ("token", "values", "pid", "python", "program")
-        rows = [{k: v for k, v in asdict(note).items() if k not in private} for note in notes]
+        private = ("job", "token", "values", "pid", "python", "program")
+        rows = [
+            {"job_id": str(note.job), **{k: v for k, v in asdict(note).items() if k not in private}}
+            for note in notes
+        ]
         print_json("neuronctl.servers/1", {"servers": rows})
         return 0
     if not notes:

@@ -34,7 +34,6 @@ while now=$(grep '"token"' {note} 2>/dev/null); do  # it is written anew every f
     [ "$same" -lt 30 ] || break
     sleep 1
 done
-echo 'the server of job {job} has ended, and so has this tunnel' >&2
 kill "$PPID"
 """
 """What runs at the far end of a tunnel; its parent is the user's own sshd process."""
@@ -257,7 +256,7 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
         os.mkdir(self.folder, 0o700)
         note = quoted(os.path.join(self.folder, "note"))
-        write_file(self.folder, "tunnel", TUNNEL.replace("{note}", note).replace("{job}", self.job))
+        write_file(self.folder, "tunnel", TUNNEL.replace("{note}", note))
         self.temporary = tempfile.mkdtemp(prefix="serve.")
 
     def pass_signal_on(self, number, frame):

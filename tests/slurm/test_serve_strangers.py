@@ -96,7 +96,7 @@ def server_in_list(sandbox: Sandbox, found: Dict[str, Any]) -> Dict[str, Any]:
     rows: List[Dict[str, Any]] = json.loads(asked(sandbox, "serve", "list", "--json").stdout)[
         "servers"
     ]
-    return next(row for row in rows if row["job"] == found["job_id"])
+    return next(row for row in rows if row["job_id"] == found["job_id"])
 
 
 def test_a_stranger_after_the_end_hears_no_token(sandbox: Sandbox) -> None:

@@ -45,7 +45,10 @@ def answer(mark: str, packed: str) -> bool:
     except NeuronctlError as error:
         said = {"error": error.message, "hint": error.hint, "code": error.exit_code}
     except (OSError, EOFError) as error:
-        said = {"error": str(error), "hint": "", "code": 1}
+        reason = getattr(error, "strerror", None) or str(error)
+        words = f"{os.uname().nodename}: {getattr(error, 'filename', None) or 'files'}: {reason}"
+        hint = "free space there, or make the directory writable, and try again"
+        said = {"error": words, "hint": hint, "code": 2}
     files.say(said)
     return False
 

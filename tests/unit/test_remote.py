@@ -91,6 +91,14 @@ def test_a_connection_that_breaks_before_the_first_mark_is_a_loss(
         shown(remote, "true")
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a socket away")
+def test_a_socket_of_another_user_is_not_used(remote: Remote) -> None:
+    os.lchown(remote.socket, 12345, 12345)
+    with pytest.raises(UsageError, match="not a socket of yours"):
+        shown(remote, "touch used")
+    assert not Path("used").exists()
+
+
 @pytest.mark.parametrize(
     ("said", "seen"),
     [

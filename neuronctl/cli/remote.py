@@ -69,6 +69,8 @@ class Call:
 def run_remote(words: Sequence[str], configured: str) -> int:
     """Run a command line on the cluster that it names, or ``configured`` does; the exit code."""
     named, call = _split(list(words))
+    if not (named or configured):
+        raise UsageError("--allow and --open need --on NAME before them")
     command, names = call.command, (named or configured).split(",")
     own = command in HERE and command not in _ANYWHERE
     if own or {"--help", "-h"} & {*call.words[1:2]} or all(map(_is_here, names)):
@@ -114,17 +116,20 @@ def _split(words: List[str]) -> Tuple[str, Call]:
 
 
 def _is_here(name: str) -> bool:
-    """Return True if this machine belongs to the cluster."""
-    from neuronctl.catalog.local_cluster import local_cluster
+    """Return True if this machine belongs to the cluster, and no login has used the name."""
+    from neuronctl.slurm.process import installed
 
-    here = local_cluster()
-    if here is None or os.path.exists(os.path.join(remotes_dir(), f"{name}.json")):
+    if not installed() or os.path.exists(os.path.join(remotes_dir(), f"{name}.json")):
         return False
     from neuronctl.catalog.loader import load
-    from neuronctl.catalog.local_cluster import is_cluster
+    from neuronctl.catalog.local_cluster import is_cluster, local_cluster
+    from neuronctl.request.job_file import configured_cluster
 
-    cluster = load().clusters.get(name.rpartition("@")[2])
-    return here == name.lower() or (cluster is not None and is_cluster(cluster, here))
+    here = (local_cluster() or "", configured_cluster() or "")
+    cluster = load().clusters.get(name)
+    return name.lower() in here or (
+        cluster is not None and any(is_cluster(cluster, one) for one in here)
+    )
 
 
 def _options(words: Sequence[str]) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 import pytest
+from fake_slurm import FakeSlurm
 from ssh_server import Login, make_login
 from terminal import on_terminal
 
@@ -194,6 +195,17 @@ def test_the_configuration_names_the_cluster(node: Login, tmp_path: Path) -> Non
     assert "neuronctl --on there status" in said.stderr
     listed = subprocess.run([*NEURONCTL, "config"], capture_output=True, text=True, env=env)
     assert listed.stdout.splitlines()[1].split()[:2] == ["on", "there"]
+
+
+def test_on_the_cluster_itself_it_runs_there(
+    fake_slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("ClusterName=neuron\n")
+    monkeypatch.setenv("SLURM_CONF", str(conf))
+    for words in (["--on", "neuron", "history"], ["--on", "elsewhere", "history"]):
+        said = subprocess.run([*NEURONCTL[:3], *words], capture_output=True, text=True)
+        assert said.returncode == (0 if words[1] == "neuron" else 10), said.stderr
 
 
 def test_a_dead_connection_is_one_line_and_opens_none(

@@ -272,17 +272,19 @@ def _wait(job: JobId, record: Optional[JobRecord], cluster: Cluster, as_json: bo
     if as_json:
         print_json("neuronctl.serve/2", {**asdict(found), "job_id": str(found.job_id)})
     else:
-        _print_connection(found)
+        _print_connection(found, cluster.name)
     return 0
 
 
-def _print_connection(found: Connection) -> None:
+def _print_connection(found: Connection, cluster: str) -> None:
     print_line(f"{found.recipe} answers: job {found.job_id}, port {found.port} of {found.node}")
     if found.tunnel:
         print_line("  on your machine, and leave it running:")
         print_line(f"    {found.tunnel}")
         is_page = found.url.startswith("http") and "//127.0.0.1:" not in found.url
         print_line(f"  then {'open' if is_page else 'use '}  {found.url}")
+        again = f"neuronctl --on {cluster} serve connect {found.job_id}"
+        print_line(f"  or, without another password after 'neuronctl login':  {again}")
     for line in found.text.split("\n") if found.text else ():
         print_line(f"  {line}".rstrip())
     if not found.reachable:

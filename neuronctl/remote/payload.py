@@ -1,6 +1,6 @@
 """What is sent of neuronctl itself: one archive with all that it needs there, by content.
 
-It is made once for each version, and for each Python and processor there. Where those are this
+What is a month old goes when a new one comes. It is made once for each version, and for each Python and processor there. Where those are this
 machine's own, what is installed here is packed; else pip fetches the libraries for them.
 """
 
@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import sys
+import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.common.errors import NotConnectedError, UsageError
@@ -30,7 +31,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _DATA = ("templates", "programs", "partitions.yaml", "docs")
 
 _INSTALL = """\
-import hashlib, io, os, shutil, sys, tempfile, zipfile
+import hashlib, io, os, shutil, sys, tempfile, time, zipfile
 mark, digest, size = sys.argv[1:]
 os.write(1, b"\\036%s begin\\n" % mark.encode())
 os.write(2, b"\\036%s begin\\n" % mark.encode())
@@ -49,6 +50,9 @@ try:
     zipfile.ZipFile(io.BytesIO(data)).extractall(aside)
     if not os.path.isdir(os.path.join(base, digest)):
         os.rename(aside, os.path.join(base, digest))
+    for name in os.listdir(base):
+        if os.stat(os.path.join(base, name)).st_mtime < time.time() - 30 * 86400:
+            shutil.rmtree(os.path.join(base, name), ignore_errors=True)
 finally:
     shutil.rmtree(aside, ignore_errors=True)
 """
@@ -101,6 +105,9 @@ def payload(remote: Remote, tell: Tell) -> Payload:
     digest = hashlib.sha256(data).hexdigest()
     path = os.path.join(folder, f"{key}-{digest}.zip")
     write_private(path, data)
+    for name in os.listdir(folder):
+        if os.stat(os.path.join(folder, name)).st_mtime < time.time() - 30 * 86400:
+            os.unlink(os.path.join(folder, name))
     return Payload(path, digest)
 
 

@@ -238,6 +238,26 @@ def test_an_archive_of_another_hash_is_not_unpacked(tmp_path: Path, damage: byte
     assert len(list(tmp_path.rglob("evil.py"))) == (damage == b"")
 
 
+def test_a_new_version_replaces_those_of_a_month_ago(tmp_path: Path) -> None:
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        archive.writestr("new.py", "")
+    data = whole.getvalue()
+    base = tmp_path / "neuronctl" / "remote"
+    for name in ("old", "recent"):
+        (base / name / "sub").mkdir(parents=True)
+    os.utime(base / "old", (0, 0))
+    digest = hashlib.sha256(data).hexdigest()
+    subprocess.run(
+        [sys.executable, "-IS", "-c", payload._INSTALL, "mark", digest, str(len(data))],
+        input=data,
+        capture_output=True,
+        env={"XDG_CACHE_HOME": str(tmp_path)},
+        check=True,
+    )
+    assert {path.name for path in base.iterdir()} == {"recent", digest}
+
+
 def test_all_data_of_the_package_is_sent() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     lines = text.split("force-include]\n")[1].split("\n\n")[0].split("\n")

@@ -1,7 +1,8 @@
 """What is sent of neuronctl itself: one archive with all that it needs there, by content.
 
-What is a month old goes when a new one comes. It is made once for each version, and for each Python and processor there. Where those are this
-machine's own, what is installed here is packed; else pip fetches the libraries for them.
+It is made once for each version, and for each Python and processor there. Where those are this
+machine's own, what is installed here is packed; else pip fetches the libraries for them. One that
+is a month old goes when a new one comes.
 """
 
 from __future__ import annotations

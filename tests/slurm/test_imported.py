@@ -100,6 +100,9 @@ OF_A_TRAINING = re.compile(r"OMP_NUM_THREADS|(LOCAL_)?(RANK|WORLD_SIZE)")
 
 def text_of(name: str) -> str:
     options, body = SCRIPTS[name]
+    if "srun " in body and "-c " in options and not name.startswith("srun"):
+        # What the job file adds, as srun takes the cores of a task from nothing else.
+        body = f"export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\n{body}"
     login = options == "LOGIN"
     lines = ["#!/bin/bash" + " -l" * login, f"#SBATCH {f'{GPU} -N 1' if login else options}"]
     comment = '#SBATCH -t 5 --comment="field=misc;appl=pytorch" -o /dev/null'

@@ -48,6 +48,7 @@ def understand(argv: List[str]) -> None:
     """Parse a command line as click would before it runs; an unknown option raises."""
     while argv[1:2] in (["--on"], ["--allow"]):
         argv = [argv[0], *argv[3:]]
+    argv = [argv[0], *argv[2:]] if argv[1:2] == ["--open"] else argv
     if argv[1:2] in (["--help"], ["--version"]):
         return
     context = root.make_context("neuronctl", argv[1:2])

@@ -250,6 +250,10 @@ def own_name(name: str) -> str:
     return f"{name}-{RUN}-{os.getpid()}"
 
 
+_RESTARTED: List[Any] = []
+"""Daemons that were started again, until their sandbox is down."""
+
+
 def restart(sandbox: Sandbox) -> None:
     """End slurmctld and every slurmd, and start them again with the configuration as it is now.
 
@@ -265,7 +269,7 @@ def restart(sandbox: Sandbox) -> None:
     for words, home in daemons.values():
         quiet = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
         command = sandbox.inside(*words, pid=home)
-        subprocess.Popen(command, start_new_session=True, **quiet)  # type: ignore[call-overload]
+        _RESTARTED.append(subprocess.Popen(command, start_new_session=True, **quiet))  # type: ignore[call-overload]
     wait_until(lambda: sandbox.root("scontrol", "ping", check=False).returncode == 0)
 
 
@@ -297,5 +301,7 @@ def sandbox_up(name: str, *options: str) -> Iterator[Sandbox]:
         yield made
     finally:
         made.neuronctl("sandbox", "down")
+        while _RESTARTED:
+            _RESTARTED.pop().wait()
         if made.name in _SERVERS:
             _SERVERS.pop(made.name)[1].close()

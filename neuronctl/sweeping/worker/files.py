@@ -322,9 +322,11 @@ def _claim_state(
     folder: str, claim: Dict[str, Any], runs: Runs, is_silent: Callable[[str, bytes], bool]
 ) -> str:
     """Return the state of an attempt without a result."""
-    worker = str(claim.get("worker", ""))
-    beat = read(f"{folder}/alive/{worker}") if worker and "/" not in worker else b""
-    if not beat:
+    worker = str(claim.get("worker", "")).replace("/", "-")
+    try:
+        with open_own(f"{folder}/alive/{worker}") as file:
+            beat = file.read()
+    except (FileNotFoundError, PermissionError, ValueError):
         return INTERRUPTED  # a worker that ends removes it
     if runs is None:
         return NOT_KNOWN

@@ -68,7 +68,7 @@ class Worker:
     def run(self) -> int:
         """Do tasks until none is left to take; return the exit code of the job."""
         wake = self._listen()
-        self._beat()
+        self._patiently(self._write_beat)
         while not self.began and not self.got and not self.stop:
             if self._is_gone() is None:
                 select.select([wake], [], [], REST)
@@ -153,11 +153,14 @@ class Worker:
     def _beat(self) -> None:
         self.beaten = time.monotonic()
         try:
-            data = b"%d\n" % time.monotonic()
-            files.write(self.path("alive", self.name), data, os.O_TRUNC)
+            self._write_beat()
         except OSError:
             if not os.path.isdir(self.folder):
                 self._end_tasks("the sweep was deleted", 1)
+
+    def _write_beat(self) -> None:
+        # Always as long as before: on a full disk, it can be overwritten.
+        files.write(self.path("alive", self.name), b"%20d\n" % time.monotonic(), 0)
 
     def _is_gone(self) -> Optional[bool]:
         """End all if Slurm no longer runs this run of the job; return None if it is silent."""
@@ -235,6 +238,8 @@ class Worker:
             self._is_gone()  # the limit may have been changed
             if self._lacks(need):
                 self._finish(75, "too little time is left for another one")
+        if not self.stop and time.monotonic() > self.asked + BEAT:
+            self._is_gone()
         return not self.stop and time.monotonic() >= self.rest_until
 
     def _lacks(self, seconds: int) -> bool:
@@ -335,7 +340,8 @@ class Worker:
                 self.free.append(attempt.slot)
             if time.monotonic() < attempt.ended + SURE and not attempt.told:
                 continue
-            self._note(attempt)
+            if not self._note(attempt):
+                continue
             self.ended.remove(attempt)
             if attempt.holds_slot:
                 self.free.append(attempt.slot)
@@ -348,9 +354,6 @@ class Worker:
             others.discard(attempt.key[0])
             marks = {pid: node.task_marks(pid) for pid in left}
             left = {pid for pid, mark in marks.items() if not mark or mark[1] not in others}
-        if self.options.by_srun and attempt.code and attempt.ended + REST > time.monotonic():
-            here = node.processes(self.name)
-            left |= {one.pid for one in here if one.task == attempt.key[0]}
         now = time.monotonic()
         for pid in left:
             if not attempt.cleared or now > attempt.cleared + 1:
@@ -359,8 +362,8 @@ class Worker:
             attempt.cleared = now
         return bool(left)
 
-    def _note(self, attempt: Attempt) -> None:
-        """Write down how a task ended."""
+    def _note(self, attempt: Attempt) -> bool:
+        """Write down how a task ended; return False while a lost step of it still runs."""
         key, code = attempt.key, attempt.code
         with files.open_own(self._log(key)) as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL))
@@ -371,7 +374,9 @@ class Worker:
             state = INTERRUPTED
         elif state == INTERRUPTED and self.options.nodes > 1:
             self._finish(75, f"srun lost task {key[0]}")  # Slurm ends what is left of it
-            return
+            return True
+        if self.options.by_srun and state == INTERRUPTED and self._kill_lost(key[0]):
+            return False
         if self.options.until_done and (code == 75 or (self.saves and state == INTERRUPTED)):
             state = CONTINUES
         seconds = attempt.ended - attempt.begun
@@ -385,6 +390,14 @@ class Worker:
         said = f"task {key[0]} ended with exit code {code} after {seconds:.0f} s"
         print(said if state in (DONE, FAILED) else f"{said}: {state}", flush=True)
         self._react(key, state, seconds, record["last_line"])
+        return True
+
+    def _kill_lost(self, number: int) -> bool:
+        """Kill what runs of a step that srun has lost; return False for nothing."""
+        left = [one.pid for one in node.processes(self.name) if one.task == number]
+        for pid in left:
+            node.kill(pid, signal.SIGKILL)
+        return bool(left)
 
     def _react(self, key: Key, state: str, seconds: float, line: Any) -> None:
         """Decide what an end means for the sweep and for this node."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Dict, List
 
 from neuronctl.request.axes import given_axes
 from neuronctl.sweeping.folder import Sweep, SweepSettings
 from neuronctl.sweeping.parameters import make_tasks
+from neuronctl.sweeping.worker import files
 
 WORKERS = 20
 
@@ -19,16 +21,26 @@ def main() -> None:
     sweep = Sweep(name)
     sweep.create(SweepSettings(words=words, axes=axes, request={}, cwd="/"))
     sweep.add(make_tasks(axes, words))
+    fill(sweep.folder, count * 9 // 10)
+
+
+def fill(folder: str, ended: int) -> None:
+    """Let the first tasks have ended, as workers would have left them."""
     begun = int(time.time()) - 3600
-    for number in range(1, count * 9 // 10):
-        worker = f"{4711 + number % WORKERS}.1.1"
-        with open(f"{sweep.path}/claims/{number}.1", "w") as claim:
-            claim.write(f"{worker.partition('.')[0]} 1 {worker} gpu01 {begun}\n")
-        with open(f"{sweep.path}/results/{worker}", "a") as results:
-            figures = (
-                f"{int(number % 7 == 0)} {begun} {begun + number % 900} gpu01 {number % 97 / 97}"
-            )
-            results.write(f"{number} 1 {figures} epoch 10: loss {number % 89 / 89}\n")
+    results: Dict[str, List[bytes]] = {}
+    for number in range(1, ended):
+        worker = f"{4711 + number % WORKERS}.1.abc"
+        job = int(worker.partition(".")[0])
+        claim = {"job": job, "began": begun, "node": "gpu01", "worker": worker, "start": begun}
+        files.write(f"{folder}/claims/{number}.1", files.encode(claim), 0)
+        state = "failed" if number % 7 == 0 else "done"
+        record = {"task": number, "attempt": 1, "state": state, "code": int(number % 7 == 0)}
+        record.update(start=begun, end=begun + number % 900, node="gpu01", job=job)
+        record.update(metric=f"{number % 97 / 97}", version="0" * 40)
+        record.update(last_line=f"epoch 10: loss {number % 89 / 89}")
+        results.setdefault(worker, []).append(files.encode(record))
+    for worker, lines in results.items():
+        files.write(f"{folder}/results/{worker}", b"".join(lines), 0)
 
 
 if __name__ == "__main__":

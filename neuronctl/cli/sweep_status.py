@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
 import time
 from typing import Any, Dict, Mapping, Optional, Sequence
@@ -71,6 +72,7 @@ def status(
     only one is shown.
     """
     at_most_one({"--json": as_json, "--csv": as_csv, "--html": html})
+    gc.disable()  # the objects of 100,000 tasks live until the end
     known = names()
     if name is None and len(known) != 1:
         if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -114,6 +115,7 @@ def _check_names(names: Sequence[str], words: Sequence[str]) -> None:
         )
 
 
+@functools.cache
 def size_option(name: str) -> str:
     """Return the option of the job that a parameter sets, "" for none."""
     option = find(name)

@@ -165,6 +165,16 @@ def test_a_worker_that_has_ended_leaves_its_tasks(folder: str) -> None:
     assert states(folder, {1: 100}) == {1: INTERRUPTED}
 
 
+def test_a_full_disk_does_not_end_a_worker(folder: str) -> None:
+    claim(folder, 1)
+    os.truncate(f"{folder}/alive/w", 0)
+    assert states(folder, {1: 100}) == {1: RUNNING}
+
+
+def test_torn_lines_do_not_join(folder: str) -> None:
+    assert list(files.decode(b'{"a": "}\n{", "b": 1}\n{"c": 2}\n')) == [{"c": 2}]
+
+
 # ------------------------------------------------------------------------------------- decisions
 
 

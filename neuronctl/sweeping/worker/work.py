@@ -34,6 +34,7 @@ class Attempt:
         self.code = 0
         self.told = False  # whether it was asked to end
         self.holds_slot = True
+        self.is_clear = False  # whether nothing of it is left
         self.cleared = 0.0  # when what it has left was asked to end
 
 
@@ -333,8 +334,9 @@ class Worker:
     def _settle(self) -> None:
         """Note the tasks that have ended, of which nothing is left."""
         for attempt in list(self.ended):
-            if self._clear(attempt):
+            if not attempt.is_clear and self._has_left(attempt):
                 continue
+            attempt.is_clear = True
             if attempt.code == 0 and attempt.holds_slot:
                 attempt.holds_slot = False
                 self.free.append(attempt.slot)
@@ -346,7 +348,7 @@ class Worker:
             if attempt.holds_slot:
                 self.free.append(attempt.slot)
 
-    def _clear(self, attempt: Attempt) -> bool:
+    def _has_left(self, attempt: Attempt) -> bool:
         """Ask what a task has left to end, and kill it a second later; return False for nothing."""
         left = node.children() - self.running.keys()
         if left and (self.running or len(self.ended) > 1):

@@ -34,6 +34,7 @@ def command(name: str, address: str) -> None:
         os.write(2, out.shown(data))
 
     remote = login(name, address, show=show, tell=notify)
+    keep_remote(remote)  # 'logout' ends the connection also if the next step fails
     remote = _explored(remote)
     keep_remote(remote)
     notify(f"connected to {name}; projects go to {remote.directory}")

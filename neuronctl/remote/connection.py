@@ -64,14 +64,20 @@ def remotes_dir() -> str:
     return os.path.join(state_dir(), "remotes")
 
 
-def find_remote(name: str) -> Remote:
-    """Return what is kept of a cluster; raises NotConnectedError if there was no login."""
+def find_remote(name: str, *, whole: bool = True) -> Remote:
+    """Return what is kept of a cluster; raises NotConnectedError if there was no login.
+
+    whole: also if the last login broke off before it knew the machine.
+    """
     check_name(name)
     try:
         text = read_private(os.path.join(remotes_dir(), f"{name}.json"))
-        return restored(Remote, json.loads(text))
+        remote = restored(Remote, json.loads(text))
     except (OSError, *NOT_RESTORED):
         raise _not_connected(name) from None
+    if whole and not remote.directory:
+        raise _not_connected(name)
+    return remote
 
 
 def keep_remote(remote: Remote) -> None:
@@ -177,7 +183,7 @@ def login(name: str, address: str, *, show: Callable[[bytes], None], tell: Tell)
         _check_owner(remote.socket)
         if is_alive(remote.socket):
             with contextlib.suppress(NotConnectedError):
-                before = find_remote(name)
+                before = find_remote(name, whole=False)
                 tell(f"already connected to {name}")
                 return before if before.socket == remote.socket else remote
             return remote
@@ -210,7 +216,7 @@ def logout(remote: Remote) -> bool:
 
 def _address(name: str) -> str:
     with contextlib.suppress(NotConnectedError):
-        return find_remote(name).address
+        return find_remote(name, whole=False).address
     user, _, host = name.rpartition("@")
     if _settings(name)["hostname"] != host or "." in host:
         return name  # of ~/.ssh/config, or a whole name

@@ -92,9 +92,14 @@ class Login:
         raise TimeoutError("ssh does not end")
 
 
-def make_login(top: Path, patch: pytest.MonkeyPatch) -> Tuple[Login, str]:
-    """Return a login node to which this user is connected, and what the login showed."""
+def make_login(top: Path, patch: pytest.MonkeyPatch, *profile: str) -> Tuple[Login, str]:
+    """Return a login node to which this user is connected, and what the login showed.
+
+    profile: what bash reads there in place of the usual lines.
+    """
     if SSHD is None:
         pytest.skip("openssh-server is not installed")
     node = Login(top, patch)
+    if profile:
+        node.profile(*profile)
     return node, node.login()

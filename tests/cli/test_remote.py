@@ -226,6 +226,18 @@ def test_a_dead_connection_is_one_line_and_opens_none(
         on("status", code=10)
 
 
+def test_a_login_that_breaks_off_can_be_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="n") as top:
+        monkeypatch.setenv("XDG_STATE_HOME", f"{top}/state")
+        node, _ = make_login(Path(top), monkeypatch, "export PATH=/nowhere; exit 3")
+        assert node.sessions()
+        on("status", code=10)
+        subprocess.run([*NEURONCTL, "logout", "there"], check=True, capture_output=True)
+        assert not node.sessions()
+
+
 def test_a_lost_submission_typed_again_has_the_same_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,8 @@ def login_node(sandbox: Sandbox) -> Iterator[Sandbox]:
             patch.setenv(name, value)
         patch.chdir(f"{top}/project")
         yield sandbox
-        subprocess.run([*NEURONCTL[:3], "logout", "cluster"], capture_output=True)
+        for path in Path(top, "run", "neuronctl").glob("*[!k]"):
+            subprocess.run(["ssh", "-S", str(path), "-O", "exit", "x"], capture_output=True)
         sandbox.exec(["rm", "-rf", f"{home}/.bash_profile", f"{home}/.cache", f"{home}/.local"])
         sandbox.exec(["rm", "-rf", f"{sandbox.running.scratch}/neuronctl"])
 

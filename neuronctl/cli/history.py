@@ -11,14 +11,7 @@ import click
 
 from neuronctl.cli.job_table import STATE_STYLES, shown_name, state_style
 from neuronctl.cli.say import notify
-from neuronctl.common.console import (
-    Column,
-    figures,
-    print_json,
-    print_line,
-    print_table,
-    shortened,
-)
+from neuronctl.common.console import Column, figures, print_json, print_line, print_table, shortened
 from neuronctl.common.errors import RecordError
 from neuronctl.common.secrets import hide_in_words
 from neuronctl.common.shell import join

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 import click
 
 from neuronctl.cli import job_output
-from neuronctl.cli.job_options import (
-    BatchCommand,
-    catalog_option,
-    job_options,
-    optional_program,
-)
+from neuronctl.cli.job_options import BatchCommand, catalog_option, job_options, optional_program
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.console import printable
 from neuronctl.common.errors import PolicyError, UsageError, did_you_mean
@@ -90,11 +85,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
         notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")
     every = {**options, **{name: value.value for name, value in worked.items()}}
     planned = plan_job(
-        every,
-        words=words,
-        catalog_file=catalog,
-        ask_slurm=which("sbatch") is not None,
-        tell=notify,
+        every, words=words, catalog_file=catalog, ask_slurm=which("sbatch") is not None, tell=notify
     )
     judged = planned.judge()
     copies = [finding for finding in judged.findings if finding.code == _COPIES]

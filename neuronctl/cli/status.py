@@ -36,11 +36,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 @click.option("--watch", "watching", is_flag=True, help="Refresh until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.status/1).")
 def command(
-    jobs: Tuple[str, ...],
-    since: Optional[str],
-    state: Optional[str],
-    watching: bool,
-    as_json: bool,
+    jobs: Tuple[str, ...], since: Optional[str], state: Optional[str], watching: bool, as_json: bool
 ) -> None:
     """Show the state of your jobs.
 

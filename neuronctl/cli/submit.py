@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
-from neuronctl.cli.job_options import (
-    body_option,
-    job_command,
-    optional_program,
-    plan_given,
-)
+from neuronctl.cli.job_options import body_option, job_command, optional_program, plan_given
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify
 from neuronctl.cli.submission import submission_options
@@ -47,11 +42,7 @@ def command(
         others = [option for name, option in names.items() if given.pop(name)]
         catalog = given.pop("catalog")
         job = existing_job(
-            *(words, given),
-            tell=notify,
-            text=text,
-            others=others,
-            catalog_file=catalog,
+            *(words, given), tell=notify, text=text, others=others, catalog_file=catalog
         )
     else:
         job = plan_given(given, words, find_job=True)

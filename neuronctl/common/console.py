@@ -82,10 +82,7 @@ def printable(text: str) -> str:
 
 
 def print_table(
-    columns: Sequence[Column],
-    rows: Iterable[Sequence[str]],
-    *,
-    file: Optional[TextIO] = None,
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], *, file: Optional[TextIO] = None
 ) -> None:
     """Print rows under their headers; each row has as many cells as there are columns."""
     out = file or sys.stdout

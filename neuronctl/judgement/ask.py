@@ -34,10 +34,7 @@ def ask_slurm(
     name = local_cluster() or ""
     _check_cluster(plan, name)
     now = ask_now(
-        *(login_name(), name),
-        job_ids=dependency_ids(plan),
-        timeout=timeout,
-        meanwhile=meanwhile,
+        *(login_name(), name), job_ids=dependency_ids(plan), timeout=timeout, meanwhile=meanwhile
     )
     limits = now.limits
     _check_cluster(plan, limits.config.cluster)

@@ -239,8 +239,6 @@ def _together(each: Sequence[Judgement]) -> Judgement:
             words = "" if everywhere else f"in {judgement.plan.partition.name}: "
             softer = suited and found.refuses
             findings[found.code, words + found.message] = replace(
-                found,
-                message=words + found.message,
-                severity=WARNING if softer else found.severity,
+                found, message=words + found.message, severity=WARNING if softer else found.severity
             )
     return best.with_rules(findings.values())

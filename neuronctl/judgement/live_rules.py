@@ -96,10 +96,7 @@ def _too_many_jobs(refusal: LimitRefusal) -> Violation:
     return Violation(f"{words}; {more} would be refused", hint, refusal.source)
 
 
-@rule(
-    *(ERROR, "NC509", "a size that a limit never lets start", "live of_partition"),
-    about=_SIZES,
-)
+@rule(*(ERROR, "NC509", "a size that a limit never lets start", "live of_partition"), about=_SIZES)
 def size_of_no_job(facts: LiveFacts) -> Iterator[Violation]:
     for refusal in facts.forecast.refusals:
         limit, about = refusal.limit, refusal.limit.about

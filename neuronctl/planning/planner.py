@@ -30,13 +30,7 @@ from neuronctl.planning.model import (
     signal_of,
 )
 from neuronctl.planning.sizes import JobSize
-from neuronctl.planning.software import (
-    activation,
-    exports,
-    named_after,
-    program,
-    runs_python,
-)
+from neuronctl.planning.software import activation, exports, named_after, program, runs_python
 from neuronctl.planning.steps import Share, step_place, step_request
 from neuronctl.request.job import JobRequest, Source, StepRequest
 from neuronctl.request.values import one_line

@@ -25,11 +25,7 @@ from neuronctl.launch.launchers import Launcher, not_a_macro
 from neuronctl.planning.model import Export
 from neuronctl.request.job import JobRequest
 from neuronctl.scripts.model import interpreter
-from neuronctl.scripts.usual_commands import (
-    names_python,
-    program_at,
-    python_runs,
-)
+from neuronctl.scripts.usual_commands import names_python, program_at, python_runs
 
 LONGEST_PROGRAM = 500_000
 """Bytes of a program's text that are read."""

@@ -186,8 +186,7 @@ class JobRequest:
         "--comment TEXT", "Comment, if the site requires one: see 'neuronctl partitions --comment'."
     )
     dependency: Optional[str] = option(
-        "-d, --dependency LIST",
-        "Jobs to wait for: afterok:4711, singleton.",
+        "-d, --dependency LIST", "Jobs to wait for: afterok:4711, singleton."
     )
     array: Optional[str] = option(
         "-a, --array INDEXES",
@@ -256,9 +255,7 @@ class JobRequest:
     )
     """They stand behind those that neuronctl gives it."""
     preflight: Optional[bool] = _job(
-        "--[no-]preflight",
-        "Check the nodes before the launch (the default).",
-        batch_only=True,
+        "--[no-]preflight", "Check the nodes before the launch (the default).", batch_only=True
     )
     until_done: Optional[bool] = _job(
         "--until-done",

@@ -189,9 +189,7 @@ def is_of_a_plugin(name: str) -> bool:
 
 
 def getopt_with_plugins(
-    words: Sequence[str],
-    table: Tuple[OptionSpec, ...],
-    lines: Sequence[int] = (),
+    words: Sequence[str], table: Tuple[OptionSpec, ...], lines: Sequence[int] = ()
 ) -> Tuple[Tuple[Parsed, ...], int]:
     """getopt() that takes an unknown long option for one of a plugin's (Pyxis, Shifter, EAR).
 

@@ -112,12 +112,7 @@ _SHARES = {
 """What an import's program is distributed with, which init does not write."""
 
 
-@rule(
-    ERROR,
-    "NC310",
-    "training for one GPU started on every GPU",
-    "of_launch of_step first",
-)
+@rule(ERROR, "NC310", "training for one GPU started on every GPU", "of_launch of_step first")
 def copies(context: RuleContext) -> Iterator[Violation]:
     plan, here, request = context.plan, context.local, context.plan.request
     if here.copies not in (Copies.NO_SIGN, Copies.ALONE):

@@ -223,11 +223,7 @@ def gpu_model(context: RuleContext) -> Iterator[Violation]:
     )
 
 
-@rule(
-    *(ERROR, "NC124", "more GPUs than a user or a job may hold"),
-    "closes_partition",
-    about=_GPUS,
-)
+@rule(*(ERROR, "NC124", "more GPUs than a user or a job may hold"), "closes_partition", about=_GPUS)
 def gpus_a_user(context: RuleContext) -> Iterator[Violation]:
     plan, most, held = context.plan, context.plan.partition.max_gpus, gpus_held(context.plan)
     if most is not None and held > most:

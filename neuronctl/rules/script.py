@@ -35,12 +35,7 @@ from neuronctl.rules.base import Finding, findings
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.rules.script_logs import submits_itself
 from neuronctl.rules.script_unfilled import UNFILLED
-from neuronctl.scripts.model import (
-    GPU_OPTIONS,
-    NOWHERE,
-    Edit,
-    SourceSpan,
-)
+from neuronctl.scripts.model import GPU_OPTIONS, NOWHERE, Edit, SourceSpan
 
 _LONGEST = 1_000
 """Characters of a message."""

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import (
-    TYPE_CHECKING,
-    Callable,
-    Iterator,
-    Optional,
-    Tuple,
-)
+from typing import TYPE_CHECKING, Callable, Iterator, Optional, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.planning import JobPlan

@@ -40,10 +40,7 @@ from neuronctl.scripts.script_file import MAX_BYTES, beginning, is_too_long
 
 
 def read_header(
-    text: str,
-    *,
-    environment: Mapping[str, str] = {},
-    command_line: Sequence[str] = (),
+    text: str, *, environment: Mapping[str, str] = {}, command_line: Sequence[str] = ()
 ) -> Header:
     """Read a script as ``sbatch COMMAND_LINE script`` would in that environment.
 

@@ -15,13 +15,7 @@ from neuronctl.common import cache
 from neuronctl.common.files import file_state
 from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, restored
 from neuronctl.slurm.process import TIMEOUT
-from neuronctl.slurm.squeue import (
-    QueueJob,
-    parse_squeue,
-    read_queue,
-    squeue_argv,
-    unguessable_end,
-)
+from neuronctl.slurm.squeue import QueueJob, parse_squeue, read_queue, squeue_argv, unguessable_end
 
 _KIND = "queue"
 

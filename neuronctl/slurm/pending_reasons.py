@@ -57,10 +57,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
     "PartitionInactive": ("its partition is inactive", _PARTITIONS),
     "PartitionNodeLimit": ("will never start: exceeds the partition's node limit", _NEVER),
     "PartitionTimeLimit": ("will never start: exceeds the partition's time limit", _SHORTER),
-    "Priority": (
-        "jobs with higher priority are ahead",
-        _SHORTER_GAP,
-    ),
+    "Priority": ("jobs with higher priority are ahead", _SHORTER_GAP),
     "Prolog": ("its nodes are being prepared", ""),
     "QOSNotAllowed": ("its QOS may not use the partition", _PARTITIONS),
     "ReqNodeNotAvail": (

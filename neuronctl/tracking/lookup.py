@@ -145,10 +145,7 @@ def nodes_of(status: JobStatus) -> Tuple[str, ...]:
 
 
 def mine(
-    store: Optional[RecordStore] = None,
-    *,
-    since: Optional[int] = None,
-    oldest: float = 0.0,
+    store: Optional[RecordStore] = None, *, since: Optional[int] = None, oldest: float = 0.0
 ) -> Found:
     """The user's jobs in the queue and those recorded in the last day.
 

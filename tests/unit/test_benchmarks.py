@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict
 
 from benchmarks import cases, report, verdict
-from benchmarks.figures import (
-    Samples,
-    extra_line,
-    quartiles,
-    ratio_line,
-    time_line,
-)
+from benchmarks.figures import Samples, extra_line, quartiles, ratio_line, time_line
 
 
 def samples(*ms: float, mb: float = 10) -> Samples:

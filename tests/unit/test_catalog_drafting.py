@@ -137,7 +137,4 @@ def test_what_differs_is_one_line_each() -> None:
         "gpu.wall_time: 01:00:00 to 2-00:00:00, in Slurm 01:00:00 to 01:00:00",
         "cpu: not in Slurm",
     ]
-    assert differences(None, new) == [
-        "gpu: only in Slurm",
-        "normal: only in Slurm",
-    ]
+    assert differences(None, new) == ["gpu: only in Slurm", "normal: only in Slurm"]

@@ -16,11 +16,7 @@ from neuronctl.common.words import moment
 from neuronctl.diagnosis import log_search
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import JobEvidence
-from neuronctl.diagnosis.log_text import (
-    LogTail,
-    read_tail,
-    text_lines,
-)
+from neuronctl.diagnosis.log_text import LogTail, read_tail, text_lines
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
@@ -164,10 +160,7 @@ def test_facts_of_the_states() -> None:
         ({"canceller": "you", "cancelled_by": 5}, "cancelled by you after 1 min 2 s"),
         ({"cancelled_by": 5}, "by the user with uid 5"),
         ({}, "cancelled after"),
-        (
-            {"elapsed": 0, "node_list": "", "canceller": "lee"},
-            "cancelled by lee before it started",
-        ),
+        ({"elapsed": 0, "node_list": "", "canceller": "lee"}, "cancelled by lee before it started"),
         ({"elapsed": 0, "reason": "DependencyNeverSatisfied"}, "the job it depends on did not"),
     ],
 )

@@ -56,12 +56,7 @@ def judged(
 ) -> Judgement:
     """What is said of a script with these options; qos: a limit of the job's, ``MaxTRES cpu=8``."""
     cluster = Cluster(
-        "toy",
-        "Toy",
-        "tests",
-        "2026-11-20",
-        default_partition="mix",
-        partitions={"mix": catalog},
+        "toy", "Toy", "tests", "2026-11-20", default_partition="mix", partitions={"mix": catalog}
     )
     header = read_header("#!/bin/bash\n", command_line=["-p", "mix", *options.split()])
     made = plan(request_of_script(header, "job.sh", cluster), cluster)

@@ -16,15 +16,7 @@ from neuronctl.common.words import counted
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import STATES
-from neuronctl.tracking.cancellation import (
-    JobOrName,
-    Outcome,
-    cancel,
-    known_jobs,
-    outcomes,
-    states_of,
-    targets_of,
-)
+from neuronctl.tracking import cancellation
 from neuronctl.tracking.job_names import is_name
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import no_such_job
@@ -51,23 +43,25 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     if state is not None:
         active = [known.name for known in STATES.values() if known.short]
         state = state_name(state, active, "in which a job can be cancelled")
-    words: List[JobOrName] = [
+    words: List[cancellation.JobOrName] = [
         word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(jobs)
     ]
     store = RecordStore.default()
-    known, notes = known_jobs(words or ["*"], store)
+    known, notes = cancellation.known_jobs(words or ["*"], store)
     notify(*notes)
-    targets = {word: targets_of(word, statuses, state) for word, statuses in known.items()}
+    targets = {
+        word: cancellation.targets_of(word, statuses, state) for word, statuses in known.items()
+    }
     chosen = {id: statuses for found in targets.values() for id, statuses in found.items()}
     if len(chosen) > 1 and not yes and not _agreed(chosen, targets if jobs else {}):
         say("nothing done")
         return
-    refused = cancel(chosen) if chosen else {}
-    rows: List[Outcome] = []
+    refused = cancellation.cancel(chosen) if chosen else {}
+    rows: List[cancellation.Outcome] = []
     for word, statuses in known.items():
-        rows += outcomes(word, statuses, targets[word], refused, state)
+        rows += cancellation.outcomes(word, statuses, targets[word], refused, state)
     if not jobs and not chosen:
-        rows = [Outcome(words="no matching jobs")]
+        rows = [cancellation.Outcome(words="no matching jobs")]
     if as_json:
         data = [asdict(row) for row in rows if row.result]
         print_json("neuronctl.cancel/1", {"jobs": data})
@@ -88,7 +82,7 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
 
 def _agreed(
     chosen: Mapping[JobId, Sequence[JobStatus]],
-    targets: Mapping[JobOrName, Mapping[JobId, Sequence[JobStatus]]],
+    targets: Mapping[cancellation.JobOrName, Mapping[JobId, Sequence[JobStatus]]],
 ) -> bool:
     """Show all of several jobs and ask; without a terminal, no name may stand for several."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -100,5 +94,5 @@ def _agreed(
                 )
         return True
     for id, parts in chosen.items():
-        say(f"  {id}  {parts[0].name}  {states_of(parts)}")
+        say(f"  {id}  {parts[0].name}  {cancellation.states_of(parts)}")
     return click.confirm(f"Cancel these {counted(len(chosen), 'job')}?", err=True)

@@ -7,16 +7,7 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.console import (
-    Column,
-    draws_blocks,
-    figures,
-    folded,
-    is_terminal,
-    print_table,
-    print_text,
-    shortened,
-)
+from neuronctl.common import console
 from neuronctl.common.units import UNLIMITED, format_elapsed
 from neuronctl.common.words import moment
 from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, STATES
@@ -42,7 +33,7 @@ def state_style(jobs: Sequence[JobStatus]) -> str:
 def shown_name(name: str, record: Optional[JobRecord]) -> str:
     """Return a job's name, shortened; its comment if the name is a UUID, as Snakemake's are."""
     comment = record.rest.get("request", {}).get("comment") if record and _UUID(name) else None
-    return shortened(str(comment or name), _NAME)
+    return console.shortened(str(comment or name), _NAME)
 
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
@@ -68,28 +59,28 @@ def print_jobs(
     advise adds, under the table, what the user can do for each pending reason. servers: by job,
     how a server in it is.
     """
-    bars = is_terminal()
+    bars = console.is_terminal()
     columns = [
-        Column("JOB", no_wrap=True, style="bold"),
-        Column("NAME", priority=1, no_wrap=True),
-        Column("PARTITION", priority=5, no_wrap=True),
-        Column("STATE", no_wrap=True, styles=STATE_STYLES),
-        Column("REASON OR EXIT", min_width=16),
-        figures("USED/LIMIT", 2),
-        figures("NODES", 4),
-        figures("GPUS", 3),
-        Column("FROM", priority=6, style="dim"),
+        console.Column("JOB", no_wrap=True, style="bold"),
+        console.Column("NAME", priority=1, no_wrap=True),
+        console.Column("PARTITION", priority=5, no_wrap=True),
+        console.Column("STATE", no_wrap=True, styles=STATE_STYLES),
+        console.Column("REASON OR EXIT", min_width=16),
+        console.figures("USED/LIMIT", 2),
+        console.figures("NODES", 4),
+        console.figures("GPUS", 3),
+        console.Column("FROM", priority=6, style="dim"),
     ]
     rows = [_row(line) for line in lines]
     for row, line in zip(rows, lines):
         row[4] = "; ".join(filter(None, (row[4], servers.get(line[0].id.job))))
     if bars:
-        columns[5] = Column("TIME", no_wrap=True, priority=2)
+        columns[5] = console.Column("TIME", no_wrap=True, priority=2)
         for row, line in zip(rows, lines):
             row[5] = (_bar(line[0]) if len(line) == 1 else "") or row[5]
-    print_table(columns, rows)
+    console.print_table(columns, rows)
     for text in _advice(lines) if advise else ():
-        print_text(folded(text) if bars else text, "dim")
+        console.print_text(console.folded(text) if bars else text, "dim")
 
 
 def _advice(lines: Sequence[Line]) -> List[str]:
@@ -106,10 +97,10 @@ def _advice(lines: Sequence[Line]) -> List[str]:
 
 def _row(line: Line) -> List[str]:
     job = line[0]
-    name, state, how = shortened(str(job.id), 16), job.state, state_detail(job)
+    name, state, how = console.shortened(str(job.id), 16), job.state, state_detail(job)
     elapsed, nodes, gpus = job.elapsed, job.nodes, job.gpus
     if len(line) > 1:
-        name = shortened(f"{job.id.job}_[{sum(task.id.count for task in line)} tasks]", 22)
+        name = console.shortened(f"{job.id.job}_[{sum(task.id.count for task in line)} tasks]", 22)
         state, how = _main_state(line), _counts(line)
         elapsed = max(task.elapsed or 0 for task in line)
         # Those of one task, as for the job of an array whose tasks all wait.
@@ -159,6 +150,6 @@ def _bar(job: JobStatus) -> str:
     if job.ended or not job.elapsed or not job.time_limit or job.time_limit == UNLIMITED:
         return ""
     full = round(min(1.0, job.elapsed / job.time_limit) * _BAR)
-    used, left = "█░" if draws_blocks() else "#."
+    used, left = "█░" if console.draws_blocks() else "#."
     drawn = used * full + left * (_BAR - full)
     return f"{drawn} {format_elapsed(max(0, job.time_limit - job.elapsed))} left"

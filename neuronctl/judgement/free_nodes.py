@@ -8,17 +8,9 @@ from neuronctl.common import units
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.units import hosts
 from neuronctl.common.words import counted, verb
+from neuronctl.judgement import reservations
 from neuronctl.judgement.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
-from neuronctl.judgement.reservations import (
-    SOURCE,
-    ReservedNodes,
-    check_reservation,
-    own_reservation,
-    reservation_words,
-    reserved_nodes,
-    users_names,
-)
 from neuronctl.judgement.snapshot import is_up, is_usable, slurm_says
 from neuronctl.judgement.verdict import CAN_START, WILL_WAIT
 from neuronctl.slurm.job_states import HOLDING, WAITING
@@ -38,7 +30,7 @@ class NodeSearch:
     """
 
     on_cluster: PlanOnCluster
-    reserved: ReservedNodes
+    reserved: reservations.ReservedNodes
     fitting: FrozenSet[str]
     suitable: FrozenSet[str]
     free: Optional[FrozenSet[str]]
@@ -46,7 +38,7 @@ class NodeSearch:
 
 def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     """Look through the nodes of the job's partition."""
-    reserved, request = reserved_nodes(on_cluster), on_cluster.plan.request
+    reserved, request = reservations.reserved_nodes(on_cluster), on_cluster.plan.request
     fitting = names_of(group for group in on_cluster.pool if on_cluster.fits(group, empty=True))
     if on_cluster.needs.is_spread:
         fitting = names_of(group for group in on_cluster.pool if on_cluster.room(group, True)[0])
@@ -55,7 +47,7 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
         fitting &= on_cluster.named_hosts
     if on_cluster.matching is not None:
         fitting &= on_cluster.matching
-    own = own_reservation(on_cluster)
+    own = reservations.own_reservation(on_cluster)
     if own is not None:
         fitting &= set(hosts(own.node_list))
     suitable = fitting - reserved.nodes
@@ -90,9 +82,9 @@ def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
         words = "--nodelist names more nodes than the job needs: which it must get is not known"
         return Doubt(words, refusable=True)
     if request.reservation is not None:
-        own = own_reservation(on_cluster)
+        own = reservations.own_reservation(on_cluster)
         if own is None or not own.whole_nodes(on_cluster.snapshot.nodes):
-            begun = next(check_reservation(on_cluster), None) is None
+            begun = next(reservations.check_reservation(on_cluster), None) is None
             return Doubt(f"what is free in reservation {request.reservation} is not known", begun)
     if needs.unsure:
         words = f"over which nodes Slurm spreads a job with {needs.unsure} is not known"
@@ -211,7 +203,7 @@ def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
 
 def _magnetic(on_cluster: PlanOnCluster) -> str:
     """Return a reservation in which it may start although it does not ask for it, or ""."""
-    names = users_names(on_cluster)
+    names = reservations.users_names(on_cluster)
     found = (
         one.name
         for one in on_cluster.snapshot.reservations or ()
@@ -272,7 +264,7 @@ def _not_available(search: NodeSearch) -> Wait:
         )
     until = None
     if reserved.by:
-        said.append(reservation_words(reserved, snapshot))
+        said.append(reservations.reservation_words(reserved, snapshot))
         left = min(one.start for one in reserved.by) - snapshot.asked_at
         before = search_nodes(replace(on_cluster, snapshot=replace(snapshot, reservations=()))).free
         if left >= 60 and before is not None and not on_cluster.lacking(before):
@@ -286,7 +278,7 @@ def _not_available(search: NodeSearch) -> Wait:
     words += f"; requested {plan.nodes}"
     if left >= plan.nodes:
         words = f"not all of --nodelist={plan.request.nodelist} is available"
-    source = SOURCE if reserved.by else _SAID_OF_NODES
+    source = reservations.SOURCE if reserved.by else _SAID_OF_NODES
     return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *said]), source, until)
 
 

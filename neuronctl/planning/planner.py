@@ -19,16 +19,8 @@ from neuronctl.common.words import counted
 from neuronctl.launch import launchers
 from neuronctl.launch.containers import RUNTIMES, Wrapping
 from neuronctl.launch.environments import Conda
+from neuronctl.planning import model
 from neuronctl.planning.directives import directives
-from neuronctl.planning.model import (
-    AllocationPart,
-    CodeSnapshot,
-    JobPlan,
-    JobStep,
-    UntilDone,
-    passes,
-    signal_of,
-)
 from neuronctl.planning.sizes import JobSize
 from neuronctl.planning.software import activation, exports, named_after, program, runs_python
 from neuronctl.planning.steps import Share, step_place, step_request
@@ -41,12 +33,12 @@ def plan(
     cluster: Cluster,
     *,
     interactive: bool = False,
-    place: Optional[AllocationPart] = None,
+    place: Optional[model.AllocationPart] = None,
     recognised: str = "",
     conda: Optional[Conda] = None,
     chain: str = "",
-    code: Optional[CodeSnapshot] = None,
-) -> JobPlan:
+    code: Optional[model.CodeSnapshot] = None,
+) -> model.JobPlan:
     """Settle every value of ``request`` for ``cluster``.
 
     interactive: for salloc: no program, no log files, one task per GPU by default. place: the part
@@ -83,7 +75,7 @@ class _PlanBuilder(JobSize):
         recognised: str = "",
         conda: Optional[Conda] = None,
         chain: str = "",
-        code: Optional[CodeSnapshot] = None,
+        code: Optional[model.CodeSnapshot] = None,
     ) -> None:
         super().__init__(request, cluster, interactive)
         self.conda, self.chain, self.code = conda, chain, code
@@ -97,7 +89,7 @@ class _PlanBuilder(JobSize):
         self.steps = self._steps(request.steps)
         self.settle_tasks([launch for step in self.steps for launch in step])
 
-    def plan(self, place: Optional[AllocationPart]) -> JobPlan:
+    def plan(self, place: Optional[model.AllocationPart]) -> model.JobPlan:
         """Return the plan. place: the part of an allocation to launch on."""
         request, launcher, processes = self.request, self.launcher, self.processes
         most_nodes = self.most_nodes
@@ -150,7 +142,7 @@ class _PlanBuilder(JobSize):
             "error": error,
             **self.as_asked(),
         }
-        return JobPlan(
+        return model.JobPlan(
             request=request if self.amounts is None else replace(request, amounts=self.amounts),
             cluster=self.cluster,
             partition=partition,
@@ -191,7 +183,7 @@ class _PlanBuilder(JobSize):
             code=self.code,
         )
 
-    def _check_left_to_slurm(self, launches: Sequence[JobPlan]) -> None:
+    def _check_left_to_slurm(self, launches: Sequence[model.JobPlan]) -> None:
         told = [part.launcher.name for part in launches if part.launcher.by_srun or part.own_step]
         told += [self.launcher.name] if self.launcher.by_srun and not self.interactive else []
         if told:
@@ -201,7 +193,7 @@ class _PlanBuilder(JobSize):
                 "request them, such as -c 8",
             )
 
-    def _until_done(self, time_limit: Optional[int]) -> Optional[UntilDone]:
+    def _until_done(self, time_limit: Optional[int]) -> Optional[model.UntilDone]:
         """Return how the job goes on after its time limit."""
         request = self.request
         if not request.until_done or self.interactive:
@@ -219,16 +211,16 @@ class _PlanBuilder(JobSize):
             self.decide("until-done", f"{how}; at most {counted(runs, 'run')}", origin.source, why)
         else:
             self.asked("until-done", "until_done", f"requeued; at most {counted(runs, 'run')}")
-        return UntilDone(
+        return model.UntilDone(
             max_runs=runs,
             before_end=before_end,
             resume_with=tuple(shlex.split(request.resume_with or "")),
             chain=chain,
         )
 
-    def _signal(self, until_done: Optional[UntilDone]) -> Optional[str]:
+    def _signal(self, until_done: Optional[model.UntilDone]) -> Optional[str]:
         request = self.request
-        signal = signal_of(request)
+        signal = model.signal_of(request)
         if signal is not None and until_done is not None:
             text = f"B:{signal.of_shell}@{until_done.before_end}"
             return self.derived(
@@ -236,7 +228,7 @@ class _PlanBuilder(JobSize):
             )
         if signal is None or self.interactive:
             return request.signal
-        if signal.to_batch_shell or not passes(signal, self.launcher, bool(request.steps)):
+        if signal.to_batch_shell or not model.passes(signal, self.launcher, bool(request.steps)):
             return self.asked("signal", "signal", request.signal)
         flags, name, seconds = units.split_signal(request.signal or "")
         text = f"{flags}B:{name}{seconds and f'@{seconds}'}"
@@ -252,10 +244,10 @@ class _PlanBuilder(JobSize):
             found.append([_StepBuilder(part, share, name, self) for part, name in parts])
         return found
 
-    def _planned_steps(self, cores: int) -> Iterator[JobStep]:
+    def _planned_steps(self, cores: int) -> Iterator[model.JobStep]:
         for step, builders in zip(self.request.steps, self.steps):
             parts = tuple(builder.job_step(cores) for builder in builders)
-            yield JobStep(None, parts, step.allow_failure) if step.together else parts[0]
+            yield model.JobStep(None, parts, step.allow_failure) if step.together else parts[0]
 
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
         text = self.request.time_limit
@@ -374,12 +366,12 @@ class _StepBuilder(_PlanBuilder):
                 "use another launcher for it, or let it run before or after the others",
             )
 
-    def job_step(self, job_cores: int) -> JobStep:
+    def job_step(self, job_cores: int) -> model.JobStep:
         """Return the step. job_cores: those per node of the whole job."""
         policy = self.cluster.policy
         place = step_place(self.step, self.request, self.share, policy, job_cores)
         launch = replace(self.plan(place), step=self.name)
-        return JobStep(launch, (), self.step.allow_failure)
+        return model.JobStep(launch, (), self.step.allow_failure)
 
 
 def _name_of(file: str) -> str:

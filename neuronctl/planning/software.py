@@ -12,14 +12,7 @@ from neuronctl.common.files import head
 from neuronctl.common.secrets import is_private
 from neuronctl.common.shell import CommandWord, Shell
 from neuronctl.common.words import counted
-from neuronctl.launch.environments import (
-    Conda,
-    ShellLine,
-    activate_conda,
-    activate_venv,
-    define_module,
-    load_modules,
-)
+from neuronctl.launch import environments
 from neuronctl.launch.launcher_calls import called
 from neuronctl.launch.launchers import Launcher, not_a_macro
 from neuronctl.planning.model import Export
@@ -165,22 +158,24 @@ def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[C
 
 
 def activation(
-    request: JobRequest, cluster: Cluster, conda: Optional[Conda]
-) -> Tuple[ShellLine, ...]:
+    request: JobRequest, cluster: Cluster, conda: Optional[environments.Conda]
+) -> Tuple[environments.ShellLine, ...]:
     """Return the lines that load modules and switch to the environment."""
-    steps: List[ShellLine] = []
+    steps: List[environments.ShellLine] = []
     if request.sbatch_value("export") is not None:
         steps.append(
-            ShellLine("# Otherwise sbatch's --export would hold for each srun in here, too.")
+            environments.ShellLine(
+                "# Otherwise sbatch's --export would hold for each srun in here, too."
+            )
         )
-        steps.append(ShellLine("export PATH SLURM_EXPORT_ENV=ALL"))
-    steps += define_module(cluster.policy.login_shell) if request.modules else ()
+        steps.append(environments.ShellLine("export PATH SLURM_EXPORT_ENV=ALL"))
+    steps += environments.define_module(cluster.policy.login_shell) if request.modules else ()
     if request.modules:
-        steps += load_modules(request.modules)
+        steps += environments.load_modules(request.modules)
     if request.conda is not None:
-        steps += activate_conda(request.conda, conda)
+        steps += environments.activate_conda(request.conda, conda)
     if request.venv is not None:
-        steps += activate_venv(request.venv)
+        steps += environments.activate_venv(request.venv)
     return tuple(steps)
 
 

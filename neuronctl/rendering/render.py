@@ -13,16 +13,9 @@ from neuronctl.common.words import duration
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import MONITOR_INTERVAL, has_trap
 from neuronctl.planning.software import runs_shell
-from neuronctl.rendering import template_environment
+from neuronctl.rendering import script_lines, template_environment
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
 from neuronctl.rendering.preflight import NO_MEMORY, checks, once_on_each, once_per_node
-from neuronctl.rendering.script_lines import (
-    directive_lines,
-    function_body,
-    indented,
-    shell_text_lines,
-    variable_lines,
-)
 from neuronctl.rendering.step_lines import step_lines, task_launch
 from neuronctl.rendering.template_errors import reported
 
@@ -48,7 +41,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         "job.sh.j2",
         plan,
         template,
-        exports=variable_lines(plan),
+        exports=script_lines.variable_lines(plan),
         fail="exit 1",
         before=before,
         launch=launch,
@@ -82,12 +75,12 @@ def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
     """
     steps = "\n".join(step_lines(plan))
     if _is_function(plan):
-        text = steps if plan.steps else function_body(plan.request.body or "")
-        return [], indented(text) or text
+        text = steps if plan.steps else script_lines.function_body(plan.request.body or "")
+        return [], script_lines.indented(text) or text
     if plan.steps:
         return [], steps
     if plan.inline:
-        return [], shell_text_lines(plan.request.body or "")
+        return [], script_lines.shell_text_lines(plan.request.body or "")
     parts = launch_parts(plan)
     words = launch_words(plan, parts)
     # srun would end its tasks at once if it got the signals of the batch shell in its place.
@@ -153,7 +146,7 @@ def render_shell(
 
     command: shell text of the command that the text ends by running, in place of a shell.
     """
-    lines = variable_lines(plan)
+    lines = script_lines.variable_lines(plan)
     text = _render("salloc.sh.j2", plan, template, exports=lines, command=command)
     return text.lstrip("\n")
 
@@ -186,7 +179,7 @@ def render_run(plan: JobPlan) -> str:
     """Return the shell text that launches ``plan`` from the allocation it stands in."""
     parts = launch_parts(plan)
     launch = wrapped(launch_words(plan, parts))
-    lines = variable_lines(plan, "(SLURM_JOB_ID + $$)")
+    lines = script_lines.variable_lines(plan, "(SLURM_JOB_ID + $$)")
     return _render("run.sh.j2", plan, exports=lines, before=parts.before, launch=launch)
 
 
@@ -209,4 +202,4 @@ def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) 
     environment = template_environment.script_templates(*first)
     with reported(name, (*directories, *first)):
         template = environment.get_template(name)
-        return template.render(plan=plan, directives=directive_lines(plan), **more)
+        return template.render(plan=plan, directives=script_lines.directive_lines(plan), **more)

@@ -18,14 +18,7 @@ from neuronctl.common.shell import quote
 from neuronctl.common.units import expand_log_pattern
 from neuronctl.common.users import login_name
 from neuronctl.launch.environments import CONDA_PLACES, find_conda
-from neuronctl.planning import JobPlan
-from neuronctl.planning.software import (
-    LONGEST_PROGRAM,
-    is_python,
-    own_modules,
-    python_file,
-    python_module,
-)
+from neuronctl.planning import JobPlan, software
 from neuronctl.request.job import JobRequest
 from neuronctl.rules.base import Fault, LocalFacts
 from neuronctl.rules.model_size import model_size
@@ -57,7 +50,7 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
         log=None if chdir or (elsewhere and _logs_elsewhere(plan)) else _log_fault(plan),
         copies=_copies(plan),
         has_directives=_has_directives(plan.request),
-        imports=_imports(text) if text and is_python(plan.request) else (),
+        imports=_imports(text) if text and software.is_python(plan.request) else (),
         variables=frozenset(filter(_is_inherited, os.environ)),
         of_steps=tuple(gather_local_facts(launch) for launch in plan.launches)
         if plan.steps
@@ -97,7 +90,7 @@ def _has_directives(request: JobRequest) -> bool:
 
 def _imports(text: str) -> Tuple[str, ...]:
     """Return the names in a Python file's import lines, without those of Python's own modules."""
-    own = own_modules()
+    own = software.own_modules()
     lines = re.findall(r"^[ \t]*(?:import|from)[ \t]+([^#;\n]*)", text, re.MULTILINE)
     names = re.findall(r"\w+", " ".join(lines))
     found = dict.fromkeys(name.lower() for name in names if name not in own)
@@ -174,29 +167,29 @@ def _not_on_path(plan: JobPlan) -> Iterator[str]:
         return
     called = plan.launcher.programs[0][0] if plan.launcher.programs else "srun"
     names = [called] if called != "srun" else []
-    names += plan.launcher.python if is_python(plan.request) else ()
+    names += plan.launcher.python if software.is_python(plan.request) else ()
     yield from (name for name in names if not _on_path(name, plan.request))
 
 
 def imports_of(request: JobRequest) -> Tuple[str, ...]:
     """Return what the job's Python program imports, as of LocalFacts."""
-    return _imports(_python_text(request)) if is_python(request) else ()
+    return _imports(_python_text(request)) if software.is_python(request) else ()
 
 
 def _python_text(request: JobRequest) -> str:
     """The text of the Python file that the job runs; "" where there is none, or it is not here."""
-    file = python_file(request)
+    file = software.python_file(request)
     path = request.resolve_path(file or "")
     if file is None or not os.path.isfile(path):
         return ""
-    text = head(path, LONGEST_PROGRAM).decode("utf-8", "replace")
+    text = head(path, software.LONGEST_PROGRAM).decode("utf-8", "replace")
     return re.sub(r"(?m)^[ \t]*#.*", "", text)
 
 
 def _copies(plan: JobPlan) -> str:
     """What is known of a program that a launcher starts several times unless told otherwise."""
     request = plan.request
-    name, module = python_file(request), python_module(request)
+    name, module = software.python_file(request), software.python_module(request)
     if request.launcher is not None or not plan.starts_several or not (name or module):
         return ""
     if request.container is not None and (name is None or name.startswith("/")):

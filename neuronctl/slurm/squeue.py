@@ -6,19 +6,7 @@ import os
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
-from neuronctl.slurm.fields import (
-    SEPARATOR,
-    Columns,
-    ExitCode,
-    count,
-    mark_of,
-    parse_count,
-    parse_gres_gpus,
-    parse_seconds,
-    parse_timestamp,
-    parse_tres,
-    read_rows,
-)
+from neuronctl.slurm import fields
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ACTIVE, WAITING
 from neuronctl.slurm.process import TIMEOUT, failure, run, whole
@@ -35,28 +23,28 @@ def _or_nothing(text: str) -> str:
 
 # Free text (directory, name) comes last. Explicit fields, because --json takes ten times as long;
 # with --Format, because --format has no letter for the exit code.
-_COLUMNS: Columns = {
+_COLUMNS: fields.Columns = {
     "JobArrayID": ("id", _first_id),
-    "JobID": ("job_id", count),
+    "JobID": ("job_id", fields.count),
     "UserName": ("user", str),
     "Partition": ("partition", str),
     "Account": ("account", str),
     "QOS": ("qos", str),
     "State": ("state", str),
     "Reason": ("reason", _or_nothing),
-    "NumNodes": ("nodes", parse_count),
-    "tres-alloc": ("tres", parse_tres),
-    "tres-per-node": ("gpus_per_node", parse_gres_gpus),
+    "NumNodes": ("nodes", fields.parse_count),
+    "tres-alloc": ("tres", fields.parse_tres),
+    "tres-per-node": ("gpus_per_node", fields.parse_gres_gpus),
     "NodeList": ("node_list", str),
     "SchedNodes": ("planned_nodes", _or_nothing),
-    "PriorityLong": ("priority", parse_count),
+    "PriorityLong": ("priority", fields.parse_count),
     "Dependency": ("dependency", _or_nothing),
-    "TimeUsed": ("time_used", parse_seconds),
-    "TimeLimit": ("time_limit", parse_seconds),
-    "SubmitTime": ("submit", parse_timestamp),
-    "StartTime": ("start", parse_timestamp),
-    "EndTime": ("end", parse_timestamp),
-    "exit_code": ("exit", ExitCode.parse),
+    "TimeUsed": ("time_used", fields.parse_seconds),
+    "TimeLimit": ("time_limit", fields.parse_seconds),
+    "SubmitTime": ("submit", fields.parse_timestamp),
+    "StartTime": ("start", fields.parse_timestamp),
+    "EndTime": ("end", fields.parse_timestamp),
+    "exit_code": ("exit", fields.ExitCode.parse),
     "Command": ("command", str),
     "WorkDir": ("work_dir", str),
     "Name": ("name", str),
@@ -96,7 +84,7 @@ class QueueJob:
     submit: Optional[int]
     start: Optional[int]
     end: Optional[int]
-    exit: Optional[ExitCode]
+    exit: Optional[fields.ExitCode]
     command: str
     work_dir: str
     name: str
@@ -104,7 +92,7 @@ class QueueJob:
     @property
     def mark(self) -> str:
         """The mark given to sbatch, or ""."""
-        return mark_of(self.command)
+        return fields.mark_of(self.command)
 
     @property
     def count(self) -> int:
@@ -138,7 +126,7 @@ def squeue_argv(
     partition: several are separated by commas. end: the text after each row.
     """
     argv = ["squeue", "--noheader", "--all", "--states=all"]
-    argv.append("--Format=" + f":{SEPARATOR},".join(_COLUMNS) + f":{end}")
+    argv.append("--Format=" + f":{fields.SEPARATOR},".join(_COLUMNS) + f":{end}")
     if job_ids:
         argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
     if user is not None:
@@ -156,8 +144,8 @@ def unguessable_end() -> str:
 def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
     """Parse squeue's rows; other lines (messages of a site's wrapper) are skipped."""
     lines = text.split(end + "\n")
-    rows = (line.split(SEPARATOR, len(_COLUMNS) - 1) for line in lines)
-    return [QueueJob(**row) for row in read_rows(rows, _COLUMNS)]
+    rows = (line.split(fields.SEPARATOR, len(_COLUMNS) - 1) for line in lines)
+    return [QueueJob(**row) for row in fields.read_rows(rows, _COLUMNS)]
 
 
 def runs_of(rows: Iterable[QueueJob]) -> Dict[int, int]:

@@ -19,15 +19,7 @@ from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
 from neuronctl.planning import JobPlan, plan
 from neuronctl.records.provenance import Provenance
-from neuronctl.request.job import (
-    Body,
-    JobRequest,
-    Layer,
-    Origin,
-    Source,
-    StepRequest,
-    build_request,
-)
+from neuronctl.request import job
 from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file, read_job_file
 from neuronctl.request.typed_options import is_argument, options_layer
 from neuronctl.slurm.bad_nodes import bad_nodes
@@ -120,10 +112,10 @@ def plan_job(
     words: Sequence[str] = (),
     catalog_file: Optional[str] = None,
     job_file: Optional[str] = None,
-    body: Optional[Body] = None,
-    steps: Tuple[StepRequest, ...] = (),
+    body: Optional[job.Body] = None,
+    steps: Tuple[job.StepRequest, ...] = (),
     interactive: bool = False,
-    recorded: Optional[Layer] = None,
+    recorded: Optional[job.Layer] = None,
     ask_slurm: bool = True,
     template: Optional[str] = None,
     find_job: bool = False,
@@ -142,7 +134,9 @@ def plan_job(
     """
     layers = [configuration() if recorded is None else recorded]
     if has_sent_code() and recorded is None and not interactive:
-        layers.insert(0, Layer({"snapshot": True}, {"snapshot": Origin(Source.DERIVED, "--on")}))
+        layers.insert(
+            0, job.Layer({"snapshot": True}, {"snapshot": job.Origin(job.Source.DERIVED, "--on")})
+        )
     if job_file is not None:
         layers.append(read_job_file(job_file))
     elif find_job and not (body or steps) and (not words or is_argument(words[0])):
@@ -152,7 +146,7 @@ def plan_job(
             if tell is not None:
                 tell(f"using {JOB_FILE}")
     layers.append(options_layer(options, words, body, steps))
-    request = build_request(layers)
+    request = job.build_request(layers)
     request = _swept(request, sweep)
     if words and request.script is None:
         raise UsageError(
@@ -192,7 +186,7 @@ def plan_job(
 
         choice = choose(made, catalog, ask=ask_slurm)
         snapshot = choice.snapshot
-        origins = {**request.origins, "partition": Origin(Source.DERIVED, "-p auto")}
+        origins = {**request.origins, "partition": job.Origin(job.Source.DERIVED, "-p auto")}
         request = replace(request, partition=choice.plan.partition.name, origins=origins)
         made = settle(request)
     if made.until_done is not None and request.array is None and ask_slurm:
@@ -201,7 +195,7 @@ def plan_job(
     return PlannedJob(made, catalog, choice, ask_slurm, template, snapshot, dependency)
 
 
-def _swept(request: JobRequest, axes: Optional[Tuple[Axis, ...]]) -> JobRequest:
+def _swept(request: job.JobRequest, axes: Optional[Tuple[Axis, ...]]) -> job.JobRequest:
     """Return the request with what is varied; raises UsageError."""
     if axes is None and request.sweep:
         place = request.origin("sweep").where
@@ -249,18 +243,18 @@ def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Option
     return snapshot, ""
 
 
-def _exclude_bad_nodes(request: JobRequest) -> JobRequest:
+def _exclude_bad_nodes(request: job.JobRequest) -> job.JobRequest:
     """Return the request, with --avoid-bad-nodes without the nodes that have failed."""
     known = set(bad_nodes(local_cluster())) if request.avoid_bad_nodes else set()
     more = sorted(known.difference(hosts(request.exclude), hosts(request.nodelist)))
     if not more:
         return request
-    origins = {**request.origins, "exclude": Origin(Source.DERIVED, "--avoid-bad-nodes")}
+    origins = {**request.origins, "exclude": job.Origin(job.Source.DERIVED, "--avoid-bad-nodes")}
     exclude = ",".join(filter(None, (request.exclude, compress_hostlist(more))))
     return replace(request, exclude=exclude, origins=origins)
 
 
-def located(request: JobRequest, cluster: Cluster) -> JobRequest:
+def located(request: job.JobRequest, cluster: Cluster) -> job.JobRequest:
     """Return the request with what it names by less than a path found on this machine."""
     if request.chdir is not None:
         # As sbatch does it, which resolves neither `..` nor `~`.
@@ -276,7 +270,7 @@ def located(request: JobRequest, cluster: Cluster) -> JobRequest:
             return script
         return f"./{script}" if os.path.isfile(request.resolve_path(script)) else script
 
-    def step(one: StepRequest) -> StepRequest:
+    def step(one: job.StepRequest) -> job.StepRequest:
         together = tuple(map(step, one.together))
         return replace(one, script=program(one.script), together=together)
 

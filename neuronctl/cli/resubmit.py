@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import click
 
-from neuronctl.cli.job_options import (
-    BEHIND_DASHES,
-    JobCommand,
-    catalog_option,
-    force_option,
-    job_options,
-)
+from neuronctl.cli import job_options
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify
@@ -30,14 +24,14 @@ if TYPE_CHECKING:
     from neuronctl.submission.transaction import Submission
 
 
-@click.command("resubmit", cls=JobCommand)
+@click.command("resubmit", cls=job_options.JobCommand)
 @click.argument("job", metavar="JOB")
 @click.argument("words", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @submission_options
-@force_option
-@catalog_option
+@job_options.force_option
+@job_options.catalog_option
 @click.option("--same-code", is_flag=True, help="Run the code of its snapshot, whatever changes.")
-@job_options([option.long for option in OPTIONS])
+@job_options.job_options([option.long for option in OPTIONS])
 def command(
     job: str,
     words: Tuple[str, ...],
@@ -62,7 +56,7 @@ def command(
     """
     from neuronctl.submission import resubmission
 
-    args = words if click.get_current_context().meta[BEHIND_DASHES] else None
+    args = words if click.get_current_context().meta[job_options.BEHIND_DASHES] else None
     if words and args is None:
         raise UsageError(
             f"'{words[0]}' is not an option of resubmit",

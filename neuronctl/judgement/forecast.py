@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Iterator, Tuple
 
 from neuronctl.common.frozen import dataclass
-from neuronctl.judgement.free_nodes import (
-    NodeSearch,
-    check_nodes,
-    may_be_planned_for_others,
-    search_nodes,
-)
+from neuronctl.judgement import free_nodes
 from neuronctl.judgement.limits import check_limits
 from neuronctl.judgement.outcomes import Doubt, LimitRefusal, Outcome, Refusal, Wait
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
@@ -29,7 +24,7 @@ class Forecast:
     """
 
     on_cluster: PlanOnCluster
-    nodes: NodeSearch
+    nodes: free_nodes.NodeSearch
     refusals: Tuple[LimitRefusal, ...]
     at_once: Tuple[Refusal, ...]
     waits: Tuple[Wait, ...]
@@ -39,7 +34,7 @@ class Forecast:
 def forecast(plan: JobPlan, snapshot: Snapshot) -> Forecast:
     """Return what Slurm would do with a plan on the cluster as Slurm has it (``overlay``)."""
     on_cluster = PlanOnCluster(plan, snapshot)
-    nodes = search_nodes(on_cluster)
+    nodes = free_nodes.search_nodes(on_cluster)
     outcomes = list(_outcomes(on_cluster, nodes))
     return Forecast(
         on_cluster,
@@ -51,7 +46,7 @@ def forecast(plan: JobPlan, snapshot: Snapshot) -> Forecast:
     )
 
 
-def _outcomes(on_cluster: PlanOnCluster, nodes: NodeSearch) -> Iterator[Outcome]:
+def _outcomes(on_cluster: PlanOnCluster, nodes: free_nodes.NodeSearch) -> Iterator[Outcome]:
     yield from check_start_conditions(on_cluster)
     partition = on_cluster.partition
     if partition is not None and partition.state == "DOWN":
@@ -59,17 +54,17 @@ def _outcomes(on_cluster: PlanOnCluster, nodes: NodeSearch) -> Iterator[Outcome]
         yield Wait("NC505", "PartitionDown", words)
     yield from check_reservation(on_cluster)
     yield from check_limits(on_cluster)
-    yield from check_nodes(nodes)
+    yield from free_nodes.check_nodes(nodes)
     yield from _hidden(on_cluster, nodes)
 
 
-def _hidden(on_cluster: PlanOnCluster, nodes: NodeSearch) -> Iterator[Doubt]:
+def _hidden(on_cluster: PlanOnCluster, nodes: free_nodes.NodeSearch) -> Iterator[Doubt]:
     """Yield what may be there although Slurm does not tell this user (PrivateData)."""
     snapshot = on_cluster.snapshot
     private, accounts = snapshot.limits.config.private, snapshot.limited_groups
     if "reservations" in private:
         yield Doubt("reservations of others are not shown here (PrivateData)")
-    if "jobs" in private and may_be_planned_for_others(nodes):
+    if "jobs" in private and free_nodes.may_be_planned_for_others(nodes):
         words = "jobs of others, which may wait for these nodes, are not shown here (PrivateData)"
         yield Doubt(words, cause="Priority")
     told = any((each.scope, each.name) == (Scope.ACCOUNT, on_cluster.account) for each in accounts)

@@ -24,17 +24,7 @@ from neuronctl.request.sbatch_options import (
     variables,
 )
 from neuronctl.request.values import memory, time, whole_number
-from neuronctl.scripts.model import (
-    COMMAND_LINE,
-    NOWHERE,
-    REMARK,
-    SCRIPT,
-    Edit,
-    GivenOption,
-    Ignored,
-    Refusal,
-    SourceSpan,
-)
+from neuronctl.scripts import model
 
 BLANKS = " \t\n\v\f\r"
 """What C's isspace() takes for a blank: no other characters, such as a no-break space."""
@@ -60,11 +50,11 @@ _FREE_TEXT = ("chdir", "comment", "error", "input", "job-name", "output", "wckey
 class Refused(Exception):
     """Raised for what sbatch refuses."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: model.Refusal) -> None:
         self.refusal = refusal
 
 
-_Word = Tuple[str, SourceSpan]
+_Word = Tuple[str, model.SourceSpan]
 """One word of a directive, and where it stands."""
 
 
@@ -75,7 +65,7 @@ def separates_components(line: str) -> bool:
 
 def line_options(
     line: str, number: int
-) -> Tuple[List[GivenOption], List[Ignored], Optional[Refusal]]:
+) -> Tuple[List[model.GivenOption], List[model.Ignored], Optional[model.Refusal]]:
     """Return the options of a directive, what sbatch ignores in it, and why it refuses it, if so.
 
     A line that is wrong only in characters that look like others is read as it is meant.
@@ -91,13 +81,13 @@ def line_options(
         given, _ = _line_options(plain, number)
     except Refused:
         return [], [], refusal
-    whole = SourceSpan(number, 1, len(line) + 1)
+    whole = model.SourceSpan(number, 1, len(line) + 1)
     # A remark or a name may be meant to have such characters.
     free = any(each.name in _FREE_TEXT and (each.value or "") not in line for each in given)
     start = _same(line, plain)
     behind = _same(line[start:][::-1], plain[start:][::-1])
-    changed = SourceSpan(number, start + 1, len(line) - behind + 1)
-    edit = Edit(changed, plain[start : len(plain) - behind])
+    changed = model.SourceSpan(number, start + 1, len(line) - behind + 1)
+    edit = model.Edit(changed, plain[start : len(plain) - behind])
     edits = () if free or "#" in plain[1:] else (edit,)
     meant = [replace(option, place=whole, value_place=whole) for option in given]
     hint = f"write {plain.strip(BLANKS)}"
@@ -110,7 +100,7 @@ def _same(one: str, other: str) -> int:
     return next(differ, min(len(one), len(other)))
 
 
-def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignored]]:
+def _line_options(line: str, number: int) -> Tuple[List[model.GivenOption], List[model.Ignored]]:
     words, ignored = _words(line, number)
     try:
         texts = [text for text, _ in words]
@@ -118,18 +108,18 @@ def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignor
     except GetoptError as error:
         text, place = words[error.index]
         hint = _hint(text) if error.unknown else ""
-        raise Refused(Refusal(str(error), place, hint)) from None
+        raise Refused(model.Refusal(str(error), place, hint)) from None
     if end < len(words):
         hint = "write --NAME=VALUE without blanks, or quotes around the value, and a remark as # …"
         text, place = words[end]
-        raise Refused(Refusal(f"'{text}' is not an option", place, hint))
+        raise Refused(model.Refusal(f"'{text}' is not an option", place, hint))
     given = [_given(option, words) for option in parsed if option.known.name not in EARLY]
     for option in given:
         _check(option)
     return given, ignored
 
 
-def _words(line: str, number: int) -> Tuple[List[_Word], List[Ignored]]:
+def _words(line: str, number: int) -> Tuple[List[_Word], List[model.Ignored]]:
     """Return the words of a directive, and the rest of the line that sbatch does not read."""
     words: List[_Word] = []
     at = next(len(prefix) for prefix in DIRECTIVE if line.startswith(prefix))
@@ -140,9 +130,9 @@ def _words(line: str, number: int) -> Tuple[List[_Word], List[Ignored]]:
         text, at = _word(line, number, begin)
         if not text:
             break
-        words.append((text, SourceSpan(number, begin + 1, at + 1)))
+        words.append((text, model.SourceSpan(number, begin + 1, at + 1)))
     rest = line[at:].rstrip(BLANKS)
-    remark = Ignored(REMARK, rest, SourceSpan(number, at + 1, at + 1 + len(rest)))
+    remark = model.Ignored(model.REMARK, rest, model.SourceSpan(number, at + 1, at + 1 + len(rest)))
     return words, [remark] if rest.startswith("#") else []
 
 
@@ -159,15 +149,15 @@ def _word(line: str, number: int, at: int) -> Tuple[str, int]:
         text += re.sub(r"\\(.)", r"\1", part[1] or part[2] or "") + (part[3] or part[4] or "")
         at = part.end()
     if line[at : at + 1] in ("'", '"') and at < len(line):
-        place = SourceSpan(number, begin + 1, len(line) + 1)
-        raise Refused(Refusal(f"a {line[at]} is not closed", place))
+        place = model.SourceSpan(number, begin + 1, len(line) + 1)
+        raise Refused(model.Refusal(f"a {line[at]} is not closed", place))
     return text, at
 
 
-def _given(option: Parsed, words: Sequence[_Word]) -> GivenOption:
+def _given(option: Parsed, words: Sequence[_Word]) -> model.GivenOption:
     (_, first), (_, last) = words[option.index], words[option.value_index]
     place = replace(first, end=last.end)
-    return GivenOption(option.known.name, option.value, SCRIPT, place, last)
+    return model.GivenOption(option.known.name, option.value, model.SCRIPT, place, last)
 
 
 _COUNTS = """
@@ -192,7 +182,7 @@ def check_value(name: str, value: Optional[str]) -> None:
         _CHECKS[name](value)
 
 
-def _check(option: GivenOption) -> None:
+def _check(option: model.GivenOption) -> None:
     """Raise Refused for a value that sbatch itself refuses at once."""
     try:
         check_value(option.name, option.value)
@@ -201,7 +191,7 @@ def _check(option: GivenOption) -> None:
         if option.value is not None and re.search(r"\$\w|\$\{", option.value):
             hint = "#SBATCH lines do not expand variables: write the value itself"
         message = f"--{option.name}: {error}"
-        raise Refused(Refusal(message, option.place, hint)) from None
+        raise Refused(model.Refusal(message, option.place, hint)) from None
 
 
 def _hint(word: str) -> str:
@@ -214,29 +204,31 @@ def _hint(word: str) -> str:
     return f"did you mean {meant}?" if near else "'man sbatch' lists the options"
 
 
-def command_line_options(words: Sequence[str], refusals: List[Refusal]) -> List[GivenOption]:
+def command_line_options(
+    words: Sequence[str], refusals: List[model.Refusal]
+) -> List[model.GivenOption]:
     """Return the options of sbatch's command line; append what sbatch refuses to ``refusals``."""
-    given: List[GivenOption] = []
+    given: List[model.GivenOption] = []
     try:
         given += [
-            GivenOption(parsed.known.name, parsed.value, COMMAND_LINE)
+            model.GivenOption(parsed.known.name, parsed.value, model.COMMAND_LINE)
             for parsed in getopt_with_plugins(words, SBATCH)[0]
             if parsed.known.name not in EARLY
         ]
         for option in given:
             _check(option)
     except GetoptError as error:
-        refusals.append(Refusal(str(error), NOWHERE))
+        refusals.append(model.Refusal(str(error), model.NOWHERE))
     except Refused as error:
         refusals.append(error.refusal)
     return given
 
 
-def environment_options(environment: Mapping[str, str]) -> List[GivenOption]:
+def environment_options(environment: Mapping[str, str]) -> List[model.GivenOption]:
     """Return the options that ``SBATCH_*`` variables set; those without a value are not read."""
     flags = {option.name for option in SBATCH if option.takes == NO_VALUE}
     return [
-        GivenOption(name, environment[variable], variable)
+        model.GivenOption(name, environment[variable], variable)
         for variable, name in variables().items()
         if environment.get(variable) and name not in flags
     ]
@@ -246,21 +238,21 @@ _EXCLUDING = (("mem", "mem-per-cpu", "mem-per-gpu"), ("exclusive", "oversubscrib
 """Options of which sbatch takes only one; the latter since 23.02."""
 
 
-def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
+def contradictions(given: Sequence[model.GivenOption]) -> List[model.Refusal]:
     """Return what sbatch refuses of options that it takes alone, but not together."""
     found = []
     for group in _EXCLUDING:
         typed = {
             option.name: option.place
             for option in given
-            if option.name in group and option.source in (SCRIPT, COMMAND_LINE)
+            if option.name in group and option.source in (model.SCRIPT, model.COMMAND_LINE)
         }
         if len(typed) > 1:
             names = " and ".join(f"--{name}" for name in typed)
             place = list(typed.values())[-1]
             since = (23, 2) if "oversubscribe" in typed else ()
             words, hint = f"{names} exclude each other", "keep one of them"
-            found.append(Refusal(words, place, hint, since=since))
+            found.append(model.Refusal(words, place, hint, since=since))
     return found
 
 

@@ -8,18 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.words import clipped
-from neuronctl.slurm.fields import (
-    SEPARATOR,
-    Columns,
-    ExitCode,
-    count,
-    mark_of,
-    parse_count,
-    parse_seconds,
-    parse_timestamp,
-    parse_tres_gpus,
-    read_rows,
-)
+from neuronctl.slurm import fields
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import failure, run, unreachable, whole
 
@@ -29,33 +18,33 @@ _FIRST = 86400
 _LAST = "2100-01-01T00:00:00"
 """By default sacct leaves out what began after now, by a clock that may be wrong."""
 
-SACCT = ("sacct", "--noheader", "--parsable2", f"--delimiter={SEPARATOR}")
+SACCT = ("sacct", "--noheader", "--parsable2", f"--delimiter={fields.SEPARATOR}")
 """What each question begins with."""
 
 # Free text comes last.
-_COLUMNS: Columns = {
+_COLUMNS: fields.Columns = {
     "JobID": ("id", JobId.read),
-    "JobIDRaw": ("job_id", count),
+    "JobIDRaw": ("job_id", fields.count),
     "User": ("user", str),
     "Partition": ("partition", str),
     "QOS": ("qos", str),
     "State": ("state", str),
-    "ExitCode": ("exit", ExitCode.parse),
-    "Submit": ("submit", parse_timestamp),
-    "Start": ("start", parse_timestamp),
-    "End": ("end", parse_timestamp),
-    "ElapsedRaw": ("elapsed", parse_count),
-    "TimelimitRaw": ("time_limit", parse_seconds),
-    "NNodes": ("nodes", parse_count),
+    "ExitCode": ("exit", fields.ExitCode.parse),
+    "Submit": ("submit", fields.parse_timestamp),
+    "Start": ("start", fields.parse_timestamp),
+    "End": ("end", fields.parse_timestamp),
+    "ElapsedRaw": ("elapsed", fields.parse_count),
+    "TimelimitRaw": ("time_limit", fields.parse_seconds),
+    "NNodes": ("nodes", fields.parse_count),
     "NodeList": ("node_list", lambda text: "" if text == "None assigned" else text),
-    "AllocTRES": ("gpus", parse_tres_gpus),
-    "ReqTRES": ("requested", parse_tres_gpus),
+    "AllocTRES": ("gpus", fields.parse_tres_gpus),
+    "ReqTRES": ("requested", fields.parse_tres_gpus),
     "WorkDir": ("work_dir", str),
     "SubmitLine": ("submit_line", str),
     "JobName": ("name", str),
 }
 
-_ROW = rf"\d[^{SEPARATOR}]*{SEPARATOR}\d+{SEPARATOR}"
+_ROW = rf"\d[^{fields.SEPARATOR}]*{fields.SEPARATOR}\d+{fields.SEPARATOR}"
 
 _OFF = r"(?i)accounting storage is disabled|not running accounting"
 _DATABASE = r"(?i)slurmdbd|talking to the database|persist|dbd"
@@ -77,7 +66,7 @@ class AccountingJob:
     qos: str
     state: str
     cancelled_by: Optional[int]
-    exit: Optional[ExitCode]
+    exit: Optional[fields.ExitCode]
     submit: Optional[int]
     start: Optional[int]
     end: Optional[int]
@@ -113,8 +102,8 @@ def parse_sacct(text: str) -> List[AccountingJob]:
             lines.append(line)
         elif lines and line:
             lines[-1] += "\n" + line
-    rows = (line.split(SEPARATOR, len(_COLUMNS) - 1) for line in lines)
-    return [_job(row) for row in read_rows(rows, _COLUMNS)]
+    rows = (line.split(fields.SEPARATOR, len(_COLUMNS) - 1) for line in lines)
+    return [_job(row) for row in fields.read_rows(rows, _COLUMNS)]
 
 
 def _job(row: Dict[str, Any]) -> AccountingJob:
@@ -123,7 +112,7 @@ def _job(row: Dict[str, Any]) -> AccountingJob:
     return AccountingJob(
         **{
             **row,
-            "mark": mark_of(row["submit_line"]),
+            "mark": fields.mark_of(row["submit_line"]),
             "state": cancelled[1] if cancelled else row["state"],
             "cancelled_by": int(cancelled[2]) if cancelled else None,
             "gpus": requested if row["gpus"] is None else row["gpus"],
@@ -198,9 +187,9 @@ def sacct_logs(job: JobId) -> Optional[Tuple[str, str]]:
     None where it does not tell them. A path may be relative to the job's directory. Raises
     SlurmUnavailableError.
     """
-    fields = ["--allocations", "--expand-patterns", "--format=StdOut,StdErr"]
-    result = run([*SACCT, *fields, f"--jobs={job.asked}"])
-    paths = result.stdout.partition("\n")[0].split(SEPARATOR)
+    options = ["--allocations", "--expand-patterns", "--format=StdOut,StdErr"]
+    result = run([*SACCT, *options, f"--jobs={job.asked}"])
+    paths = result.stdout.partition("\n")[0].split(fields.SEPARATOR)
     if result.returncode != 0 or len(paths) != 2 or not paths[0]:
         return None
     return paths[0], paths[1] or paths[0]

@@ -13,12 +13,7 @@ import time
 from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.local_cluster import local_cluster
-from neuronctl.common.errors import (
-    NeuronctlError,
-    NoSuchJobError,
-    RecordError,
-    SlurmUnavailableError,
-)
+from neuronctl.common import errors
 from neuronctl.common.files import open_regular
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.job_control import scontrol_show_job
@@ -91,7 +86,7 @@ class JobWatch:
         self.record = record
         self.store = RecordStore.default()
         if record is None:
-            with contextlib.suppress(RecordError):
+            with contextlib.suppress(errors.RecordError):
                 self.record = self.store.get(job.job, local_cluster())
         self.statuses: Tuple[JobStatus, ...] = ()
         self.ended = False
@@ -112,7 +107,7 @@ class JobWatch:
         lines = []
         try:
             self._ask(fresh)
-        except SlurmUnavailableError as error:
+        except errors.SlurmUnavailableError as error:
             if not installed():
                 raise
             if not self.silent:
@@ -184,10 +179,10 @@ class JobWatch:
         if not told and not self.statuses:
             record = self.record or self.store.get(self.job.job)  # another cluster's
             if record is None:
-                raise NoSuchJobError(f"no matching jobs: {self.job}", accounting.off)
+                raise errors.NoSuchJobError(f"no matching jobs: {self.job}", accounting.off)
             elsewhere = jobstatus.where_else(record)
             if elsewhere:
-                raise NoSuchJobError(f"job {self.job} is {elsewhere}")
+                raise errors.NoSuchJobError(f"job {self.job} is {elsewhere}")
         now = time.monotonic()
         if self._absent_since is None:
             self._absent_since = now
@@ -225,7 +220,7 @@ class JobWatch:
         path = status.stderr if err else status.stdout
         if path is None:
             if err not in self._paths:
-                with contextlib.suppress(NeuronctlError):
+                with contextlib.suppress(errors.NeuronctlError):
                     pages = scontrol_show_job(status.id.with_log)
                     if len(pages) == 1 and "%N" not in pages[0].stdout + pages[0].stderr:
                         self._paths = {False: pages[0].stdout, True: pages[0].stderr}

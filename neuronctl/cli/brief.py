@@ -19,6 +19,8 @@ from neuronctl.common.paths import data_path
 from neuronctl.common.users import login_name
 from neuronctl.common.words import utc
 from neuronctl.request.config_file import settings
+from neuronctl.request.job import JobRequest
+from neuronctl.request.job_file import configured_cluster
 
 if TYPE_CHECKING:
     from neuronctl.judgement.partition_board import PartitionNow
@@ -69,8 +71,6 @@ def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
     from neuronctl.judgement.partition_board import partitions_now
     from neuronctl.judgement.slurm_figures import overlay
     from neuronctl.planning import plan
-    from neuronctl.request.job import JobRequest
-    from neuronctl.request.job_file import configured_cluster
     from neuronctl.slurm.budgets import budget_words
 
     catalog, user, now = load(catalog_file), login_name(), {}

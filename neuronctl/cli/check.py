@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Seque
 
 import click
 
+from neuronctl.catalog.local_cluster import recognise
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import catalog_option, job_options
 from neuronctl.cli.korean import in_language
-from neuronctl.cli.say import notify
-from neuronctl.common.console import cell_width, print_line, printable
+from neuronctl.cli.say import notify, print_script
+from neuronctl.common.console import cell_width, print_json, print_line, printable
 from neuronctl.common.errors import PolicyError, UsageError, did_you_mean
+from neuronctl.common.files import rewrite
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.secrets import MASK, hide_secrets
 from neuronctl.common.words import clipped, counted
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.rules.script import ScriptFinding
-from neuronctl.scripts.script_file import read_file, shown_name
-from neuronctl.submission.judged_script import JudgedScript
+from neuronctl.scripts.edits import unified_diff
+from neuronctl.scripts.script_file import read_file, scripts_at, shown_name
+from neuronctl.submission.judged_script import JudgedScript, judge_text, mended
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
@@ -54,9 +57,7 @@ def command(
     submitted, and without --write nothing is changed.
     """
     from neuronctl.catalog.loader import load
-    from neuronctl.catalog.local_cluster import recognise
     from neuronctl.judgement.ask import AskedOnce
-    from neuronctl.submission.judged_script import judge_text
 
     if not files:
         raise UsageError("nothing to check", "name batch scripts or folders")
@@ -80,7 +81,6 @@ def command(
         checked = [check(shown_name(name), text) for name, text in texts.items()]
     if as_json:
         from neuronctl.cli.json_data import check_data
-        from neuronctl.common.console import print_json
 
         found = [check_data(script) for script in checked]
         print_json("neuronctl.check/1", {"cluster": chosen.name, "files": found})
@@ -104,8 +104,6 @@ def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
 
 def _texts(files: Sequence[str]) -> Dict[str, str]:
     """Return the text of each script once, by name; raises UsageError for what cannot be read."""
-    from neuronctl.scripts.script_file import scripts_at
-
     texts: Dict[str, str] = {}
     for file in dict.fromkeys(files):
         names = ["-"] if file == "-" else scripts_at(file)
@@ -121,11 +119,6 @@ def _fix(
     texts: Mapping[str, str], check: Callable[[str, str], JudgedScript], write: bool
 ) -> List[JudgedScript]:
     """Show what the fixes change, or change the files; return the scripts as they are then."""
-    from neuronctl.cli.say import print_script
-    from neuronctl.common.files import rewrite
-    from neuronctl.scripts.edits import unified_diff
-    from neuronctl.submission.judged_script import mended
-
     tell: Callable[[str], None] = print_line if write else notify
     changed = 0
     left: List[JudgedScript] = []

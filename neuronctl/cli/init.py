@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
 
+from neuronctl.catalog.local_cluster import recognise
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BatchCommand, catalog_option, job_options, optional_program
 from neuronctl.cli.say import notify, print_script
@@ -17,7 +18,7 @@ from neuronctl.common.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.common.files import open_regular
 from neuronctl.common.frozen import replace
 from neuronctl.common.shell import join, quote
-from neuronctl.planning.software import LONGEST_PROGRAM
+from neuronctl.planning.software import LONGEST_PROGRAM, python_file
 from neuronctl.request.job import OPTIONS, JobRequest, Source
 from neuronctl.request.job_file import JOB_FILE, configuration
 from neuronctl.rules.local_facts import imports_of
@@ -50,7 +51,6 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     distributed is printed, for 'patch'.
     """
     from neuronctl.catalog.loader import load
-    from neuronctl.catalog.local_cluster import recognise
     from neuronctl.request.typed_options import options_layer
     from neuronctl.submission.planned_job import plan_job
 
@@ -132,7 +132,6 @@ def _show_distributed(request: JobRequest, why: str) -> str:
 
     why: what happens without it. Returns what to do; "" where the change is not known.
     """
-    from neuronctl.planning.software import python_file
     from neuronctl.scripts.edits import unified_diff
     from neuronctl.submission.distributed_program import distributed
 

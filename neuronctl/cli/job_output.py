@@ -8,12 +8,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.cli.say import drop_output, notify, print_script, say
-from neuronctl.common.console import Column, print_line, print_table, printable
+from neuronctl.common.console import Column, print_json, print_line, print_table, printable
 from neuronctl.common.errors import PolicyError, SlurmRefusedError, UsageError
 from neuronctl.common.files import write_whole
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.shell import join
 from neuronctl.common.words import counted
+from neuronctl.judgement.verdict import REFUSED, SLURM, Verdict
 from neuronctl.submission.pipeline import Reporter
 
 if TYPE_CHECKING:
@@ -77,8 +78,6 @@ class TerminalReporter(Reporter):
         self, draft: RecordDraft, judged: Optional[JudgedJob], error: SlurmRefusedError
     ) -> None:
         """With ``--json``, print the data; the message is printed as the error."""
-        from neuronctl.judgement.verdict import REFUSED, SLURM, Verdict
-
         self._print_data(draft, judged, verdict=Verdict(REFUSED, error.message, judged_by=SLURM))
 
     def submitting(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
@@ -122,7 +121,6 @@ class TerminalReporter(Reporter):
     ) -> None:
         if self._mode.as_json:
             from neuronctl.cli.json_data import submission_data
-            from neuronctl.common.console import print_json
 
             verdict = verdict or (None if judged is None else judged.verdict)
             print_json("neuronctl.submit/2", submission_data(draft, judged, done, verdict))

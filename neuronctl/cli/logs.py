@@ -20,6 +20,7 @@ from neuronctl.common.errors import INTERRUPTED, NoSuchJobError
 from neuronctl.common.files import list_again, open_regular
 from neuronctl.common.units import parse_since
 from neuronctl.records.store import RecordStore
+from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
 from neuronctl.tracking.log_parts import LogPart
 
 if TYPE_CHECKING:
@@ -167,7 +168,6 @@ def copy_log(
 
 def _explain(place: LogPlace, path: str) -> None:
     """Say that there is no log at ``path``; raise NoSuchJobError if there will never be one."""
-    from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
     from neuronctl.tracking.endings import is_launch_failure
     from neuronctl.tracking.job_status import JobStatus
 

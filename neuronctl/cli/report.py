@@ -22,6 +22,7 @@ from neuronctl.common.console import (
 )
 from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import asdict
+from neuronctl.common.units import parse_since
 from neuronctl.common.words import amount, counted, duration, percent
 
 if TYPE_CHECKING:
@@ -70,7 +71,6 @@ def _find_named(words: Sequence[str]) -> Sequence[JobStatus]:
 
 
 def _find_since(since: str) -> Sequence[JobStatus]:
-    from neuronctl.common.units import parse_since
     from neuronctl.tracking.lookup import mine
 
     after = parse_since(since, int(time.time()))

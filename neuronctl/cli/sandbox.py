@@ -12,6 +12,7 @@ import click
 from neuronctl.cli.job_options import file_option
 from neuronctl.common.console import print_json, print_line, print_rows
 from neuronctl.common.units import compress_hostlist
+from neuronctl.common.words import counted
 
 
 def _counts(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...]) -> Dict[str, int]:
@@ -73,7 +74,6 @@ def up(
     if catalog is not None:
         os.environ["NEURONCTL_CATALOG"] = catalog  # which goes into the sandbox
     from neuronctl.catalog.loader import load
-    from neuronctl.common.words import counted
     from neuronctl.sandbox import client, layout
 
     before = time.monotonic()

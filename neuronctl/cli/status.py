@@ -19,6 +19,7 @@ from neuronctl.common.errors import NoSuchJobError
 from neuronctl.common.frozen import replace
 from neuronctl.common.paths import state_dir
 from neuronctl.common.units import parse_since
+from neuronctl.slurm.job_id import JobId
 
 if TYPE_CHECKING:
     from neuronctl.tracking.lookup import Found
@@ -73,7 +74,6 @@ class _Question:
     """Which jobs are asked for, by id or by name, and how they are shown."""
 
     def __init__(self, words: Tuple[str, ...], since: Optional[str], state: Optional[str]) -> None:
-        from neuronctl.slurm.job_id import JobId
         from neuronctl.tracking.job_names import is_name
 
         self.after = None if since is None else parse_since(since, int(time.time()))

@@ -23,6 +23,7 @@ from neuronctl.records.store import RecordStore
 from neuronctl.slurm.bad_nodes import NodeFault, bad_nodes
 from neuronctl.slurm.job_states import CANCELLED, ENDED, GOOD, OUT_OF_MEMORY, UNKNOWN
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.lookup import nodes_of
 from neuronctl.tracking.runs import runs_words
 
 if TYPE_CHECKING:
@@ -77,7 +78,6 @@ def command(job: str, stacks: bool, as_json: bool) -> None:
 def _read_stacks(job: str) -> List[ProcessStack]:
     from neuronctl.monitoring.stacks import read_stacks
     from neuronctl.tracking.job_names import running_job
-    from neuronctl.tracking.lookup import nodes_of
 
     status = running_job(job)
     found = read_stacks(status.job_id, nodes_of(status))

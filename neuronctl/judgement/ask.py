@@ -14,6 +14,7 @@ from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.start_conditions import dependency_ids
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.answers import ask_now, latest_ends
+from neuronctl.slurm.squeue import squeue
 
 if TYPE_CHECKING:
     from neuronctl.slurm.squeue import QueueJob
@@ -58,8 +59,6 @@ def ask_queue(snapshot: Snapshot) -> Tuple[QueueJob, ...]:
 
     slurmctld sends its whole queue for it, so that it is asked only where that may tell more.
     """
-    from neuronctl.slurm.squeue import squeue
-
     names = dict.fromkeys(name for group in snapshot.nodes for name in group.partitions)
     return squeue(partition=",".join(names), timeout=TIMEOUT)
 

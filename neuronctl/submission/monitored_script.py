@@ -16,6 +16,7 @@ from neuronctl.common.files import write_private
 from neuronctl.common.frozen import replace
 from neuronctl.common.paths import state_dir
 from neuronctl.planning.model import MONITOR_INTERVAL
+from neuronctl.scripts.model import interpreter
 
 if TYPE_CHECKING:
     from neuronctl.submission.existing_script import ExistingScript
@@ -45,8 +46,6 @@ def monitored(
 
 def _why_unsampled(script: ExistingScript) -> str:
     """Return why nothing can start in the batch shell before the script; "" if it can."""
-    from neuronctl.scripts.model import interpreter
-
     header = script.header
     if interpreter(header.shebang) != "bash" or re.search(r"\s-\S*p", header.shebang):
         # --posix and -p ignore BASH_ENV.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Callable, Optional, Sequence
 
 from neuronctl.common.errors import PolicyError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.common.frozen import replace
-from neuronctl.judgement.verdict import NOT_KNOWN
+from neuronctl.judgement.verdict import CAN_START, NOT_KNOWN, REFUSED, WILL_WAIT
 
 if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
@@ -130,7 +130,6 @@ def tested(
         return judged
     if judged.verdict.cause == "Reservation":
         return judged
-    from neuronctl.judgement.verdict import CAN_START, REFUSED, WILL_WAIT
     from neuronctl.slurm.sbatch import test_submission
 
     try:

@@ -215,11 +215,9 @@ def other_words(context: RuleContext) -> Iterator[Violation]:
                 f"--sbatch {option} would bypass neuronctl's plan and checks", OTHER_WORDS[name]
             )
     for name in sorted({"SBATCH_CLUSTERS", "SLURM_CLUSTERS"} & context.local.variables):
-        yield Violation(
-            f"${name} names another cluster than this one, for which the job is planned",
-            f"unset {name}, or {OTHER_WORDS['clusters']}",
-            severity=WARNING if context.reviewed else None,
-        )
+        words = f"${name} names another cluster than this one, for which the job is planned"
+        hint = f"unset {name}, or {OTHER_WORDS['clusters']}"
+        yield Violation(words, hint, severity=WARNING if context.reviewed else None)
 
 
 @rule(WARNING, "NC323", "signal at the beginning", about="signal time")

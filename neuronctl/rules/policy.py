@@ -152,11 +152,8 @@ def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
             f"comment '{comment}' is not one word", "--comment takes one word here", source
         )
     elif policy.form == "word" and policy.values and comment not in policy.values:
-        yield Violation(
-            f"comment '{comment}' is not one that the site allows",
-            _choices(context, "word", policy.values, comment),
-            source,
-        )
+        words = f"comment '{comment}' is not one that the site allows"
+        yield Violation(words, _choices(context, "word", policy.values, comment), source)
     elif policy.form == "fields" and not policy.pattern:
         yield from _wrong_parts(context, comment, known)
 
@@ -221,12 +218,9 @@ def forbidden_option(context: RuleContext) -> Iterator[Violation]:
             typed = f"--{option}" if value is None else f"--{option}={value}"
             source = context.cite("policy", "forbidden_options", option)
             may_not = "should not be used" if source.doubtful else "is not allowed"
-            yield Violation(
-                f"{typed} {may_not} on {plan.cluster.name}: {reason}",
-                f"leave --{option} out",
-                source,
-                about=(option,),
-            )
+            words = f"{typed} {may_not} on {plan.cluster.name}: {reason}"
+            hint = f"leave --{option} out"
+            yield Violation(words, hint, source, about=(option,))
 
 
 @rule(ERROR, "NC221", "wrong directory to submit from", "only_now", about="chdir")
@@ -259,11 +253,8 @@ def _unnamed(context: RuleContext, option: str, key: str, article: str) -> Itera
     hint = "add " + " or ".join(f"{prefix}{option} {name}" for name in usable or (key.upper(),))
     if not context.of_script:
         hint += f"; or set '{key}: {key.upper()}' once in {context.local.config_file}"
-    yield Violation(
-        f"{plan.cluster.name} rejects jobs without {article}",
-        hint,
-        context.cite("policy", f"{key}_required"),
-    )
+    words = f"{plan.cluster.name} rejects jobs without {article}"
+    yield Violation(words, hint, context.cite("policy", f"{key}_required"))
 
 
 @rule(ERROR, "NC231", "account is mandatory", about="account")

@@ -136,11 +136,9 @@ def partition_is_open(context: RuleContext) -> Iterator[Violation]:
 def nodes_in_partition(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, context.plan.partition
     if partition.nodes is not None and plan.nodes > partition.nodes:
-        yield Violation(
-            f"requested {counted(plan.nodes, 'node')}; {partition.name} has {partition.nodes}",
-            f"request at most -N {min(partition.nodes, partition.max_nodes or partition.nodes)}",
-            context.cite_partition("nodes"),
-        )
+        words = f"requested {counted(plan.nodes, 'node')}; {partition.name} has {partition.nodes}"
+        hint = f"request at most -N {min(partition.nodes, partition.max_nodes or partition.nodes)}"
+        yield Violation(words, hint, context.cite_partition("nodes"))
 
 
 def _qos_words(context: RuleContext, key: str) -> str:

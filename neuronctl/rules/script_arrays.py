@@ -41,11 +41,9 @@ _SHOWS = re.compile(r"(?m)^[ \t]*#.*\bsbatch\b.* (--array|-a)[= ]")
 def no_array(facts: ScriptFacts) -> Iterator[Violation]:
     array = facts.given("array")
     if array is not None and "ARRAY" not in facts.text and not facts.reads_more:
-        yield Violation(
-            f"nothing here uses ${_INDEX}: the tasks differ only if the program reads it itself",
-            f'give it to the program: "${_INDEX}"',
-            place=array.place,
-        )
+        words = f"nothing here uses ${_INDEX}: the tasks differ only if the program reads it itself"
+        hint = f'give it to the program: "${_INDEX}"'
+        yield Violation(words, hint, place=array.place)
     if facts.has("array") or not facts.header.given or _INDEX not in facts.text:
         return
     # A remark that shows how to submit it tells whoever does.

@@ -78,8 +78,6 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
     forgives = forgives and "[" not in facts.lines[rest[0].place.line - 1]
     if forgives or (exits and not facts.strict and not _LOOKS_BACK.search(text)):
         hides = f"|| {rest[0].name}" if forgives else "exit 0"
-        yield Violation(
-            f"the job ends as COMPLETED, even if {name} fails: {hides} hides its exit code",
-            "remove it: the script ends with the exit code of its last command",
-            place=rest[0].place if forgives else last.place,
-        )
+        words = f"the job ends as COMPLETED, even if {name} fails: {hides} hides its exit code"
+        hint = "remove it: the script ends with the exit code of its last command"
+        yield Violation(words, hint, place=rest[0].place if forgives else last.place)

@@ -55,11 +55,9 @@ def other_unit(facts: ScriptFacts) -> Iterator[Violation]:
     given = facts.given("time")
     value = given.value or "" if given is not None else ""
     if given is not None and _AS_HOURS.fullmatch(value):
-        yield Violation(
-            f"--time={value} is minutes and seconds: {duration(units.parse_duration(value))}",
-            f"if hours are meant, write {value}:00; if not, 0:{value}",
-            place=given.place,
-        )
+        words = f"--time={value} is minutes and seconds: {duration(units.parse_duration(value))}"
+        hint = f"if hours are meant, write {value}:00; if not, 0:{value}"
+        yield Violation(words, hint, place=given.place)
     elif given is not None and re.fullmatch("0?0:00:0[1-9]", value):
         yield Violation(
             f"--time={value} is {duration(units.parse_duration(value))}, which Slurm takes for 1 "

@@ -57,12 +57,8 @@ def not_activated(facts: ScriptFacts) -> Iterator[Violation]:
             return
         first = _is_first(facts, command, *_READ_BEFORE, *_CONDA)
         if command.name == "source" and first and not facts.shell.assigned("PATH"):
-            yield Violation(
-                "'source activate' works only if the shell that submits has conda's bin in PATH",
-                _HOOK,
-                place=command.place,
-                severity=NOTE,
-            )
+            words = "'source activate' works only if the shell that submits has conda's bin in PATH"
+            yield Violation(words, _HOOK, place=command.place, severity=NOTE)
             return
 
 

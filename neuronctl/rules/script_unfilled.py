@@ -123,10 +123,7 @@ def _unfilled_for_bash(facts: ScriptFacts) -> Iterator[Violation]:
         text = " ".join(word.raw for word in command.words[1:])
         open_one = re.search(r"(?<!\S)\{[A-Za-z][\w.-]*( [\w.-]+)*\}(?!\S)", text)
         if open_one is not None:
-            yield Violation(
-                f"nobody has filled in {open_one[0]}: {command.name} gets it as it stands",
-                f"write the value in the place of {open_one[0]}",
-                place=command.words[1].place,
-                severity=WARNING,
-            )
+            words = f"nobody has filled in {open_one[0]}: {command.name} gets it as it stands"
+            hint = f"write the value in the place of {open_one[0]}"
+            yield Violation(words, hint, place=command.words[1].place, severity=WARNING)
             return

@@ -17,15 +17,7 @@ from hypothesis import strategies as st
 
 from neuronctl.catalog.loader import load as load_catalog
 from neuronctl.common.paths import config_dir
-from neuronctl.records import found_records
-from neuronctl.records.job_record import (
-    JobRecord,
-    RecordDraft,
-    SeenState,
-    decode,
-    draft_fields,
-    encode,
-)
+from neuronctl.records import found_records, job_record
 from neuronctl.records.store import RecordStore
 from neuronctl.rendering.render import render_job
 from neuronctl.scripts.script_file import read_file, scripts_at
@@ -92,7 +84,7 @@ clusters:
 PLAIN = {"partition": "amd_a100nv_8", "gpus_per_node": "1"}
 TOY = {"cluster": "toy", "partition": "gpu", "gpus_per_node": "1"}
 
-DRAFT = RecordDraft(
+DRAFT = job_record.RecordDraft(
     cwd="/scratch/kim",
     command_line=("neuronctl", "submit", "-p", "cpu", "t.py"),
     script="#!/bin/bash\n#SBATCH --nodes=1\npython t.py\n",
@@ -112,8 +104,8 @@ DRAFT = RecordDraft(
     findings=(("NC101", "warning", "t", "m", "s", "h"),),
 )
 KEY = "20261121T003400123Z-00c0ffee"
-RECORD = JobRecord(
-    **draft_fields(DRAFT),
+RECORD = job_record.JobRecord(
+    **job_record.draft_fields(DRAFT),
     key=KEY,
     status="submitted",
     begun_at=1795221240,
@@ -124,9 +116,12 @@ RECORD = JobRecord(
     job_id=4711,
     cluster="neuron",
     pid=4711,
-    states=(SeenState(1795221250, "PENDING", "Resources"), SeenState(1795221300, "RUNNING")),
+    states=(
+        job_record.SeenState(1795221250, "PENDING", "Resources"),
+        job_record.SeenState(1795221300, "RUNNING"),
+    ),
 )
-RECORD_TEXTS = (encode(RECORD).decode("ascii"),)
+RECORD_TEXTS = (job_record.encode(RECORD).decode("ascii"),)
 
 
 def use(job_file: Any = None, catalog_file: Any = None, words: Any = (), **options: Any) -> None:
@@ -250,7 +245,7 @@ def test_a_record_with_other_bytes(text: str) -> None:
 
 
 @inputs(2)
-@given(data((json.loads(encode(RECORD)),)))
+@given(data((json.loads(job_record.encode(RECORD)),)))
 def test_a_record_with_other_values(changed: Any) -> None:
     try:
         _use_record(json.dumps(changed).encode("ascii"))
@@ -276,11 +271,11 @@ def test_a_record_in_the_store(text: str, name: str) -> None:
 def _use_record(file: bytes) -> None:
     record = None
     with bounded(ValueError):  # which says why it is none, and the store warns
-        record = decode(file)
+        record = job_record.decode(file)
     if record is None:
         return
     with bounded():
-        assert encode(record) and record.json_data()
+        assert job_record.encode(record) and record.json_data()
     with bounded():
         (
             record.draft,

@@ -9,50 +9,41 @@ import pytest
 
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError
-from neuronctl.diagnosis import log_search
-from neuronctl.diagnosis.knowledge import (
-    ADVICE,
-    NOISE,
-    SHIPPED,
-    WARNING,
-    Entry,
-    compiled,
-    needed_texts,
-    read_entries,
-)
+from neuronctl.diagnosis import knowledge, log_search
 from neuronctl.slurm.job_states import ENDED
 
-ENTRIES = read_entries(yamlfile.read(SHIPPED, CatalogError), whole=True)
+ENTRIES = knowledge.read_entries(yamlfile.read(knowledge.SHIPPED, CatalogError), whole=True)
 TRACE = ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>']
 
 
-def is_matched(entry: Entry, line: str) -> bool:
+def is_matched(entry: knowledge.Entry, line: str) -> bool:
     if not entry.patterns:
         return line.partition(":")[0].rpartition(".")[2] in entry.exceptions
     lowered = line.lower()
     return any(
-        compiled(pattern).search(line) and any(need in lowered for need in needed_texts(pattern))
+        knowledge.compiled(pattern).search(line)
+        and any(need in lowered for need in knowledge.needed_texts(pattern))
         for pattern in entry.patterns
     )
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
-def test_an_entry_by_its_own_examples(entry: Entry) -> None:
+def test_an_entry_by_its_own_examples(entry: knowledge.Entry) -> None:
     assert all(is_matched(entry, line) for line in entry.matches)
     assert not any(is_matched(entry, line) for line in entry.differs)
     assert entry.differs, "a line that must not match"
     for pattern in entry.patterns:
-        assert any(compiled(pattern).search(line) for line in entry.matches), pattern
-        assert min(map(len, needed_texts(pattern))) >= 3, pattern
+        assert any(knowledge.compiled(pattern).search(line) for line in entry.matches), pattern
+        assert min(map(len, knowledge.needed_texts(pattern))) >= 3, pattern
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
-def test_the_entry_is_the_one_that_answers(entry: Entry) -> None:
+def test_the_entry_is_the_one_that_answers(entry: knowledge.Entry) -> None:
     """Another one of the same kind may come first; of warnings and noise, there is no answer."""
     for line in entry.matches:
         told = [*TRACE, line] if entry.exceptions and not entry.frame else [line]
         found = log_search.search(told)
-        if entry.role in (NOISE, ADVICE, WARNING) or entry.frame:
+        if entry.role in (knowledge.NOISE, knowledge.ADVICE, knowledge.WARNING) or entry.frame:
             assert found is None or found.entry != entry.name
         else:
             assert found is not None and found.kind == entry.kind, (line, found)
@@ -75,20 +66,20 @@ def test_texts_that_a_pattern_needs() -> None:
         "a{2,3}bc|[a-z]def": ("bc", "def"),
         ".*": ("",),
     }
-    assert {pattern: needed_texts(pattern) for pattern in told} == told
+    assert {pattern: knowledge.needed_texts(pattern) for pattern in told} == told
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
-def test_no_pattern_backtracks_badly(entry: Entry) -> None:
+def test_no_pattern_backtracks_badly(entry: knowledge.Entry) -> None:
     """On lines of the greatest length that repeat what it asks for, a pattern takes no time."""
     begun = time.process_time()
     sum(range(1_000_000))
     much = 50 * (time.process_time() - begun)
     for pattern in entry.patterns:
-        need = needed_texts(pattern)[0]
+        need = knowledge.needed_texts(pattern)[0]
         begun = time.process_time()
         for part in (need, f"{need} ", "a", "/a.b ", ": '"):
-            compiled(pattern).search((need + part * 2000)[:2000])
+            knowledge.compiled(pattern).search((need + part * 2000)[:2000])
         assert time.process_time() - begun < much, pattern
 
 
@@ -105,5 +96,5 @@ def test_no_pattern_backtracks_badly(entry: Entry) -> None:
 )
 def test_a_wrong_entry_is_named(text: str, words: str) -> None:
     with pytest.raises(CatalogError, match=re.escape(words)) as raised:
-        read_entries(yamlfile.parse(text, "causes.yaml", CatalogError))
+        knowledge.read_entries(yamlfile.parse(text, "causes.yaml", CatalogError))
     assert raised.value.message.startswith("causes.yaml:")

@@ -13,14 +13,7 @@ import pytest
 from plan_builders import plan_of
 
 from neuronctl.catalog import loader
-from neuronctl.common import files
-from neuronctl.common.errors import (
-    CatalogError,
-    JobFileError,
-    NeuronctlError,
-    RecordError,
-    TemplateError,
-)
+from neuronctl.common import errors, files
 from neuronctl.launch import launchers
 from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.rendering import template_environment
@@ -43,13 +36,13 @@ def render() -> str:
 
 
 FOUND: Dict[str, Any] = {
-    "config.yaml": ("partition: cpu\n", configuration, JobFileError),
-    "partitions.yaml": ("default_cluster: neuron\n", loader.load, CatalogError),
-    "templates/job.sh.j2": ("hello\n", render, TemplateError),
+    "config.yaml": ("partition: cpu\n", configuration, errors.JobFileError),
+    "partitions.yaml": ("default_cluster: neuron\n", loader.load, errors.CatalogError),
+    "templates/job.sh.j2": ("hello\n", render, errors.TemplateError),
     "templates/launchers/mine.j2": (
         "{#\ndistributed: no\none_task_per_node: no\n#}\n",
         load_mine,
-        TemplateError,
+        errors.TemplateError,
     ),
 }
 """Files that neuronctl finds by itself: what may be in them, and who reads them."""
@@ -77,14 +70,14 @@ def read(found: Path, config: Path) -> Callable[[], object]:
 
 
 @pytest.fixture
-def refused(found: Path, config: Path) -> Callable[[], NeuronctlError]:
+def refused(found: Path, config: Path) -> Callable[[], errors.NeuronctlError]:
     _, function, kind = FOUND[str(found.relative_to(config))]
 
-    def call() -> NeuronctlError:
+    def call() -> errors.NeuronctlError:
         with pytest.raises(kind) as caught:
             function()
         assert str(found) in caught.value.message
-        error: NeuronctlError = caught.value
+        error: errors.NeuronctlError = caught.value
         return error
 
     return call
@@ -105,7 +98,7 @@ def test_a_link_to_a_file_of_the_users_own_is_read(
 
 @pytest.mark.parametrize("way", ["to a file there", "through a link there"])
 def test_a_link_into_a_directory_that_others_can_write_is_not_followed(
-    found: Path, refused: Callable[[], NeuronctlError], tmp_path: Path, way: str
+    found: Path, refused: Callable[[], errors.NeuronctlError], tmp_path: Path, way: str
 ) -> None:
     shared, own = tmp_path / "shared", tmp_path / "own"
     shared.mkdir()
@@ -123,7 +116,7 @@ def test_a_link_into_a_directory_that_others_can_write_is_not_followed(
 
 @pytest.mark.parametrize("mode", [0o666, 0o602])
 def test_what_others_can_write_is_not_read(
-    found: Path, refused: Callable[[], NeuronctlError], mode: int
+    found: Path, refused: Callable[[], errors.NeuronctlError], mode: int
 ) -> None:
     found.chmod(mode)
     error = refused()
@@ -132,7 +125,7 @@ def test_what_others_can_write_is_not_read(
 
 
 def test_nor_in_a_directory_that_others_can_write(
-    found: Path, refused: Callable[[], NeuronctlError]
+    found: Path, refused: Callable[[], errors.NeuronctlError]
 ) -> None:
     found.parent.chmod(0o777)
     error = refused()
@@ -143,7 +136,7 @@ def test_nor_in_a_directory_that_others_can_write(
 def test_the_group_may_write_only_where_it_is_the_users_alone(
     found: Path,
     read: Callable[[], object],
-    refused: Callable[[], NeuronctlError],
+    refused: Callable[[], errors.NeuronctlError],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where the umask is 002, all of a user's files are such."""
@@ -173,7 +166,7 @@ def test_the_group_may_write_only_where_it_is_the_users_alone(
 @needs_root
 @pytest.mark.parametrize("what", ["file", "directory", "target"])
 def test_a_file_of_somebody_else_is_not_read(
-    found: Path, refused: Callable[[], NeuronctlError], tmp_path: Path, what: str
+    found: Path, refused: Callable[[], errors.NeuronctlError], tmp_path: Path, what: str
 ) -> None:
     path = found.parent if what == "directory" else found
     if what == "target":
@@ -204,7 +197,7 @@ ODD: Dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.parametrize("odd", ODD)
 def test_what_is_no_file_is_refused_at_once(
-    found: Path, config: Path, refused: Callable[[], NeuronctlError], odd: str
+    found: Path, config: Path, refused: Callable[[], errors.NeuronctlError], odd: str
 ) -> None:
     name = str(found.relative_to(config))
     found.unlink()
@@ -217,11 +210,11 @@ def test_what_is_no_file_is_refused_at_once(
 @pytest.mark.parametrize("odd", ["pipe", "socket", "device"])
 def test_nor_where_the_user_names_it(tmp_path: Path, odd: str) -> None:
     ODD[odd](tmp_path / "job.yaml")
-    with pytest.raises(JobFileError, match="cannot read"):
+    with pytest.raises(errors.JobFileError, match="cannot read"):
         read_job_file(tmp_path / "job.yaml")
-    with pytest.raises(CatalogError, match="cannot read"):
+    with pytest.raises(errors.CatalogError, match="cannot read"):
         loader.load(str(tmp_path / "job.yaml"))
-    with pytest.raises(TemplateError):
+    with pytest.raises(errors.TemplateError):
         render_job(plan_of(launcher="python"), template=str(tmp_path / "job.yaml"))
 
 
@@ -251,7 +244,7 @@ def test_root_follows_no_link_of_another_user(
         os.chown(path, MALLORY, -1, follow_symlinks=False)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    with pytest.raises(RecordError, match=f"link '.*' belongs to user {MALLORY}"):
+    with pytest.raises(errors.RecordError, match=f"link '.*' belongs to user {MALLORY}"):
         RecordStore.default().begin(_draft())
     assert stat.S_IMODE(target.stat().st_mode) == 0o755 and not list(target.iterdir())
 
@@ -264,7 +257,7 @@ def test_root_makes_nothing_in_another_users_home(
     os.chown(tmp_path / "mallory", MALLORY, -1)
     monkeypatch.setenv("HOME", str(tmp_path / "mallory"))
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    with pytest.raises(RecordError, match=f"the directory above belongs to user {MALLORY}"):
+    with pytest.raises(errors.RecordError, match=f"the directory above belongs to user {MALLORY}"):
         RecordStore.default().begin(_draft())
     assert not list((tmp_path / "mallory").iterdir())
 
@@ -348,7 +341,7 @@ def test_job_yaml_that_others_can_write_is_refused(
     lab = grp.struct_group(("lab", "x", job_file.stat().st_gid, ["kim"]))
     monkeypatch.setattr(grp, "getgrgid", lambda number: lab)
     job_file.chmod(mode)
-    with pytest.raises(JobFileError) as caught:
+    with pytest.raises(errors.JobFileError) as caught:
         own_job_file()
     assert caught.value.message == "cannot read job.yaml: other users can write it"
     assert caught.value.hint == "chmod go-w job.yaml; or name it, if you trust it: -f job.yaml"

@@ -8,18 +8,8 @@ from typing import Any, Dict, List, Optional, Tuple
 import pytest
 from plan_builders import NOWHERE, STRICT, cluster, findings, plan_of, policy
 
+from neuronctl.catalog import model
 from neuronctl.catalog.loader import load
-from neuronctl.catalog.model import (
-    Catalog,
-    Citation,
-    Cluster,
-    CommentPolicy,
-    CorePolicy,
-    Partition,
-    Qos,
-    WallTime,
-    path_key,
-)
 from neuronctl.common.rule_codes import CODES
 from neuronctl.judgement.rule_pages import every_rule
 from neuronctl.rules import LocalFacts, RuleContext, apply_rules
@@ -30,11 +20,11 @@ from neuronctl.scripts.model import SourceSpan
 HERE = LocalFacts(user="kim", directory="/scratch/kim/run")
 BROKEN = SyntaxProblem(SourceSpan(1, 2, 3), "syntax error", False)
 FORBIDDEN = policy(forbidden_options={"mem": "it is unusable", "exclusive": "nodes are shared"})
-WORD = policy(comment=CommentPolicy(required=True, form="word", values=("pytorch", "python")))
-PROJECT = policy(comment=CommentPolicy(required=True, pattern="proj-[0-9]+"))
+WORD = policy(comment=model.CommentPolicy(required=True, form="word", values=("pytorch", "python")))
+PROJECT = policy(comment=model.CommentPolicy(required=True, pattern="proj-[0-9]+"))
 SRUN: Dict[str, Any] = {"nodes": 2, "launcher": "srun"}
 PYXIS: Dict[str, Any] = {"container": "x.sif", "container_runtime": "pyxis", "launcher": "srun"}
-ARM = cluster(partitions={"arm": Partition("arm", arch="aarch64", module_prefix="ARM_")})
+ARM = cluster(partitions={"arm": model.Partition("arm", arch="aarch64", module_prefix="ARM_")})
 
 Case = Tuple[str, Dict[str, Any], List[str], Dict[str, Any]]
 
@@ -47,8 +37,8 @@ def on(site: Any, **fields: Any) -> Dict[str, Any]:
 def with_qos(**fields: Any) -> Dict[str, Any]:
     """A request on a cluster whose catalog describes QOS."""
     every = (
-        Qos("debug", 2, 1, 2, 2, WallTime(maximum=1800), partitions=("gpu",)),
-        Qos("long", max_gpus=99, max_nodes=99, wall_time=WallTime(maximum=7 * 86400)),
+        model.Qos("debug", 2, 1, 2, 2, model.WallTime(maximum=1800), partitions=("gpu",)),
+        model.Qos("long", max_gpus=99, max_nodes=99, wall_time=model.WallTime(maximum=7 * 86400)),
     )
     return {"where": cluster(qos={qos.name: qos for qos in every}), **fields}
 
@@ -111,9 +101,9 @@ CASES: List[Case] = [
     ),
     (
         "NC132",
-        on(policy(cores=CorePolicy("cap", 7)), gpus_per_node=2, cpus_per_task=15),
+        on(policy(cores=model.CorePolicy("cap", 7)), gpus_per_node=2, cpus_per_task=15),
         ["come with 14 (7 per GPU)"],
-        on(policy(cores=CorePolicy("default", 7)), gpus_per_node=2, cpus_per_task=15),
+        on(policy(cores=model.CorePolicy("default", 7)), gpus_per_node=2, cpus_per_task=15),
     ),
     (
         "NC141",
@@ -504,7 +494,7 @@ def test_a_setup_line_may_provide_the_program() -> None:
 @pytest.mark.parametrize("code", sorted({code for code, *_ in CASES}))
 def test_a_rule_can_be_switched_off(code: str) -> None:
     bad = next(dict(case) for name, case, *_ in CASES if name == code)
-    where: Cluster = bad.pop("where", None) or cluster()
+    where: model.Cluster = bad.pop("where", None) or cluster()
     site = dataclasses.replace(where.policy, rules_off=(code,))
     assert said(code, {**bad, "where": dataclasses.replace(where, policy=site)}) == ""
 
@@ -525,7 +515,7 @@ GREEDY: Dict[str, Any] = {
 def test_figures_that_are_not_known_give_no_finding() -> None:
     """A catalog that only names its partitions refuses nothing by figures."""
     assert findings(**GREEDY) == ()
-    cap = cluster(policy(cores=CorePolicy("cap")))
+    cap = cluster(policy(cores=model.CorePolicy("cap")))
     assert findings(cap, **GREEDY) == ()
     alone = {"partition": "dim", "gpus_per_node": 8}
     assert findings(**alone) == (), "derived cores are not held against the user"
@@ -545,7 +535,7 @@ def test_values_nearest_to_the_program_come_first(imports: Tuple[str, ...], word
     names = ("jax", "pytorch", "pytorch-ddp", "pytorch-fsdp", "vasp", "namd", "misc")
     fields = {"field": ("nlp", "misc"), "appl": names}
     meanings = {"nlp": "natural language processing"}
-    site = policy(comment=CommentPolicy(True, "fields", fields=fields, meanings=meanings))
+    site = policy(comment=model.CommentPolicy(True, "fields", fields=fields, meanings=meanings))
     facts = dataclasses.replace(HERE, imports=imports)
     assert words in said("NC201", {**on(site), "here": facts})
     assert "; 'neuronctl partitions --comment' lists all" in said("NC201", on(site))
@@ -562,14 +552,14 @@ def test_a_value_is_found_by_its_meaning() -> None:
     values = ("a1", "mse", "b2", "c3", "d4", "e5", "f6")
     meanings = {"mse": "materials science and engineering"}
     fields = {"field": values, "appl": ("vasp",)}
-    site = policy(comment=CommentPolicy(True, "fields", fields=fields, meanings=meanings))
+    site = policy(comment=model.CommentPolicy(True, "fields", fields=fields, meanings=meanings))
     told = said("NC202", on(site, field="Materials science", appl="vasp"))
     assert "did you mean mse (materials science and engineering)?" in told
 
 
 def test_parts_of_a_comment_without_options_of_their_own() -> None:
     fields = {"project": ("a1",), "kind": ("x", "y")}
-    site = policy(comment=CommentPolicy(True, "fields", fields=fields))
+    site = policy(comment=model.CommentPolicy(True, "fields", fields=fields))
     assert 'add --comment="project=PROJECT;kind=KIND";' in said("NC201", on(site))
 
 
@@ -591,7 +581,7 @@ def test_advice_and_observations_warn() -> None:
     evidence = {"policy.forbidden_options": "advice", "policy.cores": "observation (gpu, 2026)"}
     site = dataclasses.replace(cluster(STRICT), evidence=evidence)
     places = {
-        path_key(("toy", *path)): [0, 1]
+        model.path_key(("toy", *path)): [0, 1]
         for path in (
             ("policy", "cores", "rule"),
             ("policy", "forbidden_options", "mem"),
@@ -600,7 +590,7 @@ def test_advice_and_observations_warn() -> None:
         )
     }
     plan = plan_of(site, gpus_per_node=1, cpus_per_task=9, mem="8G", time_limit="1")
-    catalog = Catalog({"toy": site}, "toy", ("toy.yaml",), places)
+    catalog = model.Catalog({"toy": site}, "toy", ("toy.yaml",), places)
     found = {one.code: one for one in apply_rules(RuleContext(plan, catalog, HERE))}
     expected = [("NC132", "note", "observation (gpu, 2026)"), ("NC211", "warning", "advice")]
     for code, severity, source in expected:
@@ -609,7 +599,7 @@ def test_advice_and_observations_warn() -> None:
     assert "should not be used" in found["NC211"].message
     assert found["NC201"].severity == "error"
     # Slurm's own figure.
-    slurm = Citation("Slurm itself", by_slurm=True)
+    slurm = model.Citation("Slurm itself", by_slurm=True)
     sources = {("policy", "cores", "rule"): slurm}
     context = RuleContext(plan, catalog, HERE, sources=sources)
     found = {one.code: one for one in apply_rules(context)}

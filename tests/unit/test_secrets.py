@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuronctl.common.secrets import (
-    MASK,
-    find_secrets,
-    hide_in_words,
-    hide_secrets,
-    is_secret,
-    is_secret_name,
-)
+from neuronctl.common import secrets
 
 NAMES = """
 HF_TOKEN WANDB_API_KEY hf_token --token --api-key AWS_SECRET_ACCESS_KEY PASSWORD DB_PASSWD
@@ -27,13 +20,13 @@ TOKENIZERS_PARALLELISM MAX_TOKENS --max-tokens MONKEY KEYBOARD PASSES AUTHOR COM
 
 @pytest.mark.parametrize("name", NAMES.split())
 def test_names_of_secrets(name: str) -> None:
-    assert is_secret_name(name)
-    assert is_secret(name, "x8Kd02mQz7LpT4vN")
+    assert secrets.is_secret_name(name)
+    assert secrets.is_secret(name, "x8Kd02mQz7LpT4vN")
 
 
 @pytest.mark.parametrize("name", OTHER_NAMES.split())
 def test_names_of_other_things(name: str) -> None:
-    assert not is_secret(name, "sesame")
+    assert not secrets.is_secret(name, "sesame")
 
 
 @pytest.mark.parametrize(
@@ -58,9 +51,9 @@ def test_names_of_other_things(name: str) -> None:
     ],
 )
 def test_secrets_are_hidden(text: str, secret: str) -> None:
-    ((first, last),) = find_secrets(text)
+    ((first, last),) = secrets.find_secrets(text)
     assert text[first:last].strip() == secret
-    assert hide_secrets(text) == text[:first] + MASK + text[last:]
+    assert secrets.hide_secrets(text) == text[:first] + secrets.MASK + text[last:]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +78,7 @@ def test_secrets_are_hidden(text: str, secret: str) -> None:
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
-    assert hide_secrets(text) == text
+    assert secrets.hide_secrets(text) == text
 
 
 def test_command_line() -> None:
@@ -94,7 +87,7 @@ def test_command_line() -> None:
         "t.py", "--api-key", "zzz", "--token=yyy", "--key", "--verbose", "--data", "x",
         "--export=ALL,DB_PASSWORD=hunter2,B=1",
     ]  # fmt: skip
-    assert hide_in_words(argv) == (
+    assert secrets.hide_in_words(argv) == (
         "neuronctl", "submit", "--env", "HF_TOKEN=***", "--env", "A=b", "--env=DB_PASSWORD=***",
         "t.py", "--api-key", "***", "--token=***", "--key", "--verbose", "--data", "x",
         "--export=ALL,DB_PASSWORD=***,B=1",
@@ -103,6 +96,8 @@ def test_command_line() -> None:
 
 @given(st.text(alphabet="aT=: '\"-_tokenpasswordhf0\n$@/", max_size=200))
 def test_the_rest_of_a_text_is_as_it_was(text: str) -> None:
-    spans = find_secrets(text)
+    spans = secrets.find_secrets(text)
     assert spans == sorted(spans) and all(first < last for first, last in spans)
-    assert len(hide_secrets(text)) == len(text) + sum(3 - last + first for first, last in spans)
+    assert len(secrets.hide_secrets(text)) == len(text) + sum(
+        3 - last + first for first, last in spans
+    )

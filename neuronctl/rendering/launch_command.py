@@ -106,12 +106,12 @@ def launch_words(plan: JobPlan, parts: LaunchParts) -> Tuple[str, ...]:
     """
     wrapping, marked = plan.wrapping, _marked(plan)
     once = [*parts.once, *map(quote, wrapping.srun)]
-    mark = _MARK if marked == LAUNCHER else ()
+    mark = _NODE_MARK if marked == LAUNCHER else ()
     command = [*map(quote, wrapping.prefix), *mark, *parts.task]
     program = [*(_MARK if marked == PROGRAM else ()), *map(quote, plan.program)]
     # srun and mpirun start another command at a lone colon.
     colon = bool(once) and ":" in plan.program
-    if not (parts.differs_by_task or colon):
+    if not (parts.differs_by_task or colon or (mark and plan.nodes > 1)):
         return (*once, *command, *program)
     text = wrapped(["exec", *command, *(program if colon else ['"$@"'])], "        ", WIDTH - 12)
     if parts.exports:
@@ -122,6 +122,8 @@ def launch_words(plan: JobPlan, parts: LaunchParts) -> Tuple[str, ...]:
 
 _MARK = ('env NEURONCTL_LAUNCH="$SLURM_JOB_ID"',)
 """What marks the processes behind it as this launch's; templates/passing.j2 looks for the mark."""
+_NODE_MARK = ('env NEURONCTL_LAUNCH="$SLURM_JOB_ID.$SLURMD_NODENAME"',)
+"""The same for one process on each node; two slurmds may run on one machine."""
 
 
 def _marked(plan: JobPlan) -> str:

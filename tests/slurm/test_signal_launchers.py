@@ -130,9 +130,10 @@ def only_ranks_get_it(bench: Sandbox, venv: Path, launcher: str) -> None:
         wait_until(lambda: "RUNNING" not in bench.exec(query).stdout)
     finally:
         bench.cancel_all()
-    got = [line.split()[0] for line in bench.exec(["cat", f"got-{job}"]).stdout.splitlines()]
+    got = bench.exec(["cat", f"got-{job}"]).stdout.splitlines()
     ended = bench.exec(query).stdout.splitlines()
-    assert got == ["rank"] * 4, log()
+    assert [line.split()[0] for line in got] == ["rank"] * 4, log()
+    assert len(set(got)) == 4, "each rank gets it once"
     assert f"{job}|COMPLETED" in ended, log()
     steps = [line for line in ended if re.match(rf"{job}\.\d", line)]
     assert len(steps) == 2, "the launch, and one step that sends the signal"

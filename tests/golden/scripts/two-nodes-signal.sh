@@ -33,7 +33,7 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill
 # Send the signal $1 to the ranks on each node: the children of torchrun, the oldest process with this launch's mark.
 tell_ranks() {
     srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
-        bash -c 'grep -lsz "^NEURONCTL_LAUNCH=$SLURM_JOB_ID\$" /proc/[0-9]*/environ | cut -d / -f 3 |
+        bash -c 'grep -lsz "^NEURONCTL_LAUNCH=$SLURM_JOB_ID.$SLURMD_NODENAME\$" /proc/[0-9]*/environ | cut -d / -f 3 |
             xargs -r ps -o pid= --sort=start_time -p | head -n 1 | xargs -r pkill -"$1" -P' bash "$1"
 }
 
@@ -41,8 +41,8 @@ tell_ranks() {
 trap 'tell_ranks USR1 &' USR1
 # torchrun starts 2 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --wait=600 \
-    bash -c 'exec env NEURONCTL_LAUNCH="$SLURM_JOB_ID" torchrun --nnodes=2 --nproc-per-node=2 \
-        --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+    bash -c 'exec env NEURONCTL_LAUNCH="$SLURM_JOB_ID.$SLURMD_NODENAME" torchrun --nnodes=2 \
+        --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
         --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
         --rdzv-conf=is_host=$((SLURM_NODEID == 0)) "$@"' torchrun train.py & program=$!
 while kill -0 "$program" 2>/dev/null; do sleep 0.5; done  # a signal would lose the exit code to 'wait'

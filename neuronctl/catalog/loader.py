@@ -62,10 +62,7 @@ def _own_file() -> str:
 
 
 def _made_by() -> str:
-    """Return a text that changes with the code that reads, merges, and checks.
-
-    The version number alone would not do: a checkout changes without a new one.
-    """
+    """Return a text that changes with the code that reads, merges, and checks."""
     try:
         return str(max(file.stat().st_mtime_ns for file in os.scandir(os.path.dirname(__file__))))
     except OSError:

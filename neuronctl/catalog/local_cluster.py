@@ -17,10 +17,7 @@ _PLACES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-ll
 
 
 def local_cluster() -> Optional[str]:
-    """ClusterName, in lower case, from the slurm.conf that Slurm's commands would read.
-
-    None if no such file can be read (a configless login node without slurmd's copy).
-    """
+    """ClusterName in the slurm.conf of Slurm's commands, in lower case; None without one."""
     path = config_file()
     try:
         return None if path is None else _cluster_name(path, os.stat(path).st_mtime_ns)

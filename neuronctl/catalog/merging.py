@@ -50,10 +50,7 @@ def _lay_over(
     layer: Tuple[int, Mapping[str, int]],
     places: Dict[Path, Place],
 ) -> None:
-    """Merge ``above`` into ``below``. A null keeps its key, so that the name is checked too.
-
-    layer: its number, and the line of each of its values.
-    """
+    """Merge ``above`` into ``below``; a null keeps its key. layer: its number and lines."""
     for key, value in above.items():
         here = (*path, key)
         old = below.get(key)

@@ -395,10 +395,7 @@ class Catalog:
         return cluster
 
     def cite(self, *path: str) -> Citation:
-        """Who says the value at ``path`` (the cluster first): ``file:line: source, date``.
-
-        The source and date are the cluster's, where the same file states them.
-        """
+        """Who says the value at ``path`` (the cluster first): ``file:line: source, date``."""
         found, cluster = self._nearest(path), self.clusters[path[0]]
         if found is None:
             return Citation(f"{cluster.source}, {cluster.date}")
@@ -411,10 +408,7 @@ class Catalog:
         return Citation(": ".join(filter(None, words)), doubtful=doubtful)
 
     def evidence(self, *path: str) -> str:
-        """Return what the value at ``path`` (the cluster first) rests on; "" for the source.
-
-        The entry nearest to the value counts, unless a higher file has set the value since.
-        """
+        """Return what the value at ``path`` (the cluster first) rests on; "" for the source."""
         name, *keys = path
         found = self._nearest(path)
         for length in range(len(keys), 0, -1):

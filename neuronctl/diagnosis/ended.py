@@ -6,10 +6,14 @@ tells the two apart.
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 import signal
-from typing import Dict, Optional, Tuple
+from typing import Dict, Mapping, Optional, Tuple
 
+from neuronctl.common import yamlfile
+from neuronctl.common.errors import CatalogError
 from neuronctl.common.frozen import replace
 from neuronctl.common.units import format_time
 from neuronctl.common.words import duration
@@ -47,16 +51,15 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     if status.state == UNKNOWN:
         found = search(evidence)
-        silent = status.absent == NOT_RESPONDING
-        return Diagnosis(
-            "unknown",
-            f"what became of it is unknown: {status.stated_reason}",
-            remedy="try again later; its log may tell more"
-            if silent
-            else "check its log, if there is one; without accounting, 'neuronctl logs -f' "
-            "records the end of a job that it follows",
-            line=found[0] if found is not None else last_line(evidence),
+        what = f"what became of it is unknown: {status.stated_reason}"
+        remedy = (
+            "check its log, if there is one; without accounting, 'neuronctl logs -f' records the "
+            "end of a job that it follows"
         )
+        if status.absent == NOT_RESPONDING:
+            remedy = "try again later; its log may tell more"
+        line = last_line(evidence) if found is None else found[0]
+        return Diagnosis("unknown", what, remedy=remedy, line=line)
     if not status.ended:
         return waiting(evidence) if status.state == PENDING else running(evidence)
     if status.state == COMPLETED:
@@ -65,12 +68,9 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
         # It was ended, or lost its node, when it had nothing left to do but to end.
         return Diagnosis("finished", f"{status.state} for Slurm, but all is done")
     if evidence.runs is not None and evidence.runs.is_cut_off(status):
-        return Diagnosis(
-            "no-next-run",
-            f"{status.state}: run {len(evidence.runs.runs)} was to go on in another one",
-            remedy=f"'neuronctl resubmit {_again(status.id)}' goes on from what it has saved",
-            line=last_line(evidence),
-        )
+        what = f"{status.state}: run {len(evidence.runs.runs)} was to go on in another one"
+        remedy = f"'neuronctl resubmit {_again(status.id)}' goes on from what it has saved"
+        return Diagnosis("no-next-run", what, remedy=remedy, line=last_line(evidence))
     stalled = next((one for one in backwards(evidence) if endings.STALLED in one.text), None)
     if stalled is not None:
         remedy = "look where its processes are while one like it hangs: 'neuronctl why --stacks'"
@@ -236,42 +236,36 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
         cause = f"--idle ended it: {idle.text.partition(': ')[2].partition(',')[0]}"
         return Diagnosis("idle", what, cause, line=idle)
     found = search(evidence)
-    failed = next((step for step in evidence.steps if step.name == "" and step.exit), None)
-    if evidence.runs is not None and len(evidence.runs.runs) > 1:
-        failed = None  # Slurm keeps the exit code with which an earlier run has saved
-    if failed is not None and failed.exit is not None and failed.exit.code:
-        which = failed_step(evidence) or f"a step ended with exit code {failed.exit.code}"
-        cause = f"{which}, and the script went on"
-        line, remedy = last_line(evidence), _SET_E
-        if found is not None and found[1].cause and not found[1].exit:
-            line, remedy = found[0], found[1].remedy
-            cause += f"; likely, {found[1].cause}"
-        return Diagnosis("completed", what, cause, remedy, line=line)
+    runs = () if evidence.runs is None else evidence.runs.runs
+    # Of several runs, Slurm keeps the exit code with which an earlier one has saved.
+    steps = evidence.steps if len(runs) < 2 else ()
+    failed = next((step.exit for step in steps if step.name == "" and step.exit), None)
+    if failed is not None and failed.code:
+        which = failed_step(evidence) or f"a step ended with exit code {failed.code}"
+        made = Diagnosis("completed", what, f"{which}, and the script went on", _SET_E)
+        if found is None or not found[1].cause or found[1].exit:
+            return replace(made, line=last_line(evidence))
+        cause = f"{made.cause}; likely, {found[1].cause}"
+        return replace(made, cause=cause, remedy=found[1].remedy, line=found[0])
     if found is not None and found[1].kind == "command-not-found" and _SCRIPT in found[0].text:
         cause = f"{found[1].cause}, and the script went on"
         return Diagnosis("completed", what, cause, found[1].remedy, certain=False, line=found[0])
     if found is not None and found[1].kind == "exception":
-        return Diagnosis(
-            "completed",
-            what,
-            "the script continued after a Python exception and still ended with exit code 0",
-            _SET_E,
-            certain=False,
-            line=found[0],
+        cause = "the script continued after a Python exception and still ended with exit code 0"
+        return Diagnosis("completed", what, cause, _SET_E, certain=False, line=found[0])
+    if runs and runs[-1].asked:
+        what = f"{what}, and after it was told to save"
+        remedy = (
+            "if it only left when it was asked to save, with work undone, let it end with 75 then, "
+            f"and 'neuronctl resubmit {_again(status.id)}'"
         )
-    if evidence.runs is not None and evidence.runs.runs and evidence.runs.runs[-1].asked:
-        return Diagnosis(
-            "completed",
-            f"{what}, and after it was told to save",
-            remedy="if it only left when it was asked to save, with work undone, let it end with "
-            f"75 then, and 'neuronctl resubmit {_again(status.id)}'",
-        )
+        return Diagnosis("completed", what, remedy=remedy)
     for step in evidence.steps:
         number = 0 if step.exit is None or not step.name else step.exit.signal
         # What runs beside the program is ended with SIGTERM and SIGKILL.
         if number not in (0, 2, 9, 15):
-            cause = f"its step '{step.name}' was ended by {endings.signal_name(number)}"
-            cause += ", and the script went on"
+            how = f"was ended by {endings.signal_name(number)}, and the script went on"
+            cause = f"its step '{step.name}' {how}"
             return Diagnosis("completed", what, cause, _SET_E, line=last_line(evidence))
     if found is not None and found[0].number in _LAST_LINES:
         line, sign = found
@@ -298,58 +292,11 @@ def _launch_failure(evidence: JobEvidence) -> Diagnosis:
     return Diagnosis("log-directory", what, cause, remedy, certain=False)
 
 
-def _user_signal(name: str) -> Tuple[str, str]:
-    return (
-        f"it received SIG{name} (--signal, or scancel --signal) and does not handle it",
-        f"handle the signal in the program; or use --signal B:{name}@120 --setup \"trap 'touch "
-        f"save-now' {name}\" to create a file that your program can check for",
-    )
-
-
-# signal -> what it usually means, what to do
-_SIGNALS: Dict[int, Tuple[str, str]] = {
-    2: ("it was interrupted, as by Ctrl-C", ""),
-    4: (
-        "the program was built for a different processor than the node's",
-        "build it on a node of that partition",
-    ),
-    6: ("", ""),  # as libraries do after a fatal error, of which they have written
-    7: (
-        "a mapped file was changed or disappeared, or shared memory (/dev/shm) was full",
-        "check 'df -h /dev/shm' and the file system of the program's files on the node; replace no "
-        "file, nor the program, while it runs",
-    ),
-    8: ("the program divided an integer by zero", ""),
-    9: (
-        "it was killed from outside, and neither Slurm nor its log says why: by the kernel for "
-        "want of memory, or by somebody",
-        "compare MaxRSS with ReqMem ('sacct -j {id} -o JobID,State,MaxRSS,ReqMem'): if it comes "
-        "near, {memory}",
-    ),
-    10: _user_signal("USR1"),
-    11: (
-        "the program or one of its libraries has a bug, or was built for other libraries",
-        "build a program of your own with -g to see where; of Python, '--env PYTHONFAULTHANDLER=1' "
-        "shows where it crashed",
-    ),
-    12: _user_signal("USR2"),
-    13: ("the process that read its output was gone", ""),
-    15: ("Slurm, its launcher, or a user asked it to terminate (SIGTERM)", ""),
-    24: ("it exceeded a CPU time limit (ulimit -t)", ""),
-    25: ("a file exceeded a size limit (ulimit -f)", ""),
-}
-
-_LOAD_ITS_MODULE = (
-    "load its module (in a script, module load NAME; else --module NAME), or activate its "
-    "environment"
-)
-
-# exit code of a shell, env or timeout -> kind, cause, remedy
-_CODES: Dict[int, Tuple[str, str, str]] = {
-    124: ("time-limit", "a 'timeout' in the script ended the program", "allow it more time"),
-    126: ("permission", "the program exists but is not executable", "use chmod +x; check '#!'"),
-    127: ("command-not-found", "a program was not found on the node", _LOAD_ITS_MODULE),
-}
+@functools.cache
+def _meanings() -> Mapping[str, Mapping[str, str]]:
+    """Return what is known of signals, by name, and of exit codes, by number."""
+    file = os.path.join(os.path.dirname(__file__), "exits.yaml")
+    return yamlfile.read(file, CatalogError).data
 
 
 def _failed(evidence: JobEvidence) -> Diagnosis:
@@ -386,22 +333,19 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
         number, code, sign = max(-sign.exit, 0), max(sign.exit, 0), None
     # An explicit log message outweighs the usual meaning of a signal, unless a process dies of that
     # signal without a word and the log only shows what came of it.
-    silent = number in CRASHES and not (sign is not None and sign.stopped)
-    if (
-        sign is not None
-        and sign.kind != MESSAGE
-        and not (
-            number
-            and (sign.kind in FOLLOWS or (silent and (sign.consequence or sign.kind == EXCEPTION)))
-        )
-    ):
-        return _signed(evidence, what, line, sign)
-    if number and _SIGNALS.get(number, ("",))[0]:
-        cause, remedy = _SIGNALS[number]
+    if sign is not None and sign.kind != MESSAGE:
+        silent = number in CRASHES and not sign.stopped
+        follows = sign.kind in FOLLOWS or (silent and (sign.consequence or sign.kind == EXCEPTION))
+        if not (number and follows):
+            return _signed(evidence, what, line, sign)
+    name = endings.signal_name(number).rpartition(" ")[2] if number else str(code)
+    meaning = _meanings().get(name, {})
+    cause, remedy = meaning.get("means", ""), meaning.get("do", "")
+    if number and cause:
         if number == signal.SIGKILL and most_memory(evidence) >= _NEAR:
             cause, remedy = "its memory came near what it had requested (MaxRSS)", _LESS_MEMORY
         return Diagnosis("signal", what, cause, remedy, certain=False, line=line)
-    kind, cause, remedy = _CODES.get(code, ("signal" if number else "exit-code", "", ""))
+    kind = meaning.get("kind", "signal" if number else "exit-code")
     if evidence.runs is not None and evidence.runs.ended and found is None:
         if evidence.runs.runs[-1].how == NOT_SAVED:
             remedy = (
@@ -421,12 +365,10 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
         return _not_known(evidence, Diagnosis(kind, what, line=line))
     elif not cause and code:
         where = "its log is empty"
-        if evidence.unread and not evidence.logs and evidence.log_guessed:
-            where = "where its log is, is not recorded"
-        elif evidence.unread and not evidence.logs:
-            where = (
-                f"its log {evidence.unread[0].path} cannot be read: {evidence.unread[0].problem}"
-            )
+        if evidence.unread and not evidence.logs:
+            unread = evidence.unread[0]
+            where = f"its log {unread.path} cannot be read: {unread.problem}"
+            where = "where its log is, is not recorded" if evidence.log_guessed else where
         remedy = f"{where}, so look up what exit code {code} means in the program that had it"
         if code == 1:  # which means nothing in particular
             remedy = f"{where}, and nothing else says why: run it again, and read what it writes"
@@ -435,16 +377,8 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
 
 def _signed(evidence: JobEvidence, what: str, line: Optional[LogLine], sign: LogMatch) -> Diagnosis:
     """Return the diagnosis that a line of the log makes."""
-    made = Diagnosis(
-        sign.kind,
-        what,
-        sign.cause,
-        sign.remedy,
-        certain=False,
-        line=line,
-        where=_with_node(evidence, sign.where),
-        entry=sign.entry,
-    )
+    made = Diagnosis(sign.kind, what, sign.cause, sign.remedy, certain=False, line=line)
+    made = replace(made, where=_with_node(evidence, sign.where), entry=sign.entry)
     return made if sign.entry else _not_known(evidence, made)
 
 

@@ -33,10 +33,7 @@ from neuronctl.tracking.runs import runs_of
 
 
 def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
-    """Gather the evidence of a job (or of one task of an array) and diagnose it.
-
-    What the diagnosis cites of a log has its secrets masked: people send such lines to others.
-    """
+    """Gather the evidence of a job or a task and diagnose it; what it cites has no secrets."""
     evidence = gather(status)
     diagnosis = diagnose(evidence)
     if diagnosis.line is None:

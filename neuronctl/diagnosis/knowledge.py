@@ -1,7 +1,4 @@
-"""What is known of the lines of logs: causes.yaml, and what a site and a user add to it.
-
-docs/reference/causes.md describes the file.
-"""
+"""What is known of the lines of logs: docs/reference/causes.md describes the files."""
 
 from __future__ import annotations
 
@@ -154,10 +151,7 @@ _Needs = Tuple[str, ...]
 
 @functools.cache
 def needed_texts(pattern: str) -> _Needs:
-    """Return texts of which every line that the pattern matches has one, in lower case.
-
-    ``("",)``: it may match any line. To look for a text is a hundred times faster than to match.
-    """
+    """Return texts of which each matching line has one, in lower case; ``("",)``: any line."""
     return tuple(text.lower() for text in _needs(_PARTS.findall(pattern)[::-1]))
 
 

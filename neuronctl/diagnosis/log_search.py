@@ -370,10 +370,7 @@ def _ends_with(lines: Sequence[str]) -> bool:
 
 
 def _ordinary(lines: Sequence[str], after: int, before: int, most: int = _CLOSE) -> int:
-    """How many of the lines between two are neither of a traceback nor of a launcher's table.
-
-    most: beyond which they need not be counted.
-    """
+    """How many lines between two, up to ``most``, are of no traceback nor launcher's table."""
     between = (plain_end(lines[index]) for index in range(after + 1, before))
     ordinary = (
         line for line in between if line and line[0].isalnum() and not line.startswith(TRACEBACK)

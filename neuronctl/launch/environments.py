@@ -79,10 +79,7 @@ def _is_installation(directory: str) -> bool:
 
 
 def activate_conda(name: str, found: Optional[Conda]) -> Tuple[ShellLine, ...]:
-    """Return the script lines that activate a conda environment.
-
-    found: the conda of this machine, for where the job's shell knows none by then.
-    """
+    """Return the lines that activate a conda environment; ``found``: this machine's conda."""
     file = f'"$(conda info --base)/{_CONDA_SH}"'
     if found is not None and found.given:
         file = quote(f"{found.base}/{_CONDA_SH}")

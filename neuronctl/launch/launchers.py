@@ -35,10 +35,7 @@ Options = Tuple[str, ...]
 
 
 def option_name(word: str) -> str:
-    """Return the name of an option without dashes, with ``_`` for ``-``; "" for another word.
-
-    To most launchers, ``_`` and ``-`` are the same, and so are one dash and two.
-    """
+    """Return the name of an option without dashes, with ``_`` for ``-``; "" for another word."""
     if not word.startswith("-"):
         return ""
     name = word.partition("=")[0]

@@ -1,7 +1,4 @@
-"""Settles the values of a plan, each with its reason.
-
-A plan is made for bad requests too, so that the rules can report everything at once.
-"""
+"""Settles the values of a plan, each with its reason; the rules judge bad ones, too."""
 
 from __future__ import annotations
 

@@ -154,10 +154,7 @@ class JobSize(Decisions):
         return {**texts, "nodes": None} if self.amounts else texts
 
     def _one_task(self, most_nodes: int) -> bool:
-        """Whether a job has one task because nobody asked for tasks, which is Slurm's default, too.
-
-        Slurm then sets no SLURM_NTASKS, by which Lightning takes the program for a task of srun.
-        """
+        """Whether nobody asked for tasks; Lightning wants no SLURM_NTASKS then."""
         asked = self.request.ntasks_per_node is not None or self.request.ntasks is not None
         alone = most_nodes == 1 and self.launcher.one_task_per_node
         return alone and self.ntasks_per_node == 1 and not (asked or self.interactive)

@@ -105,10 +105,7 @@ def named_after(request: JobRequest) -> str:
 
 
 def starts_once(request: JobRequest) -> str:
-    """Why the program has to be started once, however large the allocation; "": it need not be.
-
-    Looks at the first line of a program that is a file here.
-    """
+    """Why the program, by its name or first line, has to be started once; "": it need not be."""
     name, _ = _called(request)
     if request.steps:
         return "the steps have launchers of their own"

@@ -37,10 +37,7 @@ class Share:
         return Share(1, gpus, self.job_gpus, per_node)
 
     def cores_with(self, gpus: int, job_cores: int) -> int:
-        """Return the cores on each node of a step with so many GPUs there.
-
-        job_cores: those per node of the whole job.
-        """
+        """Return a step's cores on each node with so many GPUs; job_cores: the whole job's."""
         if self.beside and gpus:
             return max(1, job_cores * gpus // self.job_gpus)
         cores = max(1, job_cores // self.per_node) if self.beside else job_cores
@@ -89,10 +86,7 @@ def step_request(step: StepRequest, share: Share, job: JobRequest, name: str) ->
 def step_place(
     step: StepRequest, request: JobRequest, share: Share, policy: Policy, job_cores: int
 ) -> AllocationPart:
-    """Return the place in the allocation of a step that makes this request.
-
-    job_cores: those per node of the whole job.
-    """
+    """Return the place in the allocation of a step; job_cores: those per node of the whole job."""
     nodes, gpus = request.nodes or 1, request.gpus_per_node or 0
     sizes = (step.nodes, step.ntasks_per_node, step.cpus_per_task, step.gpus_per_node)
     own = share.beside or any(size is not None for size in sizes)

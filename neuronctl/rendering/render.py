@@ -69,10 +69,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
 
 
 def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
-    """Return the lines before the launch, and the launch; a function's body is indented.
-
-    is_last: whether the script ends with it.
-    """
+    """Return the lines before the launch, and the launch; a function's body is indented."""
     steps = "\n".join(step_lines(plan))
     if _is_function(plan):
         text = steps if plan.steps else script_lines.function_body(plan.request.body or "")

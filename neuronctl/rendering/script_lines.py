@@ -90,10 +90,7 @@ def add_remarks(lines: Sequence[RemarkedLine]) -> List[str]:
 
 
 def shell_text_lines(text: str) -> str:
-    """Return the user's shell text as a script runs it: its first failing line ends it.
-
-    One line needs nothing for that, nor a text that says so itself.
-    """
+    """Return the user's shell text so that its first failing line ends it."""
     text = text.strip("\n")
     return text if "\n" not in text or sets_errexit(text) else f"set -e\n{text}"
 

@@ -42,10 +42,7 @@ _PROOF = 'sh -c "$NEURONCTL_PROVE" sh'
 
 
 def task_launch(plan: JobPlan) -> Tuple[str, bool]:
-    """Return the text that launches one task of a sweep, with the words of ``$@``; if srun does.
-
-    "": the words themselves start it.
-    """
+    """Return the text that launches a sweep's task (``$@``), or "", and whether srun does."""
     first, *others = plan.steps[0].launches
     beside = "NEURONCTL_SLOT" if others else ""
     launch = replace(first, program=(Shell('"$@"'),))

@@ -36,10 +36,7 @@ SOURCES = ("params", "zip", "list", "table", "commands")
 def given_axes(
     params: Sequence[str], *, together: bool, **files: Optional[str]
 ) -> Tuple[Axis, ...]:
-    """Return what --param, --zip (together), and files for --table and --commands say.
-
-    Raises UsageError.
-    """
+    """Return what --param, --zip, --table, and --commands say; raises UsageError."""
     values: Dict[str, str] = {}
     for param in params:
         name, equals, text = param.partition("=")

@@ -11,10 +11,7 @@ _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 8
 
 
 def moment(text: str, now: int) -> Optional[int]:
-    """Return the time (epoch seconds) of ``now+2hours`` or ``2026-12-01T10:00``.
-
-    now: the current time. None: a form that is left to Slurm.
-    """
+    """Return the epoch seconds of ``now+2hours`` or ``2026-12-01T10:00``; None: left to Slurm."""
     after = re.fullmatch(r"(?ai)now(?:\+(\d{1,9})(second|minute|hour|day|week)?s?)?", text)
     if after is not None:
         return now + int(after[1] or 0) * _SECONDS[(after[2] or "second").lower()]

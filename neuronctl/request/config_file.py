@@ -33,10 +33,7 @@ class Setting:
 
 
 def settings() -> List[Setting]:
-    """Return what the configuration sets, each key by the file that counts.
-
-    Raises JobFileError.
-    """
+    """Return what the configuration sets, each key by the file that counts; raises JobFileError."""
     from neuronctl.common import yamlfile
 
     configuration()  # raises what is wrong with the files

@@ -395,10 +395,7 @@ def build_request(layers: Sequence[Layer]) -> JobRequest:
 
 
 def merge(layers: Sequence[Layer]) -> Layer:
-    """One layer of several, lowest first.
-
-    Environment variables are merged by name; every other field is replaced as a whole.
-    """
+    """One layer of several, lowest first; only environment variables are merged, by name."""
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     for layer in layers:

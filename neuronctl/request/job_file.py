@@ -112,10 +112,7 @@ def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
 
 
 def configuration() -> Layer:
-    """Return the defaults of the site and the user, which count more.
-
-    Raises JobFileError with file:line.
-    """
+    """Return the defaults of the site and the user, which count more; raises JobFileError."""
     return merge([read_config(file) for file in config_files()])
 
 
@@ -136,10 +133,7 @@ def configured_remote() -> str:
 
 
 def own_cluster(catalog_file: Optional[str] = None, asked: Optional[str] = None) -> Cluster:
-    """Return the cluster that is asked for, that of the configuration, or the one here.
-
-    Raises CatalogError, and JobFileError.
-    """
+    """Return the cluster that is asked for, that of the configuration, or the one here."""
     from neuronctl.catalog.loader import load
     from neuronctl.catalog.local_cluster import recognise
 

@@ -49,10 +49,7 @@ class Option:
             raise ValueError(f"{error}; it contains {dash}, not '-'" if more else error) from None
 
     def parse_directive(self, value: Optional[str]) -> Optional[Fields]:
-        """The fields that it sets as an option of sbatch; None: only sbatch has a word for it.
-
-        Raises ValueError where sbatch itself refuses the value.
-        """
+        """The fields that it sets; None: only sbatch has a word for it. Raises ValueError."""
         return self._fields(True if value is None else self.read(value))
 
     def _fields(self, value: Any) -> Optional[Fields]:

@@ -98,10 +98,7 @@ def variables() -> Mapping[str, str]:
 
 
 class GetoptError(ValueError):
-    """A word that getopt_long refuses.
-
-    index: the word's. unknown: whether no option has such a name.
-    """
+    """The word at ``index``, which getopt_long refuses. unknown: no option has such a name."""
 
     def __init__(self, message: str, index: int, unknown: bool = False) -> None:
         super().__init__(message)
@@ -124,10 +121,7 @@ class Parsed:
 
 
 def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parsed, ...], int]:
-    """The options at the beginning of ``words``, and the index of the first word behind them.
-
-    Raises GetoptError.
-    """
+    """The first options of ``words``, and the index behind them; raises GetoptError."""
     shorts: Dict[str, OptionSpec] = {option.short: option for option in table if option.short}
     longs: Dict[str, OptionSpec] = {option.long: option for option in table}
     found: List[Parsed] = []

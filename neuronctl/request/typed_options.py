@@ -124,7 +124,8 @@ def texts_of(options: Mapping[str, Any]) -> Dict[str, Any]:
     for name, value in options.items():
         option = BY_NAME.get(name.replace("_", "-"))
         if option is None:
-            raise UsageError(f"no such option: {name}", did_you_mean(name, _names()))
+            names = [known.replace("-", "_") for known in BY_NAME]
+            raise UsageError(f"no such option: {name}", did_you_mean(name, names))
         if value is not None:
             texts[name] = _text(option, value)
     return texts
@@ -140,7 +141,3 @@ def _text(option: Option, value: Any) -> Any:
     if isinstance(value, Mapping):
         return [f"{name}={item}" for name, item in value.items()]
     return [value] if isinstance(value, str) else [str(item) for item in value]
-
-
-def _names() -> List[str]:
-    return [name.replace("-", "_") for name in BY_NAME]

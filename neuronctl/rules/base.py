@@ -72,10 +72,7 @@ class Copies:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a file or a directory cannot be used, and what to do.
-
-    is_full: whether only its file system has no space left.
-    """
+    """Why a file or directory cannot be used, and what to do. is_full: only for want of space."""
 
     words: str
     hint: str = ""

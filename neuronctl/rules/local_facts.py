@@ -1,7 +1,4 @@
-"""What this machine shows of a job: its program, image, environment, and log directory.
-
-The rules are pure; this module reads the file system for them, once.
-"""
+"""What this machine shows of a job; the rules are pure, so its files are read here, once."""
 
 from __future__ import annotations
 

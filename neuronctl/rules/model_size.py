@@ -20,10 +20,7 @@ _BITS = ((r"fp8|int8|w8a8|8.?bit|q8", 1.0), (r"awq|gptq|int4|w4a16|4.?bit|q4|nvf
 
 
 def model_size(model: Sequence[str]) -> Tuple[Optional[float], str]:
-    """Return the bytes of a model's weights, and what they are known from.
-
-    model: as JobPlan.model has it.
-    """
+    """Return the bytes of the weights of a model (JobPlan.model), and what they are known from."""
     each, name, *words = model
     found = _files(name) or _of_ollama(name)
     if found:
@@ -82,10 +79,7 @@ def _of_ollama(name: str) -> Sequence[str]:
 
 
 def gpus_of_model(model: Sequence[str], each: int, nodes: int) -> int:
-    """Return how many of the job's GPUs share the weights: all of a node if no word says it.
-
-    each: GPUs per node.
-    """
+    """Return how many of the job's GPUs, ``each`` per node, share the weights."""
     words = " ".join(model[2:])
     told = re.findall(r"(?:--(?:tensor|pipeline)-parallel-size|-tp|-pp)[= ](\d+)", words)
     return min(math.prod(map(int, told)), each * nodes) if told else each

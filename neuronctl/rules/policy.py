@@ -84,10 +84,7 @@ def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tu
 
 
 def _right_comment(context: RuleContext) -> str:
-    """Return the one right comment of a batch script, or "" if that is not clear.
-
-    It is what the script's comment already says of each part, else what check's options say.
-    """
+    """Return the one right comment of a batch script, or "" if that is not clear."""
     policy, given = context.plan.cluster.policy.comment, context.comment_parts
     if not context.of_script:
         return ""

@@ -39,10 +39,7 @@ def _catalog_partitions(context: RuleContext) -> Mapping[str, Partition]:
 
 
 def _every_partition(context: RuleContext) -> Citation:
-    """Return who says which partitions there are.
-
-    A guide's list need not have all of them: whoever wrote a batch script may know of others.
-    """
+    """Return who says which partitions there are; a guide's list need not have all of them."""
     source, name = context.cite("partitions"), context.plan.cluster.name
     sure = source.by_slurm or context.catalog.evidence(name, "partitions").startswith("slurm")
     return replace(source, doubtful=True) if context.of_script and not sure else source

@@ -15,7 +15,6 @@ from neuronctl.rules import (  # noqa: F401
     script_arrays,
     script_directives,
     script_ends,
-    script_environment,
     script_exits,
     script_gpus,
     script_launchers,

@@ -51,13 +51,7 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
         # Several may take a share of the GPUs each.
         alone = len(starters) == 1 and not launch.command.background
         if count is not None and (count > has or (count < has and alone)):
-            short = "some share a GPU or fail" if count > has else "the other GPUs stay idle"
-            yield Violation(
-                f"{launch.kind} starts {counted(count, 'process')}, and the job has "
-                f"{counted(has, 'GPU')} {where}: {short}",
-                f"start {has} here, or request {counted(count, 'GPU')}",
-                place=launch.place,
-            )
+            yield _differ(launch, count, has, where)
 
 
 def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Violation]:
@@ -67,12 +61,17 @@ def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Violation]:
         return
     each, has = start.each or 0, plan.gpus_per_node
     if each > has and has > 1:
-        yield Violation(
-            f"srun starts {counted(each, 'process')} per node, and the job has "
-            f"{counted(has, 'GPU')} there: some share a GPU or fail",
-            f"start {has} per node, or request {counted(each, 'GPU')}",
-            place=run.place,
-        )
+        yield _differ(run, each, has, "per node")
+
+
+def _differ(launch: Launch, count: int, has: int, where: str) -> Violation:
+    short = "some share a GPU or fail" if count > has else "the other GPUs stay idle"
+    return Violation(
+        f"{launch.kind} starts {counted(count, 'process')}, and the job has "
+        f"{counted(has, 'GPU')} {where}: {short}",
+        f"start {has} here, or request {counted(count, 'GPU')}",
+        place=launch.place,
+    )
 
 
 @script_rule(NOTE, "NC625", "GPUs without a process", "by_absence")

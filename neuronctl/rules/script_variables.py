@@ -1,14 +1,16 @@
-"""NC660: variables that nothing sets."""
+"""NC660 and NC661: variables that nothing sets, or that steps see otherwise than the job."""
 
 from __future__ import annotations
 
+import functools
+import os
 import re
-from typing import Dict, Iterator, Mapping
+from typing import Dict, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.common.rule_codes import WARNING
 from neuronctl.rules.base import Violation
 from neuronctl.rules.script_base import ScriptFacts, asks_for, script_rule
-from neuronctl.scripts.model import SourceSpan
+from neuronctl.scripts.model import SCRIPT, SourceSpan
 
 _TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core")
 _ONLY_WITH = {
@@ -34,23 +36,11 @@ _ELSEWHERE = {
 }
 """Variables of other schedulers, and Slurm's for the same."""
 
-_OF_SLURM = """
-ACCOUNT ACCTG_FREQ ARRAY_JOB_ID ARRAY_TASK_COUNT ARRAY_TASK_ID ARRAY_TASK_MAX ARRAY_TASK_MIN
-ARRAY_TASK_STEP CLUSTERS CLUSTER_NAME CONF CONSTRAINT CONTAINER CORE_SPEC CPUS_ON_NODE CPUS_PER_GPU
-CPUS_PER_TASK CPU_BIND CPU_BIND_LIST CPU_BIND_TYPE CPU_BIND_VERBOSE CPU_FREQ_REQ DEBUG DEPENDENCY
-DISTRIBUTION DIST_PLANESIZE EXACT EXCLUSIVE EXPORT_ENV GPUS GPUS_ON_NODE GPUS_PER_NODE
-GPUS_PER_SOCKET GPUS_PER_TASK GPU_BIND GPU_FREQ GRES GTIDS HET_SIZE HINT HOSTFILE JOBID JOB_ACCOUNT
-JOB_CPUS_PER_NODE JOB_DEPENDENCY JOB_END_TIME JOB_GID JOB_GPUS JOB_ID JOB_NAME JOB_NODELIST
-JOB_NODES JOB_NUM_NODES JOB_PARTITION JOB_QOS JOB_RESERVATION JOB_START_TIME JOB_UID JOB_USER JWT
-KILL_BAD_EXIT LAUNCH_NODE_IPADDR LOCALID MEM_BIND MEM_PER_CPU MEM_PER_GPU MEM_PER_NODE MPI_TYPE
-NETWORK NNODES NODEID NODELIST NODE_ALIASES NPROCS NTASKS NTASKS_PER_CORE NTASKS_PER_GPU
-NTASKS_PER_NODE NTASKS_PER_SOCKET OPEN_MODE OVERCOMMIT OVERLAP PARTITION PRIO_PROCESS PROCID
-PROFILE QOS RESERVATION RESTART_COUNT RESV_PORTS SHARDS_ON_NODE SIGNAL SRUN_COMM_HOST
-SRUN_COMM_PORT STEPID STEP_GPUS STEP_ID STEP_NODELIST STEP_NUM_NODES STEP_NUM_TASKS
-STEP_TASKS_PER_NODE SUBMIT_DIR SUBMIT_HOST TASKS_PER_NODE TASK_PID THREADS_PER_CORE TIMELIMIT
-TOPOLOGY_ADDR TOPOLOGY_ADDR_PATTERN TRES_PER_TASK UMASK WAIT WORKING_DIR
-""".split()  # noqa: SIM905
-"""What follows SLURM_ in Slurm's own variables: man sbatch and man srun of 22.05 and 24.11."""
+_SIZES = (
+    *(*_ONLY_WITH, "SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    *(f"SLURM_MEM_PER_{unit}" for unit in ("CPU", "GPU", "NODE")),
+)
+"""Variables with the job's sizes, from which srun and programs take theirs."""
 
 _Used = Mapping[str, SourceSpan]
 
@@ -100,10 +90,59 @@ def _misspelled(name: str) -> str:
     """Return Slurm's variable that a name is close to, or has the words of; "" if there is none."""
     import difflib
 
-    prefix, own, asked = name.partition("SLURM_")
-    if prefix or not own or asked in _OF_SLURM:
+    if not name.startswith("SLURM_") or name in _variables():
         return ""
-    same = (known for known in _OF_SLURM if sorted(known.split("_")) == sorted(asked.split("_")))
-    every = [f"SLURM_{known}" for known in _OF_SLURM]
-    found = [f"SLURM_{known}" for known in same] or difflib.get_close_matches(name, every, 1, 0.85)
-    return found[0] if found else ""
+    parts = sorted(name.split("_"))
+    same = [known for known in _variables() if sorted(known.split("_")) == parts]
+    return next(iter(same or difflib.get_close_matches(name, _variables(), 1, 0.85)), "")
+
+
+@functools.cache
+def _variables() -> Tuple[str, ...]:
+    """Return Slurm's own variables: those in man sbatch and man srun of 22.05 and 24.11."""
+    file = os.path.join(os.path.dirname(__file__), "slurm_variables.txt")
+    with open(file, encoding="utf-8") as names:
+        return tuple(f"SLURM_{name}" for name in names.read().split())
+
+
+@script_rule(WARNING, "NC661", "environment that steps do not share")
+def environment_of_steps(facts: ScriptFacts) -> Iterator[Violation]:
+    yield from _not_exported(facts)
+    for variable in facts.shell.assignments:
+        own = variable.name in _SIZES and variable.name not in variable.word.names
+        if own and variable.exported and variable.sure:
+            yield Violation(
+                f"{variable.name} is Slurm's: srun and programs take the job's size from it, and "
+                f"now from {variable.word.raw}",
+                "use a variable of another name, or an option of srun",
+                place=variable.place,
+            )
+
+
+def _not_exported(facts: ScriptFacts) -> Iterator[Violation]:
+    """Yield what keeps PATH and the script's variables from the steps."""
+    steps = [launch for launch in facts.every_launch if launch.is_srun]
+    for launch in steps:
+        value = launch.options.get("export")
+        if _leaves_out(value):
+            yield Violation(
+                f"srun --export={value} gives its tasks neither PATH nor what the script exports: "
+                "programs are not found",
+                "write --export=ALL" + ("" if value in ("NONE", "NIL") else f",{value}"),
+                place=launch.place,
+            )
+    given = facts.header.options.get("export")
+    mended = facts.shell.assigned("SLURM_EXPORT_ENV") or "unset SLURM_EXPORT_ENV" in facts.text
+    bare = any(not launch.has("export") for launch in steps)
+    if given is not None and _leaves_out(given.value) and bare and not mended:
+        yield Violation(
+            f"{given.text} holds for each srun, too (SLURM_EXPORT_ENV): tasks get neither PATH nor "
+            "what the script exports, and programs are not found",
+            "write export SLURM_EXPORT_ENV=ALL above the first srun",
+            place=given.place if given.source == SCRIPT else facts.top,
+        )
+
+
+def _leaves_out(value: Optional[str]) -> bool:
+    """Return True if a value of --export leaves the rest of the environment out."""
+    return bool(value) and "$" not in (value or "") and "ALL" not in (value or "").split(",")

@@ -1,7 +1,4 @@
-"""The options of ``#SBATCH`` lines, of variables, and of sbatch's command line.
-
-sbatch splits a directive into words by a grammar of its own, neither the shell's nor getopt's.
-"""
+"""The options of ``#SBATCH`` lines, of variables, and of sbatch's command line."""
 
 from __future__ import annotations
 

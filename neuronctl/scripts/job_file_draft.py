@@ -89,10 +89,8 @@ def draft_job_file(
         remarks.append(Remark(0, message, "to keep the line as it is, write it under 'run:'"))
     if any(entry.key == "module" for entry in program or ()) and " purge" not in text:
         message = "the job runs 'module purge' before it loads modules"
-        first_load = 1 + next(
-            at for at, line in enumerate(lines) if re.match(r"\s*(module|ml)\b", line)
-        )
-        remarks.append(Remark(first_load, message, "to keep what is loaded, load them in 'setup:'"))
+        loads = (at for at, line in enumerate(lines, 1) if re.match(r"\s*(module|ml)\b", line))
+        remarks.append(Remark(next(loads), message, "to keep what is loaded, use 'setup:'"))
     entries = program or [Entry("run", _run_text(body, header))]
     entries = _with_variables(entries, header, cluster.policy.gpu_option)
     above = [f"From {'standard input' if name == '<stdin>' else name}", *comments]

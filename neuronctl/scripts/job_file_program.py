@@ -128,10 +128,7 @@ class _Software:
 def _launch(
     given: Sequence[ShellWord], shell: ShellText, asked: JobRequest
 ) -> Optional[Dict[str, object]]:
-    """Return the keys of the program that words start; None if it stays shell text.
-
-    A launcher must start as many processes as neuronctl would.
-    """
+    """Return the keys of the program that words start as neuronctl would; None for others."""
     words = [word.value or "" for word in given]
     if words[0] in LOOKS_OR_PREPARES or words[0] in shell.functions or "" in words:
         return None
@@ -188,10 +185,7 @@ def _takes_all(words: List[str], asked: JobRequest) -> bool:
 def _launcher_options(
     call: LauncherCall, words: Sequence[str], asked: JobRequest
 ) -> Optional[List[str]]:
-    """Return the options that the launcher's template leaves to the user.
-
-    None if the call starts other processes than the template would, or in another way.
-    """
+    """Return the options that the template leaves to the user; None: it starts other processes."""
     launcher = call.launcher
     own: List[str] = []
     tasks = (asked.nodes or 1) * (asked.ntasks_per_node or 1)

@@ -43,10 +43,7 @@ def interpreter(shebang: str) -> str:
 
 @dataclass(frozen=True)
 class SourceSpan:
-    """Where a text stands: line and columns, counted from 1, ``end`` one past its last column.
-
-    Line 0: not in the script.
-    """
+    """A line (0: not in the script) and columns, from 1; ``end`` is one past the last."""
 
     line: int
     column: int = 1

@@ -51,10 +51,7 @@ _DIRECTIVE = rb"(?m)^#SBATCH\s"
 
 
 def scripts_at(path: str) -> List[str]:
-    """The files that are meant: of a folder, the batch scripts in it and below; else the file.
-
-    Empty where a folder has no batch script.
-    """
+    """The batch scripts in a folder and below, or else the file itself."""
     found: List[str] = []
     for here, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -26,10 +26,7 @@ _NOT_ABOUT_THE_JOB = ("wait", "parsable", "test-only", "ignore-pbs", *EARLY)
 
 
 def request_of_script(header: Header, file: str, cluster: Cluster) -> JobRequest:
-    """The request that a script's directives make.
-
-    file: the script's name, for where each value came from.
-    """
+    """The request that a script's directives make; ``file`` is its name, for the origins."""
     fields: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     others: List[str] = []
@@ -96,10 +93,7 @@ def modules(shell: ShellText) -> Tuple[str, ...]:
 
 
 def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
-    """Settle nodes, tasks, cores and GPUs as Slurm would on nodes that are alike.
-
-    What was said in all stays as ``amounts``.
-    """
+    """Settle nodes, tasks, cores, and GPUs as Slurm would on nodes that are alike."""
     tasks, each = fields.get("ntasks"), fields.get("ntasks_per_node")
     nodes: Optional[int] = fields.get("nodes")
     if fields.get("max_nodes") == 0:

@@ -144,10 +144,7 @@ class ShellText:
         return tuple(command for command in self.commands if command.name in names)
 
     def traps(self, name: str) -> Tuple[Command, ...]:
-        """Return the traps for a signal, or for any if name is ""; unknown signals count.
-
-        What the shell itself sends, such as its EXIT, is no signal.
-        """
+        """Return the traps for a signal, or for any; unknown signals count, EXIT does not."""
         number = getattr(signals, f"SIG{name}", None) if name else None
         spelled = {name, f"SIG{name}", "" if number is None else str(int(number))}
 

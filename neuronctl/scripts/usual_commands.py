@@ -54,10 +54,7 @@ def names_python(word: str) -> bool:
 
 
 def python_runs(words: Sequence[str]) -> Tuple[str, str, int]:
-    """What a command line of Python runs: its kind, its name, and where its arguments begin.
-
-    The kind is ``script``, ``m`` (a module), or ``c``; the name is "" if there is none.
-    """
+    """What Python runs: ``script``, ``m``, or ``c``; its name or ""; where arguments begin."""
     at = 1
     while at < len(words) and len(words[at]) > 1 and words[at].startswith("-"):
         option, at = words[at], at + 1

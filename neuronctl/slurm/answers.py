@@ -1,7 +1,4 @@
-"""What Slurm answers now, for a verdict before a submission: three processes at the same time.
-
-One squeue for the user's own jobs, one scontrol for the nodes, and one sacctmgr for the limits.
-"""
+"""What Slurm answers now: a squeue, a scontrol, and a sacctmgr at the same time."""
 
 from __future__ import annotations
 

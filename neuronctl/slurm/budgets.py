@@ -13,10 +13,7 @@ _KINDS = ("GrpTRESMins", "GrpWall", "GrpTRESRunMins")
 
 
 def budgets_of(figures: ClusterFigures, groups: Sequence[LimitedGroup]) -> Tuple[Limit, ...]:
-    """Return the limits on minutes that hold for the user's jobs, the tightest first.
-
-    groups: as parse_groups() reads them.
-    """
+    """Return the limits on minutes that hold for the user's jobs, the tightest first."""
     accounts = {group.name for group in groups if group.scope == Scope.ASSOCIATION}
     for name in tuple(accounts):
         accounts |= {group.name for group in with_those_above(name, groups)}

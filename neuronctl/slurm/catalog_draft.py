@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from neuronctl.catalog.local_cluster import is_cluster
 from neuronctl.catalog.model import Catalog, Cluster, WallTime
@@ -158,18 +158,16 @@ def differences(old: Optional[Cluster], new: Cluster) -> List[str]:
     """Return a line for each value of a cluster's partitions and QOS that changes."""
     lines = []
     for kind in ("partitions", "qos"):
-        before: Mapping[str, Any] = {} if old is None else getattr(old, kind)
-        after: Mapping[str, Any] = getattr(new, kind)
-        for name in dict.fromkeys((*before, *after)):
-            has, gets = before.get(name), after.get(name)
-            if has is None or gets is None:
-                lines.append(f"{name}: {'only in Slurm' if has is None else 'not in Slurm'}")
+        before, after = getattr(old, kind, {}), getattr(new, kind)
+        for name in after:
+            if name not in before:
+                lines.append(f"{name}: only in Slurm")
                 continue
-            changed = (key for key, value in vars(gets).items() if value != getattr(has, key))
-            lines += [
-                f"{name}.{key}: {_shown(getattr(has, key))}, in Slurm {_shown(getattr(gets, key))}"
-                for key in changed
-            ]
+            has, gets = vars(before[name]), vars(after[name])
+            for key in gets:
+                if has[key] != gets[key]:
+                    lines.append(f"{name}.{key}: {_shown(has[key])}, in Slurm {_shown(gets[key])}")
+        lines += [f"{name}: not in Slurm" for name in before if name not in after]
     return lines
 
 

@@ -74,10 +74,7 @@ def _parse_page(text: str) -> Optional[ControlJob]:
 
 
 def scontrol_show_job(job: JobId) -> Tuple[ControlJob, ...]:
-    """slurmctld's details of a job (of each task of an array); empty if it does not know the job.
-
-    Raises SlurmError.
-    """
+    """slurmctld's details of a job or of its tasks; empty if it has none. Raises SlurmError."""
     argv = ["scontrol", "show", "job", str(job) if job.tasks is None else str(job.job)]
     result = run(argv)
     if result.returncode != 0:
@@ -89,10 +86,7 @@ def scontrol_show_job(job: JobId) -> Tuple[ControlJob, ...]:
 
 
 def parse_job_gpus(text: str) -> Dict[str, int]:
-    """GPUs by node, from ``scontrol show job -d``; empty if it lists none.
-
-    A line looks like ``Nodes=gpu[35-36] … GRES=gpu:a100:4(IDX:0-3)``.
-    """
+    """GPUs by node, from ``Nodes=gpu[35-36] … GRES=gpu:a100:4(IDX:0-3)``, if it lists any."""
     found: Dict[str, int] = {}
     for match in re.finditer(r"^ *Nodes=(\S+) CPU_IDs=.* GRES=(\S*)", text, re.MULTILINE):
         gpus = parse_gres_gpus(match[2]) or 0
@@ -101,10 +95,7 @@ def parse_job_gpus(text: str) -> Dict[str, int]:
 
 
 def job_gpus(job_id: int) -> Dict[str, int]:
-    """The GPUs that a running job has on each of its nodes.
-
-    Raises SlurmError.
-    """
+    """The GPUs that a running job has on each of its nodes; raises SlurmError."""
     result = run(["scontrol", "show", "job", "-d", str(job_id)])
     if result.returncode != 0:
         raise failure(result)

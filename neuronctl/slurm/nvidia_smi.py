@@ -29,10 +29,7 @@ def query(*figures: str) -> str:
 
 
 def gpu_columns(header: str) -> Dict[str, int]:
-    """``{"power": 3}``: where a header such as ``index, power.draw [W]`` has which figure.
-
-    A column in another unit counts as absent.
-    """
+    """``{"power": 3}``: where ``index, power.draw [W]`` has which figure in its usual unit."""
     known = {field: (figure, unit) for figure, (field, unit) in FIGURES.items()}
     found: Dict[str, int] = {}
     for place, title in enumerate(header.split(",")):

@@ -111,10 +111,7 @@ def explain(reason: str, job: str = "ID") -> Explained:
 
 
 def is_planned(reason: str) -> bool:
-    """Whether the scheduler plans the start of a job that waits for it.
-
-    What Slurm shows as the start of another job, such as one that was held since, is out of date.
-    """
+    """Whether Slurm plans the start of such a job; what it shows of others is out of date."""
     return reason.partition(",")[0].replace(" ", "_") in _PLANNED
 
 

@@ -51,10 +51,7 @@ _PREFIX = r"(?m)^(?:s[a-z]+): (?:(?:error|fatal|info): )?"
 
 @dataclass(frozen=True)
 class Result:
-    """A finished command: its arguments and its output as text.
-
-    raw: standard output as it was, for what need not be UTF-8.
-    """
+    """A finished command's arguments and output as text; raw: its standard output as it was."""
 
     argv: Sequence[str]
     stdout: str
@@ -247,10 +244,7 @@ def in_memory(content: bytes) -> int:
 
 
 def whole(result: Result) -> str:
-    """What a command printed; SlurmUnavailableError where that ends in the middle of a line.
-
-    So it is where a site's wrapper passes on the answer of a command that was killed.
-    """
+    """What a command printed; SlurmUnavailableError if it was cut off in the middle of a line."""
     text = result.stdout
     if text and not text.endswith("\n"):
         raise SlurmUnavailableError(
@@ -312,10 +306,7 @@ def unreachable(words: str) -> bool:
 
 
 def become(argv: Sequence[str], environment: Mapping[str, str] = {}) -> NoReturn:
-    """Replace neuronctl by a command (salloc, srun) on the user's terminal.
-
-    environment: variables to set for the command, in addition to the user's.
-    """
+    """Replace neuronctl by a command on the terminal, with more variables in its environment."""
     env = {**clean_environment(os.environ, for_job=True), **environment}
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores, for itself
     try:

@@ -6,7 +6,7 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.frozen import dataclass
 from neuronctl.common.words import clipped
 from neuronctl.slurm import fields
 from neuronctl.slurm.job_id import JobId
@@ -143,12 +143,10 @@ def sacct(
         argv.append("--user=" + user)
     begin = None if since is None else max(_FIRST, since)
     result = run([*argv, *_between(begin, None)])
-    found = parse_sacct(whole(result)) if result.returncode == 0 else []
-    if begin is not None and re.search(_TOO_WIDE, result.stderr):
-        found = _in_parts(argv, begin, int(time.time()) + 86400)
-        result = replace(result, returncode=0, stdout="")
+    if begin is not None and _TOO_WIDE in result.stderr:
+        return Accounting(tuple(_in_parts(argv, begin, int(time.time()) + 86400)))
     if result.returncode == 0:
-        jobs = tuple(found)
+        jobs = tuple(parse_sacct(whole(result)))
         said = "" if jobs else clipped(" ".join(result.stdout.split()), 200)
         return Accounting(jobs, said and f"sacct lists no jobs, and says: {said}")
     if re.search(_OFF, result.stderr):
@@ -164,9 +162,11 @@ _TOO_WIDE = "Too wide of a date range"
 
 def _between(begin: Optional[int], end: Optional[int]) -> List[str]:
     text = "%Y-%m-%dT%H:%M:%S"
-    last = _LAST if end is None else time.strftime(text, time.gmtime(end))
-    start = [] if begin is None else ["--starttime=" + time.strftime(text, time.gmtime(begin))]
-    return [*start, f"--endtime={last}"]
+    options = [] if begin is None else [time.strftime(f"--starttime={text}", time.gmtime(begin))]
+    return [
+        *options,
+        f"--endtime={_LAST if end is None else time.strftime(text, time.gmtime(end))}",
+    ]
 
 
 def _in_parts(argv: Sequence[str], begin: int, end: int) -> List[AccountingJob]:
@@ -174,7 +174,7 @@ def _in_parts(argv: Sequence[str], begin: int, end: int) -> List[AccountingJob]:
     result = run([*argv, *_between(begin, end)])
     if result.returncode == 0:
         return parse_sacct(whole(result))
-    if not re.search(_TOO_WIDE, result.stderr) or end - begin < 3600:
+    if _TOO_WIDE not in result.stderr or end - begin < 3600:
         raise failure(result)
     middle = (begin + end) // 2
     both = (*_in_parts(argv, begin, middle), *_in_parts(argv, middle, end))

@@ -18,10 +18,7 @@ _STARTED = "NEURONCTL_SBATCH"
 
 
 def find_sbatch() -> str:
-    """Return the first sbatch on PATH that no neuronctl above this process has started.
-
-    Raises SlurmUnavailableError where there is none.
-    """
+    """Return the first sbatch on PATH that is no neuronctl above; raises SlurmUnavailableError."""
     started = started_sbatches()
     for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(directory, "sbatch")

@@ -1,7 +1,4 @@
-"""scontrol: the cluster's configuration, partitions, nodes, and reservations as Slurm has them.
-
-scontrol reads several queries from standard input, so one process answers all of them.
-"""
+"""scontrol: the cluster's configuration, partitions, nodes, and reservations, in one process."""
 
 from __future__ import annotations
 

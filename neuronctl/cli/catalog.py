@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, List, Tuple
 
 import click
 
+from neuronctl.catalog.loader import layer_files, load, text_of
+from neuronctl.catalog.merging import merge
+from neuronctl.cli.say import print_script
+from neuronctl.common import yamlfile
+from neuronctl.common.console import print_line
 from neuronctl.common.errors import CatalogError
+from neuronctl.common.users import login_name
 from neuronctl.common.words import counted
+from neuronctl.doctor import check_file
+from neuronctl.slurm.answers import ask_now
+from neuronctl.slurm.catalog_draft import catalog_text, differences
 
 if TYPE_CHECKING:
     from neuronctl.common.yamlfile import Document
@@ -30,11 +39,6 @@ def check(file: str) -> None:
     Another file of a site is known by its name: config.yaml, causes.yaml, launchers/NAME.j2,
     recipes/NAME.yaml. All errors are printed, with file and line; the exit code is then not 0.
     """
-    from neuronctl.catalog.loader import load
-    from neuronctl.common import yamlfile
-    from neuronctl.common.console import print_line
-    from neuronctl.doctor import check_file
-
     kind = check_file(os.path.expanduser(file))
     if kind != "a catalog":
         return print_line(f"{file}: valid, {kind}")
@@ -57,8 +61,6 @@ def import_() -> None:
     ~/.config/neuronctl/partitions.yaml, or a site's /etc/neuronctl/partitions.yaml, it makes this
     cluster the default.
     """
-    from neuronctl.cli.say import print_script
-
     _, draft = _drafted()
     print_script(draft)
 
@@ -69,11 +71,6 @@ def diff() -> int:
 
     The exit code is 1 if it does. 'neuronctl catalog import' drafts a file with Slurm's figures.
     """
-    from neuronctl.catalog.merging import merge
-    from neuronctl.common import yamlfile
-    from neuronctl.common.console import print_line
-    from neuronctl.slurm.catalog_draft import differences
-
     layers, draft = _drafted()
     above = yamlfile.parse(draft, "Slurm", CatalogError)
     (name,) = above.data["clusters"]
@@ -85,13 +82,6 @@ def diff() -> int:
 
 def _drafted() -> Tuple[List[Document], str]:
     """Return the catalog's layers, and the text of a file that Slurm's figures make."""
-    from neuronctl.catalog.loader import layer_files, text_of
-    from neuronctl.catalog.merging import merge
-    from neuronctl.common import yamlfile
-    from neuronctl.common.users import login_name
-    from neuronctl.slurm.answers import ask_now
-    from neuronctl.slurm.catalog_draft import catalog_text
-
     # Not the one that '>' has just emptied.
     texts = [(text_of(file), file) for file in layer_files()]
     layers = [yamlfile.parse(text, file, CatalogError) for text, file in texts if text]

@@ -108,23 +108,15 @@ def _print_json(asked: JobId, paths: Tuple[str, str], only_err: bool, part: LogP
         size = copy_log(path, sink, part=part)
         text = sink.getvalue()
         if size is not None:
-            told = {
-                "size": size,
-                "begin": size - len(text),
-                "text": text.decode("utf-8", "replace"),
-            }
-            logs.append({"path": path, **told})
+            log = {"path": path, "size": size, "begin": size - len(text)}
+            logs.append({**log, "text": text.decode("utf-8", "replace")})
     if logs:
         print_json("neuronctl.logs/1", {"job_id": str(asked), "logs": logs})
     return bool(logs)
 
 
 def _show(paths: Tuple[str, str], only_err: bool, part: LogPart) -> bool:
-    """Write a job's logs, byte for byte; False if there is none.
-
-    paths: standard output's log, which goes to standard output, and standard error's, which goes
-    to standard error if it is another and not all that was asked for.
-    """
+    """Write a job's logs, byte for byte, each to the stream that it is of; False without one."""
     out, err = paths
     sizes = [copy_log(err if only_err else out, sys.stdout.buffer, part=part)]
     if err != out and not only_err:

@@ -24,6 +24,7 @@ from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import asdict
 from neuronctl.common.units import parse_since
 from neuronctl.common.words import amount, counted, duration, percent
+from neuronctl.monitoring.advice import advise
 
 if TYPE_CHECKING:
     from neuronctl.monitoring.advice import JobUse
@@ -106,7 +107,6 @@ def _print_sums(used: Sequence[JobUse]) -> None:
 
 
 def _print_job(job: JobUse) -> None:
-    from neuronctl.monitoring.advice import advise
     from neuronctl.tracking.endings import ending_words
 
     status = job.status
@@ -198,7 +198,6 @@ def _share(value: Optional[float]) -> str:
 
 def _data(job: JobUse) -> Dict[str, Any]:
     from neuronctl.cli.json_data import status_data
-    from neuronctl.monitoring.advice import advise
 
     return {
         **status_data(job.status),

@@ -27,6 +27,7 @@ from neuronctl.common.errors import UsageError
 from neuronctl.common.secrets import hide_in_words
 from neuronctl.common.shell import join
 from neuronctl.common.words import duration, moment
+from neuronctl.records.found_records import changed_values, code_of, is_code_known, record_of
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
@@ -46,8 +47,6 @@ def command(job: str, other: Optional[str], only_script: bool, code: bool, as_js
     newest of that name). Of two, the plans, scripts, and arguments are compared, and which code
     they ran: the commit, the program, and the snapshot.
     """
-    from neuronctl.records.found_records import record_of
-
     store = RecordStore.default()
     if other is not None:
         at_most_one({"--script": only_script, "a second JOB": True})
@@ -121,8 +120,6 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
 
 
 def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]:
-    from neuronctl.records.found_records import code_of
-
     rows = [
         ("command", join(hide_in_words(draft.command_line))),
         ("from", f"{record.user}@{record.host}, {draft.submit_dir or draft.cwd}"),
@@ -138,7 +135,6 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
 def _print_differences(first: JobRecord, second: JobRecord, *, code: bool, as_json: bool) -> None:
     """Print how two jobs differ. code: compare the code of their snapshots too."""
     from neuronctl.records.code_snapshot import compare_snapshots
-    from neuronctl.records.found_records import changed_values, is_code_known
 
     names = f"job {first.job_id}", f"job {second.job_id}"
     values = changed_values(first.draft, second.draft, code=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from neuronctl.diagnosis.evidence import JobEvidence, is_of_slurm
 from neuronctl.tracking.job_status import JobStatus
 
-_QUIET, _LONG = 300, 36_000
-"""Seconds without a line that are told; seconds from which on hours are counted."""
+_QUIET = 300
+"""Seconds without a line that are told."""
 
 
 def quiet_words(evidence: JobEvidence) -> str:
@@ -21,7 +21,7 @@ def quiet_words(evidence: JobEvidence) -> str:
     quiet = min(end - last, elapsed)
     if quiet < _QUIET or evidence.log_guessed or not evidence.logs:
         return ""
-    unit, name = (60, "min") if elapsed < _LONG else (3600, "h")
+    unit, name = (60, "min") if elapsed < 36_000 else (3600, "h")
     return f"{quiet // unit:.0f} of {elapsed // unit} {name}"
 
 

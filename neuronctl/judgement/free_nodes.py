@@ -167,16 +167,14 @@ def _spreads(search: NodeSearch, names: FrozenSet[str], *, empty: bool = False) 
     if not needs.is_spread:
         return False
     if not empty:
-        up = names_of(group for group in on_cluster.pool if is_usable(group))
-        names = names & up
+        names = names & names_of(filter(is_usable, on_cluster.pool))
     rooms = on_cluster.rooms(names, empty)
     most = min(needs.most_nodes or len(rooms), len(rooms))
     tasks = sum(tasks for tasks, _ in rooms[:most])
     gpus = sum(sorted((gpus for _, gpus in rooms), reverse=True)[:most])
     if len(rooms) < needs.nodes or tasks < needs.tasks or gpus < needs.gpus:
         return False
-    sure = not (needs.cores_per_gpu or on_cluster.named_hosts)
-    return True if sure else None
+    return None if needs.cores_per_gpu or on_cluster.named_hosts else True
 
 
 def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
@@ -226,11 +224,8 @@ def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
 
 def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
     on_cluster, plan = search.on_cluster, search.on_cluster.plan
-    without = replace(
-        *(on_cluster.needs,),
-        **dict.fromkeys(("memory_per_node", "memory_per_core", "memory_per_gpu"), 0),
-        whole_memory=False,
-    )
+    memory = dict.fromkeys(("memory_per_node", "memory_per_core", "memory_per_gpu"), 0)
+    without = replace(on_cluster.needs, whole_memory=False, **memory)
     usable = [group for group in on_cluster.pool if is_usable(group)]
     roomy = names_of(group for group in usable if on_cluster.fits(group, without))
     share = f"{_share(on_cluster, memory=not roomy & search.suitable <= free)} free now"
@@ -259,9 +254,8 @@ def _not_available(search: NodeSearch) -> Wait:
     said = []
     if down:
         states = {group.state for group in on_cluster.pool if not down.isdisjoint(group.names)}
-        said.append(
-            f"{units.compress_hostlist(down)} {verb(len(down))} {', '.join(sorted(states))}"
-        )
+        nodes = units.compress_hostlist(down)
+        said.append(f"{nodes} {verb(len(down))} {', '.join(sorted(states))}")
     until = None
     if reserved.by:
         said.append(reservations.reservation_words(reserved, snapshot))
@@ -383,8 +377,6 @@ def _shares_cores(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
         return False
     most = partition.max_cores_per_node
     capped = most is not None and group.cores_used + on_cluster.plan.cores_per_node > most
-    named = {one.name: one for one in on_cluster.snapshot.limits.partitions}
-    others = [
-        named[name] for name in group.partitions if name in named and len(group.partitions) > 1
-    ]
-    return capped or any(one.oversubscribe.startswith(("YES", "FORCE")) for one in others)
+    every = on_cluster.snapshot.limits.partitions if len(group.partitions) > 1 else ()
+    others = (one.oversubscribe for one in every if one.name in group.partitions)
+    return capped or any(shares.startswith(("YES", "FORCE")) for shares in others)

@@ -74,10 +74,8 @@ def reservation_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
 def check_access(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the refusal of a job in a reservation that is not the user's, or does not exist."""
     name, snapshot = on_cluster.plan.request.reservation, on_cluster.snapshot
-    known = snapshot.reservations
-    if name is None or "," in name or known is None:
-        return
-    if "reservations" in snapshot.limits.config.private:
+    known, hidden = snapshot.reservations, "reservations" in snapshot.limits.config.private
+    if name is None or "," in name or known is None or hidden:
         return
     own, mine = next((one for one in known if one.name == name), None), users_names(on_cluster)
     if own is None:

@@ -26,6 +26,7 @@ from neuronctl.common.words import amount
 from neuronctl.planning.model import CodeSnapshot
 from neuronctl.records.job_record import RecordDraft
 from neuronctl.records.provenance import git
+from neuronctl.slurm.process import run
 
 LARGEST = 500 << 20
 """Bytes of new files that are copied at most."""
@@ -126,8 +127,6 @@ def compare_snapshots(first: RecordDraft, second: RecordDraft, names: Sequence[s
             commits = [draft.surroundings.git_commit[:12] for draft in (first, second)]
             hint = f"compare their commits: git diff {' '.join(commits)}" if all(commits) else ""
             raise UsageError(f"{what}: its code cannot be compared", hint)
-    from neuronctl.slurm.process import run
-
     words = ["git", "diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-color"]
     copies = [os.path.join(place, "code") for place in places]
     return run([*words, "--", *copies], timeout=300).stdout.splitlines()
@@ -135,8 +134,6 @@ def compare_snapshots(first: RecordDraft, second: RecordDraft, names: Sequence[s
 
 def keep_snapshot(place: str) -> bool:
     """Return True if a copy is as it was made; it then counts as used."""
-    from neuronctl.slurm.process import run
-
     with contextlib.suppress(OSError):
         os.utime(os.path.join(place, "sums"))
         check = ["sha256sum", "--check", "--quiet", "../sums"]

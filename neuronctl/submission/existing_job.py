@@ -69,9 +69,7 @@ class ExistingJob:
             output=script.output,
             chdir=script.chdir if script.header.value("chdir") else None,
             cluster=None,
-            origins={
-                name: request.origins.get(name, default) for name in JobRequest.__annotations__
-            },
+            origins={**dict.fromkeys(JobRequest.__annotations__, default), **request.origins},
         )
 
     def judge(self) -> JudgedJob:

@@ -126,9 +126,8 @@ def tested(
     A job is not tested that has errors, that Slurm was not asked about, or that begins with its
     reservation, before which Slurm refuses to test it.
     """
-    if judged is None or judged.errors or judged.verdict is None or not judged.verdict.by_slurm:
-        return judged
-    if judged.verdict.cause == "Reservation":
+    verdict = None if judged is None or judged.errors else judged.verdict
+    if judged is None or verdict is None or not verdict.by_slurm or verdict.cause == "Reservation":
         return judged
     from neuronctl.slurm.sbatch import test_submission
 
@@ -142,7 +141,7 @@ def tested(
     soon = answer.start is not None and answer.start <= time.time() + _NOW
     means = {CAN_START: soon, WILL_WAIT: answer.unavailable, REFUSED: answer.too_small}
     kind = next((kind for kind, meant in means.items() if meant), "")
-    return replace(judged, verdict=judged.verdict.tested(kind))
+    return replace(judged, verdict=verdict.tested(kind))
 
 
 _NOW = 60

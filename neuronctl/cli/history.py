@@ -17,6 +17,7 @@ from neuronctl.common.secrets import hide_in_words
 from neuronctl.common.shell import join
 from neuronctl.common.units import parse_since
 from neuronctl.common.words import duration, utc
+from neuronctl.records.recovery import recover
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm.job_id import JobId
@@ -56,8 +57,6 @@ def command(name: str, since: Optional[str], failed: bool, limit: int, as_json: 
     store = RecordStore.default()
     after = 0 if since is None else parse_since(since, int(time.time()))
     if store.open_intents():
-        from neuronctl.records.recovery import recover
-
         notify(*recover(store))
     recent = itertools.takewhile(lambda record: record.begun_at >= after, store.iter())
     named = (record for record in recent if is_named(record.job_name, name))

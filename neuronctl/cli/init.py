@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
 
+from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import recognise
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BatchCommand, catalog_option, job_options, optional_program
@@ -21,9 +22,12 @@ from neuronctl.common.shell import join, quote
 from neuronctl.planning.software import LONGEST_PROGRAM, python_file
 from neuronctl.request.job import OPTIONS, JobRequest, Source
 from neuronctl.request.job_file import JOB_FILE, configuration
+from neuronctl.request.typed_options import options_layer
 from neuronctl.rules.local_facts import imports_of
 from neuronctl.rules.policy import near_imports
+from neuronctl.scripts.edits import unified_diff
 from neuronctl.scripts.script_file import batch_script
+from neuronctl.submission.distributed_program import distributed
 from neuronctl.submission.first_job import Worked, job_file, programs, software
 
 if TYPE_CHECKING:
@@ -50,8 +54,6 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     If the program is written for one GPU and you request several, the change that makes it
     distributed is printed, for 'patch'.
     """
-    from neuronctl.catalog.loader import load
-    from neuronctl.request.typed_options import options_layer
     from neuronctl.submission.planned_job import plan_job
 
     if os.path.lexists(JOB_FILE) and not force:
@@ -132,9 +134,6 @@ def _show_distributed(request: JobRequest, why: str) -> str:
 
     why: what happens without it. Returns what to do; "" where the change is not known.
     """
-    from neuronctl.scripts.edits import unified_diff
-    from neuronctl.submission.distributed_program import distributed
-
     path = request.resolve_path(python_file(request) or "")
     try:
         with open_regular(path) as file:

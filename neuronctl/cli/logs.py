@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Optional, Tuple
 
 import click
 
+from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.jobs import one_recorded
 from neuronctl.cli.say import notify, say
@@ -21,6 +22,8 @@ from neuronctl.common.files import list_again, open_regular
 from neuronctl.common.units import parse_since
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
+from neuronctl.tracking.endings import is_launch_failure
+from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.log_parts import LogPart
 
 if TYPE_CHECKING:
@@ -63,8 +66,6 @@ def command(
     says why. With -f, the job's states are shown there too, and Ctrl-C stops following without
     affecting the job.
     """
-    from neuronctl.catalog.local_cluster import local_cluster
-
     chosen = {"--tail": tail, "--since": since, "--max-bytes": max_bytes is not None}
     for name, value in {**chosen, "--json": as_json}.items():
         at_most_one({"--follow": go_on, name: value})
@@ -160,9 +161,6 @@ def copy_log(
 
 def _explain(place: LogPlace, path: str) -> None:
     """Say that there is no log at ``path``; raise NoSuchJobError if there will never be one."""
-    from neuronctl.tracking.endings import is_launch_failure
-    from neuronctl.tracking.job_status import JobStatus
-
     job, state, path = place.job, place.job.state, printable(path)
     if not path:
         raise NoSuchJobError(f"job {job.id} is interactive and has no log ({state})")

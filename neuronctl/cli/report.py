@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 import click
 
 from neuronctl.cli.exclusive import at_most_one
+from neuronctl.cli.jobs import found_jobs, one_job
+from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify
 from neuronctl.common.console import (
     Column,
@@ -25,6 +27,7 @@ from neuronctl.common.frozen import asdict
 from neuronctl.common.units import parse_since
 from neuronctl.common.words import amount, counted, duration, percent
 from neuronctl.monitoring.advice import advise
+from neuronctl.tracking.endings import ending_words
 
 if TYPE_CHECKING:
     from neuronctl.monitoring.advice import JobUse
@@ -64,7 +67,6 @@ def command(jobs: Sequence[str], since: Optional[str], as_json: bool) -> None:
 
 
 def _find_named(words: Sequence[str]) -> Sequence[JobStatus]:
-    from neuronctl.cli.jobs import found_jobs, one_job
     from neuronctl.records.store import RecordStore
 
     store = RecordStore.default()
@@ -107,8 +109,6 @@ def _print_sums(used: Sequence[JobUse]) -> None:
 
 
 def _print_job(job: JobUse) -> None:
-    from neuronctl.tracking.endings import ending_words
-
     status = job.status
     how = ending_words(status) if status.ended else ""
     print_line(f"Job {status.id} ({status.name}): {status.state}{how and f', {how}'}", "bold")
@@ -197,8 +197,6 @@ def _share(value: Optional[float]) -> str:
 
 
 def _data(job: JobUse) -> Dict[str, Any]:
-    from neuronctl.cli.json_data import status_data
-
     return {
         **status_data(job.status),
         "gpu_hours": job.gpu_hours,

@@ -20,6 +20,9 @@ from neuronctl.common.frozen import replace
 from neuronctl.common.paths import state_dir
 from neuronctl.common.units import parse_since
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.process import installed
+from neuronctl.tracking.job_names import is_name, is_named
+from neuronctl.tracking.lookup import look_up, mine, no_such_job
 
 if TYPE_CHECKING:
     from neuronctl.tracking.lookup import Found
@@ -74,8 +77,6 @@ class _Question:
     """Which jobs are asked for, by id or by name, and how they are shown."""
 
     def __init__(self, words: Tuple[str, ...], since: Optional[str], state: Optional[str]) -> None:
-        from neuronctl.tracking.job_names import is_name
-
         self.after = None if since is None else parse_since(since, int(time.time()))
         self.ids = [JobId.parse(word) for word in words if not is_name(word)]
         self.names = [word for word in words if is_name(word)]
@@ -89,9 +90,6 @@ class _Question:
 
         oldest: how many seconds old squeue's answer about all of the user's jobs may be.
         """
-        from neuronctl.tracking.job_names import is_named
-        from neuronctl.tracking.lookup import look_up, mine
-
         found = look_up(self.ids) if self.ids else mine(since=self.after, oldest=oldest)
         jobs = found.jobs
         if self.names:
@@ -103,9 +101,6 @@ class _Question:
 
     def check(self, found: Found) -> None:
         """Raise NoSuchJobError for what was asked for and nobody knows."""
-        from neuronctl.tracking.job_names import is_named
-        from neuronctl.tracking.lookup import no_such_job
-
         unmatched = [n for n in self.names if not any(is_named(j.name, n) for j in found.jobs)]
         if unmatched and found.unavailable is None and (self.state is None or not found.jobs):
             raise NoSuchJobError(
@@ -144,8 +139,6 @@ def _watch(question: _Question) -> None:
 
     While Slurm does not answer, the last table stays, and the line above it says since when.
     """
-    from neuronctl.slurm.process import installed
-
     shown: Optional[Found] = None
     at = "as recorded"
     while True:

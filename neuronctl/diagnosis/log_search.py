@@ -330,9 +330,7 @@ def _of_line(
         if entry.exceptions:
             continue
         words = _words_of(entry, line, lowered)
-        if words is None:
-            continue
-        if entry.kind == "preflight" and not _ends_with(lines[index:]):
+        if words is None or (entry.kind == "preflight" and not _ends_with(lines[index:])):
             continue
         if entry.weak and _ordinary(lines, index, len(lines), _WEAK) > _WEAK:
             return None

@@ -224,8 +224,9 @@ def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
 
 def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
     on_cluster, plan = search.on_cluster, search.on_cluster.plan
-    memory = dict.fromkeys(("memory_per_node", "memory_per_core", "memory_per_gpu"), 0)
-    without = replace(on_cluster.needs, whole_memory=False, **memory)
+    without = replace(
+        on_cluster.needs, memory_per_node=0, memory_per_core=0, memory_per_gpu=0, whole_memory=False
+    )
     usable = [group for group in on_cluster.pool if is_usable(group)]
     roomy = names_of(group for group in usable if on_cluster.fits(group, without))
     share = f"{_share(on_cluster, memory=not roomy & search.suitable <= free)} free now"

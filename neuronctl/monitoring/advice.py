@@ -209,9 +209,7 @@ def _small(job: JobUse) -> Optional[str]:
     used = [gpu for gpu in job.told if not gpu.never_used and gpu.memory and gpu.memory_peak]
     shares = [(gpu.memory_peak or 0) / (gpu.memory or 1) for gpu in used]
     use = mean([gpu.use or 0.0 for gpu in used])
-    if not shares or use is None or max(shares) > _GPU_MEMORY:
-        return None
-    if use > 100 * (1 - _GPU_USE):
+    if not shares or use is None or max(shares) > _GPU_MEMORY or use > 100 * (1 - _GPU_USE):
         return None
     return (
         f"at most {percent(max(shares))} of the GPUs' memory was used, and the GPUs "

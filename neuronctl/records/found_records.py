@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, Tuple
 
+from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import NoSuchJobError
 from neuronctl.common.secrets import hide_in_words
 from neuronctl.common.shell import join
@@ -17,8 +18,6 @@ Change = Tuple[str, str, str]
 
 def record_of(store: RecordStore, job_id: int) -> JobRecord:
     """Return the newest record of a job on this cluster; raises NoSuchJobError if there is none."""
-    from neuronctl.catalog.local_cluster import local_cluster
-
     record = store.get(job_id, local_cluster())
     if record is None:
         raise NoSuchJobError(

@@ -27,6 +27,7 @@ from typing import Dict, Iterable, Iterator, List, Match, Optional
 from neuronctl.common.errors import RecordError
 from neuronctl.common.files import read_private, write_private
 from neuronctl.common.frozen import replace
+from neuronctl.common.paths import state_dir
 from neuronctl.common.users import login_name
 from neuronctl.records.job_record import (
     JobRecord,
@@ -60,8 +61,6 @@ class RecordStore:
     @classmethod
     def default(cls) -> RecordStore:
         """Return the user's own store: ``$XDG_STATE_HOME/neuronctl/jobs``."""
-        from neuronctl.common.paths import state_dir
-
         return cls(os.path.join(state_dir(), "jobs"))
 
     def begin(self, draft: RecordDraft, cluster: Optional[str] = None) -> str:

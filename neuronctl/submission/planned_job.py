@@ -18,6 +18,7 @@ from neuronctl.judgement.judgement import JudgeBy, judge_plan
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
 from neuronctl.planning import JobPlan, plan
+from neuronctl.records.job_record import RecordDraft
 from neuronctl.records.provenance import Provenance
 from neuronctl.request import job
 from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file, read_job_file
@@ -77,8 +78,6 @@ class PlannedJob:
 
     @property
     def draft(self) -> RecordDraft:
-        from neuronctl.records.job_record import RecordDraft
-
         plan = self.plan
         here = working_directory()
         cwd = plan.request.chdir or here

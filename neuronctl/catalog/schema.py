@@ -70,11 +70,7 @@ Mistake = Tuple[Place, str, str]
 
 
 class Node:
-    """One mapping of the merged catalog, with typed access to its values.
-
-    A wrong value is reported with ``refuse``, and read as if it were not there, so that all errors
-    are found at once. errors: those of all nodes of a catalog.
-    """
+    """One mapping of the merged catalog; its wrong values are in ``errors``, and left out."""
 
     def __init__(
         self,

@@ -1,8 +1,4 @@
-"""Diagnose why a job is waiting or how it ended: evidence in, cause and remedy out. Pure.
-
-What Slurm reports is a fact; what an exit code or a log line suggests is only likely. ``certain``
-tells the two apart.
-"""
+"""How a job ended: evidence in, cause and remedy out; ``certain``: a fact, not likely. Pure."""
 
 from __future__ import annotations
 

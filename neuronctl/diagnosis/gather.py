@@ -70,6 +70,7 @@ def gather(status: JobStatus) -> JobEvidence:
     if status.state == PENDING and "reserv" in status.reason.lower():
         with contextlib.suppress(SlurmError):
             reservations = show_reservations()
+    partition = _partition(status)
     problem, full = "", False
     if status.ended and status.state not in GOOD and not guessed:
         problem, full = _log_problem(paths)
@@ -86,7 +87,7 @@ def gather(status: JobStatus) -> JobEvidence:
         reservations=reservations,
         earlier=_earlier(status),
         more_memory=_more_memory(status),
-        most_time=_most_time(status),
+        most_time=None if partition is None else partition.wall_time.maximum,
         runs=runs,
         steps=steps_of(status.id) if status.state in _WITH_STEPS and began(status) else (),
     )
@@ -129,12 +130,6 @@ def _cluster() -> Optional[Cluster]:
 def _partition(status: JobStatus) -> Optional[Partition]:
     cluster = _cluster()
     return None if cluster is None else cluster.partitions.get(status.partition)
-
-
-def _most_time(status: JobStatus) -> Optional[int]:
-    """Return the longest time that the catalog allows in the job's partition."""
-    partition = _partition(status)
-    return None if partition is None else partition.wall_time.maximum
 
 
 def _more_memory(status: JobStatus) -> str:

@@ -1,8 +1,4 @@
-"""The line of a log that most likely explains why a job ended. Pure.
-
-A log's last lines are searched for what is known (causes.yaml), for the ends of Python tracebacks,
-for what launchers report of a process that failed, and for other words of an error.
-"""
+"""The line of a log that most likely explains why a job ended. Pure."""
 
 from __future__ import annotations
 
@@ -156,7 +152,8 @@ def search(
     between are not known.
     """
     marks = _marks(lines)
-    found = _found(lines, [mark for mark in marks if not _is_warning(mark)], alone)
+    failures = [mark for mark in marks if mark.entry is None or mark.entry.role != WARNING]
+    found = _found(lines, failures, alone)
     if found is not None and any(line.startswith(_STOPPED) for line in lines[-found.number :]):
         found = replace(found, stopped=True)
     before = [mark for mark in _marks(head) if mark.entry is not None and mark.entry.explains]
@@ -168,10 +165,6 @@ def search(
         if entry and entry.kind != found.kind and {found.kind, "*"} & {*entry.explains}:
             return replace(mark.match, where=found.where, consequence=False)
     return found
-
-
-def _is_warning(mark: _Mark) -> bool:
-    return mark.entry is not None and mark.entry.role == WARNING
 
 
 def _found(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> Optional[LogMatch]:

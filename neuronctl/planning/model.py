@@ -410,11 +410,7 @@ def has_trap(text: str, signal: str = "") -> bool:
 
 
 def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:
-    """Return whether the batch shell has to pass a signal on.
-
-    Slurm signals the tasks of its steps: what srun does not start is in none, and some launchers
-    end at a signal that is meant for their processes.
-    """
+    """Return whether the batch shell has to pass a signal on, as Slurm sends it to steps only."""
     if signal.trapped:
         return False
     return signal.to_batch_shell or has_steps or not launcher.by_srun or bool(launcher.marks)

@@ -1,9 +1,4 @@
-"""What Slurm looks for on nodes to place a job, as the job's options say. Pure.
-
-A job of neuronctl's own has the same share on each of its nodes. Somebody's script may only say how
-many tasks or GPUs it wants in all; Slurm then takes from each node what that has to give, and here
-only an even share on each node is looked for.
-"""
+"""What Slurm looks for on nodes to place a job, as the job's options say. Pure."""
 
 from __future__ import annotations
 

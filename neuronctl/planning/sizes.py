@@ -17,11 +17,7 @@ from neuronctl.request.job import Amounts, JobRequest, Source
 
 
 class JobSize(Decisions):
-    """The sizes of one job, or of one of its steps.
-
-    A job has the cores that its steps need, and a step its share of the job's; so the cores, and
-    what depends on them, come after the steps (``settle_tasks``).
-    """
+    """The sizes of a job or of a step; settle_tasks() comes after the steps, which need cores."""
 
     def __init__(self, request: JobRequest, cluster: Cluster, interactive: bool) -> None:
         super().__init__(request)

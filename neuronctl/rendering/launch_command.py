@@ -1,8 +1,4 @@
-"""The command that starts the program, from the launcher's template.
-
-What a launcher's template gives is shell text; the program and its arguments never pass through
-it, but are quoted word by word behind it.
-"""
+"""The launch, from a launcher's template; the program's words never pass through that."""
 
 from __future__ import annotations
 

@@ -31,11 +31,7 @@ def option_text(directive: Directive) -> str:
 
 
 def quote_directive(value: str) -> str:
-    """Quote a value for a ``#SBATCH`` line, only where it must be.
-
-    sbatch takes a backslash as an escape anywhere, and a blank or ``#`` outside quotes as the
-    end of the value.
-    """
+    """Quote a value for ``#SBATCH``, where a backslash is an escape, and a ``#`` the end."""
     if _PLAIN.match(value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,8 +1,4 @@
-"""Where templates are found, and how Jinja reads and compiles them.
-
-There are two environments: in the one for scripts, a template writes shell text; in the one for
-launchers, ``{{ value }}`` is quoted for the shell.
-"""
+"""Where templates are found; those of launchers quote each ``{{ value }}`` for the shell."""
 
 from __future__ import annotations
 

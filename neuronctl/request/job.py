@@ -1,9 +1,4 @@
-"""What a user asked for: one flat description of a job, from three sources.
-
-The command line overrides the job file, which overrides the user's configuration. ``None`` (or
-an empty tuple) means "not requested". Nothing here is derived or checked against a cluster; the
-plan and the rules do that.
-"""
+"""A job as asked for: command line over job file over configuration; ``None``: not asked for."""
 
 from __future__ import annotations
 

@@ -55,11 +55,7 @@ def read_job_file(path: str) -> Layer:
 
 
 def own_job_file() -> Optional[Layer]:
-    """Return the job of JOB_FILE in the current directory; None where there is no such file.
-
-    Nobody names the file, so nobody but the user, or root, may have written it. Raises JobFileError
-    with file:line.
-    """
+    """Return the job of the user's own JOB_FILE here, None without one. Raises JobFileError."""
     if not present(JOB_FILE):
         return None
     from neuronctl.common import yamlfile

@@ -108,11 +108,7 @@ class GetoptError(ValueError):
 
 @dataclass(frozen=True)
 class Parsed:
-    """One option among words.
-
-    value: None where it has none. index: its first word's. value_index: that of the word with its
-    value.
-    """
+    """An option among words; value None: without; value_index: of the word with it."""
 
     known: OptionSpec
     value: Optional[str]

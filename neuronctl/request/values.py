@@ -1,9 +1,4 @@
-"""What the value of an option may be: one grammar, and one function, for each kind of value.
-
-Each returns the value of the JobRequest field that the option stands at, or several fields; none of
-them for what sbatch passes over, and None for what sbatch reads and neuronctl has no field for. It
-raises ValueError for what sbatch itself refuses.
-"""
+"""A function for each kind of option value: its field's value, or several; raises ValueError."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Finds what is wrong with a job: small pure functions, each with a stable code.
-
-``apply_rules(context)`` runs them all and returns every finding. A rule looks at a plan and at the
-machine it is to be submitted from; it never asks Slurm or the file system itself. The rules on what
-Slurm says now are in judgement/live_rules.py.
-"""
+"""Finds what is wrong with a job: pure functions with stable codes, run by apply_rules()."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""From the text of a batch script to that of a job file.
-
-The directives become keys. If the script only activates software, sets variables, prepares, and
-then starts one program in a way that neuronctl has, that becomes keys, too; any other script stays
-shell text, as it was.
-"""
+"""The job file of a batch script: keys for what it starts, or else shell text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The shell part of a script: its commands with their words and where they stand.
-
-A variable is followed if lines that surely run set it, as far as the text shows its value. What
-cannot be known is None, and never guessed.
-"""
+"""The commands of a shell text, and where they stand; what cannot be known is None."""
 
 from __future__ import annotations
 

@@ -105,11 +105,7 @@ def used_of_each(
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers of squeue, scontrol, and sacctmgr.
-
-    job_states: by the requested ids. reservations: None if Slurm did not list them. licenses: as
-    parse_licenses() reads them.
-    """
+    """The answers of squeue (by id), scontrol, and sacctmgr; reservations None: not known."""
 
     jobs: Tuple[QueueJob, ...]
     limits: ClusterFigures

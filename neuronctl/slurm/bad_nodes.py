@@ -1,8 +1,4 @@
-"""The nodes that failed in the user's own jobs, for some days: one small file.
-
-What becomes of jobs is learned where neuronctl sees it (tracking/node_faults.py). Of two login
-nodes that write at the same moment, one is heard, which costs little.
-"""
+"""The nodes that failed in the user's own jobs, for some days: one small file."""
 
 from __future__ import annotations
 

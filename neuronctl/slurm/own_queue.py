@@ -1,8 +1,4 @@
-"""squeue's answer about the user's own jobs, kept for some seconds on this login node.
-
-However many commands follow the same jobs, slurmctld hears of few: one that bears an answer some
-seconds old takes the one in the cache directory.
-"""
+"""squeue's answer about the user's own jobs, kept for some seconds for other commands."""
 
 from __future__ import annotations
 

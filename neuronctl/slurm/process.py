@@ -174,11 +174,7 @@ _LOOK = 0.25
 
 
 def _read_outputs(process: subprocess.Popen[bytes], name: str, deadline: float) -> List[bytes]:
-    """Return what a command prints on standard output and on standard error.
-
-    What a site's wrapper leaves behind may hold them open: once the command itself has ended,
-    silence is the end. Raises subprocess.TimeoutExpired.
-    """
+    """Return what a command prints; once it has ended, silence is the end. May time out."""
     assert process.stdout and process.stderr
     parts = {pipe.fileno(): bytearray() for pipe in (process.stdout, process.stderr)}
     with selectors.DefaultSelector() as selector:
@@ -231,11 +227,7 @@ def _start(
 
 
 def in_memory(content: bytes) -> int:
-    """Put the content into a file in memory and return its descriptor.
-
-    With a pipe, if neuronctl were killed, sbatch would submit the part of the script that it had
-    read so far.
-    """
+    """Return a file in memory; of a pipe, sbatch would submit half if neuronctl were killed."""
     file = os.memfd_create("stdin")
     while content:
         content = content[os.write(file, content) :]

@@ -36,23 +36,27 @@ def kind_of(lines: Sequence[str]) -> str:
     return explain(*lines).kind
 
 
-def test_an_error_that_is_not_known_hides_no_cause_above_it() -> None:
-    above = ["OSError: [Errno 28] No space left on device", *STEPS]
-    assert kind_of([*above, "error: the run was not successful"]) == "no-space"
+WEAK = "stat: cannot stat '/buffer': No such file or directory"
+FATAL = "FATAL:   container creation failed: mount /buffer->/buffer error: no source"
+FULL = "No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        ([f"OSError: [Errno 28] {FULL}", *STEPS, "error: the run was not successful"], "no-space"),
+        (["CUDA out of memory: halving the batch", *STEPS, "ERROR: retry", *STEPS, f"cp: {FULL}"],
+         "no-space"),
+        ([WEAK, FATAL], "container"),
+    ],
+)  # fmt: skip
+def test_a_known_cause_counts_more(lines: List[str], kind: str) -> None:
+    """Than an unknown error below it or above it, and than what counts only at the end."""
+    assert kind_of(lines) == kind
 
 
 def test_a_cause_far_above_an_error_was_survived() -> None:
     assert explain("No space left on device", *STEPS * 9, "ERROR: no such atom").cause == ""
-
-
-def test_a_cause_below_an_error_that_is_not_known() -> None:
-    lines = [
-        "CUDA out of memory: halving the batch",
-        *STEPS,
-        "ERROR: retry",
-        "OSError: [Errno 28] ",
-    ]
-    assert kind_of([*lines[:-1], *STEPS, "cp: No space left on device"]) == "no-space"
 
 
 @pytest.mark.parametrize("header", ["graph.InternalError: failed:", "RuntimeError: it failed"])
@@ -88,14 +92,12 @@ def test_a_cause_on_the_next_line(lines: List[str], kind: str, words: str) -> No
     assert found is not None and (found.kind, words in found.cause) == (kind, True), found
 
 
-@pytest.mark.parametrize(("code", "name"), [(9, "SIGKILL"), (11, "SIGSEGV"), (139, "SIGSEGV")])
-def test_the_exit_code_of_mpich_is_a_signal(code: int, name: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "words"), [(9, "SIGKILL"), (11, "SIGSEGV"), (139, "SIGSEGV"), (3, "exit code 3")]
+)
+def test_what_the_exit_code_of_mpich_means(code: int, words: str) -> None:
     lines = ("=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES", f"=   EXIT CODE: {code}")
-    assert name in explain(*lines, code=code).what
-
-
-def test_an_exit_code_of_mpich_that_is_none_of_a_signal() -> None:
-    assert "exit code 3" in explain("=   EXIT CODE: 3", code=3).what
+    assert words in explain(*lines, code=code).what
 
 
 def test_what_ray_lists_as_possible_is_no_fact() -> None:
@@ -128,9 +130,3 @@ def test_nul_and_binary_lines_of_a_log() -> None:
     assert text_lines(b"\0\0\0Segmentation fault\n") == ("Segmentation fault",)
     assert text_lines(b"done\n\x89\xfe\xff\x01\x02ab\x8f\n") == ("done", "")
     assert text_lines("오류: 파일 없음\n".encode()) == ("오류: 파일 없음",)
-
-
-def test_a_cause_that_counts_only_at_the_end_gives_way_to_another() -> None:
-    weak = "stat: cannot stat '/buffer': No such file or directory"
-    fatal = "FATAL:   container creation failed: mount /buffer->/buffer error: no source"
-    assert kind_of([weak, fatal]) == "container"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import socket
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
@@ -221,41 +220,30 @@ def test_more_than_200_megabytes_are_refused(tmp_path: Path) -> None:
     assert "data.bin" in project.manifest(here, ("*.bin",), quiet)
 
 
-@pytest.mark.parametrize("damage", [b"", b"x"])
-def test_an_archive_of_another_hash_is_not_unpacked(tmp_path: Path, damage: bytes) -> None:
+def install(place: Path, name: str, damage: bytes = b"") -> Tuple[str, int]:
+    """Install an archive with one file, as the other side does; return its hash, and the code."""
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as archive:
-        archive.writestr("evil.py", "")
-    digest = hashlib.sha256(whole.getvalue()).hexdigest()
-    data = whole.getvalue() + damage
-    done = subprocess.run(
-        [sys.executable, "-IS", "-c", payload._INSTALL, "mark", digest, str(len(data))],
-        input=data,
-        capture_output=True,
-        env={"XDG_CACHE_HOME": str(tmp_path)},
-    )
-    assert (done.returncode == 0) == (damage == b"")
+        archive.writestr(name, "")
+    digest, data = hashlib.sha256(whole.getvalue()).hexdigest(), whole.getvalue() + damage
+    words = [sys.executable, "-IS", "-c", payload._INSTALL, "mark", digest, str(len(data))]
+    env = {"XDG_CACHE_HOME": str(place)}
+    return digest, subprocess.run(words, input=data, capture_output=True, env=env).returncode
+
+
+@pytest.mark.parametrize("damage", [b"", b"x"])
+def test_an_archive_of_another_hash_is_not_unpacked(tmp_path: Path, damage: bytes) -> None:
+    assert (install(tmp_path, "evil.py", damage)[1] == 0) == (damage == b"")
     assert len(list(tmp_path.rglob("evil.py"))) == (damage == b"")
 
 
 def test_a_new_version_replaces_those_of_a_month_ago(tmp_path: Path) -> None:
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w") as archive:
-        archive.writestr("new.py", "")
-    data = whole.getvalue()
     base = tmp_path / "neuronctl" / "remote"
     for name in ("old", "recent"):
         (base / name / "sub").mkdir(parents=True)
     os.utime(base / "old", (0, 0))
-    digest = hashlib.sha256(data).hexdigest()
-    subprocess.run(
-        [sys.executable, "-IS", "-c", payload._INSTALL, "mark", digest, str(len(data))],
-        input=data,
-        capture_output=True,
-        env={"XDG_CACHE_HOME": str(tmp_path)},
-        check=True,
-    )
-    assert {path.name for path in base.iterdir()} == {"recent", digest}
+    digest, code = install(tmp_path, "new.py")
+    assert code == 0 and {path.name for path in base.iterdir()} == {"recent", digest}
 
 
 def test_all_data_of_the_package_is_sent() -> None:
@@ -277,9 +265,7 @@ def test_commands_without_on_load_nothing_of_it() -> None:
         "from neuronctl.cli import program\n"
         "try: program()\n"
         "except SystemExit: pass\n"
-        "print(json.dumps([n for n in sys.modules if n.startswith('neuronctl.remote')]))"
+        "print([name for name in sys.modules if name.startswith('neuronctl.remote')])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", f"import json; {lines}"], capture_output=True, text=True
-    )
-    assert json.loads(done.stdout.splitlines()[-1]) == []
+    said = subprocess.check_output([sys.executable, "-c", lines], text=True)
+    assert said.splitlines()[-1] == "[]"

@@ -8,8 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
@@ -97,16 +97,9 @@ def test_tasks_are_numbered_across_parts(folder: str) -> None:
 
 
 def test_one_of_many_wins_a_claim(folder: str) -> None:
-    won: List[int] = []
-    threads = [
-        threading.Thread(target=lambda i=i: claim(folder, 1, worker=str(i)) and won.append(i))  # type: ignore[misc]
-        for i in range(20)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 1 and os.listdir(f"{folder}/claims") == ["1.1"]
+    with ThreadPoolExecutor(20) as threads:
+        won = [*threads.map(lambda worker: claim(folder, 1, worker=str(worker)), range(20))]
+    assert sum(won) == 1 and os.listdir(f"{folder}/claims") == ["1.1"]
 
 
 def test_a_torn_line_spoils_nothing_but_itself(folder: str) -> None:
@@ -184,8 +177,13 @@ def supplied(folder: str, name: str = "n2", **options: Any) -> supply.Supply:
     return made
 
 
-def test_what_is_done_again(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm runs none."""
     monkeypatch.setattr(node, "ask_runs", dict)
+
+
+def test_what_is_done_again(folder: str, no_jobs: None) -> None:
     add(folder, *([str(n)] for n in range(1, 7)))
     for number, state in enumerate((DONE, FAILED, INTERRUPTED, FAILED, CONTINUES), 1):
         end(folder, number, state)
@@ -199,8 +197,7 @@ def test_what_is_done_again(folder: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert supplied(folder, retries=0).undone() == [(2, 2), (4, 2), (5, 2), (6, 1)]
 
 
-def test_what_continues_is_no_retry(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node, "ask_runs", dict)
+def test_what_continues_is_no_retry(folder: str, no_jobs: None) -> None:
     add(folder, ["a"])
     for attempt in range(1, 9):
         end(folder, 1, CONTINUES if attempt < 7 else INTERRUPTED, attempt)
@@ -209,10 +206,7 @@ def test_what_continues_is_no_retry(folder: str, monkeypatch: pytest.MonkeyPatch
     assert supplied(folder).undone() == []
 
 
-def test_a_task_with_other_sizes_is_for_other_jobs(
-    folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(node, "ask_runs", dict)
+def test_a_task_with_other_sizes_is_for_other_jobs(folder: str, no_jobs: None) -> None:
     add(folder, ["a"])
     end(folder, 1, FAILED)
     record = {"task": 1, "attempt": 1, "sizes": {"mem": "9G"}}
@@ -222,9 +216,8 @@ def test_a_task_with_other_sizes_is_for_other_jobs(
 
 
 def test_a_worker_waits_for_one_that_may_be_dying(
-    folder: str, monkeypatch: pytest.MonkeyPatch
+    folder: str, no_jobs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "ask_runs", dict)
     add(folder, ["a"])
     claim(folder, 1)
     made = supplied(folder)
@@ -246,23 +239,24 @@ def test_free_tasks_are_found_in_few_looks() -> None:
     assert files.next_free(0, 100, lambda _: True) == 100
 
 
-def test_none_of_the_first_succeeded(folder: str) -> None:
+def fail(folder: str, name: str = "n2", **options: Any) -> supply.Supply:
+    """Return what a node's worker knows once the first three of nine tasks have failed on it."""
     add(folder, *([str(n)] for n in range(9)))
-    made = supplied(folder, max_fails=3)
+    made = supplied(folder, name, **options)
     for number in (1, 2, 3):
-        end(folder, number, FAILED)
+        end(folder, number, FAILED, node=name)
         made.judge_failure((number, 1), 1)
-        assert not made.suspects()
+    return made
+
+
+def test_none_of_the_first_succeeded(folder: str) -> None:
+    assert not fail(folder, max_fails=3).suspects()
     assert Path(folder, "paused").read_text() == "none of the first 3 tasks succeeded\n"
 
 
 def test_a_sweep_is_not_paused_while_a_success_may_come(folder: str) -> None:
-    add(folder, *([str(n)] for n in range(9)))
-    made = supplied(folder, max_fails=3)
     claim(folder, 9, start=int(time.time()))
-    for number in (1, 2, 3):
-        end(folder, number, FAILED)
-        made.judge_failure((number, 1), 1)
+    made = fail(folder, max_fails=3)
     assert made.suspects() and not os.path.exists(f"{folder}/paused")
     end(folder, 9, DONE)
     made.suspect_at = 0
@@ -271,28 +265,13 @@ def test_a_sweep_is_not_paused_while_a_success_may_come(folder: str) -> None:
 
 
 def test_a_task_that_outlives_the_failures_is_reason_to_go_on(folder: str) -> None:
-    add(folder, *([str(n)] for n in range(9)))
-    made = supplied(folder, max_fails=3)
     claim(folder, 9, start=int(time.time()) - 60)
-    for number in (1, 2, 3):
-        end(folder, number, FAILED)
-        made.judge_failure((number, 1), 1)
-    assert not made.suspects() and not os.path.exists(f"{folder}/paused")
-
-
-def doubted(folder: str) -> supply.Supply:
-    """A node on which three tasks have failed at once."""
-    add(folder, *([str(n)] for n in range(9)))
-    end(folder, 9, DONE, node="n1")
-    made = supplied(folder, "n2")
-    for number in (1, 2, 3):
-        end(folder, number, FAILED, node="n2")
-        made.judge_failure((number, 1), 1)
-    return made
+    assert not fail(folder, max_fails=3).suspects() and not os.path.exists(f"{folder}/paused")
 
 
 def test_a_node_is_bad_if_its_failures_succeed_elsewhere(folder: str) -> None:
-    made = doubted(folder)
+    end(folder, 9, DONE)
+    made = fail(folder)
     made.awaits_verdict()
     assert made.trial and made.next_key() is None  # it does nothing else meanwhile
     other = supplied(folder, "n1")
@@ -304,7 +283,8 @@ def test_a_node_is_bad_if_its_failures_succeed_elsewhere(folder: str) -> None:
 
 
 def test_a_node_is_cleared_if_its_failures_fail_elsewhere(folder: str) -> None:
-    made = doubted(folder)
+    end(folder, 9, DONE)
+    made = fail(folder)
     end(folder, 1, DONE, 2, "n1")
     end(folder, 2, FAILED, 2, "n1")
     made.awaits_verdict()
@@ -382,22 +362,20 @@ class Job:
         (self.place / "job").write_text(f"7 {state} 100 1:00:00\n")
         (self.place / "jobs").write_text("7 100\n" if state == "RUNNING" else "")
 
-    def start(self, **options: Any) -> subprocess.Popen[str]:
+    def start(self, *until: str, **options: Any) -> subprocess.Popen[str]:
+        """Return a worker that has begun: its tasks have made the files ``until``."""
         code = "import sys; sys.path.insert(0, sys.argv[1]); from worker.main import main; "
         words = [sys.executable, "-BIS", "-c", f"{code}sys.exit(main(sys.argv[2:]))"]
-        return subprocess.Popen(
-            [*words, str(PACKAGE.parent), self.folder, json.dumps(options), "script"],
-            env={
-                "SLURM_JOB_ID": "7",
-                "SLURMD_NODENAME": "n1",
-                "SLURM_JOB_NODELIST": "n1",
-                "FAKE": str(self.place),
-                "PATH": f"{self.place}:{os.environ['PATH']}",
-            },
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=self.place,
+        words += [str(PACKAGE.parent), self.folder, json.dumps(options), "script"]
+        env = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_JOB_NODELIST": "n1"}
+        env.update(FAKE=str(self.place), PATH=f"{self.place}:{os.environ['PATH']}")
+        process = subprocess.Popen(
+            words, env=env, stdout=subprocess.PIPE, text=True, cwd=self.place
         )
+        for name in until:
+            while not (self.place / name).exists():
+                time.sleep(0.05)
+        return process
 
     def run(self, **options: Any) -> int:
         process = self.start(**options)
@@ -407,10 +385,6 @@ class Job:
     def results(self) -> Dict[files.Key, str]:
         ended = files.Results(self.folder).refresh().ended
         return {key: result.state for key, result in sorted(ended.items())}
-
-    def wait_for(self, name: str) -> None:
-        while not (self.place / name).exists():
-            time.sleep(0.05)
 
 
 @pytest.fixture
@@ -448,8 +422,7 @@ def test_a_task_ends_nothing_but_itself_and_leaves_nothing(job: Job, folder: str
 
 def test_asked_to_end_a_task_is_not_done(job: Job, folder: str) -> None:
     add(folder, shell("trap 'exit 0' TERM; touch begun; while :; do sleep 0.1; done"))
-    process = job.start()
-    job.wait_for("begun")
+    process = job.start("begun")
     process.send_signal(signal.SIGTERM)
     process.communicate()
     assert process.returncode == 143 and job.results() == {(1, 1): INTERRUPTED}
@@ -461,9 +434,7 @@ def test_at_the_time_limit_tasks_that_handle_it_save(
 ) -> None:
     add(folder, shell("trap 'exit 5' TERM; touch begun; while :; do sleep 0.1; done"))
     add(folder, shell("touch other; sleep 2"))
-    process = job.start(slots=2, until_done=until_done, most_runs=1)
-    job.wait_for("begun")
-    job.wait_for("other")
+    process = job.start("begun", "other", slots=2, until_done=until_done, most_runs=1)
     process.send_signal(signal.SIGUSR2)
     told, _ = process.communicate()
     assert process.returncode == 75 and "run 1: time to save" in told
@@ -485,8 +456,7 @@ def test_a_job_that_slurm_no_longer_runs_takes_no_task(job: Job, folder: str) ->
 
 def test_a_failed_srun_of_a_lost_job_is_no_failed_task(job: Job, folder: str) -> None:
     add(folder, *[shell("touch begun; sleep 1; exit 1")] * 9)
-    process = job.start(by_srun=True)
-    job.wait_for("begun")
+    process = job.start("begun", by_srun=True)
     job.slurm_says("COMPLETING")
     process.communicate()
     assert process.returncode == 143 and job.results() == {(1, 1): INTERRUPTED}
@@ -494,8 +464,7 @@ def test_a_failed_srun_of_a_lost_job_is_no_failed_task(job: Job, folder: str) ->
 
 def test_a_killed_worker_is_followed_by_another(job: Job, folder: str) -> None:
     add(folder, shell("touch begun.$NEURONCTL_ATTEMPT; [ $NEURONCTL_ATTEMPT -gt 1 ] || sleep 1000"))
-    process = job.start()
-    job.wait_for("begun.1")
+    process = job.start("begun.1")
     claimed = json.loads(Path(folder, "claims/1.1").read_text())
     os.kill(claimed["pid"], signal.SIGKILL)
     process.communicate()
@@ -506,8 +475,7 @@ def test_a_killed_worker_is_followed_by_another(job: Job, folder: str) -> None:
 
 def test_tasks_that_are_added_are_taken(job: Job, folder: str) -> None:
     add(folder, shell("touch begun; while [ ! -e added ]; do sleep 0.1; done"))
-    process = job.start()
-    job.wait_for("begun")
+    process = job.start("begun")
     add(folder, ["true"])
     (job.place / "added").touch()
     process.communicate()
@@ -516,8 +484,7 @@ def test_tasks_that_are_added_are_taken(job: Job, folder: str) -> None:
 
 def test_the_worker_of_a_deleted_sweep_makes_nothing_anew(job: Job, folder: str) -> None:
     add(folder, *[shell("touch begun; sleep 1")] * 9)
-    process = job.start()
-    job.wait_for("begun")
+    process = job.start("begun")
     os.rename(folder, f"{folder}.old")
     process.communicate()
     assert process.returncode != 0 and not os.path.exists(folder)

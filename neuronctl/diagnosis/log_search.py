@@ -258,12 +258,11 @@ def _marks(lines: Sequence[str]) -> List[_Mark]:
             inside = index + len(one.lines)
             names = {entry.name for part in known[index:inside] for entry in part}
             those = [entry for entry in entries() if entry.vague or entry.name in names]
-            mark: Optional[_Mark] = _of_raised(those, one, raw, number)
+            made = _of_raised(those, one, raw, number)
             below = known[inside : inside + len(one.below)]
-            if mark is not None and not mark.known and any(below):
-                mark = _of_paragraphs(below, mark, one, raw)
-            if mark is not None and one.before is not None:
-                mark = _of_chain(marks, mark, one)
+            if any(below) and not made.known:
+                made = _of_paragraphs(below, made, one, raw)
+            mark = made if one.before is None else _of_chain(marks, made, one)
         else:
             mark = _of_line(known[index], lines, index, whole[index].strip())
         if mark is not None:

@@ -1,4 +1,4 @@
-"""How a job ended: evidence in, cause and remedy out; ``certain``: a fact, not likely. Pure."""
+"""How a job ended: evidence in, cause and remedy out; ``certain`` marks facts. Pure."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from neuronctl.request.job import Amounts, JobRequest, Source
 
 
 class JobSize(Decisions):
-    """The sizes of a job or of a step; settle_tasks() comes after the steps, which need cores."""
+    """The sizes of a job or of a step; a job's cores follow from its steps (settle_tasks)."""
 
     def __init__(self, request: JobRequest, cluster: Cluster, interactive: bool) -> None:
         super().__init__(request)

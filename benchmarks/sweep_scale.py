@@ -74,7 +74,7 @@ def _make(name: str, count: int) -> Sweep:
 def _work(sweep: Sweep) -> int:
     """Run a worker to its end; return its peak memory in KiB."""
     words = [sys.executable, "-BIS", "-c", f"{_CODE}sys.exit(main(sys.argv[2:]))"]
-    words += [sweep.worker_code(), sweep.folder, '{"max_fails": 1000000}', "script"]
+    words += [sweep.worker_code(), sweep.folder, '{"max_fails": 1000000}']
     job = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "gpu01"}
     # Linux counts the memory of what starts a process, too: this process has too much.
     small = [sys.executable, "-c", _SMALL, *words]

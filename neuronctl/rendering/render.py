@@ -23,7 +23,8 @@ from neuronctl.rendering.template_errors import reported
 def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = "") -> str:
     """Return the batch script of ``plan``; ``template`` is a file in place of job.sh.j2.
 
-    steps: shell text in place of the plan's steps. Raises TemplateError with file and line.
+    steps: shell text that defines ``work``, which is run in place of the plan's steps. Raises
+    TemplateError with file and line.
     """
     parts = launch_parts(plan)
     checked = checks(plan, parts)
@@ -32,9 +33,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         + (plan.request.venv is not None, plan.request.conda is not None)
     )
     is_last = template is None and not _has_own_template()
-    before, launch = ([], steps) if steps else _launch(plan, is_last=is_last)
-    # A sweep's worker takes the shell's place.
-    in_background = _is_in_background(plan) and not steps
+    before, launch = ([steps], "work") if steps else _launch(plan, is_last=is_last)
     several = plan.nodes * plan.ntasks_per_node * plan.processes > 1 and not plan.steps
     stall = duration(plan.stall) if plan.stall else ""
     text = _render(
@@ -45,9 +44,9 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         fail="exit 1",
         before=before,
         launch=launch,
-        background=in_background,
-        in_function=_is_function(plan),
-        tells=signalled(plan),
+        background=_is_in_background(plan),
+        in_function=_is_function(plan) and not steps,
+        tells="program" if steps else signalled(plan),
         starts=printable(plan.starts) if several else "",
         checks=checked,
         looks=looks,
@@ -57,7 +56,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         stall=stall,
     )
     for asked, line, name in (
-        (plan.until_done and not steps, "no other run follows", "until-done"),
+        (plan.until_done, "no other run follows", "until-done"),
         (stall, "watch_log", "stall"),
         (plan.code, "NEURONCTL_SUBMIT_DIR=", "snapshot"),
     ):
@@ -149,7 +148,7 @@ def render_shell(
 
 
 def render_sweep(plan: JobPlan, code: str, folder: str, **options: Any) -> str:
-    """Return what a job runs in place of its one step: a worker, which does tasks of a sweep.
+    """Return the shell function that a job runs in place of its one step: a sweep's worker.
 
     code: the directory of the worker's package. folder: the sweep's. options: the worker's.
     """
@@ -164,8 +163,6 @@ def render_sweep(plan: JobPlan, code: str, folder: str, **options: Any) -> str:
         margin=before_end + min(60, limit // 8),  # Slurm may send its signal up to a minute early
         save=max(before_end - 20, before_end // 2 - 1),  # the batch shell waits no longer
         snapshot=plan.code.place if plan.code else "",
-        chain=bool(plan.until_done.chain),
-        most_runs=plan.until_done.max_runs,
     )
     text = json.dumps(options)
     words = {"code": code, "folder": folder, "options": text, "launch": launch}

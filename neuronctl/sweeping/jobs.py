@@ -175,6 +175,7 @@ def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
     values.update(
         steps=(StepRequest(together=(step,) * slots) if slots > 1 else step,),
         until_done=True,
+        checkpoint=None,  # of a task; the worker says how far the job is
         max_runs=request.max_runs or _RUNS,
         signal=f"USR2@{_asked_signal(task)[1]}",  # the worker asks the tasks
         job_name=sweep.name,

@@ -150,7 +150,8 @@ def test_a_program_with_the_name_of_a_command(run: Run, fake_slurm: FakeSlurm) -
 def test_the_script_is_short(run: Run, fake_slurm: FakeSlurm) -> None:
     for words in (["--side-by-side", "2"], ["--no-requeue"]):
         script = run("sweep", "--dry-run", *words, *LR).stdout
-        assert len(script.splitlines()) <= 60 and "worker.main" in script
+        lines = [line for line in script.splitlines() if line]
+        assert len(lines) <= 60 and "worker.main" in script
 
 
 def test_a_sweep_is_removed_with_its_jobs(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -295,7 +295,7 @@ def torture(
     swept = [Swept(broken.sandbox, f"{kind}{seed}", 20, state) for kind in kinds]
     breaker = Breaker(swept, broken, seed)
     for one, words in zip(swept, kinds.values()):
-        one.start(tasks // 3, "--jobs", "2", "--retries", "50", *words, seconds="0.2")
+        one.start(tasks // 3, "--jobs", "2", "--retries", "50", *words, seconds="4")
         put_clock_wrong(one)
     # Two more parts at once, with ten tasks in common.
     both = [

@@ -10,7 +10,6 @@ from types import FrameType
 from typing import List, Optional
 
 from . import files, node
-from .runs import Run
 from .supply import Options
 from .work import Worker
 
@@ -19,28 +18,19 @@ _WORKERS = 3
 
 
 def main(arguments: List[str]) -> int:
-    """Do tasks of a sweep; return the exit code of the job.
+    """Do tasks of a sweep until one worker ends by itself; return its exit code.
 
-    arguments: the sweep's folder, options as JSON, and the job's script with its arguments.
+    arguments: the sweep's folder, and options as JSON.
     """
-    folder, text, script, *rest = arguments
-    options = Options(**json.loads(text))
-    run = Run(script, rest, options.chain, options.most_runs)
-    parent = Parent(folder, run, options)
-    if not run.begin():
-        return 0
-    code = parent.work()
-    if signal.SIGTERM in parent.asked:
-        return 143
-    run.end(code, bool(parent.asked), lambda: signal.SIGTERM in parent.asked)
-    return code
+    folder, text = arguments
+    return Parent(folder, Options(**json.loads(text))).work()
 
 
 class Parent:
     """The parent of the workers. asked: the signals that have come."""
 
-    def __init__(self, folder: str, run: Run, options: Options) -> None:
-        self.folder, self.run, self.options, self.worker = folder, run, options, 0
+    def __init__(self, folder: str, options: Options) -> None:
+        self.folder, self.options, self.worker = folder, options, 0
         self.asked: List[int] = []
         node.set_process(adopts=True)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
@@ -48,15 +38,13 @@ class Parent:
 
     def _forward(self, number: int, frame: Optional[FrameType]) -> None:
         self.asked.append(number)
-        if number == signal.SIGUSR2:
-            os.write(1, f"run {self.run.number}: time to save\n".encode())
         if self.worker:
             node.kill(self.worker, number)
 
     def work(self) -> int:
         """Run workers until one ends by itself; return its exit code."""
         for _ in range(_WORKERS):
-            name = f"{self.run.job}.{self.run.number}.{os.urandom(6).hex()}"
+            name = f"{node.this_job()}.{os.urandom(8).hex()}"
             parent, self.worker = os.getpid(), os.fork()
             if not self.worker:
                 os._exit(_work(self.folder, name, self.options, parent))

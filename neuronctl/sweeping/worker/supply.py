@@ -16,7 +16,6 @@ class Options(NamedTuple):
     seconds before the time limit in which no task is started. save: seconds that tasks have to save
     after ``signal``. task_time: seconds that a task takes; 0: as the longest. retries, max_fails,
     until_done: as the options of 'neuronctl sweep'. metric: a pattern. snapshot: of the code.
-    chain, most_runs: as for Run.
     """
 
     sizes: Dict[str, str] = {}  # noqa: RUF012
@@ -33,8 +32,6 @@ class Options(NamedTuple):
     until_done: bool = False
     metric: str = r"neuronctl: metric=(\S+)"
     snapshot: str = ""
-    chain: bool = False
-    most_runs: int = 999
 
 
 QUICK = 3  # seconds in which a task fails at once
@@ -125,18 +122,23 @@ class Supply:
 
     def judge_failure(self, key: Key, seconds: float) -> None:
         """See if nothing succeeds, and if tasks die here at once that may succeed elsewhere."""
-        if not self.healthy:
-            ended = self.results.refresh().ended.values()
-            self.healthy = any(result.state == DONE for result in ended)
-        if not self.healthy:
+        if self.results.state((key[0], key[1] - 1)) != FAILED:  # else it was tried for another node
+            self.quick = self.quick + [key] if seconds <= QUICK else []
+        self.healthy = self.healthy or self._any_done()
+        if self.healthy:
+            self._doubt_node()
+        else:
             self.suspected, self.suspect_at = self.suspected or time.monotonic(), 0.0
-            return
-        if self.results.state((key[0], key[1] - 1)) == FAILED:
-            return  # it was tried here for another node, which that clears
-        self.quick = self.quick + [key] if seconds <= QUICK else []
+
+    def _any_done(self, besides: str = "") -> bool:
+        """Return True if any task is done, on another node than this one."""
         ended = self.results.refresh().ended.values()
-        elsewhere = any(one.state == DONE and one.node != self.node for one in ended)
-        if self.options.nodes == 1 and len(self.quick) >= 3 and elsewhere and not self.trial:
+        return any(one.state == DONE and one.node != besides for one in ended)
+
+    def _doubt_node(self) -> None:
+        """Let others try what failed here at once, if it is much and others succeed."""
+        may_be_bad = self.options.nodes == 1 and len(self.quick) >= 3 and not self.trial
+        if may_be_bad and self._any_done(besides=self.node):
             doubts = [{"task": n, "attempt": a, "node": self.node} for n, a in self.quick]
             data = b"".join(map(files.encode, doubts))
             files.publish(f"{self.folder}/doubts/{self.node}.{time.time():.0f}", data)
@@ -171,9 +173,10 @@ class Supply:
         self.suspect_at = time.monotonic() + 1
         states = files.read_states(self.folder, lambda: None, self._is_silent, self.results)
         fails = sum(state.state == FAILED for state in states.values())
-        self.healthy = any(result.state == DONE for result in self.results.ended.values())
+        self.healthy = self._any_done()
         if self.healthy or fails < self.options.max_fails:
             self.suspected = 0.0
+            self._doubt_node()
             return False
         begun = [float((state.claim or {}).get("start", 0)) for state in states.values()
                  if state.state == files.NOT_KNOWN]  # fmt: skip

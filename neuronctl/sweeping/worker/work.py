@@ -260,7 +260,7 @@ class Worker:
         attempt, self.started = Attempt(key, self.free.pop(), version), True
         words = self.supply.tasks.words(key[0])
         if self.options.launch:
-            words = [b"/bin/bash", b"-c", b'launch "$@"', b"launch", *words]
+            words = [b"/bin/bash", b"-c", b'export -nf launch; launch "$@"', b"launch", *words]
         marks = {"TASK": key[0], "ATTEMPT": key[1], "SLOT": attempt.slot}
         variables = {"NEURONCTL_" + name: str(value) for name, value in marks.items()}
         log = self._patiently(lambda: os.open(self._log(key), os.O_WRONLY | os.O_CREAT, 0o600))

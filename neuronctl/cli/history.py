@@ -28,8 +28,8 @@ from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.lookup import look_up
 from neuronctl.tracking.runs import runs_words
 
-_PART = 100
-"""Submissions whose states are looked up at once."""
+_MOST = 5000
+"""Submissions whose states are looked up."""
 
 States = Dict[str, Sequence[JobStatus]]
 """Of a submission's record, by its key: what is known of its job or tasks."""
@@ -41,7 +41,7 @@ States = Dict[str, Sequence[JobStatus]]
 @click.option("--failed", is_flag=True, help="Only those that failed or that Slurm refused.")
 @click.option(
     *("-n", "--limit"),
-    type=click.IntRange(1, 5000),
+    type=click.IntRange(1, _MOST),
     metavar="N",
     default=20,
     show_default=True,
@@ -56,17 +56,13 @@ def command(name: str, since: Optional[str], failed: bool, limit: int, as_json: 
     """
     store = RecordStore.default()
     after = 0 if since is None else parse_since(since, int(time.time()))
-    if store.open_intents():
-        notify(*recover(store))
+    notify(*recover(store))
     recent = itertools.takewhile(lambda record: record.begun_at >= after, store.iter())
     named = (record for record in recent if is_named(record.job_name, name))
-    records: List[JobRecord] = []
-    states: States = {}
-    size = max(limit, _PART) if failed else limit
-    while len(records) < limit and (part := list(itertools.islice(named, size))):
-        states.update(_states(part, store))
-        records += [one for one in part if not failed or _has_failed(one, states)]
-    records = records[:limit]
+    records = list(itertools.islice(named, _MOST if failed else limit))
+    states = _states(records, store)
+    if failed:
+        records = [one for one in records if _has_failed(one, states)][:limit]
     if as_json:
         data = [_data(record, states.get(record.key, ())) for record in records]
         print_json("neuronctl.history/2", {"submissions": data})

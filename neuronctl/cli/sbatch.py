@@ -38,14 +38,11 @@ def command(words: Tuple[str, ...]) -> int:
     return call(words)
 
 
-def _say_nothing(message: str) -> None:
-    """Leave standard error to sbatch: a program may read it."""
-
-
 def call(words: Sequence[str]) -> int:
     """Run ``sbatch WORDS``, and record its job; return its exit code, 128 + N for signal N."""
     path = find_sbatch()
-    tell = notify if sys.stderr.isatty() else _say_nothing
+    # Otherwise, standard error is left to sbatch: a program may read it.
+    tell = notify if sys.stderr.isatty() else (lambda message: None)
     attempt = Attempt(["neuronctl", *sys.argv[1:]], tell, notify)
     if outer_job() and "SLURM_CPU_BIND" in os.environ:
         tell(

@@ -286,9 +286,6 @@ def _with_jobs_of_others(on_cluster: PlanOnCluster) -> Optional[FrozenSet[str]]:
     return frozenset(name for job in held for name in hosts(job.node_list))
 
 
-# ------------------------------------------------------------------------------ doubts
-
-
 def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Outcome]:
     """Yield why a job may not start although there is room for it."""
     on_cluster, room = search.on_cluster, "there is room for it, but"

@@ -153,9 +153,6 @@ def _budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         yield Doubt(f"{words}; whether the rest is enough is not known")
 
 
-# ------------------------------------------------- limits that several jobs share
-
-
 def _shared(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Outcome]:
     """Yield the wait for what other jobs hold of a limit, of the user's or of the whole group's."""
     about, mine = limit.about, counted_jobs(limit, on_cluster)

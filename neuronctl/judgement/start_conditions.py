@@ -116,8 +116,6 @@ def _begin(text: str, now: int) -> Iterator[Outcome]:
         yield Wait("NC506", "BeginTime", words, until=at)
 
 
-# -------------------------------------------------------------------------- dependencies
-
 _MET, _WAITS, _OPEN, _NEVER = "met", "waits", "open", "never"
 
 _Term = Tuple[str, int, str]

@@ -122,11 +122,11 @@ def partition_is_open(context: RuleContext) -> Iterator[Violation]:
             source,
         )
     accounts, own = context.plan.partition.accounts, context.plan.request.account
-    if accounts and own and own.lower() not in [name.lower() for name in accounts]:
-        source = context.cite_partition("accounts")
-        if context.slurm is None:  # Slurm itself knows the accounts above this one
-            words = f"partition '{context.plan.partition.name}' takes no jobs of account '{own}'"
-            yield Violation(words, f"use -A {' or -A '.join(accounts)}", source)
+    known = context.slurm is not None  # and with it the accounts above this one
+    if accounts and own and own.lower() not in map(str.lower, accounts) and not known:
+        words = f"partition '{context.plan.partition.name}' takes no jobs of account '{own}'"
+        hint = f"use -A {' or -A '.join(accounts)}"
+        yield Violation(words, hint, context.cite_partition("accounts"))
 
 
 @rule(ERROR, "NC111", "more nodes than the partition has", "of_partition", about=_NODES)
@@ -182,9 +182,8 @@ def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
 @rule(ERROR, "NC122", "GPU partition without GPUs", "of_partition", about="partition")
 def gpus_where_there_are(context: RuleContext) -> Iterator[Violation]:
     plan, partition = context.plan, _known(context)
-    if partition is None or not partition.gpus_per_node or plan.gpus_per_node:
-        return
-    if plan.request.shares_gpus:
+    asks = plan.gpus_per_node or plan.request.shares_gpus
+    if partition is None or not partition.gpus_per_node or asks:
         return
     required = plan.cluster.policy.gpus_required
     most = min(partition.gpus_per_node, partition.max_gpus or partition.gpus_per_node)
@@ -318,19 +317,15 @@ def model_and_gpus(context: RuleContext) -> Iterator[Violation]:
     gpus = gpus_of_model(plan.model, plan.gpus_per_node, plan.nodes)
     has = f"{counted(gpus, 'GPU')} of {plan.partition.name}"
     memory = (each or 0) * 1e9 * gpus
-    has += (
-        f" {'has' if gpus == 1 else 'have'} {memory / 1e9:.0f} GB"
-        if each
-        else ": the catalog does not say their memory"
-    )
+    size = f" {'has' if gpus == 1 else 'have'} {memory / 1e9:.0f} GB"
+    has += size if each else ": the catalog does not say their memory"
     cited = context.cite_partition("gpu_memory_gb") if each else UNCITED
     if weights is None:
         yield Violation(f"whether {plan.model[1]} fits is not sure: {source}; {has}", "", cited)
         return
     share = weights / memory if memory else 0.0
-    message = (
-        f"the weights of {plan.model[1]} take about {weights / 1e9:.1f} GB (by {source}); {has}"
-    )
+    message = f"the weights of {plan.model[1]} take about {weights / 1e9:.1f} GB (by {source})"
+    message += f"; {has}"
     if share <= 0.8:
         yield Violation(message, "", cited)
     else:

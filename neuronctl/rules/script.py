@@ -69,17 +69,13 @@ def check_script(
     told = {known.finding.code for known in found}
     refused = {known.place.line for known in found if known.finding.code in ("NC601", "NC606")}
     for finding in _that_hold(facts, of_plan, now=now):
-        if finding.code == "NC411" and (
-            told & {"NC606", "NC634", "NC643"} or submits_itself(facts)
-        ):
-            continue  # said better already, or it makes the directory before
+        better = told & {"NC606", "NC634", "NC643"}
+        if finding.code == "NC411" and (better or submits_itself(facts)):
+            continue  # said already, or it makes the directory before
         given = facts.given(*finding.about)
-        if (
-            finding.code in ("NC101", "NC122", "NC123")
-            and given is not None
-            and given.place.line in refused
-        ):
-            continue  # so it is here
+        is_refused = given is not None and given.place.line in refused
+        if is_refused and finding.code in ("NC101", "NC122", "NC123"):
+            continue  # said already
         missing = not finding.rule.only_now and not facts.has(*finding.about)
         place = facts.top if missing or not now else NOWHERE
         place = place if given is None else given.place

@@ -130,9 +130,8 @@ class _Program:
             data = words.get("dataset", call.args[0] if call.args else None)
             if value is None or (isinstance(value, ast.Constant) and not value.value):
                 continue  # of an evaluation: each process looks at everything
-            if not (
-                isinstance(value, ast.Constant) and isinstance(data, (ast.Name, ast.Attribute))
-            ):
+            named = isinstance(data, (ast.Name, ast.Attribute))
+            if data is None or not (isinstance(value, ast.Constant) and named):
                 self._leave(call, "replace shuffle by a DistributedSampler")
                 continue
             sampler = f"sampler=DistributedSampler({ast.unparse(data)})"
@@ -190,10 +189,8 @@ class _Program:
             "dist.init_process_group()  # torchrun passes ranks and address in variables",
         ]
         if "print" in self.names:
-            begin.append("if dist.get_rank() > 0:")
-            begin.append(
-                f"{self.step}print = lambda *words, **options: None  # rank 0 alone prints"
-            )
+            alone = "print = lambda *words, **options: None  # rank 0 alone prints"
+            begin += ["if dist.get_rank() > 0:", f"{self.step}{alone}"]
         end = "dist.destroy_process_group()"
         guards = [
             one.body

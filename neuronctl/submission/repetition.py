@@ -68,7 +68,7 @@ def lost_job(
     """
     store, done = RecordStore.default(), None
     with contextlib.suppress(RecordError):  # the submission itself warns of it
-        lost = list(Recovery(store).open.values()) if store.open_intents() else []
+        lost = list(Recovery(store).open.values())
         for note in recover(store) if lost else ():
             notify(note)
         for record in () if anyway else lost:

@@ -185,7 +185,7 @@ def all_servers() -> List[Note]:
     for job in set(servers()) - set(notes):
         note = read_note(job)
         if note is not None:
-            words = note.words if note.state == ENDED else "its job ended at once"
+            words = note.words if note.state == ENDED else "it was killed with its job"
             notes[job] = replace(note, state=ENDED, words=words)
     return [notes[job] for job in sorted(notes)]
 

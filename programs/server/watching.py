@@ -24,8 +24,10 @@ EVERY = 3  # seconds between two looks at a server that answers
 STRANGER_EVERY = 60  # seconds between two requests without the token, which a server may log
 STARTS = 3  # at most, while somebody else takes the port
 PATIENCE = 10  # seconds for a server's answer, once it has answered
+CHECKING = 4  # seconds for it if somebody waits for the answer, with srun's own start
 KEPT = 7 * 24 * 3600  # seconds for which the note of a server that ended stays
 WORDS = 4000  # bytes of a file in FOLDER that become part of the note
+MOST = 1 << 20  # bytes of a log that are kept if it is written anew
 ENDING = 20  # seconds for a server to end; Slurm waits for 30 by default
 
 TUNNEL = """old= same=0
@@ -289,13 +291,13 @@ def shell(script):
         return file.readline()[2:].split()
 
 
-def look(note, environment):
+def look(note, environment, patience=PATIENCE):
     """Return state and words of a server: whose its port is, and whether it answers."""
     users = owners(note["address"], int(environment["PORT"]))
     if users != {os.getuid()}:
         words = f"port {environment['PORT']} belongs to {user_names(users)}"
         return {"state": "silent", "words": words, "user": user_names(users)}
-    answers, words = try_text(note["alive"], environment, PATIENCE)
+    answers, words = try_text(note["alive"], environment, patience)
     state = "answers" if answers else "silent"
     return {"state": state, "words": "" if answers else words, "user": user_names(users)}
 
@@ -312,19 +314,39 @@ def check(folder):
     if lives and note["state"] in ("answers", "silent"):
         own = {"FOLDER": folder, "PROGRAM": note["program"], "LOCALHOST": note["localhost"]}
         own.update({name.upper(): note[name] for name in ("address", "port", "token", "node")})
-        note.update(look(note, {**os.environ, **own}))
+        note.update(look(note, {**os.environ, **own}, CHECKING))
     elif not lives and note["state"] != "ended":
         note.update(state="starting", words="this run's server has not begun", since=0)
     note["asked"] = time.time()
     print(json.dumps({name: value for name, value in note.items() if name != "token"}))
 
 
-def make_private_log(descriptor):
-    """Let nobody else read what the server writes, if that is a file."""
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode) and mode & 0o077:
-        with contextlib.suppress(OSError):
-            os.fchmod(descriptor, 0o600)
+def make_private_logs():
+    """Write the log anew if others can read it: its mode binds nobody who has opened it before.
+
+    Slurm makes a log with mode 0600, but takes one that is there already, whoever made it.
+    """
+    same = os.path.sameopenfile(1, 2)
+    for descriptor in (1,) if same else (1, 2):
+        status = os.fstat(descriptor)
+        own = status.st_uid == os.getuid()
+        if not stat.S_ISREG(status.st_mode) or (own and not status.st_mode & 0o077):
+            continue
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        aside = f"{path}.{os.urandom(6).hex()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+        try:
+            log = os.open(aside, flags, 0o600)
+            os.replace(aside, path)
+        except OSError as error:
+            sys.exit(f"serve: others can read {path}: {error}; name another log with -o")
+        if own:
+            with open(f"/proc/self/fd/{descriptor}", "rb") as old:
+                os.write(log, old.read(MOST))
+        os.dup2(log, descriptor)
+        os.close(log)
+    if same:
+        os.dup2(1, 2)
 
 
 def remove_old(serve):
@@ -349,8 +371,7 @@ def run(words):
     """Run a server. words: NAME=VALUE…, the recipe's file, and the batch script."""
     serve = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     options = dict(word.split("=", 1) for word in words[:-2])
-    make_private_log(1)
-    make_private_log(2)
+    make_private_logs()
     try:
         recipe = read_recipe(os.path.join(serve, words[-2]))
         server = Server(serve, recipe, options.get("address", ""), int(options.get("idle", 0)))

@@ -196,3 +196,14 @@ def test_a_run_that_follows_a_requeue_is_not_the_last_one(sandbox: Sandbox) -> N
     assert again["run"] == 1
     new = json.loads(asked(sandbox, "serve", "connect", "--json").stdout)
     assert new["token"] != found["token"]
+
+
+def test_a_stranger_who_made_the_log_first_reads_nothing_of_it(sandbox: Sandbox) -> None:
+    log = "open/theirs.log"
+    shell(sandbox, "mkdir -p open; chmod 777 open .")
+    made = f"import os; os.umask(0); os.chdir({sandbox.exec(['pwd']).stdout.strip()!r})"
+    with stranger(sandbox, "gpu35", f"{made}; open({log!r}, 'w'); print('made')") as process:
+        assert first_line(process) == "made"
+    serve(sandbox, "-o", log, "tiny")
+    assert sandbox.exec(["stat", "-c", "%U %a", log]).stdout == "neuron 600\n"
+    assert "tiny answers on port" in sandbox.exec(["cat", log]).stdout

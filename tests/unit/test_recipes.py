@@ -231,3 +231,9 @@ def test_it_listens_on_loopback_where_one_may_log_in_to_the_nodes(
         for file in (None, str(catalog))
     ]
     assert [" run address=127.0.0.1 " in script for script in made] == [False, True]
+
+
+def test_kernels_of_jupyter_have_sockets_that_only_their_user_can_open() -> None:
+    command = recipes.load("jupyter").command
+    assert "JUPYTER_RUNTIME_DIR=$TMPDIR " in command
+    assert "--KernelManager.transport=ipc " in command

@@ -131,6 +131,17 @@ def test_a_server_is_noted_and_leaves_nothing_but_how_it_ended(start: Callable[.
     assert not [*job.place.glob("serve.*")], "its TMPDIR"
 
 
+def test_a_log_that_others_have_open_is_written_anew(
+    start: Callable[..., Job], tmp_path: Path
+) -> None:
+    (tmp_path / "log").touch()
+    with (tmp_path / "log").open() as reader:
+        job = start(script='echo a secret; exec "$PYTHON" server.py')
+        job.answers()
+        assert "a secret" in job.log.read_text()
+        assert reader.read() == ""
+
+
 @pytest.mark.parametrize("more", [{}, {"alive": "ask /"}])
 def test_a_server_that_lets_everybody_in_ends(start: Callable[..., Job], more: Any) -> None:
     job = start(script='exec "$PYTHON" server.py open', **more)

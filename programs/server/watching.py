@@ -263,7 +263,7 @@ class Server:
 
     def pass_signal_on(self, number, frame):
         if number == signal.SIGTERM:
-            self.ending = self.ending or ("it was cancelled, or met its time limit", 143)
+            self.ending = self.ending or ("it was cancelled or requeued, or out of time", 143)
             self.note.pop("token", None)
         process = self.process
         if process is not None and process.poll() is None:

@@ -20,6 +20,7 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.unreadable is None or facts.unreadable.warning:
         yield from _behind_a_pipe(facts)
         yield from _thrown_away(facts)
+        yield from _followed_by_success(facts)
 
 
 def _works(facts: ScriptFacts) -> Dict[int, str]:
@@ -65,7 +66,7 @@ def _behind_a_pipe(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
-    """Find ``|| true`` behind the last program, and ``exit 0`` at the end."""
+    """Find ``exit 0`` at the end."""
     works, commands = _works(facts), facts.shell.uncaptured
     at = max((at for at, each in enumerate(commands) if id(each) in works), default=-1)
     rest = commands[at + 1 :]
@@ -74,10 +75,54 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
     last, name = rest[-1], works[id(commands[at])]
     text = "\n".join(facts.lines[commands[at].place.line - 1 : last.place.line])
     exits = last.name == "exit" and last.arguments == ("0",) and last.sure
-    forgives = rest[0].joined == "||" and rest[0].name in ("true", ":")
-    forgives = forgives and "[" not in facts.lines[rest[0].place.line - 1]
-    if forgives or (exits and not facts.strict and not _LOOKS_BACK.search(text)):
-        hides = f"|| {rest[0].name}" if forgives else "exit 0"
-        words = f"the job ends as COMPLETED, even if {name} fails: {hides} hides its exit code"
+    if exits and not facts.strict and not _LOOKS_BACK.search(text):
+        words = f"the job ends as COMPLETED, even if {name} fails: exit 0 hides its exit code"
         hint = "remove it: the script ends with the exit code of its last command"
-        yield Violation(words, hint, place=rest[0].place if forgives else last.place)
+        yield Violation(words, hint, place=last.place)
+
+
+_SAYS = frozenset(
+    ": conda date deactivate df echo module nvidia-smi printf sacct seff sleep true wait".split()  # noqa: SIM905
+)
+_READS = re.compile(
+    r"\|\||&&|PIPESTATUS|\b(if|while|until|case|scancel|false|test|trap)\b|\[|\(\("
+    r"|\b(exit|return) +[^\s;#]"
+)
+
+
+def _followed_by_success(facts: ScriptFacts) -> Iterator[Violation]:
+    """Find ``|| true``, ``wait`` without a process id, and a last command that always succeeds."""
+    works, commands = _works(facts), [each for each in facts.shell.uncaptured if each.words]
+    while commands and commands[-1].name == "exit" and not commands[-1].arguments:
+        commands.pop()  # with the code of the one before it
+    for at, command in enumerate(commands[:-1]):
+        name, rest = works.get(id(command)), commands[at + 1 :]
+        if name is None or (rest[0].piped and "pipefail" not in facts.text):
+            continue
+        ends, line = all(map(_wraps_up, rest)), facts.lines[rest[0].place.line - 1]
+        waits = [each for each in rest if each.name == "wait"] if command.background else [command]
+        end, hint = rest[-1], "write set -e above it: the job then ends at its first failure"
+        hidden = ends and not facts.strict and bool(waits) and not _reads_code(facts, command)
+        last = facts.lines[end.place.line - 1].lstrip()
+        hidden = hidden and (end.name in _SAYS or last.startswith("rm -"))
+        if rest[0].joined == "||":
+            end, hint = rest[0], "remove it: the job then fails if the program does"
+            meant = "[" in line or any(each.joined for each in rest[1:2])
+            hidden = end.name in _SAYS and not meant and bool(ends or re.search("train|tune", line))
+        elif command.background and waits and not waits[0].arguments:
+            end, hint = waits[0], "write wait PID for each program, and exit with its code"
+            hidden = not _reads_code(facts, command)
+        if hidden and not (end.name == "wait" and end.arguments):
+            words = f"{end.name} hides the exit code of {name}: the job may end as COMPLETED"
+            yield Violation(f"{words}, even if {name} fails", hint, place=end.place)
+            return
+
+
+def _reads_code(facts: ScriptFacts, command: Command) -> bool:
+    """Return True if the text around or behind a command may look at its exit code."""
+    first, last = command.place, command.words[-1].place
+    before = facts.lines[first.line - 1][: first.column - 1]
+    behind = [facts.lines[last.line - 1][last.end - 1 :], *facts.lines[last.line :]]
+    text = re.sub(r"(?m)'[^'\n]*'|\"[^\"\n]*\"|(^|\s)#.*", "_", "\n".join(behind))
+    own_trap = re.search(r"\btrap\b.*\b(ERR|EXIT|(SIG)?CHLD)\b", facts.text)
+    return bool(own_trap or re.search(r"\b(if|while|until)\b|!", before) or _READS.search(text))

@@ -36,7 +36,7 @@ def main() -> None:
         os.environ.update(XDG_STATE_HOME=f"{place}/state", PATH=f"{place}:{os.environ['PATH']}")
         squeue = Path(place, "squeue")
         squeue.write_text(
-            '#!/bin/sh\ncase "$*" in *" -j "*) echo "7 RUNNING 100 8:00:00" ;; esac\n'
+            '#!/bin/sh\ncase "$*" in *" -j "*) echo 7 RUNNING 100 8:00:00 ;; *) echo 7 100; esac\n'
         )
         squeue.chmod(0o755)
         os.chdir(place)

@@ -218,7 +218,6 @@ class Worker:
 
     def _take(self) -> Optional[Key]:
         """Claim a task; return None if there is none to take now."""
-        self.supply.awaits_verdict()
         while True:
             key = self.supply.next_key()
             if key is None or self._claim(key):
@@ -226,6 +225,7 @@ class Worker:
 
     def _may_start(self) -> bool:
         """Return True if another task may be started now."""
+        self.supply.awaits_verdict()
         if self.supply.suspects():
             return False
         for name in () if self.stop else ("paused", "bad/" + self.node):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,13 +13,19 @@ from typing import Any, Dict, Optional, Tuple
 
 import pytest
 
+from neuronctl.catalog.loader import load as load_catalog
 from neuronctl.common.errors import TemplateError, UsageError
 from neuronctl.launch import launchers
 from neuronctl.serving import recipes
+from neuronctl.serving.connection import connection, parse_note
 from neuronctl.serving.server_job import make_place, plan_server
 from neuronctl.submission.planned_job import plan_job
 
 GOOD = "title: mine\ncommand: run it\nready: ask /\n"
+SSHD = """#!/bin/bash
+if [ "$1" = -t ]; then ! grep -q PerSourcePenalties "$3"; exit; fi
+cat "${@: -1}"
+"""
 OPTIONS = {"partition": "amd_a100nv_8", "gpus_per_node": "1", "time": "10"}
 
 
@@ -237,3 +244,49 @@ def test_kernels_of_jupyter_have_sockets_that_only_their_user_can_open() -> None
     command = recipes.load("jupyter").command
     assert "JUPYTER_RUNTIME_DIR=$TMPDIR " in command
     assert "--KernelManager.transport=ipc " in command
+
+
+NOTE: Dict[str, Any] = {
+    **{"job": "7", "run": "0", "name": "mine", "recipe": "ssh", "node": "gpu35"},
+    **{"address": "127.0.0.1", "port": "31000", "localhost": "j7.localhost", "state": "answers"},
+    **{"words": "", "user": "kim", "asked": 1, "since": 1, "token": "t0ken"},
+    **{"pid": 7, "python": "", "program": ""},
+    "values": {"host_key": "ssh-ed25519 AAAA"},
+}
+
+
+@pytest.mark.parametrize("name", ["x *", "*", "a\nHost *", "!x ?", "x\tUser root", "\u2028*"])
+def test_a_jobs_name_makes_no_other_block_of_ssh(own: Path, name: str) -> None:
+    note = parse_note(json.dumps({**NOTE, "name": name}).encode())
+    assert note is not None
+    text = connection(note, load_catalog().clusters["neuron"]).text
+    hosts = [line for line in text.splitlines() if line.strip().startswith("Host ")]
+    assert len(hosts) == 1 and re.fullmatch(r" *Host [\w.-]+", hosts[0], re.ASCII)
+
+
+def test_sshd_limits_who_waits_as_far_as_it_can(own: Path, tmp_path: Path) -> None:
+    """With a stand-in for an sshd that knows one of the two options of newer ones."""
+    (tmp_path / "sshd").write_text(SSHD)
+    (tmp_path / "sshd").chmod(0o755)
+    (tmp_path / "key.pub").write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFs kim\n")
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PORT": "31000"}
+    env.update(FOLDER=str(tmp_path), SERVE=str(tmp_path), ADDRESS="127.0.0.1")
+    command = f"set -- {tmp_path}/key.pub\n{recipes.load('ssh').command}"
+    done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True)
+    limits = ["LoginGraceTime 20", "MaxStartups 300:30:600", "PerSourceMaxStartups 200"]
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if re.match("Login|MaxSt|PerS", line)] == limits, done.stderr
+
+
+def test_rays_metrics_which_ask_for_no_token_are_off(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name, path: name)
+    script = plan_server(recipes.load("ray"), [], plan_with({**OPTIONS, "nodes": "2"})).script()
+    exports = [line for line in script.splitlines() if line.startswith("export RAY_")]
+    done = subprocess.run(
+        ["bash", "-c", "\n".join([*exports, "env"])], capture_output=True, text=True
+    )
+    seen = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    names = ("RAY_enable_metrics_collection", "AUTOSCALER_METRIC_PORT", "DASHBOARD_METRIC_PORT")
+    assert [seen.get(name) for name in names] == ["0", "99999", "99999"]

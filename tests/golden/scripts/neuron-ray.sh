@@ -31,6 +31,7 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill
 unset RAY_ADDRESS  # of another cluster
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN="${RAY_AUTH_TOKEN:-$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')}"
 export RAY_USAGE_STATS_ENABLED=0 RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0
+export RAY_enable_metrics_collection=0 {AUTOSCALER,DASHBOARD}_METRIC_PORT=99999  # metrics ask for no token
 # train.py starts once, on the first node.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --wait=600 \
     bash -c '

@@ -1,4 +1,7 @@
-"""Breaks things while chains of --until-done go on, and counts: none lost, none doubled, none late.
+"""Breaks things while runs of --until-done follow one another, and counts what went wrong.
+
+Some are chains, others requeued jobs, on one node or two. None may be lost, doubled, or begun after
+its end, and none may say "saved" without a line that the program itself wrote.
 
 ``python tests/slurm/chain_faults.py [RUNS [SEED [SUITE]]]`` does so in a sandbox of its own, with
 the Slurm of another Debian if SUITE says so.
@@ -21,19 +24,38 @@ from bench import debian
 from harness import COMMENT, SYSTEM, Sandbox, processes, sandbox_up, wait_until
 from test_faults import Broken
 
-EACH = 8
-"""Runs of a chain, those that something killed included, until the program ends with 0."""
+EACH = 5
+"""Runs that the program saves in, until it ends with 0."""
 
 PROGRAM = """\
-import os, sys, time
-run = 1 + (open("ran").read().count(" end\\n") if os.path.exists("ran") else 0)
+import os, signal, sys, time
+first = os.environ.get("SLURM_PROCID", "0") == "0"
+asked = []
+signal.signal(signal.SIGTERM, lambda number, frame: asked.append(1))
+def read():
+    return open("ran").read() if os.path.exists("ran") else ""
+run = 1 + read().count(" end\\n")
+me = os.environ["SLURM_JOB_ID"] + "." + os.environ.get("SLURM_RESTART_COUNT", "0")
 def tell(word):
-    line = "%d %s %.1f %s\\n" % (run, os.environ["SLURM_JOB_ID"], time.time(), word)
+    line = "%d %s %.1f %s\\n" % (run, me, time.time(), word)
     os.write(os.open("ran", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), line.encode())
+if not first:  # it ends when the first has
+    while not any(me in line and "begin" not in line for line in read().split("\\n")):
+        time.sleep(0.1)
+    os._exit(0)
 tell("begin")
-time.sleep(float(sys.argv[2]))
-tell("end")
-os._exit(75 if run < int(sys.argv[1]) else 0)
+until = time.time() + float(sys.argv[2])
+while time.time() < until and not asked:
+    time.sleep(0.1)
+if asked and os.getpid() % 2:
+    tell("nothing")  # it was asked, and does not save
+else:
+    os.makedirs("kept", exist_ok=True)
+    open("kept/" + str(run), "w").write(me)
+    tell("end")
+    asked = []
+time.sleep(1)
+os._exit(1 if asked else 75 if run < int(sys.argv[1]) else 0)
 """
 
 CONFIGURED = (
@@ -53,6 +75,7 @@ class Breaker:
         self.faults: List[Callable[[], bool]] = [
             *3 * [self.kill_shell],
             *3 * [self.kill_client],
+            *3 * [self.ask],
             self.restart_slurmctld,
             self.kill_slurmd,
             self.kill_slurmdbd,
@@ -83,6 +106,16 @@ class Breaker:
         """What asks Slurm for the script."""
         names = ("sbatch", "squeue", "scontrol", "sacct", "scancel")
         return self._kill(lambda words: os.path.basename(words[0]) in names)
+
+    def ask(self) -> bool:
+        """As Slurm does shortly before the time limit."""
+        jobs = self.sandbox.exec(
+            ["squeue", "-h", "-t", "R", "-o", "%A"], check=False
+        ).stdout.split()
+        if jobs:
+            job = self.random.choice(jobs)
+            self.sandbox.exec(["scancel", "--batch", "--signal=USR2", job], check=False)
+        return bool(jobs)
 
     def restart_slurmctld(self) -> bool:
         with self.broken.without("slurmctld"):
@@ -120,40 +153,50 @@ class Breaker:
 
 
 def submit(sandbox: Sandbox, name: str) -> str:
-    """A chain in a directory of its own; its id."""
+    """Start runs in a directory of their own and return their job's id; name: ``chain2-7``."""
     sandbox.write(f"{name}/chained.py", PROGRAM)
+    kind, nodes, number = name[:5], name[5], int(name[7:])
     options = f"-p amd_a100nv_8 -t 10 --field misc --appl pytorch --gpus-per-node=1 -J {name} -c 2"
-    chain = "--until-done --no-requeue --no-preflight --max-runs 99"
-    seconds = 1 + len(name) % 3
-    made = f"cd {name} && neuronctl submit {options} {chain} chained.py {EACH} {seconds}"
-    told = sandbox.exec(["sh", "-c", made]).stdout
+    again = "--no-requeue" if kind == "chain" else "--requeue"
+    options += f" -N {nodes} --launcher srun --checkpoint kept --no-preflight --max-runs 99"
+    made = f"cd {name} && neuronctl submit {options} --until-done {again} chained.py {EACH}"
+    told = sandbox.exec(["sh", "-c", f"{made} {1 + number % 3}"]).stdout
     return told.split("Submitted batch job ")[1].split()[0]
 
 
 def defects(sandbox: Sandbox, name: str, id: str) -> List[str]:
-    """What is wrong with a chain that is over."""
+    """Return what is wrong with runs that are over."""
     log = sandbox.exec(["sh", "-c", f"cat {name}/{name}_{id}.*"], check=False).stdout
     ran = sandbox.exec(["cat", f"{name}/ran"], check=False).stdout.split("\n")
     begun = [line.split() for line in ran if line.endswith("begin")]
-    ended = [int(line.split()[0]) for line in ran if line.endswith("end")]
+    ends = [line.split() for line in ran if line.endswith("end")]
+    ended = [int(words[0]) for words in ends]
     jobs = [words[1] for words in begun]
     found = []
     if max(ended, default=0) < EACH:
-        # What is killed before it has submitted its successor has none, as the page says.
+        # A job that is killed before its successor is submitted, or requeued, has none.
         last = [id, *re.findall(r" as job (\d+)\n", log)][-1]
         query = ["sacct", "-XnPj", last, "-o", "State,ExitCode,Elapsed"]
         state = sandbox.exec(query, check=False).stdout.strip()
-        early = re.match(r"(FAILED\|0:9|NODE_FAIL\|\d:0|PREEMPTED\|\d+:\d+)\|00:00:0[0-5]$", state)
+        soon = "00:00:0[0-5]$" if name.startswith("chain") else ""
+        early = re.match(rf"(FAILED\|0:9|NODE_FAIL\|\d:0|PREEMPTED\|\d+:\d+)\|{soon}", state)
         kind = "killed before the next run was submitted" if early else "lost"
         found.append(f"{kind}: {log.splitlines()[-3:]}, {last} {state}")
     if len(jobs) != len(set(jobs)) or len(ended) != len(set(ended)):
         found.append(f"doubled: {ran}")
-    if len([run for run in ended if run >= EACH]) > 1:
-        found.append(f"after the end: {ended}")
+    if ended.count(EACH) > 1 or any(int(words[0]) > EACH for words in begun):
+        found.append(f"after the end: {ran}")
+    kept = {words[1] for words in ends}
+    for run, job, says in re.findall(
+        r"(?s)run (\d+) of at most \d+, on \S+( as job \d+)?\n(.*?)(?=\nrun \d+ of|$)", log
+    ):
+        who = f"{job.split()[-1]}.0" if job else f"{id}.{int(run) - 1}"
+        if f"run {run} saved" in says and who not in kept:
+            found.append(f"false saved: {who}, {says}, {ran}")
     return [f"{name} (job {id}): {words}" for words in found]
 
 
-def torture(broken: Broken, runs: int, seed: int, side_by_side: int = 6) -> Dict[str, Any]:
+def torture(broken: Broken, runs: int, seed: int, side_by_side: int = 10) -> Dict[str, Any]:
     """Until so many runs have begun; what was done, and what was wrong."""
     sandbox = broken.sandbox
     sandbox.root(
@@ -166,9 +209,10 @@ def torture(broken: Broken, runs: int, seed: int, side_by_side: int = 6) -> Dict
         begun = {}
         for _ in range(side_by_side):
             chains += 1
-            begun[f"c{chains:0{1 + chains % 3}d}"] = ""
+            kind = ("chain1", "queue1", "chain2", "queue2")[chains % 4]
+            begun[f"{kind}-{chains}"] = ""
         begun = {name: submit(sandbox, name) for name in begun}
-        struck, still, give_up = 0, 0, time.monotonic() + 600
+        struck, still, give_up = 0, 0, time.monotonic() + 400
         while time.monotonic() < give_up:
             time.sleep(breaker.random.uniform(0.5, 2))
             shown = sandbox.exec(["squeue", "-h", "-o", "%T"], check=False)
@@ -180,7 +224,7 @@ def torture(broken: Broken, runs: int, seed: int, side_by_side: int = 6) -> Dict
                 # there, though it is idle, until slurmctld starts anew.
                 breaker.restart_slurmctld()
                 breaker.done["nothing_began"] += 1
-            if struck < 4 * side_by_side:
+            if struck < 3 * side_by_side:
                 struck += 1
                 breaker.strike()
         breaker.resume()

@@ -42,7 +42,7 @@ watch_log() {
         bash -c 'command -v py-spy >/dev/null || exit; for process in $(pgrep -U "$UID" python); do
             grep -qsz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" "/proc/$process/environ" && timeout -k 5 20 py-spy dump --pid "$process"
         done' >&2
-    until scancel "$SLURM_JOB_ID"; do sleep 15; done
+    for _ in {1..60}; do scancel "$SLURM_JOB_ID" && break; sleep 15; done
 }
 (watch_log &)
 

@@ -212,7 +212,11 @@ def torture(broken: Broken, runs: int, seed: int, side_by_side: int = 10) -> Dic
             kind = ("chain1", "queue1", "chain2", "queue2")[chains % 4]
             begun[f"{kind}-{chains}"] = ""
         begun = {name: submit(sandbox, name) for name in begun}
-        struck, still, give_up = 0, 0, time.monotonic() + 400
+        struck, still, give_up = (
+            0,
+            0,
+            time.monotonic() + 1200,
+        )  # Slurm waits 2 min before a requeued run
         while time.monotonic() < give_up:
             time.sleep(breaker.random.uniform(0.5, 2))
             shown = sandbox.exec(["squeue", "-h", "-o", "%T"], check=False)

@@ -66,7 +66,7 @@ ENDS: Dict[str, Tuple[List[str], str, str, str, str]] = {
         ],
         "FAILED",
         "address-in-use",
-        "Likely cause: another process on the node was using the rendezvous port",
+        "Likely cause: another process on the node was using the port that the program wanted",
         "Address already in use",
     ),
     "exception": (

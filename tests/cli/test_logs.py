@@ -112,7 +112,7 @@ def test_following_waits_for_a_late_log(
 ) -> None:
     """A file server that shows the new file only after its directory was listed often enough."""
     log, listed = tmp_path / "7.out", []
-    for name, seconds in (("_TICK", 0.001), ("_DRAIN", 0.02), ("_LATE", 60.0 if appears else 0.05)):
+    for name, seconds in (("_TICK", 0.001), ("_DRAIN", 60.0), ("_LATE", 60.0 if appears else 0.05)):
         monkeypatch.setattr(follow, name, seconds)
 
     def list_again(path: str) -> None:

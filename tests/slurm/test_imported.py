@@ -67,7 +67,7 @@ SCRIPTS: Dict[str, Tuple[str, str]] = {
     "two-gpu-options": ("-p cas_v100nv_4 --gres=gpu:2 --gpus-per-node=2 -c 4", "./look a"),
     "steps-of-one-gpu": (
         "-p cas_v100nv_4 -n 2 -c 2 --gpus-per-node=2 -N 1",
-        "for i in 1 2; do srun -n 1 -c 2 --exact --gres=gpu:1 ./look s$i; done",
+        "srun -n 1 -c 2 --exact --gres=gpu:1 ./look s",
     ),
     # Launches that become keys.
     "srun": (f"{NODES} --gres=gpu:2", "srun ./look a"),

@@ -22,7 +22,8 @@ PYTHON = """\
 case $1,$2 in
     -c,*grpc) exit 1 ;;
     -c,*) echo 2 ;;
-    *) printf '%s\\n' "$RAY_ADDRESS" "$@"; exit 7 ;;
+    *) for i in {1..100}; do [ "$(wc -l <"$SEEN")" -lt 2 ] || break; sleep 0.1; done
+        printf '%s\\n' "$RAY_ADDRESS" "$@"; exit 7 ;;
 esac"""
 
 

@@ -22,7 +22,6 @@ from neuronctl.sweeping.folder import Sweep, SweepSettings
 from neuronctl.sweeping.parameters import make_tasks
 
 MANY, RUN = 100_000, 1_000
-_CODE = "import sys; sys.path.insert(0, sys.argv[1]); from worker.main import main; "
 _SMALL = (
     "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
     "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
@@ -73,8 +72,8 @@ def _make(name: str, count: int) -> Sweep:
 
 def _work(sweep: Sweep) -> int:
     """Run a worker to its end; return its peak memory in KiB."""
-    words = [sys.executable, "-BIS", "-c", f"{_CODE}sys.exit(main(sys.argv[2:]))"]
-    words += [sweep.worker_code(), sweep.folder, '{"max_fails": 1000000}']
+    code = f"{sweep.worker_code()}/worker"
+    words = [sys.executable, "-BIS", code, sweep.folder, '{"max_fails": 1000000}']
     job = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "gpu01"}
     # Linux counts the memory of what starts a process, too: this process has too much.
     small = [sys.executable, "-c", _SMALL, *words]

@@ -160,8 +160,8 @@ def _setup(recipe: Recipe, idle: Optional[int], address: str) -> List[str]:
     os.umask(umask)
     program = program_name()
     return [
-        "set +e  # neuronctl's program runs this script again, with PORT, TOKEN, …; notes how "
-        "the server is.",
+        "set +e  # the program runs this script once more, with PORT and TOKEN set, and "
+        "watches the server",
         f"program={quote(os.path.join(folders(), program))}",
         f'[[ $(cat "$program"/*.py | sha256sum) == {program[7:]}* ]] ||',
         '    { echo "serve: $(hostname -s) cannot read $program as it was" >&2; exit 1; }',

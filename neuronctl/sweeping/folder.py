@@ -34,7 +34,7 @@ METRIC = r"neuronctl: metric=(\S+)"
 _SILENCE = 60
 """Seconds without a sign of life after which a worker of a job that has ended counts as dead."""
 
-_CODE = ("__init__", "files", "node", "main", "supply", "work")
+_CODE = ("__init__", "__main__", "files", "node", "main", "supply", "work")
 """Modules of the worker."""
 
 

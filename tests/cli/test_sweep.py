@@ -137,7 +137,7 @@ def test_one_of_its_jobs_is_not_planned_anew(run: Run, fake_slurm: FakeSlurm) ->
     fake_slurm.answer("sbatch", "4711\n")
     run("sweep", *LR)
     run("resubmit", "4711")
-    assert fake_slurm.stdin().count("worker.main") == 1
+    assert fake_slurm.stdin().count("/worker ") == 1
     result = run("resubmit", "4711", "-t", "10", code=None)
     assert result.returncode == 2 and "neuronctl sweep retry train" in result.stderr
 
@@ -151,7 +151,7 @@ def test_the_script_is_short(run: Run, fake_slurm: FakeSlurm) -> None:
     for words in (["--side-by-side", "2"], ["--no-requeue"]):
         script = run("sweep", "--dry-run", *words, *LR).stdout
         lines = [line for line in script.splitlines() if line]
-        assert len(lines) <= 60 and "worker.main" in script
+        assert len(lines) <= 60 and "/worker " in script
 
 
 def test_a_sweep_is_removed_with_its_jobs(run: Run, fake_slurm: FakeSlurm) -> None:

@@ -190,7 +190,7 @@ class Breaker:
 
     def kill_worker(self) -> bool:
         """A worker, or its parent."""
-        return self._kill("worker.main")
+        return self._kill("/worker")
 
     def kill_task(self) -> bool:
         return self._kill("bash", "task.sh")
@@ -239,7 +239,7 @@ class Breaker:
 
     def stop(self) -> bool:
         """A worker, or the file system of its node, stands still."""
-        pids = self._pids("bindfs") or self._pids("worker.main")
+        pids = self._pids("bindfs") or self._pids("/worker")
         pid = self.random.choice(pids)
         os.kill(pid, signal.SIGSTOP)
         time.sleep(self.random.uniform(1, 15))

@@ -42,9 +42,7 @@ def test_a_killed_worker(sandbox: Sandbox) -> None:
     swept.start(6, "--side-by-side", "2", "--no-requeue", "--jobs", "1", seconds="2")
     wait_until(lambda: len(begun(swept)) == 2)
     workers = [
-        pid
-        for pid, argv in processes(sandbox.running.pid).items()
-        if "worker.main" in " ".join(argv)
+        pid for pid, argv in processes(sandbox.running.pid).items() if "/worker " in " ".join(argv)
     ]
     os.kill(max(workers), signal.SIGKILL)
     swept.wait()

@@ -5,6 +5,7 @@ ssh starts it as its ProxyCommand: there is no port, and nothing is left when th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shlex
@@ -84,7 +85,8 @@ class Login:
     def kill(self, kind: signal.Signals = signal.SIGKILL) -> None:
         """End the connection as if its machine had died."""
         for pid in self.sessions():
-            os.kill(pid, kind)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, kind)
         for _ in range(200):
             if not self.sessions():
                 return

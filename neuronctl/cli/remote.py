@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
@@ -244,7 +245,8 @@ class _Pending:
     def settle(self, code: int) -> None:
         """Forget the key, unless the other side does not know itself what became of the job."""
         if self.path and (self._job_code or code not in (6, 9, INTERRUPTED, 137, 143)):
-            os.unlink(self.path)
+            with contextlib.suppress(FileNotFoundError):  # the same was typed twice
+                os.unlink(self.path)
 
 
 def _loss(remote: Remote, call: Call, error: BaseException) -> Tuple[str, str]:

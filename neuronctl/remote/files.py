@@ -288,8 +288,8 @@ def _place_of(request: Mapping[str, Any]) -> str:
 
 def _files_below(top: str) -> Iterator[Tuple[str, str]]:
     for folder, names, files in os.walk(top):
-        names.sort()
-        for name in sorted(files):
+        names[:] = sorted(name for name in names if name != ".git")
+        for name in sorted(name for name in files if name != ".git"):
             path = os.path.join(folder, name)
             if os.path.isfile(path):  # a link to one comes as a file
                 yield path, os.path.relpath(path, top)

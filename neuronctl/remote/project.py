@@ -257,13 +257,20 @@ def pull(remote: Remote, project: Project, path: str, tell: Tell) -> Pulled:
 
 
 def _entries(value: Any, remote: Remote) -> List[Tuple[str, bool, int, int]]:
-    """Return (name, executable, bytes, time in ns) of each file, as the other side lists them."""
+    """Return (name, executable, bytes, time in ns) of each file, as the other side lists them.
+
+    Raises UsageError for a name that leads elsewhere, or into a repository, whose files git runs.
+    """
     entries = []
     for each in value if isinstance(value, list) else ():
-        name, executable, size, changed = each
-        if not isinstance(name, str) or not (name == "" or is_safe(name)):
-            raise UsageError(f"{remote.name} sends a name that leads elsewhere: {name!r}")
-        entries.append((name, bool(executable), int(size), int(changed)))
+        try:
+            name, executable, size, changed = each
+            entry = (str(name), bool(executable), int(size), int(changed))
+        except (TypeError, ValueError):
+            raise UsageError(f"{remote.name} sends a list of files that cannot be read") from None
+        if entry[0] and (not is_safe(entry[0]) or ".git" in entry[0].lower().split("/")):
+            raise UsageError(f"{remote.name} sends a name that leads elsewhere: {entry[0]!r}")
+        entries.append(entry)
     return entries
 
 

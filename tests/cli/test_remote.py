@@ -164,6 +164,17 @@ def test_pull_brings_back_what_differs(node: Login) -> None:
     assert "newer here: kept" in on("pull", "results").stderr
 
 
+def test_pull_of_all_leaves_the_repository_here_alone(node: Login) -> None:
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    Path("train.py").touch()
+    said = on(*SUBMIT, "train.py").stderr
+    folder = Path(said.split("there:")[1].split("\n")[0])
+    (folder / "result.txt").write_text("0.9")
+    before = {path: path.read_bytes() for path in Path(".git").rglob("*") if path.is_file()}
+    assert "result.txt" in on("pull", ".").stdout
+    assert {path: path.read_bytes() for path in Path(".git").rglob("*") if path.is_file()} == before
+
+
 def test_the_terminal_is_the_users(node: Login) -> None:
     Path("train.py").touch()
     on(*SUBMIT, "train.py")

@@ -151,7 +151,9 @@ def pull_from(session: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
     project.pull(Remote("there", "there", ""), Project(os.getcwd(), "."), "results", quiet)
 
 
-@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/../../evil", ".."])
+@pytest.mark.parametrize(
+    "name", ["../evil", "/tmp/evil", "a/../../evil", "..", ".git/hooks/x", "a/.GIT/config"]
+)
 def test_pull_writes_nothing_outside(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +163,15 @@ def test_pull_writes_nothing_outside(
     with pytest.raises(UsageError, match="leads elsewhere"):
         pull_from(session, monkeypatch)
     assert [path.name for path in tmp_path.rglob("*")] == ["here"]
+
+
+@pytest.mark.parametrize("files", [[1], [["a"]], [["a", 0, "x", 1]], [[None, 0, 1, [1]]]])
+def test_a_list_that_cannot_be_read_is_one_line(
+    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        pull_from(Hostile({"files": files}), monkeypatch)
 
 
 def test_pull_follows_no_link_out_of_the_project(

@@ -262,7 +262,7 @@ def _loss(remote: Remote, call: Call, error: BaseException) -> Tuple[str, str]:
             hint,
         )
     if call.command == "logs" and call.waits:
-        return f"{message}: following stopped; to go on: {again}", hint
+        return f"{message}: following stopped; to continue: {again}", hint
     if call.sends or call.command == "cancel":
         return f"{message}: it is not known whether '{call.command}' did its work", hint
     return f"{message}", hint

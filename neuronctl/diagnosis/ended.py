@@ -64,8 +64,8 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
         # It was ended, or lost its node, when it had nothing left to do but to end.
         return Diagnosis("finished", f"{status.state} for Slurm, but all is done")
     if evidence.runs is not None and evidence.runs.is_cut_off(status):
-        what = f"{status.state}: run {len(evidence.runs.runs)} was to go on in another one"
-        remedy = f"'neuronctl resubmit {_again(status.id)}' goes on from what it has saved"
+        what = f"{status.state}: run {len(evidence.runs.runs)} was to continue in another one"
+        remedy = f"'neuronctl resubmit {_again(status.id)}' continues from what it has saved"
         return Diagnosis("no-next-run", what, remedy=remedy, line=last_line(evidence))
     stalled = next((one for one in backwards(evidence) if endings.STALLED in one.text), None)
     if stalled is not None:
@@ -349,7 +349,7 @@ def _failed(evidence: JobEvidence) -> Diagnosis:
                 "'neuronctl help go-on-until-done'"
             )
         elif evidence.runs.runs[-1].cause == LAST:
-            remedy = f"'neuronctl resubmit {_again(status.id)}' goes on from what it has saved"
+            remedy = f"'neuronctl resubmit {_again(status.id)}' continues from what it has saved"
         else:
             number = evidence.runs.runs[-1].number
             remedy = f"read what its last run wrote: 'neuronctl logs --run {number} {status.id}'"

@@ -135,7 +135,7 @@ def submit_waiting(sweep: Sweep, settings: SweepSettings, reporter: Reporter, **
     """Submit jobs for the tasks that wait, beside those that are in the queue."""
     paused = sweep.notes().get("")
     if paused is not None:
-        reporter.tell(f"paused: {paused}; 'neuronctl sweep retry {sweep.name}' goes on")
+        reporter.tell(f"paused: {paused}; 'neuronctl sweep retry {sweep.name}' continues it")
         return Change(sweep.name, paused=paused)
     states = sweep.states(ask_runs)
     waiting = [state for state in states if state.state in (WAITING, INTERRUPTED)]

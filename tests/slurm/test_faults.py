@@ -67,15 +67,18 @@ class Broken:
                 continue
             self.started.append(again)
             return
+        raise RuntimeError(f"{argv[0]} did not start again")
 
     def oldest_beside(self, pid: int) -> int:
         """The first process on the node of this one, which holds the node's namespaces."""
-        space = os.readlink(f"/proc/{pid}/ns/net")
-        for other in sorted(processes(self.sandbox.running.pid)):
+        space, beside = os.readlink(f"/proc/{pid}/ns/net"), {}
+        for other in processes(self.sandbox.running.pid):
             with contextlib.suppress(FileNotFoundError):  # it has ended since
                 if os.readlink(f"/proc/{other}/ns/net") == space:
-                    return other
-        return pid
+                    stat = Path(f"/proc/{other}/stat").read_text()
+                    # By its start: process numbers begin anew after the largest one.
+                    beside[other] = int(stat.rpartition(")")[2].split()[19]), other
+        return min(beside, key=beside.__getitem__)
 
     def configure(self, *lines: str) -> None:
         """Add to slurm.conf and have it read."""

@@ -1,10 +1,11 @@
-"""``neuronctl help``: a topic of the documentation, or a command's own help."""
+"""``neuronctl help``: a topic of the documentation, a command's own help, or a search in both."""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import Dict, List, Tuple
+import shlex
+from typing import Dict, List, Mapping, Pattern, Sequence, Tuple, cast
 
 import click
 
@@ -12,43 +13,61 @@ from neuronctl.cli import COMMANDS
 from neuronctl.common.console import print_markdown
 from neuronctl.common.errors import UsageError, did_you_mean
 from neuronctl.common.paths import data_path
+from neuronctl.diagnosis import knowledge
+
+_MOST = 8  # sections that a search shows
 
 
 @click.command("help")
-@click.argument("words", metavar="[TOPIC [SECTION]|COMMAND]", nargs=-1)
+@click.argument("words", metavar="[TOPIC [SECTION]|COMMAND|WORD ...]", nargs=-1)
 def command(words: Tuple[str, ...]) -> None:
-    """Explain a topic, or show the help of a command.
+    """Explain a topic, show the help of a command, or search for words.
 
     TOPIC is a page of the documentation; without SECTION, which may be any words of a heading, its
-    beginning and its headings are shown. Without a TOPIC, all topics are listed.
+    beginning and its headings are shown. Any other WORDs are searched for in the pages and in the
+    causes that 'why' knows. Without a TOPIC, all topics are listed.
     """
-    files = topics()
+    pages = topics()
     topic = words[0].lower() if words else ""
     if not topic:
-        rows = [f"- {name}: {_parts(file)[0][0]}" for name, file in files.items()]
+        rows = [
+            f"- {name}: {_parts(file)[0][0]}"
+            for name, file in pages.items()
+            if not name.startswith("ko/")
+        ]
         print_markdown("\n".join(["# Topics", "", *rows, "", "`neuronctl --help` lists commands."]))
-    elif topic in files:
-        print_markdown(_shown(topic, _parts(files[topic]), " ".join(words[1:])))
-    elif topic in COMMANDS:
+    elif topic in pages:
+        print_markdown(_section(topic, _parts(pages[topic]), " ".join(words[1:])))
+    elif topic in COMMANDS and (len(words) == 1 or words[1] in _subcommands(topic)):
         root = click.get_current_context().find_root().command
         with root.make_context("neuronctl", [*words, "--help"]) as context:
             root.invoke(context)
     else:
-        hint = did_you_mean(topic, {*files, *COMMANDS})
-        raise UsageError(f"there is no topic and no command '{topic}'", hint)
+        print_markdown(_search_results(words, pages))
+
+
+def _subcommands(name: str) -> List[str]:
+    context = click.get_current_context().find_root()
+    root = cast(click.Group, context.command)
+    group = root.get_command(context, name)
+    return group.list_commands(context) if isinstance(group, click.Group) else []
 
 
 def topics() -> Dict[str, str]:
-    """Topic -> its file. A page that is called as a command is ``reference/config``."""
-    found = {}
-    for folder in ("tutorial", "how-to", "explanation", "reference"):
+    """Return the file of each topic.
+
+    A page that is called as a command is ``reference/config``, and a Korean one ``ko/questions``.
+    """
+    files = {}
+    for folder in ("tutorial", "how-to", "explanation", "reference", "ko"):
         directory = data_path(f"docs/{folder}")
         for name in sorted(os.listdir(directory)):
             topic, end = os.path.splitext(name)
-            if end == ".md":
-                topic = f"{folder}/{topic}" if topic in COMMANDS else topic
-                found[topic] = os.path.join(directory, name)
-    return found
+            if end == ".md" and topic != "README":
+                is_taken = topic in COMMANDS or folder == "ko"
+                topic = f"{folder}/{topic}" if is_taken else topic
+                files[topic] = os.path.join(directory, name)
+    return files
 
 
 def _parts(file: str) -> List[Tuple[str, str]]:
@@ -61,13 +80,58 @@ def _parts(file: str) -> List[Tuple[str, str]]:
             for part in (title, *sections)]  # fmt: skip
 
 
-def _shown(topic: str, parts: List[Tuple[str, str]], section: str) -> str:
+def _section(topic: str, parts: List[Tuple[str, str]], section: str) -> str:
     first, *others = parts
     names = [name for name, _ in others]
     if not section:
-        listed = "\n".join(f"- `neuronctl help {topic} {name}`" for name in names)
+        listed = "\n".join(f"- `neuronctl help {topic} {shlex.quote(name)}`" for name in names)
         return f"# {first[0]}\n\n{first[1] or others[0][1]}\n\n{listed}"
     for name, text in others:
         if section.lower() in name.lower():
             return f"# {name}\n\n{text}"
     raise UsageError(f"{topic} has no section '{section}'", did_you_mean(section, names))
+
+
+def _search_results(words: Sequence[str], pages: Mapping[str, str]) -> str:
+    """Return the sections where most of the words stand, headings first, and the known causes.
+
+    Raises UsageError if the words stand nowhere.
+    """
+    patterns = [_word_pattern(word) for word in words if len(word) > 2 or not word.isascii()]
+    rows = _sections_with(patterns, pages)
+    causes = [
+        f"- `{entry.matches[0]}`: {entry.means}"
+        for entry in knowledge.entries()
+        if entry.means
+        and "{" not in entry.means
+        and _count(patterns, "\n".join([entry.means, *entry.matches])) == len(patterns) > 0
+    ]
+    if causes:
+        rows += ["", "What a log with such a line means:", "", *causes[:3], ""]
+    if rows:
+        return "\n".join([f"# {' '.join(words)}", "", *rows]).replace("\n\n\n", "\n\n")
+    similar = did_you_mean(words[0].lower(), {*pages, *COMMANDS}).partition("valid: ")[0]
+    hint = similar.strip() or "type: neuronctl help, which lists the topics"
+    raise UsageError(f"there is nothing about '{' '.join(words)}'", hint)
+
+
+def _sections_with(patterns: Sequence[Pattern[str]], pages: Mapping[str, str]) -> List[str]:
+    sections = [
+        (topic, heading, _count(patterns, f"{heading}\n{text}"))
+        for topic, file in pages.items()
+        for heading, text in _parts(file)
+    ]
+    most = max(count for *_, count in sections)
+    best = [section for section in sections if section[2] == most > 0]
+    best.sort(key=lambda section: -_count(patterns, section[1]))
+    return [f"- `neuronctl help {topic} {shlex.quote(name)}`" for topic, name, _ in best[:_MOST]]
+
+
+def _word_pattern(word: str) -> Pattern[str]:
+    """Return a pattern of a word or of its beginning; Korean words have endings and compounds."""
+    boundary = r"\b" if word.isascii() else ""
+    return re.compile(boundary + re.escape(word), re.IGNORECASE)
+
+
+def _count(patterns: Sequence[Pattern[str]], text: str) -> int:
+    return sum(1 for pattern in patterns if pattern.search(text))

@@ -103,16 +103,41 @@ def test_colours_as_asked_for(run: Run) -> None:
 
 def test_topics_are_pages_of_the_documentation(run: Run, root: Path) -> None:
     listed = run("help").stdout
-    pages = list((root / "docs").glob("[!k]*/*.md"))  # ko: the Korean ones
+    pages = [page for page in (root / "docs").glob("*/*.md") if page.stem != "README"]
     assert len(topics()) == len(pages) > 20
     for topic, file in topics().items():
         page = Path(file)
-        assert f"- {topic}: " in listed
+        assert (f"- {topic}: " in listed) != topic.startswith("ko/")
         shown = run("help", topic).stdout
-        assert shown.startswith(page.read_text("utf-8").splitlines()[0]) and "](" not in shown
+        title = page.read_text("utf-8").partition("# ")[2].partition("\n")[0]
+        assert shown.startswith(f"# {title}") and "](" not in shown
     section = run("help", "launchers", "exit", "codes").stdout
     assert section.startswith("# Exit codes\n") and "ChildFailedError" in section
     assert run("help", "submit").stdout == run("submit", "--help").stdout
     assert run("help", "config", "edit").stdout == run("config", "edit", "--help").stdout
     assert "valid: Arguments" in run("help", "launchers", "nothing", code=2).stderr
     assert "did you mean launchers" in run("help", "lanchers", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "question, section",
+    [
+        ("why is my job pending", "questions 'Why is my job pending? Why does it not start?'"),
+        ("OOM", "questions 'My job was killed: out of memory (OOM)'"),
+        ("add my cluster", "describe-your-cluster 'Add a cluster'"),
+        ("주피터", "ko/questions 'GPU 노드에서 주피터(Jupyter), VS Code, TensorBoard를 쓰려면?'"),
+    ],
+)
+def test_help_searches_the_pages_for_words(run: Run, question: str, section: str) -> None:
+    first = run("help", *question.split()).stdout.splitlines()[2]
+    assert first == f"- `neuronctl help {section}`"
+
+
+def test_help_searches_the_causes_that_why_knows(run: Run) -> None:
+    shown = run("help", "oom_kill").stdout
+    assert "oom_kill event" in shown and "the job used up its memory on the node" in shown
+
+
+def test_help_without_a_result_does_not_list_everything(run: Run) -> None:
+    message = run("help", "zzzz", code=2).stderr
+    assert "there is nothing about 'zzzz'" in message and "launchers" not in message

@@ -76,12 +76,8 @@ def _not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         words = f"you have no account '{request.account}'"
         names = ", ".join(dict.fromkeys(each.account for each in own))
         yield Refusal("NC514", words, f"your accounts: {names}", shown)
-    association, qos = on_cluster.association, request.qos
-    if enforced and "qos" in config.enforce and association is not None and qos:
-        names = ", ".join(association.qos)
-        if "," not in qos and qos.lower() not in names.lower().split(", "):
-            words = f"QOS {qos} is not one of account {association.account}"
-            yield Refusal("NC514", words, f"its QOS: {names or 'none'}", shown)
+    if enforced and "qos" in config.enforce:
+        yield from _qos_not_allowed(on_cluster)
     yield from check_access(on_cluster)
     if "nodes=0" in request.sbatch:
         words = "--nodes=0 is no number of nodes: Slurm refuses the job"
@@ -91,6 +87,22 @@ def _not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         words = f"the array has index {highest}; the highest here is {most - 1} (MaxArraySize)"
         hint = "use lower indexes, and add the rest in the script: $((SLURM_ARRAY_TASK_ID + 10000))"
         yield Refusal("NC515", words, hint, slurm_says("scontrol show config"))
+
+
+def _qos_not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    """Yield the QOS that the job would have, by -q or by default, if the account has it not."""
+    association, name = on_cluster.association, on_cluster.job_qos
+    if association is None or not name or "," in name:
+        return
+    if name.lower() in (qos.lower() for qos in association.qos):
+        return
+    shown, names = slurm_says("sacctmgr show associations"), ", ".join(association.qos)
+    if on_cluster.plan.request.qos is not None:
+        words = f"QOS {name} is not one of account {association.account}"
+        yield Refusal("NC514", words, f"its QOS: {names or 'none'}", shown)
+    elif names:
+        words = f"without -q, Slurm takes QOS {name}, which account {association.account} does not have"
+        yield Refusal("NC514", words, f"name one with -q: {names}", shown)
 
 
 def _licenses(text: str, told: Mapping[str, Tuple[int, int]]) -> Iterator[Outcome]:

@@ -73,6 +73,9 @@ LAB, ALL = shared("account", "lab", cores=(9, 9)), shared("account", "all", runn
 TEN = dataclasses.replace(
     with_more("MaxSubmitPU 100"), config=dataclasses.replace(LIMITS.config, max_array_size=10)
 )
+NO_DEFAULT = dataclasses.replace(
+    LIMITS, associations=(dataclasses.replace(MINE, qos=("hi", "lo"), default_qos=""),)
+)
 CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
     ("NC103", live(limits=NEW), {"partition": "new"}, ["'new'", "catalog import"], live(), {}),
     ("NC113", live(nodes=tuple(dataclasses.replace(one, memory_mb=8000) for one in NODES)),
@@ -82,6 +85,8 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
     ("NC113", live(), {"sbatch": ("nodes=0",)}, ["--nodes=0"], live(), {"nodes": 1}),
     ("NC514", live(), {"account": "x"}, ["no account 'x'", "your accounts: lab"], live(), {}),
     ("NC514", live(), {"qos": "x"}, ["QOS x", "its QOS: normal"], live(), {"qos": "NORMAL"}),
+    ("NC514", live(limits=NO_DEFAULT), {}, ["takes QOS normal", "name one with -q: hi, lo"],
+     live(limits=NO_DEFAULT), {"qos": "hi"}),
     ("NC514",
      live(reservations=(reserved("n1", allowed=("Users=lee", "Groups=kim")),), user="kim"),
      {"reservation": "course"}, ["reservation course is for lee, kim"],

@@ -101,7 +101,7 @@ def _qos_not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         words = f"QOS {name} is not one of account {association.account}"
         yield Refusal("NC514", words, f"its QOS: {names or 'none'}", shown)
     elif names:
-        words = f"without -q, Slurm takes QOS {name}, which account {association.account} does not have"
+        words = f"without -q, Slurm takes QOS {name}; account {association.account} lacks it"
         yield Refusal("NC514", words, f"name one with -q: {names}", shown)
 
 

@@ -138,10 +138,11 @@ end() {  # without another run; after 0, one that waits ends by itself
     exit "$code"
 }
 [ "$code" -ne 0 ] || end "done in $run runs"
-[[ $asked || $code -eq 75 ]] || end "the program failed with exit code $code: no other run follows"
-case $code in 75) how=saved ;; 124) how='did not end' ;; *) how='ended after the request' ;; esac
+# The program failed if Slurm can still start something in this job; else Slurm broke the run off.
+[[ $asked || $code -eq 75 ]] || ! timeout 60 srun --overlap --nodes=1 --ntasks=1 true || end "the program failed with exit code $code: no other run follows"
+case $code in 75) how=saved ;; 124) how='did not end' ;; *) how=${asked:+ended after the request} ;; esac
 [ ! "$asked" ] || [ "$(look)" = "$seen" ] || how=saved
-echo "run $run $how (exit code $code)"
+echo "run $run ${how:-broke off} (exit code $code)"
 [ "$run" -lt "$most" ] || end "that was the last of $most runs"
 for _ in {1..60}; do next=$(next_run) && echo "another run follows, as job $next" && exit "$code"; sleep 10; done
 end "the next run could not be submitted: no other run follows"

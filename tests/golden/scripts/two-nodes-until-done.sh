@@ -54,9 +54,10 @@ while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); d
 if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
 end() { echo "$1"; exit "$code"; }
 [ "$code" -ne 0 ] || end "done in $run runs"
-[[ $asked || $code -eq 75 ]] || end "the program failed with exit code $code: no other run follows"
-case $code in 75) how=saved ;; 124) how='did not end' ;; *) how='ended after the request' ;; esac
-echo "run $run $how (exit code $code)"
+# The program failed if Slurm can still start something in this job; else Slurm broke the run off.
+[[ $asked || $code -eq 75 ]] || ! timeout 60 srun --overlap --nodes=1 --ntasks=1 true || end "the program failed with exit code $code: no other run follows"
+case $code in 75) how=saved ;; 124) how='did not end' ;; *) how=${asked:+ended after the request} ;; esac
+echo "run $run ${how:-broke off} (exit code $code)"
 [ "$run" -lt "$most" ] || end "that was the last of $most runs"
 for _ in {1..60}; do  # Slurm ends this run at the first request that it accepts
     squeue -aht RUNNING -j "$SLURM_JOB_ID" | grep -q . && scontrol requeue "$SLURM_JOB_ID" && sleep 300; sleep 5

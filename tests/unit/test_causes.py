@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
+from typing import List
 
 import pytest
 
@@ -13,7 +15,14 @@ from neuronctl.diagnosis import knowledge, log_search
 from neuronctl.slurm.job_states import ENDED
 
 ENTRIES = knowledge.read_entries(yamlfile.read(knowledge.SHIPPED, CatalogError), whole=True)
+FILE = os.path.join(os.path.dirname(__file__), "causes_examples.yaml")
+EXAMPLES = yamlfile.read(FILE, CatalogError).data
 TRACE = ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>']
+
+
+def lines_of(entry: knowledge.Entry, key: str) -> List[str]:
+    """Return the lines that match an entry, or differ from it, here and in causes.yaml."""
+    return [*getattr(entry, key), *EXAMPLES.get(entry.name, {}).get(key, ())]
 
 
 def is_matched(entry: knowledge.Entry, line: str) -> bool:
@@ -27,27 +36,45 @@ def is_matched(entry: knowledge.Entry, line: str) -> bool:
     )
 
 
+def assert_answer(entry: knowledge.Entry, line: str) -> None:
+    """Another entry of the same kind may come first; of warnings and noise, there is no answer."""
+    lines = [*TRACE, line] if entry.exceptions and not entry.frame else [line]
+    match = log_search.search(lines)
+    if entry.role in (knowledge.NOISE, knowledge.ADVICE, knowledge.WARNING) or entry.frame:
+        assert match is None or match.entry != entry.name
+        return
+    assert match is not None and match.kind == entry.kind, (line, match)
+    assert "{0}" not in match.cause + match.remedy
+
+
+def assert_fast(pattern: str, much: float) -> None:
+    """Assert that the longest lines that repeat what a pattern asks for take it no time."""
+    need = knowledge.needed_texts(pattern)[0]
+    assert len(need) >= 3, pattern
+    begun = time.process_time()
+    for part in (need, f"{need} ", "a", "/a.b ", ": '"):
+        knowledge.compiled(pattern).search((need + part * 2000)[:2000])
+    assert time.process_time() - begun < much, pattern
+
+
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
-def test_an_entry_by_its_own_examples(entry: knowledge.Entry) -> None:
-    assert all(is_matched(entry, line) for line in entry.matches)
-    assert not any(is_matched(entry, line) for line in entry.differs)
-    assert entry.differs, "a line that must not match"
+def test_a_cause_by_its_own_lines(entry: knowledge.Entry) -> None:
+    matches, differs = lines_of(entry, "matches"), lines_of(entry, "differs")
+    assert differs, "a line that must not match"
+    assert not any(is_matched(entry, line) for line in differs)
+    assert all(is_matched(entry, line) for line in matches)
+    for line in matches:
+        assert_answer(entry, line)
+    begun = time.process_time()
+    sum(range(1_000_000))
+    much = 50 * (time.process_time() - begun)
     for pattern in entry.patterns:
-        assert any(knowledge.compiled(pattern).search(line) for line in entry.matches), pattern
-        assert min(map(len, knowledge.needed_texts(pattern))) >= 3, pattern
+        assert any(knowledge.compiled(pattern).search(line) for line in matches), pattern
+        assert_fast(pattern, much)
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
-def test_the_entry_is_the_one_that_answers(entry: knowledge.Entry) -> None:
-    """Another one of the same kind may come first; of warnings and noise, there is no answer."""
-    for line in entry.matches:
-        told = [*TRACE, line] if entry.exceptions and not entry.frame else [line]
-        found = log_search.search(told)
-        if entry.role in (knowledge.NOISE, knowledge.ADVICE, knowledge.WARNING) or entry.frame:
-            assert found is None or found.entry != entry.name
-        else:
-            assert found is not None and found.kind == entry.kind, (line, found)
-            assert "{0}" not in found.cause + found.remedy
+def test_examples_are_of_causes() -> None:
+    assert not EXAMPLES.keys() - {entry.name for entry in ENTRIES}
 
 
 def test_kinds_that_entries_explain_exist() -> None:
@@ -67,20 +94,6 @@ def test_texts_that_a_pattern_needs() -> None:
         ".*": ("",),
     }
     assert {pattern: knowledge.needed_texts(pattern) for pattern in told} == told
-
-
-@pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
-def test_no_pattern_backtracks_badly(entry: knowledge.Entry) -> None:
-    """On lines of the greatest length that repeat what it asks for, a pattern takes no time."""
-    begun = time.process_time()
-    sum(range(1_000_000))
-    much = 50 * (time.process_time() - begun)
-    for pattern in entry.patterns:
-        need = knowledge.needed_texts(pattern)[0]
-        begun = time.process_time()
-        for part in (need, f"{need} ", "a", "/a.b ", ": '"):
-            knowledge.compiled(pattern).search((need + part * 2000)[:2000])
-        assert time.process_time() - begun < much, pattern
 
 
 @pytest.mark.parametrize(

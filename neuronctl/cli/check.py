@@ -21,7 +21,7 @@ from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.secrets import MASK, hide_secrets
 from neuronctl.common.words import clipped, counted
 from neuronctl.request.job_file import configured_cluster
-from neuronctl.rules.script import ScriptFinding
+from neuronctl.rules import Finding
 from neuronctl.scripts.edits import unified_diff
 from neuronctl.scripts.script_file import read_file, scripts_at, shown_name
 from neuronctl.submission.judged_script import JudgedScript, judge_text, mended
@@ -86,7 +86,7 @@ def command(
         print_json("neuronctl.check/1", {"cluster": chosen.name, "files": found})
     elif not fix:
         _print(checked)
-    every = (one.finding for script in checked for one in script.findings)
+    every = (one for script in checked for one in script.findings)
     return PolicyError.exit_code if any(finding.refuses for finding in every) else 0
 
 
@@ -125,7 +125,7 @@ def _fix(
     for name, text in texts.items():
         before = check(shown_name(name), text)
         after = mended(before, partial(check, before.name))
-        codes = ", ".join(sorted({mend.finding.code for mend in before.mends}))
+        codes = ", ".join(sorted({mend.code for mend in before.mends}))
         words = _summary(after.findings)
         if after.text != before.text:
             rest = f"left: {words}" if after.findings else "nothing left"
@@ -154,9 +154,9 @@ def _print(checked: Sequence[JudgedScript]) -> None:
     _print_causes(checked)
     told: Set[str] = set()  # hints
     for script in checked:
-        same: Dict[Tuple[str, ...], List[ScriptFinding]] = {}
+        same: Dict[Tuple[str, ...], List[Finding]] = {}
         for finding in script.findings:
-            same.setdefault(finding.finding.row, []).append(finding)
+            same.setdefault(finding.row, []).append(finding)
         for findings in same.values():
             _print_finding(script, findings, told if len(checked) > 1 else set())
         mends = f"; 'neuronctl check --fix' mends {len(script.mends)}" if script.mends else ""
@@ -173,8 +173,7 @@ def _print_causes(checked: Sequence[JudgedScript]) -> None:
         cause
         for script in checked
         for cause in {
-            (one.finding.severity, one.finding.code, in_language(one.finding, sys.stdout).title)
-            for one in script.findings
+            (one.severity, one.code, in_language(one, sys.stdout).title) for one in script.findings
         }
     )
     several = [(cause, number) for cause, number in causes.most_common() if number > 1]
@@ -186,15 +185,15 @@ def _print_causes(checked: Sequence[JudgedScript]) -> None:
         print_line()
 
 
-def _summary(findings: Sequence[ScriptFinding]) -> str:
-    severities = [finding.finding.severity for finding in findings]
+def _summary(findings: Sequence[Finding]) -> str:
+    severities = [finding.severity for finding in findings]
     counts = [(severities.count(severity), severity) for severity in _SEVERITIES]
     return ", ".join(counted(number, what) for number, what in counts if number) or "nothing found"
 
 
-def _print_finding(script: JudgedScript, same: Sequence[ScriptFinding], told: Set[str]) -> None:
+def _print_finding(script: JudgedScript, same: Sequence[Finding], told: Set[str]) -> None:
     """Print a finding with its line, and the other lines where it is; a hint only once."""
-    finding, place = in_language(same[0].finding, sys.stdout), same[0].place
+    finding, place = in_language(same[0], sys.stdout), same[0].place
     where = f"{script.name}:{place.line}:{place.column}"
     print_line(f"{where}: {finding.severity} {finding.code}: {finding.message}")
     for text in _marked_line(script.line(place.line), same[0]):
@@ -209,11 +208,11 @@ def _print_finding(script: JudgedScript, same: Sequence[ScriptFinding], told: Se
         print_line(f"  the same in line{'s' * (len(same) > 2)} {others}")
 
 
-def _marked_line(line: str, one: ScriptFinding) -> List[str]:
+def _marked_line(line: str, one: Finding) -> List[str]:
     """Return the finding's line and the mark below it; a line with a secret has no mark."""
     line, place = line.replace("\t", " "), one.place
     shown = hide_secrets(line)
-    if one.finding.code == "NC640" and shown == line:  # the secret's name is on the line before
+    if one.code == "NC640" and shown == line:  # the secret's name is on the line before
         shown = line[: place.column - 1] + MASK + line[place.end - 1 :]
     if not shown.strip():
         return []

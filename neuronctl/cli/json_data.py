@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from neuronctl.judgement.snapshot import Snapshot
     from neuronctl.judgement.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.rules.script import ScriptFinding
+    from neuronctl.rules import Finding
     from neuronctl.scripts.model import SourceSpan
     from neuronctl.submission.judged_job import JudgedJob
     from neuronctl.submission.judged_script import JudgedScript
@@ -116,9 +116,9 @@ def submission_data(
 def check_data(script: JudgedScript) -> Dict[str, Any]:
     """Return what was found in a script."""
 
-    def finding(one: ScriptFinding) -> Dict[str, Any]:
+    def finding(one: Finding) -> Dict[str, Any]:
         edits = [{**_columns(edit.place), "text": edit.text} for edit in one.edits]
-        return {**dict(zip(ROW, one.finding.row)), **_columns(one.place), "edits": edits}
+        return {**dict(zip(ROW, one.row)), **_columns(one.place), "edits": edits}
 
     return {"file": script.name, "findings": [*map(finding, script.findings)]}
 

@@ -13,7 +13,7 @@ from neuronctl.judgement.limits import group_of
 from neuronctl.judgement.outcomes import LimitRefusal, Refusal, Wait
 from neuronctl.judgement.snapshot import slurm_says
 from neuronctl.judgement.start_conditions import unknown_dependencies
-from neuronctl.rules.base import RULES, Finding, RuleContext, Violation, rule
+from neuronctl.rules.base import RULES, Finding, RuleContext, rule
 from neuronctl.slurm.limits import Counts, Per, Scope
 from neuronctl.slurm.scontrol import names_of
 
@@ -36,17 +36,17 @@ def live_findings(
     for each in list(RULES.values()):
         skipped = each.code in context.rules_off or (context.of_script and each.about is None)
         if each.live and not skipped:
-            yield from (each.finding(violation) for violation in each.judge(facts))
+            yield from (each.complete(finding) for finding in each.judge(facts))
     outcomes: Sequence[Union[Refusal, Wait]] = (*forecast.at_once, *waits)
     for outcome in outcomes:
         each = RULES[outcome.code]
         if outcome.code not in context.rules_off:
-            yield from (each.finding(violation) for violation in each.judge(outcome))
+            yield from (each.complete(finding) for finding in each.judge(outcome))
 
 
-def _outcome(outcome: Union[Wait, Refusal]) -> Iterator[Violation]:
+def _outcome(outcome: Union[Wait, Refusal]) -> Iterator[Finding]:
     hint = outcome.hint if isinstance(outcome, Refusal) else ""
-    yield Violation(outcome.words, hint, outcome.source)
+    yield Finding(outcome.words, hint, outcome.source)
 
 
 for _code, _title in (
@@ -71,18 +71,18 @@ for _code, _title, _traits, _about in (
     *(ERROR, "NC501", "more jobs than may be in the queue", "live closes_partition only_now"),
     about="partition",
 )
-def jobs_in_queue(facts: LiveFacts) -> Iterator[Violation]:
+def jobs_in_queue(facts: LiveFacts) -> Iterator[Finding]:
     for refusal in facts.forecast.refusals:
         if refusal.in_queue:
             yield _too_many_jobs(refusal)
 
 
-def _too_many_jobs(refusal: LimitRefusal) -> Violation:
+def _too_many_jobs(refusal: LimitRefusal) -> Finding:
     limit, size = refusal.limit, refusal.wanted
     if limit.figure == 0:
         where = "into the queue" if limit.about.counts == Counts.SUBMITTED else "run"
         words = f"{limit.holder} lets no job {where} ({limit.named})"
-        return Violation(words, "use another partition, QOS or account", refusal.source)
+        return Finding(words, "use another partition, QOS or account", refusal.source)
     hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
     if size > 1:
         left = max(0, limit.figure - limit.used)
@@ -93,11 +93,11 @@ def _too_many_jobs(refusal: LimitRefusal) -> Violation:
     if limit.about.per != Per.USER:
         words = f"{group_of(limit)} has {counted(limit.used, 'job')} of at most {limit.figure} in "
         words += "the queue, counting all its users"
-    return Violation(f"{words}; {more} would be refused", hint, refusal.source)
+    return Finding(f"{words}; {more} would be refused", hint, refusal.source)
 
 
 @rule(*(ERROR, "NC509", "a size that a limit never lets start", "live of_partition"), about=_SIZES)
-def size_of_no_job(facts: LiveFacts) -> Iterator[Violation]:
+def size_of_no_job(facts: LiveFacts) -> Iterator[Finding]:
     for refusal in facts.forecast.refusals:
         limit, about = refusal.limit, refusal.limit.about
         if refusal.in_queue:
@@ -107,7 +107,7 @@ def size_of_no_job(facts: LiveFacts) -> Iterator[Violation]:
         each = " per node" if about.per == Per.NODE else ""
         figure = f"must have at least {limit.figure}" if about.minimum else f"{may} {limit.figure}"
         named = "" if limit.scope == Scope.QOS and about.per == Per.JOB else f" ({limit.kind})"
-        yield Violation(
+        yield Finding(
             f"requested {limit.amount(refusal.wanted)}{each}; {whose.get(about.per, 'a job in')} "
             f"{limit.holder} {figure}{each}{named}: Slurm may accept it but never start it",
             "change the size, or use another QOS",
@@ -116,9 +116,9 @@ def size_of_no_job(facts: LiveFacts) -> Iterator[Violation]:
 
 
 @rule(WARNING, "NC512", "dependency on an unknown job", "live", about="dependency")
-def unknown_dependency(facts: LiveFacts) -> Iterator[Violation]:
+def unknown_dependency(facts: LiveFacts) -> Iterator[Finding]:
     for number in unknown_dependencies(facts.forecast.on_cluster):
-        yield Violation(
+        yield Finding(
             f"--dependency names job {number}, which Slurm does not know (any more): it refuses "
             "the job, or does not wait for that one, however it ended",
             f"check it with 'neuronctl status {number}'",
@@ -127,7 +127,7 @@ def unknown_dependency(facts: LiveFacts) -> Iterator[Violation]:
 
 
 @rule(NOTE, "NC534", "nodes that failed in your jobs", "live", about="exclude")
-def failed_before(facts: LiveFacts) -> Iterator[Violation]:
+def failed_before(facts: LiveFacts) -> Iterator[Finding]:
     """Only those that the job may get."""
     on_cluster, bad = facts.forecast.on_cluster, facts.context.local.bad_nodes
     exclude = on_cluster.plan.request.exclude
@@ -136,7 +136,7 @@ def failed_before(facts: LiveFacts) -> Iterator[Violation]:
         may &= on_cluster.named_hosts
     for node in sorted(may):
         fault = bad[node]
-        yield Violation(
+        yield Finding(
             f"{node} failed in your jobs, last {moment(fault.at)} (job {fault.job}): {fault.why}",
             f"leave it out with -x {','.join(filter(None, (exclude, node)))}, or always with "
             "--avoid-bad-nodes",

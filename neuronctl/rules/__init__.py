@@ -20,8 +20,7 @@ __all__ = ["RULES", "Finding", "LocalFacts", "RuleContext", "SlurmFacts", "apply
 
 def apply_rules(context: RuleContext) -> Tuple[Finding, ...]:
     """Return every finding on ``context``, errors first, in their order within a severity."""
-    found = (finding for finding, _ in findings(context))
-    return tuple(sorted(found, key=lambda one: (one.severity, order(one))))
+    return tuple(sorted(findings(context), key=lambda one: (one.severity, order(one))))
 
 
 def order(finding: Finding) -> Tuple[bool, str]:

@@ -9,39 +9,54 @@ from neuronctl.catalog.model import Catalog, Citation, Path
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.rule_codes import CODES, ERROR, ROW, WARNING
 from neuronctl.planning import JobPlan
+from neuronctl.scripts.model import NOWHERE, Edit, SourceSpan
 from neuronctl.slurm.bad_nodes import NodeFault
 
 if TYPE_CHECKING:
     from neuronctl.scripts.bash_syntax import SyntaxProblem
-    from neuronctl.scripts.model import Edit, SourceSpan
 
 UNCITED = Citation("")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One rule's verdict on a plan.
+    """One thing that is wrong with a job, or with a line of a batch script.
 
-    code is stable (``NC111``) and documented; severity is ``"error"`` (refuses), ``"warning"`` or
-    ``"note"``; message carries the figure and the limit, source who sets the limit (``file:line``,
-    the source and its date), hint what to type instead. by_slurm: whether the source is Slurm
-    itself. doubtful: it would be an error if Slurm were known to enforce it (Citation).
-    about: the options of a batch script that it is about. instead: sbatch's option (without dashes)
-    and the only value of it that mends this; None if there is not one. word: the word of the
-    request that it is about, of several.
+    A rule's function gives what only it knows; the rule adds its code, its title, and, unless the
+    function names one, its severity: ``"error"`` (refuses), ``"warning"``, or ``"note"``. message
+    has the figure and the limit, hint what to type instead, cited who sets the limit. about: the
+    options of a batch script that it is about. instead: sbatch's option (without dashes) and the
+    only value of it that is right; None if there is not one. word: the word of the request that it
+    is about, of several. place, edits: where a script has it, and what fixes it if there is exactly
+    one way.
     """
 
-    code: str
-    severity: str
-    title: str
     message: str
-    source: str = ""
     hint: str = ""
-    by_slurm: bool = False
-    doubtful: bool = False
+    cited: Citation = UNCITED
+    severity: str = ""
     about: Tuple[str, ...] = ()
     instead: Optional[Tuple[str, str]] = None
     word: str = ""
+    place: SourceSpan = NOWHERE
+    edits: Tuple[Edit, ...] = ()
+    code: str = ""
+    title: str = ""
+
+    @property
+    def source(self) -> str:
+        """Who sets the limit: ``file:line``, and the source with its date."""
+        return self.cited.text
+
+    @property
+    def by_slurm(self) -> bool:
+        """Whether Slurm itself says so."""
+        return self.cited.by_slurm
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it would be an error if Slurm were known to enforce it."""
+        return self.rule.severity == ERROR and self.cited.doubtful
 
     @property
     def row(self) -> Tuple[str, ...]:
@@ -199,28 +214,8 @@ class RuleContext:
         return qos.name if own is not None and own == in_force else ""
 
 
-@dataclass(frozen=True)
-class Violation:
-    """What a rule's function yields: the rest of a Finding is the rule's own.
-
-    hint: what to type instead. severity: only if it differs from the rule's. about, instead, word:
-    as of Finding. place, edits: where a script has it, and what mends it if there is exactly one
-    way.
-    """
-
-    message: str
-    hint: str = ""
-    source: Citation = UNCITED
-    severity: Optional[str] = None
-    about: Tuple[str, ...] = ()
-    instead: Optional[Tuple[str, str]] = None
-    word: str = ""
-    place: Optional[SourceSpan] = None
-    edits: Tuple[Edit, ...] = ()
-
-
-Judge = Callable[[Any], Iterator[Violation]]
-"""Yields one Violation for each thing that is wrong with what it is given."""
+Judge = Callable[[Any], Iterator[Finding]]
+"""Yields a finding for each thing that is wrong with what it is given."""
 
 
 @dataclass(frozen=True)
@@ -265,23 +260,21 @@ class Rule:
     waits: bool = False
     """Nothing stands against the job: it says what a Wait is for."""
 
-    def finding(self, violation: Violation, step: str = "", *, reviewed: bool = False) -> Finding:
-        """Return what it says of a job, or of the launch whose messages begin with ``step``."""
-        severity = violation.severity or self.severity
-        doubtful = self.severity == ERROR and violation.source.doubtful
+    def complete(self, finding: Finding, step: str = "", *, reviewed: bool = False) -> Finding:
+        """Return a finding of its function with what is the rule's own.
+
+        step: what the messages of the launch begin with.
+        """
+        severity = finding.severity or self.severity
+        doubtful = self.severity == ERROR and finding.cited.doubtful
         softer = severity == ERROR and doubtful
-        return Finding(
+        return replace(
+            finding,
             code=self.code,
             severity=WARNING if softer or (reviewed and self.of_machine) else severity,
             title=self.title,
-            message=step + violation.message,
-            source=violation.source.text,
-            hint=violation.hint,
-            by_slurm=violation.source.by_slurm,
-            doubtful=doubtful,
-            about=violation.about or self.about or (),
-            instead=violation.instead,
-            word=violation.word,
+            message=step + finding.message,
+            about=finding.about or self.about or (),
         )
 
 
@@ -310,14 +303,14 @@ def rule(
     return register
 
 
-def findings(subject: Any) -> Iterator[Tuple[Finding, Violation]]:
+def findings(subject: Any) -> Iterator[Finding]:
     """Yield what the rules find in a RuleContext, or in ScriptFacts."""
     off = subject.rules_off
     of_it = [each for each in RULES.values() if each.of_text is subject.of_text]
     for each in of_it:
         for step, part in () if each.code in off else subject.parts(each):
-            for violation in islice(each.judge(part), MOST_OF_ONE):
-                yield each.finding(violation, step, reviewed=subject.reviewed), violation
+            for finding in islice(each.judge(part), MOST_OF_ONE):
+                yield each.complete(finding, step, reviewed=subject.reviewed)
 
 
 def nearest(word: str, known: Tuple[str, ...]) -> Tuple[str, ...]:

@@ -11,16 +11,16 @@ from neuronctl.common.shell import join, quote
 from neuronctl.common.words import counted
 from neuronctl.launch.launchers import option_name
 from neuronctl.planning.software import called_launcher, python_file, python_module
-from neuronctl.rules.base import Copies, RuleContext, Violation, rule
+from neuronctl.rules.base import Copies, Finding, RuleContext, rule
 
 
 @rule(ERROR, "NC301", "tasks and nodes contradict each other")
-def tasks_and_nodes(context: RuleContext) -> Iterator[Violation]:
+def tasks_and_nodes(context: RuleContext) -> Iterator[Finding]:
     plan, request = context.plan, context.plan.request
     if request.ntasks is None:
         return
     if plan.most_nodes > plan.nodes:
-        yield Violation(
+        yield Finding(
             f"--ntasks={request.ntasks} on {plan.nodes} to {plan.most_nodes} nodes: how many tasks "
             "each node starts is not known",
             "request --ntasks-per-node",
@@ -31,13 +31,13 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Violation]:
         return
     if request.ntasks_per_node is None:
         more = plan.nodes * -(-request.ntasks // plan.nodes)
-        yield Violation(
+        yield Finding(
             f"requested {counted(request.ntasks, 'task')} on {counted(plan.nodes, 'node')}; "
             "neuronctl starts the same number on every node",
             f"use --ntasks={more}" + (f" or --ntasks={total}" if total < more else ""),
         )
     else:
-        yield Violation(
+        yield Finding(
             f"--ntasks={request.ntasks} contradicts {counted(plan.nodes, 'node')} x "
             f"{counted(plan.ntasks_per_node, 'task')} per node = {counted(total, 'task')}",
             f"use -N and --ntasks-per-node only, or --ntasks={total}",
@@ -45,12 +45,12 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(ERROR, "NC302", "launcher starts its own processes", "of_step")
-def one_task_a_node(context: RuleContext) -> Iterator[Violation]:
+def one_task_a_node(context: RuleContext) -> Iterator[Finding]:
     plan, launcher = context.plan, context.plan.launcher
     own = launcher.starts_processes() or launcher.every_node
     if own and plan.ntasks_per_node > 1:
         starts = counted(plan.processes_per_node, "process") if launcher.distributed else "workers"
-        yield Violation(
+        yield Finding(
             f"requested {plan.ntasks_per_node} tasks per node; {launcher.name} starts {starts} "
             "in each and needs one task per node",
             "leave --ntasks-per-node out, or use --launcher srun",
@@ -58,12 +58,12 @@ def one_task_a_node(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(ERROR, "NC303", "several nodes or tasks for one process", "of_step")
-def one_process(context: RuleContext) -> Iterator[Violation]:
+def one_process(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     if plan.launcher.distributed or plan.launcher.whole_allocation or plan.interactive:
         return
     if plan.nodes > 1 or plan.ntasks_per_node > 1:
-        yield Violation(
+        yield Finding(
             f"launcher {plan.launcher.name} starts one process on the first node; requested "
             f"{counted(plan.nodes, 'node')} x {counted(plan.ntasks_per_node, 'task')}",
             "use --launcher torchrun or --launcher srun; or --launcher none, if the program starts "
@@ -72,7 +72,7 @@ def one_process(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(WARNING, "NC304", "processes and GPUs differ", "of_step")
-def processes_and_gpus(context: RuleContext) -> Iterator[Violation]:
+def processes_and_gpus(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     if not plan.launcher.distributed:  # what the program starts is its own business
         return
@@ -82,11 +82,11 @@ def processes_and_gpus(context: RuleContext) -> Iterator[Violation]:
         if processes < gpus:
             words = f"{counted(processes, 'process')} for {gpus} GPUs per node: some GPUs may stay "
             words += "idle"
-        yield Violation(words, f"one process per GPU is usual: --ntasks-per-node {gpus}")
+        yield Finding(words, f"one process per GPU is usual: --ntasks-per-node {gpus}")
 
 
 @rule(ERROR, "NC305", "launcher started by a launcher", "of_launch of_step")
-def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
+def launcher_as_program(context: RuleContext) -> Iterator[Finding]:
     plan, request = context.plan, context.plan.request
     if plan.interactive or request.script is None or not plan.launcher.distributed:
         return
@@ -97,7 +97,7 @@ def launcher_as_program(context: RuleContext) -> Iterator[Violation]:
     if plan.processes_per_node == 1 and {*map(option_name, args)} & {*launcher.joins}:
         return  # each of them joins the others
     program = next((word for word in args if word.endswith(".py")), "PROGRAM")
-    yield Violation(
+    yield Finding(
         f"{name} starts processes itself, and {plan.launcher.name} starts {name} "
         f"{counted(plan.processes, 'time')}: that many separate trainings",
         f"name the program alone: --launcher {launcher.name} {quote(program)} …",
@@ -113,7 +113,7 @@ _SHARES = {
 
 
 @rule(ERROR, "NC310", "training for one GPU started on every GPU", "of_launch of_step first")
-def copies(context: RuleContext) -> Iterator[Violation]:
+def copies(context: RuleContext) -> Iterator[Finding]:
     plan, here, request = context.plan, context.local, context.plan.request
     if here.copies not in (Copies.NO_SIGN, Copies.ALONE):
         return
@@ -134,22 +134,22 @@ def copies(context: RuleContext) -> Iterator[Violation]:
         many += [quote(file), "| patch", quote(request.resolve_path(file))]
         change = f": neuronctl init {' '.join(many)}{change}"
     words = f"{name} trains alone" if alone else f"nothing in {name} shares the work"
-    yield Violation(
+    yield Finding(
         f"{plan.starts}, and {words}: {plan.processes} copies would do the same and overwrite each "
         "other's files",
         f"make it distributed{change}; or request {'one task' if tasks else ' '.join(once)}; "
         f"if this is meant: --launcher {plan.launcher.name}",
         # Somebody who counts tasks, or runs other lines before, may know better.
-        severity=None if alone and not (tasks or request.setup) else WARNING,
+        severity="" if alone and not (tasks or request.setup) else WARNING,
     )
 
 
 @rule(ERROR, "NC307", "launcher's option that neuronctl sets itself", "of_launch of_step")
-def own_launcher_option(context: RuleContext) -> Iterator[Violation]:
+def own_launcher_option(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     for word in plan.launcher_options:
         if option_name(word) in plan.launcher.own_options:
-            yield Violation(
+            yield Finding(
                 f"--launcher-option={quote(word)}: neuronctl gives {plan.launcher.name} this "
                 "option itself, from the size of the job",
                 "request nodes, tasks, cores, and GPUs with -N, --ntasks-per-node, -c, and "
@@ -158,10 +158,10 @@ def own_launcher_option(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(ERROR, "NC308", "options for a launcher that has none", "of_launch of_step")
-def launcher_without_options(context: RuleContext) -> Iterator[Violation]:
+def launcher_without_options(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     if plan.launcher_options and not plan.launcher.takes_options:
-        yield Violation(
+        yield Finding(
             f"launcher {plan.launcher.name} has no options of its own; requested "
             f"{join(plan.launcher_options)}",
             "leave --launcher-option out, or use another --launcher",
@@ -169,10 +169,10 @@ def launcher_without_options(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(ERROR, "NC309", "range of nodes for a launcher that needs a number", "of_step")
-def range_of_nodes(context: RuleContext) -> Iterator[Violation]:
+def range_of_nodes(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     if plan.most_nodes > plan.nodes and plan.launcher.counts_nodes:
-        yield Violation(
+        yield Finding(
             f"requested {plan.nodes} to {plan.most_nodes} nodes; launcher {plan.launcher.name} "
             "must know their number before the job runs",
             f"request one number, such as -N {plan.nodes}, or use --launcher torchrun or srun",
@@ -180,17 +180,17 @@ def range_of_nodes(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(ERROR, "NC311", "options exclude each other")
-def exclusive_options(context: RuleContext) -> Iterator[Violation]:
+def exclusive_options(context: RuleContext) -> Iterator[Finding]:
     request, secrets = context.plan.request, context.plan.secrets
     exported = [option for option in request.sbatch if re.match("export=(?!ALL)", option)]
     if exported and secrets:
-        yield Violation(
+        yield Finding(
             f"--sbatch {exported[0]} keeps {', '.join(secrets)} out of the job, which only your "
             "shell's environment can pass on",
             "leave export out, or let the program read the secret from a file",
         )
     if request.conda is not None and request.venv is not None:
-        yield Violation("--conda and --venv cannot be combined", "keep one of them")
+        yield Finding("--conda and --venv cannot be combined", "keep one of them")
 
 
 OTHER_WORDS = {
@@ -207,28 +207,28 @@ OTHER_WORDS = {
 
 
 @rule(ERROR, "NC313", "sbatch option that has another of neuronctl's own")
-def other_words(context: RuleContext) -> Iterator[Violation]:
+def other_words(context: RuleContext) -> Iterator[Finding]:
     for option in context.plan.request.sbatch:
         name = option.partition("=")[0]
         if name in OTHER_WORDS:
-            yield Violation(
+            yield Finding(
                 f"--sbatch {option} would bypass neuronctl's plan and checks", OTHER_WORDS[name]
             )
     for name in sorted({"SBATCH_CLUSTERS", "SLURM_CLUSTERS"} & context.local.variables):
         words = f"${name} names another cluster than this one, for which the job is planned"
         hint = f"unset {name}, or {OTHER_WORDS['clusters']}"
-        yield Violation(words, hint, severity=WARNING if context.reviewed else None)
+        yield Finding(words, hint, severity=WARNING if context.reviewed else "")
 
 
 @rule(WARNING, "NC323", "signal at the beginning", about="signal time")
-def signal_and_time(context: RuleContext) -> Iterator[Violation]:
+def signal_and_time(context: RuleContext) -> Iterator[Finding]:
     plan, text = context.plan, context.plan.request.signal
     seconds = units.split_signal(text or "")[2]
     limit = plan.time_limit
     if not seconds.isdigit() or limit is None or limit == units.UNLIMITED or plan.interactive:
         return
     if int(seconds) >= limit:
-        yield Violation(
+        yield Finding(
             f"--signal={text} comes {seconds} s before the end, and the job has "
             f"{units.format_time(limit)}: it gets the signal as soon as it runs",
             f"use fewer seconds, such as @{max(1, limit // 4)}, or a longer --time",
@@ -236,18 +236,18 @@ def signal_and_time(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(WARNING, "NC321", "signal that does not reach every process", "of_step")
-def signal_and_launcher(context: RuleContext) -> Iterator[Violation]:
+def signal_and_launcher(context: RuleContext) -> Iterator[Finding]:
     plan, signal, launcher = context.plan, context.plan.signal, context.plan.launcher
     if signal is None or not plan.passes_signal:
         return
     if launcher.signals and signal.name not in launcher.signals:
-        yield Violation(
+        yield Finding(
             f"--signal={plan.request.signal}: {launcher.name} ends its processes at {signal.name} "
             "and fails, even if they save and exit with 0",
             f"use {' or '.join(launcher.signals)}, which it passes on to them",
         )
     elif launcher.ssh and not launcher.signals and plan.most_nodes > 1:
-        yield Violation(
+        yield Finding(
             f"--signal={plan.request.signal}: {launcher.name} starts processes over ssh, and those "
             "on other nodes than the first never receive it",
             "use --launcher srun, where every process receives it",
@@ -255,12 +255,12 @@ def signal_and_launcher(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(WARNING, "NC322", "GPUs that ssh does not name", "of_launch of_step")
-def gpus_over_ssh(context: RuleContext) -> Iterator[Violation]:
+def gpus_over_ssh(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     has, by_ssh = plan.partition.gpus_per_node, plan.launcher.ssh and not plan.launcher.signals
     shared = not plan.request.exclusive and 0 < plan.gpus_per_node < has
     if by_ssh and plan.most_nodes > 1 and shared:
-        yield Violation(
+        yield Finding(
             f"{plan.launcher.name} starts processes over ssh, and those on other nodes than the "
             "first do not learn which GPUs are theirs: they may use another job's",
             f"request whole nodes (--gpus-per-node {has}), or --launcher {plan.launcher.name}-mpi",
@@ -268,21 +268,21 @@ def gpus_over_ssh(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(ERROR, "NC331", "container and environment exclude each other")
-def container_and_environment(context: RuleContext) -> Iterator[Violation]:
+def container_and_environment(context: RuleContext) -> Iterator[Finding]:
     request = context.plan.request
     for option in ("conda", "venv"):
         if request.container is not None and getattr(request, option) is not None:
-            yield Violation(
+            yield Finding(
                 f"--container and --{option} cannot be combined: the image runs its own Python",
                 "keep one of them, or install what is missing into the image",
             )
 
 
 @rule(ERROR, "NC333", "container runtime needs srun", "of_step")
-def runtime_and_launcher(context: RuleContext) -> Iterator[Violation]:
+def runtime_and_launcher(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     if plan.wrapping.srun and plan.launcher.own_variables:
-        yield Violation(
+        yield Finding(
             f"Pyxis starts containers through srun, and {plan.launcher.name} starts its processes "
             "without it",
             "use --container-runtime singularity, or --launcher srun or torchrun",

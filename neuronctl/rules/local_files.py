@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import Iterator, Optional
 
 from neuronctl.common.rule_codes import ERROR, WARNING
-from neuronctl.rules.base import Fault, RuleContext, Violation, rule
+from neuronctl.rules.base import Fault, Finding, RuleContext, rule
 
 
 @rule(ERROR, "NC412", "directory cannot be entered", "of_machine only_now", about="chdir")
-def job_directory(context: RuleContext) -> Iterator[Violation]:
+def job_directory(context: RuleContext) -> Iterator[Finding]:
     yield from _told(context.local.chdir)
 
 
-def _told(fault: Optional[Fault]) -> Iterator[Violation]:
+def _told(fault: Optional[Fault]) -> Iterator[Finding]:
     if fault is not None:
-        yield Violation(fault.words, fault.hint)
+        yield Finding(fault.words, fault.hint)
 
 
 @rule(ERROR, "NC401", "program cannot be run", "of_machine of_launch of_step first")
-def program(context: RuleContext) -> Iterator[Violation]:
+def program(context: RuleContext) -> Iterator[Finding]:
     fault = context.local.program
     for name in context.local.not_on_path:
-        yield Violation(
+        yield Finding(
             f"no program '{name}' on PATH, which the job inherits: the job would fail at once",
             "name the environment that has it: --conda NAME, --venv DIR, or --module NAME",
             severity=WARNING,
@@ -30,30 +30,30 @@ def program(context: RuleContext) -> Iterator[Violation]:
     if fault is not None and context.plan.request.setup:
         # Such a line may change the directory, or make the program.
         words = f"{fault.words}, unless a setup line provides it"
-        yield Violation(words, fault.hint, severity=WARNING)
+        yield Finding(words, fault.hint, severity=WARNING)
     else:
         yield from _told(fault)
 
 
 @rule(ERROR, "NC403", "container image cannot be used", "of_machine of_launch")
-def image(context: RuleContext) -> Iterator[Violation]:
+def image(context: RuleContext) -> Iterator[Finding]:
     yield from _told(context.local.image)
 
 
 @rule(ERROR, "NC406", "environment cannot be activated", "of_machine")
-def environment(context: RuleContext) -> Iterator[Violation]:
+def environment(context: RuleContext) -> Iterator[Finding]:
     yield from _told(context.local.environment)
 
 
 @rule(ERROR, "NC411", "log file cannot be written", "of_machine", about="output error")
-def log(context: RuleContext) -> Iterator[Violation]:
+def log(context: RuleContext) -> Iterator[Finding]:
     fault = context.local.log
     if fault is not None and fault.is_full:
         words = f"{fault.words}; what the job writes would be lost"
-        yield Violation(words, fault.hint, severity=WARNING)
+        yield Finding(words, fault.hint, severity=WARNING)
     elif fault is not None:
         fails = "the job would fail at start (exit code 0:53), without a log"
-        yield Violation(f"{fault.words}; {fails}", fault.hint)
+        yield Finding(f"{fault.words}; {fails}", fault.hint)
 
 
 def _has_directives(body: str) -> bool:
@@ -67,15 +67,15 @@ def _has_directives(body: str) -> bool:
 
 
 @rule(ERROR, "NC402", "program is a batch script itself", "of_launch of_step")
-def batch_script(context: RuleContext) -> Iterator[Violation]:
+def batch_script(context: RuleContext) -> Iterator[Finding]:
     here, request = context.local, context.plan.request
     if request.body is not None and _has_directives(request.body):
-        yield Violation(
+        yield Finding(
             "the shell text has #SBATCH lines, which Slurm does not read there",
             "give these options to neuronctl, and remove the lines",
         )
     if here.has_directives:
-        yield Violation(
+        yield Finding(
             f"{request.script} is a batch script: Slurm ignores the #SBATCH lines of a program",
             f"'neuronctl submit {request.script}' submits it as it is; or give its options to "
             "neuronctl, and the program that it starts as SCRIPT",
@@ -83,20 +83,20 @@ def batch_script(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(ERROR, "NC407", "shell text that cannot be read")
-def broken_shell_text(context: RuleContext) -> Iterator[Violation]:
+def broken_shell_text(context: RuleContext) -> Iterator[Finding]:
     for step, text, problem in context.local.broken_texts:
-        yield Violation(
+        yield Finding(
             f"{step}bash cannot read {text}, line {problem.place.line}: {problem.message}",
             "look for an open quote, bracket, block, or here-document at or before that line",
         )
 
 
 @rule(WARNING, "NC405", "modules of another architecture", about="")
-def module_prefix(context: RuleContext) -> Iterator[Violation]:
+def module_prefix(context: RuleContext) -> Iterator[Finding]:
     plan, prefix = context.plan, context.plan.partition.module_prefix
     others = [module for module in plan.request.modules if not module.startswith(prefix)]
     if others:
-        yield Violation(
+        yield Finding(
             f"modules for the nodes of {plan.partition.name} begin with {prefix}; these do not: "
             f"{', '.join(others)}",
             f"list them with 'module avail {prefix}' on such a node",

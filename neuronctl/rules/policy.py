@@ -7,7 +7,7 @@ from typing import Dict, Iterator, Mapping, Sequence, Tuple
 
 from neuronctl.common.frozen import replace
 from neuronctl.common.rule_codes import ERROR
-from neuronctl.rules.base import RuleContext, Violation, nearest, rule
+from neuronctl.rules.base import Finding, RuleContext, nearest, rule
 
 _SHOWN = 6
 """As many values as a person reads in a hint."""
@@ -109,7 +109,7 @@ def _right_comment(context: RuleContext) -> str:
     return ";".join(f"{key}={value}" for key, value in found.items())
 
 
-def _mended(context: RuleContext, found: Violation) -> Violation:
+def _mended(context: RuleContext, found: Finding) -> Finding:
     """Return the same, with the right comment if there is one."""
     right = _right_comment(context)
     if not right:
@@ -118,12 +118,12 @@ def _mended(context: RuleContext, found: Violation) -> Violation:
 
 
 @rule(ERROR, "NC201", "comment is mandatory", "lacks", about="comment")
-def comment_given(context: RuleContext) -> Iterator[Violation]:
+def comment_given(context: RuleContext) -> Iterator[Finding]:
     plan, policy = context.plan, context.plan.cluster.policy.comment
     if policy.required and not plan.comment:
         known = _comment_values(context).items()
         hint = [f"add {_comment_form(context)}", *(_choices(context, *each) for each in known)]
-        found = Violation(
+        found = Finding(
             f"{plan.cluster.name} rejects jobs without a comment",
             _joined(hint),
             context.cite("policy", "comment"),
@@ -132,32 +132,32 @@ def comment_given(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(ERROR, "NC202", "comment is not what the site takes", "lacks", about="comment")
-def comment_form(context: RuleContext) -> Iterator[Violation]:
+def comment_form(context: RuleContext) -> Iterator[Finding]:
     return (_mended(context, found) for found in _wrong_comment(context))
 
 
-def _wrong_comment(context: RuleContext) -> Iterator[Violation]:
+def _wrong_comment(context: RuleContext) -> Iterator[Finding]:
     comment, policy = context.plan.comment, context.plan.cluster.policy.comment
     if not comment:
         return
     source, known = context.cite("policy", "comment"), _comment_values(context)
     if policy.pattern and not re.fullmatch(policy.pattern, comment):
         told = context.cite("policy", "comment", "pattern")
-        yield Violation(f"comment '{comment}' does not match {policy.pattern}", "", told)
+        yield Finding(f"comment '{comment}' does not match {policy.pattern}", "", told)
     elif policy.form == "word" and len(comment.split()) != 1:
-        yield Violation(
+        yield Finding(
             f"comment '{comment}' is not one word", "--comment takes one word here", source
         )
     elif policy.form == "word" and policy.values and comment not in policy.values:
         words = f"comment '{comment}' is not one that the site allows"
-        yield Violation(words, _choices(context, "word", policy.values, comment), source)
+        yield Finding(words, _choices(context, "word", policy.values, comment), source)
     elif policy.form == "fields" and not policy.pattern:
         yield from _wrong_parts(context, comment, known)
 
 
 def _wrong_parts(
     context: RuleContext, comment: str, known: Mapping[str, Tuple[str, ...]]
-) -> Iterator[Violation]:
+) -> Iterator[Finding]:
     """Yield what is wrong with a comment that is to have several parts."""
     policy, source = context.plan.cluster.policy.comment, context.cite("policy", "comment")
     pairs = [part.partition("=") for part in comment.split(";")]
@@ -172,11 +172,11 @@ def _wrong_parts(
             if said[key] not in known[key]
         ]
         words = f"comment '{comment}' does not have the form {policy.parts}"
-        yield Violation(words, _joined(hints), source)
+        yield Finding(words, _joined(hints), source)
         return
     for key in given:
         if key not in policy.fields:
-            yield Violation(
+            yield Finding(
                 f"comment '{comment}' has a key '{key}' that the site does not know",
                 "keys: " + " ".join(policy.fields),
                 source,
@@ -188,16 +188,16 @@ def _wrong_parts(
             alone = context.plan.request.comment is None  # options have made it
             add = f"add {policy.part_name(key)}" if alone else add
             hint = f"{add}; {_choices(context, key, values)}"
-            yield Violation(f"comment '{comment}' has no {key}=", hint, source)
+            yield Finding(f"comment '{comment}' has no {key}=", hint, source)
         elif given[key] not in values:
-            yield Violation(
+            yield Finding(
                 f"{key}={given[key]} in the comment is not a value that the site allows",
                 _choices(context, key, values, given[key]),
                 source,
             )
     order = list(policy.fields)
     if keys != order and set(keys) == set(order):
-        yield Violation(
+        yield Finding(
             f"comment '{comment}' must have each part once, in the order {policy.parts}",
             "write " + ";".join(f"{key}={given[key]}" for key in order),
             source,
@@ -205,7 +205,7 @@ def _wrong_parts(
 
 
 @rule(ERROR, "NC211", "option is forbidden by the site", about="")
-def forbidden_option(context: RuleContext) -> Iterator[Violation]:
+def forbidden_option(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     options = {one.option: one.value for one in plan.directives}
     options.update((f"launcher={launch.launcher.name}", None) for launch in plan.launches)
@@ -217,18 +217,18 @@ def forbidden_option(context: RuleContext) -> Iterator[Violation]:
             may_not = "should not be used" if source.doubtful else "is not allowed"
             words = f"{typed} {may_not} on {plan.cluster.name}: {reason}"
             hint = f"leave --{option} out"
-            yield Violation(words, hint, source, about=(option,))
+            yield Finding(words, hint, source, about=(option,))
 
 
 @rule(ERROR, "NC221", "wrong directory to submit from", "only_now", about="chdir")
-def submit_directory(context: RuleContext) -> Iterator[Violation]:
+def submit_directory(context: RuleContext) -> Iterator[Finding]:
     plan, here = context.plan, context.local
     allowed = plan.cluster.policy.submit_from
     if not here.directory or not allowed or context.reviewed:
         return
     places = [place.replace("{user}", here.user).rstrip("/") for place in allowed]
     if not any(f"{here.directory.rstrip('/')}/".startswith(f"{place}/") for place in places):
-        yield Violation(
+        yield Finding(
             f"jobs on {plan.cluster.name} may be submitted only from {' or '.join(places)}; "
             f"{'this' if plan.interactive or plan.request.chdir is None else '--chdir'} is "
             f"{here.directory}",
@@ -237,7 +237,7 @@ def submit_directory(context: RuleContext) -> Iterator[Violation]:
         )
 
 
-def _unnamed(context: RuleContext, option: str, key: str, article: str) -> Iterator[Violation]:
+def _unnamed(context: RuleContext, option: str, key: str, article: str) -> Iterator[Finding]:
     """Yield what is wrong if the site requires an account or a QOS and none is named."""
     plan, slurm = context.plan, context.slurm
     if not getattr(plan.cluster.policy, f"{key}_required") or getattr(plan.request, key):
@@ -251,14 +251,14 @@ def _unnamed(context: RuleContext, option: str, key: str, article: str) -> Itera
     if not context.of_script:
         hint += f"; or set '{key}: {key.upper()}' once in {context.local.config_file}"
     words = f"{plan.cluster.name} rejects jobs without {article}"
-    yield Violation(words, hint, context.cite("policy", f"{key}_required"))
+    yield Finding(words, hint, context.cite("policy", f"{key}_required"))
 
 
 @rule(ERROR, "NC231", "account is mandatory", about="account")
-def account(context: RuleContext) -> Iterator[Violation]:
+def account(context: RuleContext) -> Iterator[Finding]:
     return _unnamed(context, "-A", "account", "an account")
 
 
 @rule(ERROR, "NC232", "QOS is mandatory", about="qos")
-def qos(context: RuleContext) -> Iterator[Violation]:
+def qos(context: RuleContext) -> Iterator[Finding]:
     return _unnamed(context, "-q", "qos", "a QOS")

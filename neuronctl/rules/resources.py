@@ -12,7 +12,7 @@ from neuronctl.common.words import counted, verb
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.planning.needs import needs_of
-from neuronctl.rules.base import UNCITED, RuleContext, Violation, nearest, rule
+from neuronctl.rules.base import UNCITED, Finding, RuleContext, nearest, rule
 from neuronctl.rules.model_size import gpus_of_model
 
 _NODES = "nodes ntasks nodelist"
@@ -52,7 +52,7 @@ def _listed(names: Sequence[str], taken: int = 0) -> str:
 
 
 @rule(ERROR, "NC101", "partition does not exist", "closes_partition lacks", about="partition")
-def partition_exists(context: RuleContext) -> Iterator[Violation]:
+def partition_exists(context: RuleContext) -> Iterator[Finding]:
     plan, name = context.plan, context.plan.partition.name
     names, source = tuple(plan.cluster.partitions), _every_partition(context)
     if not name:
@@ -78,14 +78,14 @@ def partition_exists(context: RuleContext) -> Iterator[Violation]:
             hint = f"is the job for another cluster? use --cluster {' or '.join(theirs)}"
         elif not close:
             hint = "'neuronctl partitions' lists them; for another cluster, use --cluster"
-    yield Violation(words, hint, source)
+    yield Finding(words, hint, source)
 
 
-def _no_partition(context: RuleContext, names: Sequence[str], source: Citation) -> Violation:
+def _no_partition(context: RuleContext, names: Sequence[str], source: Citation) -> Finding:
     plan = context.plan
     behind = [arg for arg in plan.request.args if arg.partition("=")[0] in ("-p", "--partition")]
     if behind:
-        return Violation(
+        return Finding(
             f"{behind[0]} comes after {plan.request.script}, so it is passed to the program, as is "
             "every other option there",
             f"put the options before {plan.request.script}",
@@ -96,14 +96,14 @@ def _no_partition(context: RuleContext, names: Sequence[str], source: Citation) 
         default = context.slurm.default_partition
         words += f"; its Slurm would use {default}"
         hint = f"use -p {default}, another one, or -p auto"
-    return Violation(words, f"{hint}; {_listed(names, len(hint))}", source)
+    return Finding(words, f"{hint}; {_listed(names, len(hint))}", source)
 
 
 @rule(WARNING, "NC103", "partition is not in the catalog", "of_partition")
-def partition_in_catalog(context: RuleContext) -> Iterator[Violation]:
+def partition_in_catalog(context: RuleContext) -> Iterator[Finding]:
     name = context.plan.partition.name
     if _known(context) is not None and name not in _catalog_partitions(context):
-        yield Violation(
+        yield Finding(
             f"partition '{name}' is not in the catalog: neuronctl derives no cores and no memory "
             "there",
             "'neuronctl catalog import' drafts an entry",
@@ -112,11 +112,11 @@ def partition_in_catalog(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(ERROR, "NC102", "partition is closed to you", "closes_partition", about="partition")
-def partition_is_open(context: RuleContext) -> Iterator[Violation]:
+def partition_is_open(context: RuleContext) -> Iterator[Finding]:
     if not context.plan.partition.open:
         source = context.cite_partition("open")
         whose = "your groups, account, or QOS" if source.by_slurm else "users"
-        yield Violation(
+        yield Finding(
             f"partition '{context.plan.partition.name}' is closed to {whose}",
             "open partitions: " + (", ".join(_open(context.plan, lambda one: True)) or "none"),
             source,
@@ -126,16 +126,16 @@ def partition_is_open(context: RuleContext) -> Iterator[Violation]:
     if accounts and own and own.lower() not in map(str.lower, accounts) and not known:
         words = f"partition '{context.plan.partition.name}' takes no jobs of account '{own}'"
         hint = f"use -A {' or -A '.join(accounts)}"
-        yield Violation(words, hint, context.cite_partition("accounts"))
+        yield Finding(words, hint, context.cite_partition("accounts"))
 
 
 @rule(ERROR, "NC111", "more nodes than the partition has", "of_partition", about=_NODES)
-def nodes_in_partition(context: RuleContext) -> Iterator[Violation]:
+def nodes_in_partition(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     if partition.nodes is not None and plan.nodes > partition.nodes:
         words = f"requested {counted(plan.nodes, 'node')}; {partition.name} has {partition.nodes}"
         hint = f"request at most -N {min(partition.nodes, partition.max_nodes or partition.nodes)}"
-        yield Violation(words, hint, context.cite_partition("nodes"))
+        yield Finding(words, hint, context.cite_partition("nodes"))
 
 
 def _qos_words(context: RuleContext, key: str) -> str:
@@ -145,11 +145,11 @@ def _qos_words(context: RuleContext, key: str) -> str:
 
 
 @rule(ERROR, "NC112", "more nodes than a job may have", "of_partition", about=_NODES)
-def nodes_a_job(context: RuleContext) -> Iterator[Violation]:
+def nodes_a_job(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     # Of a range, Slurm holds the end against this limit.
     if partition.max_nodes is not None and plan.most_nodes > partition.max_nodes:
-        yield Violation(
+        yield Finding(
             f"requested {counted(plan.most_nodes, 'node')}; a job in {partition.name}"
             f"{_qos_words(context, 'max_nodes')} may have {partition.max_nodes}: "
             "it would wait forever",
@@ -159,7 +159,7 @@ def nodes_a_job(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(ERROR, "NC121", "more GPUs per node than it has", "of_partition", about=_GPUS)
-def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
+def gpus_a_node(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, _known(context)
     _, least = needs_of(plan).largest_share
     if partition is None or least <= partition.gpus_per_node:
@@ -172,7 +172,7 @@ def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
         fits = nodes <= min(partition.nodes or nodes, partition.max_nodes or nodes)
         hint = f"request at most --gpus-per-node {has}"
         hint += f", or -N {nodes} --gpus-per-node {has}" if fits else ""
-    yield Violation(
+    yield Finding(
         f"requested {counted(least, 'GPU')} per node; nodes in {partition.name} have {has}",
         hint + (f", or use a partition that has them: {others}" if others else ""),
         context.cite_partition("gpus_per_node"),
@@ -180,24 +180,24 @@ def gpus_a_node(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(ERROR, "NC122", "GPU partition without GPUs", "of_partition", about="partition")
-def gpus_where_there_are(context: RuleContext) -> Iterator[Violation]:
+def gpus_where_there_are(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, _known(context)
     asks = plan.gpus_per_node or plan.request.shares_gpus
     if partition is None or not partition.gpus_per_node or asks:
         return
     required = plan.cluster.policy.gpus_required
     most = min(partition.gpus_per_node, partition.max_gpus or partition.gpus_per_node)
-    yield Violation(
+    yield Finding(
         f"requested no GPU; {partition.name} is a GPU partition"
         + (", where the site requires one" if required else ""),
         f"request --gpus-per-node 1{f' to {most}' if most > 1 else ''}",
         context.cite("policy", "gpus_required") if required else UNCITED,
-        None if required else WARNING,
+        "" if required else WARNING,
     )
 
 
 @rule(ERROR, "NC123", "other GPU model", "of_launch of_partition", about=_GPUS)
-def gpu_model(context: RuleContext) -> Iterator[Violation]:
+def gpu_model(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     asked, has = plan.request.gpu_type, partition.gpu_names
     if asked is None or not has or asked in has:
@@ -210,7 +210,7 @@ def gpu_model(context: RuleContext) -> Iterator[Violation]:
         if asked.lower() == name.lower():
             hint = f"did you mean {name}? GPU types are case-sensitive in Slurm"
     names = " and ".join(f"'{name}'" for name in has)
-    yield Violation(
+    yield Finding(
         f"requested GPUs of type '{asked}'; {partition.name} has {names}",
         hint,
         context.cite_partition("gpu_types" if partition.gpu_types else "gpu"),
@@ -218,7 +218,7 @@ def gpu_model(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(*(ERROR, "NC124", "more GPUs than a user or a job may hold"), "closes_partition", about=_GPUS)
-def gpus_a_user(context: RuleContext) -> Iterator[Violation]:
+def gpus_a_user(context: RuleContext) -> Iterator[Finding]:
     plan, most, held = context.plan, context.plan.partition.max_gpus, gpus_held(context.plan)
     if most is not None and held > most:
         each = held // plan.nodes
@@ -228,7 +228,7 @@ def gpus_a_user(context: RuleContext) -> Iterator[Violation]:
             hint += f": -N {most // each}" + ("" if whole else f" --gpus-per-node {each}")
         qos = context.limiting_qos("max_gpus")
         limiter = f"QOS {qos}" if qos else plan.partition.name
-        yield Violation(
+        yield Finding(
             f"requested {counted(held, 'GPU')} ({counted(plan.nodes, 'node')} x {each}{whole}); "
             f"{limiter} allows at most {most}: "
             "it would wait forever",
@@ -259,7 +259,7 @@ def _capped_cores(plan: JobPlan) -> Optional[int]:
 
 
 @rule(ERROR, "NC131", "more cores than a node has", "of_partition", about=_CORES)
-def cores_a_node(context: RuleContext) -> Iterator[Violation]:
+def cores_a_node(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     largest = partition.max_cores_per_node
     least = plan.cores_per_node if plan.request.amounts is None else needs_of(plan).largest_share[0]
@@ -268,7 +268,7 @@ def cores_a_node(context: RuleContext) -> Iterator[Violation]:
     asked = _cores_asked(plan)
     if plan.request.amounts is not None:
         asked = f"requested {counted(least, 'core')} on one node"
-    yield Violation(
+    yield Finding(
         f"{asked}; the largest node in {partition.name} has {largest}",
         _fewer_cores(plan, min(largest, _capped_cores(plan) or largest)),
         context.cite_partition("cores_per_node"),
@@ -276,7 +276,7 @@ def cores_a_node(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(ERROR, "NC132", "more cores per GPU than the site allows", "of_partition", about=_CORES)
-def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
+def cores_a_gpu(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     allowed, largest = _capped_cores(plan), partition.max_cores_per_node
     if allowed is None or plan.cores_per_node <= allowed:
@@ -285,22 +285,22 @@ def cores_a_gpu(context: RuleContext) -> Iterator[Violation]:
         return  # NC131 reports this
     come = verb(plan.gpus_per_node, "comes", "come")
     source = context.cite("policy", "cores", "rule")
-    yield Violation(
+    yield Finding(
         f"{_cores_asked(plan)}; {counted(plan.gpus_per_node, 'GPU')} in {partition.name} {come} "
         f"with {allowed} ({plan.cluster.cores_per_gpu(partition)} per GPU)",
         f"{_fewer_cores(plan, allowed)}, or request more GPUs",
         source,
-        NOTE if source.doubtful else None,
+        NOTE if source.doubtful else "",
     )
 
 
 @rule(ERROR, "NC134", "more memory than a node has", "of_partition", about="mem")
-def memory_a_node(context: RuleContext) -> Iterator[Violation]:
+def memory_a_node(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     has = partition.memory_mb_per_node
     wanted = None if plan.request.mem is None else units.parse_memory(plan.request.mem)
     if has is not None and wanted is not None and wanted > has:
-        yield Violation(
+        yield Finding(
             f"requested {plan.request.mem} of memory per node ({wanted} MB); the largest node in "
             f"{partition.name} has {has} MB",
             f"request at most --mem {has}M",
@@ -309,7 +309,7 @@ def memory_a_node(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(NOTE, "NC135", "a model's weights and GPU memory")
-def model_and_gpus(context: RuleContext) -> Iterator[Violation]:
+def model_and_gpus(context: RuleContext) -> Iterator[Finding]:
     plan, each = context.plan, context.plan.partition.gpu_memory_gb
     if not plan.model:
         return
@@ -321,23 +321,23 @@ def model_and_gpus(context: RuleContext) -> Iterator[Violation]:
     has += size if each else ": the catalog does not say their memory"
     cited = context.cite_partition("gpu_memory_gb") if each else UNCITED
     if weights is None:
-        yield Violation(f"whether {plan.model[1]} fits is not sure: {source}; {has}", "", cited)
+        yield Finding(f"whether {plan.model[1]} fits is not sure: {source}; {has}", "", cited)
         return
     share = weights / memory if memory else 0.0
     message = f"the weights of {plan.model[1]} take about {weights / 1e9:.1f} GB (by {source})"
     message += f"; {has}"
     if share <= 0.8:
-        yield Violation(message, "", cited)
+        yield Finding(message, "", cited)
     else:
         problem = "they do not fit" if share > 1 else "little is left for the KV cache"
         need = 1 << (int(weights / (0.8e9 * (each or 1)))).bit_length()  # heads divide by 2, 4, 8
         more = f"request {need} GPUs, " if need <= plan.partition.gpus_per_node else ""
         hint = f"{more}take a partition with larger ones, or a quantized model"
-        yield Violation(f"{message}: {problem}", hint, cited, severity=WARNING)
+        yield Finding(f"{message}: {problem}", hint, cited, severity=WARNING)
 
 
 @rule(ERROR, "NC141", "wall time over the limit", "of_partition", about="time")
-def wall_time(context: RuleContext) -> Iterator[Violation]:
+def wall_time(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     limits = plan.partition.wall_time
     limit, key, kind = limits.maximum, "maximum", "batch"
@@ -353,7 +353,7 @@ def wall_time(context: RuleContext) -> Iterator[Violation]:
     qos = _qos_words(context, "wall_time") if key == "maximum" else ""
     others = () if context.slurm is None else context.slurm.qos_for_time
     other_qos = f", or use -q {' or -q '.join(others[:2])}" if others else ""
-    yield Violation(
+    yield Finding(
         f"requested {asked}; {kind} jobs in {plan.partition.name}{qos} may run at most "
         f"{units.format_time(limit)}: Slurm may accept it but never start it",
         f"request at most -t {units.format_time(limit)}{other_qos}",

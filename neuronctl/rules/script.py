@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Callable, Dict, Iterable, Iterator, Set, Tuple
 
-from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.frozen import replace
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.secrets import hide_secrets
 from neuronctl.common.words import clipped
@@ -40,34 +40,24 @@ _LONGEST = 1_000
 """Characters of a message."""
 
 
-@dataclass(frozen=True)
-class ScriptFinding:
-    """A finding in a script, where it stands, and what mends it where there is exactly one way."""
-
-    finding: Finding
-    place: SourceSpan
-    edits: Tuple[Edit, ...] = ()
-
-
 def check_script(
     facts: ScriptFacts, of_plan: Iterable[Finding], *, now: bool = False
-) -> Tuple[ScriptFinding, ...]:
+) -> Tuple[Finding, ...]:
     """Return every finding on a script, the worst first, then in the order of its lines.
 
     of_plan: what the rules have against the plan that its directives make. now: True if the script
     is about to be submitted here; what the command line or the environment gives then has no line.
     """
     found = [
-        ScriptFinding(finding, violation.place or facts.top, violation.edits)
-        for finding, violation in findings(facts)
+        finding if finding.place.line else replace(finding, place=facts.top)
+        for finding in dict.fromkeys(findings(facts))
     ]
-    found = list({(known.finding, known.place): known for known in found}.values())
     exits = facts.shell.calls("exit") if not facts.shell.broken else ()
     end = next((each.place.line for each in exits if each.sure), None)
     if end is not None:
         found = [known for known in found if known.place.line <= end or _read(known)]
-    told = {known.finding.code for known in found}
-    refused = {known.place.line for known in found if known.finding.code in ("NC601", "NC606")}
+    told = {known.code for known in found}
+    refused = {known.place.line for known in found if known.code in ("NC601", "NC606")}
     for finding in _that_hold(facts, of_plan, now=now):
         better = told & {"NC606", "NC634", "NC643"}
         if finding.code == "NC411" and (better or submits_itself(facts)):
@@ -81,27 +71,27 @@ def check_script(
         place = place if given is None else given.place
         place = facts.place_of(finding.word) or place if finding.word else place
         edits = () if finding.instead is None else _with_option(facts, *finding.instead)
-        found.append(ScriptFinding(finding, place, edits))
+        found.append(replace(finding, place=place, edits=edits))
     silenced = _silenced(facts)
     kept = [
         known
         for known in found
-        if known.finding.code not in silenced.get(known.place.line, ())
-        and not (facts.left_out and known.finding.rule.by_absence)
+        if known.code not in silenced.get(known.place.line, ())
+        and not (facts.left_out and known.rule.by_absence)
     ]
     kept.sort(key=_rank)
     mask = hide_secrets if "NC640" in told else str  # a message cites values
-    return tuple(replace(known, finding=_clipped(known.finding, mask)) for known in kept)
+    return tuple(_clipped(known, mask) for known in kept)
 
 
-def _rank(known: ScriptFinding) -> Tuple[int, int, int, str]:
-    severity = (ERROR, WARNING, NOTE).index(known.finding.severity)
-    return severity, known.place.line, known.place.column, known.finding.code
+def _rank(known: Finding) -> Tuple[int, int, int, str]:
+    severity = (ERROR, WARNING, NOTE).index(known.severity)
+    return severity, known.place.line, known.place.column, known.code
 
 
-def _read(known: ScriptFinding) -> bool:
+def _read(known: Finding) -> bool:
     """Whether somebody reads a line that bash never comes to: sbatch, or whoever finds a secret."""
-    return known.finding.code < "NC620" or known.finding.code == "NC640"
+    return known.code < "NC620" or known.code == "NC640"
 
 
 def _clipped(finding: Finding, mask: Callable[[str], str]) -> Finding:

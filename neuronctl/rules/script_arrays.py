@@ -8,7 +8,7 @@ from typing import Iterator, Optional
 
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.common.words import counted
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, asks_for, script_rule
 from neuronctl.scripts.shell_text import ShellWord
 from neuronctl.slurm.job_id import JobId
@@ -17,7 +17,7 @@ _INDEX = "SLURM_ARRAY_TASK_ID"
 
 
 @script_rule(WARNING, "NC653", "one log for several jobs")
-def one_log(facts: ScriptFacts) -> Iterator[Violation]:
+def one_log(facts: ScriptFacts) -> Iterator[Finding]:
     array, output = facts.given("array"), facts.given("output")
     tasks = None if array is None else tasks_of(array.value or "")
     path = "" if output is None else output.value or ""
@@ -27,7 +27,7 @@ def one_log(facts: ScriptFacts) -> Iterator[Violation]:
     if not re.search(r"%\d*[ajJ]|[\\$]|^$", path):
         head, dot, tail = path.rpartition(".")
         own = f"{head}-%a.{tail}" if dot and head and "/" not in tail else f"{path}-%a"
-        yield Violation(
+        yield Finding(
             f"every task of the array writes {path}: each overwrites what the others have written",
             f"write {own}",
             place=output.place,
@@ -38,12 +38,12 @@ _SHOWS = re.compile(r"(?m)^[ \t]*#.*\bsbatch\b.* (--array|-a)[= ]")
 
 
 @script_rule(NOTE, "NC654", "array without its index, or the index alone", "by_absence")
-def no_array(facts: ScriptFacts) -> Iterator[Violation]:
+def no_array(facts: ScriptFacts) -> Iterator[Finding]:
     array = facts.given("array")
     if array is not None and "ARRAY" not in facts.text and not facts.reads_more:
         words = f"nothing here uses ${_INDEX}: the tasks differ only if the program reads it itself"
         hint = f'give it to the program: "${_INDEX}"'
-        yield Violation(words, hint, place=array.place)
+        yield Finding(words, hint, place=array.place)
     if facts.has("array") or not facts.header.given or _INDEX not in facts.text:
         return
     # A remark that shows how to submit it tells whoever does.
@@ -51,7 +51,7 @@ def no_array(facts: ScriptFacts) -> Iterator[Violation]:
         return
     places = [word.place for word in _words(facts) if _INDEX in word.names]
     if places:
-        yield Violation(
+        yield Finding(
             f"${_INDEX} is empty unless sbatch gets --array: nothing here makes an array",
             "write #SBATCH --array=0-9",
             place=min(places, key=lambda place: (place.line, place.column)),
@@ -67,7 +67,7 @@ def _words(facts: ScriptFacts) -> Iterator[ShellWord]:
 
 
 @script_rule(WARNING, "NC655", "array index beyond its list")
-def beyond_the_list(facts: ScriptFacts) -> Iterator[Violation]:
+def beyond_the_list(facts: ScriptFacts) -> Iterator[Finding]:
     array = facts.given("array")
     tasks = None if array is None else tasks_of(array.value or "")
     if array is None or tasks is None or any(asks_for(_INDEX, line) for line in facts.lines):
@@ -80,7 +80,7 @@ def beyond_the_list(facts: ScriptFacts) -> Iterator[Violation]:
             first, last = max(0, -offset), count - 1 - offset
             few = max(tasks.indexes, default=last) > last
             if few or min(tasks.indexes, default=first) < first:
-                yield Violation(
+                yield Finding(
                     f"{match[1]} has {counted(count, 'element')}, for the indexes {first} to "
                     f"{last}: the {'highest' if few else 'lowest'} of --array={array.value} finds "
                     "none, or another's",

@@ -8,7 +8,7 @@ from typing import Iterator, Tuple
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.words import counted, other_dash
 from neuronctl.request.sbatch_options import is_of_a_plugin
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts import model
 from neuronctl.scripts.directives import BLANKS
@@ -16,28 +16,28 @@ from neuronctl.scripts.model import GPU_OPTIONS, SCRIPT, Edit, GivenOption, Igno
 
 
 @script_rule(ERROR, "NC601", "directive that sbatch refuses")
-def refused_directive(facts: ScriptFacts) -> Iterator[Violation]:
+def refused_directive(facts: ScriptFacts) -> Iterator[Finding]:
     for refusal in facts.header.refusals:
         if not refusal.whole:
             place = refusal.place if refusal.place.line else facts.top
-            message, severity = f"sbatch refuses the script: {refusal.message}", None
+            message, severity = f"sbatch refuses the script: {refusal.message}", ""
             if refusal.since and not facts.release:
                 release = ".".join(f"{number:02}" for number in refusal.since)
                 message += f" (since Slurm {release})"
                 severity = WARNING
             if not refusal.since or not facts.release or facts.release >= refusal.since:
                 hint, edits = refusal.hint, refusal.edits
-                yield Violation(message, hint, place=place, edits=edits, severity=severity)
+                yield Finding(message, hint, place=place, edits=edits, severity=severity)
     told = {refusal.place.line for refusal in facts.header.refusals}
     for given in facts.header.options.values():
         if given.source == SCRIPT and given.place.line not in told:
             yield from _perhaps_of_a_plugin(facts, given)
 
 
-def _perhaps_of_a_plugin(facts: ScriptFacts, given: GivenOption) -> Iterator[Violation]:
+def _perhaps_of_a_plugin(facts: ScriptFacts, given: GivenOption) -> Iterator[Finding]:
     shifter = given.name in ("image", "module", "volume") and "shifter" in facts.text
     if is_of_a_plugin(given.name) and not shifter:
-        yield Violation(
+        yield Finding(
             f"sbatch has no option '--{given.name}' of its own, and refuses the script unless one "
             "of the site's plugins adds it",
             "'sbatch --help' lists the options of plugins, too",
@@ -47,7 +47,7 @@ def _perhaps_of_a_plugin(facts: ScriptFacts, given: GivenOption) -> Iterator[Vio
 
 
 @script_rule(ERROR, "NC602", "file that sbatch does not take for a batch script")
-def refused_file(facts: ScriptFacts) -> Iterator[Violation]:
+def refused_file(facts: ScriptFacts) -> Iterator[Finding]:
     # A text without #! and directives may be a part that other scripts read.
     shell = facts.text.lstrip("\ufeff").startswith("#!")
     part = facts.text.strip(BLANKS) and "\0" not in facts.text
@@ -56,7 +56,7 @@ def refused_file(facts: ScriptFacts) -> Iterator[Violation]:
         if refusal.whole:
             message = f"sbatch refuses the script: {refusal.message}"
             place, edits = refusal.place, refusal.edits
-            yield Violation(message, refusal.hint, place=place, severity=severity, edits=edits)
+            yield Finding(message, refusal.hint, place=place, severity=severity, edits=edits)
 
 
 def _ignored(facts: ScriptFacts, *reasons: str) -> Iterator[Ignored]:
@@ -64,7 +64,7 @@ def _ignored(facts: ScriptFacts, *reasons: str) -> Iterator[Ignored]:
 
 
 @script_rule(WARNING, "NC603", "directive after the first command")
-def late_directive(facts: ScriptFacts) -> Iterator[Violation]:
+def late_directive(facts: ScriptFacts) -> Iterator[Finding]:
     if any(refusal.whole for refusal in facts.header.refusals):
         return  # NC602 says why
     texts = facts.shell.documents
@@ -73,7 +73,7 @@ def late_directive(facts: ScriptFacts) -> Iterator[Violation]:
     for ignored in late[:1]:
         others = f" and {counted(more, 'more line')}, up to line {late[-1].place.line}"
         first = facts.header.first_command
-        yield Violation(
+        yield Finding(
             f"sbatch ignores this line{others if more else ''}: it stops at line {first}, the "
             "first one that is neither blank nor a comment",
             f"move {'them' if more else 'it'} above line {first}",
@@ -82,7 +82,7 @@ def late_directive(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 @script_rule(WARNING, "NC604", "line that only looks like a directive")
-def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
+def like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
     for ignored in _ignored(facts, model.MISSPELLED):
         remark = ignored.text.startswith(("# ", "#\t", "#--"))
         submits = re.search(r"\s[\w./-]+\.(sh|bash|sbatch|slurm|job)\b|\\$", ignored.text)
@@ -92,11 +92,11 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
         if not options.startswith("--"):
             options = options.partition(" ")[2].strip()
         message = "sbatch ignores this line: a directive begins with #SBATCH in the first column"
-        yield Violation(message, f"write #SBATCH {options}", place=ignored.place)
+        yield Finding(message, f"write #SBATCH {options}", place=ignored.place)
 
     for ignored in _ignored(facts, model.REMARK):
         if ignored.text.startswith("#SBATCH"):
-            yield Violation(
+            yield Finding(
                 f"sbatch ignores '{ignored.text}': a # ends the line",
                 "write every #SBATCH on a line of its own",
                 place=ignored.place,
@@ -104,7 +104,7 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 @script_rule(WARNING, "NC605", "directive that is overridden")
-def overridden(facts: ScriptFacts) -> Iterator[Violation]:
+def overridden(facts: ScriptFacts) -> Iterator[Finding]:
     for ignored in _ignored(facts, model.OVERRIDDEN):
         later = ignored.instead
         if later is None or later.text == ignored.text or later.source == model.COMMAND_LINE:
@@ -113,7 +113,7 @@ def overridden(facts: ScriptFacts) -> Iterator[Violation]:
         if not later.place.line:
             by, hint = f"{later.source} in your environment", f"unset {later.source}"
         message = f"{ignored.text} has no effect: {by} overrides it with {later.text}"
-        yield Violation(message, hint, place=ignored.place)
+        yield Finding(message, hint, place=ignored.place)
 
 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}?|(\w+)|\()")
@@ -137,7 +137,7 @@ def _with_patterns(facts: ScriptFacts, given: GivenOption) -> Tuple[Edit, ...]:
 
 
 @script_rule(WARNING, "NC606", "text that sbatch takes as it is")
-def unexpanded(facts: ScriptFacts) -> Iterator[Violation]:
+def unexpanded(facts: ScriptFacts) -> Iterator[Finding]:
     for option in facts.header.options.values():
         name, value, place = option.name, option.value or "", option.value_place
         found, log = _VARIABLE.search(value), name in ("output", "error")
@@ -147,11 +147,11 @@ def unexpanded(facts: ScriptFacts) -> Iterator[Violation]:
             why = "a directory, and no file" if value.endswith("/") else "no path: ~ stays as it is"
             message = f"--{name}={value} is {why}; the job fails at its start, without a log"
             hint = f"write {value}%x-%j.log" if value.endswith("/") else "write the path itself"
-            yield Violation(message, hint, place=place, severity=ERROR)
+            yield Finding(message, hint, place=place, severity=ERROR)
         elif name == "job-name" and re.search("%[aAjJ]", value):
             message = f"sbatch expands no pattern in --job-name: the job's name is {value}"
             hint = "write the pattern in --output, which has %x for the job's name"
-            yield Violation(message, hint, place=place, severity=NOTE)
+            yield Finding(message, hint, place=place, severity=NOTE)
         elif found is not None:
             message = f"sbatch does not expand variables: {found[0]} stays as it is in --{name}"
             hint, fails = "write the value itself", False
@@ -166,12 +166,12 @@ def unexpanded(facts: ScriptFacts) -> Iterator[Violation]:
             hint = f"write {pattern} for it" if pattern else hint
             edits = _with_patterns(facts, option) if log else ()
             severity = ERROR if fails else WARNING
-            yield Violation(message, hint, place=place, severity=severity, edits=edits)
+            yield Finding(message, hint, place=place, severity=severity, edits=edits)
 
 
 @script_rule(WARNING, "NC615", "dash that only looks like one")
-def look_alike_character(facts: ScriptFacts) -> Iterator[Violation]:
+def look_alike_character(facts: ScriptFacts) -> Iterator[Finding]:
     dash = other_dash(facts.header.shebang)
     if dash:
         message = f"the first line has {dash}, which begins no option: the job fails at once"
-        yield Violation(message, "retype the line: #!/bin/bash -l", place=SourceSpan(1))
+        yield Finding(message, "retype the line: #!/bin/bash -l", place=SourceSpan(1))

@@ -8,13 +8,13 @@ from typing import Iterator
 
 from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.units import split_signal
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.launches import PYTHON, Launch
 
 
 @script_rule(WARNING, "NC635", "signal that nothing handles", "by_absence")
-def nobody_gets_it(facts: ScriptFacts) -> Iterator[Violation]:
+def nobody_gets_it(facts: ScriptFacts) -> Iterator[Finding]:
     given = facts.given("signal")
     works = [launch for launch in facts.launches if launch.works]
     if given is None or not works:
@@ -27,15 +27,15 @@ def nobody_gets_it(facts: ScriptFacts) -> Iterator[Violation]:
                 f"bash ends at the signal {name}, as it has no trap for it, and so does the job"
             )
             hint = f"write a trap for {name}, or remove B:, and start the program with srun"
-            yield Violation(message, hint, place=given.place)
+            yield Finding(message, hint, place=given.place)
     elif traps and name.upper() not in ("TERM", "INT"):
         message = (
             f"without B:, Slurm sends {name} to what srun starts, and not to this shell's trap"
         )
-        yield Violation(message, f"write --signal=B:{name}@…", place=given.place)
+        yield Finding(message, f"write --signal=B:{name}@…", place=given.place)
     elif not any(each.is_srun or _may_be_srun(each) for each in facts.every_launch):
         message = "Slurm sends this signal to what srun starts, and here srun starts nothing"
-        yield Violation(message, f"write srun before {works[-1].word.raw}", place=given.place)
+        yield Finding(message, f"write srun before {works[-1].word.raw}", place=given.place)
 
 
 def _may_be_srun(launch: Launch) -> bool:
@@ -44,7 +44,7 @@ def _may_be_srun(launch: Launch) -> bool:
 
 
 @script_rule(WARNING, "NC636", "trap that waits for the program's end", "by_absence")
-def trap_waits(facts: ScriptFacts) -> Iterator[Violation]:
+def trap_waits(facts: ScriptFacts) -> Iterator[Finding]:
     given = facts.given("signal")
     flags, name, _ = split_signal((given.value if given is not None else "") or "")
     if name.isdigit():
@@ -54,7 +54,7 @@ def trap_waits(facts: ScriptFacts) -> Iterator[Violation]:
     beside = facts.shell.calls("wait", "exec") or any(run.command.background for run in works)
     if traps and works and not beside:
         program = works[-1]
-        yield Violation(
+        yield Finding(
             f"bash runs this trap only when {program.word.raw} has ended: a command in the "
             "foreground holds it back",
             f"start it in the background: {program.command.words[0].raw} … & wait $!",
@@ -74,7 +74,7 @@ _TAKES_AWAY = re.compile(
 
 
 @script_rule(WARNING, "NC652", "results on the node alone", "by_absence")
-def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
+def left_on_the_node(facts: ScriptFacts) -> Iterator[Finding]:
     if facts.reads_more or facts.shell.assigned("TMPDIR") or _TAKES_AWAY.search(facts.text):
         return
     for launch in facts.every_launch:
@@ -89,7 +89,7 @@ def left_on_the_node(facts: ScriptFacts) -> Iterator[Violation]:
             if head is None or _NOT_WANTED.search(path):
                 continue
             if not any(part in later for part in (head[1].strip("${}"), *word.names)):
-                yield Violation(
+                yield Finding(
                     f"{path} is on the node alone, and nothing copies it from there: when the job "
                     "has ended, it is out of reach, or deleted",
                     "write to a directory that all nodes share",

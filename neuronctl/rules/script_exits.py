@@ -6,7 +6,7 @@ import re
 from typing import Dict, Iterator
 
 from neuronctl.common.rule_codes import WARNING
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.shell_text import Command
 from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
@@ -16,7 +16,7 @@ _LOOKS_BACK = re.compile(r"\|\||&&|\$\?|PIPESTATUS|\btrap\b|\b(if|while|until)\b
 
 
 @script_rule(WARNING, "NC646", "exit code that is hidden")
-def hidden_exit_code(facts: ScriptFacts) -> Iterator[Violation]:
+def hidden_exit_code(facts: ScriptFacts) -> Iterator[Finding]:
     if facts.unreadable is None or facts.unreadable.warning:
         yield from _behind_a_pipe(facts)
         yield from _thrown_away(facts)
@@ -44,7 +44,7 @@ def _wraps_up(command: Command) -> bool:
     return name in LOOKS_OR_PREPARES or sends or asks or _TELLS.search(name) is not None
 
 
-def _behind_a_pipe(facts: ScriptFacts) -> Iterator[Violation]:
+def _behind_a_pipe(facts: ScriptFacts) -> Iterator[Finding]:
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
     works, commands = _works(facts), facts.shell.uncaptured
@@ -55,7 +55,7 @@ def _behind_a_pipe(facts: ScriptFacts) -> Iterator[Violation]:
         last = all(each.piped or _wraps_up(each) for each in commands[at + 2 :])
         if facts.strict or last:
             ends = "the job ends as COMPLETED" if last else "the script goes on"
-            yield Violation(
+            yield Finding(
                 f"the exit code here is that of {beside.name}: {works[id(command)]} may fail, and "
                 f"{ends}",
                 f"write set {'-o' if facts.strict or at + 2 == len(commands) else '-eo'} pipefail "
@@ -65,7 +65,7 @@ def _behind_a_pipe(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
-def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
+def _thrown_away(facts: ScriptFacts) -> Iterator[Finding]:
     """Find ``exit 0`` at the end."""
     works, commands = _works(facts), facts.shell.uncaptured
     at = max((at for at, each in enumerate(commands) if id(each) in works), default=-1)
@@ -78,7 +78,7 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Violation]:
     if exits and not facts.strict and not _LOOKS_BACK.search(text):
         words = f"the job ends as COMPLETED, even if {name} fails: exit 0 hides its exit code"
         hint = "remove it: the script ends with the exit code of its last command"
-        yield Violation(words, hint, place=last.place)
+        yield Finding(words, hint, place=last.place)
 
 
 _SAYS = frozenset(
@@ -90,7 +90,7 @@ _READS = re.compile(
 )
 
 
-def _followed_by_success(facts: ScriptFacts) -> Iterator[Violation]:
+def _followed_by_success(facts: ScriptFacts) -> Iterator[Finding]:
     """Find ``|| true``, ``wait`` without a process id, and a last command that always succeeds."""
     works, commands = _works(facts), [each for each in facts.shell.uncaptured if each.words]
     while commands and commands[-1].name == "exit" and not commands[-1].arguments:
@@ -114,7 +114,7 @@ def _followed_by_success(facts: ScriptFacts) -> Iterator[Violation]:
             hidden = not _reads_code(facts, command)
         if hidden and not (end.name == "wait" and end.arguments):
             words = f"{end.name} hides the exit code of {name}: the job may end as COMPLETED"
-            yield Violation(f"{words}, even if {name} fails", hint, place=end.place)
+            yield Finding(f"{words}, even if {name} fails", hint, place=end.place)
             return
 
 

@@ -10,7 +10,7 @@ from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.common.words import counted
 from neuronctl.launch.launchers import ONE
 from neuronctl.planning import JobPlan
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_programs import is_own_program, is_trifle
 from neuronctl.scripts.launches import CONTAINERS, PYTHON, Launch
@@ -26,7 +26,7 @@ _LAUNCHES = re.compile(r"(?i)launcher\b|nproc|torchrun|strategy")
 
 
 @script_rule(WARNING, "NC623", "processes and GPUs of a launch differ", "by_absence")
-def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
+def processes_and_gpus(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node:
         return
@@ -54,7 +54,7 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Violation]:
             yield _differ(launch, count, has, where)
 
 
-def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Violation]:
+def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Finding]:
     """Yield an srun of more Python processes than the GPUs of its nodes."""
     run = start.outer[0] if len(start.outer) == 1 else None
     if run is None or not run.is_srun or start.launch.kind != PYTHON or run.has(*GPU_OPTIONS):
@@ -64,9 +64,9 @@ def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Violation]:
         yield _differ(run, each, has, "per node")
 
 
-def _differ(launch: Launch, count: int, has: int, where: str) -> Violation:
+def _differ(launch: Launch, count: int, has: int, where: str) -> Finding:
     short = "some share a GPU or fail" if count > has else "the other GPUs stay idle"
-    return Violation(
+    return Finding(
         f"{launch.kind} starts {counted(count, 'process')}, and the job has "
         f"{counted(has, 'GPU')} {where}: {short}",
         f"start {has} here, or request {counted(count, 'GPU')}",
@@ -75,7 +75,7 @@ def _differ(launch: Launch, count: int, has: int, where: str) -> Violation:
 
 
 @script_rule(NOTE, "NC625", "GPUs without a process", "by_absence")
-def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
+def idle_gpus(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node:
         return
@@ -86,7 +86,7 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Violation]:
     yield from islice(chain(_uncounted(facts, plan, works), _too_few(facts, plan, works)), 1)
 
 
-def _uncounted(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[Violation]:
+def _uncounted(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[Finding]:
     """Yield a launcher that starts one process, as nothing says how many."""
     alone = [start for start in works if start.launch.launcher.starts_processes()]
     told = re.search("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=", facts.text)
@@ -94,7 +94,7 @@ def _uncounted(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterato
         return
     launch = alone[0].launch
     option = f"--{launch.launcher.processes_per_node[0]}".replace("_", "-")
-    yield Violation(
+    yield Finding(
         f"without {option}, {launch.kind} starts 1 process for the {plan.gpus_per_node} GPUs of "
         "its node",
         f"write {option}={plan.gpus_per_node}",
@@ -103,13 +103,13 @@ def _uncounted(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterato
     )
 
 
-def _too_few(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[Violation]:
+def _too_few(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[Finding]:
     """Yield a program that starts less often than the job has GPUs."""
     gpus = plan.gpus_per_node * plan.nodes
     for start in works:
         count = _processes(facts, start)
         if 0 < count < gpus:
-            yield Violation(
+            yield Finding(
                 f"{counted(count, 'process')} for {counted(gpus, 'GPU')}: the others stay idle "
                 "unless the program uses several by itself",
                 f"start one process per GPU (torchrun --nproc_per_node={plan.gpus_per_node}, or "
@@ -147,7 +147,7 @@ _OF_ARRAY = re.compile(r"\"?\$\{?SLURM_ARRAY_TASK_ID\}?\"?")
 
 
 @script_rule(WARNING, "NC633", "GPUs that the job does not have")
-def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
+def gpus_by_hand(facts: ScriptFacts) -> Iterator[Finding]:
     """Slurm numbers the GPUs of each job from 0, where it shows a job no others."""
     has = 0 if facts.plan is None else facts.plan.gpus_per_node
     before = (variable for command in facts.shell.commands for variable in command.assigned)
@@ -157,7 +157,7 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Violation]:
         first = re.match(r"\d{1,3}(?=,|$)", word.value or "")
         beyond = int(first[0]) >= has if first else has == 1 and _OF_ARRAY.fullmatch(word.raw)
         if variable.name == "CUDA_VISIBLE_DEVICES" and beyond:
-            yield Violation(
+            yield Finding(
                 f"CUDA_VISIBLE_DEVICES={word.raw} hides the job's GPUs: it has "
                 f"{counted(has, 'GPU')}, numbered from 0",
                 "remove it: Slurm sets it",
@@ -170,7 +170,7 @@ _OF_AMD = re.compile(r"(?i)(amd[-_ ]?)?(instinct[-_ ]?)?mi\d")
 
 
 @script_rule(WARNING, "NC663", "container that sees no GPU", "by_absence")
-def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
+def blind_container(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node or _DRIVER.search(facts.text):
         return
@@ -186,7 +186,7 @@ def blind_container(facts: ScriptFacts) -> Iterator[Violation]:
         if at > behind or hidden or not launch.certain or not _may_use_gpus(launch):
             continue
         if [word.value for word in words[at + 1 : at + 2]] in (["exec"], ["run"]):
-            yield Violation(
+            yield Finding(
                 "without --nv, the container has no GPU driver: the program fails or uses the "
                 "CPU, unless the site has set 'always use nv'",
                 f"write {words[at].raw} {words[at + 1].raw} --nv",

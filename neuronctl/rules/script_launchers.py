@@ -9,14 +9,14 @@ from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.words import counted
 from neuronctl.launch.launchers import every
 from neuronctl.planning import JobPlan
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_programs import is_own_program, is_trifle
 from neuronctl.scripts.launches import PROGRAM, Launch
 
 
 @script_rule(ERROR, "NC621", "launcher within a launcher")
-def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Violation]:
+def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Finding]:
     for start in facts.starts:
         outer = next((each for each in reversed(start.outer) if each.is_launcher), None)
         if outer is None or not start.launch.is_launcher:
@@ -24,7 +24,7 @@ def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Violation]:
         found = _too_often(outer, start) or _alone(facts, start)
         if found is not None:
             message, hint, severity = found
-            yield Violation(message, hint, place=start.launch.place, severity=severity)
+            yield Finding(message, hint, place=start.launch.place, severity=severity)
 
 
 def _too_often(outer: Launch, start: Start) -> Optional[Tuple[str, str, str]]:
@@ -100,7 +100,7 @@ def _joins(launch: Launch) -> str:
 
 
 @script_rule(WARNING, "NC624", "program that starts once", "by_absence")
-def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
+def starts_once(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     if plan is None or facts.tasks < 2:
         return
@@ -122,7 +122,7 @@ def starts_once(facts: ScriptFacts) -> Iterator[Violation]:
     itself = any(_ITSELF.match(word.raw) for run in programs for word in run.own_words[1:])
     if itself and plan.nodes == 1:
         return
-    yield Violation(
+    yield Finding(
         f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "
         f"{counted(plan.nodes, 'node')}, which nothing starts",
         "write srun before it, or request --ntasks=1"
@@ -155,7 +155,7 @@ def _is_for_tasks(launch: Launch, *, several: bool) -> bool:
     return is_own_program(launch)
 
 
-def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
+def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
     """Yield a launcher that starts the processes of one node, in a job of several."""
     found = [start for start in facts.starts if _is_for_one_node(start)]
     tops = {id(start.outer[0] if start.outer else start.launch) for start in found}
@@ -172,7 +172,7 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
     if count is not None and waits:
         effect = f"it waits for {counted(count - 1, 'more node')}, on which nothing starts"
     srun = next((each.once_per_node for each in every() if each.name == "srun"), "srun")
-    yield Violation(
+    yield Finding(
         f"{launch.kind} starts once, on the first node of {plan.nodes}: {effect}",
         f"start it on each node, {srun} {launch.kind} …, and {_joins(launch)}; or request 1 node",
         place=launch.place,

@@ -6,7 +6,7 @@ import re
 from typing import Iterator
 
 from neuronctl.common.rule_codes import ERROR, WARNING
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.model import SourceSpan
 
@@ -19,14 +19,14 @@ _KNOWS = re.compile(r"scontrol show job|Command=|(\[|\btest) .{0,200}SLURM_|\$\{
 
 
 @script_rule(WARNING, "NC645", "directory of Slurm's copy")
-def own_directory(facts: ScriptFacts) -> Iterator[Violation]:
+def own_directory(facts: ScriptFacts) -> Iterator[Finding]:
     header = facts.header
     if not (header.given or header.ignored) or _KNOWS.search(facts.text):
         return
     for number, line in facts.plain_lines:
         match = _ITS_DIRECTORY.search(line)
         if match is not None:
-            yield Violation(
+            yield Finding(
                 "in a job, this is the directory of Slurm's copy of the script, which has none of "
                 "the other files",
                 'write "$SLURM_SUBMIT_DIR", the directory that you submit from, or an absolute '
@@ -72,7 +72,7 @@ _PATTERNS = [
 
 
 @script_rule(ERROR, "NC649", "line that bash divides otherwise")
-def divided_otherwise(facts: ScriptFacts) -> Iterator[Violation]:
+def divided_otherwise(facts: ScriptFacts) -> Iterator[Finding]:
     if not facts.header.for_bash:
         return
     yield from _lost_options(facts)
@@ -85,11 +85,11 @@ def divided_otherwise(facts: ScriptFacts) -> Iterator[Violation]:
             if number in plain:
                 end = column + len(match[match.lastindex or 0])
                 place = SourceSpan(number, column, end)
-                yield Violation(why, hint, place=place, severity=WARNING)
+                yield Finding(why, hint, place=place, severity=WARNING)
                 break
 
 
-def _lost_options(facts: ScriptFacts) -> Iterator[Violation]:
+def _lost_options(facts: ScriptFacts) -> Iterator[Finding]:
     """Find the first option that begins a command, since the line above does not go on."""
     firsts = [(each.place, each.words[0].raw) for each in facts.shell.commands if each.words]
     # The grammar takes --run=1 alone on its line for a variable.
@@ -113,5 +113,5 @@ def _lost_options(facts: ScriptFacts) -> Iterator[Violation]:
             why, hint = f"a blank follows the backslash of line {before}", "remove the blank"
         elif comment:
             why = f"the comment of line {before} ends the command before it"
-        yield Violation(f"bash takes {raw} for a command: {why}", hint, place=place)
+        yield Finding(f"bash takes {raw} for a command: {why}", hint, place=place)
         return

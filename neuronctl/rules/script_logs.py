@@ -8,7 +8,7 @@ from typing import Iterator
 
 from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.users import login_name
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.shell_text import Command
 
@@ -37,14 +37,14 @@ def submits_itself(facts: ScriptFacts, behind: int = 0) -> bool:
 
 
 @script_rule(WARNING, "NC634", "log directory made too late")
-def late_directory(facts: ScriptFacts) -> Iterator[Violation]:
+def late_directory(facts: ScriptFacts) -> Iterator[Finding]:
     for name in ("output", "error"):
         given = facts.given(name)
         directory = os.path.dirname(given.value or "") if given is not None else ""
         if given is None or not directory or os.path.isdir(directory.replace("%u", login_name())):
             continue
         if re.search("%[0-9]*[jAJ]", directory):
-            yield Violation(
+            yield Finding(
                 f"the directory of --{name}={given.value} is named after the job's id, so that it "
                 "cannot be there before: the job fails without a log",
                 _made_before(directory),
@@ -59,7 +59,7 @@ def late_directory(facts: ScriptFacts) -> Iterator[Violation]:
             made = [_plain_path(text) for text in _directories(facts, command)]
             deeper = not wanted.startswith("/") and any(p.startswith(f"{wanted}/") for p in made)
             if wanted in made or deeper:
-                yield Violation(
+                yield Finding(
                     f"this comes too late for --{name}={given.value}: Slurm opens the log before "
                     "the script starts, and without the directory the job fails without a log",
                     _made_before(directory),

@@ -7,7 +7,7 @@ from itertools import dropwhile
 from typing import Iterator, Optional, Tuple
 
 from neuronctl.common.rule_codes import ERROR, WARNING
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.launches import PROGRAM, PYTHON, Launch
 from neuronctl.scripts.shell_text import Command
@@ -35,11 +35,11 @@ def is_trifle(launch: Launch) -> bool:
 
 
 @script_rule(ERROR, "NC665", "program that is no program")
-def no_program(facts: ScriptFacts) -> Iterator[Violation]:
+def no_program(facts: ScriptFacts) -> Iterator[Finding]:
     for launch in facts.every_launch:
         found = _not_started(facts, launch)
         if found is not None:
-            yield Violation(found[0], found[1], place=launch.place, severity=found[2] or None)
+            yield Finding(found[0], found[1], place=launch.place, severity=found[2])
 
 
 def _not_started(facts: ScriptFacts, launch: Launch) -> Optional[Tuple[str, str, str]]:
@@ -75,7 +75,7 @@ def _not_started(facts: ScriptFacts, launch: Launch) -> Optional[Tuple[str, str,
 
 
 @script_rule(WARNING, "NC651", "nothing waits for the program", "by_absence")
-def nothing_waits(facts: ScriptFacts) -> Iterator[Violation]:
+def nothing_waits(facts: ScriptFacts) -> Iterator[Finding]:
     """As Slurm does it: with the batch shell, it ends everything that the shell started."""
     commands = facts.shell.uncaptured
     beside = [at for at, command in enumerate(commands) if _goes_on(command)]
@@ -96,7 +96,7 @@ def nothing_waits(facts: ScriptFacts) -> Iterator[Violation]:
         found = next((each for each in started if _python_file(each) in names), None)
         until = f"when line {after[-1].place.line} is done"
     if found is not None:
-        yield Violation(
+        yield Finding(
             f"nothing waits for this: it is killed with the job, which ends {until}",
             "write wait as the last line"
             if found.background

@@ -6,7 +6,7 @@ import re
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.scripts.launches import PYTHON, SHELL
 from neuronctl.scripts.model import SourceSpan, digits
@@ -21,7 +21,7 @@ def _expanded(names: Sequence[str], nodes: int) -> str:
 
 
 @script_rule(ERROR, "NC631", "rank expanded by the batch shell")
-def ranks(facts: ScriptFacts) -> Iterator[Violation]:
+def ranks(facts: ScriptFacts) -> Iterator[Finding]:
     if facts.tasks < 2 or facts.plan is None:
         return
     nodes = facts.plan.nodes
@@ -39,7 +39,7 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
                 where = f"expands ${name} here"
                 if name not in word.raw:  # it comes by another variable
                     where = f"has set {word.raw} from ${name}"
-                yield Violation(
+                yield Finding(
                     f"the batch shell {where}, and it is 0: every process gets the same value",
                     f"let each task expand it: srun bash -c '… ${name} …' in single quotes, or "
                     f"\\${name}",
@@ -52,7 +52,7 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
         given = facts.ranks_are_given and re.fullmatch("(LOCAL_)?RANK", variable.name)
         exported = variable.exported and variable.sure and variable.name not in used
         if name and exported and not given:
-            yield Violation(
+            yield Finding(
                 f"the batch shell expands ${name} here, and it is 0: {variable.name} is the same "
                 "in every process",
                 f"let each task set it: srun bash -c 'export {variable.name}=${name}; …'",
@@ -62,7 +62,7 @@ def ranks(facts: ScriptFacts) -> Iterator[Violation]:
 
 
 @script_rule(WARNING, "NC632", "fixed port")
-def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
+def fixed_port(facts: ScriptFacts) -> Iterator[Finding]:
     found: List[Tuple[Optional[str], SourceSpan]] = []
     own = facts.shell.assigned("MASTER_PORT")
     lines = (line for _, line in facts.plain_lines if "$" in line and "echo" not in line)
@@ -81,7 +81,7 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Violation]:
             found += [(number[1], place)] if number is not None else []
     for port, place in found:
         if digits(port) and _nodes_are_shared(facts):
-            yield Violation(
+            yield Finding(
                 f"port {port} is the same for every job: where two of them share a node, the "
                 "second one fails",
                 "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))",
@@ -111,7 +111,7 @@ _SET_BY_EACH_TASK = re.compile(
 
 
 @script_rule(ERROR, "NC642", "address that is not the first node's")
-def first_node(facts: ScriptFacts) -> Iterator[Violation]:
+def first_node(facts: ScriptFacts) -> Iterator[Finding]:
     if facts.plan is None:
         return
     hint = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
@@ -119,7 +119,7 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
     if facts.plan.nodes > 1:
         found += _loopback(facts)
     for named, place in found:
-        yield Violation(
+        yield Finding(
             f"{named} differs between the processes of the job: they never find each other",
             f"set it once, before srun: export {hint}",
             place=place,
@@ -129,32 +129,32 @@ def first_node(facts: ScriptFacts) -> Iterator[Violation]:
         yield from _doubtful(facts, hint)
 
 
-def _one_element(facts: ScriptFacts) -> Iterator[Violation]:
+def _one_element(facts: ScriptFacts) -> Iterator[Finding]:
     """Find arrays of the job's nodes whose quotes make all names one element."""
     lists = {each.name for each in facts.shell.assignments if "show hostname" in each.word.raw}
     for array in facts.shell.assignments:
         name = array.word.raw.strip('()"${} ')
         if array.word.raw.startswith('("$') and name in lists and f"{array.name}[" in facts.text:
             words = f"in quotes, ${name} is one word: {array.name} has one element with all names"
-            yield Violation(words, f"write {array.name}=(${name})", place=array.place)
+            yield Finding(words, f"write {array.name}=(${name})", place=array.place)
 
 
 _OF_A_STEP = ("SLURM_STEP_NODELIST", "SLURM_LAUNCH_NODE_IPADDR")
 """What srun sets for its tasks; the batch shell does not have them (tried with Slurm 22.05)."""
 
 
-def _doubtful(facts: ScriptFacts, hint: str) -> Iterator[Violation]:
+def _doubtful(facts: ScriptFacts, hint: str) -> Iterator[Finding]:
     """Find addresses that are empty, or that only some machines give."""
     for command in facts.shell.commands:
         for word in command.words:
             name = next((name for name in word.names if name in _OF_A_STEP), "")
             if name:
                 message = f"only srun sets ${name}, for its tasks: it is empty here"
-                yield Violation(message, f"write {hint}", place=word.place, severity=WARNING)
+                yield Finding(message, f"write {hint}", place=word.place, severity=WARNING)
     for launch in facts.every_launch:
         asks = launch.name == "hostname" and launch.command.captured
         if asks and any(word.raw in ("-i", "--ip-address") for word in launch.own_words):
-            yield Violation(
+            yield Finding(
                 "where /etc/hosts maps a node's name to 127.0.1.1 (Debian, Ubuntu), this prints "
                 "that, and no other node reaches it",
                 f"use the name: {hint}",

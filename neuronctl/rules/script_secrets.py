@@ -9,13 +9,13 @@ from typing import Iterator, Set
 
 from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.secrets import find_secrets
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.model import SourceSpan
 
 
 @script_rule(WARNING, "NC640", "secret in the script")
-def secrets(facts: ScriptFacts) -> Iterator[Violation]:
+def secrets(facts: ScriptFacts) -> Iterator[Finding]:
     told: Set[int] = set()
     for first, last in find_secrets(facts.text):
         before = facts.text[:first]
@@ -24,7 +24,7 @@ def secrets(facts: ScriptFacts) -> Iterator[Violation]:
         remark = line.lstrip().startswith("#") and not line.startswith("#SBATCH")
         if not remark and number not in told:
             told.add(number)
-            yield Violation(
+            yield Finding(
                 "this looks like a secret: anybody who reads the file, the job's record or "
                 "'scontrol show job' has it",
                 "export it in the shell from which you submit, or read it from a file that is "
@@ -50,7 +50,7 @@ script has if it is closed nevertheless; and why it is open."""
 
 
 @script_rule(WARNING, "NC657", "server open to everybody")
-def open_server(facts: ScriptFacts) -> Iterator[Violation]:
+def open_server(facts: ScriptFacts) -> Iterator[Finding]:
     for launch in facts.every_launch:
         words = launch.command.words
         ends = list(accumulate(len(word.raw) + 1 for word in words))
@@ -59,7 +59,7 @@ def open_server(facts: ScriptFacts) -> Iterator[Violation]:
             found = re.search(rf"(?<!\S)(?:{opens})", line) if program in line else None
             if found is None or re.search(closes, facts.text):
                 continue
-            yield Violation(
+            yield Finding(
                 f"{found[0]} lets everybody in who can reach this node: {why}",
                 f"'neuronctl serve {recipe}' runs it with a random token, and says how to reach it",
                 place=words[bisect_right(ends, found.start())].place,

@@ -6,7 +6,7 @@ import re
 from typing import Iterator, Optional
 
 from neuronctl.common.rule_codes import NOTE, WARNING
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.shell_text import Command
 
@@ -33,13 +33,13 @@ def _is_first(facts: ScriptFacts, command: Command, *readers: str) -> bool:
 
 
 @script_rule(WARNING, "NC638", "environment that is not activated")
-def not_activated(facts: ScriptFacts) -> Iterator[Violation]:
+def not_activated(facts: ScriptFacts) -> Iterator[Finding]:
     yield from _out_of_order(facts)
     for command in facts.shell.calls(*_CONDA):
         init = command.arguments[:1] == ("init",) and not command.captured
         if init and "bashrc" not in facts.text:
             message = f"'{command.name} init' changes a file for the next login, not this shell"
-            yield Violation(message, _HOOK, place=command.place, severity=NOTE)
+            yield Finding(message, _HOOK, place=command.place, severity=NOTE)
     login = re.search(r"\s(-\w*[li]\w*|--login)\b", facts.header.shebang)
     if login or facts.has("get-user-env"):
         return
@@ -48,7 +48,7 @@ def not_activated(facts: ScriptFacts) -> Iterator[Violation]:
         if command.arguments[:1] != ("activate",):
             continue
         if command.name != "source" and _is_first(facts, command, *_READ_BEFORE):
-            yield Violation(
+            yield Finding(
                 f"'{command.name} activate' fails in a batch shell, which has not read "
                 f"{command.name}'s shell functions",
                 _HOOK,
@@ -58,11 +58,11 @@ def not_activated(facts: ScriptFacts) -> Iterator[Violation]:
         first = _is_first(facts, command, *_READ_BEFORE, *_CONDA)
         if command.name == "source" and first and not facts.shell.assigned("PATH"):
             words = "'source activate' works only if the shell that submits has conda's bin in PATH"
-            yield Violation(words, _HOOK, place=command.place, severity=NOTE)
+            yield Finding(words, _HOOK, place=command.place, severity=NOTE)
             return
 
 
-def _module_is_missing(facts: ScriptFacts) -> Iterator[Violation]:
+def _module_is_missing(facts: ScriptFacts) -> Iterator[Finding]:
     """Find ``module`` in a shell that may not have it, as it has read no profile."""
     command = next(iter(facts.shell.calls("module", "ml")), None)
     if command is None or not _is_first(facts, command, "source", ".", "eval"):
@@ -70,13 +70,13 @@ def _module_is_missing(facts: ScriptFacts) -> Iterator[Violation]:
     where = "is there only in login shells"
     if facts.plan is not None and facts.plan.cluster.policy.login_shell:
         message = f"on {facts.plan.cluster.name}, {command.name} {where}"
-        yield Violation(message, "begin with #!/bin/bash -l", place=command.place)
+        yield Finding(message, "begin with #!/bin/bash -l", place=command.place)
     elif re.search(r"[/ ](da)?sh$", facts.header.shebang.strip()):
         message = f"where sh is not bash, {command.name} {where}"
-        yield Violation(message, "begin with #!/bin/bash -l", place=command.place, severity=NOTE)
+        yield Finding(message, "begin with #!/bin/bash -l", place=command.place, severity=NOTE)
 
 
-def _out_of_order(facts: ScriptFacts) -> Iterator[Violation]:
+def _out_of_order(facts: ScriptFacts) -> Iterator[Finding]:
     """Find an environment that a module hides."""
     works = [run.command.place.line for run in facts.launches if run.works]
     active: Optional[Command] = None
@@ -93,5 +93,5 @@ def _out_of_order(facts: ScriptFacts) -> Iterator[Violation]:
             if active and other and later and "activate" not in below and "python " in below:
                 message = f"python is that of {other[2]} from here on, and not of the environment "
                 message += f"of line {active.place.line}"
-                yield Violation(message, "load modules before that line", place=command.place)
+                yield Finding(message, "load modules before that line", place=command.place)
                 return

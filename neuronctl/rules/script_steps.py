@@ -8,7 +8,7 @@ from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.words import counted
 from neuronctl.launch.launchers import ALL
 from neuronctl.planning import JobPlan
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.rules.script_programs import is_trifle
 from neuronctl.scripts.launches import SHELL, Launch
@@ -16,7 +16,7 @@ from neuronctl.scripts.model import Edit, SourceSpan
 
 
 @script_rule(ERROR, "NC622", "step that does not fit the job")
-def larger_than_the_job(facts: ScriptFacts) -> Iterator[Violation]:
+def larger_than_the_job(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     if plan is None or facts.header.components > 1:
         return
@@ -26,7 +26,7 @@ def larger_than_the_job(facts: ScriptFacts) -> Iterator[Violation]:
         yield from _other_nodes(facts, plan, start)
 
 
-def _too_many_tasks(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Iterator[Violation]:
+def _too_many_tasks(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Iterator[Finding]:
     """Yield an srun of more cores, or an mpirun of more processes, than the job has."""
     told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
     shared = facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu")
@@ -44,7 +44,7 @@ def _too_many_tasks(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Iterat
     certain = launch.certain and not launch.command.looped
     if told and certain and tasks and tasks * each > has and not (shared or by_others):
         cores = f" --cpus-per-task={each}" if each > 1 else ""
-        yield Violation(
+        yield Finding(
             f"{launch.kind} starts {counted(tasks, 'process')}{f' of {each} cores' * bool(cores)}, "
             f"and the job has {counted(has, what)}: it fails if nodes are shared",
             f"request #SBATCH --ntasks={tasks}{cores}, or start fewer",
@@ -53,7 +53,7 @@ def _too_many_tasks(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Iterat
         )
 
 
-def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Violation]:
+def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Finding]:
     """Yield what is told of other nodes than the job, or its step, has."""
     launch, own = start.launch, start.launch.launcher
     waits = bool({*own.nodes} & {*own.joins})  # else, it takes the nodes that there are
@@ -61,7 +61,7 @@ def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Vi
     if count is not None and count > plan.nodes and facts.fixed_nodes and not launch.has("jobid"):
         # With a rank and an address of its own, it may be one of several jobs.
         of_several = launch.count(*own.node_rank) is not None and launch.has(*own.address)
-        yield Violation(
+        yield Finding(
             f"{launch.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}: "
             + ("srun refuses it" if launch.is_srun else "it waits for the others"),
             f"request #SBATCH --nodes={count}, or use {plan.nodes} here",
@@ -70,7 +70,7 @@ def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Vi
         )
     elif count is not None and waits and count < (start.nodes or 0):
         alone = count == 1
-        yield Violation(
+        yield Finding(
             f"{start.outer[-1].kind} starts {launch.kind} on {start.nodes} nodes, and each is for "
             f"{counted(count, 'node')}: "
             + ("each trains alone" if alone else "the others wait in vain, or fail"),
@@ -81,7 +81,7 @@ def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Vi
 
 
 @script_rule(NOTE, "NC626", "srun without the cores of its tasks")
-def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
+def cores_of_tasks(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     if plan is None or facts.given("cpus-per-task") is None or plan.cpus_per_task < 2:
         return
@@ -98,7 +98,7 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Violation]:
         if line[launch.place.column - 1 : launch.place.end - 1].rstrip("'\"").endswith("srun"):
             behind = SourceSpan(launch.place.line, launch.place.end, launch.place.end)
             edits = (Edit(behind, ' --cpus-per-task="$SLURM_CPUS_PER_TASK"'),)
-        yield Violation(
+        yield Finding(
             "since Slurm 22.05, srun does not take --cpus-per-task from the job: each task may "
             f"get 1 core instead of {plan.cpus_per_task}",
             'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"',

@@ -8,7 +8,7 @@ from typing import Iterator
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.common.words import counted
 from neuronctl.planning import JobPlan
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
 from neuronctl.scripts.model import digits
 
@@ -27,7 +27,7 @@ _WORKERS = r"--[\w-]*workers[\w-]*|--(num[_-]?)?(cpus|threads|jobs|procs)"
 
 
 @script_rule(WARNING, "NC637", "more threads than cores")
-def threads(facts: ScriptFacts) -> Iterator[Violation]:
+def threads(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     whole_nodes = facts.has("exclusive", "cpus-per-gpu", "mincpus")
     if plan is None or whole_nodes or facts.header.value("mem") == "0" or not facts.header.given:
@@ -40,7 +40,7 @@ def threads(facts: ScriptFacts) -> Iterator[Violation]:
             return
 
 
-def _omp_threads(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
+def _omp_threads(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
     programs = [start for start in facts.starts if start.outer and not start.launch.is_launcher]
     each = max((start.each or 1 for start in programs), default=1)
     steps = any(run.is_srun and run.has("cpus_per_task") for run in facts.every_launch)
@@ -51,7 +51,7 @@ def _omp_threads(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
         count = digits(variable.word.value) or 0
         if variable.name == "OMP_NUM_THREADS" and count * each > cores:
             several = f"{counted(each, 'process')} on each node, with " if each > 1 else ""
-            yield Violation(
+            yield Finding(
                 f"{several}{count} threads each, and the job has {counted(cores, 'core')} there: "
                 f"they take turns{'' if told else ', unless it has its nodes alone'}",
                 f"request #SBATCH --cpus-per-task={-(-count * each // plan.ntasks_per_node)}, or "
@@ -62,7 +62,7 @@ def _omp_threads(facts: ScriptFacts, plan: JobPlan) -> Iterator[Violation]:
             return
 
 
-def _told_by_options(facts: ScriptFacts, start: Start, plan: JobPlan) -> Iterator[Violation]:
+def _told_by_options(facts: ScriptFacts, start: Start, plan: JobPlan) -> Iterator[Finding]:
     """Compare the threads or workers that a program's own words name with its cores."""
     name, told = start.launch.name, facts.has("cpus-per-task")
     of_task = any(outer.is_launcher for outer in start.outer)
@@ -75,7 +75,7 @@ def _told_by_options(facts: ScriptFacts, start: Start, plan: JobPlan) -> Iterato
         count = (digits(asked[1] or pair.value.value) if asked else None) or 0
         if most < count < 1000 and name not in _SUBMIT:
             alone = "" if told else ", unless it has the node alone"
-            yield Violation(
+            yield Finding(
                 f"{counted(count, 'thread')} or workers, and {counted(cores, 'core')}: they take "
                 f"turns{alone}",
                 f"request #SBATCH --cpus-per-task={count}, or write {cores}",

@@ -6,7 +6,7 @@ import re
 from typing import Iterator
 
 from neuronctl.common.rule_codes import ERROR, WARNING
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, script_rule
 from neuronctl.scripts.model import SCRIPT, GivenOption, SourceSpan
 
@@ -40,7 +40,7 @@ _VALUE_OF_YOURS = re.compile(
 
 
 @script_rule(ERROR, "NC643", "shell text that cannot be read")
-def syntax(facts: ScriptFacts) -> Iterator[Violation]:
+def syntax(facts: ScriptFacts) -> Iterator[Finding]:
     for given in facts.header.options.values():  # not those that others override
         if given.source == SCRIPT:
             yield from _unfilled_option(given)
@@ -49,14 +49,14 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
     problem = facts.unreadable
     if problem is not None and not facts.shell.placeholders:
         says = "bash says" if problem.warning else "bash cannot read this and stops here"
-        yield Violation(
+        yield Finding(
             f"{says}: {problem.message}",
             "look for an open quote, bracket, block, or here-document at or before this line",
             place=problem.place,
-            severity=WARNING if problem.warning else None,
+            severity=WARNING if problem.warning else "",
         )
     if facts.left_out:
-        yield Violation(
+        yield Finding(
             "this script is very long, or very hard to read: neuronctl checks it only up to this "
             "line",
             "put lines that repeat a command into a loop",
@@ -65,14 +65,14 @@ def syntax(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
-def _unfilled_option(given: GivenOption) -> Iterator[Violation]:
+def _unfilled_option(given: GivenOption) -> Iterator[Finding]:
     name, value = given.name, given.value or ""
     needed = name in ("partition", "account", "qos", "nodelist", "dependency")
     path = name in ("output", "error", "chdir")
     open_one = UNFILLED.fullmatch(value) or (needed and _NOBODYS.fullmatch(value))
     part = _OPEN_PART.search(value) if needed else path and re.search("<[A-Za-z][^<>]*>", value)
     if open_one or part or (path and _PATH_TO.search(value)) or (needed and not value):
-        yield Violation(
+        yield Finding(
             f"nobody has filled in --{name}={value}",
             "write the value in its place, or remove the option",
             place=given.value_place,
@@ -80,7 +80,7 @@ def _unfilled_option(given: GivenOption) -> Iterator[Violation]:
         )
 
 
-def _unfilled_words(facts: ScriptFacts) -> Iterator[Violation]:
+def _unfilled_words(facts: ScriptFacts) -> Iterator[Finding]:
     """Find the first path, and the first other word, of an example in the commands."""
     words = [
         word
@@ -97,7 +97,7 @@ def _unfilled_words(facts: ScriptFacts) -> Iterator[Violation]:
     paths = [word for word in words if _PATH_TO.search(word.raw[:1000])]
     values = [word for word in words if _VALUE_OF_YOURS.fullmatch((word.value or word.raw)[:100])]
     for word in (*paths[:1], *values[:1], *environments[:1]):
-        yield Violation(
+        yield Finding(
             f"nobody has filled in {word.text[:80]}, which is an example's",
             "write your own in its place",
             place=word.place,
@@ -105,7 +105,7 @@ def _unfilled_words(facts: ScriptFacts) -> Iterator[Violation]:
         )
 
 
-def _unfilled_for_bash(facts: ScriptFacts) -> Iterator[Violation]:
+def _unfilled_for_bash(facts: ScriptFacts) -> Iterator[Finding]:
     """Find the first ``<NAME>``, which redirects, and ``{Some Name}``, which is two words."""
     if not facts.header.for_bash:
         return
@@ -113,11 +113,11 @@ def _unfilled_for_bash(facts: ScriptFacts) -> Iterator[Violation]:
         line = facts.lines[place.line - 1]
         named = line[place.column - 1 : place.end - 1]
         files = re.fullmatch("<[a-z]+>", named) and re.match(" *[a-z.]", line[place.end - 1 :])
-        yield Violation(
+        yield Finding(
             f"nobody has filled in {named}: bash reads from a file '{named[1:-1]}' here, or stops",
             f"write the value in the place of {named}",
             place=place,
-            severity=WARNING if files else None,  # sort <names> sorted
+            severity=WARNING if files else "",  # sort <names> sorted
         )
     for command in facts.shell.commands:
         text = " ".join(word.raw for word in command.words[1:])
@@ -125,5 +125,5 @@ def _unfilled_for_bash(facts: ScriptFacts) -> Iterator[Violation]:
         if open_one is not None:
             words = f"nobody has filled in {open_one[0]}: {command.name} gets it as it stands"
             hint = f"write the value in the place of {open_one[0]}"
-            yield Violation(words, hint, place=command.words[1].place, severity=WARNING)
+            yield Finding(words, hint, place=command.words[1].place, severity=WARNING)
             return

@@ -8,7 +8,7 @@ import re
 from typing import Dict, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.common.rule_codes import WARNING
-from neuronctl.rules.base import Violation
+from neuronctl.rules.base import Finding
 from neuronctl.rules.script_base import ScriptFacts, asks_for, script_rule
 from neuronctl.scripts.model import SCRIPT, SourceSpan
 
@@ -46,7 +46,7 @@ _Used = Mapping[str, SourceSpan]
 
 
 @script_rule(WARNING, "NC660", "variable that nothing sets", "by_absence")
-def not_set(facts: ScriptFacts) -> Iterator[Violation]:
+def not_set(facts: ScriptFacts) -> Iterator[Finding]:
     used: Dict[str, SourceSpan] = {}
     words = [
         word
@@ -62,12 +62,12 @@ def not_set(facts: ScriptFacts) -> Iterator[Violation]:
         yield from _not_set_by_slurm(facts, used)
 
 
-def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Violation]:
+def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
     for name, place in used.items():
         near = _misspelled(name)
         if near and not any(asks_for(name, line) for line in facts.lines):
             words = f"${name} is empty here: Slurm has no such variable"
-            yield Violation(words, f"did you mean ${near}?", place=place)
+            yield Finding(words, f"did you mean ${near}?", place=place)
         options = _ONLY_WITH.get(name, ())
         instead = "" if facts.header.foreign else _ELSEWHERE.get(name, "")
         if not (options or instead) or any(asks_for(name, line) for line in facts.lines):
@@ -76,14 +76,14 @@ def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Violation]:
         # It may come with the command line, if a remark shows that.
         shown = options and re.search(rf"(?m)^[ \t]*#.*\bsbatch\b.*--{options[0]}\b", facts.text)
         if options and not given and not shown and facts.header.components == 1:
-            yield Violation(
+            yield Finding(
                 f"${name} is empty here: Slurm sets it only with --{options[0]}",
                 f"write #SBATCH --{options[0]}=…, or ${{{name}:-1}}",
                 place=place,
             )
         if instead:
             message = f"${name} is empty here: another scheduler sets it, and Slurm does not"
-            yield Violation(message, f"write ${instead}", place=place)
+            yield Finding(message, f"write ${instead}", place=place)
 
 
 def _misspelled(name: str) -> str:
@@ -106,12 +106,12 @@ def _variables() -> Tuple[str, ...]:
 
 
 @script_rule(WARNING, "NC661", "environment that steps do not share")
-def environment_of_steps(facts: ScriptFacts) -> Iterator[Violation]:
+def environment_of_steps(facts: ScriptFacts) -> Iterator[Finding]:
     yield from _not_exported(facts)
     for variable in facts.shell.assignments:
         own = variable.name in _SIZES and variable.name not in variable.word.names
         if own and variable.exported and variable.sure:
-            yield Violation(
+            yield Finding(
                 f"{variable.name} is Slurm's: srun and programs take the job's size from it, and "
                 f"now from {variable.word.raw}",
                 "use a variable of another name, or an option of srun",
@@ -119,13 +119,13 @@ def environment_of_steps(facts: ScriptFacts) -> Iterator[Violation]:
             )
 
 
-def _not_exported(facts: ScriptFacts) -> Iterator[Violation]:
+def _not_exported(facts: ScriptFacts) -> Iterator[Finding]:
     """Yield what keeps PATH and the script's variables from the steps."""
     steps = [launch for launch in facts.every_launch if launch.is_srun]
     for launch in steps:
         value = launch.options.get("export")
         if _leaves_out(value):
-            yield Violation(
+            yield Finding(
                 f"srun --export={value} gives its tasks neither PATH nor what the script exports: "
                 "programs are not found",
                 "write --export=ALL" + ("" if value in ("NONE", "NIL") else f",{value}"),
@@ -135,7 +135,7 @@ def _not_exported(facts: ScriptFacts) -> Iterator[Violation]:
     mended = facts.shell.assigned("SLURM_EXPORT_ENV") or "unset SLURM_EXPORT_ENV" in facts.text
     bare = any(not launch.has("export") for launch in steps)
     if given is not None and _leaves_out(given.value) and bare and not mended:
-        yield Violation(
+        yield Finding(
             f"{given.text} holds for each srun, too (SLURM_EXPORT_ENV): tasks get neither PATH nor "
             "what the script exports, and programs are not found",
             "write export SLURM_EXPORT_ENV=ALL above the first srun",

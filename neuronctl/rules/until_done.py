@@ -8,32 +8,32 @@ from neuronctl.common import units
 from neuronctl.common.rule_codes import ERROR
 from neuronctl.planning.model import SAVE, has_trap
 from neuronctl.request.job import BY_NAME, UNTIL_DONE
-from neuronctl.rules.base import RuleContext, Violation, rule
+from neuronctl.rules.base import Finding, RuleContext, rule
 
 
 @rule(ERROR, "NC344", "a job that cannot go on until it is done")
-def until_done(context: RuleContext) -> Iterator[Violation]:
+def until_done(context: RuleContext) -> Iterator[Finding]:
     plan, request = context.plan, context.plan.request
     if not request.until_done:
         given = [name for name in UNTIL_DONE if getattr(request, BY_NAME[name].field) is not None]
         if given and not plan.interactive:
             words = f"--{given[0]} is for a job with several runs; this job has one"
-            yield Violation(words, "add --until-done, or leave it out")
+            yield Finding(words, "add --until-done, or leave it out")
         return
     if plan.until_done is None:
         return
     if request.requeue is False and request.array:
         words = "--no-requeue forbids what an array needs to go on: its tasks requeue themselves"
-        yield Violation(words, "leave --no-requeue out, or submit a job for each task")
+        yield Finding(words, "leave --no-requeue out, or submit a job for each task")
     lines = "\n".join(request.setup)
     if any(has_trap(lines, name) for name in ("TERM", "EXIT", SAVE)):
-        yield Violation(
+        yield Finding(
             f"a --setup line sets a trap for TERM, EXIT, or {SAVE}: with --until-done, the batch "
             "shell needs its own",
             "move the trap into the program, or into the shell text of --body",
         )
     if request.resume_with and request.script is None:
-        yield Violation(
+        yield Finding(
             "--resume-with has no program to which its words could be added",
             "let the shell text look for the checkpoint itself",
         )
@@ -48,4 +48,4 @@ def until_done(context: RuleContext) -> Iterator[Violation]:
         longer = ", or a longer --time"
     if problem:
         seconds = 300 if limit is None or limit < 0 else max(1, min(300, limit // 4))
-        yield Violation(problem, f"use --signal TERM@{seconds}{longer}")
+        yield Finding(problem, f"use --signal TERM@{seconds}{longer}")

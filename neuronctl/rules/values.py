@@ -9,7 +9,7 @@ from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.common.secrets import find_secrets, hide_in_words
 from neuronctl.common.shell import references
 from neuronctl.common.words import verb
-from neuronctl.rules.base import RuleContext, Violation, rule
+from neuronctl.rules.base import Finding, RuleContext, rule
 
 _READ_DOLLARS = r"(?:ba|da|z|k|c|tc|fi)?sh|[gmn]?awk|perl|envsubst|sed|make"
 """Programs that replace variables in their arguments, or have a $ of their own."""
@@ -20,7 +20,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 @rule(WARNING, "NC338", "secret that others can read")
-def exposed_secret(context: RuleContext) -> Iterator[Violation]:
+def exposed_secret(context: RuleContext) -> Iterator[Finding]:
     request = context.plan.request
     places: List[Tuple[str, Tuple[str, ...]]] = [
         ("--setup contains", request.setup),
@@ -36,7 +36,7 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
         places.append((f"{launch.prefix}--launcher-option contains", options))
     for where, words in places:
         if find_secrets("\n".join(words)) or hide_in_words(words) != words:
-            yield Violation(
+            yield Finding(
                 f"{where} a secret: it is written into the script, and everybody on the node can "
                 "see the command lines of what runs there",
                 "export it, pass it on with --env NAME, and let the program read the variable",
@@ -44,7 +44,7 @@ def exposed_secret(context: RuleContext) -> Iterator[Violation]:
 
 
 @rule(WARNING, "NC341", "variable that is not replaced", "of_launch")
-def stands_literally(context: RuleContext) -> Iterator[Violation]:
+def stands_literally(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     for name, value in plan.request.env:
         linkers = ("ORIGIN", "LIB", "PLATFORM") if name.startswith("LD_") else ()
@@ -52,7 +52,7 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
         if names and name not in plan.secrets:
             to_itself = name in names
             what = f"--env {name} refers to itself, and" if to_itself else f"--env {name}:"
-            yield Violation(
+            yield Finding(
                 f"{what} {_named(names)} {verb(len(names))} passed on as typed, without the value",
                 f"set it in a line of shell: --setup 'export {name}=…'",
                 severity=ERROR if to_itself else WARNING,
@@ -66,7 +66,7 @@ def stands_literally(context: RuleContext) -> Iterator[Violation]:
         known = context.local.variables
         told = [name for name in found if name in known or name.startswith(("SLURM", "MASTER_"))]
         if told:
-            yield Violation(
+            yield Finding(
                 f"{launch.prefix}{_named(told)} in the program's arguments {verb(len(told))} "
                 "passed on as typed, without the value",
                 "write the launch as shell text: 'run:' in a job file, or --body FILE",

@@ -93,7 +93,7 @@ class ExistingJob:
         findings = []
         for found in judged.findings:
             line = f"{script.name}:{found.place.line}: " if found.place.line else ""
-            findings.append(replace(found.finding, message=line + found.finding.message))
+            findings.append(replace(found, message=line + found.message))
         verdict = judged.verdict
         if verdict is None and self.ask_slurm:
             why = "no plan could be made of its directives"

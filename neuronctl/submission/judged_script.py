@@ -15,7 +15,7 @@ from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rules import Finding
-from neuronctl.rules.script import ScriptFinding, check_script
+from neuronctl.rules.script import check_script
 from neuronctl.rules.script_base import ScriptFacts
 from neuronctl.scripts.edits import edited
 from neuronctl.scripts.header import read_header
@@ -40,12 +40,12 @@ class JudgedScript:
 
     name: str
     text: str
-    findings: Tuple[ScriptFinding, ...]
+    findings: Tuple[Finding, ...]
     plan: Optional[JobPlan] = None
     verdict: Optional[Verdict] = None
 
     @property
-    def mends(self) -> Tuple[ScriptFinding, ...]:
+    def mends(self) -> Tuple[Finding, ...]:
         """The findings with an unambiguous fix."""
         return tuple(found for found in self.findings if found.edits)
 
@@ -124,7 +124,7 @@ def judge_script(
     verdict = None
     if judgement is not None and now:
         # Only what holds for the script stands against it.
-        verdict = judgement.with_rules(of_script.finding for of_script in found).verdict
+        verdict = judgement.with_rules(found).verdict
     return JudgedScript(name, text, found, made, verdict)
 
 
@@ -141,9 +141,9 @@ def judge_shell_text(made: JobPlan, script: str) -> Tuple[Finding, ...]:
     for known in check_script(facts, ()):
         where = places.get(facts.lines[known.place.line - 1].strip())
         if where is not None:
-            message, hint = where + known.finding.message, known.finding.hint
+            message, hint = where + known.message, known.hint
             hint = hint.replace("#SBATCH --", "--")
-            found.append(replace(known.finding, message=message, hint=hint))
+            found.append(replace(known, message=message, hint=hint))
     return tuple(found)
 
 

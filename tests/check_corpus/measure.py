@@ -15,7 +15,7 @@ from typing import Dict, Iterator, List, Tuple
 
 from neuronctl.catalog.loader import load
 from neuronctl.common.console import print_line
-from neuronctl.rules.script import ScriptFinding
+from neuronctl.rules import Finding
 from neuronctl.submission.judged_script import judge_text
 
 HERE = Path(__file__).parent
@@ -125,8 +125,8 @@ class Outcome:
     """One script: its findings, those of them that are wrong, and the defects that were missed."""
 
     script: Script
-    findings: Tuple[ScriptFinding, ...]
-    wrong: Tuple[ScriptFinding, ...]
+    findings: Tuple[Finding, ...]
+    wrong: Tuple[Finding, ...]
     missed: Tuple[Named, ...]
 
 
@@ -163,10 +163,10 @@ def outcomes(every: List[Script], catalog: Path = HERE / "catalog.yaml") -> Iter
     for script in every:
         cluster = loaded.cluster(script.cluster)
         found = judge_text(f"{script.name}.sh", script.text, loaded, cluster).findings
-        codes = {one.finding.code for one in found}
+        codes = {one.code for one in found}
         said = {code for one in script.named for code in KINDS[one.kind].split()}
         agreed = {code for _, code in script.agreed}
-        wrong = [one for one in found if one.finding.code not in said | agreed]
+        wrong = [one for one in found if one.code not in said | agreed]
         missed = [one for one in script.named if codes.isdisjoint(KINDS[one.kind].split())]
         yield Outcome(script, found, tuple(wrong), tuple(missed))
 
@@ -187,10 +187,8 @@ def main() -> None:
         total = sum(one.degree == degree for one in named)
         hits = total - sum(one.degree == degree for one in missed)
         print_line(f"{degree:9}{hits:4} of {total:3} found, {100 * hits / max(1, total):.0f} %")
-    every = Counter(
-        (one.finding.severity, one.finding.code) for two in found for one in two.findings
-    )
-    wrong = Counter((one.finding.severity, one.finding.code) for two in found for one in two.wrong)
+    every = Counter((one.severity, one.code) for two in found for one in two.findings)
+    wrong = Counter((one.severity, one.code) for two in found for one in two.wrong)
     for severity in ("error", "warning", "note"):
         total = sum(n for (of, _), n in every.items() if of == severity)
         bad = sum(n for (of, _), n in wrong.items() if of == severity)
@@ -209,7 +207,7 @@ def main() -> None:
             where = f"{outcome.script.name}:{one.line}"
             print_line(f"missed  {where}: {one.degree} {one.kind}: {one.words}")
         for finding in outcome.wrong:
-            what, where = finding.finding, f"{outcome.script.name}:{finding.place.line}"
+            what, where = finding, f"{outcome.script.name}:{finding.place.line}"
             print_line(f"wrong   {where}: {what.severity} {what.code}: {what.message}")
 
 

@@ -35,18 +35,14 @@ def test_so_many_defects_are_found(degree: str, least: int) -> None:
 
 def test_no_error_and_hardly_a_warning_is_wrong() -> None:
     for severity, most in (("error", 0), ("warning", 3)):
-        every = [
-            one for two in corpus() for one in two.findings if one.finding.severity == severity
-        ]
-        wrong = [one for two in corpus() for one in two.wrong if one.finding.severity == severity]
+        every = [one for two in corpus() for one in two.findings if one.severity == severity]
+        wrong = [one for two in corpus() for one in two.wrong if one.severity == severity]
         assert 100 * len(wrong) <= most * len(every), wrong
 
 
 def test_a_rule_that_is_wrong_once_in_twenty_only_notes() -> None:
-    every = Counter(one.finding.code for two in corpus() for one in two.findings)
-    wrong = Counter(
-        one.finding.code for two in corpus() for one in two.wrong if one.finding.severity != "note"
-    )
+    every = Counter(one.code for two in corpus() for one in two.findings)
+    wrong = Counter(one.code for two in corpus() for one in two.wrong if one.severity != "note")
     assert [code for code, count in wrong.items() if 20 * count > every[code]] == []
 
 

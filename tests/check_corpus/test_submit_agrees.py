@@ -22,9 +22,7 @@ def said_of(script: Script, folder: Path) -> Tuple[List[str], List[str]]:
     (folder / "job.sh").write_text(script.text, encoding="utf-8", errors="surrogateescape")
     check = judge_text("job.sh", script.text, catalog, cluster).findings
     submit = ExistingJob(read_existing(["job.sh"]), catalog, cluster).judge().findings
-    by_check = [
-        f"{one.finding.code} job.sh:{one.place.line}: {one.finding.message}" for one in check
-    ]
+    by_check = [f"{one.code} job.sh:{one.place.line}: {one.message}" for one in check]
     by_submit = [f"{one.code} {one.message}" for one in submit]
     later = {code for code, rule in RULES.items() if rule.only_now}
     later.add("NC411")  # without a Slurm here, check takes a log's directory for another machine's

@@ -106,9 +106,9 @@ def test_any_script(text: str) -> None:
         assert line[edit.place.column - 1 : edit.place.end - 1] != edit.text
     after = mended(checked, check)
     assert after.mends == ()
-    left = Counter(found.finding.code for found in after.findings)
-    without = Counter(found.finding.code for found in checked.findings if not found.edits)
-    for code in {found.finding.code for found in checked.mends} - _MENDS_SHOW_MORE:
+    left = Counter(found.code for found in after.findings)
+    without = Counter(found.code for found in checked.findings if not found.edits)
+    for code in {found.code for found in checked.mends} - _MENDS_SHOW_MORE:
         assert left[code] <= without[code], f"{code} is there after its mend"
     for found in checked.findings:
         assert 0 < found.place.line <= len(lines)

@@ -65,7 +65,7 @@ def test_our_own_scripts_are_clean(
     cluster = next((one for one in CLUSTERS if name.startswith(f"{one}-")), "neuron")
     text = (SCRIPTS / name).read_text(encoding="utf-8").replace("@example.org", "@uni.edu")
     found = checked(text, cluster).findings
-    assert [one.finding.message for one in found] == []
+    assert [one.message for one in found] == []
 
 
 def test_what_is_made_of_job_files_has_no_errors(
@@ -82,13 +82,13 @@ def test_what_is_made_of_job_files_has_no_errors(
         cluster = catalog.clusters[named[1] if named else "neuron"]
         text = path.read_text(encoding="utf-8")
         found = judge_text(path.name, text, catalog, cluster)
-        assert not any(one.finding.refuses for one in found.findings), path.name
+        assert not any(one.refuses for one in found.findings), path.name
 
 
 @pytest.mark.parametrize("character", ["\0", "\x1b", "\udcff", "\u2028"])
 def test_no_character_stops_the_check(character: str) -> None:
     for text in (TRAIN_HVD.replace("gcc", f"g{character}"), TRAIN_HVD.replace("-J", character)):
-        assert ("NC602" in {one.finding.code for one in checked(text, "neuron").findings}) == (
+        assert ("NC602" in {one.code for one in checked(text, "neuron").findings}) == (
             character == "\0"
         )
 
@@ -109,16 +109,16 @@ def test_a_partition_is_missing_for_sure_only_where_the_list_is_slurms(
     for partition in ("#SBATCH -p koni", "#SBATCH -J x"):
         text = f"#!/bin/bash\n{partition}\npython x.py\n"
         (one,) = judge_text(*("job.sh", text, catalog, catalog.clusters["mine"])).findings
-        assert (one.finding.code, one.finding.severity) == ("NC101", severity)
+        assert (one.code, one.severity) == ("NC101", severity)
 
 
 @pytest.mark.parametrize("partition", ["-p standard-g", "-J x"])
 def test_a_script_of_another_cluster_breaks_no_rule_of_this_one(partition: str) -> None:
     text = f"#!/bin/bash\n#SBATCH {partition} -N 2 --gpus-per-node=8 -t 3-0\nsrun ./x\n"
-    found = {one.finding.code: one.finding.severity for one in checked(text, "neuron").findings}
+    found = {one.code: one.severity for one in checked(text, "neuron").findings}
     assert found == {"NC101": "warning"}
     here = checked(text.replace(partition, "-p amd_a100nv_8"), "neuron")
-    assert {one.finding.code for one in here.findings if one.finding.refuses} == {"NC201", "NC141"}
+    assert {one.code for one in here.findings if one.refuses} == {"NC201", "NC141"}
 
 
 def test_without_a_directive_the_options_are_on_a_command_line() -> None:
@@ -148,12 +148,12 @@ def test_what_is_not_known_or_not_meant_is_not_reported(
         "#!/bin/bash\n#SBATCH -p amd_a100nv_8 --gres=gpu:1\n"
         f'#SBATCH --comment="field=misc;appl=pytorch"\n#SBATCH {directives}\n{line}\n'
     )
-    codes = {one.finding.code for one in checked(text, "neuron").findings}
+    codes = {one.code for one in checked(text, "neuron").findings}
     assert codes - {"NC122", "NC605"} == found
 
 
 def test_the_cluster_that_has_a_scripts_partition_is_named() -> None:
-    hints = {one.finding.code: one.finding.hint for one in checked(COURSE, "neuron").findings}
+    hints = {one.code: one.hint for one in checked(COURSE, "neuron").findings}
     assert hints["NC101"] == "is the job for another cluster? use --cluster jureca"
 
 
@@ -161,7 +161,7 @@ def test_what_stands_behind_the_end_is_not_read() -> None:
     def codes(text: str) -> List[str]:
         catalog = load()
         found = judge_text("job.sh", text, catalog, catalog.clusters["neuron"])
-        return [one.finding.code for one in found.findings if one.finding.code == "NC643"]
+        return [one.code for one in found.findings if one.code == "NC643"]
 
     head = "#!/bin/bash\n#SBATCH -p cpu\n./a\n"
     assert codes(f"{head}exit 0\nOld notes: don't use (this\n") == []
@@ -187,11 +187,11 @@ def test_a_script_of_any_length_is_read_or_left_with_a_word() -> None:
 
 @pytest.mark.parametrize(("name", "line"), [("options", 3_408), ("one line", 3)])
 def test_it_is_said_up_to_which_line_a_script_is_read(name: str, line: int) -> None:
-    found = [one for one in checked(LONG[name], "neuron").findings if one.finding.code == "NC643"]
-    assert [one.finding.severity for one in found] == ["warning"]
+    found = [one for one in checked(LONG[name], "neuron").findings if one.code == "NC643"]
+    assert [one.severity for one in found] == ["warning"]
     assert found[0].place.line == line
 
 
 @pytest.mark.parametrize("text", ["\0\0", " \n\t\n", "", "\x7fELF\0\0", "echo\0\n"])
 def test_what_is_no_text_is_an_error(text: str) -> None:
-    assert {one.finding.severity for one in checked(text, "neuron").findings} == {"error"}
+    assert {one.severity for one in checked(text, "neuron").findings} == {"error"}

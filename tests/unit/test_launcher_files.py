@@ -220,7 +220,7 @@ def test_a_launcher_is_one_file(own: Path) -> None:
 
     def codes(count: int) -> Set[str]:
         script = judge_text("job.sh", SCRIPT.format(count=count), catalog, cluster)
-        return {one.finding.code for one in script.findings}
+        return {one.code for one in script.findings}
 
     assert "NC623" not in codes(2)
     write(own, LAUNCHER, "jaxrun")

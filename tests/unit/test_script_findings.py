@@ -13,7 +13,7 @@ from typing import List, Tuple
 import pytest
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.rules.script import ScriptFinding
+from neuronctl.rules import Finding
 from neuronctl.submission.judged_script import judge_text
 
 CPU = "-p cpu -N 1 -n 1"
@@ -387,7 +387,7 @@ RIGHT: List[Row] = [
 ]
 
 
-def judged(text: str, small: Catalog) -> Tuple[ScriptFinding, ...]:
+def judged(text: str, small: Catalog) -> Tuple[Finding, ...]:
     return judge_text("job.sh", text, small, small.clusters["small"]).findings
 
 
@@ -395,7 +395,7 @@ def found(options: str, commands: str, small: Catalog) -> List[Tuple[str, int, s
     """Return the code, line, and severity of each finding."""
     text = f"#!/bin/bash -l\n#SBATCH {options}\n{commands}\n".replace("@@", "")
     findings = judged(text, small)
-    return [(one.finding.code, one.place.line, one.finding.severity) for one in findings]
+    return [(one.code, one.place.line, one.severity) for one in findings]
 
 
 @pytest.fixture(autouse=True)
@@ -415,7 +415,7 @@ def test_a_defect_is_found_on_its_line(
 
 def test_the_directory_of_a_script_whose_directives_come_too_late(small: Catalog) -> None:
     text = f'#!/bin/bash\nset -e\n#SBATCH {GPU}\ncd "$(dirname "$0")"\npython t.py\n'
-    told = {(one.finding.code, one.place.line) for one in judged(text, small)}
+    told = {(one.code, one.place.line) for one in judged(text, small)}
     assert {("NC603", 3), ("NC645", 4)} <= told
 
 
@@ -452,7 +452,7 @@ def test_the_hint_for_a_torchrun_on_several_nodes_is_a_line_that_works(
     def hints(commands: str) -> List[str]:
         findings = judged(f"#!/bin/bash -l\n#SBATCH {EACH}\n{commands}\n", small)
         codes = ("NC621", "NC622", "NC624", "NC632", "NC642")
-        return [one.finding.hint for one in findings if one.finding.code in codes]
+        return [one.hint for one in findings if one.code in codes]
 
     (hint,) = hints(f"{srun}torchrun --nproc_per_node=4 t.py")
     options, before = re.search("--nnodes[^,]*", hint), re.search(r"export FIRST=[^;]*", hint)
@@ -477,9 +477,9 @@ def test_conda_and_module_in_a_shell_that_is_no_login_shell(
     text: str, lines: List[int], small: Catalog
 ) -> None:
     findings = judged(f"#!/bin/bash\n#SBATCH {GPU}\n{text}\n", small)
-    assert [one.place.line for one in findings if one.finding.code == "NC638"] == lines
+    assert [one.place.line for one in findings if one.code == "NC638"] == lines
 
 
 def test_a_dash_of_a_word_processor_in_the_first_line(small: Catalog) -> None:
     findings = judged(f"#!/bin/bash –l\n#SBATCH {GPU}\npython t.py\n", small)
-    assert ("NC615", 1) in [(one.finding.code, one.place.line) for one in findings]
+    assert ("NC615", 1) in [(one.code, one.place.line) for one in findings]

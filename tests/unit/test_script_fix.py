@@ -67,10 +67,10 @@ def test_a_mend(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     before = checked(TOP + wrong + end, small)
-    assert code in {one.finding.code for one in before.mends}
+    assert code in {one.code for one in before.mends}
     after = fixed(TOP + wrong + end, small)
     assert after.text == TOP + right + end
-    assert code not in {one.finding.code for one in after.findings}
+    assert code not in {one.code for one in after.findings}
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_has_no_single_answer_is_left(line: str, small: Catalog) -> None:
 
 def test_line_ends_and_a_byte_order_mark(small: Catalog) -> None:
     text = "\ufeff" + TOP.replace("\n", "\r\n") + "#SBATCH –J x\r\necho 'a\rb'\r\n\r\r\nend"
-    codes = {one.finding.code for one in checked(text, small).mends}
+    codes = {one.code for one in checked(text, small).mends}
     assert codes == {"NC601", "NC602"}
     after = fixed(text, small)
     assert after.text == TOP + "#SBATCH -J x\necho 'a\rb'\n\nend"

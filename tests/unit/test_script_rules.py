@@ -56,7 +56,7 @@ def checked(text: str, catalog: Catalog) -> JudgedScript:
 def found(text: str, catalog: Catalog) -> List[Tuple[str, int]]:
     """(code, line) of each finding but for NC122: GPUs are not what most examples are about."""
     findings = checked(text, catalog).findings
-    return [(one.finding.code, one.place.line) for one in findings if one.finding.code != "NC122"]
+    return [(one.code, one.place.line) for one in findings if one.code != "NC122"]
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_what_sbatch_ignores_is_not_given(line: str, tmp_path: Path) -> None:
     catalog = load(str(path))
     head = "#!/bin/bash\n#SBATCH --gpus-per-node=1 -t 10\n"
     late = checked(f"{head}cd /tmp\n{line}\nsrun python t.py\n", catalog)
-    assert {"NC201", "NC603"} <= {one.finding.code for one in late.findings}
+    assert {"NC201", "NC603"} <= {one.code for one in late.findings}
     misspelled = checked(f"{head}{line.replace('SBATCH', 'sbatch')}\nsrun python t.py\n", catalog)
-    assert {"NC201", "NC604"} <= {one.finding.code for one in misspelled.findings}
+    assert {"NC201", "NC604"} <= {one.code for one in misspelled.findings}
     right = checked(f"{head}{line}\nsrun python t.py\n", catalog)
-    assert "NC201" not in {one.finding.code for one in right.findings}
+    assert "NC201" not in {one.code for one in right.findings}
 
 
 def test_a_pair_that_only_later_releases_of_slurm_refuse() -> None:
@@ -97,7 +97,5 @@ def test_a_pair_that_only_later_releases_of_slurm_refuse() -> None:
     header = read_header(text)
     for release, severity in (((22, 5), None), ((24, 11), "error"), ((), "warning")):
         facts = ScriptFacts(text, header, read_shell(text, {}), None, release=release)
-        found = [
-            one.finding.severity for one in check_script(facts, ()) if one.finding.code == "NC601"
-        ]
+        found = [one.severity for one in check_script(facts, ()) if one.code == "NC601"]
         assert found == ([severity] if severity else []), release

@@ -21,7 +21,7 @@ from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.secrets import MASK, hide_secrets
 from neuronctl.common.words import clipped, counted
 from neuronctl.request.job_file import configured_cluster
-from neuronctl.rules import Finding
+from neuronctl.rules import Finding, Trait
 from neuronctl.scripts.edits import unified_diff
 from neuronctl.scripts.script_file import read_file, scripts_at, shown_name
 from neuronctl.submission.judged_script import JudgedScript, judge_text, mended
@@ -212,7 +212,7 @@ def _marked_line(line: str, one: Finding) -> List[str]:
     """Return the finding's line and the mark below it; a line with a secret has no mark."""
     line, place = line.replace("\t", " "), one.place
     shown = hide_secrets(line)
-    if one.code == "NC640" and shown == line:  # the secret's name is on the line before
+    if one.has(Trait.SECRET) and shown == line:  # the secret's name is on the line before
         shown = line[: place.column - 1] + MASK + line[place.end - 1 :]
     if not shown.strip():
         return []

@@ -23,6 +23,7 @@ from neuronctl.planning.software import LONGEST_PROGRAM, python_file
 from neuronctl.request.job import OPTIONS, JobRequest, Source
 from neuronctl.request.job_file import JOB_FILE, configuration
 from neuronctl.request.typed_options import options_layer
+from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.local_facts import imports_of
 from neuronctl.rules.policy import near_imports
 from neuronctl.scripts.edits import unified_diff
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 _SIZE = ("nodes", "ntasks", "ntasks_per_node", "gpus_per_node", "gpus", "gres")
 _SOFTWARE = ("conda", "venv", "container", "modules")
-_COPIES = "NC310"
 
 
 @click.command("init", cls=BatchCommand, context_settings={"allow_interspersed_args": False})
@@ -90,8 +90,8 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
         every, words=words, catalog_file=catalog, ask_slurm=which("sbatch") is not None, tell=notify
     )
     judged = planned.judge()
-    copies = [finding for finding in judged.findings if finding.code == _COPIES]
-    change = _show_distributed(planned.plan.request, copies[0].message) if copies else ""
+    copies = [finding for finding in judged.findings if finding.has(Trait.REWRITES)]
+    change = _show_distributed(planned.plan.request, copies[0]) if copies else ""
     if change:
         others = tuple(finding for finding in judged.findings if finding not in copies)
         judged = replace(judged, findings=others)
@@ -129,10 +129,10 @@ def _ask(question: str, what: str, known: Sequence[str], default: Optional[str])
     return answer
 
 
-def _show_distributed(request: JobRequest, why: str) -> str:
-    """Print the change that makes one training of a program for one GPU, where it is known.
+def _show_distributed(request: JobRequest, copies: Finding) -> str:
+    """Print the change that makes one training run of a program for one GPU, if it is known.
 
-    why: what happens without it. Returns what to do; "" where the change is not known.
+    copies: what happens without it. Returns what to do; "" if the change is not known.
     """
     path = request.resolve_path(python_file(request) or "")
     try:
@@ -145,7 +145,7 @@ def _show_distributed(request: JobRequest, why: str) -> str:
         return ""
     print_script(unified_diff(path, text, change.text))
     notify(
-        f"{_COPIES}: {why}",
+        f"{copies.code}: {copies.message}",
         "this change makes it one training on all GPUs",
         *(f"left to you: {what}" for what in change.by_hand),
         "each process takes batches of its own: one step sees as many samples as all of them "

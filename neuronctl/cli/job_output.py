@@ -15,6 +15,7 @@ from neuronctl.common.frozen import dataclass
 from neuronctl.common.shell import join
 from neuronctl.common.words import counted
 from neuronctl.judgement.verdict import REFUSED, SLURM, Verdict
+from neuronctl.rules.base import Trait
 from neuronctl.submission.pipeline import Reporter
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class TerminalReporter(Reporter):
 def show_choice(choice: Optional[Choice]) -> None:
     """Say which partition ``-p auto`` takes and why, and why not the others."""
     for number, candidate in enumerate(() if choice is None else choice.candidates):
-        absent = [refusal.code for refusal in candidate.refusals] == ["NC101"]
+        absent = [refusal.has(Trait.NO_PARTITION) for refusal in candidate.refusals] == [True]
         if not candidate.fits and not absent:
             say(f"  excluded: {candidate.name}: {candidate.exclusion}")
         elif candidate.fits and number:
@@ -149,7 +150,7 @@ def show_findings(job: JudgedJob) -> None:
     for warning in job.warnings:
         notify(warning)
     for finding in job.findings:
-        if finding.rule.waits:
+        if finding.has(Trait.WAITS):
             continue  # the verdict says it
         from neuronctl.cli.korean import in_language  # here: most jobs have no findings
 
@@ -177,7 +178,7 @@ def show_verdict(job: Optional[JudgedJob]) -> None:
         notify("forced: Slurm may refuse the job, or accept it and never start it")
         return
     notify(str(job.verdict))
-    waits = (finding.source for finding in job.findings if finding.rule.waits)
+    waits = (finding.source for finding in job.findings if finding.has(Trait.WAITS))
     for source in dict.fromkeys(filter(None, waits)):
         say(f"  from: {source}")
 

@@ -19,7 +19,7 @@ from neuronctl.judgement.verdict import (
     Verdict,
 )
 from neuronctl.planning import JobPlan
-from neuronctl.rules import Finding, RuleContext, SlurmFacts, apply_rules, order
+from neuronctl.rules import Finding, RuleContext, SlurmFacts, Trait, apply_rules, order
 from neuronctl.rules.local_facts import gather_local_facts
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ class Judgement:
 
     def with_rules(self, findings: Iterable[Finding]) -> Judgement:
         """Return the same with other findings; those on waits stay."""
-        waits = tuple(finding for finding in self.findings if finding.rule.waits)
-        found = tuple(finding for finding in findings if not finding.rule.waits)
+        waits = tuple(finding for finding in self.findings if finding.has(Trait.WAITS))
+        found = tuple(finding for finding in findings if not finding.has(Trait.WAITS))
         every = sorted((*found, *waits), key=lambda one: (not one.refuses, order(one)))
         return replace(self, findings=tuple(every))
 
@@ -231,7 +231,7 @@ def _together(each: Sequence[Judgement]) -> Judgement:
     findings: Dict[Tuple[str, str], Finding] = {}
     for judgement in each:
         for found in judgement.findings:
-            if found.rule.waits:
+            if found.has(Trait.WAITS):
                 continue
             everywhere = all(found in other.findings for other in each)
             if not everywhere and not found.refuses:

@@ -13,7 +13,7 @@ from neuronctl.judgement.limits import group_of
 from neuronctl.judgement.outcomes import LimitRefusal, Refusal, Wait
 from neuronctl.judgement.snapshot import slurm_says
 from neuronctl.judgement.start_conditions import unknown_dependencies
-from neuronctl.rules.base import RULES, Finding, RuleContext, rule
+from neuronctl.rules.base import RULES, Finding, Registry, RuleContext, Trait, declare
 from neuronctl.slurm.limits import Counts, Per, Scope
 from neuronctl.slurm.scontrol import names_of
 
@@ -33,21 +33,19 @@ def live_findings(
 ) -> Iterator[Finding]:
     """Yield what Slurm's figures have against a job, and what it would wait for."""
     facts = LiveFacts(context, forecast)
-    for each in list(RULES.values()):
-        skipped = each.code in context.rules_off or (context.of_script and each.about is None)
-        if each.live and not skipped:
-            yield from (each.complete(finding) for finding in each.judge(facts))
+    for code in LIVE_RULES.judges:
+        skipped = code in context.rules_off or (context.of_script and RULES[code].about is None)
+        if not skipped:
+            yield from LIVE_RULES.judge(code, facts)
     outcomes: Sequence[Union[Refusal, Wait]] = (*forecast.at_once, *waits)
     for outcome in outcomes:
-        each = RULES[outcome.code]
         if outcome.code not in context.rules_off:
-            yield from (each.complete(finding) for finding in each.judge(outcome))
+            hint = outcome.hint if isinstance(outcome, Refusal) else ""
+            yield RULES[outcome.code].complete(Finding(outcome.words, hint, outcome.source))
 
 
-def _outcome(outcome: Union[Wait, Refusal]) -> Iterator[Finding]:
-    hint = outcome.hint if isinstance(outcome, Refusal) else ""
-    yield Finding(outcome.words, hint, outcome.source)
-
+LIVE_RULES: Registry[LiveFacts] = Registry()
+"""The rules that judge what Slurm says now, if it was asked."""
 
 for _code, _title in (
     ("NC502", "waits for a running job's end"),
@@ -57,18 +55,19 @@ for _code, _title in (
     ("NC506", "waits as asked"),
     ("NC507", "waits for what others hold of a shared limit"),
 ):
-    rule(WARNING, _code, _title, "waits only_now", about="partition")(_outcome)
+    declare(WARNING, _code, _title, Trait.WAITS | Trait.ONLY_NOW, about="partition")
 
-for _code, _title, _traits, _about in (
-    ("NC113", "larger than the partition's nodes", "at_once of_partition", _SIZES),
-    ("NC514", "not yours to use", "at_once only_now", "account qos reservation"),
-    ("NC515", "array index over the cluster's maximum", "at_once", "array"),
-):
-    rule(ERROR, _code, _title, _traits, about=_about)(_outcome)
+# Why Slurm, as it is now, refuses a job at once.
+declare(ERROR, "NC113", "larger than the partition's nodes", Trait.PARTITION, about=_SIZES)
+declare(ERROR, "NC514", "not yours to use", Trait.ONLY_NOW, about="account qos reservation")
+declare(ERROR, "NC515", "array index over the cluster's maximum", about="array")
 
 
-@rule(
-    *(ERROR, "NC501", "more jobs than may be in the queue", "live closes_partition only_now"),
+@LIVE_RULES.rule(
+    ERROR,
+    "NC501",
+    "more jobs than may be in the queue",
+    Trait.CLOSES_PARTITION | Trait.ONLY_NOW,
     about="partition",
 )
 def jobs_in_queue(facts: LiveFacts) -> Iterator[Finding]:
@@ -96,7 +95,9 @@ def _too_many_jobs(refusal: LimitRefusal) -> Finding:
     return Finding(f"{words}; {more} would be refused", hint, refusal.source)
 
 
-@rule(*(ERROR, "NC509", "a size that a limit never lets start", "live of_partition"), about=_SIZES)
+@LIVE_RULES.rule(
+    ERROR, "NC509", "a size that a limit never lets start", Trait.PARTITION, about=_SIZES
+)
 def size_of_no_job(facts: LiveFacts) -> Iterator[Finding]:
     for refusal in facts.forecast.refusals:
         limit, about = refusal.limit, refusal.limit.about
@@ -115,7 +116,7 @@ def size_of_no_job(facts: LiveFacts) -> Iterator[Finding]:
         )
 
 
-@rule(WARNING, "NC512", "dependency on an unknown job", "live", about="dependency")
+@LIVE_RULES.rule(WARNING, "NC512", "dependency on an unknown job", about="dependency")
 def unknown_dependency(facts: LiveFacts) -> Iterator[Finding]:
     for number in unknown_dependencies(facts.forecast.on_cluster):
         yield Finding(
@@ -126,7 +127,7 @@ def unknown_dependency(facts: LiveFacts) -> Iterator[Finding]:
         )
 
 
-@rule(NOTE, "NC534", "nodes that failed in your jobs", "live", about="exclude")
+@LIVE_RULES.rule(NOTE, "NC534", "nodes that failed in your jobs", about="exclude")
 def failed_before(facts: LiveFacts) -> Iterator[Finding]:
     """Only those that the job may get."""
     on_cluster, bad = facts.forecast.on_cluster, facts.context.local.bad_nodes

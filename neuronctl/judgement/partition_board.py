@@ -17,7 +17,7 @@ from neuronctl.judgement.snapshot import Snapshot, is_reserved, is_up
 from neuronctl.judgement.verdict import CAN_START, WILL_WAIT, Verdict
 from neuronctl.planning import plan
 from neuronctl.request.job import JobRequest
-from neuronctl.rules import RuleContext
+from neuronctl.rules import RuleContext, Trait
 from neuronctl.slurm.limits import Limit, Scope
 
 
@@ -95,7 +95,7 @@ def _partition_now(
     request = JobRequest(script="job", partition=name, gpus_per_node=1 if gpus else None)
     judgement = judge(RuleContext(plan(request, cluster), catalog), snapshot)
     # How it is asked for does not matter here, only whether there is a place for it.
-    closing = tuple(found for found in judgement.findings if found.rule.closes_partition)
+    closing = tuple(found for found in judgement.findings if found.has(Trait.CLOSES_PARTITION))
     judgement = replace(judgement, findings=closing)
     assert judgement.forecast is not None
     on_cluster = judgement.forecast.on_cluster

@@ -12,7 +12,7 @@ from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.verdict import NOT_KNOWN, ORDER, Verdict
 from neuronctl.planning import JobPlan, plan
-from neuronctl.rules import Finding, LocalFacts, RuleContext
+from neuronctl.rules import Finding, LocalFacts, RuleContext, Trait
 from neuronctl.rules.local_facts import gather_local_facts
 
 
@@ -31,7 +31,7 @@ class Candidate:
     @property
     def refusals(self) -> Tuple[Finding, ...]:
         """Findings specific to this partition; general ones are reported after the choice."""
-        return tuple(refusal for refusal in self.judgement.refusals if refusal.rule.of_partition)
+        return tuple(refusal for refusal in self.judgement.refusals if refusal.has(Trait.PARTITION))
 
     @property
     def leaves_gpus_idle(self) -> bool:

@@ -13,16 +13,40 @@ from neuronctl.rules import (  # noqa: F401
     until_done,
     values,
 )
-from neuronctl.rules.base import RULES, Finding, LocalFacts, RuleContext, SlurmFacts, findings
+from neuronctl.rules.base import (
+    JOB_RULES,
+    RULES,
+    Finding,
+    LocalFacts,
+    RuleContext,
+    SlurmFacts,
+    Trait,
+)
 
-__all__ = ["RULES", "Finding", "LocalFacts", "RuleContext", "SlurmFacts", "apply_rules", "order"]
+__all__ = [
+    "RULES",
+    "Finding",
+    "LocalFacts",
+    "RuleContext",
+    "SlurmFacts",
+    "Trait",
+    "apply_rules",
+    "order",
+]
 
 
 def apply_rules(context: RuleContext) -> Tuple[Finding, ...]:
     """Return every finding on ``context``, errors first, in their order within a severity."""
-    return tuple(sorted(findings(context), key=lambda one: (one.severity, order(one))))
+    findings = [
+        finding
+        for code in JOB_RULES.judges
+        if code not in context.rules_off
+        for step, part in context.parts(RULES[code])
+        for finding in JOB_RULES.judge(code, part, step, reviewed=context.reviewed)
+    ]
+    return tuple(sorted(findings, key=lambda finding: (finding.severity, order(finding))))
 
 
 def order(finding: Finding) -> Tuple[bool, str]:
     """Return the key to sort findings by: those that make the others matter less come first."""
-    return not finding.rule.first, finding.code
+    return not finding.has(Trait.FIRST), finding.code

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from enum import Flag, auto
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, Mapping, Optional, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Dict,
+    FrozenSet,
+    Generic,
+    Iterator,
+    Mapping,
+    Optional,
+    Tuple,
+    TypeVar,
+)
 
 from neuronctl.catalog.model import Catalog, Citation, Path
 from neuronctl.common.frozen import dataclass, replace
@@ -71,6 +83,10 @@ class Finding:
     def rule(self) -> Rule:
         """The rule that found it."""
         return RULES[self.code]
+
+    def has(self, trait: Trait) -> bool:
+        """Return True if its rule has a trait."""
+        return trait in self.rule.traits
 
 
 class Copies:
@@ -168,18 +184,17 @@ class RuleContext:
     sources: Mapping[Path, Citation] = {}
     of_script: bool = False
     comment_parts: Mapping[str, str] = {}
-    of_text = False
 
     @property
     def rules_off(self) -> Tuple[str, ...]:
         """The codes of the rules that the site has switched off."""
         return self.plan.cluster.policy.rules_off
 
-    def parts(self, rule: Rule) -> Iterator[Tuple[str, Any]]:
+    def parts(self, rule: Rule) -> Iterator[Tuple[str, RuleContext]]:
         """Yield what a rule judges, the job or each step, and what its messages begin with."""
-        if rule.waits or rule.live or rule.at_once or (self.of_script and rule.about is None):
+        if self.of_script and rule.about is None:
             return
-        if not (self.plan.steps and rule.of_step):
+        if not (self.plan.steps and Trait.STEP in rule.traits):
             yield "", self
             return
         facts = iter(self.local.of_steps)
@@ -214,51 +229,54 @@ class RuleContext:
         return qos.name if own is not None and own == in_force else ""
 
 
-Judge = Callable[[Any], Iterator[Finding]]
-"""Yields a finding for each thing that is wrong with what it is given."""
+class Trait(Flag):
+    """What sets a rule apart from others."""
+
+    NONE = 0
+    STEP = auto()
+    """It judges each step of a job."""
+    LAUNCH = auto()
+    """It holds for a launch inside an allocation, too."""
+    MACHINE = auto()
+    """It is about this machine: it warns if the script may be meant for another."""
+    ONLY_NOW = auto()
+    """It judges a script only while it is submitted: it is about this user and this hour."""
+    FIRST = auto()
+    """It is reported before all others, which matter less then."""
+    WAITS = auto()
+    """It refuses nothing: it says what the job waits for."""
+    PARTITION = auto()
+    """Another partition, or another QOS with it, may not have this problem."""
+    CLOSES_PARTITION = 1 << 7 | PARTITION
+    """No job of any size may run in that partition."""
+    NO_PARTITION = 1 << 8
+    """The partition does not exist; if that is doubtful, the script may be for another cluster."""
+    ABSENCE = 1 << 9
+    """It reports what a script lacks; not if a part of the script was not read."""
+    UNREACHED = 1 << 10
+    """It also holds for lines that bash never reaches, which sbatch or other people read."""
+    SECRET = 1 << 11
+    """Its place in the script is a secret, which nothing may show."""
+    REWRITES = 1 << 12
+    """``neuronctl init`` can change the program so that the rule holds."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """All that a rule is, but for what docs/reference explains.
+    """What a rule is called, and when it holds; docs/reference explains the rest.
 
     severity: ``"error"`` refuses the job, ``"warning"`` is only reported; ``"note"`` is advice that
     the user may have ignored on purpose. about: the options of a batch script that it is about,
     which are underlined; None if it does not hold for scripts, being about what neuronctl starts.
+    yields_to: the codes whose findings on the same line, or the same option, make it superfluous.
     """
 
     code: str
     severity: str
     title: str
-    judge: Judge
+    traits: Trait = Trait.NONE
     about: Optional[Tuple[str, ...]] = None
-    of_text: bool = False
-    """It judges the text of a batch script (ScriptFacts), and not a plan."""
-    by_absence: bool = False
-    """It reports what the script lacks; not if a part of the script was not read."""
-    only_now: bool = False
-    """It holds for a script only while it is submitted: it is about this user and this hour."""
-    live: bool = False
-    """It judges what Slurm says now, if Slurm was asked (judgement/live_rules.py)."""
-    of_machine: bool = False
-    """It is about this machine: a warning if the script may be meant for another."""
-    of_launch: bool = False
-    """It holds for a launch inside an allocation too."""
-    of_step: bool = False
-    """Each step of a job is judged by it."""
-    first: bool = False
-    """It is reported before all others, which matter less then."""
-    of_partition: bool = False
-    """Another partition, or another QOS with it, may not have this against the job; implied by the
-    next one."""
-    closes_partition: bool = False
-    """It stands against a job of any size in that partition."""
-    lacks: bool = False
-    """It may be that an option is missing, which a job file can have."""
-    at_once: bool = False
-    """It says why Slurm, as it is now, refuses the job at once (a Refusal)."""
-    waits: bool = False
-    """Nothing stands against the job: it says what a Wait is for."""
+    yields_to: Tuple[str, ...] = ()
 
     def complete(self, finding: Finding, step: str = "", *, reviewed: bool = False) -> Finding:
         """Return a finding of its function with what is the rule's own.
@@ -271,7 +289,7 @@ class Rule:
         return replace(
             finding,
             code=self.code,
-            severity=WARNING if softer or (reviewed and self.of_machine) else severity,
+            severity=WARNING if softer or (reviewed and Trait.MACHINE in self.traits) else severity,
             title=self.title,
             message=step + finding.message,
             about=finding.about or self.about or (),
@@ -279,38 +297,63 @@ class Rule:
 
 
 RULES: Dict[str, Rule] = {}
-"""The rules of all modules of this package that are imported, by code."""
+"""The rules of all modules that are imported, by code."""
 
-MOST_OF_ONE = 1_000
+_MOST_OF_ONE = 1_000
 """Findings of one rule that are listed."""
 
+Subject = TypeVar("Subject")
+Judge = Callable[[Subject], Iterator[Finding]]
+"""Yields a finding for each thing that is wrong with what it is given."""
 
-def rule(
-    severity: str, code: str, title: str, traits: str = "", *, about: Optional[str] = None
-) -> Callable[[Judge], Judge]:
-    """Declare what the function below judges. traits, about: of Rule, with blanks between them."""
+
+def declare(
+    severity: str,
+    code: str,
+    title: str,
+    traits: Trait = Trait.NONE,
+    *,
+    about: Optional[str] = None,
+    yields_to: str = "",
+) -> Rule:
+    """Register a rule. The arguments are those of Rule; about, yields_to: separated by blanks."""
+    if code in RULES or code not in CODES:
+        raise ValueError(f"{code} is declared twice, or is not in rule_codes")
     options = None if about is None else tuple(about.split())
-
-    def register(judge: Judge) -> Judge:
-        if code in RULES or code not in CODES:
-            raise ValueError(f"{code} is declared twice, or is not in rule_codes")
-        every = dict.fromkeys(traits.split(), True)
-        if "closes_partition" in every:
-            every["of_partition"] = True
-        RULES[code] = Rule(code, severity, title, judge, options, **every)
-        return judge
-
-    return register
+    RULES[code] = Rule(code, severity, title, traits, options, tuple(yields_to.split()))
+    return RULES[code]
 
 
-def findings(subject: Any) -> Iterator[Finding]:
-    """Yield what the rules find in a RuleContext, or in ScriptFacts."""
-    off = subject.rules_off
-    of_it = [each for each in RULES.values() if each.of_text is subject.of_text]
-    for each in of_it:
-        for step, part in () if each.code in off else subject.parts(each):
-            for finding in islice(each.judge(part), MOST_OF_ONE):
-                yield each.complete(finding, step, reviewed=subject.reviewed)
+class Registry(Generic[Subject]):
+    """The rules that judge one kind of subject, each with its function."""
+
+    def __init__(self) -> None:
+        self.judges: Dict[str, Judge[Subject]] = {}
+
+    def rule(
+        self,
+        severity: str,
+        code: str,
+        title: str,
+        traits: Trait = Trait.NONE,
+        *,
+        about: Optional[str] = None,
+        yields_to: str = "",
+    ) -> Callable[[Judge[Subject]], Judge[Subject]]:
+        """Declare the rule that the function below is. The arguments are those of declare()."""
+        declare(severity, code, title, traits, about=about, yields_to=yields_to)
+        return lambda judge: self.judges.setdefault(code, judge)
+
+    def judge(
+        self, code: str, subject: Subject, step: str = "", *, reviewed: bool = False
+    ) -> Iterator[Finding]:
+        """Yield what one rule finds. step, reviewed: as of Rule.complete()."""
+        for finding in islice(self.judges[code](subject), _MOST_OF_ONE):
+            yield RULES[code].complete(finding, step, reviewed=reviewed)
+
+
+JOB_RULES: Registry[RuleContext] = Registry()
+job_rule = JOB_RULES.rule
 
 
 def nearest(word: str, known: Tuple[str, ...]) -> Tuple[str, ...]:

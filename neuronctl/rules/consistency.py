@@ -11,10 +11,10 @@ from neuronctl.common.shell import join, quote
 from neuronctl.common.words import counted
 from neuronctl.launch.launchers import option_name
 from neuronctl.planning.software import called_launcher, python_file, python_module
-from neuronctl.rules.base import Copies, Finding, RuleContext, rule
+from neuronctl.rules.base import Copies, Finding, RuleContext, Trait, job_rule
 
 
-@rule(ERROR, "NC301", "tasks and nodes contradict each other")
+@job_rule(ERROR, "NC301", "tasks and nodes contradict each other")
 def tasks_and_nodes(context: RuleContext) -> Iterator[Finding]:
     plan, request = context.plan, context.plan.request
     if request.ntasks is None:
@@ -44,7 +44,7 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule(ERROR, "NC302", "launcher starts its own processes", "of_step")
+@job_rule(ERROR, "NC302", "launcher starts its own processes", Trait.STEP)
 def one_task_a_node(context: RuleContext) -> Iterator[Finding]:
     plan, launcher = context.plan, context.plan.launcher
     own = launcher.starts_processes() or launcher.every_node
@@ -57,7 +57,7 @@ def one_task_a_node(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule(ERROR, "NC303", "several nodes or tasks for one process", "of_step")
+@job_rule(ERROR, "NC303", "several nodes or tasks for one process", Trait.STEP)
 def one_process(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     if plan.launcher.distributed or plan.launcher.whole_allocation or plan.interactive:
@@ -71,7 +71,7 @@ def one_process(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule(WARNING, "NC304", "processes and GPUs differ", "of_step")
+@job_rule(WARNING, "NC304", "processes and GPUs differ", Trait.STEP)
 def processes_and_gpus(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     if not plan.launcher.distributed:  # what the program starts is its own business
@@ -85,7 +85,7 @@ def processes_and_gpus(context: RuleContext) -> Iterator[Finding]:
         yield Finding(words, f"one process per GPU is usual: --ntasks-per-node {gpus}")
 
 
-@rule(ERROR, "NC305", "launcher started by a launcher", "of_launch of_step")
+@job_rule(ERROR, "NC305", "launcher started by a launcher", Trait.LAUNCH | Trait.STEP)
 def launcher_as_program(context: RuleContext) -> Iterator[Finding]:
     plan, request = context.plan, context.plan.request
     if plan.interactive or request.script is None or not plan.launcher.distributed:
@@ -112,7 +112,12 @@ _SHARES = {
 """What an import's program is distributed with, which init does not write."""
 
 
-@rule(ERROR, "NC310", "training for one GPU started on every GPU", "of_launch of_step first")
+@job_rule(
+    ERROR,
+    "NC310",
+    "training for one GPU started on every GPU",
+    Trait.LAUNCH | Trait.STEP | Trait.FIRST | Trait.REWRITES,
+)
 def copies(context: RuleContext) -> Iterator[Finding]:
     plan, here, request = context.plan, context.local, context.plan.request
     if here.copies not in (Copies.NO_SIGN, Copies.ALONE):
@@ -144,7 +149,7 @@ def copies(context: RuleContext) -> Iterator[Finding]:
     )
 
 
-@rule(ERROR, "NC307", "launcher's option that neuronctl sets itself", "of_launch of_step")
+@job_rule(ERROR, "NC307", "launcher's option that neuronctl sets itself", Trait.LAUNCH | Trait.STEP)
 def own_launcher_option(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     for word in plan.launcher_options:
@@ -157,7 +162,7 @@ def own_launcher_option(context: RuleContext) -> Iterator[Finding]:
             )
 
 
-@rule(ERROR, "NC308", "options for a launcher that has none", "of_launch of_step")
+@job_rule(ERROR, "NC308", "options for a launcher that has none", Trait.LAUNCH | Trait.STEP)
 def launcher_without_options(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     if plan.launcher_options and not plan.launcher.takes_options:
@@ -168,7 +173,7 @@ def launcher_without_options(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule(ERROR, "NC309", "range of nodes for a launcher that needs a number", "of_step")
+@job_rule(ERROR, "NC309", "range of nodes for a launcher that needs a number", Trait.STEP)
 def range_of_nodes(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     if plan.most_nodes > plan.nodes and plan.launcher.counts_nodes:
@@ -179,7 +184,7 @@ def range_of_nodes(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule(ERROR, "NC311", "options exclude each other")
+@job_rule(ERROR, "NC311", "options exclude each other")
 def exclusive_options(context: RuleContext) -> Iterator[Finding]:
     request, secrets = context.plan.request, context.plan.secrets
     exported = [option for option in request.sbatch if re.match("export=(?!ALL)", option)]
@@ -206,7 +211,7 @@ OTHER_WORDS = {
 """sbatch options for which neuronctl has its own; as --sbatch they would go unchecked."""
 
 
-@rule(ERROR, "NC313", "sbatch option that has another of neuronctl's own")
+@job_rule(ERROR, "NC313", "sbatch option that has another of neuronctl's own")
 def other_words(context: RuleContext) -> Iterator[Finding]:
     for option in context.plan.request.sbatch:
         name = option.partition("=")[0]
@@ -220,7 +225,7 @@ def other_words(context: RuleContext) -> Iterator[Finding]:
         yield Finding(words, hint, severity=WARNING if context.reviewed else "")
 
 
-@rule(WARNING, "NC323", "signal at the beginning", about="signal time")
+@job_rule(WARNING, "NC323", "signal at the beginning", about="signal time")
 def signal_and_time(context: RuleContext) -> Iterator[Finding]:
     plan, text = context.plan, context.plan.request.signal
     seconds = units.split_signal(text or "")[2]
@@ -235,7 +240,7 @@ def signal_and_time(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule(WARNING, "NC321", "signal that does not reach every process", "of_step")
+@job_rule(WARNING, "NC321", "signal that does not reach every process", Trait.STEP)
 def signal_and_launcher(context: RuleContext) -> Iterator[Finding]:
     plan, signal, launcher = context.plan, context.plan.signal, context.plan.launcher
     if signal is None or not plan.passes_signal:
@@ -254,7 +259,7 @@ def signal_and_launcher(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule(WARNING, "NC322", "GPUs that ssh does not name", "of_launch of_step")
+@job_rule(WARNING, "NC322", "GPUs that ssh does not name", Trait.LAUNCH | Trait.STEP)
 def gpus_over_ssh(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     has, by_ssh = plan.partition.gpus_per_node, plan.launcher.ssh and not plan.launcher.signals
@@ -267,7 +272,7 @@ def gpus_over_ssh(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule(ERROR, "NC331", "container and environment exclude each other")
+@job_rule(ERROR, "NC331", "container and environment exclude each other")
 def container_and_environment(context: RuleContext) -> Iterator[Finding]:
     request = context.plan.request
     for option in ("conda", "venv"):
@@ -278,7 +283,7 @@ def container_and_environment(context: RuleContext) -> Iterator[Finding]:
             )
 
 
-@rule(ERROR, "NC333", "container runtime needs srun", "of_step")
+@job_rule(ERROR, "NC333", "container runtime needs srun", Trait.STEP)
 def runtime_and_launcher(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     if plan.wrapping.srun and plan.launcher.own_variables:

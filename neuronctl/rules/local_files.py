@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Iterator, Optional
 
 from neuronctl.common.rule_codes import ERROR, WARNING
-from neuronctl.rules.base import Fault, Finding, RuleContext, rule
+from neuronctl.rules.base import Fault, Finding, RuleContext, Trait, job_rule
 
 
-@rule(ERROR, "NC412", "directory cannot be entered", "of_machine only_now", about="chdir")
+@job_rule(
+    ERROR, "NC412", "directory cannot be entered", Trait.MACHINE | Trait.ONLY_NOW, about="chdir"
+)
 def job_directory(context: RuleContext) -> Iterator[Finding]:
     yield from _told(context.local.chdir)
 
@@ -18,7 +20,9 @@ def _told(fault: Optional[Fault]) -> Iterator[Finding]:
         yield Finding(fault.words, fault.hint)
 
 
-@rule(ERROR, "NC401", "program cannot be run", "of_machine of_launch of_step first")
+@job_rule(
+    ERROR, "NC401", "program cannot be run", Trait.MACHINE | Trait.LAUNCH | Trait.STEP | Trait.FIRST
+)
 def program(context: RuleContext) -> Iterator[Finding]:
     fault = context.local.program
     for name in context.local.not_on_path:
@@ -35,17 +39,24 @@ def program(context: RuleContext) -> Iterator[Finding]:
         yield from _told(fault)
 
 
-@rule(ERROR, "NC403", "container image cannot be used", "of_machine of_launch")
+@job_rule(ERROR, "NC403", "container image cannot be used", Trait.MACHINE | Trait.LAUNCH)
 def image(context: RuleContext) -> Iterator[Finding]:
     yield from _told(context.local.image)
 
 
-@rule(ERROR, "NC406", "environment cannot be activated", "of_machine")
+@job_rule(ERROR, "NC406", "environment cannot be activated", Trait.MACHINE)
 def environment(context: RuleContext) -> Iterator[Finding]:
     yield from _told(context.local.environment)
 
 
-@rule(ERROR, "NC411", "log file cannot be written", "of_machine", about="output error")
+@job_rule(
+    ERROR,
+    "NC411",
+    "log file cannot be written",
+    Trait.MACHINE,
+    about="output error",
+    yields_to="NC606 NC634 NC643",
+)
 def log(context: RuleContext) -> Iterator[Finding]:
     fault = context.local.log
     if fault is not None and fault.is_full:
@@ -66,7 +77,7 @@ def _has_directives(body: str) -> bool:
     return any(line.startswith("#SBATCH ") and number not in texts for number, line in lines)
 
 
-@rule(ERROR, "NC402", "program is a batch script itself", "of_launch of_step")
+@job_rule(ERROR, "NC402", "program is a batch script itself", Trait.LAUNCH | Trait.STEP)
 def batch_script(context: RuleContext) -> Iterator[Finding]:
     here, request = context.local, context.plan.request
     if request.body is not None and _has_directives(request.body):
@@ -82,7 +93,7 @@ def batch_script(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule(ERROR, "NC407", "shell text that cannot be read")
+@job_rule(ERROR, "NC407", "shell text that cannot be read")
 def broken_shell_text(context: RuleContext) -> Iterator[Finding]:
     for step, text, problem in context.local.broken_texts:
         yield Finding(
@@ -91,7 +102,7 @@ def broken_shell_text(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule(WARNING, "NC405", "modules of another architecture", about="")
+@job_rule(WARNING, "NC405", "modules of another architecture", about="")
 def module_prefix(context: RuleContext) -> Iterator[Finding]:
     plan, prefix = context.plan, context.plan.partition.module_prefix
     others = [module for module in plan.request.modules if not module.startswith(prefix)]

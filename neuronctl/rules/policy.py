@@ -7,7 +7,7 @@ from typing import Dict, Iterator, Mapping, Sequence, Tuple
 
 from neuronctl.common.frozen import replace
 from neuronctl.common.rule_codes import ERROR
-from neuronctl.rules.base import Finding, RuleContext, nearest, rule
+from neuronctl.rules.base import Finding, RuleContext, Trait, job_rule, nearest
 
 _SHOWN = 6
 """As many values as a person reads in a hint."""
@@ -117,7 +117,7 @@ def _mended(context: RuleContext, found: Finding) -> Finding:
     return replace(found, hint=f'write --comment="{right}"', instead=("comment", right))
 
 
-@rule(ERROR, "NC201", "comment is mandatory", "lacks", about="comment")
+@job_rule(ERROR, "NC201", "comment is mandatory", about="comment")
 def comment_given(context: RuleContext) -> Iterator[Finding]:
     plan, policy = context.plan, context.plan.cluster.policy.comment
     if policy.required and not plan.comment:
@@ -131,7 +131,7 @@ def comment_given(context: RuleContext) -> Iterator[Finding]:
         yield _mended(context, found)
 
 
-@rule(ERROR, "NC202", "comment is not what the site takes", "lacks", about="comment")
+@job_rule(ERROR, "NC202", "comment is not what the site takes", about="comment")
 def comment_form(context: RuleContext) -> Iterator[Finding]:
     return (_mended(context, found) for found in _wrong_comment(context))
 
@@ -204,7 +204,7 @@ def _wrong_parts(
         )
 
 
-@rule(ERROR, "NC211", "option is forbidden by the site", about="")
+@job_rule(ERROR, "NC211", "option is forbidden by the site", about="")
 def forbidden_option(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     options = {one.option: one.value for one in plan.directives}
@@ -220,7 +220,7 @@ def forbidden_option(context: RuleContext) -> Iterator[Finding]:
             yield Finding(words, hint, source, about=(option,))
 
 
-@rule(ERROR, "NC221", "wrong directory to submit from", "only_now", about="chdir")
+@job_rule(ERROR, "NC221", "wrong directory to submit from", Trait.ONLY_NOW, about="chdir")
 def submit_directory(context: RuleContext) -> Iterator[Finding]:
     plan, here = context.plan, context.local
     allowed = plan.cluster.policy.submit_from
@@ -254,11 +254,11 @@ def _unnamed(context: RuleContext, option: str, key: str, article: str) -> Itera
     yield Finding(words, hint, context.cite("policy", f"{key}_required"))
 
 
-@rule(ERROR, "NC231", "account is mandatory", about="account")
+@job_rule(ERROR, "NC231", "account is mandatory", about="account")
 def account(context: RuleContext) -> Iterator[Finding]:
     return _unnamed(context, "-A", "account", "an account")
 
 
-@rule(ERROR, "NC232", "QOS is mandatory", about="qos")
+@job_rule(ERROR, "NC232", "QOS is mandatory", about="qos")
 def qos(context: RuleContext) -> Iterator[Finding]:
     return _unnamed(context, "-q", "qos", "a QOS")

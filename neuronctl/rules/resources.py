@@ -12,7 +12,7 @@ from neuronctl.common.words import counted, verb
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.planning.needs import needs_of
-from neuronctl.rules.base import UNCITED, Finding, RuleContext, nearest, rule
+from neuronctl.rules.base import UNCITED, Finding, RuleContext, Trait, job_rule, nearest
 from neuronctl.rules.model_size import gpus_of_model
 
 _NODES = "nodes ntasks nodelist"
@@ -51,7 +51,14 @@ def _listed(names: Sequence[str], taken: int = 0) -> str:
     return words if len(words) + taken <= 72 else "'neuronctl partitions' lists them"
 
 
-@rule(ERROR, "NC101", "partition does not exist", "closes_partition lacks", about="partition")
+@job_rule(
+    ERROR,
+    "NC101",
+    "partition does not exist",
+    Trait.CLOSES_PARTITION | Trait.NO_PARTITION,
+    about="partition",
+    yields_to="NC601 NC606",
+)
 def partition_exists(context: RuleContext) -> Iterator[Finding]:
     plan, name = context.plan, context.plan.partition.name
     names, source = tuple(plan.cluster.partitions), _every_partition(context)
@@ -99,7 +106,7 @@ def _no_partition(context: RuleContext, names: Sequence[str], source: Citation) 
     return Finding(words, f"{hint}; {_listed(names, len(hint))}", source)
 
 
-@rule(WARNING, "NC103", "partition is not in the catalog", "of_partition")
+@job_rule(WARNING, "NC103", "partition is not in the catalog", Trait.PARTITION)
 def partition_in_catalog(context: RuleContext) -> Iterator[Finding]:
     name = context.plan.partition.name
     if _known(context) is not None and name not in _catalog_partitions(context):
@@ -111,7 +118,7 @@ def partition_in_catalog(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule(ERROR, "NC102", "partition is closed to you", "closes_partition", about="partition")
+@job_rule(ERROR, "NC102", "partition is closed to you", Trait.CLOSES_PARTITION, about="partition")
 def partition_is_open(context: RuleContext) -> Iterator[Finding]:
     if not context.plan.partition.open:
         source = context.cite_partition("open")
@@ -129,7 +136,7 @@ def partition_is_open(context: RuleContext) -> Iterator[Finding]:
         yield Finding(words, hint, context.cite_partition("accounts"))
 
 
-@rule(ERROR, "NC111", "more nodes than the partition has", "of_partition", about=_NODES)
+@job_rule(ERROR, "NC111", "more nodes than the partition has", Trait.PARTITION, about=_NODES)
 def nodes_in_partition(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     if partition.nodes is not None and plan.nodes > partition.nodes:
@@ -144,7 +151,7 @@ def _qos_words(context: RuleContext, key: str) -> str:
     return f" of QOS {qos}" if qos else ""
 
 
-@rule(ERROR, "NC112", "more nodes than a job may have", "of_partition", about=_NODES)
+@job_rule(ERROR, "NC112", "more nodes than a job may have", Trait.PARTITION, about=_NODES)
 def nodes_a_job(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     # Of a range, Slurm holds the end against this limit.
@@ -158,7 +165,7 @@ def nodes_a_job(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule(ERROR, "NC121", "more GPUs per node than it has", "of_partition", about=_GPUS)
+@job_rule(ERROR, "NC121", "more GPUs per node than it has", Trait.PARTITION, about=_GPUS)
 def gpus_a_node(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, _known(context)
     _, least = needs_of(plan).largest_share
@@ -179,7 +186,14 @@ def gpus_a_node(context: RuleContext) -> Iterator[Finding]:
     )
 
 
-@rule(ERROR, "NC122", "GPU partition without GPUs", "of_partition", about="partition")
+@job_rule(
+    ERROR,
+    "NC122",
+    "GPU partition without GPUs",
+    Trait.PARTITION,
+    about="partition",
+    yields_to="NC601 NC606",
+)
 def gpus_where_there_are(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, _known(context)
     asks = plan.gpus_per_node or plan.request.shares_gpus
@@ -196,7 +210,14 @@ def gpus_where_there_are(context: RuleContext) -> Iterator[Finding]:
     )
 
 
-@rule(ERROR, "NC123", "other GPU model", "of_launch of_partition", about=_GPUS)
+@job_rule(
+    ERROR,
+    "NC123",
+    "other GPU model",
+    Trait.LAUNCH | Trait.PARTITION,
+    about=_GPUS,
+    yields_to="NC601 NC606",
+)
 def gpu_model(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     asked, has = plan.request.gpu_type, partition.gpu_names
@@ -217,7 +238,9 @@ def gpu_model(context: RuleContext) -> Iterator[Finding]:
     )
 
 
-@rule(*(ERROR, "NC124", "more GPUs than a user or a job may hold"), "closes_partition", about=_GPUS)
+@job_rule(
+    ERROR, "NC124", "more GPUs than a user or a job may hold", Trait.CLOSES_PARTITION, about=_GPUS
+)
 def gpus_a_user(context: RuleContext) -> Iterator[Finding]:
     plan, most, held = context.plan, context.plan.partition.max_gpus, gpus_held(context.plan)
     if most is not None and held > most:
@@ -258,7 +281,7 @@ def _capped_cores(plan: JobPlan) -> Optional[int]:
     return each * plan.gpus_per_node if capped and each and plan.gpus_per_node else None
 
 
-@rule(ERROR, "NC131", "more cores than a node has", "of_partition", about=_CORES)
+@job_rule(ERROR, "NC131", "more cores than a node has", Trait.PARTITION, about=_CORES)
 def cores_a_node(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     largest = partition.max_cores_per_node
@@ -275,7 +298,7 @@ def cores_a_node(context: RuleContext) -> Iterator[Finding]:
     )
 
 
-@rule(ERROR, "NC132", "more cores per GPU than the site allows", "of_partition", about=_CORES)
+@job_rule(ERROR, "NC132", "more cores per GPU than the site allows", Trait.PARTITION, about=_CORES)
 def cores_a_gpu(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     allowed, largest = _capped_cores(plan), partition.max_cores_per_node
@@ -294,7 +317,7 @@ def cores_a_gpu(context: RuleContext) -> Iterator[Finding]:
     )
 
 
-@rule(ERROR, "NC134", "more memory than a node has", "of_partition", about="mem")
+@job_rule(ERROR, "NC134", "more memory than a node has", Trait.PARTITION, about="mem")
 def memory_a_node(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     has = partition.memory_mb_per_node
@@ -308,7 +331,7 @@ def memory_a_node(context: RuleContext) -> Iterator[Finding]:
         )
 
 
-@rule(NOTE, "NC135", "a model's weights and GPU memory")
+@job_rule(NOTE, "NC135", "a model's weights and GPU memory")
 def model_and_gpus(context: RuleContext) -> Iterator[Finding]:
     plan, each = context.plan, context.plan.partition.gpu_memory_gb
     if not plan.model:
@@ -336,7 +359,7 @@ def model_and_gpus(context: RuleContext) -> Iterator[Finding]:
         yield Finding(f"{message}: {problem}", hint, cited, severity=WARNING)
 
 
-@rule(ERROR, "NC141", "wall time over the limit", "of_partition", about="time")
+@job_rule(ERROR, "NC141", "wall time over the limit", Trait.PARTITION, about="time")
 def wall_time(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     limits = plan.partition.wall_time

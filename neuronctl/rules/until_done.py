@@ -8,10 +8,10 @@ from neuronctl.common import units
 from neuronctl.common.rule_codes import ERROR
 from neuronctl.planning.model import SAVE, has_trap
 from neuronctl.request.job import BY_NAME, UNTIL_DONE
-from neuronctl.rules.base import Finding, RuleContext, rule
+from neuronctl.rules.base import Finding, RuleContext, job_rule
 
 
-@rule(ERROR, "NC344", "a job that cannot go on until it is done")
+@job_rule(ERROR, "NC344", "a job that cannot go on until it is done")
 def until_done(context: RuleContext) -> Iterator[Finding]:
     plan, request = context.plan, context.plan.request
     if not request.until_done:

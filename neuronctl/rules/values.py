@@ -9,7 +9,7 @@ from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.common.secrets import find_secrets, hide_in_words
 from neuronctl.common.shell import references
 from neuronctl.common.words import verb
-from neuronctl.rules.base import Finding, RuleContext, rule
+from neuronctl.rules.base import Finding, RuleContext, Trait, job_rule
 
 _READ_DOLLARS = r"(?:ba|da|z|k|c|tc|fi)?sh|[gmn]?awk|perl|envsubst|sed|make"
 """Programs that replace variables in their arguments, or have a $ of their own."""
@@ -19,7 +19,7 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(f"${name}" for name in names)
 
 
-@rule(WARNING, "NC338", "secret that others can read")
+@job_rule(WARNING, "NC338", "secret that others can read")
 def exposed_secret(context: RuleContext) -> Iterator[Finding]:
     request = context.plan.request
     places: List[Tuple[str, Tuple[str, ...]]] = [
@@ -43,7 +43,7 @@ def exposed_secret(context: RuleContext) -> Iterator[Finding]:
             )
 
 
-@rule(WARNING, "NC341", "variable that is not replaced", "of_launch")
+@job_rule(WARNING, "NC341", "variable that is not replaced", Trait.LAUNCH)
 def stands_literally(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     for name, value in plan.request.env:

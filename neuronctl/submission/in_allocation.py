@@ -16,7 +16,7 @@ from neuronctl.planning import AllocationPart, plan
 from neuronctl.request.job import JobRequest, build_request
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.request.typed_options import options_layer
-from neuronctl.rules import RuleContext, apply_rules
+from neuronctl.rules import RuleContext, Trait, apply_rules
 from neuronctl.rules.local_facts import gather_local_facts
 from neuronctl.slurm.allocation import Allocation, from_environment
 from neuronctl.slurm.job_control import job_gpus
@@ -71,7 +71,7 @@ def prepare_launch(
         made = plan(request, cluster, place=AllocationPart(hosts, cores, tuple(step_options)))
     findings = apply_rules(RuleContext(made, catalog, gather_local_facts(made), reviewed=reviewed))
     # The other rules are about a job, and this allocation is one already.
-    of_launch = tuple(finding for finding in findings if finding.rule.of_launch)
+    of_launch = tuple(finding for finding in findings if finding.has(Trait.LAUNCH))
     return JudgedJob(made, of_launch, warnings=tuple(warnings))
 
 

@@ -15,8 +15,8 @@ from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.planning import JobPlan, plan
 from neuronctl.request.job import JobRequest
 from neuronctl.rules import Finding
-from neuronctl.rules.script import check_script
-from neuronctl.rules.script_base import ScriptFacts
+from neuronctl.rules.scripts import check_script
+from neuronctl.rules.scripts.script_facts import ScriptFacts
 from neuronctl.scripts.edits import edited
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.model import AFTER_COMMAND, Header

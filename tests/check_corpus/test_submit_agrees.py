@@ -9,7 +9,7 @@ import pytest
 from measure import Script, scripts
 
 from neuronctl.catalog.loader import load
-from neuronctl.rules.base import RULES
+from neuronctl.rules.base import RULES, Trait
 from neuronctl.submission.existing_job import ExistingJob
 from neuronctl.submission.existing_script import read_existing
 from neuronctl.submission.judged_script import judge_text
@@ -24,7 +24,7 @@ def said_of(script: Script, folder: Path) -> Tuple[List[str], List[str]]:
     submit = ExistingJob(read_existing(["job.sh"]), catalog, cluster).judge().findings
     by_check = [f"{one.code} job.sh:{one.place.line}: {one.message}" for one in check]
     by_submit = [f"{one.code} {one.message}" for one in submit]
-    later = {code for code, rule in RULES.items() if rule.only_now}
+    later = {code for code, rule in RULES.items() if Trait.ONLY_NOW in rule.traits}
     later.add("NC411")  # without a Slurm here, check takes a log's directory for another machine's
     return (
         sorted(line for line in by_check if line[:5] not in later),

@@ -13,6 +13,8 @@ import pytest
 
 from neuronctl.cli.korean import texts
 from neuronctl.judgement.rule_pages import every_rule
+from neuronctl.rules.base import JOB_RULES
+from neuronctl.rules.scripts.script_facts import SCRIPT_RULES
 
 Run = Callable[..., Any]
 KOREAN = {"LC_ALL": "", "LC_MESSAGES": "", "LANG": "ko_KR.UTF-8"}
@@ -54,8 +56,9 @@ def test_twenty_rules_that_there_are() -> None:
 @pytest.mark.parametrize("code", texts())
 def test_translations_follow_the_rules(code: str) -> None:
     """Whoever changes a rule's words changes their translation, too."""
-    rules = [every_rule()[each] for each in (RULES if code == "every" else [code])]
-    said = {word for rule in rules for word in words_of(rule.judge.__module__, rule.judge.__name__)}
+    judges = {**JOB_RULES.judges, **SCRIPT_RULES.judges}
+    functions = [judges[each] for each in (RULES if code == "every" else [code])]
+    said = {word for each in functions for word in words_of(each.__module__, each.__name__)}
     for fault in ("_program_fault", "log_fault") if code in ("NC401", "NC411") else ():
         said |= words_of("neuronctl.rules.local_facts", fault)
     for english, korean in texts()[code]["says"].items():

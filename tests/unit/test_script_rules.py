@@ -11,8 +11,8 @@ import pytest
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog
 from neuronctl.common.rule_codes import CODES
-from neuronctl.rules.script import check_script
-from neuronctl.rules.script_base import ScriptFacts
+from neuronctl.rules.scripts import check_script
+from neuronctl.rules.scripts.script_facts import ScriptFacts
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.submission.judged_script import JudgedScript, judge_text

@@ -8,8 +8,8 @@ from typing import Iterator, Optional
 
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.common.words import counted
-from neuronctl.rules.base import Finding
-from neuronctl.rules.script_base import ScriptFacts, asks_for, script_rule
+from neuronctl.rules.base import Finding, Trait
+from neuronctl.rules.scripts.script_facts import ScriptFacts, asks_for, script_rule
 from neuronctl.scripts.shell_text import ShellWord
 from neuronctl.slurm.job_id import JobId
 
@@ -37,7 +37,7 @@ def one_log(facts: ScriptFacts) -> Iterator[Finding]:
 _SHOWS = re.compile(r"(?m)^[ \t]*#.*\bsbatch\b.* (--array|-a)[= ]")
 
 
-@script_rule(NOTE, "NC654", "array without its index, or the index alone", "by_absence")
+@script_rule(NOTE, "NC654", "array without its index, or the index alone", Trait.ABSENCE)
 def no_array(facts: ScriptFacts) -> Iterator[Finding]:
     array = facts.given("array")
     if array is not None and "ARRAY" not in facts.text and not facts.reads_more:

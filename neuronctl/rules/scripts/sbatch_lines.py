@@ -1,21 +1,24 @@
-"""NC601 to NC606, and NC615: what sbatch refuses of directives, ignores, or takes as it is."""
+"""NC601 to NC606, NC615, NC634: what sbatch refuses of directives, ignores, or takes as it is."""
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Iterator, Tuple
 
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.users import login_name
 from neuronctl.common.words import counted, other_dash
 from neuronctl.request.sbatch_options import is_of_a_plugin
-from neuronctl.rules.base import Finding
-from neuronctl.rules.script_base import ScriptFacts, script_rule
+from neuronctl.rules.base import Finding, Trait
+from neuronctl.rules.scripts.script_facts import ScriptFacts, script_rule
 from neuronctl.scripts import model
 from neuronctl.scripts.directives import BLANKS
 from neuronctl.scripts.model import GPU_OPTIONS, SCRIPT, Edit, GivenOption, Ignored, SourceSpan
+from neuronctl.scripts.shell_text import Command
 
 
-@script_rule(ERROR, "NC601", "directive that sbatch refuses")
+@script_rule(ERROR, "NC601", "directive that sbatch refuses", Trait.UNREACHED)
 def refused_directive(facts: ScriptFacts) -> Iterator[Finding]:
     for refusal in facts.header.refusals:
         if not refusal.whole:
@@ -46,7 +49,7 @@ def _perhaps_of_a_plugin(facts: ScriptFacts, given: GivenOption) -> Iterator[Fin
         )
 
 
-@script_rule(ERROR, "NC602", "file that sbatch does not take for a batch script")
+@script_rule(ERROR, "NC602", "file that sbatch does not take for a batch script", Trait.UNREACHED)
 def refused_file(facts: ScriptFacts) -> Iterator[Finding]:
     # A text without #! and directives may be a part that other scripts read.
     shell = facts.text.lstrip("\ufeff").startswith("#!")
@@ -63,7 +66,7 @@ def _ignored(facts: ScriptFacts, *reasons: str) -> Iterator[Ignored]:
     return (ignored for ignored in facts.header.ignored if ignored.reason in reasons)
 
 
-@script_rule(WARNING, "NC603", "directive after the first command")
+@script_rule(WARNING, "NC603", "directive after the first command", Trait.UNREACHED)
 def late_directive(facts: ScriptFacts) -> Iterator[Finding]:
     if any(refusal.whole for refusal in facts.header.refusals):
         return  # NC602 says why
@@ -81,7 +84,7 @@ def late_directive(facts: ScriptFacts) -> Iterator[Finding]:
         )
 
 
-@script_rule(WARNING, "NC604", "line that only looks like a directive")
+@script_rule(WARNING, "NC604", "line that only looks like a directive", Trait.UNREACHED)
 def like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
     for ignored in _ignored(facts, model.MISSPELLED):
         remark = ignored.text.startswith(("# ", "#\t", "#--"))
@@ -103,7 +106,7 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
             )
 
 
-@script_rule(WARNING, "NC605", "directive that is overridden")
+@script_rule(WARNING, "NC605", "directive that is overridden", Trait.UNREACHED)
 def overridden(facts: ScriptFacts) -> Iterator[Finding]:
     for ignored in _ignored(facts, model.OVERRIDDEN):
         later = ignored.instead
@@ -136,7 +139,7 @@ def _with_patterns(facts: ScriptFacts, given: GivenOption) -> Tuple[Edit, ...]:
     return tuple(found)
 
 
-@script_rule(WARNING, "NC606", "text that sbatch takes as it is")
+@script_rule(WARNING, "NC606", "text that sbatch takes as it is", Trait.UNREACHED)
 def unexpanded(facts: ScriptFacts) -> Iterator[Finding]:
     for option in facts.header.options.values():
         name, value, place = option.name, option.value or "", option.value_place
@@ -147,11 +150,11 @@ def unexpanded(facts: ScriptFacts) -> Iterator[Finding]:
             why = "a directory, and no file" if value.endswith("/") else "no path: ~ stays as it is"
             message = f"--{name}={value} is {why}; the job fails at its start, without a log"
             hint = f"write {value}%x-%j.log" if value.endswith("/") else "write the path itself"
-            yield Finding(message, hint, place=place, severity=ERROR)
+            yield Finding(message, hint, about=(name,), place=place, severity=ERROR)
         elif name == "job-name" and re.search("%[aAjJ]", value):
             message = f"sbatch expands no pattern in --job-name: the job's name is {value}"
             hint = "write the pattern in --output, which has %x for the job's name"
-            yield Finding(message, hint, place=place, severity=NOTE)
+            yield Finding(message, hint, about=(name,), place=place, severity=NOTE)
         elif found is not None:
             message = f"sbatch does not expand variables: {found[0]} stays as it is in --{name}"
             hint, fails = "write the value itself", False
@@ -166,12 +169,93 @@ def unexpanded(facts: ScriptFacts) -> Iterator[Finding]:
             hint = f"write {pattern} for it" if pattern else hint
             edits = _with_patterns(facts, option) if log else ()
             severity = ERROR if fails else WARNING
-            yield Finding(message, hint, place=place, severity=severity, edits=edits)
+            yield Finding(message, hint, about=(name,), place=place, severity=severity, edits=edits)
 
 
-@script_rule(WARNING, "NC615", "dash that only looks like one")
+@script_rule(WARNING, "NC615", "dash that only looks like one", Trait.UNREACHED)
 def look_alike_character(facts: ScriptFacts) -> Iterator[Finding]:
     dash = other_dash(facts.header.shebang)
     if dash:
         message = f"the first line has {dash}, which begins no option: the job fails at once"
         yield Finding(message, "retype the line: #!/bin/bash -l", place=SourceSpan(1))
+
+
+_SAME_PATH = (
+    (r"^(\$\{?(SLURM_SUBMIT_DIR|PWD)\}?|\$\(pwd\)|\.)/+", ""),
+    (r"\$\{?(USER|LOGNAME)\}?|\$\(whoami\)|%u", "<user>"),
+    (r"\$\{?SLURM_(ARRAY_)?JOB_?ID\}?|%[jA]", "<job>"),
+    (r"\$\{?SLURM_ARRAY_TASK_ID\}?|%a", "<index>"),
+    (r"\$\{?SLURM_JOB_NAME\}?|%x", "<name>"),
+)
+
+
+def _plain_path(text: str) -> str:
+    """Return a path of the shell's or of a directive's with the same words for the same parts."""
+    for pattern, name in _SAME_PATH:
+        text = re.sub(pattern, name, text)
+    return os.path.normpath(text)
+
+
+def submits_itself(facts: ScriptFacts, behind: int = 0) -> bool:
+    """Return True if a line behind that one calls sbatch."""
+    return any(
+        command.place.line > behind and any(word.value == "sbatch" for word in command.words[:2])
+        for command in facts.shell.commands
+    )
+
+
+@script_rule(WARNING, "NC634", "log directory made too late")
+def late_directory(facts: ScriptFacts) -> Iterator[Finding]:
+    for name in ("output", "error"):
+        given = facts.given(name)
+        directory = os.path.dirname(given.value or "") if given is not None else ""
+        if given is None or not directory or os.path.isdir(directory.replace("%u", login_name())):
+            continue
+        if re.search("%[0-9]*[jAJ]", directory):
+            yield Finding(
+                f"the directory of --{name}={given.value} is named after the job's id, so that it "
+                "cannot be there before: the job fails without a log",
+                _made_before(directory),
+                about=(name,),
+                place=given.place,
+            )
+            return
+        wanted = _plain_path(directory)
+        for command in facts.shell.calls("mkdir"):
+            # Such a script makes the directory and submits itself.
+            if not command.sure and submits_itself(facts, command.place.line):
+                continue
+            made = [_plain_path(text) for text in _directories(facts, command)]
+            deeper = not wanted.startswith("/") and any(p.startswith(f"{wanted}/") for p in made)
+            if wanted in made or deeper:
+                yield Finding(
+                    f"this comes too late for --{name}={given.value}: Slurm opens the log before "
+                    "the script starts, and without the directory the job fails without a log",
+                    _made_before(directory),
+                    about=(name,),
+                    place=command.place,
+                )
+                return
+
+
+def _directories(facts: ScriptFacts, mkdir: Command) -> Iterator[str]:
+    """Yield what a mkdir makes, also as seen from the directory that a cd above has gone to."""
+    gone = [
+        each.words[1].value or ""
+        for each in facts.shell.calls("cd")
+        if len(each.words) == 2 and each.place.line < mkdir.place.line
+    ]
+    for word in mkdir.words[1:]:
+        yield word.text
+        if gone and gone[-1].startswith("/"):
+            yield os.path.join(gone[-1], word.text)
+
+
+def _made_before(directory: str) -> str:
+    """Return how the directory is there in time."""
+    directory = directory.replace("%u", "$USER")  # which the shell that submits knows
+    above, number, _ = directory.partition("%")
+    if number:
+        above = above.rpartition("/")[0] or "."
+        return f"put the number into the name of the file: {above}/%j.log, and make {above} before"
+    return f"make it before you submit: mkdir -p {directory} && sbatch …"

@@ -7,7 +7,7 @@ from typing import Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Finding
-from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
+from neuronctl.rules.scripts.script_facts import ScriptFacts, Start, script_rule
 from neuronctl.scripts.launches import PYTHON, SHELL
 from neuronctl.scripts.model import SourceSpan, digits
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Callable, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Iterator, Optional, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.planning import JobPlan
-from neuronctl.rules.base import Judge, Rule, rule
+from neuronctl.rules.base import Registry
 from neuronctl.scripts.launches import PYTHON, Launch, launches
 from neuronctl.scripts.model import SCRIPT, GivenOption, Header, SourceSpan
 from neuronctl.scripts.shell_text import ShellText, reads_more
@@ -66,17 +66,11 @@ class ScriptFacts:
     left_out: int = 0
     name: str = ""
     release: Tuple[int, ...] = ()
-    reviewed = False
-    of_text = True
 
     @property
     def rules_off(self) -> Tuple[str, ...]:
         """The codes of the rules that the site has switched off."""
         return () if self.plan is None else self.plan.cluster.policy.rules_off
-
-    def parts(self, rule: Rule) -> Iterator[Tuple[str, ScriptFacts]]:
-        """Yield what a rule judges: the whole script."""
-        yield "", self
 
     @cached_property
     def lines(self) -> Tuple[str, ...]:
@@ -213,6 +207,5 @@ class ScriptFacts:
         return nodes or self.plan.nodes, each or 1
 
 
-def script_rule(severity: str, code: str, title: str, traits: str = "") -> Callable[[Judge], Judge]:
-    """Declare what the function below judges in the text of a script."""
-    return rule(severity, code, title, f"of_text {traits}")
+SCRIPT_RULES: Registry[ScriptFacts] = Registry()
+script_rule = SCRIPT_RULES.rule

@@ -10,9 +10,9 @@ from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.common.words import counted
 from neuronctl.launch.launchers import ONE
 from neuronctl.planning import JobPlan
-from neuronctl.rules.base import Finding
-from neuronctl.rules.script_base import ScriptFacts, Start, script_rule
-from neuronctl.rules.script_programs import is_own_program, is_trifle
+from neuronctl.rules.base import Finding, Trait
+from neuronctl.rules.scripts.nested_launchers import is_own_program, is_trifle
+from neuronctl.rules.scripts.script_facts import ScriptFacts, Start, script_rule
 from neuronctl.scripts.launches import CONTAINERS, PYTHON, Launch
 from neuronctl.scripts.model import GPU_OPTIONS
 
@@ -25,7 +25,7 @@ _WITHOUT_GPUS = re.compile(
 _LAUNCHES = re.compile(r"(?i)launcher\b|nproc|torchrun|strategy")
 
 
-@script_rule(WARNING, "NC623", "processes and GPUs of a launch differ", "by_absence")
+@script_rule(WARNING, "NC623", "processes and GPUs of a launch differ", Trait.ABSENCE)
 def processes_and_gpus(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node:
@@ -74,7 +74,7 @@ def _differ(launch: Launch, count: int, has: int, where: str) -> Finding:
     )
 
 
-@script_rule(NOTE, "NC625", "GPUs without a process", "by_absence")
+@script_rule(NOTE, "NC625", "GPUs without a process", Trait.ABSENCE)
 def idle_gpus(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node:
@@ -169,7 +169,7 @@ _DRIVER = re.compile(r"--nv|(SINGULARITY|APPTAINER)_NV|libcuda\.so|libnvidia|/de
 _OF_AMD = re.compile(r"(?i)(amd[-_ ]?)?(instinct[-_ ]?)?mi\d")
 
 
-@script_rule(WARNING, "NC663", "container that sees no GPU", "by_absence")
+@script_rule(WARNING, "NC663", "container that sees no GPU", Trait.ABSENCE)
 def blind_container(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node or _DRIVER.search(facts.text):

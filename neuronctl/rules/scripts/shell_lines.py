@@ -1,0 +1,291 @@
+"""NC640, NC643, NC645, NC649, and NC657: lines that are open, or mean something else."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from itertools import accumulate
+from typing import Iterator, Set
+
+from neuronctl.common.rule_codes import ERROR, WARNING
+from neuronctl.common.secrets import find_secrets
+from neuronctl.rules.base import Finding, Trait
+from neuronctl.rules.scripts.script_facts import ScriptFacts, script_rule
+from neuronctl.scripts.model import SCRIPT, GivenOption, SourceSpan
+
+_ITS_DIRECTORY = re.compile(
+    r"\$\{(0|BASH_SOURCE(\[0\])?)%/"
+    r"|\b(dirname|realpath|readlink)\b[^)`;]*\$(0|BASH_SOURCE|\{(0|BASH_SOURCE(\[0\])?)[:}])"
+)
+# Who asks whether this is a job, or where the script came from, knows.
+_KNOWS = re.compile(r"scontrol show job|Command=|(\[|\btest) .{0,200}SLURM_|\$\{SLURM_SUBMIT_DIR:")
+
+
+@script_rule(WARNING, "NC645", "directory of Slurm's copy")
+def own_directory(facts: ScriptFacts) -> Iterator[Finding]:
+    header = facts.header
+    if not (header.given or header.ignored) or _KNOWS.search(facts.text):
+        return
+    for number, line in facts.plain_lines:
+        match = _ITS_DIRECTORY.search(line)
+        if match is not None:
+            yield Finding(
+                "in a job, this is the directory of Slurm's copy of the script, which has none of "
+                "the other files",
+                'write "$SLURM_SUBMIT_DIR", the directory that you submit from, or an absolute '
+                "path",
+                place=SourceSpan(number, match.start() + 1, match.end() + 1),
+            )
+            return
+
+
+# Text of which bash makes something else: a pattern, whose last group it is about; why; what to
+# write.
+_READ_OTHERWISE = (
+    (
+        r"\bin[ \t]+(\{[^{}\s]*\.\.[^{}\s]*\$[^\s;]*\}|\{\$[^\s;]*\.\.[^\s;]*\})",
+        "bash takes this for one word: it expands braces before variables",
+        "write $(seq 1 $N), or for ((i = 1; i <= N; i++))",
+    ),
+    (
+        r"^[ \t]*(?:export|declare|readonly|local)[ \t]+(\$[A-Za-z_]\w*=|[A-Za-z_]\w*[ \t]+=)",
+        "this sets no variable: to bash, it is another name",
+        "write export NAME=… without blanks and $",
+    ),
+    (
+        r"(?:^|[ \t;&|!])(\[\[?[ \t]+[^\s\[\]=!<>-][^\s\[\]=!<>]*==?[^\s\[\]=~]+[ \t]+\])",
+        "this is always true: without blanks around =, bash asks whether the word is empty",
+        "write [ A = B ]",
+    ),
+    (
+        r"(?:^|[;&|]|\b(?:if|elif|while)\b)[ \t]*(?:![ \t]*)?(\[[^\s\[:\]]\S*)[ \t].*\]"
+        r"[ \t]*(?:;|$)",
+        "there is no such command: bash needs a blank behind [",
+        "write [ and ] with blanks around them",
+    ),
+    (
+        r"[ \t](2&>1)(?=\s|$)",
+        "the program gets an argument 2, and its output goes to a file named 1",
+        "write 2>&1",
+    ),
+)
+_PATTERNS = [
+    (re.compile(pattern, re.MULTILINE), why, hint) for pattern, why, hint in _READ_OTHERWISE
+]
+
+
+@script_rule(ERROR, "NC649", "line that bash divides otherwise")
+def divided_otherwise(facts: ScriptFacts) -> Iterator[Finding]:
+    if not facts.header.for_bash:
+        return
+    yield from _lost_options(facts)
+    plain = {number for number, _ in facts.plain_lines}
+    for pattern, why, hint in _PATTERNS:
+        for match in pattern.finditer(facts.text):
+            begin = match.start(match.lastindex or 0)
+            number = facts.text.count("\n", 0, begin) + 1
+            column = begin - facts.text.rfind("\n", 0, begin)
+            if number in plain:
+                end = column + len(match[match.lastindex or 0])
+                place = SourceSpan(number, column, end)
+                yield Finding(why, hint, place=place, severity=WARNING)
+                break
+
+
+def _lost_options(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find the first option that begins a command, since the line above does not go on."""
+    firsts = [(each.place, each.words[0].raw) for each in facts.shell.commands if each.words]
+    # The grammar takes --run=1 alone on its line for a variable.
+    firsts += [
+        (each.place, f"{each.name}=")
+        for each in facts.shell.assignments
+        if each.name[:1] == "-" and not facts.lines[each.place.line - 2].startswith("#")
+    ]
+    for place, raw in sorted(firsts, key=lambda one: one[0].line):
+        before = place.line - 1
+        above = facts.lines[before - 1] if before else ""
+        if facts.lines[before][: place.column - 1].strip() or not above.strip():
+            continue
+        comment = above.lstrip().startswith("#")
+        blank = re.search(r"^[^#]*[^#&|;({\s]\s*\\[ \t]+$", above)
+        option = re.match(r"--?[A-Za-z][\w-]*(=|$)|[+~]{0,2}[A-Za-z_]\w*\.[\w.]*=", raw)
+        if not blank and (not option or (above.endswith("\\") and not comment)):
+            continue
+        why, hint = "the line above does not end with a backslash", "remove the gap before it"
+        if blank:
+            why, hint = f"a blank follows the backslash of line {before}", "remove the blank"
+        elif comment:
+            why = f"the comment of line {before} ends the command before it"
+        yield Finding(f"bash takes {raw} for a command: {why}", hint, place=place)
+        return
+
+
+UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>|\{[A-Za-z][\w .@-]*\}")
+"""The value of a directive in a template: ``<partition_name>``."""
+_NOBODYS = re.compile(
+    r"""(?xi) (?:your|some) [-_ ]? [a-z_-]+ | my [-_ ]? (?:account|project|allocation|group|email)
+    | [a-z_-]* \d* x{3,} \d* | (?:account|project|allocation|partition) [-_ ]? (?:name|here|id)
+    | def-some(?:user|prof) | \.{2,} | placeholder | (?:change|replace|fill) [-_]? (?:me|in)
+    | to[-_]?do | tbd | (?-i: [A-Z]+ (?:_[A-Z]+)* _(?:NAME|HERE) )
+    | (?:snic|naiss|eurohpc|prace|sigma2) [-_] (?:project|account)
+    | .* (?-i: (?<![A-Za-z]) (?:(?P<one>[XYZN]) (?P=one)+)+ (?![A-Za-z]) ) .*"""
+)
+"""An account, a partition, or an environment of an example: ``your_project``, ``naiss20YY-XX``."""
+_OPEN_PART = re.compile(r"<[A-Za-z][^<>]*>|\[[A-Za-z][^]]*\]?")
+"""What is left to fill in within a value: ``j<proj>``, ``e05-[budget code]``."""
+_OF_YOURS = r"your[-_]?(?:path|dir|home|project|env|venv|user|name|account|group|scratch|data)\w*"
+_PATH_TO = re.compile(
+    rf"""(?xi) (?:^|(?<!:[=-])(?<!:[=-]/)(?<=[/=\"':-])) (?: path[-_/]to (?:[-_/]|$) | your/
+    | {_OF_YOURS} / | (?-i: USERNAME | NETID | USERID | PROJECT_?NAME ) (?:/|$) )
+    | (?<=/) {_OF_YOURS} $ | (?<=home/) username/ | \[(?:your|insert|enter) [^\]/]* \]"""
+)
+"""A directory of an example: ``/path/to/data``."""
+_VALUE_OF_YOURS = re.compile(
+    r"""(?xi) (?: --?[\w-]+= )? (?: your[-_] (?:[a-z]+[-_])* (?: name | entity | project | account
+    | id | user | username | email | key | token ) (?: [-_]here )?
+    | (?-i: (?:CHANGE|REPLACE|FILL|INSERT|FIX) [-_]? (?:ME|THIS|IN|HERE) | __[A-Z][A-Z_]+__ )
+    | \.\.\. | x{3,} ) | (?: \S*/ )? your[-_]\w+\.(?:py|sh|R|jl|m)"""
+)
+"""A word of an example's command: ``--entity your-entity``, ``your_script.py``."""
+
+
+@script_rule(ERROR, "NC643", "shell text that cannot be read")
+def syntax(facts: ScriptFacts) -> Iterator[Finding]:
+    for given in facts.header.options.values():  # not those that others override
+        if given.source == SCRIPT:
+            yield from _unfilled_option(given)
+    yield from _unfilled_words(facts)
+    yield from _unfilled_for_bash(facts)
+    problem = facts.unreadable
+    if problem is not None and not facts.shell.placeholders:
+        says = "bash says" if problem.warning else "bash cannot read this and stops here"
+        yield Finding(
+            f"{says}: {problem.message}",
+            "look for an open quote, bracket, block, or here-document at or before this line",
+            place=problem.place,
+            severity=WARNING if problem.warning else "",
+        )
+    if facts.left_out:
+        yield Finding(
+            "this script is very long, or very hard to read: neuronctl checks it only up to this "
+            "line",
+            "put lines that repeat a command into a loop",
+            place=SourceSpan(facts.left_out),
+            severity=WARNING,
+        )
+
+
+def _unfilled_option(given: GivenOption) -> Iterator[Finding]:
+    name, value = given.name, given.value or ""
+    needed = name in ("partition", "account", "qos", "nodelist", "dependency")
+    path = name in ("output", "error", "chdir")
+    open_one = UNFILLED.fullmatch(value) or (needed and _NOBODYS.fullmatch(value))
+    part = _OPEN_PART.search(value) if needed else path and re.search("<[A-Za-z][^<>]*>", value)
+    if open_one or part or (path and _PATH_TO.search(value)) or (needed and not value):
+        yield Finding(
+            f"nobody has filled in --{name}={value}",
+            "write the value in its place, or remove the option",
+            place=given.value_place,
+            severity=ERROR if needed or path else WARNING,
+        )
+
+
+def _unfilled_words(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find the first path, and the first other word, of an example in the commands."""
+    words = [
+        word
+        for command in facts.shell.uncaptured
+        if command.name not in ("echo", "printf", "mktemp", "sed", "grep", "awk", "perl")
+        for word in command.words
+    ] + [each.word for each in facts.shell.assignments if "mktemp" not in each.word.raw]
+    words.sort(key=lambda word: (word.place.line, word.place.column))
+    environments = [
+        command.words[-1]
+        for command in facts.shell.calls("conda", "mamba", "micromamba", "source")
+        if command.arguments[:1] == ("activate",) and _NOBODYS.fullmatch(command.words[-1].raw)
+    ]
+    paths = [word for word in words if _PATH_TO.search(word.raw[:1000])]
+    values = [word for word in words if _VALUE_OF_YOURS.fullmatch((word.value or word.raw)[:100])]
+    for word in (*paths[:1], *values[:1], *environments[:1]):
+        yield Finding(
+            f"nobody has filled in {word.text[:80]}, which is an example's",
+            "write your own in its place",
+            place=word.place,
+            severity=WARNING,
+        )
+
+
+def _unfilled_for_bash(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find the first ``<NAME>``, which redirects, and ``{Some Name}``, which is two words."""
+    if not facts.header.for_bash:
+        return
+    for place in facts.shell.placeholders[:1]:
+        line = facts.lines[place.line - 1]
+        named = line[place.column - 1 : place.end - 1]
+        files = re.fullmatch("<[a-z]+>", named) and re.match(" *[a-z.]", line[place.end - 1 :])
+        yield Finding(
+            f"nobody has filled in {named}: bash reads from a file '{named[1:-1]}' here, or stops",
+            f"write the value in the place of {named}",
+            place=place,
+            severity=WARNING if files else "",  # sort <names> sorted
+        )
+    for command in facts.shell.commands:
+        text = " ".join(word.raw for word in command.words[1:])
+        open_one = re.search(r"(?<!\S)\{[A-Za-z][\w.-]*( [\w.-]+)*\}(?!\S)", text)
+        if open_one is not None:
+            words = f"nobody has filled in {open_one[0]}: {command.name} gets it as it stands"
+            hint = f"write the value in the place of {open_one[0]}"
+            yield Finding(words, hint, place=command.words[1].place, severity=WARNING)
+            return
+
+
+@script_rule(WARNING, "NC640", "secret in the script", Trait.UNREACHED | Trait.SECRET)
+def secrets(facts: ScriptFacts) -> Iterator[Finding]:
+    told: Set[int] = set()
+    for first, last in find_secrets(facts.text):
+        before = facts.text[:first]
+        number, column = before.count("\n") + 1, first - before.rfind("\n")
+        line = facts.lines[number - 1]
+        remark = line.lstrip().startswith("#") and not line.startswith("#SBATCH")
+        if not remark and number not in told:
+            told.add(number)
+            yield Finding(
+                "this looks like a secret: anybody who reads the file, the job's record or "
+                "'scontrol show job' has it",
+                "export it in the shell from which you submit, or read it from a file that is "
+                "yours alone",
+                place=SourceSpan(number, column, min(column + last - first, len(line) + 1)),
+            )
+
+
+_GUESSED = r"""['"]*(\$\{?(USER|LOGNAME|SLURM_JOB_ID)\}?|\$\(whoami\)|)['"]*(?!\S)"""
+_ALL_ADDRESSES = r"--host[= ]['\"]?(0\.0\.0\.0|::)['\"]?(?!\S)"
+_SERVERS = (
+    (
+        *("jupyter", "jupyter"),
+        r"--(Notebook|Server|IdentityProvider|Password\w*|Lab)\w*\.(token|password)=" + _GUESSED,
+        *("(?!)", "it is empty, or easily guessed"),
+    ),
+    ("code", "code-server", r"--auth[= ]none(?!\S)", "(?!)", "it asks for no password"),
+    ("tensorboard", "tensorboard", rf"--bind_all|{_ALL_ADDRESSES}", "(?!)", "it asks for no token"),
+    ("vllm", "vllm", _ALL_ADDRESSES, "--api-key|VLLM_API_KEY", "it asks for no key"),
+)
+"""A recipe of ``serve``; a word of the command that starts such a server; what opens it; what the
+script has if it is closed nevertheless; and why it is open."""
+
+
+@script_rule(WARNING, "NC657", "server open to everybody")
+def open_server(facts: ScriptFacts) -> Iterator[Finding]:
+    for launch in facts.every_launch:
+        words = launch.command.words
+        ends = list(accumulate(len(word.raw) + 1 for word in words))
+        line = " ".join(word.raw for word in words)
+        for recipe, program, opens, closes, why in _SERVERS:
+            found = re.search(rf"(?<!\S)(?:{opens})", line) if program in line else None
+            if found is None or re.search(closes, facts.text):
+                continue
+            yield Finding(
+                f"{found[0]} lets everybody in who can reach this node: {why}",
+                f"'neuronctl serve {recipe}' runs it with a random token, and says how to reach it",
+                place=words[bisect_right(ends, found.start())].place,
+            )

@@ -1,0 +1,238 @@
+"""NC611, NC612, NC622, NC626, and NC637: the sizes of a job, of its steps, and of its programs."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, Tuple
+
+from neuronctl.common import units
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.words import counted, duration
+from neuronctl.launch.launchers import ALL
+from neuronctl.planning import JobPlan
+from neuronctl.rules.base import Finding, Trait
+from neuronctl.rules.scripts.nested_launchers import is_trifle
+from neuronctl.rules.scripts.script_facts import ScriptFacts, Start, script_rule
+from neuronctl.scripts.launches import SHELL, Launch
+from neuronctl.scripts.model import Edit, SourceSpan, digits
+
+
+@script_rule(WARNING, "NC611", "tasks that contradict nodes", Trait.UNREACHED)
+def tasks_and_nodes(facts: ScriptFacts) -> Iterator[Finding]:
+    given = facts.given("ntasks")
+    count, nodes, each = (
+        digits(facts.header.value(name)) for name in ("ntasks", "nodes", "ntasks-per-node")
+    )
+    if given is None or count is None or facts.plan is None:
+        return
+    if nodes is not None and count < nodes:
+        yield Finding(
+            f"{counted(count, 'task')} on {nodes} nodes: sbatch reduces the job to "
+            f"{counted(count, 'node')}, with a warning that few people see",
+            f"request --nodes={count}, or --ntasks={nodes}",
+            place=given.place,
+        )
+    elif each is not None and count < each * (nodes or 1):
+        most = each * (nodes or 1)
+        message = f"--ntasks={count} wins over --ntasks-per-node={each}: "
+        message += f"{counted(count, 'task')} in all, and not {most}"
+        hint = f"remove one of the two, or write --ntasks={most}"
+        yield Finding(message, hint, place=given.place)
+
+
+_AS_HOURS = re.compile(r"0[0-9]+:00|(12|24|36|48|72|96):00")
+"""Half a day, a day, or as a clock shows it: few people mean minutes."""
+
+
+@script_rule(WARNING, "NC612", "time or memory in another unit", Trait.UNREACHED)
+def other_unit(facts: ScriptFacts) -> Iterator[Finding]:
+    gpus = facts.plan is not None and facts.plan.gpus_per_node > 0
+    for name in ("mem", "mem-per-cpu", "mem-per-gpu"):
+        given = facts.given(name)
+        count = digits(given.value) if given is not None else None
+        cores = facts.plan.cores_per_node if facts.plan and name == "mem-per-cpu" else 1
+        least = 1000 if gpus else 65 if name == "mem" else 32
+        if given is not None and count and count * cores < least:
+            who = "a program that uses a GPU" if gpus else "a program"
+            message = f"--{name}={count} is {count} MB: {who} needs more"
+            yield Finding(message, f"if GB are meant, write {count}G", place=given.place)
+    given = facts.given("time")
+    value = given.value or "" if given is not None else ""
+    if given is not None and _AS_HOURS.fullmatch(value):
+        words = f"--time={value} is minutes and seconds: {duration(units.parse_duration(value))}"
+        hint = f"if hours are meant, write {value}:00; if not, 0:{value}"
+        yield Finding(words, hint, place=given.place)
+    elif given is not None and re.fullmatch("0?0:00:0[1-9]", value):
+        yield Finding(
+            f"--time={value} is {duration(units.parse_duration(value))}, which Slurm takes for 1 "
+            "minute",
+            "write 5 for minutes, or 5:00:00 for hours",
+            place=given.place,
+        )
+
+
+@script_rule(ERROR, "NC622", "step that does not fit the job")
+def larger_than_the_job(facts: ScriptFacts) -> Iterator[Finding]:
+    plan = facts.plan
+    if plan is None or facts.header.components > 1:
+        return
+    for launch in facts.launches:
+        yield from _too_many_tasks(facts, plan, launch)
+    for start in facts.starts:
+        yield from _other_nodes(facts, plan, start)
+
+
+def _too_many_tasks(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Iterator[Finding]:
+    """Yield an srun of more cores, or an mpirun of more processes, than the job has."""
+    told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
+    shared = facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu")
+    others = launch.has("overcommit", "jobid", "hint", "map_by", "oversubscribe")
+    by_others = others or launch.has("use_hwthread_cpus", *launch.launcher.places)
+    tasks, each = launch.count(*launch.launcher.processes), 1
+    has, what = facts.tasks, "task"
+    if launch.is_srun:
+        tasks, each = launch.count("ntasks"), launch.count("cpus_per_task") or 1
+        if not launch.has("ntasks", "nodes", "ntasks_per_node", "ntasks_per_gpu"):
+            tasks = facts.tasks  # the job's (SLURM_NTASKS)
+        has, what = facts.tasks * plan.cpus_per_task, "core"
+    elif launch.launcher.uncounted != ALL:
+        return
+    certain = launch.certain and not launch.command.looped
+    if told and certain and tasks and tasks * each > has and not (shared or by_others):
+        cores = f" --cpus-per-task={each}" if each > 1 else ""
+        yield Finding(
+            f"{launch.kind} starts {counted(tasks, 'process')}{f' of {each} cores' * bool(cores)}, "
+            f"and the job has {counted(has, what)}: it fails if nodes are shared",
+            f"request #SBATCH --ntasks={tasks}{cores}, or start fewer",
+            place=launch.place,
+            severity=WARNING,
+        )
+
+
+def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Finding]:
+    """Yield what is told of other nodes than the job, or its step, has."""
+    launch, own = start.launch, start.launch.launcher
+    waits = bool({*own.nodes} & {*own.joins})  # else, it takes the nodes that there are
+    count = launch.count(*own.nodes) if launch.is_srun or (waits and start.each == 1) else None
+    if count is not None and count > plan.nodes and facts.fixed_nodes and not launch.has("jobid"):
+        # With a rank and an address of its own, it may be one of several jobs.
+        of_several = launch.count(*own.node_rank) is not None and launch.has(*own.address)
+        yield Finding(
+            f"{launch.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}: "
+            + ("srun refuses it" if launch.is_srun else "it waits for the others"),
+            f"request #SBATCH --nodes={count}, or use {plan.nodes} here",
+            place=launch.place,
+            severity=WARNING if of_several else ERROR,
+        )
+    elif count is not None and waits and count < (start.nodes or 0):
+        alone = count == 1
+        yield Finding(
+            f"{start.outer[-1].kind} starts {launch.kind} on {start.nodes} nodes, and each is for "
+            f"{counted(count, 'node')}: "
+            + ("each trains alone" if alone else "the others wait in vain, or fail"),
+            f'write --{own.nodes[0]}="$SLURM_NNODES"'.replace("_", "-"),
+            place=launch.place,
+            severity=WARNING if alone or launch.command.looped else ERROR,
+        )
+
+
+@script_rule(NOTE, "NC626", "srun without the cores of its tasks")
+def cores_of_tasks(facts: ScriptFacts) -> Iterator[Finding]:
+    plan = facts.plan
+    if plan is None or facts.given("cpus-per-task") is None or plan.cpus_per_task < 2:
+        return
+    for launch in facts.launches if not facts.shell.assigned("SRUN_CPUS_PER_TASK") else ():
+        told = launch.has(*_ITS_CORES, "overlap", "whole") or "none" in launch.options.get(
+            "cpu_bind", ""
+        )
+        below = [each for each in launch.below() if not (each.kind == SHELL and each.has("c"))]
+        if not launch.is_srun or not launch.certain or told or all(map(is_trifle, below)):
+            continue
+        edits: Tuple[Edit, ...] = ()
+        line = facts.lines[launch.place.line - 1]
+        # Not in a variable, nor in a text that another shell reads.
+        if line[launch.place.column - 1 : launch.place.end - 1].rstrip("'\"").endswith("srun"):
+            behind = SourceSpan(launch.place.line, launch.place.end, launch.place.end)
+            edits = (Edit(behind, ' --cpus-per-task="$SLURM_CPUS_PER_TASK"'),)
+        yield Finding(
+            "since Slurm 22.05, srun does not take --cpus-per-task from the job: each task may "
+            f"get 1 core instead of {plan.cpus_per_task}",
+            'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"',
+            place=launch.place,
+            edits=edits,
+        )
+
+
+_ITS_CORES = ("exact", "exclusive", "cpus_per_task", "threads_per_core", "cpus_per_gpu")
+
+
+# How programs are told their number of threads, as patterns of the options' names.
+_THREADS = {
+    **dict.fromkeys(("gmx", "gmx_mpi"), "-ntomp|-nt"),
+    **dict.fromkeys(("bwa", "bwa-mem2", "minimap2", "fastqc", "spades.py", "megahit"), "-t"),
+    **dict.fromkeys(("bowtie2", "hisat2", "stringtie", "salmon", "julia"), "-p|--threads|-t"),
+    **dict.fromkeys(("samtools", "bgzip"), "-@|--threads"),
+    **dict.fromkeys(("blastn", "blastp", "blastx", "tblastn"), "-num_threads"),
+    **dict.fromkeys(("make", "parallel"), "-j|--jobs"),
+    "STAR": "--runThreadN",
+}
+_SUBMIT = ("snakemake", "nextflow")  # jobs of their own
+_WORKERS = r"--[\w-]*workers[\w-]*|--(num[_-]?)?(cpus|threads|jobs|procs)"
+
+
+@script_rule(WARNING, "NC637", "more threads than cores")
+def threads(facts: ScriptFacts) -> Iterator[Finding]:
+    plan = facts.plan
+    whole_nodes = facts.has("exclusive", "cpus-per-gpu", "mincpus")
+    if plan is None or whole_nodes or facts.header.value("mem") == "0" or not facts.header.given:
+        return
+    yield from _omp_threads(facts, plan)
+    for start in facts.starts:
+        found = next(_told_by_options(facts, start, plan), None)
+        if found is not None:
+            yield found
+            return
+
+
+def _omp_threads(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
+    programs = [start for start in facts.starts if start.outer and not start.launch.is_launcher]
+    each = max((start.each or 1 for start in programs), default=1)
+    steps = any(run.is_srun and run.has("cpus_per_task") for run in facts.every_launch)
+    told, cores = facts.has("cpus-per-task"), plan.cores_per_node
+    exported = [known for known in facts.shell.assignments if known.exported and known.sure]
+    before = [known for run in facts.launches for known in run.command.assigned]
+    for variable in (*exported, *before) if not steps else ():
+        count = digits(variable.word.value) or 0
+        if variable.name == "OMP_NUM_THREADS" and count * each > cores:
+            several = f"{counted(each, 'process')} on each node, with " if each > 1 else ""
+            yield Finding(
+                f"{several}{count} threads each, and the job has {counted(cores, 'core')} there: "
+                f"they take turns{'' if told else ', unless it has its nodes alone'}",
+                f"request #SBATCH --cpus-per-task={-(-count * each // plan.ntasks_per_node)}, or "
+                f"write OMP_NUM_THREADS={max(1, cores // each)}",
+                place=variable.place,
+                severity=WARNING if told else NOTE,
+            )
+            return
+
+
+def _told_by_options(facts: ScriptFacts, start: Start, plan: JobPlan) -> Iterator[Finding]:
+    """Compare the threads or workers that a program's own words name with its cores."""
+    name, told = start.launch.name, facts.has("cpus-per-task")
+    of_task = any(outer.is_launcher for outer in start.outer)
+    cores = plan.cpus_per_task if of_task else plan.cores_per_node
+    options = re.compile(f"(?:{_THREADS.get(name, _WORKERS)})(\\d+)?")
+    # A site may give cores with each GPU.
+    most = 2 * cores if told else max(2 * cores, 7 * plan.gpus_per_node)
+    for pair in start.launch.pairs:
+        asked = options.fullmatch(pair.name)
+        count = (digits(asked[1] or pair.value.value) if asked else None) or 0
+        if most < count < 1000 and name not in _SUBMIT:
+            alone = "" if told else ", unless it has the node alone"
+            yield Finding(
+                f"{counted(count, 'thread')} or workers, and {counted(cores, 'core')}: they take "
+                f"turns{alone}",
+                f"request #SBATCH --cpus-per-task={count}, or write {cores}",
+                place=pair.word.place,
+                severity=WARNING if told and name in _THREADS else NOTE,
+            )

@@ -186,12 +186,9 @@ class Sweep:
 
         sizes: other options for the jobs that do these tasks.
         """
-        records = [{"task": task, "attempt": attempt} for task, attempt in attempts]
         given = {} if sizes is None else {"sizes": dict(sizes)}
-        data = b"".join(files.encode({**record, **given}) for record in records)
-        while data and not self._publish(f"again/{len(self._list('again')) + 1}", data):
-            pass
         with self._reported("write"):
+            files.do_again(self.folder, ({"task": n, "attempt": a, **given} for n, a in attempts))
             files.remove(f"{self.folder}/paused")
 
     def pause(self, why: str) -> None:

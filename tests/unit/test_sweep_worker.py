@@ -190,12 +190,25 @@ def test_what_is_done_again(folder: str, no_jobs: None) -> None:
         end(folder, number, state)
     again = {"task": 2, "attempt": 1}
     files.publish(f"{folder}/again/1", files.encode(again))
-    doubt = {"task": 4, "attempt": 1, "node": "n1"}
-    files.publish(f"{folder}/doubts/n1.1", files.encode(doubt))
-    assert supplied(folder, "n1").undone() == [(2, 2), (3, 2), (5, 2), (6, 1)]
-    assert supplied(folder, "n2").undone() == [(2, 2), (3, 2), (4, 2), (5, 2), (6, 1)]
-    assert supplied(folder, "n2").undone(only_doubted=True) == [(4, 2)]
-    assert supplied(folder, retries=0).undone() == [(2, 2), (4, 2), (5, 2), (6, 1)]
+    assert supplied(folder).undone() == [(2, 2), (3, 2), (5, 2), (6, 1)]
+    assert supplied(folder, retries=0).undone() == [(2, 2), (5, 2), (6, 1)]
+
+
+def test_a_node_leaves_what_it_may_not_do_to_others_for_a_while(
+    folder: str, no_jobs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(folder, ["a"], ["b"])
+    end(folder, 1, FAILED)
+    mark = {"task": 1, "attempt": 1, "avoid": "n1", "until": time.time() + 9}
+    files.do_again(folder, [mark])
+    first, other = supplied(folder, "n1"), supplied(folder, "n2")
+    assert first.undone() == [(2, 1)] and first.waits
+    assert other.undone() == [(1, 2), (2, 1)] and not other.waits
+    other.trial = ([], 0.0)
+    assert other.undone() == [(1, 2)]  # two nodes in doubt do not wait for each other
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 10)
+    assert first.undone() == [(1, 2), (2, 1)]
 
 
 def test_what_continues_is_no_retry(folder: str, no_jobs: None) -> None:

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import stat
+import time
 from typing import (
     Any,
     BinaryIO,
@@ -24,7 +25,6 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
-    Set,
     Tuple,
 )  # fmt: skip
 
@@ -37,7 +37,7 @@ ENDING = "ending"
 """State of an attempt whose job Slurm no longer runs, but whose worker may still be alive."""
 
 DIRECTORIES = (
-    *("tasks", "claims", "results", "logs", "again", "doubts"),
+    *("tasks", "claims", "results", "logs", "again"),
     *("bad", "jobs", "ended", "alive", "code"),
 )
 
@@ -237,15 +237,15 @@ class Results:
 class State(NamedTuple):
     """A task that has begun.
 
-    attempt: its last one. tries: how many count for --retries. doubted: the node on which it
-    failed, if that node is in doubt. sizes: those that 'sweep retry' gave it. claim: of an attempt
+    attempt: its last one. tries: how many count for --retries. avoid: the node that leaves the
+    next attempt to another one. sizes: those that 'sweep retry' gave it. claim: of an attempt
     without a result.
     """
 
     state: str
     attempt: int = 0
     tries: int = 0
-    doubted: str = ""
+    avoid: str = ""
     sizes: Optional[Dict[str, str]] = None
     claim: Optional[Dict[str, Any]] = None
 
@@ -272,11 +272,13 @@ def read_states(
             states[int(text)] = max(int(rest), states.get(int(text), 0))
     runs = ask_runs()
     results.refresh()
-    marks = _Marks(folder)
+    again = _read_again(folder)
+    last = {key[0]: key[1] for key in sorted(again)}
+    sizes = {key[0]: record["sizes"] for key, record in again.items() if "sizes" in record}
     for number, attempt in states.items():
         key = (number, attempt)
-        state, claim = results.state(key), None
-        if key in marks.again:
+        state, claim, mark = results.state(key), None, again.get(key, {})
+        if mark:
             state = WAITING
         elif state is None:
             claim = next(decode(read(f"{folder}/claims/{number}.{attempt}")), {})
@@ -284,41 +286,34 @@ def read_states(
         elif state == DONE and results.records is None:
             states[number] = _DONE
             continue
-        counted = range(marks.base.get(number, 0) + 1, attempt + 1)
+        counted = range(last.get(number, 0) + 1, attempt + 1)
         tries = sum(results.state((number, each)) != CONTINUES for each in counted)
-        doubted, sizes = marks.doubts.get(key, ""), marks.sizes.get(number)
-        states[number] = State(state, attempt, tries, doubted, sizes, claim)
+        avoid = str(mark.get("avoid", "")) if mark.get("until", 0) > time.time() else ""
+        states[number] = State(state, attempt, tries, avoid, sizes.get(number), claim)
     return states
 
 
-class _Marks:
-    """What was said of single attempts and tasks.
+def do_again(folder: str, records: Iterable[Dict[str, Any]]) -> None:
+    """Let another attempt follow each of these.
 
-    again: another attempt may follow these. base: a task's last one of them. sizes: those that
-    'sweep retry' gave a task. doubts: the node on which an attempt failed, if that is in doubt.
+    A record has the task and the attempt, and may have sizes: other options for its job; or avoid
+    and until: the node that leaves it to others, and for how long (epoch seconds).
     """
-
-    def __init__(self, folder: str) -> None:
-        self.again: Set[Key] = set()
-        self.base: Dict[int, int] = {}
-        self.sizes: Dict[int, Dict[str, str]] = {}
-        self.doubts: Dict[Key, str] = {}
-        for key, record in _marks(folder, "again"):
-            self.again.add(key)
-            self.base[key[0]] = max(key[1], self.base.get(key[0], 0))
-            if isinstance(record.get("sizes"), dict):
-                self.sizes[key[0]] = record["sizes"]
-        for key, record in _marks(folder, "doubts"):
-            self.doubts[key] = str(record.get("node"))
+    data = b"".join(map(encode, records))
+    while data and not publish(f"{folder}/again/{len(list_names(f'{folder}/again')) + 1}", data):
+        pass
 
 
-def _marks(folder: str, kind: str) -> Iterator[Tuple[Key, Dict[str, Any]]]:
-    """Yield the records that name an attempt, the oldest part first."""
-    for name in sorted(list_names(f"{folder}/{kind}"), key=lambda name: (len(name), name)):
-        for record in decode(read(f"{folder}/{kind}/{name}")):
-            task, attempt = record.get("task"), record.get("attempt")
-            if isinstance(task, int) and isinstance(attempt, int):
-                yield (task, attempt), record
+def _read_again(folder: str) -> Dict[Key, Dict[str, Any]]:
+    """Return the records of do_again(), the oldest first."""
+    again = {}
+    for name in sorted(list_names(f"{folder}/again"), key=lambda name: (len(name), name)):
+        for record in decode(read(f"{folder}/again/{name}")):
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                record["sizes"] = dict(record["sizes"])
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                again[int(record["task"]), int(record["attempt"])] = record
+    return again
 
 
 def _claim_state(

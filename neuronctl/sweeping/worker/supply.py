@@ -58,28 +58,26 @@ class Supply:
         self.suspect_at = 0.0
         self.quick: List[Key] = []  # failures at once, in a row
         self.trial: Optional[Tuple[List[Key], float]] = None
-        self.doubts = 0
+        self.marks = 0  # files of what is to be done again
 
     def next_key(self) -> Optional[Key]:
         """Return a task that nobody has begun, else one to be done again; None for none."""
         if self.index >= len(self.mine):
             self.read_tasks()
-        only_doubted = self.trial is not None
-        doubts = len(files.list_names(f"{self.folder}/doubts"))
-        if doubts != self.doubts:  # another node waits for this one
-            self.doubts, self.again = doubts, self.undone(True)
+        marks = len(files.list_names(f"{self.folder}/again"))
+        if marks != self.marks:  # of 'sweep retry', or of a node that waits for this one
+            self.marks, self.again = marks, self.undone(begun_only=True)
+        if self.again or self.trial:
+            return self.again.pop(0) if self.again else None
         self.index = files.next_free(self.index, len(self.mine), self._is_taken)
-        if not self.again and not only_doubted and self.index >= len(self.mine):
-            if time.monotonic() < self.look_at:
-                return None
-            self.again = self.undone()
-            self.look_at = time.monotonic() + (SOON if self.waits else HOLD)
-        if self.again:
-            return self.again.pop(0)
-        if only_doubted or self.index >= len(self.mine):
+        if self.index < len(self.mine):
+            self.index += 1
+            return self.mine[self.index - 1], 1
+        if time.monotonic() < self.look_at:
             return None
-        self.index += 1
-        return self.mine[self.index - 1], 1
+        self.again = self.undone()
+        self.look_at = time.monotonic() + (SOON if self.waits else HOLD)
+        return self.again.pop(0) if self.again else None
 
     def _is_taken(self, index: int) -> bool:
         return os.path.exists(f"{self.folder}/claims/{self.mine[index]}.1")
@@ -100,8 +98,11 @@ class Supply:
             return False
         return time.monotonic() > since + SILENCE
 
-    def undone(self, only_doubted: bool = False) -> List[Key]:
-        """Return what is to be done again; or only what failed on a node in doubt."""
+    def undone(self, begun_only: bool = False) -> List[Key]:
+        """Return what is to be done again, and what nobody has begun.
+
+        In a trial of this node, only what other nodes in doubt leave to it.
+        """
         states = files.read_states(self.folder, node.ask_runs, self._is_silent, self.results)
         unsure = (files.ENDING, files.NOT_KNOWN)
         self.waits = any(state.state in unsure for state in states.values())
@@ -109,14 +110,15 @@ class Supply:
         for number in sorted(states):
             state = states[number]
             sizes = self.tasks.sizes(number) if state.sizes is None else state.sizes
-            if sizes != self.options.sizes:
-                continue
-            is_trial = state.state == FAILED and state.doubted not in ("", self.node)
             again = state.state in (files.WAITING, CONTINUES)
             again = again or (state.state == INTERRUPTED and state.tries <= self.options.retries)
-            if is_trial or (again and not only_doubted):
+            if sizes != self.options.sizes or not again:
+                continue
+            if state.avoid == self.node:
+                self.waits = True
+            elif state.avoid or not self.trial:
                 keys.append((number, state.attempt + 1))
-        if not only_doubted:  # next_free() may have skipped some
+        if not begun_only and not self.trial:  # next_free() may have skipped some
             keys += [(number, 1) for number in self.mine if number not in states]
         return keys
 
@@ -139,11 +141,10 @@ class Supply:
         """Let others try what failed here at once, if it is much and others succeed."""
         may_be_bad = self.options.nodes == 1 and len(self.quick) >= 3 and not self.trial
         if may_be_bad and self._any_done(besides=self.node):
-            doubts = [{"task": n, "attempt": a, "node": self.node} for n, a in self.quick]
-            data = b"".join(map(files.encode, doubts))
-            files.publish(f"{self.folder}/doubts/{self.node}.{time.time():.0f}", data)
+            leave = {"avoid": self.node, "until": time.time() + VERDICT}
+            files.do_again(self.folder, ({"task": n, "attempt": a, **leave} for n, a in self.quick))
             self.trial, self.quick = (self.quick, time.monotonic() + VERDICT), []
-            self.again, self.doubts = [], 0  # meanwhile, only what another node waits for
+            self.again, self.marks = [], 0
 
     def awaits_verdict(self) -> None:
         """See if another node has tried what failed here at once.

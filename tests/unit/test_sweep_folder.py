@@ -85,6 +85,7 @@ def test_the_code_of_the_worker_is_whole() -> None:
 
 
 DAMAGED = ["", "\n", "\0", "{}", "[1]\na\nb\n", '{"sizes": {}}\n[[]]\n', '{"sizes": 1}\n[]\n']
+DAMAGED += ['{"task": 1, "attempt": 1, "until": "x"}\n', '{"task": 1, "attempt": 1, "sizes": 3}\n']
 DAMAGED += ['{"task": "1", "attempt": []}\n', '{"worker": "../x"}\n', "9" * 50 + "\n", "é\n"]
 
 

@@ -227,6 +227,9 @@ def test_a_task_with_other_sizes_is_for_other_jobs(folder: str, no_jobs: None) -
     files.publish(f"{folder}/again/1", files.encode(record))
     assert supplied(folder).undone() == []
     assert supplied(folder, sizes={"mem": "9G"}).undone() == [(1, 2)]
+    end(folder, 1, FAILED, 2)
+    found = files.read_states(folder, dict, lambda *_: True, files.Results(folder))
+    assert found[1].sizes == {"mem": "9G"}  # 'sweep retry --failed' keeps them
 
 
 def test_a_worker_waits_for_one_that_may_be_dying(

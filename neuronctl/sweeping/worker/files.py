@@ -250,10 +250,6 @@ class State(NamedTuple):
     claim: Optional[Dict[str, Any]] = None
 
 
-_DONE = State(DONE)
-"""Shared by all tasks that are done: a worker needs no more of them."""
-
-
 def read_states(
     folder: str,
     ask_runs: Callable[[], Runs],
@@ -266,6 +262,7 @@ def read_states(
     between has ended. is_silent: whether a worker is dead whose last sign of life is this one.
     """
     states: Dict[int, Any] = {}  # at first, the last attempt of each task
+    ended: Dict[Tuple[str, int], State] = {}  # one for all that are alike
     for entry in os.scandir(f"{folder}/claims"):
         text, _, rest = entry.name.partition(".")
         if text.isdigit() and rest.isdigit():
@@ -278,14 +275,14 @@ def read_states(
     for number, attempt in states.items():
         key = (number, attempt)
         state, claim, mark = results.state(key), None, again.get(key, {})
+        if state in (DONE, FAILED) and not mark and number not in sizes:
+            states[number] = ended.setdefault((state, attempt), State(state, attempt))
+            continue
         if mark:
             state = WAITING
         elif state is None:
             claim = next(decode(read(f"{folder}/claims/{number}.{attempt}")), {})
             state = _claim_state(folder, claim, runs, is_silent)
-        elif state == DONE and results.records is None:
-            states[number] = _DONE
-            continue
         counted = range(last.get(number, 0) + 1, attempt + 1)
         tries = sum(results.state((number, each)) != CONTINUES for each in counted)
         avoid = str(mark.get("avoid", "")) if mark.get("until", 0) > time.time() else ""
@@ -309,10 +306,10 @@ def _read_again(folder: str) -> Dict[Key, Dict[str, Any]]:
     again = {}
     for name in sorted(list_names(f"{folder}/again"), key=lambda name: (len(name), name)):
         for record in decode(read(f"{folder}/again/{name}")):
-            with contextlib.suppress(KeyError, TypeError, ValueError):
-                record["sizes"] = dict(record["sizes"])
-            with contextlib.suppress(KeyError, TypeError, ValueError):
-                again[int(record["task"]), int(record["attempt"])] = record
+            key, sizes, until = record.get("task"), record.get("sizes"), record.get("until", 0)
+            is_whole = isinstance(until, (int, float)) and isinstance(sizes, (dict, type(None)))
+            if isinstance(key, int) and isinstance(record.get("attempt"), int) and is_whole:
+                again[key, record["attempt"]] = record
     return again
 
 

@@ -35,7 +35,7 @@ from neuronctl.records.store import RecordStore
 from neuronctl.remote.python import Remote
 from neuronctl.request.job import Body
 from neuronctl.request.job_file import parse_steps
-from neuronctl.request.typed_options import texts_of
+from neuronctl.request.typed_options import program_words, texts_of
 from neuronctl.request.values import shell_text
 from neuronctl.rules import Finding
 from neuronctl.slurm.job_id import JobId
@@ -43,13 +43,15 @@ from neuronctl.slurm.job_states import COMPLETED
 from neuronctl.submission.pipeline import Reporter, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.submission.transaction import Submission
+from neuronctl.sweeping.parameters import TaskState
+from neuronctl.sweeping.python import Sweep, sweep
 from neuronctl.tracking.job_status import JobStatus
 
 __all__ = ["CatalogError", "Diagnosis", "Finding", "Job", "JobFileError", "JobPlan", "JobRecord",
            "JobStatus", "Judgement", "NeuronctlError", "NoSuchJobError", "PolicyError",
            "RecordError", "Remote", "SlurmRefusedError", "SlurmUnavailableError", "Submission",
-           "TemplateError", "UsageError", "history", "judge", "plan", "render", "status",
-           "submit", "wait_any"]  # fmt: skip
+           "Sweep", "TaskState", "TemplateError", "UsageError", "history", "judge", "plan",
+           "render", "status", "submit", "sweep", "wait_any"]  # fmt: skip
 
 
 class Job:
@@ -152,12 +154,7 @@ def plan(
     ``requeue=True``. They override the job file, which overrides the user's configuration.
     ``partition="auto"`` asks Slurm. Raises UsageError, JobFileError, CatalogError, PolicyError.
     """
-    if isinstance(args, str):
-        raise UsageError(f"args: expected a list of texts, got {args!r}", 'give ["A", "B"]')
-    words = [] if script is None else [os.fspath(script), *args]
-    for word in words:
-        if not isinstance(word, str):
-            raise UsageError(f"args: expected texts, got {word!r}", f"give it as '{word}'")
+    words = program_words(script, args)
     if not isinstance(body, (str, type(None))):
         raise UsageError(f"body: expected text, got {body!r}")
     try:

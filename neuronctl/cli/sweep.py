@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import (
     TYPE_CHECKING,
@@ -33,15 +32,13 @@ from neuronctl.cli.say import notify, say
 from neuronctl.cli.sweep_status import status
 from neuronctl.common.console import Column, print_json, print_line, print_table
 from neuronctl.common.errors import UsageError
-from neuronctl.common.frozen import asdict, replace
-from neuronctl.common.paths import working_directory
-from neuronctl.common.units import UNLIMITED, format_time, parse_duration
+from neuronctl.common.frozen import asdict
+from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import counted
 from neuronctl.planning import JobPlan
 from neuronctl.request.axes import SHELL_COMMAND, Axis, Row, given_axes
-from neuronctl.submission.judged_job import stored_request
-from neuronctl.sweeping.folder import METRIC, Sweep, SweepSettings
-from neuronctl.sweeping.parameters import Task, make_tasks
+from neuronctl.sweeping.folder import Sweep, SweepSettings
+from neuronctl.sweeping.parameters import Task
 
 if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
@@ -153,52 +150,21 @@ def command(
     runs after their time limit. Named after --job-name; submitted again under the same name with
     more values, only the new tasks are done.
     """
-    for name in ("array", "resume_with", "stall"):
-        if given[name]:
-            option = name.replace("_", "-")
-            raise UsageError(f"--{option} is not for a sweep, whose jobs do several tasks")
+    from neuronctl.sweeping.actions import describe_sweep, refuse_options
+
+    refuse_options(given)
     if given["commands"] is not None and not words:
         words, (name, _) = SHELL_COMMAND, os.path.splitext(os.path.basename(given["commands"]))
         given["job_name"] = given["job_name"] or name
-    _check_pattern(metric)
-    try:
-        seconds = None if task_time is None else parse_duration(task_time)
-    except ValueError as error:
-        raise UsageError(f"--task-time: {error}") from None
     counts = {name: given.pop(name) for name in ("side_by_side", "retries", "max_fails")}
     axes, files = _axes(given), {name: given[name] for name in ("catalog", "template")}
     planned = plan_given(
         {**given, "body": None}, words, find_job=True, ask_slurm=not dry_run, sweep=axes
     )
-    plan, request = planned.plan, planned.plan.request
-    limit = plan.time_limit or 0
-    if seconds and 0 < limit < seconds:
-        raise UsageError(
-            f"--task-time: {task_time} is longer than the job's time limit, {format_time(limit)}",
-            "request more with -t",
-        )
-    template = (request.script or "", *request.args)
-    if request.body is not None:
-        template = ("bash", "-c", request.body)
-    tasks = make_tasks(request.sweep, template)
-    program, *args = tasks[0].words
-    one = replace(request, script=program, args=tuple(args), body=None, text_file=None, sweep=())
-    one = replace(one, after=(), after_ok=())  # the dependency says it
-    settings = SweepSettings(
-        words=template,
-        axes=request.sweep,
-        request=stored_request(replace(plan, request=one)),
-        cwd=working_directory(),
-        exported=tuple(plan.secrets),
-        task_time=seconds,
-        metric=metric or METRIC,
-        **{name: file and os.path.abspath(file) for name, file in files.items()},
-        **counts,
-    )
-    os.environ.update(plan.secrets)
+    settings, tasks = describe_sweep(planned, task_time, metric, **files, **counts)
     how = {"most": jobs, "force": force, "dry_run": dry_run}
     reporter = _Reporter(dry_run=dry_run, explain=explain, as_json=as_json)
-    _submit(Sweep(plan.job_name), settings, tasks, reporter, **how)
+    _submit(Sweep(planned.plan.job_name), settings, tasks, reporter, **how)
 
 
 class _Reporter(TerminalReporter):
@@ -237,19 +203,6 @@ def _print_change(change: Change, as_json: bool) -> None:
     elif not change.paused:
         print_line(f"Sweep {change.name}: {counted(change.to_do, 'task')} to do")
         print_line(f"  follow  neuronctl sweep status {change.name}")
-
-
-def _check_pattern(pattern: Optional[str]) -> None:
-    """Refuse a pattern that is none, or has several groups."""
-    try:
-        groups = re.compile((pattern or "").encode("utf-8", "surrogateescape")).groups
-    except (re.error, RecursionError) as error:
-        raise UsageError(f"--metric: '{pattern}' is no regular expression: {error}") from None
-    if groups > 1:
-        raise UsageError(
-            f"--metric: '{pattern}' has {groups} groups: one says where the figure is",
-            "write (?:…) for the others",
-        )
 
 
 def _show(

@@ -32,10 +32,8 @@ from neuronctl.sweeping.parameters import TaskState
 from neuronctl.sweeping.results import (
     Scale,
     SweepStatus,
-    metric_of,
     read_status,
     scales_of,
-    seconds_of,
 )
 from neuronctl.sweeping.worker.files import (
     DONE,
@@ -182,7 +180,7 @@ def _print_tasks(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> Non
     largest = max((scale.ratio for scale in scales.values()), default=1.0)
     rows = []
     for task in shown:
-        seconds = seconds_of(task)
+        seconds = task.seconds
         if task.state == RUNNING and task.start is not None:
             seconds = max(0, int(time.time()) - task.start)
         row = [str(task.number), *(shortened(task.values.get(title, ""), 40) for title in titles)]
@@ -224,10 +222,10 @@ def _known(task: TaskState, scales: Mapping[int, Scale]) -> Dict[str, Any]:
         "exit_code": task.code,
         "start": utc(task.start),
         "end": utc(task.end),
-        "seconds": seconds_of(task),
+        "seconds": task.seconds,
         "node": task.node,
         "job_id": task.job_id,
-        "metric": metric_of(task),
+        "metric": task.figure,
         "speedup": None if scale is None else scale.speedup,
         "efficiency": None if scale is None else scale.efficiency,
         "last_line": task.last_line,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.common.errors import UsageError, did_you_mean
 from neuronctl.common.words import other_dash, replace_other_dashes
@@ -115,6 +115,17 @@ def words_of(options: Mapping[str, Any]) -> List[str]:
         else:
             texts = value if isinstance(value, list) else [value]
             words += [f"--{long}={text}" for text in texts]
+    return words
+
+
+def program_words(script: Union[str, os.PathLike[str], None], args: Sequence[str]) -> List[str]:
+    """Return a program and its arguments as a call of the library gives them."""
+    if isinstance(args, str):
+        raise UsageError(f"args: expected a list of texts, got {args!r}", 'give ["A", "B"]')
+    words = [] if script is None else [os.fspath(script), *args]
+    for word in words:
+        if not isinstance(word, str):
+            raise UsageError(f"args: expected texts, got {word!r}", f"give it as '{word}'")
     return words
 
 

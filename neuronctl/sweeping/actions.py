@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -16,13 +17,17 @@ from neuronctl.common.errors import (
     UsageError,
 )
 from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.paths import working_directory
 from neuronctl.common.shell import join
+from neuronctl.common.units import format_time, parse_duration
 from neuronctl.common.words import counted, moment
 from neuronctl.planning import JobPlan
 from neuronctl.request.axes import Axis, Row
 from neuronctl.slurm.job_id import JobId
+from neuronctl.submission.judged_job import stored_request
 from neuronctl.submission.pipeline import Reporter
-from neuronctl.sweeping.folder import Sweep, SweepSettings
+from neuronctl.submission.planned_job import PlannedJob
+from neuronctl.sweeping.folder import METRIC, Sweep, SweepSettings
 from neuronctl.sweeping.jobs import ask_runs, plan_task, submit_workers, task_words
 from neuronctl.sweeping.parameters import Task, TaskState, make_tasks
 from neuronctl.sweeping.worker.files import FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
@@ -49,6 +54,74 @@ class Change:
     jobs: Tuple[int, ...] = ()
     cancelled: Tuple[str, ...] = ()
     paused: str = ""
+
+
+def refuse_options(options: Mapping[str, Any]) -> None:
+    """Refuse options, by their names, that mean nothing in a job of several tasks."""
+    for name in ("array", "resume_with", "stall"):
+        if options.get(name):
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} is not for a sweep, whose jobs do several tasks")
+
+
+def describe_sweep(
+    planned: PlannedJob,
+    task_time: Optional[str],
+    metric: Optional[str],
+    catalog: Optional[str],
+    template: Optional[str],
+    **counts: int,
+) -> Tuple[SweepSettings, Tuple[Task, ...]]:
+    """Return the settings of a new sweep, and its tasks; raises UsageError.
+
+    planned: the job of one task, with what is varied. counts: further fields of the settings.
+    """
+    plan, request = planned.plan, planned.plan.request
+    _check_pattern(metric)
+    try:
+        seconds = None if task_time is None else parse_duration(task_time)
+    except ValueError as error:
+        raise UsageError(f"--task-time: {error}") from None
+    limit = plan.time_limit or 0
+    if seconds and 0 < limit < seconds:
+        raise UsageError(
+            f"--task-time: {task_time} is longer than the job's time limit, {format_time(limit)}",
+            "request more with -t",
+        )
+    words = (request.script or "", *request.args)
+    if request.body is not None:
+        words = ("bash", "-c", request.body)
+    tasks = make_tasks(request.sweep, words)
+    program, *args = tasks[0].words
+    one = replace(request, script=program, args=tuple(args), body=None, text_file=None, sweep=())
+    one = replace(one, after=(), after_ok=())  # the dependency says it
+    os.environ.update(plan.secrets)
+    settings = SweepSettings(
+        words=words,
+        axes=request.sweep,
+        request=stored_request(replace(plan, request=one)),
+        cwd=working_directory(),
+        exported=tuple(plan.secrets),
+        catalog=catalog and os.path.abspath(catalog),
+        template=template and os.path.abspath(template),
+        task_time=seconds,
+        metric=metric or METRIC,
+        **counts,
+    )
+    return settings, tasks
+
+
+def _check_pattern(pattern: Optional[str]) -> None:
+    """Refuse a pattern that is none, or has several groups."""
+    try:
+        groups = re.compile((pattern or "").encode("utf-8", "surrogateescape")).groups
+    except (re.error, RecursionError) as error:
+        raise UsageError(f"--metric: '{pattern}' is no regular expression: {error}") from None
+    if groups > 1:
+        raise UsageError(
+            f"--metric: '{pattern}' has {groups} groups: one says where the figure is",
+            "write (?:…) for the others",
+        )
 
 
 def open_sweep(name: str) -> Tuple[Sweep, SweepSettings]:
@@ -80,12 +153,14 @@ def plan_tasks(
             "the program is the same for all tasks; parameters are for its arguments",
             "write bash {NAME} or python {NAME}",
         )
-    before = open_sweep(sweep.name)[1] if sweep.exists else settings
+    before = sweep.settings() if sweep.exists else settings
     if (before.words, before.cwd) != (settings.words, settings.cwd):
         raise UsageError(
             f"there is a sweep '{sweep.name}' already, of {join(before.words)} in {before.cwd}",
             "name this one: --job-name NAME",
         )
+    if sweep.exists:
+        open_sweep(sweep.name)
     return {sizes: plan_task(settings, sizes) for sizes in {task.sizes for task in tasks}}
 
 

@@ -26,7 +26,7 @@ from neuronctl.request.axes import Axis, Row
 from neuronctl.sweeping.old_folder import read_old_states
 from neuronctl.sweeping.parameters import Task, TaskState
 from neuronctl.sweeping.worker import files
-from neuronctl.sweeping.worker.files import CONTINUES, ENDING, RUNNING, WAITING, Runs, State
+from neuronctl.sweeping.worker.files import CONTINUES, ENDING, RUNNING, WAITING, Key, Runs, State
 
 METRIC = r"neuronctl: metric=(\S+)"
 """The pattern of a metric, unless the sweep has one of its own."""
@@ -205,17 +205,14 @@ class Sweep:
         results = files.Results(self.folder, whole=True)
         with self._reported("read"):
             begun = files.read_states(self.folder, ask_runs, self._is_silent, results)
-        states, number = [], 0
+        states: List[TaskState] = []
+        records = results.records or {}
         for sizes, tasks in self._parts():
             row = tuple(sizes.items())
-            for _, values in tasks:
-                number += 1
+            for number, (_, values) in enumerate(tasks, len(states) + 1):
                 state = begun.get(number)
-                if state is None:
-                    states.append(TaskState(number, values, row))
-                    continue
-                record = (results.records or {}).get((number, state.attempt), {})
-                states.append(_task_state(number, values, row, state, record))
+                known = TaskState(number, values, row)
+                states.append(_begun(known, state, records) if state else known)
         return states
 
     def _is_silent(self, worker: str, beat: bytes) -> bool:
@@ -295,28 +292,26 @@ def size_line(sizes: Row) -> str:
     return json.dumps(dict(sizes))
 
 
-def _task_state(
-    number: int, values: Dict[str, str], row: Row, state: State, record: Dict[str, Any]
-) -> TaskState:
-    """Return the state of a task that has begun, with what is known of its last attempt."""
-    sizes = row if state.sizes is None else tuple(state.sizes.items())
-    name = {CONTINUES: WAITING, ENDING: RUNNING}.get(state.state, state.state)
+def _begun(task: TaskState, state: State, records: Dict[Key, Dict[str, Any]]) -> TaskState:
+    """Return a task that has begun, with what is known of its last attempt."""
+    sizes = task.sizes if state.sizes is None else tuple(state.sizes.items())
     if state.state == WAITING:  # it is to be done again
-        return TaskState(number, values, sizes, WAITING, state.attempt)
-    known = state.claim or record
+        return task._replace(sizes=sizes, attempt=state.attempt)
+    known = state.claim or records.get((task.number, state.attempt), {})
     start, end = known.get("start"), known.get("end")
+    name = {CONTINUES: WAITING, ENDING: RUNNING}.get(state.state, state.state)
     return TaskState(
-        number,
-        values,
+        task.number,
+        task.values,
         sizes,
         name,
         state.attempt,
-        code=record.get("code") if name == state.state else None,
-        start=start if start is None else int(start),
-        end=end if end is None else int(end),
-        node=str(known.get("node", "")),
-        job_id=known.get("job"),
-        metric=str(known.get("metric", "")),
-        last_line=str(known.get("last_line", "")),
-        version=str(known.get("version", "")),
+        known.get("code") if name == state.state else None,
+        start if start is None else int(start),
+        end if end is None else int(end),
+        str(known.get("node", "")),
+        known.get("job"),
+        str(known.get("metric", "")),
+        str(known.get("last_line", "")),
+        str(known.get("version", "")),
     )

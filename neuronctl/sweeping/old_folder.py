@@ -1,96 +1,81 @@
-"""Sweeps of neuronctl 0.2.0, whose tasks are text for bash: they are read, and made new ones."""
+"""Sweeps of neuronctl 0.2.0, whose files are words for bash: they are read, and made new ones."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List
 
 from neuronctl.common.errors import RecordError
 from neuronctl.common.files import read_private
 from neuronctl.common.frozen import NOT_RESTORED
 from neuronctl.sweeping.parameters import TaskState
-from neuronctl.sweeping.worker.files import (
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    NOT_KNOWN,
-    RUNNING,
-    WAITING,
-    Runs,
-    list_names,
-)
+from neuronctl.sweeping.worker import files
+from neuronctl.sweeping.worker.files import Runs
 
 _RESULT = r"(?m)^(\d+ \d+) (\d+) (\d+) (\d+) (\S+) (\S+) (.*)\n"
-"""A line of results; what a node that died has left of one is none."""
+_CLAIM = r"(\d+) \d+ \S+ (\S+) (\d+)\n"
+"""Whole lines; a node that died may have left a part of one."""
 
 
 def read_old_states(path: str, ask_runs: Callable[[], Runs]) -> List[TaskState]:
     """Return the state of each task; raises RecordError."""
-    claims, runs = list_names(f"{path}/claims"), ask_runs()
-    results = dict(_results(path))
-    again = {line for part in _parts(path, "again") for line in part}
-    last: Dict[int, int] = {}
-    for number, attempt in re.findall(r"(?m)^(\d+)\.(\d+)$", "\n".join(claims)):
-        last[int(number)] = max(int(attempt), last.get(int(number), 0))
+    claims, runs = " ".join(files.list_names(f"{path}/claims")), ask_runs()
+    attempts: Dict[int, int] = {}
+    for number, attempt in re.findall(r"\b(\d+)\.(\d+)\b", claims):
+        attempts[int(number)] = max(int(attempt), attempts.get(int(number), 0))
     states: List[TaskState] = []
     try:
-        for head, *lines in _parts(path, "tasks"):
-            sizes = tuple(json.loads(head).items())
+        known = _read_results(path)
+        known.update((line, {}) for lines in _parts(f"{path}/again") for line in lines)
+        for head, *lines in _parts(f"{path}/tasks"):
             for line in lines[1::2]:
-                number, attempt = len(states) + 1, last.get(len(states) + 1, 0)
-                key, values = f"{number} {attempt}", dict(json.loads(line))
-                known: Dict[str, Any] = {"state": WAITING}
-                if attempt and key not in again:
-                    known = results.get(key) or _begun(path, key, runs)
-                states.append(TaskState(number, values, sizes, attempt=attempt, **known))
+                number = len(states) + 1
+                attempt = attempts.get(number, 0)
+                state = TaskState(number, json.loads(line), tuple(json.loads(head).items()))
+                if attempt:
+                    of_attempt = known.get(f"{number} {attempt}")
+                    if of_attempt is None:
+                        of_attempt = _read_claim(f"{path}/claims/{number}.{attempt}", runs)
+                    state = state._replace(attempt=attempt, **of_attempt)
+                states.append(state)
     except (*NOT_RESTORED, OSError) as error:
         raise RecordError(f"the sweep's folder {path} is damaged: {error}") from None
     return states
 
 
-def _results(path: str) -> Iterator[Tuple[str, Dict[str, Any]]]:
-    for worker in list_names(f"{path}/results"):
-        job = int((re.findall(r"^\d+", worker) or ["0"])[0])
-        for key, code, start, end, node, metric, last_line in re.findall(
-            _RESULT, _read(path, f"results/{worker}")
+def _read_results(path: str) -> Dict[str, Dict[str, Any]]:
+    """Return what is known of each attempt that has ended, by its task and number."""
+    results = {}
+    for worker in files.list_names(f"{path}/results"):
+        for key, code, start, end, node, metric, line in re.findall(
+            _RESULT, _read(f"{path}/results/{worker}")
         ):
-            yield (
-                key,
-                {
-                    "state": DONE if code == "0" else FAILED,
-                    "code": int(code),
-                    "start": int(start),
-                    "end": int(end),
-                    "node": node,
-                    "job_id": job,
-                    "metric": metric.strip("-") and metric,
-                    "last_line": last_line,
-                },
-            )
+            result = {"state": files.FAILED if int(code) else files.DONE, "code": int(code)}
+            result.update(start=int(start), end=int(end), node=node, last_line=line)
+            result.update(job_id=int(worker.partition(".")[0]), metric=metric.strip("-") and metric)
+            results[key] = result
+    return results
 
 
-def _begun(path: str, key: str, runs: Runs) -> Dict[str, Any]:
+def _read_claim(path: str, runs: Runs) -> Dict[str, Any]:
     """Return what is known of an attempt without a result."""
-    claim = _read(path, f"claims/{key.replace(' ', '.')}").split()
-    if len(claim) != 5 or not claim[0].isdigit() or not claim[4].isdigit():
-        return {"state": INTERRUPTED}  # a node died while it wrote it
-    state = NOT_KNOWN if runs is None else RUNNING if int(claim[0]) in runs else INTERRUPTED
-    return {
-        "state": state,
-        "job_id": int(claim[0]),
-        "node": claim[3],
-        "start": int(claim[4]),
-    }
+    match = re.fullmatch(_CLAIM, _read(path))
+    if match is None:
+        return {"state": files.INTERRUPTED}
+    job, node, start = int(match[1]), match[2], int(match[3])
+    state = files.RUNNING if runs and job in runs else files.INTERRUPTED
+    state = files.NOT_KNOWN if runs is None else state
+    return {"state": state, "job_id": job, "node": node, "start": start}
 
 
-def _parts(path: str, directory: str) -> Iterator[List[str]]:
-    for number in sorted(int(name) for name in list_names(f"{path}/{directory}") if name.isdigit()):
-        yield _read(path, f"{directory}/{number}").split("\n")[:-1]
+def _parts(path: str) -> Iterator[List[str]]:
+    for number in sorted(int(name) for name in files.list_names(path) if name.isdigit()):
+        yield _read(f"{path}/{number}").split("\n")[:-1]
 
 
-def _read(path: str, name: str) -> str:
+def _read(path: str) -> str:
     with contextlib.suppress(FileNotFoundError):
-        return read_private(f"{path}/{name}").decode("utf-8", "replace")
+        return read_private(path).decode("utf-8", "replace")
     return ""

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import re
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import UsageError, did_you_mean
 from neuronctl.common.frozen import dataclass
@@ -35,11 +35,11 @@ class Task:
     sizes: Row = ()
 
 
-@dataclass(frozen=True)
-class TaskState:
+class TaskState(NamedTuple):
     """One task and its last attempt, 0 for none. Times are epoch seconds; None: not known.
 
-    version: the snapshot or commit that it ran.
+    values: of its parameters. metric: as its program printed it. version: the snapshot or commit
+    that it ran.
     """
 
     number: int
@@ -55,6 +55,20 @@ class TaskState:
     metric: str = ""
     last_line: str = ""
     version: str = ""
+
+    @property
+    def seconds(self) -> Optional[int]:
+        """How long the last attempt took."""
+        return None if self.start is None or self.end is None else max(0, self.end - self.start)
+
+    @property
+    def figure(self) -> Optional[float]:
+        """The metric as a number; None for none."""
+        try:
+            value = float(self.metric or "nan")
+        except ValueError:
+            return None
+        return value if math.isfinite(value) else None
 
 
 def make_tasks(axes: Sequence[Axis], words: Sequence[str]) -> Tuple[Task, ...]:

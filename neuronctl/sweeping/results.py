@@ -50,7 +50,7 @@ class SweepStatus:
     @property
     def seconds_left(self) -> Optional[int]:
         """Return how long the rest takes if as many tasks run as now; None: not known."""
-        took = [seconds_of(task) or 0 for task in self.tasks if task.state in (DONE, FAILED)]
+        took = [task.seconds or 0 for task in self.tasks if task.state in (DONE, FAILED)]
         run = [task for task in self.tasks if task.state == RUNNING]
         if not took or not run:
             return None
@@ -99,7 +99,13 @@ def read_status(name: str) -> SweepStatus:
     tasks = sweep.states(ask_runs)
     return SweepStatus(
         name,
-        tuple(sorted(tasks, key=_by_metric)),
+        tuple(
+            sorted(
+                tasks,
+                key=lambda task: -math.inf if task.figure is None else task.figure,
+                reverse=True,
+            )
+        ),
         tuple(row for row in rows if row.id.job in known and row.state in ACTIVE),
         sweep.notes(),
         "".join(problems[:1]),
@@ -107,25 +113,12 @@ def read_status(name: str) -> SweepStatus:
     )
 
 
-def metric_of(task: TaskState) -> Optional[float]:
-    """Return the figure that a task has printed; None for none."""
-    try:
-        value = float(task.metric)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def seconds_of(task: TaskState) -> Optional[int]:
-    """Return how long the last attempt took."""
-    return None if task.start is None or task.end is None else max(0, task.end - task.start)
-
-
 def scales_of(tasks: Sequence[TaskState]) -> List[Scale]:
     """Return how the tasks scale that are done, curve by curve; none where no size is varied."""
     curves: Dict[Tuple[str, ...], List[TaskState]] = {}
-    for task in tasks:
-        if task.state == DONE and seconds_of(task) and _sizes(task):
+    names = {name for task in tasks for name in task.values}
+    for task in tasks if any(map(size_option, names)) else ():
+        if task.state == DONE and task.seconds and _sizes(task):
             others = (item for item in task.values.items() if not size_option(item[0]))
             curve_of = (show_parameters(others), *sorted(_sizes(task)))
             curves.setdefault(curve_of, []).append(task)
@@ -135,16 +128,11 @@ def scales_of(tasks: Sequence[TaskState]) -> List[Scale]:
         curve.sort(key=lambda task: _ratio(_sizes(task), least))
         base = _ratio(_sizes(curve[0]), least)
         for task in curve:
-            ratio, seconds = _ratio(_sizes(task), least) / base, seconds_of(task) or 1
-            speedup = (seconds_of(curve[0]) or 1) / seconds
+            ratio, seconds = _ratio(_sizes(task), least) / base, task.seconds or 1
+            speedup = (curve[0].seconds or 1) / seconds
             shown = show_parameters(task.values.items())
             scales.append(Scale(task.number, shown, rest, seconds, ratio, speedup))
     return scales
-
-
-def _by_metric(task: TaskState) -> Tuple[bool, float, int]:
-    value = metric_of(task)
-    return (value is None, -(value or 0.0), task.number)
 
 
 def _sizes(task: TaskState) -> Dict[str, int]:

@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 from fake_slurm import FakeSlurm, queue_row
 from sweep_folders import BEGIN, finish
 
+import neuronctl
 from neuronctl.sweeping.folder import Sweep
 
 pytestmark = pytest.mark.usefixtures("program")
@@ -232,3 +233,61 @@ def test_a_sweep_of_an_earlier_version_is_read(run: Run, fake_slurm: FakeSlurm) 
     fake_slurm.queue()
     run("sweep", "rm", "old")
     assert not old.exists()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def start(**given: Any) -> neuronctl.Sweep:
+    job = {"cluster": "neuron-2022", "partition": "amd_a100nv_8", "comment": "pytorch"}
+    words = ["--lr", "{lr}", "--seed", "{seed}"]
+    return neuronctl.sweep("train.py", words, gpus_per_node=1, time="1:00:00", **job, **given)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_program_makes_a_sweep(fake_slurm: FakeSlurm, capfd: pytest.CaptureFixture[str]) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    sweep = start(params={"lr": [0.1, 0.01], "seed": "1..2"}, retries=7)
+    assert (sweep.name, sweep.change and sweep.change.jobs) == ("train", (4711,))
+    assert [task.values for task in sweep.tasks][1] == {"lr": "0.1", "seed": "2"}
+    assert '"retries": 7' in fake_slurm.stdin() and capfd.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("here")
+def test_a_program_waits_for_a_sweep(
+    fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    start(params={"lr": 0.1}, zip={"seed": range(1, 4)})
+    fake_slurm.queue(queue_row("4711", name="train"))
+    sweep = neuronctl.Sweep("train")
+    with pytest.raises(TimeoutError, match="train"):
+        sweep.wait(0)
+    finish(Sweep("train"), 1, metric="0.5")
+    finish(Sweep("train"), 2, metric="0.7")
+    finish(Sweep("train"), 3, code=1)
+    monkeypatch.setattr("time.sleep", lambda _: fake_slurm.queue())  # the job ends
+    assert not sweep.wait()
+    assert [task.number for task in sweep.failed()] == [3]
+    assert list(sweep.metrics().items()) == [(2, 0.7), (1, 0.5)]
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "nothing to vary"),
+        ({"params": {"lr": []}}, "params: lr has no values"),
+        ({"params": {"lr": [1]}, "stall": "10m"}, "--stall is not for a sweep"),
+        ({"params": {"lr": [1], "seed": [1]}, "task_time": "soon"}, "--task-time: 'soon'"),
+    ],
+)
+def test_a_program_is_refused_a_sweep(
+    fake_slurm: FakeSlurm, given: Dict[str, Any], message: str
+) -> None:
+    with pytest.raises(neuronctl.UsageError, match=message):
+        start(**given)
+    with pytest.raises(neuronctl.NoSuchJobError):
+        neuronctl.Sweep("train")

@@ -1,0 +1,142 @@
+"""Sweeps for programs: ``neuronctl.sweep()`` and ``neuronctl.Sweep``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from neuronctl.common.errors import UsageError
+from neuronctl.request.axes import SHELL_COMMAND, Axis, make_axes
+from neuronctl.request.typed_options import program_words, texts_of
+from neuronctl.submission.pipeline import Reporter
+from neuronctl.submission.planned_job import plan_job
+from neuronctl.sweeping.actions import (
+    Change,
+    add_tasks,
+    describe_sweep,
+    plan_tasks,
+    refuse_options,
+)
+from neuronctl.sweeping.folder import Sweep as SweepFolder
+from neuronctl.sweeping.parameters import TaskState
+from neuronctl.sweeping.results import read_status
+from neuronctl.sweeping.worker.files import FAILED
+
+_LOOK = 10.0
+"""Seconds between looks at the queue."""
+
+
+class Sweep:
+    """A sweep by its name: ``Sweep("train")``, or what sweep() returns.
+
+    change: what sweep() has done; None for a sweep made by its name. Its methods raise
+    NoSuchJobError if there is no such sweep, and RecordError if its folder cannot be read.
+    """
+
+    def __init__(self, name: str, change: Optional[Change] = None) -> None:
+        SweepFolder(name).settings()
+        self.name, self.change = name, change
+
+    def __repr__(self) -> str:
+        return f"Sweep({self.name!r})"
+
+    @property
+    def tasks(self) -> Tuple[TaskState, ...]:
+        """The tasks as they are now, by number; "not known" is a state while Slurm is silent."""
+        return tuple(sorted(read_status(self.name).tasks, key=lambda task: task.number))
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Wait until no job of it is left in the queue; return whether all tasks are done.
+
+        timeout: in seconds; raises TimeoutError. While Slurm is silent, it waits.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            status = read_status(self.name)
+            if not status.jobs and not status.unanswered:
+                return status.counts["done"] == len(status.tasks)
+            left = _LOOK if end is None else end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"the sweep {self.name} has not ended after {timeout} s")
+            time.sleep(min(left, _LOOK))
+
+    def failed(self) -> Tuple[TaskState, ...]:
+        """Return the failed tasks, by number."""
+        return tuple(task for task in self.tasks if task.state == FAILED)
+
+    def metrics(self) -> Dict[int, float]:
+        """Return the metric of each task that has one, by its number, the greatest first."""
+        figures = ((task.number, task.figure) for task in read_status(self.name).tasks)
+        return {number: figure for number, figure in figures if figure is not None}
+
+
+def sweep(
+    script: Union[str, os.PathLike[str], None] = None,
+    args: Sequence[str] = (),
+    *,
+    params: Optional[Mapping[str, Any]] = None,
+    zip: Optional[Mapping[str, Any]] = None,
+    table: Optional[str] = None,
+    commands: Optional[str] = None,
+    job_file: Optional[str] = None,
+    catalog: Optional[str] = None,
+    template: Optional[str] = None,
+    jobs: Optional[int] = None,
+    side_by_side: int = 1,
+    task_time: Optional[str] = None,
+    retries: int = 2,
+    max_fails: int = 5,
+    metric: Optional[str] = None,
+    force: bool = False,
+    **options: Any,
+) -> Sweep:
+    """Run a program once for each combination of parameters, in as few jobs as the limits allow.
+
+    script, args: the program, with ``{NAME}`` for a parameter. params: values by name, such as
+    ``{"lr": [0.1, 0.01], "seed": "1..5"}``; zip: the same, whose values advance together; table,
+    commands: files, as for ``neuronctl sweep``, like all that follows. options: of the job of one
+    task, as for plan(). Under the name of a sweep of the same program, only new tasks are added.
+    Raises what plan() and submit() raise.
+    """
+    refuse_options(options)
+    words: Sequence[str] = program_words(script, args)
+    if commands and not words:
+        words, (name, _) = SHELL_COMMAND, os.path.splitext(os.path.basename(commands))
+        options.setdefault("job_name", name)
+    axes: List[Axis] = []
+    sources = {"params": params, "zip": zip, "table": table, "commands": commands}
+    for source, data in sources.items():
+        try:
+            texts = _texts(data) if isinstance(data, Mapping) else data
+            axes += make_axes(source, texts) if data is not None else ()
+        except ValueError as error:
+            raise UsageError(f"{source}: {error}") from None
+    planned = plan_job(
+        texts_of(options),
+        words=words,
+        catalog_file=catalog,
+        job_file=job_file,
+        template=template,
+        sweep=tuple(axes),
+    )
+    counts = {"side_by_side": side_by_side, "retries": retries, "max_fails": max_fails}
+    settings, tasks = describe_sweep(planned, task_time, metric, catalog, template, **counts)
+    folder, reporter = SweepFolder(planned.plan.job_name), Reporter()
+    reporter.command_line = ["python", *sys.argv]
+    plans = plan_tasks(folder, settings, tasks)
+    change = add_tasks(folder, settings, tasks, plans, reporter, most=jobs, force=force)
+    return Sweep(folder.name, change)
+
+
+def _texts(values: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the values of parameters as a job file has them: text, or a list of texts."""
+    lists = {
+        name: each if isinstance(each, (str, list, tuple, range)) else [each]
+        for name, each in values.items()
+    }
+    return {
+        name: each if isinstance(each, str) else [str(value) for value in each]
+        for name, each in lists.items()
+    }

@@ -6,7 +6,7 @@ import csv
 import gc
 import io
 import time
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
@@ -29,20 +29,8 @@ from neuronctl.common.units import format_elapsed
 from neuronctl.common.words import counted, percent, utc
 from neuronctl.sweeping.folder import names
 from neuronctl.sweeping.parameters import TaskState
-from neuronctl.sweeping.results import (
-    Scale,
-    SweepStatus,
-    read_status,
-    scales_of,
-)
-from neuronctl.sweeping.worker.files import (
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    NOT_KNOWN,
-    RUNNING,
-    WAITING,
-)
+from neuronctl.sweeping.results import Scale, SweepStatus, read_status, scales_of
+from neuronctl.sweeping.worker.files import DONE, FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
 
 _STATES = {DONE: "dim", RUNNING: "green", WAITING: "yellow", FAILED: "bold red"}
 _STATES.update({INTERRUPTED: "bold", NOT_KNOWN: "bold"})
@@ -73,14 +61,10 @@ def status(
     gc.disable()  # the objects of 100,000 tasks live until the end
     known = names()
     if name is None and len(known) != 1:
-        if as_json:
-            listed = [{"name": each, **_listed(each)} for each in known]
-            print_json("neuronctl.sweeps/1", {"sweeps": listed})
-            return
         if as_csv or html is not None:
             sweeps = ", ".join(known) or "you have none"
             raise UsageError("these are the figures of one sweep", f"name one: {sweeps}")
-        _print_sweeps(known)
+        _print_sweeps(known, as_json)
         return
     found = read_status(name or known[0])
     if found.unanswered:
@@ -98,27 +82,27 @@ def status(
         _print_tasks(shown, scales)
 
 
-def _listed(name: str) -> Dict[str, Any]:
-    try:
-        found = read_status(name)
-    except RecordError as error:
-        return {"error": error.message}
-    return {"tasks_in_state": found.counts, "paused": found.notes.get("", "")}
-
-
-def _print_sweeps(known: Sequence[str]) -> None:
-    if not known:
-        print_line("you have no sweeps: 'neuronctl sweep --help' shows how to make one")
-        return
+def _print_sweeps(known: Sequence[str], as_json: bool) -> None:
+    """Print how many tasks of each sweep are in which state; a damaged one hides no other."""
     columns = [Column("SWEEP", no_wrap=True, style="bold"), figures("TASKS"), Column("STATES")]
-    rows = []
+    rows: List[List[str]] = []
+    listed: List[Dict[str, Any]] = []
     for name in known:
         try:
             found = read_status(name)
-            rows.append([name, str(len(found.tasks)), _counts(found.counts)])
         except RecordError as error:
             rows.append([name, "?", error.message])
-    print_table(columns, rows)
+            listed.append({"name": name, "error": error.message})
+            continue
+        rows.append([name, str(len(found.tasks)), _counts(found.counts)])
+        paused = found.notes.get("", "")
+        listed.append({"name": name, "tasks_in_state": found.counts, "paused": paused})
+    if as_json:
+        print_json("neuronctl.sweeps/1", {"sweeps": listed})
+    elif known:
+        print_table(columns, rows)
+    else:
+        print_line("you have no sweeps: 'neuronctl sweep --help' shows how to make one")
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -144,22 +128,17 @@ def _print_counts(found: SweepStatus) -> None:
         at_once = counted(found.counts[RUNNING], "task")
         print_line(f"about {left} left, with {at_once} at a time")
     if len(found.versions) > 1:
-        ran = (
-            f"{counted(count, 'task')} {_version(name)}" for name, count in found.versions.items()
-        )
-        print_line(f"the tasks ran different code: {', '.join(ran)}")
+        shown = []
+        for version, count in found.versions.items():
+            place, _, snapshot = version.rpartition("/")
+            code = f"snapshot {snapshot}" if place else f"commit {version[:12]}"
+            shown.append(f"{counted(count, 'task')} {code}")
+        print_line(f"the tasks ran different code: {', '.join(shown)}")
     is_left = {WAITING, INTERRUPTED} & found.counts.keys() and not found.unanswered
     if is_left and not found.jobs and "" not in found.notes:
         why = f"no job is left to do them: neuronctl why {name}"
         print_line(f"{why}; to go on: neuronctl sweep retry {name}")
     print_line()
-
-
-def _version(version: str) -> str:
-    """Return a snapshot's or commit's name, short."""
-    if "/" in version:
-        return f"snapshot {version.rpartition('/')[2]}"
-    return f"commit {version[:12]}"
 
 
 def _print_tasks(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> None:

@@ -5,13 +5,14 @@ docs/explanation/design.md says what its files hold; ``worker.files`` reads and 
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import hashlib
 import json
 import os
 import re
 import time
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.common.errors import NoSuchJobError, RecordError, UsageError
 from neuronctl.common.files import (
@@ -23,6 +24,8 @@ from neuronctl.common.files import (
 from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, replace, restored
 from neuronctl.common.paths import sweep_dir
 from neuronctl.request.axes import Axis, Row
+from neuronctl.slurm.job_states import ACTIVE, LEAVING
+from neuronctl.slurm.squeue import QueueJob
 from neuronctl.sweeping.old_folder import read_old_states
 from neuronctl.sweeping.parameters import Task, TaskState
 from neuronctl.sweeping.worker import files
@@ -145,23 +148,23 @@ class Sweep:
 
     def add(self, tasks: Iterable[Task]) -> int:
         """Add the tasks that are not there yet; returns how many. Two may add at once."""
-        asked: Dict[str, Dict[str, Tuple[Tuple[str, ...], Dict[str, str]]]] = {}
+        parts: Dict[str, Dict[str, Task]] = {}
         for task in tasks:
-            of_size = asked.setdefault(json.dumps(dict(task.sizes)), {})
-            of_size[json.dumps(task.words)] = (task.words, dict(task.parameters))
-        return sum(self._add(json.loads(sizes), lines) for sizes, lines in asked.items())
+            part = parts.setdefault(json.dumps(dict(task.sizes)), {})
+            part[json.dumps(task.words)] = task
+        return sum(self._add(json.loads(sizes), part) for sizes, part in parts.items())
 
-    def _add(
-        self, sizes: Dict[str, str], tasks: Dict[str, Tuple[Tuple[str, ...], Dict[str, str]]]
-    ) -> int:
+    def _add(self, sizes: Dict[str, str], tasks: Dict[str, Task]) -> int:
         while True:
             parts = list(self._parts())
             known = {
                 json.dumps(words) for old, lines in parts if old == sizes for words, _ in lines
             }
             new = [task for words, task in tasks.items() if words not in known]
-            data = files.encode_part(sizes, new)
-            if not new or self._publish(f"tasks/{len(parts) + 1}", data):
+            data = files.encode_part(sizes, [(task.words, dict(task.parameters)) for task in new])
+            with self._reported("write"):
+                is_added = not new or files.publish(f"{self.folder}/tasks/{len(parts) + 1}", data)
+            if is_added:
                 return len(new)
 
     def _parts(self) -> Iterator[Tuple[Dict[str, str], List[Any]]]:
@@ -238,30 +241,30 @@ class Sweep:
     def add_job(self, job_id: int, sizes: Row = ()) -> None:
         """Note a job that takes tasks of these sizes."""
         with self._reported("write"):
-            write_private(f"{self.folder}/jobs/{job_id}", size_line(sizes), sync=True)
-
-    def jobs_of_other_sizes(self, sizes: Row) -> Set[int]:
-        """Return the jobs that take no tasks of these sizes."""
-        jobs = {job: self._read(f"{self.folder}/jobs/{job}") for job in self.jobs()}
-        return {job for job, line in jobs.items() if line not in ("", size_line(sizes))}
+            write_private(f"{self.folder}/jobs/{job_id}", json.dumps(dict(sizes)), sync=True)
 
     def jobs(self) -> List[int]:
         """Return the jobs that were submitted for it, the newest last."""
         return sorted(int(name) for name in self._list("jobs") if name.isdigit())
 
-    def leaving(self) -> Set[str]:
-        """Return the runs of jobs that take no more tasks, each as its job and when it began."""
-        return set(self._list("ended"))
+    def workers(self, rows: Iterable[QueueJob]) -> Dict[str, int]:
+        """Return how many of the queued jobs take tasks of each size, by its line of JSON.
+
+        A worker of a chain whose sizes are not known takes any.
+        """
+        known, leaving = set(self.jobs()), set(self._list("ended"))
+        workers: Dict[str, int] = collections.Counter()
+        for row in rows:
+            is_over = f"{row.job_id}.{row.start}" in leaving or row.state not in ACTIVE - LEAVING
+            if row.id.job in known and not is_over:
+                workers[self._read(f"{self.folder}/jobs/{row.id.job}")] += row.count
+        return workers
 
     # --------------------------------------------------------------------------- files
 
     def _list(self, directory: str) -> List[str]:
         with self._reported("read"):
             return sorted(files.list_names(f"{self.folder}/{directory}"))
-
-    def _publish(self, name: str, data: bytes) -> bool:
-        with self._reported("write"):
-            return files.publish(f"{self.folder}/{name}", data)
 
     def _read(self, path: str) -> str:
         with self._reported("read"):
@@ -285,11 +288,6 @@ def names() -> List[str]:
         found = sorted(os.listdir(sweep_dir()))
         return [name for name in found if os.path.exists(f"{sweep_dir(name)}/sweep.json")]
     return []
-
-
-def size_line(sizes: Row) -> str:
-    """Return sizes as a job's note has them."""
-    return json.dumps(dict(sizes))
 
 
 def _begun(task: TaskState, state: State, records: Dict[Key, Dict[str, Any]]) -> TaskState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Iterable, List, Optional, Tuple
 
@@ -16,7 +17,6 @@ from neuronctl.planning.software import program, runs_python
 from neuronctl.records.found_records import stored_layer
 from neuronctl.request.axes import Row
 from neuronctl.request.job import Layer, StepRequest
-from neuronctl.slurm.job_states import ACTIVE, LEAVING
 from neuronctl.slurm.own_queue import ask_own_queue
 from neuronctl.slurm.squeue import runs_of
 from neuronctl.submission.pipeline import Reporter, submit_job
@@ -207,17 +207,7 @@ def ask_runs() -> Runs:
 def _count_workers(sweep: Sweep, sizes: Row) -> Tuple[int, int]:
     """Return how many jobs for these sizes, and for all, take tasks; 0 if Slurm is silent."""
     try:
-        rows = ask_own_queue().rows
+        workers = sweep.workers(ask_own_queue().rows)
     except SlurmError:
         return 0, 0
-    known, leaving = set(sweep.jobs()), sweep.leaving()
-    others = sweep.jobs_of_other_sizes(sizes)
-    jobs = [
-        row
-        for row in rows
-        if row.id.job in known
-        and row.state in ACTIVE - LEAVING
-        and f"{row.job_id}.{row.start}" not in leaving
-    ]
-    own = sum(row.count for row in jobs if row.id.job not in others)
-    return own, sum(row.count for row in jobs)
+    return workers[json.dumps(dict(sizes))] + workers[""], sum(workers.values())

@@ -97,15 +97,11 @@ def read_status(name: str) -> SweepStatus:
         return runs_of(rows)
 
     tasks = sweep.states(ask_runs)
+    figures = {task.number: task.figure for task in tasks}
+    tasks.sort(key=lambda task: (figures[task.number] is None, -(figures[task.number] or 0)))
     return SweepStatus(
         name,
-        tuple(
-            sorted(
-                tasks,
-                key=lambda task: -math.inf if task.figure is None else task.figure,
-                reverse=True,
-            )
-        ),
+        tuple(tasks),
         tuple(row for row in rows if row.id.job in known and row.state in ACTIVE),
         sweep.notes(),
         "".join(problems[:1]),

@@ -333,7 +333,7 @@ def test_end_of_a_run(
     told = (tmp_path / "told").read_text() if (tmp_path / "told").exists() else ""
     if chain:
         assert ("sbatch" in told) == (run < 3)
-        assert ("scancel 4712" in told) == (run < 3 and not follows)
+        assert ("scancel -t PENDING 4712" in told) == (run < 3 and not follows)
         assert "run 3 waits as job 4712" in ran.stdout or run == 3
     else:
         assert ("scontrol requeue 4711" in told) == follows

@@ -42,7 +42,7 @@ while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); d
 if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
 end() {  # without another run; after 0, one that waits ends by itself
     echo "$1"
-    for _ in {1..20}; do [ ! "$next" ] || scancel "$next" || [ "$code" -eq 0 ] && break; sleep 15; done
+    for _ in {1..20}; do [ ! "$next" ] || scancel -t PENDING "$next" || [ "$code" -eq 0 ] && break; sleep 15; done
     exit "$code"
 }
 [ "$code" -ne 0 ] || end "done in $run runs"

@@ -101,6 +101,7 @@ _REPORTS = tuple(
         r"^Process (?P<rank>\d+) exit with status code (?P<shell>\d+)\.$",
         r"^\s*Exit code: +(?P<shell>\d+)$",
         r" noticed that process rank (?P<rank>\d+) .*exited on signal (?P<signal>\d+)",
+        r"PETSC ERROR: Caught signal number (?P<signal>\d+)",
         r"^= +(?:KILLED BY SIGNAL: (?P<signal>\d+)|EXIT CODE: (?P<hydra>\d+))",
         r"^srun: error: \S+: tasks? (?P<task>\d+)[\d,-]*: "
         r"(?:Exited with exit code (?P<shell>\d+)|(?P<name>[A-Z][a-z ]+?)(?: \(core dumped\))?)$",

@@ -571,6 +571,8 @@ FIRST = [
       "RuntimeError: step failed"], 1, "cuda-out-of-memory", "GPU"),
     (["=   RANK 3 PID 9 RUNNING AT gpu36", "=   KILLED BY SIGNAL: 9 (Killed)"], 9, "signal",
      "SIGKILL"),
+    (["[0]PETSC ERROR: Caught signal number 11 SEGV: Segmentation Violation, probably memory",
+      "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD"], 59, "signal", "SIGSEGV"),
 ]  # fmt: skip
 
 

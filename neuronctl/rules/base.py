@@ -138,6 +138,8 @@ class LocalFacts:
     imports: Tuple[str, ...] = ()
     """The names in the import lines of a Python program, in lower case, without those of Python's
     own modules."""
+    stated_sizes: Tuple[Tuple[str, int], ...] = ()
+    """The sizes of its training that a Python program states, such as ("devices", 4)."""
     variables: FrozenSet[str] = frozenset()
     """The names of the variables that the job inherits, or that would choose its cluster."""
     of_steps: Tuple[LocalFacts, ...] = ()

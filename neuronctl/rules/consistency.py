@@ -104,6 +104,34 @@ def launcher_as_program(context: RuleContext) -> Iterator[Finding]:
     )
 
 
+@job_rule(
+    WARNING, "NC306", "program that states another size than the job's", Trait.LAUNCH | Trait.STEP
+)
+def stated_size(context: RuleContext) -> Iterator[Finding]:
+    plan, here = context.plan, context.local
+    if plan.most_nodes > plan.nodes or here.copies in (Copies.NO_SIGN, Copies.ALONE):
+        return  # NC310 reports the latter
+    each, more = plan.gpus_per_node, "--gpus-per-node {}"
+    sizes = {
+        "devices": (each, "GPU", " per node", more, 'devices="auto"'),
+        "gpus": (each, "GPU", " per node", more, 'devices="auto"'),
+        "nprocs": (each, "GPU", " per node", more, "nprocs=torch.cuda.device_count()"),
+        "num_workers": (plan.gpus, "GPU", " in all", "that many GPUs", "the job's number of GPUs"),
+        "num_nodes": (
+            *(plan.nodes, "node", "", "-N {}"),
+            'num_nodes=int(os.environ["SLURM_JOB_NUM_NODES"])',
+        ),
+    }
+    for name, count in dict.fromkeys(here.stated_sizes):
+        has, unit, where, request, taken = sizes[name]
+        if has and count != has:
+            yield Finding(
+                f"{plan.request.script} states {name}={count}, and the job has "
+                f"{counted(has, unit)}{where}: the processes wait for others, or fail",
+                f"request {request.format(count)}, or write {taken}",
+            )
+
+
 _LIGHTNING = 'Trainer(devices="auto", num_nodes=int(os.environ["SLURM_JOB_NUM_NODES"]))'
 _SHARES = {
     **dict.fromkeys(("tensorflow", "keras"), "tf.distribute"),

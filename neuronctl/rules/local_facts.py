@@ -48,6 +48,7 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
         copies=_copies(plan),
         has_directives=_has_directives(plan.request),
         imports=_imports(text) if text and software.is_python(plan.request) else (),
+        stated_sizes=tuple(_stated_sizes(text)),
         variables=frozenset(filter(_is_inherited, os.environ)),
         of_steps=tuple(gather_local_facts(launch) for launch in plan.launches)
         if plan.steps
@@ -92,6 +93,15 @@ def _imports(text: str) -> Tuple[str, ...]:
     names = re.findall(r"\w+", " ".join(lines))
     found = dict.fromkeys(name.lower() for name in names if name not in own)
     return tuple(name for name in found if name not in ("import", "as"))
+
+
+def _stated_sizes(text: str) -> Iterator[Tuple[str, int]]:
+    """Yield the sizes in a program's calls of Lightning, Ray Train, and torch's spawn."""
+    calls = r"\b(?:Trainer|Fabric|ScalingConfig|mp\.spawn|multiprocessing\.spawn)\("
+    for call in re.finditer(calls + r"((?:[^()]|\([^()]*\))*)\)", text):
+        own = re.sub(r"\([^()]*\)", "", call[1])
+        sizes = r"\b(devices|gpus|num_nodes|num_workers|nprocs)\s*=\s*([1-9]\d{0,5})\s*(?:,|$)"
+        yield from ((name, int(count)) for name, count in re.findall(sizes, own))
 
 
 def _directory_fault(plan: JobPlan) -> Optional[Fault]:

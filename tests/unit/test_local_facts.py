@@ -286,3 +286,21 @@ def test_what_starts_the_program_is_on_path(here: Path, monkeypatch: pytest.Monk
         (here / name).touch(0o755)
     assert seen(**several).not_on_path == ()
     assert seen(launcher="python", venv="env").not_on_path == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("Trainer(max_epochs=3, devices=4,\n    num_nodes=2)", (("devices", 4), ("num_nodes", 2))),
+        ("pl.Trainer(callbacks=[Stop(gpus=9)], gpus=2)", (("gpus", 2),)),
+        ("mp.spawn(main, args=(1,), nprocs=4)", (("nprocs", 4),)),
+        ("ScalingConfig(num_workers=8, use_gpu=True)", (("num_workers", 8),)),
+        ("Trainer(devices=-1, num_nodes=nodes)\nDataLoader(data, num_workers=8)", ()),
+        ("# Trainer(devices=4)\nTrainer(devices=4 * n, num_nodes=args.num_nodes)", ()),
+    ],
+)
+def test_sizes_that_a_program_states(
+    here: Path, text: str, sizes: Tuple[Tuple[str, int], ...]
+) -> None:
+    (here / "train.py").write_text(text)
+    assert seen().stated_sizes == sizes

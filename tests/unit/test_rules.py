@@ -18,6 +18,7 @@ from neuronctl.scripts.bash_syntax import SyntaxProblem
 from neuronctl.scripts.model import SourceSpan
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim/run")
+STATES = dataclasses.replace(HERE, stated_sizes=(("devices", 4), ("num_nodes", 2)))
 BROKEN = SyntaxProblem(SourceSpan(1, 2, 3), "syntax error", False)
 FORBIDDEN = policy(forbidden_options={"mem": "it is unusable", "exclusive": "nodes are shared"})
 WORD = policy(comment=model.CommentPolicy(required=True, form="word", values=("pytorch", "python")))
@@ -147,6 +148,12 @@ CASES: List[Case] = [
      {"launcher": "none", "ntasks_per_node": 40, "gpus_per_node": 2}),
     ("NC304", {"launcher": "srun", "ntasks_per_node": 1, "gpus_per_node": 2},
      ["1 process for 2 GPUs", "idle"], {"launcher": "python", "gpus_per_node": 2}),
+    ("NC306", {"launcher": "srun", "gpus_per_node": 2, "here": STATES},
+     ["devices=4", "2 GPUs per node", "--gpus-per-node 4", 'devices="auto"'],
+     {"launcher": "srun", "gpus_per_node": 4, "nodes": 2, "here": STATES}),
+    ("NC306", {"launcher": "srun", "gpus_per_node": 4, "nodes": 3, "here": STATES},
+     ["num_nodes=2", "3 nodes", "-N 2", "SLURM_JOB_NUM_NODES"],
+     {"launcher": "srun", "nodes": 2, "here": STATES}),
     ("NC323", {"signal": "USR2@600", "time_limit": "5"},
      ["600 s before the end", "as soon as it runs", "@75"],
      {"signal": "USR2@600", "time_limit": "11"}),

@@ -6,6 +6,7 @@ import re
 from itertools import chain, islice
 from typing import Iterator, List
 
+from neuronctl.common.frozen import replace
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.common.words import counted
 from neuronctl.launch.launchers import ONE
@@ -55,13 +56,17 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Finding]:
-    """Yield an srun of more Python processes than the GPUs of its nodes."""
+    """Yield an srun of more Python processes than the GPUs of its nodes.
+
+    Several that share a single GPU may be intentional.
+    """
     run = start.outer[0] if len(start.outer) == 1 else None
     if run is None or not run.is_srun or start.launch.kind != PYTHON or run.has(*GPU_OPTIONS):
         return
     each, has = start.each or 0, plan.gpus_per_node
-    if each > has and has > 1:
-        yield _differ(run, each, has, "per node")
+    if each > has:
+        finding = _differ(run, each, has, "per node")
+        yield replace(finding, severity=NOTE if has == 1 else "")
 
 
 def _differ(launch: Launch, count: int, has: int, where: str) -> Finding:

@@ -26,11 +26,10 @@ from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import asdict
 from neuronctl.common.units import parse_since
 from neuronctl.common.words import amount, counted, duration, percent
-from neuronctl.monitoring.advice import advise
+from neuronctl.monitoring.job_use import JobUse, advise, read_use
 from neuronctl.tracking.endings import ending_words
 
 if TYPE_CHECKING:
-    from neuronctl.monitoring.advice import JobUse
     from neuronctl.tracking.job_status import JobStatus
 
 _MOST = 16
@@ -49,8 +48,6 @@ def command(jobs: Sequence[str], since: Optional[str], as_json: bool) -> None:
     up. The figures are those of a job that was submitted with --monitor; of any other, there is
     only what accounting has.
     """
-    from neuronctl.monitoring.job_use import read_use
-
     at_most_one({"JOB": jobs, "--since": since})
     if not jobs and since is None:
         hint = "'neuronctl status' lists your jobs; --since 7d sums up those of a week"
@@ -102,7 +99,7 @@ def _print_sums(used: Sequence[JobUse]) -> None:
         status = job.status
         row = [str(status.id), shortened(status.name, 20), status.state]
         row += [duration(int(job.seconds)), f"{job.gpu_hours:.1f}"]
-        rows.append([*row, _told(job.use, "{:.0f} %"), _share(job.idle)])
+        rows.append([*row, _figure(job.use, "{:.0f} %"), _share(job.idle)])
     print_table(columns, rows)
     if len(used) > _MOST:
         print_line(f"the {_MOST} that took most of {len(used)}; --json has all")
@@ -131,7 +128,7 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
         rows.append(("runs", f"{len(job.runs)} were sampled, {duration(int(job.seconds))} in all"))
     if status.submit is not None and status.start is not None:
         rows.append(("waited", duration(status.start - status.submit)))
-    if job.nodes and (status.gpus or job.gpus):
+    if job.nodes and (status.gpus or job.last_gpus):
         rows.append((counted(len(job.last_gpus) or status.gpus or 0, "GPU"), _gpu_words(job)))
     if job.cores_busy is not None:
         held = f" of {job.cores}" if job.cores else ""
@@ -147,7 +144,7 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
 def _gpu_words(job: JobUse) -> str:
     if job.use is None or job.idle is None:
         return "not known: nvidia-smi did not answer, or does not report it, as with MIG"
-    longest = max(job.told, key=lambda gpu: gpu.longest_idle)
+    longest = max(job.measured, key=lambda gpu: gpu.longest_idle)
     stretch = ""
     if longest.longest_idle:
         stretch = f", at most {duration(longest.longest_idle)} at a stretch ({job.place(longest)})"
@@ -178,16 +175,16 @@ def _print_gpus(job: JobUse) -> None:
     columns += [figures("MEMORY"), figures("POWER", 1)]
     rows = []
     for gpu in job.last_gpus if len(gpus) <= _MOST else gpus[:_MOST]:
-        row = [gpu.node, gpu.index, _told(gpu.use, "{:.0f} %"), _share(gpu.idle)]
+        row = [gpu.node, gpu.index, _figure(gpu.use, "{:.0f} %"), _share(gpu.idle)]
         row += ["?" if gpu.memory_peak is None else f"{gpu.memory_peak / 1024:.1f} GiB"]
-        rows.append([*row, _told(gpu.power, "{:.0f} W")])
+        rows.append([*row, _figure(gpu.power, "{:.0f} W")])
     print_line()
     print_table(columns, rows)
     if len(gpus) > _MOST:
         print_line(f"the {_MOST} least used of {len(gpus)}; --json has all")
 
 
-def _told(value: Optional[float], form: str) -> str:
+def _figure(value: Optional[float], form: str) -> str:
     """Return a figure; "?" where it is not known."""
     return "?" if value is None else form.format(value)
 

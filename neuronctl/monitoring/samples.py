@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.common.files import open_regular
 from neuronctl.common.frozen import dataclass
-from neuronctl.slurm.nvidia_smi import gpu_columns
+from neuronctl.slurm.nvidia_smi import SAMPLED, gpu_columns
 
 IDLE = 1.0
 """Percent of use up to which a GPU counts as idle in a sample."""
@@ -67,11 +67,6 @@ class NodeUse:
     silent: float = 0.0
     gpus: Tuple[GpuUse, ...] = ()
 
-    @property
-    def cores_busy(self) -> Optional[float]:
-        """Return how many cores were in use, on average; None below two samples."""
-        return self.cpu / self.seconds if self.seconds else None
-
 
 def folder_of(log: str) -> str:
     """Return where the samples of the job with this log lie; a job sees what a link leads to."""
@@ -118,6 +113,12 @@ def _find_files(folder: str, job: int) -> List[Tuple[int, str, str]]:
 
 # ------------------------------------------------------------------------- reading
 
+_TOO_MUCH = 1e18
+"""For any figure; sums of what is less stay finite."""
+
+_LONGEST_LINE = 8192
+_MOST_GPUS = 128
+
 
 def _number(text: str) -> float:
     """Return a figure; NaN for what is none, such as ``[N/A]``."""
@@ -128,12 +129,6 @@ def _number(text: str) -> float:
     return number if 0 <= number < _TOO_MUCH else math.nan
 
 
-_TOO_MUCH = 1e18
-"""For any figure; sums of what is less stay finite."""
-
-_LONGEST_LINE = 8192
-
-
 def _lines(path: str) -> Iterator[str]:
     """Yield the lines of a file, without what is still being written or is too long for a line."""
     with open_regular(path) as file:
@@ -142,63 +137,56 @@ def _lines(path: str) -> Iterator[str]:
                 yield line[:-1].decode("ascii", "replace")
 
 
-class _Table:
-    """The file of a node's own figures: by name, a list with one value a sample, in order."""
-
-    def __init__(self, path: str) -> None:
-        lines = _lines(path)
-        self.facts = dict(re.findall(r"(\w+)=(\S+)", next(lines, "")))
-        names = next(lines, "").split(",")
-        self.figures: Dict[str, List[float]] = {name: [] for name in _OF_NODE}
-        if not set(_OF_NODE) <= set(names):
-            return
-        places = [names.index(name) for name in _OF_NODE]
-        before = 0.0
-        for line in lines:
-            cells = line.split(",")
-            if len(cells) == len(names):
-                row = [_number(cells[place]) for place in places]
-                if before <= row[0] and row[2] == row[2]:
-                    before = row[0]
-                    for values, value in zip(self.figures.values(), row):
-                        values.append(value)
-
-    def positive(self, name: str) -> Optional[float]:
-        """Return what the node said of itself under this name, if it is a positive number."""
-        number = _number(self.facts.get(name, ""))
-        return number if number > 0 else None
-
-
-_OF_NODE = ("time", "cpu", "memory")
+def _rows(lines: Iterator[str], places: Sequence[int], width: int) -> Iterator[List[float]]:
+    """Yield the figures at these places of each line with so many cells."""
+    for line in lines:
+        cells = line.split(",")
+        if len(cells) == width:
+            yield [_number(cells[place]) for place in places]
 
 
 def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
+    """Read a node's own figures, and those of its GPUs; None if it wrote nothing whole."""
+    times: List[float] = []
+    cpu, memory = [], []
     try:
-        table = _Table(path)
-    except OSError:
+        lines = _lines(path)
+        facts = dict(re.findall(r"(\w+)=(\S+)", next(lines, "")))
+        titles = next(lines, "").split(",")
+        places = [titles.index(title) for title in ("time", "cpu", "memory")]
+        for time, spent, held in _rows(lines, places, len(titles)):
+            if time >= (times[-1] if times else 0) and held == held:
+                times.append(time)
+                cpu.append(spent)
+                memory.append(held)
+    except (OSError, ValueError):  # no file, or no such columns
         return None
-    times, memory = table.figures["time"], table.figures["memory"]
     if not times:
         return None
-    first, last, every = times[0], times[-1], table.positive("every") or 10.0
+    every = _positive(facts.get("every", "")) or 10.0
+    cores = _positive(facts.get("cores", ""))
+    limit = re.fullmatch("([0-9]{1,12})M", facts.get("memory", ""))
     steps = [after - before for before, after in zip(times, times[1:])]
-    cores = table.positive("cores")
-    held = re.fullmatch("([0-9]{1,12})M", table.facts.get("memory", ""))
     return NodeUse(
         node=name,
         samples=len(times),
-        first=int(first),
-        last=int(last),
+        first=int(times[0]),
+        last=int(times[-1]),
         every=every,
         restart=restart,
-        seconds=last - first,
+        seconds=times[-1] - times[0],
         cores=None if cores is None else int(cores),
-        memory=(int(held[1]) << 20 or None) if held else None,
-        cpu=_growth(table.figures["cpu"]),
+        memory=(int(limit[1]) << 20 or None) if limit else None,
+        cpu=_growth(cpu),
         memory_peak=max(memory),
         silent=sum(step for step in steps if step > 2.5 * every),
-        gpus=_read_gpus(f"{path[: -len('.csv')]}.gpus.csv", name, first, last + every, every),
+        gpus=_read_gpus(f"{path[: -len('.csv')]}.gpus.csv", name, times, every),
     )
+
+
+def _positive(text: str) -> Optional[float]:
+    number = _number(text)
+    return number if number > 0 else None
 
 
 def _growth(values: Sequence[float]) -> float:
@@ -210,80 +198,67 @@ def _growth(values: Sequence[float]) -> float:
     return grown
 
 
-# ------------------------------------------------------------------------- GPUs
-
-_MOST_GPUS = 128
-
-
-def _read_gpus(path: str, node: str, first: float, last: float, every: float) -> Tuple[GpuUse, ...]:
-    gpus: Dict[str, _Gpu] = {}
+def _read_gpus(path: str, node: str, times: Sequence[float], every: float) -> Tuple[GpuUse, ...]:
+    """Read the GPUs' figures between a node's first and last samples."""
+    gpus: Dict[int, List[List[float]]] = {}
     try:
         lines = _lines(path)
         header = next(lines, "")
-        places = gpu_columns(header)
-        for line in lines if {"index", "use"} <= places.keys() else ():
-            cells = line.split(",")
-            now, index = _number(cells[0]), cells[min(places["index"], len(cells) - 1)].strip()
-            if len(cells) != header.count(",") + 1 or not first <= now <= last:
-                continue
-            if index not in gpus and index.isdigit() and len(gpus) < _MOST_GPUS:
-                gpus[index] = _Gpu()
-            if index in gpus:
-                gpus[index].add(now, {name: cells[place] for name, place in places.items()})
+        columns = gpu_columns(header)
+        places = [0, *(columns.get(figure, 0) for figure in SAMPLED)]
+        for now, index, *figures in _rows(lines, places, header.count(",") + 1):
+            within = times[0] <= now <= times[-1] + every
+            if within and index == index and (index in gpus or len(gpus) < _MOST_GPUS):
+                gpus.setdefault(int(index), []).append([now, *figures])
     except OSError:
-        pass
-    return tuple(gpus[index].result(node, index, every) for index in sorted(gpus, key=int))
+        return ()
+    if not {"index", "use"} <= columns.keys():
+        return ()
+    known = [figure in columns for figure in SAMPLED[1:]]
+    return tuple(_gpu_use(node, str(index), gpus[index], known, every) for index in sorted(gpus))
 
 
-class _Gpu:
-    """The samples of one GPU."""
+def _gpu_use(
+    node: str, index: str, rows: Sequence[List[float]], known: Sequence[bool], every: float
+) -> GpuUse:
+    """Sum one GPU's samples up. rows: time, use, memory, memory in all, power."""
+    times, *columns = zip(*rows)
+    use, memory, whole, power = (
+        [value for value in values if is_known and value == value]
+        for values, is_known in zip(columns, known)
+    )
+    longest, since = _longest_idle(times, columns[0], 2.5 * every)
+    return GpuUse(
+        node=node,
+        index=index,
+        samples=len(times),
+        use=mean(use),
+        idle=mean([float(value <= IDLE) for value in use]),
+        longest_idle=int(longest),
+        idle_since=int(since) if longest else None,
+        memory_peak=max(memory, default=None),
+        memory=max(whole, default=None),
+        power=mean(power),
+    )
 
-    def __init__(self) -> None:
-        self.times: List[float] = []
-        self.figures: Dict[str, List[float]] = {}
 
-    def add(self, now: float, cells: Mapping[str, str]) -> None:
-        self.times.append(now)
-        for name, text in cells.items():
-            self.figures.setdefault(name, []).append(_number(text))
+def _longest_idle(times: Sequence[float], uses: Sequence[float], gap: float) -> Tuple[float, float]:
+    """Return how long the longest stretch without use was, and when it began.
 
-    def known(self, name: str) -> List[float]:
-        return [value for value in self.figures.get(name, ()) if value == value]
-
-    def result(self, node: str, index: str, every: float) -> GpuUse:
-        use = self.known("use")
-        longest, since = self._longest_idle(2.5 * every)
-        return GpuUse(
-            node=node,
-            index=index,
-            samples=len(self.times),
-            use=mean(use),
-            idle=mean([float(value <= IDLE) for value in use]),
-            longest_idle=int(longest),
-            idle_since=int(since) if longest else None,
-            memory_peak=max(self.known("memory"), default=None),
-            memory=max(self.known("whole"), default=None),
-            power=mean(self.known("power")),
-        )
-
-    def _longest_idle(self, gap: float) -> Tuple[float, float]:
-        """Return how long the longest stretch without use was, and when it began.
-
-        gap: seconds without samples after which nobody knows what the GPU did.
-        """
-        longest, since, begun = 0.0, 0.0, None
-        before = self.times[0]
-        for now, use in zip(self.times, self.figures["use"]):
-            if now - before > gap:
-                begun = None
-            if begun is not None and now - begun > longest:
-                longest, since = now - begun, begun
-            if not use <= IDLE:
-                begun = None
-            elif begun is None:
-                begun = now
-            before = now
-        return longest, since
+    gap: seconds without samples after which nobody knows what the GPU did.
+    """
+    longest, since, begun, before = 0.0, 0.0, None, times[0]
+    for now, use in zip(times, uses):
+        if now - before > gap:
+            begun = None
+        if begun is not None and now - begun > longest:
+            longest, since = now - begun, begun
+        if not use <= IDLE:
+            begun = None
+        elif begun is None:
+            begun = now
+        before = now
+    return longest, since
 
 
 # ------------------------------------------------------------------------- means

@@ -8,8 +8,7 @@ from typing import Dict, List, Optional
 import pytest
 
 from neuronctl.common.frozen import replace
-from neuronctl.monitoring.advice import JobUse, advise
-from neuronctl.monitoring.job_use import read_sampled_use
+from neuronctl.monitoring.job_use import JobUse, advise, read_sampled_use
 from neuronctl.monitoring.samples import GpuUse, NodeUse, read_samples
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
@@ -49,7 +48,7 @@ def test_a_node(tmp_path: Path) -> None:
     node(tmp_path)
     (one,) = read_samples(str(tmp_path), 4711)
     assert (one.node, one.samples, one.cores, one.memory) == ("gpu30", 60, 16, 64 * GIB)
-    assert one.cores_busy == pytest.approx(4.0)
+    assert one.cpu / one.seconds == pytest.approx(4.0)
     assert one.memory_peak == GIB + 59 * (1 << 20)
     assert one.silent == 0
 

@@ -38,14 +38,14 @@ tell_program() {
     done < <(ps -o pid=,caught=,comm= --ppid "$2")
 }
 
-# Run the job; asked to save before the time limit, go on in another run, until it ends with 0.
+# Run the job; asked to save before the time limit, continue in another run, until the program exits with 0.
 run=$((${SLURM_RESTART_COUNT:-0} + 1)) most=10 asked=''
 export NEURONCTL_RUN=$run
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST"
 trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; tell_program USR1 "$program"; scancel --signal=USR1 "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"' USR2
 trap 'tell_program TERM "$program"; scancel --signal=TERM "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"; wait "$program"; exit 143' TERM  # scancel
 job & program=$!
-# Wait for the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
+# Wait for the program; shortly before the end of the job no longer, as the next run begins from the last save.
 while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 105)); do sleep 0.5; done
 if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
 end() { echo "$1"; exit "$code"; }
@@ -54,7 +54,6 @@ end() { echo "$1"; exit "$code"; }
 case $code in 75) how=saved ;; 124) how='did not end' ;; 138) how='did not save' ;; *) how='ended after the request' ;; esac
 echo "run $run $how (exit code $code)"
 [ "$run" -lt "$most" ] || end "that was the last of $most runs"
-for _ in {1..60}; do  # Slurm ends this run at the first request that it accepts
-    squeue -aht RUNNING -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" | grep -q . && scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" && sleep 300; sleep 5
-done
+requeue() { squeue -aht RUNNING -j "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" | grep -q . && scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"; }
+for _ in {1..60}; do requeue && sleep 300; sleep 5; done  # Slurm ends this run at the first request that it accepts
 end "Slurm did not requeue the job: no other run follows"

@@ -22,13 +22,13 @@ command -v python >/dev/null || faults+=('no program on PATH: python')
 { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
 if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 
-# Run the job; asked to save before the time limit, go on in another run, until it ends with 0.
+# Run the job; asked to save before the time limit, continue in another run, until the program exits with 0.
 run=$((${SLURM_RESTART_COUNT:-0} + 1)) most=10 asked=''
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST"
 trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; kill -s TERM "$program" 2>/dev/null' USR2
 trap 'kill -s TERM "$program" 2>/dev/null; wait "$program"; exit 143' TERM  # scancel
 python train.py --lr 0.1 & program=$!
-# Wait for the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
+# Wait for the program; shortly before the end of the job no longer, as the next run begins from the last save.
 while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
 if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
 end() { echo "$1"; exit "$code"; }
@@ -37,7 +37,6 @@ end() { echo "$1"; exit "$code"; }
 case $code in 75) how=saved ;; 124) how='did not end' ;; 143) how='did not save' ;; *) how='ended after the request' ;; esac
 echo "run $run $how (exit code $code)"
 [ "$run" -lt "$most" ] || end "that was the last of $most runs"
-for _ in {1..60}; do  # Slurm ends this run at the first request that it accepts
-    squeue -aht RUNNING -j "$SLURM_JOB_ID" | grep -q . && scontrol requeue "$SLURM_JOB_ID" && sleep 300; sleep 5
-done
+requeue() { squeue -aht RUNNING -j "$SLURM_JOB_ID" | grep -q . && scontrol requeue "$SLURM_JOB_ID"; }
+for _ in {1..60}; do requeue && sleep 300; sleep 5; done  # Slurm ends this run at the first request that it accepts
 end "Slurm did not requeue the job: no other run follows"

@@ -16,6 +16,7 @@ export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port th
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 
+each_node=(srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0)
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
     local faults=() visible
@@ -27,14 +28,12 @@ check_node() {
     getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")
     if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 }
-srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
-    bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
+"${each_node[@]}" bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
 # Send the signal $1 to the ranks on each node: the children of torchrun, the oldest process with this launch's mark.
 tell_ranks() {
-    srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
-        bash -c 'grep -lsz "^NEURONCTL_LAUNCH=$SLURM_JOB_ID.$SLURMD_NODENAME\$" /proc/[0-9]*/environ | cut -d / -f 3 |
-            xargs -r ps -o pid= --sort=start_time -p | head -n 1 | xargs -r pkill -"$1" -P' bash "$1"
+    "${each_node[@]}" bash -c 'grep -lsz "^NEURONCTL_LAUNCH=$SLURM_JOB_ID.$SLURMD_NODENAME\$" /proc/[0-9]*/environ |
+        cut -d / -f 3 | xargs -r ps -o pid= --sort=start_time -p | head -n 1 | xargs -r pkill -"$1" -P' bash "$1"
 }
 
 # Slurm signals this shell before the end: USR1 goes on to the program.

@@ -15,6 +15,7 @@ export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port th
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 
+each_node=(srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0)
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
     local faults=() visible
@@ -26,8 +27,7 @@ check_node() {
     getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")
     if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 }
-srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
-    bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
+"${each_node[@]}" bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
 # If the log does not change for 1 h, end the job, and say in the log where it stood (py-spy).
 watch_log() {
@@ -38,8 +38,7 @@ watch_log() {
         [ $? -gt 128 ] || [ "$now" = "$seen" ] || { seen=$now since=$SECONDS; }
     done
     echo "the job no longer moves: for 1 h, this log has not changed" >&2
-    timeout -k 5 120 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
-        bash -c 'command -v py-spy >/dev/null || exit; for process in $(pgrep -U "$UID" python); do
+    timeout -k 5 120 "${each_node[@]}" bash -c 'command -v py-spy >/dev/null || exit; for process in $(pgrep -U "$UID" python); do
             grep -qsz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" "/proc/$process/environ" && timeout -k 5 20 py-spy dump --pid "$process"
         done' >&2
     for _ in {1..60}; do scancel "$SLURM_JOB_ID" && break; sleep 15; done

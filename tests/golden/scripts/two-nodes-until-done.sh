@@ -18,6 +18,7 @@ export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port th
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 
+each_node=(srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0)
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
     local faults=() visible
@@ -29,17 +30,15 @@ check_node() {
     getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")
     if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 }
-srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
-    bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
+"${each_node[@]}" bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
 # Send the signal $1 to the ranks on each node: the children of torchrun, the oldest process with this launch's mark.
 tell_ranks() {
-    srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
-        bash -c 'grep -lsz "^NEURONCTL_LAUNCH=$SLURM_JOB_ID.$SLURMD_NODENAME\$" /proc/[0-9]*/environ | cut -d / -f 3 |
-            xargs -r ps -o pid= --sort=start_time -p | head -n 1 | xargs -r pkill -"$1" -P' bash "$1"
+    "${each_node[@]}" bash -c 'grep -lsz "^NEURONCTL_LAUNCH=$SLURM_JOB_ID.$SLURMD_NODENAME\$" /proc/[0-9]*/environ |
+        cut -d / -f 3 | xargs -r ps -o pid= --sort=start_time -p | head -n 1 | xargs -r pkill -"$1" -P' bash "$1"
 }
 
-# Run the job; asked to save before the time limit, go on in another run, until it ends with 0.
+# Run the job; asked to save before the time limit, continue in another run, until the program exits with 0.
 run=$((${SLURM_RESTART_COUNT:-0} + 1)) most=10 asked=''
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST"
 trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; tell_ranks TERM &' USR2
@@ -49,7 +48,7 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
         --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
         --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
         --rdzv-conf=is_host=$((SLURM_NODEID == 0)) "$@"' torchrun train.py & program=$!
-# Wait for the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
+# Wait for the program; shortly before the end of the job no longer, as the next run begins from the last save.
 while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
 if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
 end() { echo "$1"; exit "$code"; }
@@ -59,7 +58,6 @@ end() { echo "$1"; exit "$code"; }
 case $code in 75) how=saved ;; 124) how='did not end' ;; *) how=${asked:+ended after the request} ;; esac
 echo "run $run ${how:-broke off} (exit code $code)"
 [ "$run" -lt "$most" ] || end "that was the last of $most runs"
-for _ in {1..60}; do  # Slurm ends this run at the first request that it accepts
-    squeue -aht RUNNING -j "$SLURM_JOB_ID" | grep -q . && scontrol requeue "$SLURM_JOB_ID" && sleep 300; sleep 5
-done
+requeue() { squeue -aht RUNNING -j "$SLURM_JOB_ID" | grep -q . && scontrol requeue "$SLURM_JOB_ID"; }
+for _ in {1..60}; do requeue && sleep 300; sleep 5; done  # Slurm ends this run at the first request that it accepts
 end "Slurm did not requeue the job: no other run follows"

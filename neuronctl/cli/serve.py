@@ -35,7 +35,7 @@ from neuronctl.common.words import moment
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
     from neuronctl.records.store import JobRecord
-    from neuronctl.serving.connection import Connection
+    from neuronctl.serving.connection import Note
     from neuronctl.slurm.job_id import JobId
     from neuronctl.submission.transaction import Submission
     from neuronctl.tracking.follow import JobWatch
@@ -97,19 +97,20 @@ def command(
         raise UsageError("no recipe is named", "see 'neuronctl serve --list'")
     from neuronctl.serving.recipes import load
     from neuronctl.serving.server_job import make_place, plan_server
+    from neuronctl.slurm.job_id import JobId
     from neuronctl.submission.pipeline import submit_job
 
     recipe = load(words[0])
-    if ready_within is not None:
-        recipe = replace(recipe, ready_within=_seconds("--ready-within", ready_within))
-    job = plan_server(
-        *(recipe, words[1:], lambda more: plan_given({**given, **more})),
-        idle=None if idle is None else _seconds("--idle", idle),
+    within = _seconds("--ready-within", ready_within)
+    job, settings = plan_server(
+        *(replace(recipe, ready_within=within or recipe.ready_within), words[1:]),
+        lambda more: plan_given({**given, **more}),
+        idle=_seconds("--idle", idle),
     )
     if job.plan.most_nodes > 1 and not recipe.launcher:
         notify(f"warning: {recipe.name} runs on one node, and the job gets {job.plan.most_nodes}")
     if not dry_run:
-        make_place(recipe)
+        make_place(settings)
     reporter = _Reporter(SubmitMode(dry_run, as_json), explain=explain)
     umask = os.umask(0o077)  # with which Slurm makes the log
     try:
@@ -118,14 +119,13 @@ def command(
         os.umask(umask)
     if done is None:
         return 0
-    from neuronctl.slurm.job_id import JobId
-
     return _wait(JobId(done.job_id), done.record, job.plan.cluster, as_json)
 
 
-def _seconds(option: str, text: str) -> int:
+def _seconds(option: str, text: Optional[str]) -> int:
+    """Return the seconds of an option; 0 if it is not given."""
     try:
-        return parse_timeout(text)
+        return 0 if text is None else parse_timeout(text)
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from None
 
@@ -185,11 +185,10 @@ def list_servers(as_json: bool) -> int:
 
     notes = all_servers()
     if as_json:
-        private = ("job", "token", "values", "pid", "python", "program")
-        rows = [
-            {"job_id": str(note.job), **{k: v for k, v in asdict(note).items() if k not in private}}
-            for note in notes
-        ]
+        rows = [{"job_id": str(note.job), **asdict(note)} for note in notes]
+        for row in rows:
+            for name in ("job", "token", "values", "pid", "python", "program"):
+                del row[name]
         print_json("neuronctl.servers/1", {"servers": rows})
         return 0
     if not notes:
@@ -227,19 +226,13 @@ class _Reporter(TerminalReporter):
 
 def _wait(job: JobId, record: Optional[JobRecord], cluster: Cluster, as_json: bool) -> int:
     """Wait for the server's first answer, and print how to reach it; returns the exit code."""
-    from neuronctl.serving.connection import (
-        ANSWERS,
-        UNKNOWN,
-        connection,
-        read_note,
-        wait_for_server,
-    )
+    from neuronctl.serving.connection import ANSWERS, UNKNOWN, read_note, wait_for_server
     from neuronctl.tracking.follow import JobWatch
 
-    watch, progress = JobWatch(job, record), _Progress()
-    log = _Log(watch, progress)
+    watch = JobWatch(job, record)
+    progress = _Progress(watch)
     try:
-        note = wait_for_server(watch, progress.show, log.show)
+        note = wait_for_server(watch, progress.show, progress.show_log)
     except KeyboardInterrupt:
         progress.show("")
         notify(
@@ -251,11 +244,11 @@ def _wait(job: JobId, record: Optional[JobRecord], cluster: Cluster, as_json: bo
     if note is None:
         from neuronctl.cli.why import explain_end
 
-        log.show(last=True)
+        progress.show_log(last=True)
         notify(watch.last_words())
-        last = read_note(job.job)
-        if last is not None and last.words:
-            notify(last.summary)
+        note = read_note(job.job)
+        if note is not None and note.words:
+            notify(note.summary)
         explain_end(watch.statuses, file=sys.stderr)
         hint_at_why([job])
         return watch.exit_status or 1
@@ -268,28 +261,32 @@ def _wait(job: JobId, record: Optional[JobRecord], cluster: Cluster, as_json: bo
         notify(f"job {job}: {note.summary}")
         notify(f"its log: neuronctl logs {job}; 'neuronctl cancel {job}' ends it")
         return 1
-    found = connection(note, cluster)
-    if as_json:
-        print_json("neuronctl.serve/2", {**asdict(found), "job_id": str(found.job_id)})
-    else:
-        _print_connection(found, cluster.name)
+    _print_connection(note, cluster, as_json)
     return 0
 
 
-def _print_connection(found: Connection, cluster: str) -> None:
-    print_line(f"{found.recipe} answers: job {found.job_id}, port {found.port} of {found.node}")
-    if found.tunnel:
+def _print_connection(note: Note, cluster: Cluster, as_json: bool) -> None:
+    from neuronctl.serving import connection
+
+    way = connection.connect(note, cluster)
+    if as_json:
+        shown = ("name", "recipe", "node", "address", "port", "token")
+        data = {"job_id": str(note.job), **{name: getattr(note, name) for name in shown}}
+        print_json("neuronctl.serve/2", {**data, **asdict(way)})
+        return
+    print_line(f"{note.recipe} answers: job {note.job}, port {note.port} of {note.node}")
+    if way.tunnel:
         print_line("  on your machine, and leave it running:")
-        print_line(f"    {found.tunnel}")
-        is_page = found.url.startswith("http") and "//127.0.0.1:" not in found.url
-        print_line(f"  then {'open' if is_page else 'use '}  {found.url}")
-        again = f"neuronctl --on {cluster} serve connect {found.job_id}"
+        print_line(f"    {way.tunnel}")
+        is_page = way.url.startswith("http") and "//127.0.0.1:" not in way.url
+        print_line(f"  then {'open' if is_page else 'use '}  {way.url}")
+        again = f"neuronctl --on {cluster.name} serve connect {note.job}"
         print_line(f"  or, without another password after 'neuronctl login':  {again}")
-    for line in found.text.split("\n") if found.text else ():
+    for line in way.text.split("\n") if way.text else ():
         print_line(f"  {line}".rstrip())
-    if not found.reachable:
+    if not way.reachable:
         notify(
-            f"warning: this machine does not reach port {found.port} of {found.node}, so the "
+            f"warning: this machine does not reach port {note.port} of {note.node}, so the "
             "tunnel may not either: is a firewall between them?"
         )
 
@@ -297,37 +294,18 @@ def _print_connection(found: Connection, cluster: str) -> None:
 _SHORT = 3.0  # seconds of waiting for a server whose log is not shown
 
 
-class _Log:
-    """What the job writes while its server starts, on standard error."""
+class _Progress:
+    """A wait on standard error: the job's state, and after a while its log.
 
-    def __init__(self, watch: JobWatch, progress: _Progress) -> None:
+    The state is redrawn on a terminal, and elsewhere printed when it changes.
+    """
+
+    def __init__(self, watch: JobWatch) -> None:
         from neuronctl.tracking.follow import GrowingLog
 
-        self._watch, self._progress = watch, progress
+        self._watch, self._begun, self._shown = watch, time.monotonic(), ""
         self._logs = [GrowingLog(sys.stderr.buffer, err=err) for err in (False, True)]
         self._rest = [b"", b""]
-        self._begun = time.monotonic()
-
-    def show(self, *, last: bool = False) -> None:
-        """Show the whole lines that are new, unless the wait is short; last: all of them."""
-        if not last and time.monotonic() - self._begun < _SHORT:
-            return
-        for place, log in enumerate(self._logs):
-            log.path = log.path or self._watch.log_path(log.err)
-            if place and log.path == self._logs[0].path:
-                continue  # both in one file
-            *lines, self._rest[place] = (self._rest[place] + log.read()).split(b"\n")
-            for line in lines + ([self._rest[place]] if last and self._rest[place] else []):
-                self._progress.show("")
-                sys.stderr.write(printable(f"  | {line.decode('utf-8', 'replace')}") + "\n")
-
-
-class _Progress:
-    """The state of the job on standard error: redrawn on a terminal, else said when it changes."""
-
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
-        self._shown = ""
 
     def show(self, state: str) -> None:
         """Show a state; "" clears the line."""
@@ -339,3 +317,16 @@ class _Progress:
         elif state not in ("", self._shown):
             notify(state)
             self._shown = state
+
+    def show_log(self, *, last: bool = False) -> None:
+        """Show the whole lines that are new, unless the wait is short; last: all of them."""
+        if not last and time.monotonic() - self._begun < _SHORT:
+            return
+        for place, log in enumerate(self._logs):
+            log.path = log.path or self._watch.log_path(log.err)
+            if place and log.path == self._logs[0].path:
+                continue  # both in one file
+            *lines, self._rest[place] = (self._rest[place] + log.read()).split(b"\n")
+            for line in lines + ([self._rest[place]] if last and self._rest[place] else []):
+                self.show("")
+                sys.stderr.write(printable(f"  | {line.decode('utf-8', 'replace')}") + "\n")

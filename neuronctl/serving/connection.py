@@ -13,17 +13,17 @@ import re
 import socket
 import time
 from string import Template
-from typing import Any, Callable, Dict, Iterable, List, Optional
+from typing import Callable, Dict, Iterable, List, Mapping, Optional
 
 from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import NoSuchJobError, SlurmError
 from neuronctl.common.files import read_private
-from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.frozen import NOT_RESTORED, dataclass, replace, restored
 from neuronctl.common.paths import state_dir
 from neuronctl.common.shell import quote
 from neuronctl.common.users import login_name
-from neuronctl.serving.recipes import Recipe, load
+from neuronctl.serving.recipes import load
 from neuronctl.slurm.job_states import RUNNING
 from neuronctl.slurm.srun import of_each_task, on_each_node
 from neuronctl.tracking.follow import JobWatch
@@ -66,16 +66,13 @@ class Note:
     pid: int = 0
     python: str = ""
     program: str = ""
-    values: Any = None
+    values: Mapping[str, str] = {}
 
     @property
     def place(self) -> str:
         """The address and the port."""
-        return (
-            f"[{self.address}]:{self.port}"
-            if ":" in self.address
-            else f"{self.address}:{self.port}"
-        )
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{address}:{self.port}"
 
     @property
     def summary(self) -> str:
@@ -87,19 +84,12 @@ class Note:
 
 @dataclass(frozen=True)
 class Connection:
-    """A server that answers. tunnel, url, text: what to type, open, and read; "" if there is none.
+    """How to reach a server. tunnel, url, text: what to type, open, and read; "" if there is none.
 
     wait: the command at the far end of the tunnel, which ends the tunnel with the server.
     reachable: whether this machine reaches its port, where the tunnel begins.
     """
 
-    job_id: int
-    name: str
-    recipe: str
-    node: str
-    address: str
-    port: int
-    token: str
     tunnel: str
     wait: str
     url: str
@@ -128,27 +118,13 @@ def read_note(job: int) -> Optional[Note]:
 
 
 def parse_note(content: bytes) -> Optional[Note]:
-    """Return a note; None for text that is none."""
+    """Return a note; None for text that is none, or has times that no clock shows."""
     try:
-        data: Dict[str, Any] = json.loads(content)
-        kinds: Dict[str, Callable[[Any], Any]] = {"str": str, "int": int, "float": _time}
-        values = {
-            name: kinds[str(kind)](data[name])
-            for name, kind in Note.__annotations__.items()
-            if kind in kinds and (name in data or name not in ("token", "pid"))
-        }
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        data = json.loads(content)
+        note = restored(Note, {name: data[name] for name in Note.__annotations__ if name in data})
+        return note if 0 <= note.since <= note.asked < 1 << 40 else None
+    except (*NOT_RESTORED, RecursionError):
         return None
-    more = data.get("values")
-    texts = {str(name): str(text) for name, text in more.items()} if isinstance(more, dict) else {}
-    return Note(**values, values=texts)
-
-
-def _time(value: Any) -> float:
-    """Return a time; raises ValueError for one that no clock shows."""
-    if not 0 <= float(value) < 1 << 40:
-        raise ValueError(value)
-    return float(value)
 
 
 def look_at(status: JobStatus) -> Optional[Note]:
@@ -162,10 +138,10 @@ def look_at(status: JobStatus) -> Optional[Note]:
     folder = os.path.join(folders(), str(note.job))
     check = [note.python, "-EsB", os.path.join(note.program, "main.py"), "check", folder]
     try:
-        said = on_each_node(note.job, nodes_of(status)[:1], check, _PATIENCE)
+        answer = on_each_node(note.job, nodes_of(status)[:1], check, _PATIENCE)
     except (SlurmError, NoSuchJobError) as error:
         return replace(note, state=UNKNOWN, words=error.message)
-    now = parse_note("\n".join(of_each_task(said).get(0, ())).encode())
+    now = parse_note("\n".join(of_each_task(answer).get(0, ())).encode())
     if now is None:
         return replace(note, state=UNKNOWN, words=f"{note.node} does not say")
     same = (now.pid, now.port) == (note.pid, note.port)
@@ -197,35 +173,31 @@ def wait_for_server(
 
     tell: hears of the job's state, again and again. log: is called to show what the server writes.
     """
-    due, asked, state = 0.0, 0.0, ""
+    due, state = 0.0, ""
     while True:
-        if time.monotonic() >= due:
+        begun = time.monotonic()
+        if begun >= due:
             state = (watch.poll() or [state])[-1]
             due = time.monotonic() + watch.pause
         log()
         if watch.ended:
             return None
-        note = None
-        if not watch.waiting:
-            fresh = read_note(watch.job.job)
-            old = fresh is not None and time.time() - fresh.asked >= _FRESH
-            if not old or time.monotonic() >= asked + _PATIENCE:
-                asked = time.monotonic() if old else asked
-                note = look_at(watch.statuses[0])
+        note = None if watch.waiting else look_at(watch.statuses[0])
         if note is not None and note.state in (ANSWERS, SILENT, UNKNOWN):
             return note
-        starts = note is not None and note.state == STARTING and note.words
-        why = f": {note.words}" if note is not None and starts else ""
-        tell(state if watch.waiting else f"{state}; waiting for the server's first answer{why}")
-        time.sleep(_EVERY)
+        why = f": {note.words}" if note is not None and note.state == STARTING else ""
+        waits = f"{state}; waiting for the server's first answer{why.rstrip(': ')}"
+        tell(state if watch.waiting else waits)
+        # A node that had to be asked is asked less often.
+        time.sleep(max(_EVERY, 2 * (time.monotonic() - begun)))
 
 
-def connection(note: Note, cluster: Cluster) -> Connection:
+def connect(note: Note, cluster: Cluster) -> Connection:
     """Return how to reach a server."""
-    recipe: Recipe = load(note.recipe)
+    recipe = load(note.recipe)
     user, on_loopback = login_name(), note.address.startswith("127.")
     login = f"{user}@{cluster.login.host or socket.getfqdn()}"
-    values = {**(note.values or {}), "token": note.token, "localhost": note.localhost}
+    values = {**note.values, "token": note.token, "localhost": note.localhost}
     values.update({name: str(getattr(note, name)) for name in ("recipe", "job", "node", "port")})
     values.update(name=re.sub(r"[^\w.-]+", "-", note.name), address=note.address)
     values.update(host=note.address, user=user, login=login, cluster=cluster.name)
@@ -234,16 +206,8 @@ def connection(note: Note, cluster: Cluster) -> Connection:
     file, home = os.path.join(folders(), str(note.job), "tunnel"), os.path.expanduser("~") + os.sep
     wait = f"exec sh {quote(file[len(home) :] if file.startswith(home) else file)}"
     way = f"-J {login} {user}@{note.node}" if on_loopback else login
-    place = f"[{note.address}]" if ":" in note.address else note.address
-    options = f"-S none -o ExitOnForwardFailure=yes -L {note.port}:{place}:{note.port}"
+    options = f"-S none -o ExitOnForwardFailure=yes -L {note.port}:{note.place}"
     return Connection(
-        job_id=note.job,
-        name=note.name,
-        recipe=recipe.name,
-        node=note.node,
-        address=note.address,
-        port=note.port,
-        token=note.token,
         tunnel=f"ssh {options} {way} {quote(wait)}" if url else "",
         wait=wait,
         url=url,

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import head, open_own_directory, write_private
@@ -30,11 +30,12 @@ def plan_server(
     words: Sequence[str],
     plan: Callable[[Mapping[str, Any]], PlannedJob],
     *,
-    idle: Optional[int] = None,
-) -> PlannedJob:
-    """Plan the job of a server. words: the user's, for it. plan: plans one with these options.
+    idle: int = 0,
+) -> Tuple[PlannedJob, Settings]:
+    """Plan the job of a server, and return what make_place() needs before it is submitted.
 
-    Raises UsageError for what is missing: a word, a file, the server's program.
+    words: the user's, for it. plan: plans a job with these options. idle: seconds without use after
+    which it ends; 0: it does not. Raises UsageError for what is missing.
     """
     check_utf8(words)
     has_port = any("{port}" in word for word in words)
@@ -54,12 +55,15 @@ def plan_server(
             raise UsageError(f"--{option} does not fit a server: it is one job", "leave it out")
     _check_program(recipe, request)
     on_loopback = job.plan.cluster.login.ssh_to_nodes
-    setup = (*request.setup, *_setup(recipe, idle, "127.0.0.1" if on_loopback else ""))
+    values = asdict(recipe)
+    settings = {name: values[name] for name in _OF_PROGRAM}
+    settings.update(address="127.0.0.1" if on_loopback else "", idle=idle)
+    setup = (*request.setup, *_setup(recipe, settings))
     if job.plan.wrapping.srun:
         setup += ("unset TMPDIR  # a container of Pyxis has a /tmp of its own",)
     model = (recipe.model, *words) if recipe.model and words else ()
     planned = replace(job.plan, request=replace(request, setup=setup), model=model)
-    return replace(job, plan=planned)
+    return replace(job, plan=planned), settings
 
 
 def _files(recipe: Recipe, words: Sequence[str]) -> Sequence[str]:
@@ -96,16 +100,13 @@ def _check_program(recipe: Recipe, request: JobRequest) -> None:
         )
 
 
-def make_place(recipe: Recipe) -> None:
-    """Write what a server's job needs into the directory of servers, which is private."""
-    place = folders()
+def make_place(settings: Settings) -> None:
+    """Write the program of a server's job into the directory of servers, which is private."""
+    place, files = folders(), _program_files(settings)
     try:
         os.close(open_own_directory(place))
-        for name, text in program_files().items():
-            file = os.path.join(place, program_name(), name)
-            if not os.path.exists(file):
-                write_private(file, text)
-        write_private(os.path.join(place, _recipe_file(recipe)), _recipe_text(recipe))
+        for name, text in files.items():
+            write_private(os.path.join(place, _program_name(files), name), text)
     except OSError as error:
         raise UsageError(
             f"cannot write {place}: {error.strerror}",
@@ -113,26 +114,21 @@ def make_place(recipe: Recipe) -> None:
         ) from None
 
 
-def program_files() -> Dict[str, str]:
-    """Return the program beside a server, in the order in which bash lists its files."""
+Settings = Mapping[str, Any]
+"""What the program beside a server knows of its recipe; its address ("": the node's) and idle."""
+
+
+def _program_files(settings: Settings) -> Dict[str, str]:
+    """Return the files of the program beside a server, in the order in which bash lists them."""
     place = data_path("programs/server")
     names = sorted(name for name in os.listdir(place) if name.endswith(".py"))
-    return {name: head(os.path.join(place, name), 1 << 20).decode("utf-8") for name in names}
+    texts = {name: head(os.path.join(place, name), 1 << 20).decode("utf-8") for name in names}
+    return {**texts, "recipe.json": json.dumps(settings, indent=1) + "\n"}
 
 
-def program_name() -> str:
+def _program_name(files: Mapping[str, str]) -> str:
     """Return the name of the program's directory, which has the digest of its content."""
-    return "server-" + hashlib.sha256("".join(program_files().values()).encode()).hexdigest()[:32]
-
-
-def _recipe_text(recipe: Recipe) -> str:
-    values = asdict(recipe)
-    return json.dumps({name: values[name] for name in _OF_PROGRAM}, indent=1) + "\n"
-
-
-def _recipe_file(recipe: Recipe) -> str:
-    digest = hashlib.sha256(_recipe_text(recipe).encode()).hexdigest()
-    return f"{recipe.name}-{digest[:16]}.json"
+    return "server-" + hashlib.sha256("".join(files.values()).encode()).hexdigest()[:32]
 
 
 def _body(recipe: Recipe, words: Sequence[str]) -> str:
@@ -151,22 +147,18 @@ def _with_port(word: str) -> Shell:
     )
 
 
-def _setup(recipe: Recipe, idle: Optional[int], address: str) -> List[str]:
+def _setup(recipe: Recipe, settings: Settings) -> List[str]:
     """Return the lines that the batch shell runs before the launch."""
-    options = [f"address={address}"] if address else []
-    options += [f"idle={idle}"] if idle else []
-    words = join([*options, _recipe_file(recipe)])
     umask = os.umask(0o077)
     os.umask(umask)
-    program = program_name()
+    program = _program_name(_program_files(settings))
     return [
-        "set +e  # the program runs this script once more, with PORT and TOKEN set, and "
-        "watches the server",
+        "set +e",
+        "# The program runs this script again, with PORT and TOKEN set, and watches the server.",
         f"program={quote(os.path.join(folders(), program))}",
-        f'[[ $(cat "$program"/*.py | sha256sum) == {program[7:]}* ]] ||',
+        f'[[ $(cat "$program"/*.{{py,json}} | sha256sum) == {program[7:]}* ]] ||',
         '    { echo "serve: $(hostname -s) cannot read $program as it was" >&2; exit 1; }',
-        f'[ "${MARK}" = "$SLURM_JOB_ID" ] ||',
-        f'    exec python3 -EsB "$program/main.py" run {words} "$0"',
+        f'[ "${MARK}" = "$SLURM_JOB_ID" ] || exec python3 -EsB "$program/main.py" run "$0"',
         f"umask {umask:04o}  # the log, which others may not read, was made with 0077",
         *recipe.setup.rstrip("\n").split("\n"),
     ]

@@ -14,22 +14,17 @@ from processes import signal_tree
 
 PORTS = range(30000, 32768)  # below those of outgoing connections, above those of MASTER_PORT
 PATIENCE = 10  # seconds for a server's answer, once it has answered
+CONNECTED, LISTENS = "01", "0A"  # states of /proc/net/tcp
 
 
-class Stranger(OSError):
-    """The port is not this user's alone."""
-
-
-def listeners(port):
-    """Return (address, uid) of each socket of this node that listens on a port."""
-    rows = []
+def sockets(port):
+    """Yield address, state, and uid of each socket of this node on a port."""
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         with contextlib.suppress(FileNotFoundError), open("/proc/net/" + name) as file:
             for fields in map(str.split, file.readlines()[1:]):
                 host, number = fields[1].split(":")
-                if int(number, 16) == port and fields[3] == "0A":
-                    rows.append((_address(family, host), int(fields[7])))
-    return rows
+                if int(number, 16) == port:
+                    yield _address(family, host), fields[3], int(fields[7])
 
 
 def _address(family, digits):
@@ -42,12 +37,17 @@ def _address(family, digits):
 
 def owners(address, port):
     """Return the uids of whoever gets the connections to a place: the most exact address counts."""
-    rows = listeners(port)
-    for name in (address, "::" if ":" in address else "0.0.0.0", "::"):
-        users = {uid for listening, uid in rows if listening == name}
+    listening = [(name, uid) for name, state, uid in sockets(port) if state == LISTENS]
+    for exact in (address, "::" if ":" in address else "0.0.0.0", "::"):
+        users = {uid for name, uid in listening if name == exact}
         if users:
             return users
     return set()
+
+
+def has_connection(port):
+    """Return True if somebody is connected to a port of this user's."""
+    return any(row[1:] == (CONNECTED, os.getuid()) for row in sockets(port))
 
 
 def user_names(uids):
@@ -60,21 +60,17 @@ def user_names(uids):
     return ", ".join(names) or "nobody"
 
 
-def endpoint(address, port):
-    return ("[%s]:%s" if ":" in address else "%s:%s") % (address, port)
-
-
 def open_own(address, port):
-    """Connect to a server of this user's; nothing has been sent yet. Raises Stranger."""
+    """Connect to a server of this user's; nothing has been sent yet. Raises OSError."""
     connection = socket.create_connection((address, port), timeout=PATIENCE)
     users = owners(address, port)
     if users != {os.getuid()}:
         connection.close()
-        raise Stranger(f"port {port} belongs to {user_names(users)}")
+        raise OSError(f"port {port} belongs to {user_names(users)}")
     return connection
 
 
-def ask(path, header="", body="", status="", without=""):
+def ask(path, header="", body="", status="2", without=""):
     """Ask the server; return its answer's body, or raise OSError that says what it answered.
 
     status: a pattern that the status begins with. without: a token whose header lines are left out.
@@ -85,21 +81,20 @@ def ask(path, header="", body="", status="", without=""):
     lines += ["Host: {}:{}".format(os.environ["LOCALHOST"], port), "X-Neuronctl: probe"]
     lines += [f"Content-Length: {len(body.encode())}"] if body else []
     start = "{} {} HTTP/1.0".format("POST" if body else "GET", path)
-    request = "\r\n".join([start, *lines, "", body])
     with open_own(os.environ["ADDRESS"], port) as connection:
         connection.settimeout(600)  # a model's first word
-        connection.sendall(request.encode())
+        connection.sendall("\r\n".join([start, *lines, "", body]).encode())
         with connection.makefile("rb") as answer:
             first = answer.readline(1000).decode("latin-1").split(" ", 2)
             connection.settimeout(5)
             rest = b""
             with contextlib.suppress(OSError):  # a server may log who leaves early
                 rest = answer.read(1 << 20)
-    found = first[1] if first[0].startswith("HTTP/") and len(first) > 1 else "no HTTP"
+    code = first[1] if first[0].startswith("HTTP/") and len(first) > 1 else "no HTTP"
     fields, _, content = rest.partition(b"\r\n\r\n")
     refused = b"X-Neuronctl: refused" in fields.split(b"\r\n")  # by the gate, whatever is expected
-    if refused or not re.match(status or "2", found):
-        raise OSError("{} answers {}".format(path.partition("?")[0], found.strip()))
+    if refused or not re.match(status, code):
+        raise OSError("{} answers {}".format(path.partition("?")[0], code.strip()))
     return content
 
 
@@ -150,9 +145,8 @@ asked() {
 
 def try_text(text, environment, seconds=600):
     """Return whether a recipe's shell text succeeds, and its last words."""
-    source = PRELUDE + text + "\n}\nasked"
     process = subprocess.Popen(
-        ["bash", "-c", source],
+        ["bash", "-c", PRELUDE + text + "\n}\nasked"],
         env=dict(environment, PYTHON=sys.executable),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

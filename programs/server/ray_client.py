@@ -22,41 +22,37 @@ def join():
     print(f"{has}, Ray {ray.__version__}, Python {platform.python_version()}")
 
 
-def can_join(token, seconds=None):
-    """Return what a client with a token finds; None if it does not get in."""
+def try_token(token, seconds=None):
+    """Return what a client with a token finds; "" if it does not get in."""
     command = [sys.executable, os.path.abspath(__file__), "join"]
+    environment = dict(os.environ, RAY_AUTH_TOKEN=token)
     try:
-        answer = subprocess.run(
-            command,
-            env=dict(os.environ, RAY_AUTH_TOKEN=token),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=seconds,
+        answer = subprocess.check_output(
+            command, env=environment, stderr=subprocess.DEVNULL, timeout=seconds
         )
-    except subprocess.TimeoutExpired:
-        return None
-    return answer.stdout.decode().strip().split("\n")[-1] if answer.returncode == 0 else None
+    except subprocess.SubprocessError:
+        return ""
+    return answer.decode().strip().split("\n")[-1]
 
 
-def main():
+def has_tokens():
+    """Return True if this Ray has tokens, and what its clients need."""
     try:
         import grpc  # noqa: F401
         import ray
-
-        too_old = tuple(map(int, ray.__version__.split(".")[:2])) < (2, 52)
     except ImportError:
-        too_old = True
-    if too_old:
-        sys.exit(
-            "serve: this needs Ray 2.52 or newer, which has tokens, and grpcio: "
-            "pip install 'ray[client]'"
-        )
-    token = os.environ["TOKEN"]
-    has = can_join(token)
-    while has is None:  # on a busy node, Ray's server is not there at once
-        time.sleep(2)
-        has = can_join(token)
-    if can_join(os.urandom(24).hex(), SECONDS) is not None:
+        return False
+    return tuple(map(int, ray.__version__.split(".")[:2])) >= (2, 52)
+
+
+def main():
+    if not has_tokens():
+        sys.exit("serve: this needs Ray 2.52 or newer, and grpcio: pip install 'ray[client]'")
+    token, has = os.environ["TOKEN"], ""
+    while not has:  # on a busy node, Ray's server is not there at once
+        has = try_token(token)
+        time.sleep(0 if has else 2)
+    if try_token(os.urandom(24).hex(), SECONDS):
         sys.exit("serve: ray lets everybody in: it answers without the token")
     os.umask(0o077)
     for name, text in ((".joined", token), ("has", has)):
@@ -64,7 +60,5 @@ def main():
             file.write(text + "\n")
 
 
-if sys.argv[1:] == ["join"]:
-    join()
-elif __name__ == "__main__":
-    main()
+if __name__ == "__main__":
+    join() if sys.argv[1:] == ["join"] else main()

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import time
 
+from asking import has_connection
+
 GPU_IDLE, CORES_IDLE = 5, 0.2  # percent of a GPU, and cores, that a resting server may use
 
 
@@ -40,41 +42,29 @@ def core_seconds(job):
     return times
 
 
-def has_connection(address, port):
-    """Return True if somebody is connected to a place of this user's."""
-    for name in ("tcp", "tcp6"):
-        with contextlib.suppress(FileNotFoundError), open("/proc/net/" + name) as file:
-            for fields in map(str.split, file.readlines()[1:]):
-                here = int(fields[1].split(":")[1], 16) == port
-                if here and fields[3] == "01" and int(fields[7]) == os.getuid():
-                    return True
-    return False
-
-
 class Use:
     """Whether somebody uses a server, as far as that can be known."""
 
     def __init__(self, server):
-        self.server, self.at, self.times = server, time.time(), {}
-        self.gate_used = None
+        self.server, self.gated = server, server.recipe["guard"] == "gate"
+        self.at, self.times, self.gate_used = time.time(), {}, None
 
     def is_seen(self):
         return self._by_people() or self._by_cores() or gpus_work()
 
     def _by_people(self):
-        server = self.server
-        if server.recipe["used"]:
-            return server.holds(server.recipe["used"])
-        if server.recipe["guard"] != "gate":
-            return has_connection(server.address, server.port)
+        if self.server.recipe["used"]:
+            return self.server.holds(self.server.recipe["used"])
+        if not self.gated:
+            return has_connection(self.server.port)
         before, self.gate_used = self.gate_used, 0
         with contextlib.suppress(OSError):
-            self.gate_used = os.stat(server.folder + "/used").st_mtime
+            self.gate_used = os.stat(self.server.folder + "/used").st_mtime
         return before is not None and before != self.gate_used
 
     def _by_cores(self):
         """What waits behind the gate runs nothing of the user's; other servers do."""
-        if self.server.recipe["guard"] == "gate":
+        if self.gated:
             return False
         before, at = self.times, self.at
         self.times, self.at = core_seconds(self.server.job), time.time()

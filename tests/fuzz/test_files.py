@@ -22,7 +22,7 @@ from neuronctl.records.store import RecordStore
 from neuronctl.rendering.render import render_job
 from neuronctl.scripts.script_file import read_file, scripts_at
 from neuronctl.serving import recipes
-from neuronctl.serving.connection import connection, folders, read_note
+from neuronctl.serving.connection import connect, folders, read_note
 from neuronctl.serving.server_job import plan_server
 from neuronctl.submission import planned_job
 from neuronctl.submission.resubmission import RecordedJob, exported_variables
@@ -225,7 +225,7 @@ def test_what_a_job_has_noted(text: str) -> None:
         note = read_note(7)
         if note is not None and note.address == "127.0.0.1":
             assert note.summary and note.place and int(note.since) >= 0
-            connection(note, load_catalog(None).cluster())
+            connect(note, load_catalog(None).cluster())
 
 
 @inputs(1)

@@ -17,7 +17,7 @@ from neuronctl.catalog.loader import load as load_catalog
 from neuronctl.common.errors import TemplateError, UsageError
 from neuronctl.launch import launchers
 from neuronctl.serving import recipes
-from neuronctl.serving.connection import connection, parse_note
+from neuronctl.serving.connection import connect, parse_note
 from neuronctl.serving.server_job import make_place, plan_server
 from neuronctl.submission.planned_job import plan_job
 
@@ -27,6 +27,10 @@ if [ "$1" = -t ]; then ! grep -q PerSourcePenalties "$3"; exit; fi
 cat "${@: -1}"
 """
 OPTIONS = {"partition": "amd_a100nv_8", "gpus_per_node": "1", "time": "10"}
+
+
+def script_of(recipe: str, words: Any, options: Dict[str, Any], catalog: str = "") -> str:
+    return plan_server(recipes.load(recipe), words, plan_with(options, catalog or None))[0].script()
 
 
 def plan_with(options: Dict[str, Any], catalog: Optional[str] = None) -> Any:
@@ -99,32 +103,31 @@ def test_an_unknown_name_is_told_those_that_there_are(own: Path, name: str) -> N
 def test_the_users_words_reach_the_server_as_typed(own: Path) -> None:
     (own / "mine.yaml").write_text(GOOD)
     words = ["it's", "--port={port}", "$HOME", "", "a b"]
-    job = plan_server(recipes.load("mine"), words, plan_with(OPTIONS))
-    script = job.script()
-    assert job.plan.job_name == "mine"
+    script = script_of("mine", words, OPTIONS)
+    assert "#SBATCH --job-name=mine\n" in script
     assert """set -- "it's" --port="$PORT" '$HOME' '' 'a b'\n""" in script
     assert script.index("/main.py") < script.index("set -- ")
 
 
 def test_a_recipe_may_name_its_launcher_and_lines_before(own: Path) -> None:
     (own / "mine.yaml").write_text(GOOD + "launcher: srun\nsetup: export A=$PORT\n")
-    script = plan_server(recipes.load("mine"), [], plan_with(OPTIONS)).script()
+    script = script_of("mine", [], OPTIONS)
     assert script.index("/main.py") < script.index("\nexport A=$PORT\n")
     assert script.index("\nexport A=$PORT\n") < script.index("\nsrun ")
 
 
 def test_the_program_is_checked_before_it_runs(own: Path, tmp_path: Path) -> None:
     (own / "mine.yaml").write_text(GOOD)
-    recipe = recipes.load("mine")
-    make_place(recipe)
-    script = plan_server(recipe, [], plan_with(OPTIONS)).script()
+    job, settings = plan_server(recipes.load("mine"), [], plan_with(OPTIONS))
+    make_place(settings)
+    script = job.script()
     lines = script[script.index("program=") : script.index("\numask ")]
     begin = lines.replace("exec python3", "exec echo python3")
     program = next(tmp_path.glob("state/neuronctl/serve/*/server-*"))
     assert stat.S_IMODE(program.stat().st_mode) == 0o700
     env = {"SLURM_JOB_ID": "7", "PATH": os.environ["PATH"]}
     started = subprocess.run(["bash", "-c", begin], env=env, capture_output=True, text=True)
-    assert re.search(r" run mine-[0-9a-f]{16}\.json ", started.stdout), started.stderr
+    assert re.search(r"/main\.py run bash\n", started.stdout), started.stderr
     (program / "gate.py").write_text("changed")
     refused = subprocess.run(["bash", "-c", begin], env=env, capture_output=True, text=True)
     assert (refused.returncode, refused.stdout) == (1, "")
@@ -152,7 +155,7 @@ def test_scripts_are_short(
     key.write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFs kim\n")
     words = {"http": ["serve", "{port}"], "ollama": ["m"], "vllm": ["m"], "ssh": [str(key)]}
     monkeypatch.setattr(shutil, "which", lambda name, path: name)
-    script = plan_server(recipes.load(recipe), words.get(recipe, []), plan_with(options)).script()
+    script = script_of(recipe, words.get(recipe, []), options)
     assert len(script.splitlines()) <= most
     assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
 
@@ -167,7 +170,7 @@ def test_a_program_that_the_environment_lacks_is_named_before_sbatch(
             plan_server(recipe, [], plan_with(options))
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "label-studio-42").touch(0o755)
-    script = plan_server(recipe, [], plan_with({**OPTIONS, "venv": str(tmp_path)})).script()
+    script = script_of("mine", [], {**OPTIONS, "venv": str(tmp_path)})
     assert "\nrun it\n" in script
 
 
@@ -233,11 +236,11 @@ def test_it_listens_on_loopback_where_one_may_log_in_to_the_nodes(
     catalog = tmp_path / "catalog.yaml"
     catalog.write_text("clusters:\n  neuron:\n    login: {ssh_to_nodes: true}\n")
     options = {**OPTIONS, "cluster": "neuron"}
-    made = [
-        plan_server(recipes.load("mine"), [], plan_with(options, file)).script()
+    settings = [
+        plan_server(recipes.load("mine"), [], plan_with(options, file))[1]
         for file in (None, str(catalog))
     ]
-    assert [" run address=127.0.0.1 " in script for script in made] == [False, True]
+    assert [one["address"] for one in settings] == ["", "127.0.0.1"]
 
 
 def test_kernels_of_jupyter_have_sockets_that_only_their_user_can_open() -> None:
@@ -247,8 +250,8 @@ def test_kernels_of_jupyter_have_sockets_that_only_their_user_can_open() -> None
 
 
 NOTE: Dict[str, Any] = {
-    **{"job": "7", "run": "0", "name": "mine", "recipe": "ssh", "node": "gpu35"},
-    **{"address": "127.0.0.1", "port": "31000", "localhost": "j7.localhost", "state": "answers"},
+    **{"job": 7, "run": 0, "name": "mine", "recipe": "ssh", "node": "gpu35"},
+    **{"address": "127.0.0.1", "port": 31000, "localhost": "j7.localhost", "state": "answers"},
     **{"words": "", "user": "kim", "asked": 1, "since": 1, "token": "t0ken"},
     **{"pid": 7, "python": "", "program": ""},
     "values": {"host_key": "ssh-ed25519 AAAA"},
@@ -259,7 +262,7 @@ NOTE: Dict[str, Any] = {
 def test_a_jobs_name_makes_no_other_block_of_ssh(own: Path, name: str) -> None:
     note = parse_note(json.dumps({**NOTE, "name": name}).encode())
     assert note is not None
-    text = connection(note, load_catalog().clusters["neuron"]).text
+    text = connect(note, load_catalog().clusters["neuron"]).text
     hosts = [line for line in text.splitlines() if line.strip().startswith("Host ")]
     assert len(hosts) == 1 and re.fullmatch(r" *Host [\w.-]+", hosts[0], re.ASCII)
 
@@ -282,7 +285,7 @@ def test_rays_metrics_which_ask_for_no_token_are_off(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, path: name)
-    script = plan_server(recipes.load("ray"), [], plan_with({**OPTIONS, "nodes": "2"})).script()
+    script = script_of("ray", [], {**OPTIONS, "nodes": "2"})
     exports = [line for line in script.splitlines() if line.startswith("export RAY_")]
     done = subprocess.run(
         ["bash", "-c", "\n".join([*exports, "env"])], capture_output=True, text=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import importlib
 import json
 import os
@@ -14,9 +15,11 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import pytest
+
+from neuronctl.serving import recipes
 
 PROGRAM = Path(__file__).parents[2] / "programs" / "server"
 RECIPE = {
@@ -31,6 +34,32 @@ class Page(http.server.BaseHTTPRequestHandler):
         self.send_response(200 if known else 403)
         self.end_headers()
 place = os.environ["ADDRESS"], int(os.environ["PORT"])
+http.server.ThreadingHTTPServer(place, Page).serve_forever()
+"""
+
+
+# Answers as Jupyter does, whose cookies are signed with a secret that it makes once.
+JUPYTER = """\
+#!/usr/bin/env python3
+import hashlib, http.server, json, os, sys
+options = dict(word[2:].split("=", 1) for word in sys.argv[1:] if "=" in word)
+secret = options["ServerApp.cookie_secret_file"]
+if not os.path.exists(secret):
+    open(secret, "w").write(os.urandom(16).hex())
+cookie = "user=" + hashlib.sha256(open(secret).read().encode()).hexdigest()
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        token = "token " + os.environ["JUPYTER_TOKEN"]
+        known = token == self.headers["Authorization"] or cookie == self.headers["Cookie"]
+        answer = {"last_activity": "yesterday"}
+        if "kernels" in self.path:
+            answer = [{"execution_state": open("kernel").read(), "connections": 0}]
+            open("looks", "a").write("x")
+        self.send_response(200 if known else 403)
+        self.send_header("Set-Cookie", cookie if known else "")
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode() if known else b"")
+place = options["ServerApp.ip"], int(options["ServerApp.port"])
 http.server.ThreadingHTTPServer(place, Page).serve_forever()
 """
 
@@ -210,6 +239,50 @@ def test_the_reason_of_an_idle_end_is_noted(start: Callable[..., Job]) -> None:
     job = start(idle=1, used="false")
     assert job.end() == 0
     assert job.note()["words"] == "nobody used it for 1 s, so it ends"
+
+
+@pytest.fixture
+def start_jupyter(
+    start: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Job]:
+    """Starts the shipped recipe with a stand-in for Jupyter, whose kernel is busy at first."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "jupyter-lab").write_text(JUPYTER)
+    (tmp_path / "jupyter-lab").chmod(0o755)
+    (tmp_path / "kernel").write_text("busy")
+    recipe = recipes.load("jupyter")
+    texts = {"ready": recipe.ready, "alive": recipe.alive, "used": recipe.used}
+    return lambda **more: start(script=f"set --\n{recipe.command}", **texts, **more)
+
+
+def test_a_busy_kernel_is_use(start_jupyter: Callable[..., Job], tmp_path: Path) -> None:
+    job = start_jupyter(idle=2)
+    job.answers()
+    looks = tmp_path / "looks"  # which are further apart than its time
+    job.wait_for(lambda note: looks.exists() and looks.stat().st_size >= 3)
+    assert job.process.poll() is None
+    (tmp_path / "kernel").write_text("idle")
+    assert job.end() == 0
+    assert job.note()["words"] == "nobody used it for 2 s, so it ends"
+
+
+def test_the_cookie_of_an_ended_jupyter_opens_no_other(
+    start_jupyter: Callable[..., Job], tmp_path: Path
+) -> None:
+    def status(note: Dict[str, Any], **fields: str) -> Tuple[int, str]:
+        page = http.client.HTTPConnection(note["address"], note["port"])
+        page.request("GET", "/api/contents", headers=fields)
+        answer = page.getresponse()
+        return answer.status, answer.headers["Set-Cookie"]
+
+    first = start_jupyter()
+    note = first.answers()
+    known, cookie = status(note, Authorization=f"token {note['token']}")
+    assert (known, status(note, Cookie=cookie)[0]) == (200, 200)
+    first.process.terminate()
+    first.end()
+    shutil.rmtree(tmp_path / "serve")
+    assert status(start_jupyter().answers(), Cookie=cookie)[0] == 403
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from typing import Callable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
@@ -29,26 +30,25 @@ Wrap = Callable[[JobRequest, Optional[Shell], bool], Wrapping]
 GPUs are passed in."""
 
 
-def _singularity(command: str) -> Wrap:
-    def wrap(request: JobRequest, scratch: Optional[Shell], gpus: bool) -> Wrapping:
-        words: Tuple[CommandWord, ...] = (command, "exec")
-        if gpus and "--rocm" not in request.container_options:
-            words += ("--nv",)
-        words += request.container_options
-        # By itself the runtime binds the home directory, but not scratch, and $PWD not always.
-        before: Tuple[str, ...] = ()
-        if scratch is not None:
-            before = (
-                "# Scratch and this directory; binding one twice gives a warning per process.",
-                f'export BINDS="{scratch}"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"',
-            )
-        words += ("--bind", Shell('"$BINDS"' if before else '"$PWD"'))
-        for bind in request.binds:
-            words += ("--bind", bind)
-        last = ("--pwd", Shell('"$PWD"'), request.container or "")
-        return Wrapping(before=before, prefix=(*words, *last))
-
-    return wrap
+def _singularity(
+    command: str, request: JobRequest, scratch: Optional[Shell], gpus: bool
+) -> Wrapping:
+    words: Tuple[CommandWord, ...] = (command, "exec")
+    if gpus and "--rocm" not in request.container_options:
+        words += ("--nv",)
+    words += request.container_options
+    # By itself the runtime binds the home directory, but not scratch, and $PWD not always.
+    before: Tuple[str, ...] = ()
+    if scratch is not None:
+        before = (
+            "# Scratch and this directory; binding one twice gives a warning per process.",
+            f'export BINDS="{scratch}"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"',
+        )
+    words += ("--bind", Shell('"$BINDS"' if before else '"$PWD"'))
+    for bind in request.binds:
+        words += ("--bind", bind)
+    last = ("--pwd", Shell('"$PWD"'), request.container or "")
+    return Wrapping(before=before, prefix=(*words, *last))
 
 
 def _pyxis(request: JobRequest, scratch: Optional[Shell], gpus: bool) -> Wrapping:
@@ -70,8 +70,8 @@ def _quoted(text: str) -> str:
 
 
 RUNTIMES: Mapping[str, Wrap] = {
-    "singularity": _singularity("singularity"),
-    "apptainer": _singularity("apptainer"),
+    "singularity": partial(_singularity, "singularity"),
+    "apptainer": partial(_singularity, "apptainer"),
     "pyxis": _pyxis,
 }
 """Container runtime -> what it adds to a launch."""

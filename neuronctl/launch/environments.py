@@ -30,10 +30,6 @@ class ShellLine:
     text: str
     defect: str = ""
 
-    @property
-    def must_succeed(self) -> bool:
-        return bool(self.defect)
-
 
 @dataclass(frozen=True)
 class Conda:

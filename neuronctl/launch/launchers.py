@@ -13,7 +13,7 @@ import functools
 import os
 import re
 from string import Template
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SITE_FAULTS, TemplateError, UsageError, did_you_mean
 from neuronctl.common.files import open_regular, read_trusted
@@ -25,8 +25,6 @@ SITE_DIRECTORY = "/etc/neuronctl/templates"
 ALWAYS, NEVER = "always", "never"
 SEVERAL_NODES, SEVERAL_PROCESSES = "several nodes", "several processes"
 TRAINING = "several processes or a Python program"
-
-
 ONE, ALL = "one", "all"
 LAUNCHER, PROGRAM = "launcher", "program"
 
@@ -142,12 +140,8 @@ def holds(when: str, *, nodes: int, processes: int, python: bool) -> bool:
 
     processes: in all of the job. python: whether they run Python, or what is not yet known.
     """
-    return {
-        ALWAYS: True,
-        SEVERAL_NODES: nodes > 1,
-        SEVERAL_PROCESSES: processes > 1,
-        TRAINING: processes > 1 or python,
-    }.get(when, False)
+    several = {SEVERAL_NODES: nodes > 1, SEVERAL_PROCESSES: processes > 1}
+    return {ALWAYS: True, TRAINING: processes > 1 or python, **several}.get(when, False)
 
 
 def not_a_macro(word: str) -> str:
@@ -241,6 +235,78 @@ def forget() -> None:
     _loaded.cache_clear()
 
 
+@dataclass(frozen=True)
+class LauncherOption:
+    """An option of a launcher: its name (see ``launchers.option_name``), value, and words."""
+
+    name: str
+    value: str
+    words: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LauncherCall:
+    """A launcher that is called.
+
+    options: in the order of the line. length: how many of the words are before what it starts, or
+    None where an option is not known.
+    """
+
+    launcher: Launcher
+    options: Tuple[LauncherOption, ...]
+    length: Optional[int]
+
+
+def called(
+    words: Sequence[Optional[str]],
+    launchers: Optional[Sequence[Launcher]] = None,
+    *,
+    akin: bool = True,
+) -> Optional[LauncherCall]:
+    """Find the launcher that the first of these words call; None if they call none.
+
+    words: of a command, or of what follows ``python -m``; None for one that is not known.
+    launchers: those to choose from, by default every one. akin: whether to recognise
+    also programs that start processes as a launcher does but are not it, such as mpiexec.hydra.
+    """
+    found: Optional[LauncherCall] = None
+    for launcher in every() if launchers is None else launchers:
+        for command in (*launcher.programs, *(launcher.akin if akin else ())):
+            if not words or words[0] != command[0] or tuple(words[: len(command)]) != command:
+                continue
+            options, length = _options_called(launcher, words, len(command))
+            names = {option.name for option in options}
+            chosen = not names.isdisjoint(launcher.chosen_by)
+            if chosen or (found is None and not launcher.chosen_by):
+                found = LauncherCall(launcher, options, length)
+    return found
+
+
+def _options_called(
+    launcher: Launcher, words: Sequence[Optional[str]], at: int
+) -> Tuple[Tuple[LauncherOption, ...], Optional[int]]:
+    flags, values, pairs = launcher.flags, launcher.values, launcher.pairs
+    found: List[LauncherOption] = []
+    while at < len(words):
+        word = words[at]
+        if word is None or not word.startswith("-") or word == "--":
+            break
+        typed, equals, value = word.partition("=")
+        name = typed.lstrip("-").replace("-", "_")
+        length = 1
+        if not equals and name not in flags:
+            length = 3 if name in pairs else 2
+            if name not in values + pairs and (values or not flags):
+                return tuple(found), None
+            value = (words[at + 1] if at + 1 < len(words) else None) or ""
+        own = tuple(own_word or "" for own_word in words[at : at + length])
+        if length == 2 and not values:  # argparse takes both in one word
+            own = (f"{typed}={value}",)
+        found.append(LauncherOption(name, value, own))
+        at += length
+    return tuple(found), min(at, len(words))
+
+
 def _read(name: str, places: Sequence[str]) -> Tuple[str, str]:
     """Return the file of a launcher, and its text."""
     for directory in places if os.sep not in name else ():
@@ -307,21 +373,16 @@ def _traits(file: str, text: str) -> Dict[str, Any]:
 _Read = Callable[[str], object]
 
 
-def _one_of(values: Mapping[str, object]) -> _Read:
+def _one_of(*texts: str, **values: object) -> _Read:
+    """Return what reads one of these texts, or the value of one of these words."""
+    known = {**{text: text for text in texts}, **values}
+
     def read(text: str) -> object:
-        if text not in values:
-            raise ValueError("must be " + " or ".join(values))
-        return values[text]
+        if text not in known:
+            raise ValueError("must be " + " or ".join(known))
+        return known[text]
 
     return read
-
-
-def _words(text: str) -> Tuple[str, ...]:
-    return tuple(text.split())
-
-
-def _options(text: str) -> Options:
-    return tuple(map(option_name, text.split()))
 
 
 def _signals(text: str) -> Tuple[str, ...]:
@@ -337,25 +398,21 @@ def _commands(text: str) -> Tuple[Tuple[str, ...], ...]:
     return tuple(tuple(command.split()) for command in text.split(",") if command.strip())
 
 
-_YES_OR_NO = _one_of({"yes": True, "no": False})
-_WHEN = _one_of(
-    {when: when for when in (ALWAYS, NEVER, SEVERAL_NODES, SEVERAL_PROCESSES, TRAINING)}
-)
-
+_WHEN = _one_of(ALWAYS, NEVER, SEVERAL_NODES, SEVERAL_PROCESSES, TRAINING)
 _OWN: Mapping[str, _Read] = {
     "rendezvous": _WHEN,
     "macros": _WHEN,
     "signals": _signals,
-    "marks": _one_of({LAUNCHER: LAUNCHER, PROGRAM: PROGRAM, "nothing": ""}),
+    "marks": _one_of(LAUNCHER, PROGRAM, nothing=""),
     "programs": _commands,
     "akin": _commands,
-    "uncounted": _one_of({count: count for count in (ONE, ALL)}),
+    "uncounted": _one_of(ONE, ALL),
 }
 _OF_TYPE: Mapping[str, _Read] = {
-    "bool": _YES_OR_NO,
+    "bool": _one_of(yes=True, no=False),
     "str": str,
-    "Tuple[str, ...]": _words,
-    "Options": _options,
+    "Tuple[str, ...]": lambda text: tuple(text.split()),
+    "Options": lambda text: tuple(map(option_name, text.split())),
 }
 _VALUES: Dict[str, _Read] = {
     trait: _OWN.get(trait) or _OF_TYPE[kind]

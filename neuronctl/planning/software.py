@@ -13,8 +13,7 @@ from neuronctl.common.secrets import is_private
 from neuronctl.common.shell import CommandWord, Shell
 from neuronctl.common.words import counted
 from neuronctl.launch import environments
-from neuronctl.launch.launcher_calls import called
-from neuronctl.launch.launchers import Launcher, not_a_macro
+from neuronctl.launch.launchers import Launcher, called, not_a_macro
 from neuronctl.planning.model import Export
 from neuronctl.request.job import JobRequest
 from neuronctl.scripts.model import interpreter

@@ -8,8 +8,7 @@ from typing import Dict, List, Optional, Sequence
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.shell import BASHS_OWN, sets_errexit
 from neuronctl.common.yamlfile.writer import Entry
-from neuronctl.launch.launcher_calls import LauncherCall, called
-from neuronctl.launch.launchers import ALL, ONE
+from neuronctl.launch.launchers import ALL, ONE, LauncherCall, called
 from neuronctl.request.job import JobRequest
 from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt
 from neuronctl.scripts.bash_grammar import parsed, text_of

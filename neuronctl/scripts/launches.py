@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.launch.launcher_calls import called
-from neuronctl.launch.launchers import Launcher, every
+from neuronctl.launch.launchers import Launcher, called, every
 from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt_with_plugins
 from neuronctl.scripts.model import SourceSpan, digits
 from neuronctl.scripts.shell_reader import read_shell

@@ -13,7 +13,7 @@ from plan_builders import findings, plan_of
 from neuronctl.catalog import loader
 from neuronctl.common.errors import NeuronctlError, TemplateError, UsageError
 from neuronctl.launch import launchers
-from neuronctl.launch.launcher_calls import called
+from neuronctl.launch.launchers import called
 from neuronctl.rendering.launch_command import BLOCKS, launch_parts, launch_words, wrapped
 from neuronctl.rendering.render import render_job
 from neuronctl.submission.judged_script import judge_text

@@ -30,6 +30,10 @@ class ShellLine:
     text: str
     defect: str = ""
 
+    @property
+    def must_succeed(self) -> bool:
+        return bool(self.defect)
+
 
 @dataclass(frozen=True)
 class Conda:

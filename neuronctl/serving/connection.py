@@ -122,7 +122,7 @@ def parse_note(content: bytes) -> Optional[Note]:
     try:
         data = json.loads(content)
         note = restored(Note, {name: data[name] for name in Note.__annotations__ if name in data})
-        return note if 0 <= note.since <= note.asked < 1 << 40 else None
+        return note if all(0 <= at < 1 << 40 for at in (note.since, note.asked)) else None
     except (*NOT_RESTORED, RecursionError):
         return None
 

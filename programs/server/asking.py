@@ -90,7 +90,9 @@ def ask(path, header="", body="", status="2", without=""):
             rest = b""
             with contextlib.suppress(OSError):  # a server may log who leaves early
                 rest = answer.read(1 << 20)
-    code = first[1] if first[0].startswith("HTTP/") and len(first) > 1 else "no HTTP"
+    code = "no HTTP" if first[0] else "nothing"
+    if first[0].startswith("HTTP/") and len(first) > 1:
+        code = first[1]
     fields, _, content = rest.partition(b"\r\n\r\n")
     refused = b"X-Neuronctl: refused" in fields.split(b"\r\n")  # by the gate, whatever is expected
     if refused or not re.match(status, code):

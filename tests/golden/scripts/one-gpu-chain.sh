@@ -21,11 +21,12 @@ command -v python >/dev/null || faults+=('no program on PATH: python')
 { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
 if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 
-# Run the job; asked to save before the time limit, go on in another run, until it ends with 0.
+# Run the job; asked to save before the time limit, continue in another run, until the program exits with 0.
 # Each run is a job of its own that waits for the end of the run before. Its arguments: a mark, its number, that run's job.
 mark=${1-} run=${2:-1} before=${3-} most=10 asked='' next=''
 state=$([ ! "$before" ] || scontrol show job "$before" | grep -o 'JobState=[A-Z]*' || sacct -nX -o State -j "$before")
 [[ ! $state =~ CANCELLED|COMPLETED ]] || exit 0  # nothing follows a run that was cancelled or is done
+try() { for ((left = $1; left > 0; left--)); do "${@:2}" && return; sleep 5; done; return 1; }  # a command, $1 times
 next_run() {  # submits the next run, unless it is there already, and prints its job id
     queue=$(squeue -ah --me -t PENDING -o '%A %E') || return  # slurmctld does not answer: submit nothing twice
     sed -n "s/ afterany:$SLURM_JOB_ID(.*//p" <<<"$queue" | grep -m 1 . ||
@@ -33,22 +34,18 @@ next_run() {  # submits the next run, unless it is there already, and prints its
             --output="$(readlink /proc/$$/fd/1)" --error="$(readlink /proc/$$/fd/2)" "$0" "$mark" "$((run + 1))" "$SLURM_JOB_ID")
 }
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST, as job $SLURM_JOB_ID"
-[ "$run" -ge "$most" ] || for _ in {1..5}; do next=$(next_run) && echo "run $((run + 1)) waits as job $next" && break; sleep 5; done
+[ "$run" -ge "$most" ] || ! next=$(try 5 next_run) || echo "run $((run + 1)) waits as job $next"
 trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; kill -s TERM "$program" 2>/dev/null' USR2
 trap 'kill -s TERM "$program" 2>/dev/null; wait "$program"; exit 143' TERM  # scancel
 python train.py --lr 0.1 & program=$!
-# Wait for the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
+# Wait for the program; shortly before the end of the job no longer, as the next run begins from the last save.
 while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
 if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
-end() {  # without another run; after 0, one that waits ends by itself
-    echo "$1"
-    for _ in {1..20}; do [ ! "$next" ] || scancel -t PENDING "$next" || [ "$code" -eq 0 ] && break; sleep 15; done
-    exit "$code"
-}
+end() { echo "$1"; [ ! "$next" ] || try "$((code ? 60 : 1))" scancel -t PENDING "$next"; exit "$code"; }  # without another run
 [ "$code" -ne 0 ] || end "done in $run runs"
 [[ $asked || $code -eq 75 ]] || end "the program failed with exit code $code: no other run follows"
 case $code in 75) how=saved ;; 124) how='did not end' ;; 143) how='did not save' ;; *) how='ended after the request' ;; esac
 echo "run $run $how (exit code $code)"
 [ "$run" -lt "$most" ] || end "that was the last of $most runs"
-for _ in {1..60}; do next=$(next_run) && echo "another run follows, as job $next" && exit "$code"; sleep 10; done
-end "the next run could not be submitted: no other run follows"
+next=$(try 120 next_run) || end "the next run could not be submitted: no other run follows"
+echo "another run follows, as job $next"; exit "$code"

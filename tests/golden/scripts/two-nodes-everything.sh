@@ -32,6 +32,7 @@ set +e; trap - ERR
 # Scratch and this directory; binding one twice gives a warning per process.
 export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"
 
+each_node=(srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0)
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
     local faults=() visible
@@ -44,15 +45,13 @@ check_node() {
     getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")
     if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 }
-srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 \
-    bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
+"${each_node[@]}" bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
 # Sample the use of GPUs, cores, and memory on each node into files beside the log, for neuronctl report.
 monitor_nodes() {
     local log
     log=$(readlink "/proc/$$/fd/1") && [ -f "$log" ] || return 0
-    (srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
-        bash -c "$(declare -f sample_node); sample_node \"\$@\"" bash \
+    ("${each_node[@]}" bash -c "$(declare -f sample_node); sample_node \"\$@\"" bash \
         "$log.samples" 10 </dev/null &>/dev/null &)
 }
 sample_node() {
@@ -90,8 +89,7 @@ watch_log() {
         [ $? -gt 128 ] || [ "$now" = "$seen" ] || { seen=$now since=$SECONDS; }
     done
     echo "the job no longer moves: for 1 h, neither this log nor the checkpoint has changed" >&2
-    timeout -k 5 120 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
-        bash -c 'command -v py-spy >/dev/null || exit; for process in $(pgrep -U "$UID" python); do
+    timeout -k 5 120 "${each_node[@]}" bash -c 'command -v py-spy >/dev/null || exit; for process in $(pgrep -U "$UID" python); do
             grep -qsz "^SLURM_JOB_ID=$SLURM_JOB_ID\$" "/proc/$process/environ" && timeout -k 5 20 py-spy dump --pid "$process"
         done' >&2
     kill -s USR2 "$$"
@@ -100,16 +98,16 @@ watch_log() {
 
 # Send the signal $1 to the ranks on each node: the children of torchrun, the oldest process with this launch's mark.
 tell_ranks() {
-    srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 \
-        bash -c 'grep -lsz "^NEURONCTL_LAUNCH=$SLURM_JOB_ID.$SLURMD_NODENAME\$" /proc/[0-9]*/environ | cut -d / -f 3 |
-            xargs -r ps -o pid= --sort=start_time -p | head -n 1 | xargs -r pkill -"$1" -P' bash "$1"
+    "${each_node[@]}" bash -c 'grep -lsz "^NEURONCTL_LAUNCH=$SLURM_JOB_ID.$SLURMD_NODENAME\$" /proc/[0-9]*/environ |
+        cut -d / -f 3 | xargs -r ps -o pid= --sort=start_time -p | head -n 1 | xargs -r pkill -"$1" -P' bash "$1"
 }
 
-# Run the job; asked to save before the time limit, go on in another run, until it ends with 0.
+# Run the job; asked to save before the time limit, continue in another run, until the program exits with 0.
 # Each run is a job of its own that waits for the end of the run before. Its arguments: a mark, its number, that run's job.
 mark=${1-} run=${2:-1} before=${3-} most=10 asked='' next=''
 state=$([ ! "$before" ] || scontrol show job "$before" | grep -o 'JobState=[A-Z]*' || sacct -nX -o State -j "$before")
 [[ ! $state =~ CANCELLED|COMPLETED ]] || exit 0  # nothing follows a run that was cancelled or is done
+try() { for ((left = $1; left > 0; left--)); do "${@:2}" && return; sleep 5; done; return 1; }  # a command, $1 times
 next_run() {  # submits the next run, unless it is there already, and prints its job id
     queue=$(squeue -ah --me -t PENDING -o '%A %E') || return  # slurmctld does not answer: submit nothing twice
     sed -n "s/ afterany:$SLURM_JOB_ID(.*//p" <<<"$queue" | grep -m 1 . ||
@@ -119,7 +117,7 @@ next_run() {  # submits the next run, unless it is there already, and prints its
 resume_with=()
 [ "$run" -eq 1 ] || resume_with=(--resume 'the latest')
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST, as job $SLURM_JOB_ID"
-[ "$run" -ge "$most" ] || for _ in {1..5}; do next=$(next_run) && echo "run $((run + 1)) waits as job $next" && break; sleep 5; done
+[ "$run" -ge "$most" ] || ! next=$(try 5 next_run) || echo "run $((run + 1)) waits as job $next"
 look() { timeout 20 find -L out -type f -printf '%p %s %T@\n' 2>/dev/null; }  # at the checkpoint
 trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; seen=${seen-$(look)}; tell_ranks TERM &' USR2
 # torchrun starts 2 processes of train.py on each of 2 nodes.
@@ -129,14 +127,10 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
         --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
         --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
         --rdzv-conf=is_host=$((SLURM_NODEID == 0)) "$@"' torchrun train.py "${resume_with[@]}" & program=$!
-# Wait for the program. Shortly before the end, nobody is waited for: the next run begins from the last save.
+# Wait for the program; shortly before the end of the job no longer, as the next run begins from the last save.
 while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
 if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
-end() {  # without another run; after 0, one that waits ends by itself
-    echo "$1"
-    for _ in {1..20}; do [ ! "$next" ] || scancel -t PENDING "$next" || [ "$code" -eq 0 ] && break; sleep 15; done
-    exit "$code"
-}
+end() { echo "$1"; [ ! "$next" ] || try "$((code ? 60 : 1))" scancel -t PENDING "$next"; exit "$code"; }  # without another run
 [ "$code" -ne 0 ] || end "done in $run runs"
 # The program failed if Slurm can still start something in this job; else Slurm broke the run off.
 [[ $asked || $code -eq 75 ]] || ! timeout 60 srun --overlap --nodes=1 --ntasks=1 true || end "the program failed with exit code $code: no other run follows"
@@ -144,5 +138,5 @@ case $code in 75) how=saved ;; 124) how='did not end' ;; *) how=${asked:+ended a
 [ ! "$asked" ] || [ "$(look)" = "$seen" ] || how=saved
 echo "run $run ${how:-broke off} (exit code $code)"
 [ "$run" -lt "$most" ] || end "that was the last of $most runs"
-for _ in {1..60}; do next=$(next_run) && echo "another run follows, as job $next" && exit "$code"; sleep 10; done
-end "the next run could not be submitted: no other run follows"
+next=$(try 120 next_run) || end "the next run could not be submitted: no other run follows"
+echo "another run follows, as job $next"; exit "$code"

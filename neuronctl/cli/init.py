@@ -26,8 +26,7 @@ from neuronctl.request.typed_options import options_layer
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.local_facts import imports_of
 from neuronctl.rules.policy import near_imports
-from neuronctl.scripts.edits import unified_diff
-from neuronctl.scripts.script_file import batch_script
+from neuronctl.scripts.script_file import batch_script, unified_diff
 from neuronctl.submission.distributed_program import distributed
 from neuronctl.submission.first_job import Worked, job_file, programs, software
 

@@ -25,7 +25,7 @@ from neuronctl.scripts.model import NOWHERE, Edit, SourceSpan
 from neuronctl.slurm.bad_nodes import NodeFault
 
 if TYPE_CHECKING:
-    from neuronctl.scripts.bash_syntax import SyntaxProblem
+    from neuronctl.scripts.bash_grammar import SyntaxProblem
 
 UNCITED = Citation("")
 

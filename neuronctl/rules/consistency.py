@@ -104,6 +104,15 @@ def launcher_as_program(context: RuleContext) -> Iterator[Finding]:
     )
 
 
+_STATED = {
+    **dict.fromkeys(("devices", "gpus"), ("gpus_per_node", "GPU", " per node", 'devices="auto"')),
+    "nprocs": ("gpus_per_node", "GPU", " per node", "nprocs=torch.cuda.device_count()"),
+    "num_workers": ("gpus", "GPU", " in all", "num_workers=…, from the job's GPUs"),
+    "num_nodes": ("nodes", "node", "", 'num_nodes=int(os.environ["SLURM_JOB_NUM_NODES"])'),
+}
+"""What a program states: the plan's figure, its unit, and how the program takes it from the job."""
+
+
 @job_rule(
     WARNING, "NC306", "program that states another size than the job's", Trait.LAUNCH | Trait.STEP
 )
@@ -111,24 +120,14 @@ def stated_size(context: RuleContext) -> Iterator[Finding]:
     plan, here = context.plan, context.local
     if plan.most_nodes > plan.nodes or here.copies in (Copies.NO_SIGN, Copies.ALONE):
         return  # NC310 reports the latter
-    each, more = plan.gpus_per_node, "--gpus-per-node {}"
-    sizes = {
-        "devices": (each, "GPU", " per node", more, 'devices="auto"'),
-        "gpus": (each, "GPU", " per node", more, 'devices="auto"'),
-        "nprocs": (each, "GPU", " per node", more, "nprocs=torch.cuda.device_count()"),
-        "num_workers": (plan.gpus, "GPU", " in all", "that many GPUs", "the job's number of GPUs"),
-        "num_nodes": (
-            *(plan.nodes, "node", "", "-N {}"),
-            'num_nodes=int(os.environ["SLURM_JOB_NUM_NODES"])',
-        ),
-    }
     for name, count in dict.fromkeys(here.stated_sizes):
-        has, unit, where, request, taken = sizes[name]
+        figure, unit, where, taken = _STATED[name]
+        has = getattr(plan, figure)
         if has and count != has:
             yield Finding(
                 f"{plan.request.script} states {name}={count}, and the job has "
                 f"{counted(has, unit)}{where}: the processes wait for others, or fail",
-                f"request {request.format(count)}, or write {taken}",
+                f"request {counted(count, unit)}{where}, or write {taken}",
             )
 
 

@@ -22,7 +22,7 @@ from neuronctl.rules.model_size import model_size
 from neuronctl.slurm.bad_nodes import bad_nodes
 
 if TYPE_CHECKING:
-    from neuronctl.scripts.bash_syntax import SyntaxProblem
+    from neuronctl.scripts.bash_grammar import SyntaxProblem
 
 
 def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
@@ -70,7 +70,7 @@ def _broken_texts(plan: JobPlan) -> Iterator[Tuple[str, str, SyntaxProblem]]:
     texts.append(("", "--setup", "\n".join(request.setup)))
     for prefix, what, text in texts:
         if text:
-            from neuronctl.scripts.bash_syntax import syntax_problem  # here: few jobs have any
+            from neuronctl.scripts.bash_grammar import syntax_problem  # here: few jobs have any
 
             found = syntax_problem(text)
             if found is not None:

@@ -1,12 +1,17 @@
-"""The tree that tree-sitter's grammar of bash makes of shell text."""
+"""What tree-sitter's grammar of bash, and bash itself, make of shell text."""
 
 from __future__ import annotations
 
+import os
 import re
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Iterator, Optional, Set, Tuple
 
-from neuronctl.common.errors import UsageError
+from neuronctl.common.errors import SlurmUnavailableError, UsageError
+from neuronctl.common.frozen import dataclass
+from neuronctl.scripts.model import SourceSpan
+from neuronctl.slurm.process import run
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -141,3 +146,31 @@ def set_often(root: Node) -> Set[str]:
             often.update(filter(str.isidentifier, words if first in _SETTERS else ()))
         waiting += [(child, repeated) for child in children]
     return often
+
+
+@dataclass(frozen=True)
+class SyntaxProblem:
+    """What bash says of shell text, and where; warning: whether bash runs it all the same."""
+
+    place: SourceSpan
+    message: str
+    warning: bool
+
+
+@cache
+def syntax_problem(text: str) -> Optional[SyntaxProblem]:
+    """Return what bash cannot read; None if it can read all, or if there is no bash."""
+    # The text may set extglob, or source a file that does: allow its patterns.
+    argv = ["bash", "-O", "extglob", "-n"]
+    try:
+        answer = run(argv, input=text, env={**os.environ, "LC_ALL": "C", "BASH_ENV": ""})
+    except SlurmUnavailableError:
+        return None
+    # Not the exit code: it is 0 after a warning and after an error within [[ ]].
+    found = re.search(r"(?m)^bash: line (\d+): (warning: )?(.*)$", answer.stderr)
+    if found is None:
+        return None
+    # To bash, the end of the file is on a line of its own.
+    line = min(int(found[1]), text.rstrip().count("\n") + 1)
+    place = SourceSpan(line, 1, len(text.split("\n")[line - 1]) + 1)
+    return SyntaxProblem(place, found[3], bool(found[2]))

@@ -183,6 +183,22 @@ def _directive_entries(
                 remarks.append(Remark(number, f"--{key} is not carried over: {error}"))
             else:
                 values[key] = _typed(key, value)
+    _add_defaults(values, header, name, asked, launcher)
+    for ignored in header.ignored:
+        if ignored.reason in (AFTER_COMMAND, MISSPELLED):
+            what = ignored.text if len(ignored.text) < 60 else f"{ignored.text[:57]}…"
+            message = f"'{what}' has no effect ({ignored.reason})"
+            remarks.append(Remark(ignored.place.line, message))
+    made = [
+        Entry(key, values[key], remark=remarked.get(key, "")) for key in OF_SLURM if key in values
+    ]
+    return [*made, Entry("sbatch", others)] if others else made
+
+
+def _add_defaults(
+    values: Dict[str, object], header: Header, name: str, asked: JobRequest, launcher: str
+) -> None:
+    """Add the keys without which neuronctl would choose another value than Slurm."""
     if {"gpus", "gpus-per-node"} <= values.keys():
         values["nodes"] = str(asked.nodes)
         del values["gpus"]
@@ -200,15 +216,6 @@ def _directive_entries(
     file = name.rpartition("/")[2] if name.isprintable() else "job"
     values.setdefault("job-name", "sbatch" if name == "<stdin>" else file)
     values.setdefault("output", "slurm-%A_%a.out" if "array" in values else "slurm-%j.out")
-    for ignored in header.ignored:
-        if ignored.reason in (AFTER_COMMAND, MISSPELLED):
-            what = ignored.text if len(ignored.text) < 60 else f"{ignored.text[:57]}…"
-            message = f"'{what}' has no effect ({ignored.reason})"
-            remarks.append(Remark(ignored.place.line, message))
-    made = [
-        Entry(key, values[key], remark=remarked.get(key, "")) for key in OF_SLURM if key in values
-    ]
-    return [*made, Entry("sbatch", others)] if others else made
 
 
 def _typed(key: str, value: str) -> object:

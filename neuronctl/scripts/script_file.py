@@ -1,37 +1,39 @@
-"""Batch scripts as files: where they are found, and how much of their text is read."""
+"""Batch scripts as files: where they are found, how much of them is read, and what changes them."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
-from typing import List, Optional
+from typing import Dict, Iterable, List, Optional
 
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import open_named, open_regular
+from neuronctl.scripts.model import Edit
 
 MAX_BYTES = 4 * 1024 * 1024
-"""The longest script that slurmctld takes where the site does not say otherwise."""
+"""The longest script that slurmctld takes unless the site says otherwise."""
 MOST_CHARACTERS = 50_000
-"""So much of a script is read: that of a thousand lines has about 40,000."""
+"""How much of a script is read; a thousand lines have about 40,000 characters."""
 
 
 def beginning(text: str) -> str:
-    """The whole lines at the beginning of a script that are read; all of any usual script."""
+    """Return the whole lines at the beginning of a script that are read; usually all."""
     if len(text) <= MOST_CHARACTERS:
         return text
     return text[: text.rfind("\n", 0, MOST_CHARACTERS) + 1]
 
 
 def is_too_long(text: str) -> bool:
-    """Whether a script has more than MAX_BYTES."""
+    """Return True if a script has more than MAX_BYTES."""
     return len(text.encode("utf-8", "surrogateescape")) > MAX_BYTES
 
 
 def read_file(path: str) -> str:
-    """The text of a script, ``-`` for standard input; of one that is too long, only the beginning.
+    """Return the text of a script, ``-`` for standard input; only the beginning if it is too long.
 
-    Bytes that are not UTF-8 become surrogates. Raises UsageError where it cannot be read, also for
-    what is no regular file but for what the shell has opened: ``/dev/fd/63`` of ``<(…)``.
+    Bytes that are not UTF-8 become surrogates. Raises UsageError if it cannot be read, or is no
+    regular file, unless the shell has opened it: ``/dev/fd/63`` of ``<(…)``.
     """
     try:
         with open_named(path) as file:
@@ -42,7 +44,7 @@ def read_file(path: str) -> str:
 
 
 def shown_name(path: str) -> str:
-    """The name by which messages call a file."""
+    """Return the name by which messages call a file."""
     return "<stdin>" if path == "-" else os.path.normpath(path)
 
 
@@ -51,7 +53,7 @@ _DIRECTIVE = rb"(?m)^#SBATCH\s"
 
 
 def scripts_at(path: str) -> List[str]:
-    """The batch scripts in a folder and below, or else the file itself."""
+    """Return the batch scripts in a folder and below, or else the file itself."""
     found: List[str] = []
     for here, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -61,7 +63,7 @@ def scripts_at(path: str) -> List[str]:
 
 
 def batch_script(path: str) -> Optional[str]:
-    """The text of a script with directives, as sbatch reads them; None for any other file."""
+    """Return the text of a script with directives that sbatch reads; None for any other file."""
     if not os.path.isfile(path):
         return None
     try:
@@ -76,3 +78,30 @@ def batch_script(path: str) -> Optional[str]:
     if re.search(_DIRECTIVE, text if head is None else head[0]) is None:
         return None
     return text.decode("utf-8", "surrogateescape")
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
+    """Return the text with the edits, the first of those that overlap; no other byte changes."""
+    lines = text.split("\n")
+    of_lines: Dict[int, List[Edit]] = {}
+    for edit in dict.fromkeys(edits):
+        of_lines.setdefault(edit.place.line, []).append(edit)
+    for number, ones in of_lines.items():
+        line, at, parts = lines[number - 1], 0, []
+        for edit in sorted(ones, key=lambda edit: (edit.place.column, edit.place.end)):
+            start, end = edit.place.column - 1, edit.place.end - 1
+            if start >= at:
+                parts += [line[at:start], edit.text]
+                at = end
+        lines[number - 1] = "".join([*parts, line[at:]])
+    return "\n".join(lines)
+
+
+def unified_diff(name: str, before: str, after: str) -> str:
+    """Return what ``diff -u`` prints of two texts of a file; "" if they are the same."""
+    # splitlines() would split at other characters, too.
+    old, new = ([part for part in re.split("(?<=\n)", text) if part] for text in (before, after))
+    lines = difflib.unified_diff(old, new, name, name)
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )

@@ -17,17 +17,16 @@ from neuronctl.request.job import JobRequest
 from neuronctl.rules import Finding
 from neuronctl.rules.scripts import check_script
 from neuronctl.rules.scripts.script_facts import ScriptFacts
-from neuronctl.scripts.edits import edited
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.model import AFTER_COMMAND, Header
-from neuronctl.scripts.script_file import beginning, is_too_long
+from neuronctl.scripts.script_file import beginning, edited, is_too_long
 from neuronctl.scripts.script_request import job_variables, modules, request_of_script
 from neuronctl.scripts.shell_reader import read_shell
 
 if TYPE_CHECKING:
     from neuronctl.judgement.ask import AskedOnce
     from neuronctl.judgement.verdict import Verdict
-    from neuronctl.scripts.bash_syntax import SyntaxProblem
+    from neuronctl.scripts.bash_grammar import SyntaxProblem
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def _unreadable(text: str, header: Header) -> Optional[SyntaxProblem]:
     """Return what bash cannot read of a script; it is not asked where lines are left out."""
     if not header.for_bash or header.left_out or "\0" in text:
         return None
-    from neuronctl.scripts.bash_syntax import syntax_problem
+    from neuronctl.scripts.bash_grammar import syntax_problem
 
     return syntax_problem(text)
 

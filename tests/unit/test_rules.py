@@ -14,7 +14,7 @@ from neuronctl.common.rule_codes import CODES
 from neuronctl.judgement.rule_pages import every_rule
 from neuronctl.rules import LocalFacts, RuleContext, apply_rules
 from neuronctl.rules.base import Copies, Fault
-from neuronctl.scripts.bash_syntax import SyntaxProblem
+from neuronctl.scripts.bash_grammar import SyntaxProblem
 from neuronctl.scripts.model import SourceSpan
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim/run")
@@ -149,10 +149,10 @@ CASES: List[Case] = [
     ("NC304", {"launcher": "srun", "ntasks_per_node": 1, "gpus_per_node": 2},
      ["1 process for 2 GPUs", "idle"], {"launcher": "python", "gpus_per_node": 2}),
     ("NC306", {"launcher": "srun", "gpus_per_node": 2, "here": STATES},
-     ["devices=4", "2 GPUs per node", "--gpus-per-node 4", 'devices="auto"'],
+     ["devices=4", "has 2 GPUs per node", "request 4 GPUs per node", 'devices="auto"'],
      {"launcher": "srun", "gpus_per_node": 4, "nodes": 2, "here": STATES}),
     ("NC306", {"launcher": "srun", "gpus_per_node": 4, "nodes": 3, "here": STATES},
-     ["num_nodes=2", "3 nodes", "-N 2", "SLURM_JOB_NUM_NODES"],
+     ["num_nodes=2", "has 3 nodes", "request 2 nodes", "SLURM_JOB_NUM_NODES"],
      {"launcher": "srun", "nodes": 2, "here": STATES}),
     ("NC323", {"signal": "USR2@600", "time_limit": "5"},
      ["600 s before the end", "as soon as it runs", "@75"],

@@ -9,7 +9,7 @@ from typing import Dict, List, Tuple
 import pytest
 
 from neuronctl.catalog.model import Catalog, CommentPolicy
-from neuronctl.scripts.edits import unified_diff
+from neuronctl.scripts.script_file import unified_diff
 from neuronctl.submission.judged_script import JudgedScript, judge_text, mended
 
 TOP = "#!/bin/bash -l\n#SBATCH -p gpu --gpus-per-node=1 -N 1\n"

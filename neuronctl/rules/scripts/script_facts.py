@@ -14,7 +14,7 @@ from neuronctl.scripts.model import SCRIPT, GivenOption, Header, SourceSpan
 from neuronctl.scripts.shell_text import ShellText, reads_more
 
 if TYPE_CHECKING:
-    from neuronctl.scripts.bash_syntax import SyntaxProblem
+    from neuronctl.scripts.bash_grammar import SyntaxProblem
 
 
 @dataclass(frozen=True)

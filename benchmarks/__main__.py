@@ -13,7 +13,7 @@ import time
 from types import FrameType
 from typing import Any, Dict, Optional
 
-from benchmarks import cases, definitions, plot, report, sweeps
+from benchmarks import cases, definitions, report, sweeps
 from benchmarks.cluster import cluster
 from benchmarks.peers import CHECKOUT, PINS, environments
 from benchmarks.verdict import lines
@@ -39,7 +39,6 @@ def main() -> None:
         sys.exit(f"benchmarks: {error}; nothing was written")
     (PLACE / "benchmarks.json").write_text(_json(results), encoding="utf-8")
     judged = lines(results)
-    (PLACE / "benchmarks.svg").write_text(plot.svg(results), encoding="utf-8")
     (PLACE / "benchmarks.md").write_text(report.page(results, judged), encoding="utf-8")
     print(report.table(judged))
     short = [line.figure for line in judged if line.met is False]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 from benchmarks.cluster import COMMENT, QUEUE, SUBMITTING, Cluster
-from benchmarks.figures import import_times
 from benchmarks.peers import Environments
 
 JOBS = (100, 1_000, 4_000, 10_000)
@@ -156,15 +155,12 @@ def watching(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
             rounds,
         )
         more["opened"] = {
-            str(count): cluster.looked(
-                "files", ["status"], {"XDG_STATE_HOME": cluster.state(count)}
-            )
+            str(count): cluster.opened(["status"], {"XDG_STATE_HOME": cluster.state(count)})
             for count in RECORDS
         }
     return more
 
 
-ON_A_TERMINAL = "status on a terminal"
 _CLICK_AND_RICH = "import click, rich.console, rich.table"
 _TERMINAL = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
@@ -219,23 +215,6 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
     }
     more: Results = {"groups": groups, "processes": cluster.processes(counted)}
     more["waits"] = waits
-    say("profiles")
-    profiled = {
-        "--version": ["--version"],
-        "--help": ["--help"],
-        "generate": list(GENERATE[1:]),
-        "submit": submit,
-        "status": ["status"],
-        ON_A_TERMINAL: ["status"],
-    }
-
-    def looked(what: str, name: str) -> Any:
-        tty = name == ON_A_TERMINAL
-        env = {**records, **(_TERMINAL if tty else {})}
-        return cluster.looked(what, profiled[name], env, tty=tty)
-
-    more["imports"] = {name: import_times(looked("imports", name)) for name in profiled}
-    more["functions"] = {name: looked("functions", name) for name in profiled}
     return more
 
 

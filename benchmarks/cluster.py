@@ -80,16 +80,10 @@ class Cluster:
         answer: Dict[str, Any] = json.loads(self.run(argv, asked))
         return answer
 
-    def looked(
-        self, what: str, argv: Sequence[str], env: Mapping[str, str], *, tty: bool = False
-    ) -> Any:
-        """The "files", "functions" or "imports" of a neuronctl command (inside/looking.py)."""
-        return json.loads(
-            self.run(
-                [*_with(env), "python", f"{self.scratch}/inside/looking.py"],
-                {"what": what, "argv": list(argv), "tty": tty},
-            )
-        )
+    def opened(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
+        """How many records a neuronctl command opens (inside/opened_files.py)."""
+        program = f"{self.scratch}/inside/opened_files.py"
+        return int(self.run([*_with(env), "python", program, *argv]))
 
     def waits(self, jobs: Sequence[int], counts: Sequence[int], seconds: int) -> Dict[str, int]:
         """The requests to slurmctld of so many ``neuronctl wait`` at once (inside/waiting.py)."""

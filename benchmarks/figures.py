@@ -160,16 +160,6 @@ def processes_line(
     )
 
 
-def import_times(text: str) -> List[Tuple[str, int]]:
-    """All modules in the output of ``-X importtime`` with their own microseconds, slowest first."""
-    found = []
-    for line in text.splitlines():
-        words = line.partition("import time:")[2].split("|")
-        if len(words) == 3 and words[0].strip().isdigit():
-            found.append((words[2].strip(), int(words[0])))
-    return sorted(found, key=lambda one: -one[1])
-
-
 def number(value: float) -> str:
     """A number with two or three significant figures."""
     return f"{value:.1f}" if abs(value) < 20 else f"{value:.0f}"

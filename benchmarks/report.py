@@ -8,10 +8,8 @@ from typing import Any, List, Mapping, Sequence
 from benchmarks.cases import FULL, JOBS, MINE, NODES, RECORDS, USUAL, WAITING, WAITS
 from benchmarks.figures import Line, Samples, number
 from benchmarks.sweeps import MANY, RUN, TASKS
-from benchmarks.verdict import SUBMITTING, TERMINAL_MORE
 
 _MARK = {True: "met", False: "**NOT met**", None: ""}
-_MOST = 15
 _BUSY = 0.5
 """The load average above which the machine is said to be busy."""
 
@@ -46,7 +44,6 @@ def page(results: Mapping[str, Any], lines: Sequence[Line]) -> str:
         f"{results['rounds']} times each, after two warm-up runs): the median, with the quartiles "
         "in brackets. Ratios are of the medians, with the quartiles of the ratios of neighboring "
         "runs in brackets. Memory is the highest peak of all runs.\n",
-        "![The ratios, and how status scales](benchmarks.svg)\n",
         table(lines) + "\n",
         _conditions(results),
         "## How status scales\n",
@@ -60,7 +57,7 @@ def page(results: Mapping[str, Any], lines: Sequence[Line]) -> str:
     ]
     if short:
         figures = "".join(f"- {line.figure}: {line.value}, target {line.must}\n" for line in short)
-        parts += ["## Targets not met\n", figures, _profiles(results, short)]
+        parts += ["## Targets not met\n", figures]
     return "\n".join(parts)
 
 
@@ -180,68 +177,9 @@ def _floor(results: Mapping[str, Any]) -> str:
     return (
         _table(["program", "wall time", "peak memory"], rows)
         + "\n\nLinux counts peak memory from before the exec, so nothing shows less than the "
-        "first line.\n\n" + _bare(results)
+        "first line. The two bare programs (`benchmarks/inside/bare.py`) import the same libraries "
+        "as neuronctl, ask Slurm no more than neuronctl does, and do nothing else.\n"
     )
-
-
-def _bare(results: Mapping[str, Any]) -> str:
-    """What two commands may take, and what their libraries and Slurm alone take."""
-
-    def median(group: str, name: str) -> float:
-        return Samples.of(results["groups"][group][name]).median
-
-    submit, table = median("submit", "bare"), median("status", "bare")
-    may = SUBMITTING * median("submit", "submitit")
-    room = table + TERMINAL_MORE
-    own = median("submit", "submit") - submit
-    imported = results["imports"]["submit"]
-    modules = sum(own for name, own in imported if name.startswith("neuronctl")) / 1000
-    drawing = median("status", "on a terminal") - table
-    return (
-        "The two bare programs (`benchmarks/inside/bare.py`) import the same libraries as "
-        "neuronctl, ask Slurm no more than neuronctl does, and do nothing else.\n\n"
-        f"- `submit` may take {may:.0f} ms ({SUBMITTING:g} × submitit). Its bare program imports "
-        "click, asks Slurm part of what the live gate asks, imports jinja2 meanwhile and runs "
-        f"one sbatch: {submit:.0f} ms. {_left(may - submit)} for the catalog, the plan, all rules, "
-        "the script and two records that survive a crash. "
-        f"neuronctl needs {own:.0f} ms for them, {modules:.0f} ms of it to import its own modules "
-        "(by `-X importtime`, which slows it down).\n"
-        f"- `status` on a terminal may take {room:.0f} ms (its bare program + "
-        f"{TERMINAL_MORE:.0f} ms). Its bare program imports click, imports rich while one squeue "
-        f"runs, and draws a table with one row: {table:.0f} ms. neuronctl needs {drawing:.0f} ms "
-        "more, for records, accounting and the other rows.\n"
-    )
-
-
-def _left(room: float) -> str:
-    if room <= 0:
-        return "That is more than the target already, and leaves nothing"
-    return f"That leaves {room:.0f} ms"
-
-
-def _profiles(results: Mapping[str, Any], short: Sequence[Line]) -> str:
-    """Where the time goes in the commands that miss a target."""
-    figures = {line.figure.replace("`", "").replace("peak memory of ", "") for line in short}
-    parts = []
-    for name, imports in results["imports"].items():
-        if name not in figures:
-            continue
-        total = sum(own for _, own in imports) / 1000
-        parts.append(
-            f"### neuronctl {name}\n\nIt imports {len(imports)} modules in {total:.0f} ms, "
-            "including Python's own (`-X importtime`). The slowest:\n"
-        )
-        rows = [[f"`{module}`", f"{own / 1000:.1f} ms"] for module, own in imports[:_MOST]]
-        parts.append(_table(["module", "own time"], rows) + "\n")
-        parts.append(
-            "The functions with the most time of their own (cProfile, which slows them down):\n"
-        )
-        rows = [
-            [f"`{place}`", str(calls), f"{own:.1f} ms"]
-            for place, calls, own in results["functions"][name]
-        ]
-        parts.append(_table(["function", "calls", "own time"], rows) + "\n")
-    return "\n".join(parts)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

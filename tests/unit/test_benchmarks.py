@@ -56,8 +56,6 @@ def results() -> Dict[str, Any]:
         "versions": {"neuronctl": "1", "click": "8", "submitit": "1.5.4", "torchx": "0.7.0"},
         "squeue": ["squeue", "--format=%i|%j\x1f%T" + "\x1f%x" * 20],
         "renderings": {"scripts": 1024, "a_second": [3000], "planned_a_second": [900]},
-        "imports": {"status": [("click", 900)], "submit": [("json", 800), ("neuronctl.cli", 9000)]},
-        "functions": {"status": [("a.py:1 f", 7, 1.5)], "submit": [("b.py:2 g", 1, 0.5)]},
         "definitions": {"python3.9": {"frozen": [18.0] * 3, "dataclasses": [50.0] * 3}},
         "waits": {str(count): 12 for count in cases.WAITS},
         "opened": {str(count): min(count, 100) for count in cases.RECORDS},
@@ -104,16 +102,6 @@ def test_all_met() -> None:
     page = report.page(results(), lines)
     assert "not met" not in page.lower()
     assert "busy with other work" not in page
-    assert "- `submit` may take 114 ms (1.1 × submitit)" in page
-    assert "one sbatch: 50 ms. That leaves 64 ms for" in page
-    assert "neuronctl needs 20 ms for them, 9 ms of it to import its own modules" in page
-    assert "- `status` on a terminal may take 110 ms (its bare program + 50 ms)" in page
-    assert "one row: 60 ms. neuronctl needs 30 ms more" in page
-    measured = results()
-    measured["groups"]["submit"]["bare"]["ms"] = [120] * 3
-    assert "That is more than the target already, and leaves nothing for" in report.page(
-        measured, lines
-    )
     judged = len(lines) - 5
     assert f"{judged} of {judged} targets are met." in page
 
@@ -126,10 +114,8 @@ def test_what_falls_short_is_marked_and_shown_why() -> None:
     assert {line.figure for line in lines if line.met is False} == {"`status`"}
     page = report.page(measured, lines)
     assert page.count("**NOT met**") == 2
-    assert "## Targets not met" in page and "| `click` | 0.9 ms |" in page
+    assert "## Targets not met" in page
     assert "- `status`: 170 ms, target at most 104 ms\n" in page
-    assert "| `a.py:1 f` | 7 | 1.5 ms |" in page
-    assert "`json`" not in page  # of a command that is fast enough
     assert "busy with other work" in page
 
 

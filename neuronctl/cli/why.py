@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, TextIO, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, TextIO
 
 import click
 
@@ -18,10 +18,10 @@ from neuronctl.common.frozen import asdict
 from neuronctl.common.units import fold_ranges, hosts
 from neuronctl.common.words import moment
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
-from neuronctl.diagnosis.gather import examine
+from neuronctl.diagnosis.gather import JobGroup, examine, examine_groups
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.bad_nodes import NodeFault, bad_nodes
-from neuronctl.slurm.job_states import CANCELLED, ENDED, GOOD, OUT_OF_MEMORY, UNKNOWN
+from neuronctl.slurm.job_states import CANCELLED, GOOD, OUT_OF_MEMORY, UNKNOWN
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import nodes_of
 from neuronctl.tracking.runs import runs_words
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from neuronctl.monitoring.stacks import ProcessStack
 
 _MOST = 4  # kinds of ends of one array that are explained
-_LOOKED_AT, _ASKED_FOR = 100, 5
-"""The most tasks per state whose logs are read; and if Slurm must be asked where the logs are."""
-
-Told = Tuple[List[JobStatus], JobEvidence, Diagnosis]
-"""Tasks that ended for the same reason, with the first one's evidence and diagnosis."""
 
 
 @click.command("why")
@@ -56,18 +51,18 @@ def command(job: str, stacks: bool, as_json: bool) -> None:
     store = RecordStore.default()
     processes = _read_stacks(job) if stacks else []
     found = found_jobs([one_job(job, store)], store)
-    groups = [part for same in _groups(found.jobs) for part in _split_by_cause(same)]
+    groups = examine_groups(found.jobs)
     shown = groups[:_MOST]
     if as_json:
-        data: Dict[str, Any] = {"jobs": [_data(*group) for group in shown]}
+        data: Dict[str, Any] = {"jobs": [_data(group) for group in shown]}
         if stacks:
             data["stacks"] = [asdict(process) for process in processes]
         print_json("neuronctl.why/1", data)
     else:
-        for number, (same, evidence, diagnosis) in enumerate(shown):
+        for number, group in enumerate(shown):
             if number:
                 print_line()
-            _print(same, evidence, diagnosis)
+            _print(group)
         if len(groups) > _MOST:
             print_line()
             print_line(f"{len(groups) - _MOST} more kinds of ends; name a task to see its own.")
@@ -106,37 +101,12 @@ def _print_stacks(processes: Sequence[ProcessStack]) -> None:
         print_text("\n".join(f"  {line}" for line in first.lines))
 
 
-def _groups(jobs: Sequence[JobStatus]) -> List[List[JobStatus]]:
-    """Tasks of an array that have the same to tell, bad ends first."""
-    groups: Dict[Tuple[Any, ...], List[JobStatus]] = {}
-    for status in jobs:
-        groups.setdefault((status.state, status.exit, status.stated_reason), []).append(status)
-    order = {**dict.fromkeys(ENDED, 0), **dict.fromkeys(GOOD, 2)}
-    return sorted(groups.values(), key=lambda same: order.get(same[0].state, 1))
-
-
-def _split_by_cause(same: List[JobStatus]) -> List[Told]:
-    """Tasks that ended alike, by what their logs say; the largest has those not looked at too."""
-    most = _LOOKED_AT if same[0].record is not None else _ASKED_FOR
-    failed = same[0].ended and same[0].state not in GOOD
-    groups: Dict[Tuple[str, str], Told] = {}
-    for status in same[: most if failed else 1]:
-        evidence, diagnosis = examine(status)
-        raised = diagnosis.kind == "exception" and diagnosis.line is not None
-        name = diagnosis.line.text.partition(":")[0] if raised and diagnosis.line else ""
-        told = groups.setdefault((diagnosis.kind, name), ([], evidence, diagnosis))
-        told[0].append(status)
-    rest = same[sum(len(told[0]) for told in groups.values()) :]
-    largest = max(groups.values(), key=lambda told: len(told[0]))
-    largest[0].extend(rest)
-    return sorted(groups.values(), key=lambda told: -len(told[0]))
-
-
-def _print(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosis) -> None:
-    for words in answer(same, diagnosis):
+def _print(group: JobGroup) -> None:
+    evidence, diagnosis = group.evidence, group.diagnosis
+    for words in answer(group.jobs, diagnosis):
         print_text(folded(words))
     print_text("")
-    _print_fact("state", _state_words(evidence), state_style(same))
+    _print_fact("state", _state_words(evidence), state_style(group.jobs))
     line = diagnosis.line
     if line is not None:
         place = "last line" if line.number == 1 else f"line {line.number} from its end"
@@ -146,7 +116,7 @@ def _print(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosi
         for before in diagnosis.around or (line.text[:600],):
             is_it = before.strip() == line.text or len(diagnosis.around) == 0
             _print_fact("", before[:600], "bold" if is_it else "")
-    elif not evidence.logs and evidence.log_guessed and same[0].ended:
+    elif not evidence.logs and evidence.log_guessed and evidence.status.ended:
         _print_fact("log", "not known: there is no record of it, and no log at sbatch's default")
     elif not evidence.logs and evidence.unread and not evidence.log_guessed:
         log = evidence.unread[0]
@@ -226,11 +196,12 @@ _OF_DIAGNOSIS = ("kind", "entry", "what", "cause", "certain", "where", "remedy")
 _OF_STATUS = ("job_id", "name", "state", "reason", "exit_code", "signal", "cancelled_by", "source")
 
 
-def _data(same: Sequence[JobStatus], evidence: JobEvidence, diagnosis: Diagnosis) -> Dict[str, Any]:
+def _data(group: JobGroup) -> Dict[str, Any]:
+    evidence, diagnosis = group.evidence, group.diagnosis
     status, line = status_data(evidence.status), diagnosis.line
     return {
         **{key: status[key] for key in _OF_STATUS},
-        "tasks": [str(task.id) for task in same],
+        "tasks": [str(task.id) for task in group.jobs],
         **{key: getattr(diagnosis, key) for key in _OF_DIAGNOSIS},
         "bad_nodes": [asdict(fault) for fault in _bad_nodes(evidence.status).values()],
         "log": line

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import os
 import re
 import signal
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
-from neuronctl.common import yamlfile
-from neuronctl.common.errors import CatalogError
 from neuronctl.common.frozen import replace
 from neuronctl.common.units import format_time
 from neuronctl.common.words import duration
@@ -24,17 +20,17 @@ from neuronctl.diagnosis.evidence import (
     line_with,
     lines_around,
     most_memory,
-    says_signal,
     search,
 )
+from neuronctl.diagnosis.exit_codes import Ending, describe_ending, first_process, meaning_of
 from neuronctl.diagnosis.log_search import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, LogMatch
 from neuronctl.diagnosis.silence import hang_remedy, quiet_words
 from neuronctl.diagnosis.waiting import running, waiting
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, PENDING, STATES, UNKNOWN
+from neuronctl.slurm.job_states import CANCELLED, COMPLETED, PENDING, STATES, UNKNOWN
 from neuronctl.tracking import endings
 from neuronctl.tracking.job_status import NOT_RESPONDING
-from neuronctl.tracking.runs import LAST, NOT_SAVED
+from neuronctl.tracking.runs import LAST, NOT_SAVED, Runs
 
 
 def diagnose(evidence: JobEvidence) -> Diagnosis:
@@ -75,7 +71,7 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
         return _launch_failure(evidence)
     if status.state in _BY_STATE:
         return _diagnose_state(evidence)
-    return _failed(evidence)
+    return _diagnose_failed(evidence)
 
 
 _IDLE = "serve: nobody used it for "
@@ -288,94 +284,94 @@ def _launch_failure(evidence: JobEvidence) -> Diagnosis:
     return Diagnosis("log-directory", what, cause, remedy, certain=False)
 
 
-@functools.cache
-def _meanings() -> Mapping[str, Mapping[str, str]]:
-    """Return what is known of signals, by name, and of exit codes, by number."""
-    file = os.path.join(os.path.dirname(__file__), "exits.yaml")
-    return yamlfile.read(file, CatalogError).data
-
-
-def _failed(evidence: JobEvidence) -> Diagnosis:
-    """FAILED, and states that are not in the table above."""
-    status = evidence.status
-    exit = status.exit
+def _diagnose_failed(evidence: JobEvidence) -> Diagnosis:
+    """Diagnose FAILED, and states that are not in the table above."""
     found = search(evidence)
-    number = 0
-    if exit is None:
-        what = "failed; its exit code is unknown"
-    elif exit.signal and not exit.code:
-        number = exit.signal
-        what = f"killed by {endings.signal_name(number)}"
-    else:
-        told = 0 if found is None else found[1].exit
-        number, form = _signal_of(evidence, exit.code, told)
-        what = f"failed with exit code {exit.code}{form}"
-        if number and told in (0, exit.code, -number):
-            what += f": a program in it was killed by {endings.signal_name(number)}"
-    what = what if status.state == FAILED else f"{status.state}: {what}"
-    if found is None and failed_step(evidence):
-        what += f"; its {failed_step(evidence)}"
-    by_step = _killed_step(evidence, what)
-    if by_step is not None:
-        return by_step
-    line, sign = (last_line(evidence), None) if found is None else found
-    code = 0 if exit is None else exit.code
-    if sign is not None and sign.exit:
-        # A launcher ends with a code of its own, and names the process that failed first.
-        if sign.exit == code:
-            line = last_line(evidence)
-        elif number != -sign.exit:
-            what += f": {sign.cause}"
-        number, code, sign = max(-sign.exit, 0), max(sign.exit, 0), None
-    # An explicit log message outweighs the usual meaning of a signal, unless a process dies of that
-    # signal without a word and the log only shows what came of it.
-    if sign is not None and sign.kind != MESSAGE:
-        silent = number in CRASHES and not sign.stopped
-        follows = sign.kind in FOLLOWS or (silent and (sign.consequence or sign.kind == EXCEPTION))
-        if not (number and follows):
-            return _signed(evidence, what, line, sign)
-    name = endings.signal_name(number).rpartition(" ")[2] if number else str(code)
-    meaning = _meanings().get(name, {})
+    match = None if found is None else found[1]
+    line = last_line(evidence) if found is None else found[0]
+    ending = describe_ending(evidence, match)
+    killed = _killed_step(evidence, ending.what)
+    if killed is not None:
+        return killed
+    if match is not None and match.exit:
+        # A launcher exits with a code of its own, and names the process that failed first.
+        line = last_line(evidence) if match.exit == ending.code else line
+        ending = first_process(ending, match)
+    elif match is not None and _outweighs(match, ending.signal):
+        return _from_log(evidence, ending.what, line, match)
+    return _from_exit(evidence, ending, line, silent=match is None)
+
+
+def _outweighs(match: LogMatch, number: int) -> bool:
+    """Return True if a log message says more than the usual meaning of a signal.
+
+    It does, unless a process dies of that signal without a message and the log only shows what
+    followed.
+    """
+    silent = number in CRASHES and not match.stopped
+    follows = match.kind in FOLLOWS or (silent and (match.consequence or match.kind == EXCEPTION))
+    return match.kind != MESSAGE and not (number and follows)
+
+
+def _from_exit(
+    evidence: JobEvidence, ending: Ending, line: Optional[LogLine], *, silent: bool
+) -> Diagnosis:
+    """Diagnose by the exit code or signal. silent: whether the log has no line that tells."""
+    number, code = ending.signal, ending.code
+    meaning = meaning_of(ending)
     cause, remedy = meaning.get("means", ""), meaning.get("do", "")
+    if number == signal.SIGKILL and cause and most_memory(evidence) >= _NEAR:
+        cause, remedy = "its memory came near what it had requested (MaxRSS)", _LESS_MEMORY
+    kind = (
+        "signal" if number and cause else meaning.get("kind", "signal" if number else "exit-code")
+    )
+    diagnosis = Diagnosis(kind, ending.what, cause, remedy, certain=not cause, line=line)
     if number and cause:
-        if number == signal.SIGKILL and most_memory(evidence) >= _NEAR:
-            cause, remedy = "its memory came near what it had requested (MaxRSS)", _LESS_MEMORY
-        return Diagnosis("signal", what, cause, remedy, certain=False, line=line)
-    kind = meaning.get("kind", "signal" if number else "exit-code")
-    if evidence.runs is not None and evidence.runs.ended and found is None:
-        if evidence.runs.runs[-1].how == NOT_SAVED:
-            remedy = (
-                "the program ended at the signal and did not save: see 'What your program does' in "
-                "'neuronctl help go-on-until-done'"
-            )
-        elif evidence.runs.runs[-1].cause == LAST:
-            remedy = f"'neuronctl resubmit {_again(status.id)}' continues from what it has saved"
-        else:
-            number = evidence.runs.runs[-1].number
-            remedy = f"read what its last run wrote: 'neuronctl logs --run {number} {status.id}'"
-    elif not cause and found is None and evidence.log_full:
-        kind, cause = "no-space", f"{evidence.log_problem}: what it wrote last is lost"
+        return diagnosis
+    if silent and evidence.runs is not None and evidence.runs.ended:
+        return replace(diagnosis, remedy=_after_last_run(evidence.status.id, evidence.runs))
+    if cause:
+        return diagnosis
+    if silent and evidence.log_full:
+        cause = f"{evidence.log_problem}: what it wrote last is lost"
         remedy = "free some space there, or write the log elsewhere with -o"
-        return Diagnosis(kind, what, cause, remedy, certain=False, line=line)
-    elif not cause and line is not None:
-        return _not_known(evidence, Diagnosis(kind, what, line=line))
-    elif not cause and code:
-        where = "its log is empty"
-        if evidence.unread and not evidence.logs:
-            unread = evidence.unread[0]
-            where = f"its log {unread.path} cannot be read: {unread.problem}"
-            where = "where its log is, is not recorded" if evidence.log_guessed else where
-        remedy = f"{where}, so look up what exit code {code} means in the program that had it"
-        if code == 1:  # which means nothing in particular
-            remedy = f"{where}, and nothing else says why: run it again, and read what it writes"
-    return Diagnosis(kind, what, cause, remedy, certain=not cause, line=line)
+        return Diagnosis("no-space", ending.what, cause, remedy, certain=False, line=line)
+    if line is not None:
+        return _not_known(evidence, diagnosis)
+    return replace(diagnosis, remedy=_without_log(evidence, code)) if code else diagnosis
 
 
-def _signed(evidence: JobEvidence, what: str, line: Optional[LogLine], sign: LogMatch) -> Diagnosis:
+def _after_last_run(id: JobId, runs: Runs) -> str:
+    last = runs.runs[-1]
+    if last.how == NOT_SAVED:
+        return (
+            "the program ended at the signal and did not save: see 'What your program does' in "
+            "'neuronctl help go-on-until-done'"
+        )
+    if last.cause == LAST:
+        return f"'neuronctl resubmit {_again(id)}' continues from what it has saved"
+    return f"read what its last run wrote: 'neuronctl logs --run {last.number} {id}'"
+
+
+def _without_log(evidence: JobEvidence, code: int) -> str:
+    where = "its log is empty"
+    if evidence.unread and not evidence.logs:
+        unread = evidence.unread[0]
+        where = f"its log {unread.path} cannot be read: {unread.problem}"
+        where = "where its log is, is not recorded" if evidence.log_guessed else where
+    if code == 1:  # which means nothing in particular
+        return f"{where}, and nothing else says why: run it again, and read what it writes"
+    return f"{where}, so look up what exit code {code} means in the program that had it"
+
+
+def _from_log(
+    evidence: JobEvidence, what: str, line: Optional[LogLine], match: LogMatch
+) -> Diagnosis:
     """Return the diagnosis that a line of the log makes."""
-    made = Diagnosis(sign.kind, what, sign.cause, sign.remedy, certain=False, line=line)
-    made = replace(made, where=_with_node(evidence, sign.where), entry=sign.entry)
-    return made if sign.entry else _not_known(evidence, made)
+    diagnosis = Diagnosis(match.kind, what, match.cause, match.remedy, certain=False, line=line)
+    where = _with_node(evidence, match.where)
+    diagnosis = replace(diagnosis, where=where, entry=match.entry)
+    return diagnosis if match.entry else _not_known(evidence, diagnosis)
 
 
 def _with_node(evidence: JobEvidence, where: str) -> str:
@@ -409,23 +405,3 @@ def _first_task(evidence: JobEvidence) -> str:
         if task is not None and line.number <= _AT_END:
             first = f"task {task[2]} on {task[1]}"
     return first
-
-
-def _signal_of(evidence: JobEvidence, code: int, told: int) -> Tuple[int, str]:
-    """Return the signal that an exit code stands for, or 0, and whose form of it that is.
-
-    told: what the log says of the process that failed first, negative for a signal.
-    """
-    low = evidence.status.exit_low
-    if 128 < code <= 192:
-        return code - 128, ""
-    if low and (says_signal(evidence, code) or told == -code):
-        # sacct 22.05 prints 139 as 11; the shell's name for the signal decides.
-        return code, f" (accounting's form of {128 + code})"
-    for whole in (code, code + 128) if low else (code,):
-        # What Python makes of -9, which is how DeepSpeed's launcher ends: 247.
-        number = 256 - whole
-        if number in CRASHES | {signal.SIGABRT} and (whole == code or told == -number):
-            form = f" (accounting's form of {whole})" if whole != code else ""
-            return number, f"{form}, which is -{number} as an exit code"
-    return 0, ""

@@ -7,11 +7,11 @@ import functools
 import os
 import re
 import time
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common.errors import NeuronctlError, SlurmError
-from neuronctl.common.frozen import replace
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.secrets import hide_secrets
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began
@@ -20,7 +20,7 @@ from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_control import show_reservations
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import COMPLETED, FAILED, GOOD, PENDING, UNKNOWN
+from neuronctl.slurm.job_states import COMPLETED, ENDED, FAILED, GOOD, PENDING, UNKNOWN
 from neuronctl.slurm.job_steps import steps_of
 from neuronctl.slurm.sacct import AccountingJob, sacct
 from neuronctl.slurm.scontrol import Reservation
@@ -46,6 +46,47 @@ def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
         where=hide_secrets(diagnosis.where),
         around=tuple(hide_secrets(text) for text in diagnosis.around),
     )
+
+
+@dataclass(frozen=True)
+class JobGroup:
+    """Jobs or tasks that ended for the same reason, with the first one's evidence and diagnosis."""
+
+    jobs: List[JobStatus]
+    evidence: JobEvidence
+    diagnosis: Diagnosis
+
+
+_LOOKED_AT, _ASKED_FOR = 100, 5
+"""The most tasks per state whose logs are read; and if Slurm must be asked where the logs are."""
+
+
+def examine_groups(jobs: Sequence[JobStatus]) -> List[JobGroup]:
+    """Diagnose the tasks of an array or the components of a job, bad ends first."""
+    alike: Dict[Tuple[Any, ...], List[JobStatus]] = {}
+    for status in jobs:
+        alike.setdefault((status.state, status.exit, status.stated_reason), []).append(status)
+    order = {**dict.fromkeys(ENDED, 0), **dict.fromkeys(GOOD, 2)}
+    ordered = sorted(alike.values(), key=lambda same: order.get(same[0].state, 1))
+    return [group for same in ordered for group in _split_by_cause(same)]
+
+
+def _split_by_cause(same: List[JobStatus]) -> List[JobGroup]:
+    """Group tasks that ended alike by what their logs say.
+
+    The largest group gets those whose logs are not read, too.
+    """
+    most = _LOOKED_AT if same[0].record is not None else _ASKED_FOR
+    failed = same[0].ended and same[0].state not in GOOD
+    groups: Dict[Tuple[str, str], JobGroup] = {}
+    for status in same[: most if failed else 1]:
+        evidence, diagnosis = examine(status)
+        raised = diagnosis.line.text if diagnosis.line and diagnosis.kind == "exception" else ""
+        key = (diagnosis.kind, raised.partition(":")[0])
+        groups.setdefault(key, JobGroup([], evidence, diagnosis)).jobs.append(status)
+    ordered = sorted(groups.values(), key=lambda group: -len(group.jobs))
+    ordered[0].jobs.extend(same[sum(len(group.jobs) for group in ordered) :])
+    return ordered
 
 
 def gather(status: JobStatus) -> JobEvidence:

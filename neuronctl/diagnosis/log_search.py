@@ -198,39 +198,60 @@ def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
 
     alone: tracebacks of a single process are of one run after the other.
     """
+    known = _known_causes(group)
+    by_preflight = [mark for mark in known if mark.match.kind == "preflight"]
+    by_slurm = [mark for mark in known if mark.match.line.startswith(("slurmstepd", "srun"))]
+    if by_preflight or by_slurm:
+        return (by_preflight or by_slurm)[0]
+    raised = [mark for mark in group if mark.raised and not mark.match.consequence]
+    raised = raised[-1:] if alone else raised
+    explained = next((mark for mark in raised if mark.known), None)
+    if explained is not None:
+        return explained
+    reports = _telling_reports(group, raised)
+    crashed = [mark for mark in reports if -mark.match.exit in CRASHES]
+    if crashed:
+        return next((mark for mark in known if mark.match.kind in _OF_CRASHES), crashed[0])
+    if known and (reports or not raised):
+        return known[0]
+    reported = _reported_failure(group, raised, reports) if reports else None
+    if reported is not None:
+        return reported
+    telling = [mark for mark in group if mark.match.consequence and mark.match.kind not in FOLLOWS]
+    messages = [mark for mark in group if mark.match.kind == MESSAGE and not telling]
+    return next(iter(raised or messages), None)
+
+
+def _known_causes(group: Sequence[_Mark]) -> List[_Mark]:
+    """Return the marks whose message is known, without what was survived if there are others."""
     known = [mark for mark in group if mark.known]
     # What explains others is the cause where it explains what is found here, and else survived.
     known = [mark for mark in known if mark.entry and not mark.entry.explains] or known
-    known = [mark for mark in known if mark.entry and not mark.entry.weak] or known
-    raised = [mark for mark in group if mark.raised and not mark.match.consequence]
-    raised = raised[-1:] if alone else raised
-    reports = [mark for mark in group if mark.match.exit not in _NO_NEWS]
+    return [mark for mark in known if mark.entry and not mark.entry.weak] or known
+
+
+def _telling_reports(group: Sequence[_Mark], raised: Sequence[_Mark]) -> List[_Mark]:
+    """Return the launchers' reports, without bash's of what a script killed afterwards."""
     begun = min((mark.index for mark in raised), default=len(group) + group[-1].index)
-    reports = [mark for mark in reports if mark.match.kind != _OF_SHELL or mark.index < begun]
-    crashed = [mark for mark in reports if -mark.match.exit in CRASHES]
-    by_slurm = [mark for mark in known if mark.match.line.startswith(("slurmstepd", "srun"))]
-    by_preflight = [mark for mark in known if mark.match.kind == "preflight"]
-    if by_preflight or by_slurm:
-        return (by_preflight or by_slurm)[0]
-    of_raised = [mark for mark in raised if mark.known]
-    if crashed and not of_raised:
-        return next((mark for mark in known if mark.match.kind in _OF_CRASHES), crashed[0])
-    if known and reports and not of_raised:
-        return known[0]
+    reports = [mark for mark in group if mark.match.exit not in _NO_NEWS]
+    return [mark for mark in reports if mark.match.kind != _OF_SHELL or mark.index < begun]
+
+
+def _reported_failure(
+    group: Sequence[_Mark], raised: Sequence[_Mark], reports: Sequence[_Mark]
+) -> Optional[_Mark]:
+    """Return the process that failed first by its launcher, or what it wrote."""
     # A Python exception ends a process with 1: another code is of one that raised none, unless it
     # is the only one that ended.
-    if reports and not of_raised:
-        others = any(mark.match.exit == 1 for mark in group)
-        told = [mark for mark in reports if mark.match.exit > 0]
-        if told and (others or not raised):
-            return told[0]
-        aborted = all(mark.match.exit == -signal.SIGABRT for mark in reports)
-        if not any(mark.match.consequence for mark in group):
-            said = [mark for mark in group if mark.match.kind == MESSAGE and aborted]
-            return next(iter(raised or said or reports))
-    telling = [mark for mark in group if mark.match.consequence and mark.match.kind not in FOLLOWS]
-    said = [mark for mark in group if mark.match.kind == MESSAGE and not telling]
-    return next(iter(of_raised or raised or known or said), None)
+    others = any(mark.match.exit == 1 for mark in group)
+    exited = [mark for mark in reports if mark.match.exit > 0]
+    if exited and (others or not raised):
+        return exited[0]
+    if any(mark.match.consequence for mark in group):
+        return None
+    aborted = all(mark.match.exit == -signal.SIGABRT for mark in reports)
+    messages = [mark for mark in group if mark.match.kind == MESSAGE and aborted]
+    return (raised or messages or reports)[0]
 
 
 def _marks(lines: Sequence[str]) -> List[_Mark]:

@@ -23,7 +23,7 @@ from neuronctl.common.words import clipped, counted
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.rules import Finding, Trait
 from neuronctl.scripts.script_file import read_file, scripts_at, shown_name, unified_diff
-from neuronctl.submission.judged_script import JudgedScript, judge_text, mended
+from neuronctl.submission.existing_script import JudgedScript, judge_text, mended
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster

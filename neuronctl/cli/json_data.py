@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.rules import Finding
     from neuronctl.scripts.model import SourceSpan
+    from neuronctl.submission.existing_script import JudgedScript
     from neuronctl.submission.judged_job import JudgedJob
-    from neuronctl.submission.judged_script import JudgedScript
     from neuronctl.submission.transaction import Submission
     from neuronctl.tracking.job_status import JobStatus
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Mapping, Optional, Sequence, Tuple
 
 import click
 
 from neuronctl.cli.say import notify
 from neuronctl.slurm.sbatch import outer_job
 from neuronctl.slurm.sbatch_passthrough import find_sbatch, run_sbatch, started_sbatches
-from neuronctl.submission.sbatch_attempt import Attempt
+
+if TYPE_CHECKING:
+    from neuronctl.submission.existing_job import Attempt
 
 _WHATEVER_BREAKS = contextlib.suppress(Exception)
 """sbatch still gets its arguments, and the user sbatch's output."""
@@ -43,7 +45,7 @@ def call(words: Sequence[str]) -> int:
     path = find_sbatch()
     # Otherwise, standard error is left to sbatch: a program may read it.
     tell = notify if sys.stderr.isatty() else (lambda message: None)
-    attempt = Attempt(["neuronctl", *sys.argv[1:]], tell, notify)
+    attempt: Optional[Attempt] = None
     if outer_job() and "SLURM_CPU_BIND" in os.environ:
         tell(
             f"warning: this is inside job {outer_job()}, and the new job inherits its "
@@ -53,18 +55,24 @@ def call(words: Sequence[str]) -> int:
     unrecorded = ""
     if not started_sbatches():  # else a neuronctl above this process records the job
         try:
+            from neuronctl.submission.existing_job import Attempt
+
+            attempt = Attempt(["neuronctl", *sys.argv[1:]], tell, notify)
             variables = attempt.begin(words)
         except Exception as error:  # of which sbatch may say more
             unrecorded = f"the job has no record: {error}"
     environment = {**os.environ, **variables}
 
     def hear(line: bytes) -> None:
-        with _WHATEVER_BREAKS:
-            attempt.heard(line)
+        if attempt is not None:
+            with _WHATEVER_BREAKS:
+                attempt.heard(line)
 
-    code = run_sbatch(path, words, environment, stdin=attempt.stdin, hear=hear)
+    stdin = None if attempt is None else attempt.stdin
+    code = run_sbatch(path, words, environment, stdin=stdin, hear=hear)
     if code <= 0 and unrecorded:
         notify(unrecorded)
-    with _WHATEVER_BREAKS:
-        attempt.ended(code)
+    if attempt is not None:
+        with _WHATEVER_BREAKS:
+            attempt.ended(code)
     return code if code >= 0 else 128 - code

@@ -1,32 +1,44 @@
-"""The job of somebody's own batch script: planned and judged as it is submitted."""
+"""The job of somebody's own batch script: judged, sampled with --monitor, and recorded.
+
+Its samples need no change of the script: bash reads the file that BASH_ENV names before a script,
+and sbatch passes the variable on. If the file is missing, bash says nothing.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
+import contextlib
+import os
+import re
+import time
+import zlib
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.local_cluster import local_cluster, recognise
 from neuronctl.common.errors import UsageError
+from neuronctl.common.files import write_private
 from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.paths import state_dir
 from neuronctl.common.shell import join
 from neuronctl.judgement.judgement import JudgeBy
 from neuronctl.judgement.verdict import NOT_KNOWN, REFUSED, Verdict
 from neuronctl.planning import plan
+from neuronctl.planning.model import MONITOR_INTERVAL
 from neuronctl.request.job import OPTIONS, JobRequest, Origin, Source
 from neuronctl.request.job_file import configuration
 from neuronctl.request.typed_options import options_layer
+from neuronctl.scripts.model import interpreter
+from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.scripts.script_request import request_of_script
-from neuronctl.slurm.sbatch import outer_job
-from neuronctl.submission.existing_script import ExistingScript, read_existing
+from neuronctl.slurm.sbatch import outer_job, parse_submitted
+from neuronctl.submission.existing_script import ExistingScript, judge_script, read_existing
 from neuronctl.submission.judged_job import JudgedJob
-from neuronctl.submission.judged_script import judge_script
-from neuronctl.submission.monitored_script import batch_shell_variables, monitored
+from neuronctl.submission.transaction import Notify, Recording
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog, Cluster
     from neuronctl.judgement.partition_choice import Choice
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.submission.transaction import Notify
 
 
 @dataclass(frozen=True)
@@ -123,7 +135,7 @@ def existing_job(
     catalog_file: Optional[str] = None,
     recorded: Optional[Mapping[str, Any]] = None,
 ) -> ExistingJob:
-    """The job of the script that ``sbatch WORDS`` would submit from here, with options over it.
+    """Return the job of the script that ``sbatch WORDS`` would submit, with options over it.
 
     options: long names to values, as in options_layer(). others: further options that were given.
     stdin, text: as for read_existing(). recorded: whether to sample it if the options do not say;
@@ -203,3 +215,134 @@ def _sbatch_options(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[
             "make it a job file first: neuronctl import SCRIPT -o job.yaml",
         )
     return tuple(words)
+
+
+def monitored(
+    script: ExistingScript, said: Optional[bool], otherwise: Optional[bool], tell: Notify
+) -> ExistingScript:
+    """Return the script as it is to be sampled.
+
+    said: whether the command line asks for it; otherwise: what holds where it says nothing. If the
+    script cannot be sampled, raises UsageError if the command line asks for it; otherwise tells.
+    """
+    if not (otherwise if said is None else said):
+        return script
+    why = _why_unsampled(script)
+    if why and said:
+        raise UsageError(
+            f"--monitor cannot sample this job: {why}",
+            "leave out --monitor; 'neuronctl report' then has what accounting knows",
+        )
+    if why:
+        tell(f"the job is not sampled: {why}")
+    return replace(script, monitor=not why)
+
+
+def _why_unsampled(script: ExistingScript) -> str:
+    """Return why nothing can start in the batch shell before the script; "" if it can."""
+    header = script.header
+    if interpreter(header.shebang) != "bash" or re.search(r"\s-\S*p", header.shebang):
+        # --posix and -p ignore BASH_ENV.
+        return f"only bash can start the sampler, and not as '{header.shebang}'"
+    if header.components > 1:
+        return "a heterogeneous job is not sampled"
+    passed = (header.value("export") or "ALL").split(",")[0].upper() == "ALL"
+    if "export-file" in header.options or not passed:
+        return "the sampler needs BASH_ENV, and --export does not pass it on; --export=ALL does"
+    return ""
+
+
+def batch_shell_variables(script: ExistingScript) -> Dict[str, str]:
+    """Return what sbatch's environment needs for the sampler; nothing for a job without it.
+
+    Raises UsageError if the sampler's file cannot be written.
+    """
+    if not script.monitor:
+        return {}
+    from neuronctl.rendering.render import render_batch_shell
+
+    text = render_batch_shell(MONITOR_INTERVAL, os.environ.get("BASH_ENV") or None)
+    # Jobs that wait still need the file that they were submitted with.
+    name = f"{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}.sh"
+    path = os.path.join(state_dir(), "samplers", name)
+    if not os.path.exists(path):
+        try:
+            write_private(path, text)
+        except OSError as error:
+            raise UsageError(f"--monitor: cannot write its file: {error}") from None
+    return {"BASH_ENV": path}
+
+
+_ANSWERED = 5.0
+"""Seconds within which an error is slurmctld's answer, or it was never reached.
+
+A request that it received and did not answer takes Slurm's MessageTimeout, 10 s by default.
+"""
+
+
+class Attempt:
+    """The judgement and the record of a job that sbatch itself submits.
+
+    stdin: the script, if it was read from standard input.
+    """
+
+    def __init__(self, command_line: Sequence[str], tell: Notify, warn: Notify) -> None:
+        """command_line: what the user called. tell hears of the findings, warn of the record."""
+        self.stdin: Optional[bytes] = None
+        self._command_line = command_line
+        self._tell = tell
+        self._warn = warn
+        self._recording: Optional[Recording] = None
+        self._began = time.monotonic()
+
+    def begin(self, words: Sequence[str]) -> Mapping[str, str]:
+        """Judge the script, tell what was found, and write the intent to submit it.
+
+        Returns what sbatch's environment needs for what starts before the script.
+        """
+        line, text = read_line(words), None
+        if not line.submits:
+            return {}
+        if line.reads_stdin:
+            with open(0, "rb", closefd=False) as stream:
+                self.stdin = stream.read()
+            text = self.stdin.decode("utf-8", "surrogateescape")
+        script = read_existing(words, text)
+        if "test-only" in script.header.options:
+            return {}
+        if outer_job():
+            self._tell(
+                f"this is inside job {outer_job()}, whose SLURM_* variables reach the new job, "
+                "where srun may refuse them; 'neuronctl submit' keeps them from it"
+            )
+        variables: Mapping[str, str] = {}
+        draft = script.draft
+        with contextlib.suppress(Exception):  # the job has a record, whatever breaks
+            configured = configuration().values
+            script = monitored(script, None, configured.get("monitor"), self._tell)
+            variables, draft = batch_shell_variables(script), script.draft
+            catalog = load()
+            cluster, _ = recognise(catalog, configured.get("cluster"))
+            judged = ExistingJob(script, catalog, cluster, ask_slurm=False).judge()
+            draft = judged.recorded(draft)
+            for finding in judged.findings:
+                self._tell(f"{finding.severity} {finding.code}: {finding.message}")
+        draft = replace(draft, command_line=tuple(self._command_line))
+        self._recording = Recording(draft, self._warn, cluster=script.slurm_cluster)
+        self._began = time.monotonic()
+        return variables
+
+    def heard(self, line: bytes) -> None:
+        """Take a line of sbatch's output; the one with the job's id completes the record."""
+        submitted = parse_submitted(line.decode("utf-8", "replace"))
+        if submitted is not None and self._recording is not None:
+            recording, self._recording = self._recording, None  # what follows is not about it
+            recording.taken(submitted)
+
+    def ended(self, code: int) -> None:
+        """Note that sbatch has ended without a job; its own words are on the terminal only."""
+        if self._recording is not None and code != 0:
+            by_signal = f"sbatch was ended by signal {-code}"
+            how = by_signal if code < 0 else f"sbatch ended with exit code {code}"
+            certain = code > 0 and time.monotonic() - self._began < _ANSWERED
+            self._recording.failed(how, certain=certain)

@@ -1,22 +1,37 @@
-"""Somebody's own batch script, read as sbatch reads it, and the record of its job."""
+"""Somebody's own batch script, read as sbatch reads it, and all that is known against it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from typing import Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.catalog.local_cluster import local_cluster
+from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common import units
-from neuronctl.common.errors import UsageError
+from neuronctl.common.errors import NeuronctlError, UsageError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.paths import working_directory
+from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
+from neuronctl.planning import JobPlan, plan
 from neuronctl.records.job_record import RecordDraft
+from neuronctl.request.job import JobRequest
 from neuronctl.request.sbatch_options import GetoptError
+from neuronctl.rules import Finding
+from neuronctl.rules.scripts import check_script
+from neuronctl.rules.scripts.script_facts import ScriptFacts
 from neuronctl.scripts.header import read_header
-from neuronctl.scripts.model import Header
+from neuronctl.scripts.model import AFTER_COMMAND, Header
 from neuronctl.scripts.sbatch_line import WRAPPED, SbatchLine, read_line
-from neuronctl.scripts.script_file import read_file
+from neuronctl.scripts.script_file import beginning, edited, is_too_long, read_file
+from neuronctl.scripts.script_request import job_variables, modules, request_of_script
+from neuronctl.scripts.shell_reader import read_shell
+
+if TYPE_CHECKING:
+    from neuronctl.judgement.ask import AskedOnce
+    from neuronctl.judgement.verdict import Verdict
+    from neuronctl.scripts.bash_grammar import SyntaxProblem
 
 _READS = r"""(?x)
     \$\{?[#!]?[@*\#1-9] | \b(?:shift|getopts?|source|eval|BASH_ARG[CV]|select)\b
@@ -136,3 +151,147 @@ def read_existing(
     if line.components > 1:
         header = replace(header, components=line.components)
     return ExistingScript(line, text, path, header)
+
+
+@dataclass(frozen=True)
+class JudgedScript:
+    """One script and what was found. name: the file's, ``<stdin>`` for standard input.
+
+    plan: what its directives ask for, None where it is not judged as a job. verdict: what would
+    happen to it now, None where Slurm was not asked.
+    """
+
+    name: str
+    text: str
+    findings: Tuple[Finding, ...]
+    plan: Optional[JobPlan] = None
+    verdict: Optional[Verdict] = None
+
+    @property
+    def mends(self) -> Tuple[Finding, ...]:
+        """The findings with an unambiguous fix."""
+        return tuple(found for found in self.findings if found.edits)
+
+    def line(self, number: int) -> str:
+        """Return the text of a line."""
+        lines = self.text.split("\n")
+        return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
+
+
+def judge_text(
+    name: str,
+    text: str,
+    catalog: Catalog,
+    cluster: Cluster,
+    *,
+    asked: Optional[AskedOnce] = None,
+    comment_parts: Mapping[str, str] = {},
+) -> JudgedScript:
+    """Judge a script for a cluster, by what the Slurm of this machine says where there is one.
+
+    A script without any option is not judged as a job: its options are on a command line. asked:
+    what Slurm has said of the scripts before this one. comment_parts: as of JudgeBy.
+    """
+    header = read_header(text, environment=os.environ)
+    late = header.shebang and any(one.reason == AFTER_COMMAND for one in header.ignored)
+    request = request_of_script(header, name, cluster) if header.given or late else None
+    here = local_cluster() is not None
+    by = JudgeBy(catalog, ask_slurm=here, asked=asked, of_script=True, comment_parts=comment_parts)
+    return judge_script(name, text, header, request, cluster, by)
+
+
+def judge_script(
+    name: str,
+    text: str,
+    header: Header,
+    request: Optional[JobRequest],
+    cluster: Cluster,
+    by: JudgeBy,
+    *,
+    now: bool = False,
+) -> JudgedScript:
+    """Judge a script by a script's own rules and by those of a job.
+
+    header, request: of the script with the command line that submits it; without a request it is
+    not judged as a job. now: as it is about to be submitted, by all rules, those about this user
+    and this hour included.
+    """
+    text = "" if is_too_long(text) else text
+    text_read = beginning(text.replace("\r\n", "\n"))
+    broken = _unreadable(text_read, header)
+    read = text_read
+    if len(read) > _LONG and (broken is not None or not header.for_bash):
+        read = read[: read.rfind("\n", 0, _LONG) + 1]
+    shell = read_shell(read, job_variables(header))
+    ends = [header.left_out, shell.left_out, read.count("\n") + 1 if read != text_read else 0]
+    left_out = min(filter(None, ends), default=0)
+    if broken is not None and any(
+        command.name == "exit" and command.sure and command.place.line < broken.place.line
+        for command in shell.commands
+    ):
+        broken = None  # bash does not read what stands behind the end
+    made: Optional[JobPlan] = None
+    judgement: Optional[Judgement] = None
+    one_job = not header.foreign and header.components == 1 and "\0" not in text
+    if request is not None and one_job and not header.unread:
+        with contextlib.suppress(NeuronctlError):  # such as a name with a control character
+            made = plan(replace(request, modules=modules(shell)), cluster)
+            judgement = judge_plan(made, by)
+    now_at = None if judgement is None else judgement.forecast
+    version = "" if now_at is None else now_at.on_cluster.snapshot.limits.config.version
+    release = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    facts = ScriptFacts(
+        *(text_read, header, shell, made, broken, left_out), name=name, release=release
+    )
+    found = check_script(facts, () if judgement is None else judgement.findings, now=now)
+    verdict = None
+    if judgement is not None and now:
+        # Only what holds for the script stands against it.
+        verdict = judgement.with_rules(found).verdict
+    return JudgedScript(name, text, found, made, verdict)
+
+
+def judge_shell_text(made: JobPlan, script: str) -> Tuple[Finding, ...]:
+    """Return what the rules for scripts find in the shell text that a job's script contains."""
+    places = {
+        line.strip(): f"{launch.prefix}the shell text, line {number}: "
+        for launch in made.launches
+        for number, line in enumerate((launch.request.body or "").split("\n"), 1)
+    }
+    header = read_header(script)
+    facts = ScriptFacts(script, header, read_shell(script, job_variables(header)), made)
+    found = []
+    for known in check_script(facts, ()):
+        where = places.get(facts.lines[known.place.line - 1].strip())
+        if where is not None:
+            message, hint = where + known.message, known.hint
+            hint = hint.replace("#SBATCH --", "--")
+            found.append(replace(known, message=message, hint=hint))
+    return tuple(found)
+
+
+_LONG = 10_000
+"""Characters of a script that the grammar reads where bash cannot: more might take it minutes."""
+
+
+def _unreadable(text: str, header: Header) -> Optional[SyntaxProblem]:
+    """Return what bash cannot read of a script; it is not asked where lines are left out."""
+    if not header.for_bash or header.left_out or "\0" in text:
+        return None
+    from neuronctl.scripts.bash_grammar import syntax_problem
+
+    return syntax_problem(text)
+
+
+_MOST_ROUNDS = 20
+"""More than there are kinds of mends, one of which may show another."""
+
+
+def mended(script: JudgedScript, check: Callable[[str], JudgedScript]) -> JudgedScript:
+    """Return the script with all its mends. check: judges another text of the file."""
+    for _ in range(_MOST_ROUNDS):
+        text = edited(script.text, [edit for mend in script.mends for edit in mend.edits])
+        if text == script.text:
+            break
+        script = check(text)
+    return script

@@ -65,7 +65,9 @@ class PlannedJob:
         )
         judgement = judge_plan(self.plan, by)
         if any(launch.request.body for launch in self.plan.launches):
-            from neuronctl.submission.judged_script import judge_shell_text  # here, as few have any
+            from neuronctl.submission.existing_script import (
+                judge_shell_text,  # here, as few have any
+            )
 
             texts = judge_shell_text(self.plan, self.script())
             judgement = judgement.with_rules((*judgement.findings, *texts))

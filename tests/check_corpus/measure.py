@@ -16,7 +16,7 @@ from typing import Dict, Iterator, List, Tuple
 from neuronctl.catalog.loader import load
 from neuronctl.common.console import print_line
 from neuronctl.rules import Finding
-from neuronctl.submission.judged_script import judge_text
+from neuronctl.submission.existing_script import judge_text
 
 HERE = Path(__file__).parent
 DEFAULT = "neuron"

@@ -14,7 +14,7 @@ from neuronctl.catalog.loader import load
 from neuronctl.common.errors import UsageError
 from neuronctl.request.job_file import parse_job_file
 from neuronctl.scripts.job_file_draft import draft_job_file
-from neuronctl.submission.judged_script import JudgedScript, judge_text, mended
+from neuronctl.submission.existing_script import JudgedScript, judge_text, mended
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = [

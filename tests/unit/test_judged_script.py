@@ -9,7 +9,7 @@ from typing import List, Set
 import pytest
 
 from neuronctl.catalog.loader import load
-from neuronctl.submission.judged_script import JudgedScript, judge_text
+from neuronctl.submission.existing_script import JudgedScript, judge_text
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "golden" / "scripts"
 OURS = sorted(

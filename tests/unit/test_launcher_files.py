@@ -16,7 +16,7 @@ from neuronctl.launch import launchers
 from neuronctl.launch.launchers import called
 from neuronctl.rendering.launch_command import BLOCKS, launch_parts, launch_words, wrapped
 from neuronctl.rendering.render import render_job
-from neuronctl.submission.judged_script import judge_text
+from neuronctl.submission.existing_script import judge_text
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = "{#\ndistributed: yes\none_task_per_node: no\n#}\n"

@@ -10,9 +10,8 @@ import pytest
 
 from neuronctl.common.errors import UsageError
 from neuronctl.request.job import OPTIONS
-from neuronctl.submission.existing_job import existing_job
+from neuronctl.submission.existing_job import batch_shell_variables, existing_job, monitored
 from neuronctl.submission.existing_script import ExistingScript, read_existing
-from neuronctl.submission.monitored_script import batch_shell_variables, monitored
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import pytest
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.rules import Finding
-from neuronctl.submission.judged_script import judge_text
+from neuronctl.submission.existing_script import judge_text
 
 CPU = "-p cpu -N 1 -n 1"
 CORES = f"{CPU} -c 8"

@@ -10,7 +10,7 @@ import pytest
 
 from neuronctl.catalog.model import Catalog, CommentPolicy
 from neuronctl.scripts.script_file import unified_diff
-from neuronctl.submission.judged_script import JudgedScript, judge_text, mended
+from neuronctl.submission.existing_script import JudgedScript, judge_text, mended
 
 TOP = "#!/bin/bash -l\n#SBATCH -p gpu --gpus-per-node=1 -N 1\n"
 

@@ -15,7 +15,7 @@ from neuronctl.rules.scripts import check_script
 from neuronctl.rules.scripts.script_facts import ScriptFacts
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.shell_reader import read_shell
-from neuronctl.submission.judged_script import JudgedScript, judge_text
+from neuronctl.submission.existing_script import JudgedScript, judge_text
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "script-rules.md"

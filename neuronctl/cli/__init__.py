@@ -17,59 +17,18 @@ from neuronctl.version import describe_version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, Mapping, NoReturn, Optional
+    from typing import Any, List, NoReturn, Optional
 
-# Section -> command -> one-line help. The module neuronctl.cli.NAME holds the command; that of
-# a NAME that Python keeps for itself ends with _.
 SECTIONS = {
-    "Run a job": {
-        "submit": "Check a job, submit it with sbatch and record it.",
-        "sbatch": "Call sbatch; check and record what it submits.",
-        "sweep": "Run a program for many parameters, within the limits on jobs.",
-        "generate": "Print the job script for review.",
-        "init": "Write the job file of this directory.",
-        "salloc": "Open a shell in an allocation that is set up like a job.",
-        "run": "Launch a program in the current allocation.",
-        "serve": "Run a notebook, an editor, or another server in a job.",
-    },
-    "Watch it": {
-        "status": "Show the state of your jobs.",
-        "why": "Explain why a job is waiting, or how it ended.",
-        "logs": "Show or follow a job's log.",
-        "top": "Show the GPU, CPU and memory use of a running job.",
-        "attach": "Open a shell inside a running job.",
-        "wait": "Wait until jobs end.",
-        "cancel": "Cancel jobs.",
-    },
-    "Look back": {
-        "history": "List recorded submissions.",
-        "show": "Show everything known about one job, or what differs between two.",
-        "report": "Show what a job did with its GPUs, cores and memory.",
-        "resubmit": "Submit a recorded job again.",
-    },
-    "Read scripts": {
-        "check": "Find what is wrong with batch scripts.",
-        "import": "Turn a batch script into a job file.",
-        "explain": "Explain a rule: what happens, why, and what to write.",
-    },
-    "Look around": {
-        "help": "Explain a topic, or show the help of a command.",
-        "brief": "Print the rules, limits, and steps on one page.",
-        "partitions": "Show the partitions, their limits and what is free.",
-        "doctor": "Check whether everything works on this machine.",
-    },
-    "From your laptop": {
-        "login": "Connect to a cluster; ssh asks for your passwords, once.",
-        "logout": "End the connection to a cluster.",
-        "pull": "Bring files back from a cluster.",
-    },
-    "Set up": {
-        "catalog": "Check a partition catalog, or draft one from Slurm.",
-        "config": "Show or change your defaults.",
-        "completion": "Print what completes words with the Tab key in a shell.",
-        "sandbox": "Run a real Slurm on this machine.",
-    },
+    "Run a job": ("submit", "sbatch", "sweep", "generate", "init", "salloc", "run", "serve"),
+    "Watch it": ("status", "why", "logs", "top", "attach", "wait", "cancel"),
+    "Look back": ("history", "show", "report", "resubmit"),
+    "Read scripts": ("check", "import", "explain"),
+    "Look around": ("help", "brief", "partitions", "doctor"),
+    "From your laptop": ("login", "logout", "pull"),
+    "Set up": ("catalog", "config", "completion", "sandbox"),
 }
+"""The commands, each of which is ``command`` in a module of its name (with _ for a keyword)."""
 
 HERE = (
     *("login", "logout", "help", "explain", "completion", "sandbox", "init", "check", "import"),
@@ -80,23 +39,36 @@ HERE = (
 SHELLS = ("attach", "salloc", "run", "config", "top")
 """Commands that leave the terminal to what they start, or draw on all of it."""
 
-COMMANDS = {name: help for commands in SECTIONS.values() for name, help in commands.items()}
+COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 
 
-def _rows(rows: Mapping[str, str]) -> str:
-    return "".join(f"  {name:10}  {help}\n" for name, help in rows.items())
+def help_text() -> str:
+    """Return what ``neuronctl --help`` prints; no command is imported for it."""
+    parts = [_USAGE]
+    for section, names in SECTIONS.items():
+        parts += [f"\n{section}:\n", *(f"  {name:10}  {_summary(name)}\n" for name in names)]
+    return "".join(parts)
 
 
-HELP = """\
+def _summary(name: str) -> str:
+    """Return the first line of a command's docstring, with which its own help begins."""
+    module = "import_" if name == "import" else name  # import is a keyword
+    file = os.path.join(os.path.dirname(__file__), f"{module}.py")
+    with open(file, encoding="utf-8") as stream:
+        docstring = stream.read().partition("\ndef command(")[2].split('"""')[1]
+    return docstring.partition("\n")[0]
+
+
+_USAGE = """\
 Usage: neuronctl [OPTIONS] COMMAND [ARGS]...
 
-  Submit, check and track GPU training jobs on a Slurm cluster.
+  Submit, check, and track GPU training jobs on a Slurm cluster.
 
 Options:
   --on NAME   Run the command on the cluster NAME, to which 'login' connected.
   --version   Show the version and exit.
   -h, --help  Show this message and exit.
-""" + "".join(f"\n{section}:\n{_rows(commands)}" for section, commands in SECTIONS.items())
+"""
 
 
 def main(argv: Optional[List[str]] = None) -> NoReturn:
@@ -141,13 +113,13 @@ def _run(words: List[str]) -> int:
 
         return answer(root, os.environ["_NEURONCTL_COMPLETE"])
     if words[:1] in (["-h"], ["--help"]):
-        sys.stdout.write(HELP)
+        sys.stdout.write(help_text())
         return 0
     if words[:1] == ["--version"]:
         sys.stdout.write(f"neuronctl, version {describe_version()}\n")
         return 0
     if not words:
-        sys.stderr.write(HELP)
+        sys.stderr.write(help_text())
         return UsageError.exit_code
     named = words[0].partition("=")[0] in ("--on", "--allow", "--open")
     configured = "" if words[0] in HERE else _configured_remote()

@@ -48,7 +48,7 @@ _HEADER = (
 @click.option("--agents", is_flag=True, help="Print the guide as a block for an AGENTS.md.")
 @click.option("--skill", is_flag=True, help="Print the guide as a skill file (SKILL.md).")
 def command(cluster: Optional[str], catalog: Optional[str], agents: bool, skill: bool) -> None:
-    """Print what you need to know to run jobs here, as one page of Markdown.
+    """Print what you need to know to run jobs here, on one page.
 
     The page has the cluster's rules and partitions, your limits and defaults, what is free now, the
     steps from a program to a finished job, and the common mistakes. It is meant for people and for

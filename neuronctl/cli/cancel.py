@@ -28,7 +28,7 @@ from neuronctl.tracking.lookup import no_such_job
 @click.option("-y", "--yes", is_flag=True, help="Cancel several jobs without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.cancel/1).")
 def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: bool) -> None:
-    """Cancel pending or running jobs by id, name or state.
+    """Cancel pending or running jobs by id, name, or state.
 
     JOB is a job id, 4711_3 for an array task, '4711_[1-5]' for several, or a name such as train or
     'sweep-*': your jobs of that name in the queue. With --state and no JOB, all your jobs in that

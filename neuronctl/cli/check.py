@@ -50,7 +50,7 @@ def command(
     appl: Optional[str],
     as_json: bool,
 ) -> int:
-    """Check batch scripts: how sbatch reads them, and what would happen to the jobs.
+    """Check batch scripts: what is wrong, and what would happen.
 
     FILE - is standard input. Of a folder, all batch scripts in it and below are checked. Nothing is
     submitted, and without --write nothing is changed.

@@ -20,7 +20,7 @@ from neuronctl.request.job_file import configuration
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.config/1).")
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """Show your defaults, which all your jobs share, and the line that sets each.
+    """Show or change your defaults, which all your jobs share.
 
     A key is an option of a job without its dashes. Yours count more than the site's; a job file and
     the command line count more than both. Secrets are hidden.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @catalog_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.doctor/1).")
 def command(catalog: Optional[str], as_json: bool) -> int:
-    """Check Slurm, catalog, directories, configuration and records on this machine.
+    """Check whether everything works on this machine.
 
     Nothing is changed and nothing is submitted. The exit code is 0 if nothing is wrong, else that
     of the first problem.

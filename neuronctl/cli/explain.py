@@ -12,7 +12,7 @@ from neuronctl.common.console import print_text
 @click.command("explain")
 @click.argument("code", metavar="CODE")
 def command(code: str) -> None:
-    """Explain the rule CODE, such as NC603: what happens, why, and what to write."""
+    """Explain a rule: what happens, why, and what to write."""
     from neuronctl.cli.korean import explained, is_korean
     from neuronctl.judgement.rule_pages import explanation
 

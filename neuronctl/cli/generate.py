@@ -14,7 +14,9 @@ from neuronctl.submission.pipeline import judge_job
 @body_option
 @optional_program
 def command(words: Tuple[str, ...], force: bool, explain: bool, **given: Any) -> None:
-    """Print the job script for review. Slurm is not needed.
+    """Print the job script for review.
+
+    Slurm is not needed.
 
     If no job is named, job.yaml in this directory is read, if that file is yours.
 

@@ -49,7 +49,7 @@ States = Dict[str, Sequence[JobStatus]]
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.history/2).")
 def command(name: str, since: Optional[str], failed: bool, limit: int, as_json: bool) -> None:
-    """List the submissions that neuronctl recorded, newest first, and their states.
+    """List recorded submissions, newest first, and their states.
 
     NAME is a job's name, or a pattern such as 'train*'. Submissions that Slurm refused, or that
     were interrupted, are listed too.

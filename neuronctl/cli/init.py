@@ -43,7 +43,7 @@ _SOFTWARE = ("conda", "venv", "container", "modules")
 @click.option("--force", is_flag=True, help=f"Overwrite {JOB_FILE}.")
 @optional_program
 def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **options: Any) -> None:
-    """Write job.yaml for this directory, which 'neuronctl submit' then takes.
+    """Write job.yaml for this directory, for 'neuronctl submit'.
 
     What you do not give is worked out: the program, its environment, the site's code for it, and a
     partition with room. On a terminal, you are asked for the number of GPUs and that code. The job

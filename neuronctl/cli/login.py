@@ -18,7 +18,7 @@ from neuronctl.remote.connection import Remote, keep_remote, login
 @click.argument("name")
 @click.argument("address", required=False, default="")
 def command(name: str, address: str) -> None:
-    """Connect to a cluster with ssh, which asks for your passwords, once.
+    """Connect to a cluster; ssh asks for your passwords, once.
 
     NAME is a host of ~/.ssh/config, user@host, or a name of your choice with ADDRESS after it;
     ADDRESS is remembered. The connection ends with 'logout', or after 12 hours without use.

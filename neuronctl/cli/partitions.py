@@ -61,7 +61,7 @@ def command(
     live: bool,
     as_json: bool,
 ) -> None:
-    """Show the partitions of a cluster, or those NAMEd.
+    """Show the partitions, their limits, and what is free.
 
     The figures are the catalog's, from the guide and date shown. With --live they are Slurm's own,
     as of now, and partitions that only one of the two has are named.

@@ -16,7 +16,7 @@ from neuronctl.remote.connection import Remote
 @click.command("pull")
 @click.argument("paths", nargs=-1, required=True)
 def command(paths: Tuple[str, ...]) -> None:
-    """Bring files or directories of this project back from the cluster.
+    """Bring files of this project back from the cluster.
 
     PATHS are those of the project's copy there, and arrive at the same place here. Only what
     differs is sent; a file that is newer here is kept. Needs --on NAME.

@@ -41,7 +41,7 @@ _MOST = 16
 @click.option("--since", metavar="WHEN", help="Your jobs since 12h, 7d, or a day (2026-11-01).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.report/1).")
 def command(jobs: Sequence[str], since: Optional[str], as_json: bool) -> None:
-    """Show what jobs did with their GPUs, cores, and memory, and what could be better.
+    """Show what jobs did with their GPUs, cores, and memory.
 
     JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
     newest of that name). Of several jobs, of an array, and with --since, hours and cost are summed

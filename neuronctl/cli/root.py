@@ -9,7 +9,7 @@ from typing import List, Optional, Tuple
 
 import click
 
-from neuronctl.cli import COMMANDS, HELP
+from neuronctl.cli import COMMANDS, help_text
 from neuronctl.cli.examples import EPILOGS
 from neuronctl.common.console import asked_json
 from neuronctl.common.errors import UsageError, did_you_mean
@@ -46,7 +46,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
-        return HELP.rstrip("\n")
+        return help_text().rstrip("\n")
 
 
 def _note_json(command: click.Command) -> None:
@@ -64,7 +64,7 @@ def _asked_json(context: click.Context, parameter: click.Parameter, value: bool)
 
 root = LazyGroup(
     "neuronctl",
-    help="Submit, check and track GPU training jobs on a Slurm cluster.",
+    help="Submit, check, and track GPU training jobs on a Slurm cluster.",
     params=[  # for completion
         click.Option(
             ["--on"],

@@ -25,7 +25,7 @@ _OPTIONS = (
 @click.option("--print", "show", is_flag=True, help="Print the launch; start nothing.")
 @program_arguments
 def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **options: Any) -> int:
-    """Launch SCRIPT on the nodes of the current allocation, or on some of them.
+    """Launch SCRIPT in the current allocation, or on some of its nodes.
 
     Modules and environment are those of the shell. Exits with the program's exit code.
     """

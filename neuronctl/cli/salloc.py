@@ -35,7 +35,7 @@ _STEP = (
 @click.option("--dry-run", is_flag=True, help="Print the command and the setup only.")
 @click.argument("words", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
 def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, **given: Any) -> int:
-    """Open a shell on the first node of an allocation, set up like a job.
+    """Open a shell in an allocation, set up like a job.
 
     Modules, environment, MASTER_ADDR and MASTER_PORT are set there, and srun starts its tasks
     on the whole allocation. With -- CMD, CMD runs instead of the shell, in the image of

@@ -27,7 +27,7 @@ _WHATEVER_BREAKS = contextlib.suppress(Exception)
 )
 @click.argument("words", metavar="[WORDS]...", nargs=-1, type=click.UNPROCESSED)
 def command(words: Tuple[str, ...]) -> int:
-    """Call sbatch with these words, and check and record what it submits.
+    """Call sbatch; check and record what it submits.
 
     Output, exit code, and job are sbatch's own, so that alias sbatch='neuronctl sbatch' is
     harmless. Findings are printed on standard error if it is a terminal. They refuse nothing, and

@@ -84,7 +84,7 @@ def command(
     explain: bool,
     **given: Any,
 ) -> int:
-    """Run a server in a job, and print how to reach it from your own machine.
+    """Run a notebook, an editor, or another server in a job.
 
     RECIPE is a kind of server, such as jupyter or ssh; it receives ARGS. Once the server answers,
     neuronctl prints the tunnel to type and the URL to open; 'neuronctl serve connect [JOB]' prints

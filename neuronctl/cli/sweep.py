@@ -143,7 +143,7 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Run SCRIPT once for each combination of parameters, in as many jobs as the limits allow.
+    """Run SCRIPT for many parameters, within the limits on jobs.
 
     {NAME} in ARGS stands for a parameter; the options describe the job of one task. The jobs, at
     least one, take task after task from the sweep's folder until none is left, and go on in further

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("job", metavar="[JOB]", default="*")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.top/1).")
 def command(job: str, as_json: bool) -> None:
-    """Show the GPU, CPU and memory use of a running job, per node.
+    """Show the GPU, CPU, and memory use of a running job, per node.
 
     JOB is a job id, 4711_3 for an array task, or the name of your running job; without it, your
     newest. One srun runs on every node of the job: nvidia-smi if available, load and memory of the

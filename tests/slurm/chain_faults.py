@@ -177,19 +177,21 @@ def defects(sandbox: Sandbox, name: str, id: str) -> List[str]:
     jobs = [words[1] for words in begun]
     found = []
     if not any(line.endswith(" over") for line in ran):
-        # A job that is killed before its successor is submitted, or requeued, has none.
+        # A job that is killed before its successor is submitted, or requeued, has none; USR2 kills
+        # a shell that has not read its trap yet.
         last = [id, *re.findall(r" as job (\d+)\n", log)][-1]
         query = ["sacct", "-XnPj", last, "-o", "State,ExitCode,Elapsed"]
         state = sandbox.exec(query, check=False).stdout.strip()
         soon = "00:00:0[0-5]$" if name.startswith("chain") else ""
-        early = re.match(rf"(FAILED\|0:9|NODE_FAIL\|\d:0|PREEMPTED\|\d+:\d+)\|{soon}", state)
+        early = re.match(rf"(FAILED\|0:(?:9|12)|NODE_FAIL\|\d:0|PREEMPTED\|\d+:\d+)\|{soon}", state)
         kind = "killed before the next run was submitted" if early else "lost"
         found.append(f"{kind}: {log.splitlines()[-3:]}, {last} {state}")
     if len(jobs) != len(set(jobs)) or len(ended) != len(set(ended)):
         found.append(f"doubled: {ran}")
-    over = [index for index, line in enumerate(ran) if line.endswith("over")]
-    if over and any(line.endswith("begin") for line in ran[over[0] :]):
-        found.append(f"after the end: {ran}")
+    # A shell that was killed while the program ended does not know that it did: it runs again.
+    done = re.search(r"\ndone in \d+ runs?\n(?s:.*)", log)
+    if done and "\nrun " in done[0]:
+        found.append(f"after the end: {log}")
     kept = {words[1] for words in ends}
     for run, job, says in re.findall(
         r"(?s)run (\d+) of at most \d+, on \S+( as job \d+)?\n(.*?)(?=\nrun \d+ of|$)", log

@@ -12,22 +12,9 @@ import click
 from neuronctl.cli.job_options import BatchCommand, job_command, plan_given
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import hint_at_why, notify
-from neuronctl.common.console import (
-    Column,
-    print_json,
-    print_line,
-    print_table,
-    printable,
-    shortened,
-    terminal_width,
-)
-from neuronctl.common.errors import (
-    INTERRUPTED,
-    NoSuchJobError,
-    SlurmUnavailableError,
-    TemplateError,
-    UsageError,
-)
+from neuronctl.common import console, errors
+from neuronctl.common.console import Column, print_json, print_line, shortened
+from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import asdict, replace
 from neuronctl.common.units import parse_timeout
 from neuronctl.common.words import moment
@@ -168,7 +155,7 @@ def _newest_server() -> JobId:
     known = servers()
     running = [each.id for each in queued() if each.state == RUNNING and each.id.job in known]
     if not running:
-        raise NoSuchJobError(
+        raise errors.NoSuchJobError(
             "no server of yours is running", "name one that waits, or start one: see --list"
         )
     return max(running, key=lambda id: id.job)
@@ -185,24 +172,24 @@ def list_servers(as_json: bool) -> int:
 
     notes = all_servers()
     if as_json:
-        rows = [{"job_id": str(note.job), **asdict(note)} for note in notes]
-        for row in rows:
+        servers = [{"job_id": str(note.job), **asdict(note)} for note in notes]
+        for server in servers:
             for name in ("job", "token", "values", "pid", "python", "program"):
-                del row[name]
-        print_json("neuronctl.servers/1", {"servers": rows})
+                del server[name]
+        print_json("neuronctl.servers/1", {"servers": servers})
         return 0
     if not notes:
         print_line("no servers of yours, running or ended within a week")
         return 0
-    names = ("JOB", "NAME", "STATE", "ADDRESS", "USER", "READY SINCE")
-    table = [
-        [
-            *(str(note.job), shortened(note.name, 16), note.summary, note.place, note.user),
-            moment(int(note.since)) if note.since else "never",
-        ]
-        for note in notes
-    ]
-    print_table([Column(name, no_wrap=name != "STATE") for name in names], table)
+    columns = [Column(name, no_wrap=True) for name in ("JOB", "NAME")]
+    columns += [Column("STATE")]
+    columns += [Column(name, no_wrap=True) for name in ("ADDRESS", "USER", "READY SINCE")]
+    rows = []
+    for note in notes:
+        since = moment(int(note.since)) if note.since else "never"
+        row = [str(note.job), shortened(note.name, 16), note.summary, note.place, note.user, since]
+        rows.append(row)
+    console.print_table(columns, rows)
     return 0
 
 
@@ -212,7 +199,7 @@ def _list_recipes() -> int:
     for name in names():
         try:
             print_line(f"{name:12}  {load(name).title}")
-        except TemplateError as error:
+        except errors.TemplateError as error:
             notify(error.message)
     return 0
 
@@ -239,7 +226,7 @@ def _wait(job: JobId, record: Optional[JobRecord], cluster: Cluster, as_json: bo
             f"stopped waiting; the job continues: neuronctl serve connect {job} waits again, "
             f"neuronctl cancel {job} ends it"
         )
-        return INTERRUPTED
+        return errors.INTERRUPTED
     progress.show("")
     if note is None:
         from neuronctl.cli.why import explain_end
@@ -253,7 +240,7 @@ def _wait(job: JobId, record: Optional[JobRecord], cluster: Cluster, as_json: bo
         hint_at_why([job])
         return watch.exit_status or 1
     if note.state == UNKNOWN:
-        raise SlurmUnavailableError(
+        raise errors.SlurmUnavailableError(
             f"it is not known whether {note.recipe} of job {job} answers: {note.words}",
             "try again in some seconds",
         )
@@ -311,8 +298,8 @@ class _Progress:
         """Show a state; "" clears the line."""
         if sys.stderr.isatty():
             waited = f" ({time.monotonic() - self._begun:.0f} s)" if state else ""
-            line = shortened(state, terminal_width() - len(waited) - 1) + waited
-            sys.stderr.write(f"\r\033[K{printable(line)}")
+            line = shortened(state, console.terminal_width() - len(waited) - 1) + waited
+            sys.stderr.write(f"\r\033[K{console.printable(line)}")
             sys.stderr.flush()
         elif state not in ("", self._shown):
             notify(state)
@@ -329,4 +316,4 @@ class _Progress:
             *lines, self._rest[place] = (self._rest[place] + log.read()).split(b"\n")
             for line in lines + ([self._rest[place]] if last and self._rest[place] else []):
                 self.show("")
-                sys.stderr.write(printable(f"  | {line.decode('utf-8', 'replace')}") + "\n")
+                sys.stderr.write(console.printable(f"  | {line.decode('utf-8', 'replace')}") + "\n")

@@ -50,8 +50,7 @@ class Launcher:
     distributed: bool
     """Whether it can start more than one process."""
     one_task_per_node: bool
-    """Whether Slurm starts one task per node, and the launcher the processes; else the tasks are
-    the processes."""
+    """Whether a task of Slurm's is one node's launcher, which starts the processes."""
     whole_allocation: bool = False
     """Of one that starts a single process: whether that may use more than one task's share."""
     every_node: bool = False

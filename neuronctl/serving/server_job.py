@@ -58,7 +58,8 @@ def plan_server(
     values = asdict(recipe)
     settings = {name: values[name] for name in _OF_PROGRAM}
     settings.update(address="127.0.0.1" if on_loopback else "", idle=idle)
-    setup = (*request.setup, *_setup(recipe, settings))
+    setup = (*request.setup, "set +e") if request.setup else ()
+    setup += tuple(_setup(recipe, settings))
     if job.plan.wrapping.srun:
         setup += ("unset TMPDIR  # a container of Pyxis has a /tmp of its own",)
     model = (recipe.model, *words) if recipe.model and words else ()
@@ -133,18 +134,14 @@ def _program_name(files: Mapping[str, str]) -> str:
 
 def _body(recipe: Recipe, words: Sequence[str]) -> str:
     """Return the shell text that starts the server, in the container if there is one."""
-    given = f"set +e; set -- {join([_with_port(word) for word in words])}".rstrip()
+    parts = ([quote(part) if part else "" for part in word.split("{port}")] for word in words)
+    typed = [Shell('"$PORT"'.join(word) or "''") for word in parts]
+    given = "set +e  # the recipe looks at exit codes itself"
+    given += f"\nset -- {join(typed)}" if typed else ""
     if recipe.guard == OWN:
         return f"{given}\n{recipe.command}"
     gate = """python3 -EsB "$PROGRAM/main.py" gate bash -c 'server "$@"' server "$@\""""
     return f"{given}\nserver() {{\n{recipe.command.rstrip()}\n}}\nexport -f server; {gate}"
-
-
-def _with_port(word: str) -> Shell:
-    """Return a word of the user's as a script spells it, the port in place of ``{port}``."""
-    return Shell(
-        '"$PORT"'.join(quote(part) if part else "" for part in word.split("{port}")) or "''"
-    )
 
 
 def _setup(recipe: Recipe, settings: Settings) -> List[str]:
@@ -153,12 +150,11 @@ def _setup(recipe: Recipe, settings: Settings) -> List[str]:
     os.umask(umask)
     program = _program_name(_program_files(settings))
     return [
-        "set +e",
-        "# The program runs this script again, with PORT and TOKEN set, and watches the server.",
+        "# serve: its program runs this script again with PORT and TOKEN, and watches the server.",
         f"program={quote(os.path.join(folders(), program))}",
         f'[[ $(cat "$program"/*.{{py,json}} | sha256sum) == {program[7:]}* ]] ||',
         '    { echo "serve: $(hostname -s) cannot read $program as it was" >&2; exit 1; }',
         f'[ "${MARK}" = "$SLURM_JOB_ID" ] || exec python3 -EsB "$program/main.py" run "$0"',
-        f"umask {umask:04o}  # the log, which others may not read, was made with 0077",
+        f"umask {umask:04o}  # yours; the log was made with 0077, so that nobody else reads it",
         *recipe.setup.rstrip("\n").split("\n"),
     ]

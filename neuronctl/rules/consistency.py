@@ -165,11 +165,14 @@ def copies(context: RuleContext) -> Iterator[Finding]:
     elif file is not None:  # a module's has no name to type
         many += [quote(file), "| patch", quote(request.resolve_path(file))]
         change = f": neuronctl init {' '.join(many)}{change}"
+    fewer = "request one task" if tasks else f"request {' '.join(once)}"
+    if 1 in (request.ntasks, request.ntasks_per_node):  # nn.DataParallel uses all GPUs from one
+        fewer = "start one process: --launcher python"
     words = f"{name} trains alone" if alone else f"nothing in {name} shares the work"
     yield Finding(
         f"{plan.starts}, and {words}: {plan.processes} copies would do the same and overwrite each "
         "other's files",
-        f"make it distributed{change}; or request {'one task' if tasks else ' '.join(once)}; "
+        f"make it distributed{change}; or {fewer}; "
         f"if this is meant: --launcher {plan.launcher.name}",
         # Somebody who counts tasks, or runs other lines before, may know better.
         severity="" if alone and not (tasks or request.setup) else WARNING,

@@ -175,13 +175,13 @@ def wait_for_server(
     """
     due, state = 0.0, ""
     while True:
-        begun = time.monotonic()
-        if begun >= due:
+        if time.monotonic() >= due:
             state = (watch.poll() or [state])[-1]
             due = time.monotonic() + watch.pause
         log()
         if watch.ended:
             return None
+        begun = time.monotonic()
         note = None if watch.waiting else look_at(watch.statuses[0])
         if note is not None and note.state in (ANSWERS, SILENT, UNKNOWN):
             return note

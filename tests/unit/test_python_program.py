@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 from plan_builders import plan_of
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.rules import RuleContext, apply_rules, local_facts
-from neuronctl.rules.base import Copies
+from neuronctl.rules.base import Copies, Finding
 from neuronctl.rules.python_program import python_program
 
 TRAINS = """
@@ -122,10 +122,25 @@ def test_local_imports_are_read(files: Dict[str, str], program: str, tmp_path: P
 
 def findings(**fields: Any) -> Dict[str, str]:
     """The code and severity of what is found of a program in this directory."""
+    return {one.code: one.severity for one in found(**fields)}
+
+
+def found(**fields: Any) -> List[Finding]:
     made = plan_of(**fields)
     facts = local_facts.gather_local_facts(made)
     context = RuleContext(made, Catalog({"toy": made.cluster}, "toy", ()), facts)
-    return {one.code: one.severity for one in apply_rules(context)}
+    return list(apply_rules(context))
+
+
+def test_one_task_is_not_the_advice_for_one_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(TRAINS)
+    for tasks, advice in ((1, "start one process: --launcher python"), (2, "request one task")):
+        list_found = found(gpus_per_node=2, script="train.py", ntasks=tasks)
+        (copies,) = (finding for finding in list_found if finding.code == "NC310")
+        assert f"; or {advice}; " in copies.hint
 
 
 def test_the_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

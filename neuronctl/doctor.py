@@ -9,8 +9,7 @@ import sys
 import time
 from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
-from neuronctl.catalog.loader import load
-from neuronctl.catalog.local_cluster import recognise
+from neuronctl.catalog.loader import load, recognise
 from neuronctl.common import errors, yamlfile
 from neuronctl.common.errors import NeuronctlError, RecordError
 from neuronctl.common.frozen import dataclass

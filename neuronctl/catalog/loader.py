@@ -9,13 +9,14 @@ cluster.
 from __future__ import annotations
 
 import os
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
-from neuronctl.catalog.model import Catalog
+from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common import cache, yamlfile
 from neuronctl.common.errors import CatalogError
 from neuronctl.common.frozen import NOT_RESTORED, asdict, restored
 from neuronctl.common.paths import config_dir, data_path, present
+from neuronctl.slurm.conf import config_file, local_cluster
 
 SITE_FILE = "/etc/neuronctl/partitions.yaml"
 
@@ -67,3 +68,24 @@ def _made_by() -> str:
         return str(max(file.stat().st_mtime_ns for file in os.scandir(os.path.dirname(__file__))))
     except OSError:
         return ""  # installed without its source
+
+
+def recognise(catalog: Catalog, asked: Optional[str] = None) -> Tuple[Cluster, str]:
+    """Return the requested cluster, else the one whose Slurm is configured here, else the default.
+
+    The second value says how it was found: ``""`` if it was requested. Raises CatalogError if the
+    requested cluster does not exist.
+    """
+    if asked is not None:
+        return catalog.cluster(asked), ""
+    here = local_cluster()
+    for cluster in catalog.clusters.values():
+        if here is not None and is_cluster(cluster, here):
+            return cluster, f"ClusterName in {config_file()}"
+    return catalog.cluster(), "the catalog's default"
+
+
+def is_cluster(cluster: Cluster, name: str) -> bool:
+    """Return True if ClusterName is one of the cluster's names, in whatever case."""
+    names = {cluster.name.lower(), *(alias.lower() for alias in cluster.slurm_cluster_names)}
+    return name.lower() in names

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Iterator, Optional
 
 import click
 
-from neuronctl.catalog.loader import load
-from neuronctl.catalog.local_cluster import recognise
+from neuronctl.catalog.loader import load, recognise
 from neuronctl.catalog.model import Partition
 from neuronctl.catalog.site_rules import comment_values, site_rules
 from neuronctl.cli.exclusive import at_most_one

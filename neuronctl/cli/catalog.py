@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, List, Tuple
 
 import click
 
+from neuronctl.catalog.draft import catalog_text, differences
 from neuronctl.catalog.loader import layer_files, load, text_of
 from neuronctl.catalog.merging import merge
 from neuronctl.cli.say import print_script
@@ -18,7 +19,6 @@ from neuronctl.common.users import login_name
 from neuronctl.common.words import counted
 from neuronctl.doctor import check_file
 from neuronctl.slurm.answers import ask_now
-from neuronctl.slurm.catalog_draft import catalog_text, differences
 
 if TYPE_CHECKING:
     from neuronctl.common.yamlfile import Document

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Seque
 
 import click
 
-from neuronctl.catalog.local_cluster import recognise
+from neuronctl.catalog.loader import recognise
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import catalog_option, job_options
 from neuronctl.cli.korean import in_language

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.catalog.loader import load
-from neuronctl.catalog.local_cluster import recognise
+from neuronctl.catalog.loader import load, recognise
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BatchCommand, catalog_option, job_options, optional_program
 from neuronctl.cli.say import notify, print_script

@@ -78,8 +78,8 @@ def _jobs(command: str) -> Known:
                 found.setdefault(row.name, f"{row.id.job} {row.state}")
                 found[str(row.id.job)] = f"{row.name} {row.state}"
     if past:
-        from neuronctl.catalog.local_cluster import local_cluster
         from neuronctl.records.store import RecordStore
+        from neuronctl.slurm.conf import local_cluster
 
         for record in RecordStore.default().recent(_RECENT, cluster=local_cluster()):
             found.setdefault(record.job_name, str(record.job_id))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, BinaryIO, Optional, Tuple
 
 import click
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.jobs import one_recorded
 from neuronctl.cli.say import notify, say
@@ -21,6 +20,7 @@ from neuronctl.common.errors import INTERRUPTED, NoSuchJobError
 from neuronctl.common.files import list_again, open_regular
 from neuronctl.common.units import parse_since
 from neuronctl.records.store import RecordStore
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
 from neuronctl.tracking.endings import is_launch_failure
 from neuronctl.tracking.job_status import JobStatus

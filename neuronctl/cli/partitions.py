@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.catalog.loader import load
-from neuronctl.catalog.local_cluster import local_cluster, recognise
+from neuronctl.catalog.loader import load, recognise
 from neuronctl.catalog.model import Catalog, Cluster, Partition, Qos
 from neuronctl.catalog.site_rules import comment_values, mandatory, site_rules
 from neuronctl.cli.job_options import catalog_option, cluster_option
@@ -24,9 +23,10 @@ from neuronctl.common.console import (
 from neuronctl.common.errors import PolicyError, did_you_mean
 from neuronctl.common.frozen import asdict
 from neuronctl.common.words import counted
+from neuronctl.records.bad_nodes import bad_nodes
 from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configured_cluster
-from neuronctl.slurm.bad_nodes import bad_nodes
+from neuronctl.slurm.conf import local_cluster
 
 if TYPE_CHECKING:
     from neuronctl.judgement.partition_board import PartitionNow

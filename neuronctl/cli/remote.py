@@ -122,9 +122,9 @@ def _is_here(name: str) -> bool:
 
     if not installed() or os.path.exists(os.path.join(remotes_dir(), f"{name}.json")):
         return False
-    from neuronctl.catalog.loader import load
-    from neuronctl.catalog.local_cluster import is_cluster, local_cluster
+    from neuronctl.catalog.loader import is_cluster, load
     from neuronctl.request.job_file import configured_cluster
+    from neuronctl.slurm.conf import local_cluster
 
     here = (local_cluster() or "", configured_cluster() or "")
     cluster = load().clusters.get(name)

@@ -125,8 +125,7 @@ def connect(job: str, as_json: bool) -> int:
 
     JOB is a job id, or the name of a job; without it, your newest running server.
     """
-    from neuronctl.catalog.loader import load
-    from neuronctl.catalog.local_cluster import recognise
+    from neuronctl.catalog.loader import load, recognise
     from neuronctl.cli.jobs import one_job
     from neuronctl.records.store import RecordStore
     from neuronctl.serving.connection import MARK

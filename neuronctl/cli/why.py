@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, TextIO
 
 import click
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.cli.job_table import state_style
 from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent
 from neuronctl.cli.json_data import status_data
@@ -19,8 +18,9 @@ from neuronctl.common.units import fold_ranges, hosts
 from neuronctl.common.words import moment
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
 from neuronctl.diagnosis.gather import JobGroup, examine, examine_groups
+from neuronctl.records.bad_nodes import NodeFault, bad_nodes
 from neuronctl.records.store import RecordStore
-from neuronctl.slurm.bad_nodes import NodeFault, bad_nodes
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_states import CANCELLED, GOOD, OUT_OF_MEMORY, UNKNOWN
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import nodes_of

@@ -7,13 +7,14 @@ import os
 import time
 from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple, Union
 
-from neuronctl.catalog.local_cluster import is_cluster, local_cluster
+from neuronctl.catalog.loader import is_cluster
 from neuronctl.common.errors import SlurmError, SlurmUnavailableError
 from neuronctl.common.users import login_name
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.start_conditions import dependency_ids
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.answers import ask_now, latest_ends
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.squeue import squeue
 
 if TYPE_CHECKING:

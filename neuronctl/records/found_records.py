@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, Tuple
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import NoSuchJobError
 from neuronctl.common.secrets import hide_in_words
 from neuronctl.common.shell import join
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.request.job import JobRequest, Layer, Origin, Source, StepRequest
+from neuronctl.slurm.conf import local_cluster
 
 Change = Tuple[str, str, str]
 """Name, first value, second value; "" if one has no value."""

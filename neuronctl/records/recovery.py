@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 from typing import Dict, Iterable, List, Tuple, Union
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import NeuronctlError, RecordError
 from neuronctl.common.words import moment
 from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.fields import CLOCK_SKEW
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct

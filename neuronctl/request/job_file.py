@@ -130,8 +130,7 @@ def configured_remote() -> str:
 
 def own_cluster(catalog_file: Optional[str] = None, asked: Optional[str] = None) -> Cluster:
     """Return the cluster that is asked for, that of the configuration, or the one here."""
-    from neuronctl.catalog.loader import load
-    from neuronctl.catalog.local_cluster import recognise
+    from neuronctl.catalog.loader import load, recognise
 
     return recognise(load(catalog_file), asked or configured_cluster())[0]
 

@@ -21,8 +21,8 @@ from neuronctl.catalog.model import Catalog, Citation, Path
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.rule_codes import CODES, ERROR, ROW, WARNING
 from neuronctl.planning import JobPlan
+from neuronctl.records.bad_nodes import NodeFault
 from neuronctl.scripts.model import NOWHERE, Edit, SourceSpan
-from neuronctl.slurm.bad_nodes import NodeFault
 
 if TYPE_CHECKING:
     from neuronctl.scripts.bash_grammar import SyntaxProblem

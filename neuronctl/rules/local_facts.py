@@ -8,7 +8,6 @@ import os
 import re
 from typing import TYPE_CHECKING, Iterator, Optional, Sequence, Tuple
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.files import head
 from neuronctl.common.paths import defaults_file, working_directory
 from neuronctl.common.shell import quote
@@ -16,10 +15,11 @@ from neuronctl.common.units import expand_log_pattern
 from neuronctl.common.users import login_name
 from neuronctl.launch.environments import CONDA_PLACES, find_conda
 from neuronctl.planning import JobPlan, software
+from neuronctl.records.bad_nodes import bad_nodes
 from neuronctl.request.job import JobRequest
 from neuronctl.rules.base import Fault, LocalFacts
 from neuronctl.rules.model_size import model_size
-from neuronctl.slurm.bad_nodes import bad_nodes
+from neuronctl.slurm.conf import local_cluster
 
 if TYPE_CHECKING:
     from neuronctl.scripts.bash_grammar import SyntaxProblem

@@ -10,7 +10,9 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from neuronctl.common.frozen import replace
 from neuronctl.common.words import DASHES, other_dash, replace_other_dashes
 from neuronctl.request.job import OF_SLURM
-from neuronctl.request.sbatch_options import (
+from neuronctl.request.values import memory, time, whole_number
+from neuronctl.scripts import model
+from neuronctl.slurm.sbatch_options import (
     EARLY,
     NO_VALUE,
     RENAMED,
@@ -20,8 +22,6 @@ from neuronctl.request.sbatch_options import (
     getopt_with_plugins,
     variables,
 )
-from neuronctl.request.values import memory, time, whole_number
-from neuronctl.scripts import model
 
 BLANKS = " \t\n\v\f\r"
 """What C's isspace() takes for a blank: no other characters, such as a no-break space."""

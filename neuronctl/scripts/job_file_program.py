@@ -10,10 +10,10 @@ from neuronctl.common.shell import BASHS_OWN, sets_errexit
 from neuronctl.common.yamlfile.writer import Entry
 from neuronctl.launch.launchers import ALL, ONE, LauncherCall, called
 from neuronctl.request.job import JobRequest
-from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt
 from neuronctl.scripts.bash_grammar import parsed, text_of
 from neuronctl.scripts.shell_text import Assignment, ShellText, ShellWord
 from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
+from neuronctl.slurm.sbatch_options import SRUN, GetoptError, getopt
 
 _MODULE = re.compile(r"(?a)\w[\w./+@:-]*")
 _CONDA_HOOK = re.compile(

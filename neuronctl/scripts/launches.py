@@ -8,11 +8,11 @@ from typing import Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.launch.launchers import Launcher, called, every
-from neuronctl.request.sbatch_options import SRUN, GetoptError, getopt_with_plugins
 from neuronctl.scripts.model import SourceSpan, digits
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.shell_text import Command, ShellWord
 from neuronctl.scripts.usual_commands import names_python, program_at, python_runs
+from neuronctl.slurm.sbatch_options import SRUN, GetoptError, getopt_with_plugins
 
 PYTHON, SHELL, PROGRAM = "python", "shell", "program"
 CONTAINERS = ("singularity", "apptainer")

@@ -6,7 +6,7 @@ import os
 from typing import Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
-from neuronctl.request.sbatch_options import SBATCH, getopt_with_plugins
+from neuronctl.slurm.sbatch_options import SBATCH, getopt_with_plugins
 
 STDIN = "/dev/stdin"
 

@@ -16,10 +16,10 @@ from neuronctl.catalog.model import Cluster
 from neuronctl.common.frozen import replace
 from neuronctl.common.units import hosts
 from neuronctl.request.job import OF_SLURM, Amounts, JobRequest, Origin, Source
-from neuronctl.request.sbatch_options import EARLY
 from neuronctl.request.values import gpu_type_of_task
 from neuronctl.scripts.model import SCRIPT, Header, digits
 from neuronctl.scripts.shell_text import ShellText
+from neuronctl.slurm.sbatch_options import EARLY
 
 # These say how the job is submitted, and nothing about it.
 _NOT_ABOUT_THE_JOB = ("wait", "parsable", "test-only", "ignore-pbs", *EARLY)

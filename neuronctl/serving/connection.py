@@ -15,7 +15,6 @@ import time
 from string import Template
 from typing import Callable, Dict, Iterable, List, Mapping, Optional
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import NoSuchJobError, SlurmError
 from neuronctl.common.files import read_private
@@ -24,6 +23,7 @@ from neuronctl.common.paths import state_dir
 from neuronctl.common.shell import quote
 from neuronctl.common.users import login_name
 from neuronctl.serving.recipes import load
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_states import RUNNING
 from neuronctl.slurm.srun import of_each_task, on_each_node
 from neuronctl.tracking.follow import JobWatch

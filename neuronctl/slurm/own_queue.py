@@ -6,10 +6,10 @@ import os
 import time
 from typing import Optional, Tuple
 
-from neuronctl.catalog.local_cluster import config_file
 from neuronctl.common import cache
 from neuronctl.common.files import file_state
 from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, restored
+from neuronctl.slurm.conf import config_file
 from neuronctl.slurm.process import TIMEOUT
 from neuronctl.slurm.squeue import QueueJob, parse_squeue, read_queue, squeue_argv, unguessable_end
 

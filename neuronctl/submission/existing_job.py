@@ -13,8 +13,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.catalog.loader import load
-from neuronctl.catalog.local_cluster import local_cluster, recognise
+from neuronctl.catalog.loader import load, recognise
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import write_private
 from neuronctl.common.frozen import dataclass, replace
@@ -30,6 +29,7 @@ from neuronctl.request.typed_options import options_layer
 from neuronctl.scripts.model import interpreter
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.scripts.script_request import request_of_script
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.sbatch import outer_job, parse_submitted
 from neuronctl.submission.existing_script import ExistingScript, judge_script, read_existing
 from neuronctl.submission.judged_job import JudgedJob

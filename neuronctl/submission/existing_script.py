@@ -7,7 +7,6 @@ import os
 import re
 from typing import TYPE_CHECKING, Callable, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common import units
 from neuronctl.common.errors import NeuronctlError, UsageError
@@ -17,7 +16,6 @@ from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.planning import JobPlan, plan
 from neuronctl.records.job_record import RecordDraft
 from neuronctl.request.job import JobRequest
-from neuronctl.request.sbatch_options import GetoptError
 from neuronctl.rules import Finding
 from neuronctl.rules.scripts import check_script
 from neuronctl.rules.scripts.script_facts import ScriptFacts
@@ -27,6 +25,8 @@ from neuronctl.scripts.sbatch_line import WRAPPED, SbatchLine, read_line
 from neuronctl.scripts.script_file import beginning, edited, is_too_long, read_file
 from neuronctl.scripts.script_request import job_variables, modules, request_of_script
 from neuronctl.scripts.shell_reader import read_shell
+from neuronctl.slurm.conf import local_cluster
+from neuronctl.slurm.sbatch_options import GetoptError
 
 if TYPE_CHECKING:
     from neuronctl.judgement.ask import AskedOnce

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.catalog.loader import load
-from neuronctl.catalog.local_cluster import recognise
+from neuronctl.catalog.loader import load, recognise
 from neuronctl.common import units
 from neuronctl.common.errors import SlurmError, UsageError
 from neuronctl.common.frozen import replace

@@ -6,8 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.catalog.loader import load
-from neuronctl.catalog.local_cluster import local_cluster, recognise
+from neuronctl.catalog.loader import load, recognise
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common.errors import SlurmError, UsageError
 from neuronctl.common.frozen import dataclass, replace
@@ -18,12 +17,13 @@ from neuronctl.judgement.judgement import JudgeBy, judge_plan
 from neuronctl.launch.containers import find_image
 from neuronctl.launch.environments import find_conda
 from neuronctl.planning import JobPlan, plan
+from neuronctl.records.bad_nodes import bad_nodes
 from neuronctl.records.job_record import RecordDraft
 from neuronctl.records.provenance import Provenance
 from neuronctl.request import job
 from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file, read_job_file
 from neuronctl.request.typed_options import is_argument, options_layer
-from neuronctl.slurm.bad_nodes import bad_nodes
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.submission.judged_job import JudgedJob
 
 if TYPE_CHECKING:

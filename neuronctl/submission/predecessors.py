@@ -8,13 +8,13 @@ import os
 import re
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.console import printable
 from neuronctl.common.errors import NoSuchJobError, PolicyError, UsageError
 from neuronctl.common.frozen import replace
 from neuronctl.common.paths import sweep_dir
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job import Layer, Origin, Source
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import GOOD
 from neuronctl.tracking.endings import ending_words

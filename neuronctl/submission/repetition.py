@@ -15,13 +15,13 @@ import re
 import time
 from typing import Optional, Sequence, Tuple
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import RecordError, SlurmUnavailableError
 from neuronctl.common.files import open_own_directory
 from neuronctl.common.frozen import replace
 from neuronctl.common.words import moment
 from neuronctl.records.recovery import Recovery, is_in_flight, recover
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.submission.transaction import Notify, Recording, Submission, Submittable
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Callable, Iterator, Mapping, Optional, Protocol, Tuple
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import RecordError, SlurmError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.units import expand_log_pattern
 from neuronctl.common.users import login_name
 from neuronctl.records.provenance import Provenance, read_provenance
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sbatch import Submitted, sbatch, sbatch_existing
 

@@ -17,9 +17,9 @@ from typing import (
     Union,
 )
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.records.job_record import JobRecord
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, ENDED, PENDING
 from neuronctl.slurm.sacct import AccountingJob

@@ -12,10 +12,10 @@ import os
 import time
 from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common import errors
 from neuronctl.common.files import open_regular
 from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import PENDING, RUNNING, UNKNOWN

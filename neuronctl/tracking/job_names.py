@@ -5,8 +5,8 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import NoSuchJobError, UsageError
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import RUNNING
 from neuronctl.tracking.job_status import JobStatus, order

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, TypeVar
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.frozen import dataclass, replace
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, UNKNOWN

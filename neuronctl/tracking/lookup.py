@@ -20,11 +20,11 @@ from typing import (
     Union,
 )
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import NoSuchJobError, RecordError, SlurmError, SlurmUnavailableError
 from neuronctl.common.files import head
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import expand_hostlist, expand_log_pattern, first_host
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED

@@ -7,8 +7,8 @@ from typing import Iterator, List, Tuple
 
 from neuronctl.common.files import tail
 from neuronctl.common.units import hosts
+from neuronctl.records.bad_nodes import NodeFault, remember_fault
 from neuronctl.records.job_record import JobRecord
-from neuronctl.slurm.bad_nodes import NodeFault, remember_fault
 from neuronctl.slurm.job_states import FAILED, STATES
 from neuronctl.tracking.job_status import JobStatus
 

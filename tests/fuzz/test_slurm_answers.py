@@ -11,9 +11,9 @@ from fake_slurm import accounting_row, queue_row
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from neuronctl.catalog.local_cluster import parse_cluster_name
 from neuronctl.slurm import fields
 from neuronctl.slurm.allocation import from_environment
+from neuronctl.slurm.conf import parse_cluster_name
 from neuronctl.slurm.job_control import parse_job_gpus, parse_scancel, parse_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import ASSOCIATION_FIELDS, QOS_FIELDS

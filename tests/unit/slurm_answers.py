@@ -10,10 +10,10 @@ from plan_builders import NO_POLICY, cluster, plan_of
 from neuronctl.catalog.model import Catalog, Policy
 from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.snapshot import Snapshot
+from neuronctl.records.bad_nodes import NodeFault
 from neuronctl.rules import RuleContext
 from neuronctl.rules.base import LocalFacts
 from neuronctl.slurm.answers import ClusterFigures
-from neuronctl.slurm.bad_nodes import NodeFault
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Limit, Scope, read_limits
 from neuronctl.slurm.sacctmgr import Association, LimitedGroup, SlurmQos

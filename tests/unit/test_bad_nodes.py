@@ -8,8 +8,8 @@ from typing import Any, Dict
 import pytest
 
 from neuronctl.common.frozen import replace
+from neuronctl.records.bad_nodes import DAYS, NodeFault, bad_nodes, remember_fault
 from neuronctl.records.job_record import JobRecord, RecordDraft, draft_fields
-from neuronctl.slurm.bad_nodes import DAYS, NodeFault, bad_nodes, remember_fault
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.node_faults import remember_failed_nodes

@@ -8,13 +8,13 @@ from typing import Any
 
 from slurm_answers import LIMITS, NORMAL, PARTITION, QOS, qos_with
 
+from neuronctl.catalog.draft import catalog_text, differences
 from neuronctl.catalog.merging import merge
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError
 from neuronctl.common.paths import data_path
 from neuronctl.slurm.answers import ClusterFigures
-from neuronctl.slurm.catalog_draft import catalog_text, differences
 from neuronctl.slurm.limits import Scope, read_limits
 from neuronctl.slurm.sacctmgr import SlurmQos
 

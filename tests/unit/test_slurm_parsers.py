@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neuronctl.catalog.local_cluster import parse_cluster_name
 from neuronctl.common.errors import UsageError
 from neuronctl.common.units import UNLIMITED
+from neuronctl.slurm.conf import parse_cluster_name
 from neuronctl.slurm.fields import (
     ExitCode,
     mark_of,

@@ -12,10 +12,10 @@ from typing import Callable
 
 import pytest
 
-from neuronctl.catalog.local_cluster import local_cluster
 from neuronctl.common.errors import SlurmRefusedError, SlurmUnavailableError, UsageError
 from neuronctl.common.words import moment
 from neuronctl.slurm import sbatch as sbatch_module
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import become, installed

@@ -9,13 +9,13 @@ from typing import Iterator, Tuple
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.users import login_name
 from neuronctl.common.words import counted, other_dash
-from neuronctl.request.sbatch_options import is_of_a_plugin
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts.script_facts import ScriptFacts, script_rule
 from neuronctl.scripts import model
 from neuronctl.scripts.directives import BLANKS
 from neuronctl.scripts.model import GPU_OPTIONS, SCRIPT, Edit, GivenOption, Ignored, SourceSpan
 from neuronctl.scripts.shell_text import Command
+from neuronctl.slurm.sbatch_options import is_of_a_plugin
 
 
 @script_rule(ERROR, "NC601", "directive that sbatch refuses", Trait.UNREACHED)

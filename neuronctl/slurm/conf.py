@@ -1,16 +1,13 @@
-"""Which cluster of the catalog this machine belongs to: by slurm.conf, without a process."""
+"""Read slurm.conf: the name of the cluster that this machine belongs to, without a process."""
 
 from __future__ import annotations
 
 import os
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Optional, Tuple
+from typing import Optional
 
 from neuronctl.common.files import open_regular
-
-if TYPE_CHECKING:
-    from neuronctl.catalog.model import Catalog, Cluster
 
 _LONGEST = 4 * 1024 * 1024  # bytes of a slurm.conf
 _PLACES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-llnl/slurm.conf")
@@ -43,23 +40,3 @@ def parse_cluster_name(text: str) -> Optional[str]:
     """Return the value of ``ClusterName=`` in a slurm.conf, in lower case as in Slurm."""
     match = re.search(r"^[ \t]*ClusterName[ \t]*=[ \t]*(\S+)", text, re.IGNORECASE | re.MULTILINE)
     return match[1].strip('"').lower() if match else None
-
-
-def recognise(catalog: Catalog, asked: Optional[str] = None) -> Tuple[Cluster, str]:
-    """Return the requested cluster, else the one whose Slurm is configured here, else the default.
-
-    The second value says how it was found: ``""`` if it was requested. Raises CatalogError if the
-    requested cluster does not exist.
-    """
-    if asked is not None:
-        return catalog.cluster(asked), ""
-    here = local_cluster()
-    for cluster in catalog.clusters.values():
-        if here is not None and is_cluster(cluster, here):
-            return cluster, f"ClusterName in {config_file()}"
-    return catalog.cluster(), "the catalog's default"
-
-
-def is_cluster(cluster: Cluster, name: str) -> bool:
-    names = {cluster.name.lower(), *(alias.lower() for alias in cluster.slurm_cluster_names)}
-    return name.lower() in names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Optional, Sequence
 
-from neuronctl.catalog.local_cluster import is_cluster
+from neuronctl.catalog.loader import is_cluster
 from neuronctl.catalog.model import Catalog, Cluster, WallTime
 from neuronctl.catalog.schema import ARCHITECTURES
 from neuronctl.common import units

@@ -7,26 +7,22 @@ from typing import Iterator, Tuple
 from neuronctl.common.frozen import dataclass
 from neuronctl.judgement import free_nodes
 from neuronctl.judgement.limits import check_limits
-from neuronctl.judgement.outcomes import Doubt, LimitRefusal, Outcome, Refusal, Wait
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.reservations import check_reservation
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.start_conditions import check_start_conditions
+from neuronctl.judgement.verdict import Doubt, Objection, Outcome, Wait
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.limits import Scope
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What Slurm would do with a plan.
-
-    refusals: by limits. at_once: other ones. waits: in the order in which Slurm reports reasons.
-    """
+    """What Slurm would do with a plan; waits: in the order in which Slurm reports reasons."""
 
     on_cluster: PlanOnCluster
     nodes: free_nodes.NodeSearch
-    refusals: Tuple[LimitRefusal, ...]
-    at_once: Tuple[Refusal, ...]
+    objections: Tuple[Objection, ...]
     waits: Tuple[Wait, ...]
     doubts: Tuple[Doubt, ...]
 
@@ -39,8 +35,7 @@ def forecast(plan: JobPlan, snapshot: Snapshot) -> Forecast:
     return Forecast(
         on_cluster,
         nodes,
-        tuple(outcome for outcome in outcomes if isinstance(outcome, LimitRefusal)),
-        tuple(outcome for outcome in outcomes if isinstance(outcome, Refusal)),
+        tuple(outcome for outcome in outcomes if isinstance(outcome, Objection)),
         tuple(outcome for outcome in outcomes if isinstance(outcome, Wait)),
         tuple(outcome for outcome in outcomes if isinstance(outcome, Doubt)),
     )

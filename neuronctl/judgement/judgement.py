@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog
     from neuronctl.judgement.ask import AskedOnce
     from neuronctl.judgement.forecast import Forecast
-    from neuronctl.judgement.outcomes import Wait
     from neuronctl.judgement.snapshot import Snapshot
+    from neuronctl.judgement.verdict import Wait
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,8 @@ def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: 
     waits = tuple(wait for wait in now.waits if wait.code not in context.rules_off)
     findings = apply_rules(context)
     if any(finding.refuses for finding in findings):  # such as too many GPUs: NC113 adds nothing
-        now = replace(now, at_once=tuple(one for one in now.at_once if one.code != "NC113"))
+        others = tuple(one for one in now.objections if one.code != "NC113")
+        now = replace(now, objections=others)
     findings = (*findings, *live_findings(context, now, waits))
     found = tuple(sorted(findings, key=lambda one: (not one.refuses, order(one))))
     return Judgement(plan, found, waits, now, unasked_because)

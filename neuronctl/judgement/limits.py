@@ -7,9 +7,9 @@ from typing import Iterator, Optional, Tuple
 from neuronctl.common import units
 from neuronctl.common.frozen import replace
 from neuronctl.common.words import counted, verb
-from neuronctl.judgement.outcomes import Doubt, LimitRefusal, Outcome, Wait
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import running
+from neuronctl.judgement.verdict import Doubt, Objection, Outcome, Wait
 from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
 from neuronctl.slurm.sacctmgr import association_in
@@ -57,7 +57,7 @@ def _is_overlaid(limit: Limit) -> bool:
 
 
 def _check(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    about, source = limit.about, on_cluster.source(limit)
+    about = limit.about
     if about.counts == Counts.SUBMITTED or (limit.figure == 0 and about.counts == Counts.RUNNING):
         yield from _in_queue(limit, on_cluster)
         return
@@ -73,7 +73,7 @@ def _check(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         # NC124 compares the plan's GPUs with the partition's figure, which is this limit.
         of_user = (limit.kind, limit.tres) == ("MaxTRESPU", _GPU)
         if not of_user or on_cluster.gpus_held <= limit.figure:
-            yield LimitRefusal(limit, wanted, source)
+            yield _never_starts(limit, wanted, on_cluster)
     elif about.per not in (Per.JOB, Per.NODE) and wanted:
         yield from _shared(limit, on_cluster, wanted)
 
@@ -129,8 +129,42 @@ def _in_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     used = _used_in_queue(limit, on_cluster)
     wanted = on_cluster.array_size if limit.about.counts == Counts.SUBMITTED else 1
     if used + wanted > limit.figure:
-        now = replace(limit, used=used)
-        yield LimitRefusal(now, wanted, on_cluster.source(limit), in_queue=True)
+        yield _too_many_jobs(replace(limit, used=used), wanted, on_cluster)
+
+
+def _too_many_jobs(limit: Limit, tasks: int, on_cluster: PlanOnCluster) -> Objection:
+    source = on_cluster.source(limit)
+    if limit.figure == 0:
+        where = "into the queue" if limit.about.counts == Counts.SUBMITTED else "run"
+        words = f"{limit.holder} lets no job {where} ({limit.named})"
+        return Objection("NC501", words, "use another partition, QOS or account", source)
+    hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
+    if tasks > 1:
+        left = max(0, limit.figure - limit.used)
+        hint = f"split it: {counted(limit.figure, 'task')} may be in the queue, {left} more now; "
+        hint += "or let as few jobs do all tasks: 'neuronctl help sweeps'"
+    more = "1 more" if tasks == 1 else f"the array's {tasks} tasks"
+    words = f"you have {counted(limit.used, 'job')} in the queue and may have {limit.figure}"
+    if limit.about.per != Per.USER:
+        words = f"{_group_of(limit)} has {counted(limit.used, 'job')} of at most {limit.figure} in "
+        words += "the queue, counting all its users"
+    return Objection("NC501", f"{words}; {more} would be refused", hint, source)
+
+
+def _never_starts(limit: Limit, wanted: int, on_cluster: PlanOnCluster) -> Objection:
+    about = limit.about
+    whose = {Per.USER: "a user of", Per.ACCOUNT: "an account in", Per.GROUP: "all jobs of"}
+    may = "may use" if about.counts == Counts.TRES_MINUTES else "may have"
+    each = " per node" if about.per == Per.NODE else ""
+    figure = f"must have at least {limit.figure}" if about.minimum else f"{may} {limit.figure}"
+    named = "" if limit.scope == Scope.QOS and about.per == Per.JOB else f" ({limit.kind})"
+    return Objection(
+        "NC509",
+        f"requested {limit.amount(wanted)}{each}; {whose.get(about.per, 'a job in')} "
+        f"{limit.holder} {figure}{each}{named}: Slurm may accept it but never start it",
+        "change the size, or use another QOS",
+        on_cluster.source(limit),
+    )
 
 
 def _budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -145,7 +179,7 @@ def _budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     used = limit.used + (limit.promised if safe else 0)
     words = f"{limit.holder} has used {limit.used} of {limit.amount(limit.figure)} ({limit.kind})"
     if limit.figure == 0 or (wanted is not None and wanted > limit.figure):
-        yield LimitRefusal(limit, wanted or 1, on_cluster.source(limit))
+        yield _never_starts(limit, wanted or 1, on_cluster)
     elif amount is not None and limit.used >= limit.figure:
         words += f"; the job must wait until some of that use decays or is reset; {_WHEN_UNKNOWN}"
         yield Wait("NC507", limit.reason, words, on_cluster.source(limit))
@@ -211,7 +245,7 @@ def _end_of_wait(
 
 
 def _wait_for_group(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Wait:
-    group = group_of(limit)
+    group = _group_of(limit)
     if limit.about.counts == Counts.RUNNING:
         words = f"{group} has {limit.used} of at most {limit.amount(limit.figure)} running, "
         words += "counting all its users; the job must wait until one ends"
@@ -222,7 +256,7 @@ def _wait_for_group(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Wai
     return Wait("NC507", limit.reason, words, source)
 
 
-def group_of(limit: Limit) -> str:
+def _group_of(limit: Limit) -> str:
     """Return whose jobs a limit counts together."""
     return limit.holder if limit.about.per == Per.GROUP else f"your account in {limit.holder}"
 

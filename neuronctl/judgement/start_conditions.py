@@ -10,10 +10,10 @@ from typing import Dict, Iterator, List, Mapping, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.words import moment
-from neuronctl.judgement.outcomes import Doubt, Outcome, Refusal, Wait
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.reservations import check_access
 from neuronctl.judgement.snapshot import slurm_says
+from neuronctl.judgement.verdict import Doubt, Objection, Outcome, Wait
 from neuronctl.planning import JobPlan
 from neuronctl.slurm.job_id import highest_index
 from neuronctl.slurm.job_states import ACTIVE, COMPLETED, CONFIGURING, ENDED, PENDING
@@ -75,18 +75,18 @@ def _not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if enforced and request.account is not None and not on_cluster.associations:
         words = f"you have no account '{request.account}'"
         names = ", ".join(dict.fromkeys(each.account for each in own))
-        yield Refusal("NC514", words, f"your accounts: {names}", shown)
+        yield Objection("NC514", words, f"your accounts: {names}", shown)
     if enforced and "qos" in config.enforce:
         yield from _qos_not_allowed(on_cluster)
     yield from check_access(on_cluster)
     if "nodes=0" in request.sbatch:
         words = "--nodes=0 is no number of nodes: Slurm refuses the job"
-        yield Refusal("NC113", words, "leave --nodes out, or give a number")
+        yield Objection("NC113", words, "leave --nodes out, or give a number")
     highest, most = highest_index(request.array or ""), config.max_array_size
     if most is not None and highest >= most:
         words = f"the array has index {highest}; the highest here is {most - 1} (MaxArraySize)"
         hint = "use lower indexes, and add the rest in the script: $((SLURM_ARRAY_TASK_ID + 10000))"
-        yield Refusal("NC515", words, hint, slurm_says("scontrol show config"))
+        yield Objection("NC515", words, hint, slurm_says("scontrol show config"))
 
 
 def _qos_not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -99,10 +99,10 @@ def _qos_not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     shown, names = slurm_says("sacctmgr show associations"), ", ".join(association.qos)
     if on_cluster.plan.request.qos is not None:
         words = f"QOS {name} is not one of account {association.account}"
-        yield Refusal("NC514", words, f"its QOS: {names or 'none'}", shown)
+        yield Objection("NC514", words, f"its QOS: {names or 'none'}", shown)
     elif names:
         words = f"without -q, Slurm takes QOS {name}; account {association.account} lacks it"
-        yield Refusal("NC514", words, f"name one with -q: {names}", shown)
+        yield Objection("NC514", words, f"name one with -q: {names}", shown)
 
 
 def _licenses(text: str, told: Mapping[str, Tuple[int, int]]) -> Iterator[Outcome]:
@@ -139,12 +139,6 @@ def dependency_ids(plan: JobPlan) -> Tuple[int, ...]:
     return tuple(number for _, number, _ in _terms(plan.request.dependency or "") if number)
 
 
-def unknown_dependencies(on_cluster: PlanOnCluster) -> List[int]:
-    """Return the ids of jobs that ``--dependency`` names and Slurm does not know (any longer)."""
-    known = on_cluster.snapshot.job_states
-    return [number for number in dependency_ids(on_cluster.plan) if number not in known]
-
-
 def _terms(text: str) -> List[_Term]:
     terms: List[_Term] = []
     for item in re.split("[,?]", text.lower()) if text else ():
@@ -164,9 +158,16 @@ def _dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     found: Dict[str, List[int]] = {}
     for term in terms:
         found.setdefault(_state_of(term, on_cluster), []).append(term[1])
+    unknown = [number for number in dependency_ids(on_cluster.plan) if number not in states]
+    for number in unknown:
+        yield Objection(
+            "NC512",
+            f"--dependency names job {number}, which Slurm does not know (any more): it refuses "
+            "the job, or does not wait for that one, however it ended",
+            f"check it with 'neuronctl status {number}'",
+            slurm_says("scontrol show job"),
+        )
     if not terms or _OPEN in found or ("?" in text and len(found) > 1):
-        # On a job that it does not know any more, Slurm may refuse to depend.
-        unknown = unknown_dependencies(on_cluster)
         words = f"whether it waits for --dependency={text} is not known"
         yield Doubt(words, refusable=not terms or bool(unknown))
     elif _NEVER in found:

@@ -1,9 +1,10 @@
-"""Refused, will wait or can start now: the one sentence before a submission. Pure."""
+"""What Slurm could do with a plan, and the one sentence that sums it up. Pure."""
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Union
 
+from neuronctl.catalog.model import Citation
 from neuronctl.common.frozen import dataclass, replace
 
 REFUSED = "refused"
@@ -16,6 +17,52 @@ ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
 """The best first."""
 PROBABLY = "probably "
 """Before one of the others: what is not known, and what sbatch --test-only makes likely."""
+
+
+@dataclass(frozen=True)
+class Objection:
+    """Something that Slurm's answers have against a job. code: the rule's, which has a severity.
+
+    source: who states the figure.
+    """
+
+    code: str
+    words: str
+    hint: str = ""
+    source: Citation = Citation("")
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One thing that a job waits for.
+
+    code: the rule's. cause: Slurm's reason. until: epoch seconds by which it ends at the latest if
+    none of the user's jobs waits before this one; None: unknown.
+    """
+
+    code: str
+    cause: str
+    words: str
+    source: Citation = Citation("")
+    until: Optional[int] = None
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Something that is unknown.
+
+    refusable: Slurm may even refuse the job because of it. cause: Slurm's reason if the job waits
+    for it. likely: CAN_START or WILL_WAIT if one of them is.
+    """
+
+    words: str
+    refusable: bool = False
+    cause: str = ""
+    likely: str = ""
+
+
+Outcome = Union[Objection, Wait, Doubt]
 
 
 @dataclass(frozen=True)

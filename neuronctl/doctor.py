@@ -14,16 +14,15 @@ from neuronctl.common import errors, yamlfile
 from neuronctl.common.errors import NeuronctlError, RecordError
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import cache_dir, defaults_file, state_dir
-from neuronctl.common.users import login_name
 from neuronctl.common.words import counted
 from neuronctl.diagnosis import knowledge
+from neuronctl.judgement.ask import ask_now
 from neuronctl.launch import launchers
 from neuronctl.records.store import RecordStore
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.template_errors import reported
 from neuronctl.request.job_file import configuration, configured_cluster, read_config
 from neuronctl.serving import recipes
-from neuronctl.slurm.answers import ask_now
 from neuronctl.slurm.process import installed, where_slurm_is
 from neuronctl.version import __version__
 
@@ -106,7 +105,7 @@ def _slurm() -> Iterator[Check]:
     if not installed():
         return
     begun = time.monotonic()
-    limits = ask_now(login_name(), timeout=_TIMEOUT).limits
+    limits = ask_now(timeout=_TIMEOUT).limits
     spent = int((time.monotonic() - begun) * 1000)
     config = limits.config
     nodes = sum(len(group.names) for group in limits.nodes)

@@ -10,7 +10,7 @@ from neuronctl.catalog.model import Catalog, Cluster, WallTime
 from neuronctl.catalog.schema import ARCHITECTURES
 from neuronctl.common import units
 from neuronctl.common.yamlfile.writer import Entry, write
-from neuronctl.slurm.answers import ClusterFigures
+from neuronctl.slurm.figures import ClusterFigures
 from neuronctl.slurm.sacctmgr import SlurmQos
 from neuronctl.slurm.scontrol import SitePartition, gpu_types
 

@@ -70,7 +70,7 @@ def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
     from neuronctl.judgement.partition_board import partitions_now
     from neuronctl.judgement.slurm_figures import overlay
     from neuronctl.planning import plan
-    from neuronctl.slurm.budgets import budget_words
+    from neuronctl.slurm.figures import budget_words
 
     catalog, user, now = load(catalog_file), login_name(), {}
     here, _ = recognise(catalog, name or configured_cluster())

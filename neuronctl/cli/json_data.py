@@ -58,7 +58,7 @@ def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
 
 def budget_rows(snapshot: Snapshot) -> List[Dict[str, Any]]:
     """Return the user's budgets of minutes, the tightest first."""
-    from neuronctl.slurm.budgets import minutes_left
+    from neuronctl.slurm.figures import minutes_left
 
     return [
         {

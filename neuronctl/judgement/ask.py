@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
-from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.loader import is_cluster
 from neuronctl.common.errors import SlurmError, SlurmUnavailableError
+from neuronctl.common.frozen import replace
+from neuronctl.common.units import UNLIMITED
 from neuronctl.common.users import login_name
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.start_conditions import dependency_ids
 from neuronctl.planning import JobPlan
-from neuronctl.slurm.answers import ask_now, latest_ends
+from neuronctl.slurm import sacctmgr as database
+from neuronctl.slurm import scontrol as site
 from neuronctl.slurm.conf import local_cluster
-from neuronctl.slurm.squeue import squeue
+from neuronctl.slurm.figures import ClusterFigures
+from neuronctl.slurm.job_states import ENDED
+from neuronctl.slurm.process import Result, failure, run_together, whole
+from neuronctl.slurm.squeue import parse_squeue, squeue, squeue_argv, unguessable_end
 
 if TYPE_CHECKING:
     from neuronctl.slurm.squeue import QueueJob
@@ -35,24 +42,103 @@ def ask_slurm(
     """
     name = local_cluster() or ""
     _check_cluster(plan, name)
-    now = ask_now(
-        *(login_name(), name), job_ids=dependency_ids(plan), timeout=timeout, meanwhile=meanwhile
-    )
-    limits = now.limits
-    _check_cluster(plan, limits.config.cluster)
+    snapshot = ask_now(name, job_ids=dependency_ids(plan), timeout=timeout, meanwhile=meanwhile)
+    _check_cluster(plan, snapshot.limits.config.cluster)
+    return snapshot
+
+
+def ask_now(
+    cluster: str = "",
+    *,
+    job_ids: Sequence[int] = (),
+    timeout: float,
+    meanwhile: Optional[Callable[[], None]] = None,
+) -> Snapshot:
+    """Ask squeue, scontrol and sacctmgr at the same time.
+
+    cluster: ClusterName, or "". timeout: seconds for all of it. meanwhile: called while Slurm is
+    asked. Raises SlurmError; a sacctmgr that fails only leaves ``qos`` None.
+    """
+    user, end = login_name(), unguessable_end()
+    questions: List[Tuple[Sequence[str], Optional[str]]] = [
+        (squeue_argv(user=str(os.getuid()), end=end), None),
+        site.scontrol_questions(user, job_ids),
+        database.sacctmgr_questions(user, cluster),
+    ]
+    queue, control, accounting = run_together(questions, timeout=timeout, meanwhile=meanwhile)
+    text = _good(queue).stdout
+    jobs = parse_squeue(text, end=end)
+    if text and len(jobs) != max(1, text.count(end)):  # or what they hold would be wrong
+        raise SlurmUnavailableError(f"squeue's answer cannot be read: {text[:80]!r}")
+    nodes, shown = site.parse_nodes(_good(control, part=True).stdout)
+    limits, groups = _figures(nodes, shown, accounting, user)
+    reservations = None
+    if "ReservationName=" in shown or "No reservations" in shown:
+        reservations = site.parse_reservations(shown)
+    active = tuple(job for job in jobs if job.state not in ENDED)
     by_group = any(each.allow_groups for each in limits.partitions)
     return Snapshot(
         limits=limits,
-        jobs=latest_ends(now.jobs, limits.config),
-        nodes=limits.nodes,
-        job_states=now.job_states,
+        jobs=latest_ends(active, limits.config),
+        nodes=nodes,
+        job_states=site.parse_job_states(shown) if job_ids else {},
         asked_at=int(time.time()),
-        groups=_groups() if by_group or now.reservations else (),
-        limited_groups=now.limited_groups,
-        reservations=now.reservations,
-        licenses=now.licenses,
-        user=login_name(),
+        groups=_groups() if by_group or reservations else (),
+        limited_groups=groups,
+        reservations=reservations,
+        licenses=site.parse_licenses(shown),
+        user=user,
     )
+
+
+def _figures(
+    nodes: Tuple[site.NodeGroup, ...], shown: str, accounting: object, user: str
+) -> Tuple[ClusterFigures, Tuple[database.LimitedGroup, ...]]:
+    groups, text = database.parse_groups(shown, user), ""
+    if isinstance(accounting, Result) and accounting.returncode == 0:
+        text = whole(accounting)
+    limits = ClusterFigures(
+        config=site.parse_config(shown),
+        partitions=site.parse_partitions(shown),
+        nodes=nodes,
+        qos=database.parse_qos(text) or None,
+        associations=database.parse_associations(text, groups),
+    )
+    if not limits.partitions:
+        raise SlurmUnavailableError("scontrol's answer cannot be read: it names no partition")
+    return limits, groups
+
+
+def _good(answer: object, *, part: bool = False) -> Result:
+    if isinstance(answer, SlurmUnavailableError):
+        raise answer
+    assert isinstance(answer, Result)
+    whole(answer)
+    if answer.returncode == 0:
+        return answer
+    # scontrol ends with 1 for a job or partition it does not know, or for associations or
+    # reservations that it may not tell, after answering everything else.
+    bearable = r"Invalid job id|not found|assoc|reserv"
+    if part and re.search(bearable, answer.stdout + answer.stderr):
+        return answer
+    raise failure(answer)
+
+
+_ENDING = 60
+"""Seconds for Slurm's own part: slurmctld looks only every 30 s at which time limits are over, and
+has to clean up after the job, and to start the next one."""
+
+
+def latest_ends(jobs: Sequence[QueueJob], config: site.SiteConfig) -> Tuple[QueueJob, ...]:
+    """The jobs, ``end`` being when each has ended at the latest if nobody prolongs it."""
+
+    def end(job: QueueJob) -> Optional[int]:
+        # Of a suspended one the time limit stands still.
+        if job.end is None or config.over_time == UNLIMITED or job.state == "SUSPENDED":
+            return None
+        return job.end + config.over_time + config.kill_wait + _ENDING
+
+    return tuple(replace(job, end=end(job)) for job in jobs)
 
 
 def ask_queue(snapshot: Snapshot) -> Tuple[QueueJob, ...]:

@@ -12,8 +12,8 @@ from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import JobPlan
 from neuronctl.planning.needs import Needs, needs_of, whole_cores
-from neuronctl.slurm.answers import limits_in_force, used_of_each
 from neuronctl.slurm.fields import parse_resources
+from neuronctl.slurm.figures import limits_in_force, used_of_each
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Counts, Limit, Per
 from neuronctl.slurm.sacctmgr import Association, SlurmQos, association_in

@@ -9,8 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Set, Tuple
 from neuronctl.catalog.model import Citation
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.words import moment
-from neuronctl.slurm.answers import ClusterFigures
-from neuronctl.slurm.budgets import budgets_of
+from neuronctl.slurm.figures import ClusterFigures, budgets_of
 from neuronctl.slurm.job_states import HOLDING
 from neuronctl.slurm.limits import Limit
 from neuronctl.slurm.sacctmgr import LimitedGroup

@@ -13,7 +13,7 @@ from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.records.bad_nodes import NodeFault
 from neuronctl.rules import RuleContext
 from neuronctl.rules.base import LocalFacts
-from neuronctl.slurm.answers import ClusterFigures
+from neuronctl.slurm.figures import ClusterFigures
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Limit, Scope, read_limits
 from neuronctl.slurm.sacctmgr import Association, LimitedGroup, SlurmQos

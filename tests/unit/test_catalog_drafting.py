@@ -14,7 +14,7 @@ from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError
 from neuronctl.common.paths import data_path
-from neuronctl.slurm.answers import ClusterFigures
+from neuronctl.slurm.figures import ClusterFigures
 from neuronctl.slurm.limits import Scope, read_limits
 from neuronctl.slurm.sacctmgr import SlurmQos
 

@@ -9,8 +9,8 @@ import pytest
 from slurm_answers import CONFIG, LIMITS, MINE, NOW, job, live, shared
 
 from neuronctl.common.units import UNLIMITED
-from neuronctl.slurm.answers import latest_ends
-from neuronctl.slurm.budgets import budget_words
+from neuronctl.judgement.ask import latest_ends
+from neuronctl.slurm.figures import budget_words
 from neuronctl.slurm.sacctmgr import LimitedGroup, parse_associations, parse_groups, parse_qos
 from neuronctl.slurm.scontrol import parse_config, parse_nodes, parse_partitions, parse_reservations
 

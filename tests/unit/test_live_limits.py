@@ -29,7 +29,7 @@ from slurm_answers import (
 from neuronctl.catalog.model import Catalog
 from neuronctl.judgement.judgement import judge
 from neuronctl.rules import RuleContext
-from neuronctl.slurm.answers import ClusterFigures
+from neuronctl.slurm.figures import ClusterFigures
 from neuronctl.slurm.limits import Limit, Scope, read_limits
 from neuronctl.slurm.sacctmgr import LimitedGroup, parse_groups
 from neuronctl.slurm.scontrol import parse_config

@@ -30,7 +30,7 @@ from slurm_answers import (
 from neuronctl.common.rule_codes import CODES
 from neuronctl.judgement.rule_pages import every_rule
 from neuronctl.judgement.snapshot import Snapshot
-from neuronctl.slurm.answers import ClusterFigures
+from neuronctl.slurm.figures import ClusterFigures
 
 # the limit, what is more, words of it, what just is not
 SIZES: List[Tuple[ClusterFigures, Any, List[str], Any]] = [

@@ -179,15 +179,27 @@ def judge(
             replace(plan, partition=partition, alternatives=())
             for partition in (plan.partition, *plan.alternatives)
         ]
-        return _together(
-            [judge(replace(context, plan=here), snapshot, unasked_because) for here in each]
-        )
+        judged = [judge(replace(context, plan=here), snapshot, unasked_because) for here in each]
+        return replace(_together(judged), doubt=_reservation_doubt(each, snapshot))
     found = _judge(context, snapshot, unasked_because)
     limits = () if found.forecast is None else found.forecast.on_cluster.limits_by_nodes
     if plan.most_nodes == plan.nodes or not limits:
         return found
     words = f"Slurm may choose up to {plan.most_nodes} nodes, for which limits were not looked at"
     return replace(found, doubt=words if found.verdict.kind == CAN_START else "")
+
+
+def _reservation_doubt(each: Sequence[JobPlan], snapshot: Optional[Snapshot]) -> str:
+    """Return why the start is not known if one of several partitions needs a reservation.
+
+    Slurm 22.05 with EnforcePartLimits=NO then starts the job in none of them.
+    """
+    for plan in each:
+        partition = snapshot and snapshot.limits.partition(plan.partition.name)
+        if partition and partition.needs_reservation and not plan.request.reservation:
+            name = partition.name
+            return f"{name} needs a reservation; whether Slurm starts it elsewhere is not known"
+    return ""
 
 
 def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: str) -> Judgement:

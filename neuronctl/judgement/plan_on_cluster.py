@@ -85,6 +85,8 @@ class PlanOnCluster:
             return True
         if partition.root_only or partition.state not in ("UP", "DOWN", ""):
             return False
+        if partition.needs_reservation and self.plan.request.reservation is None:
+            return False
         if partition.allow_groups and not set(partition.allow_groups) & set(groups):
             return False
         enforced = "associations" in self.snapshot.limits.config.enforce
@@ -213,9 +215,20 @@ class PlanOnCluster:
             core, node = self._default_memory
             changed.update(memory_per_core=core, memory_per_node=node)
             changed["whole_memory"] = not (core or node)
+        if not asked.unsure and self._may_split_cores:
+            cpus = f"{asked.cores_per_task} CPUs per task"
+            changed["unsure"] = f"{cpus} on cores of {self.threads} threads"
         if not self.snapshot.limits.config.memory_counts:
             changed.update(memory_per_core=0, memory_per_gpu=0, whole_memory=False)
         return replace(asked, **changed)
+
+    @property
+    def _may_split_cores(self) -> bool:
+        """Whether the tasks fit on the plan's nodes only if two of them share a core."""
+        amounts, partition = self.plan.request.amounts, self.plan.partition
+        if amounts is None or amounts.nodes is not None or self.threads == 1:
+            return False
+        return amounts.least_nodes(partition.max_cores_per_node or 0, 0) > self.plan.nodes
 
     def _allowed_nodes(self, asked: Needs) -> int:
         """The most nodes that it may have: Slurm looks for no more than limits allow one job."""

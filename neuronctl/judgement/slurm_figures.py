@@ -31,25 +31,32 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
         name = next((one.name for one in snapshot.limits.partitions if one.default), "")
     partition = partitions.get(name, Partition(name))
     cluster = replace(plan.cluster, partitions=partitions)
-    return _spread(replace(plan, cluster=cluster, partition=partition)), sources
+    here = replace(plan, cluster=cluster, partition=partition)
+    return _spread(here, PlanOnCluster(here, snapshot).threads), sources
 
 
-def _spread(plan: JobPlan) -> JobPlan:
-    """Return it with as few nodes as Slurm's have to be, where a script leaves those to Slurm."""
+def _spread(plan: JobPlan, threads: int) -> JobPlan:
+    """Return the plan with as few nodes as a script, which leaves their number to Slurm, can get.
+
+    threads: of a core. If it has several, two tasks may share one (Slurm 22.05).
+    """
     asked, partition = plan.request.amounts, plan.partition
     if asked is None or asked.nodes is not None or not (asked.gpus or asked.ntasks):
         return plan
     if any(plan.request.sbatch_value(name) for name in ("gpus-per-task", "overcommit")):
         return plan
     gpus = asked.gpus or 0
-    least = asked.least_nodes(partition.max_cores_per_node or 0, partition.gpus_per_node)
+    each, sizes = asked.cpus_per_task or 1, asked
+    if threads > 1 and each % threads and not asked.ntasks_per_node:
+        sizes = replace(asked, ntasks=(asked.ntasks or 1) * each, cpus_per_task=1)
+    least = sizes.least_nodes(partition.max_cores_per_node or 0, partition.gpus_per_node)
     nodes = max(least, len(set(units.hosts(plan.request.nodelist))))
-    each = plan.ntasks_per_node if asked.ntasks is None else -(-asked.ntasks // nodes)
+    tasks = plan.ntasks_per_node if asked.ntasks is None else -(-asked.ntasks // nodes)
     return replace(
         plan,
         nodes=nodes,
         most_nodes=max(nodes, plan.most_nodes),
-        ntasks_per_node=min(asked.ntasks_per_node or each, each),
+        ntasks_per_node=min(asked.ntasks_per_node or tasks, tasks),
         gpus_per_node=-(-gpus // nodes) if gpus else plan.gpus_per_node,
     )
 

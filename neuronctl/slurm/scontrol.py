@@ -28,6 +28,7 @@ class SitePartition:
     whole nodes, ``"user"`` if only jobs of the same user share a node, or "". memory_mb_per_…,
     cores_per_gpu: what a job gets by default. oversubscribe: whether and how many of its jobs share
     a core, such as FORCE:2. preempt_mode: what becomes of its preempted jobs: REQUEUE, CANCEL, …
+    needs_reservation: whether it takes only jobs in a reservation (ReqResv).
     """
 
     name: str
@@ -57,6 +58,7 @@ class SitePartition:
     oversubscribe: str = ""
     tier: int = 1
     preempt_mode: str = ""
+    needs_reservation: bool = False
 
     @property
     def jobs_per_core(self) -> int:
@@ -255,6 +257,7 @@ def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
             oversubscribe=line["OverSubscribe"],
             tier=count(line["PriorityTier"]) or 1,
             preempt_mode=line["PreemptMode"],
+            needs_reservation=line["ReqResv"] == "YES",
         )
         for line in _lines(text, "PartitionName")
     )

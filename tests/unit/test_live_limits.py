@@ -28,6 +28,7 @@ from slurm_answers import (
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.judgement.judgement import judge
+from neuronctl.request.job import Amounts
 from neuronctl.rules import RuleContext
 from neuronctl.slurm.figures import ClusterFigures
 from neuronctl.slurm.limits import Limit, Scope, read_limits
@@ -177,10 +178,33 @@ def test_slurms_cpus_count_where_a_core_has_two_threads() -> None:
     assert "NC131" in codes(judged(look, cpus_per_task=129))
 
 
+def test_two_tasks_may_share_a_core() -> None:
+    """Slurm 22.05 runs 8 tasks of 3 CPUs on 3 nodes of 4 cores with two threads each."""
+    smt = tuple(node(f"n{n}", cores=8, threads=2) for n in (1, 2, 3))
+    look = live(limits=dataclasses.replace(LIMITS, nodes=smt))
+    for tasks, kind in ((6, "can start now"), (8, "not known"), (11, "refused")):
+        amounts = Amounts(ntasks=tasks, cpus_per_task=3)
+        made = plan_of(cluster(), amounts=amounts, cpus_per_task=3, mem="1G")
+        context = RuleContext(made, Catalog({"toy": made.cluster}, "toy", ()), of_script=True)
+        assert judge(context, look).verdict.kind == kind, tasks
+
+
+def test_a_partition_that_takes_only_reserved_jobs() -> None:
+    shut = live(limits=with_partition(needs_reservation=True))
+    assert judged(shut, gpus_per_node=1).verdict.kind == "refused"
+    assert judged(shut, gpus_per_node=1, reservation="course").verdict.kind == "not known"
+
+
+def test_one_of_several_partitions_takes_only_reserved_jobs() -> None:
+    """Slurm 22.05 with EnforcePartLimits=NO starts such a job in none of them."""
+    shut = live(limits=with_partition(needs_reservation=True))
+    assert judged(shut, partition="gpu,cpu").verdict.kind == "not known"
+
+
 def test_limits_count_whole_cores() -> None:
     smt = tuple(node(f"n{n}", cores=128, threads=2) for n in (1, 2))
     limits = dataclasses.replace(with_more("MaxTRES cpu=9"), nodes=smt)
-    for cores, kind in ((8, "can start now"), (9, "refused")):
+    for cores, kind in ((8, "can start now"), (11, "refused")):
         asked = judged(live(limits=limits), cpus_per_task=cores, gpus_per_node=1)
         assert asked.verdict.kind == kind
     memory = dataclasses.replace(

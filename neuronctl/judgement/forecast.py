@@ -11,8 +11,9 @@ from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.reservations import check_reservation
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.start_conditions import check_start_conditions
-from neuronctl.judgement.verdict import Doubt, Objection, Outcome, Wait
+from neuronctl.judgement.verdict import Doubt, Outcome, Wait
 from neuronctl.planning import JobPlan
+from neuronctl.rules.base import Finding
 from neuronctl.slurm.limits import Scope
 
 
@@ -22,7 +23,7 @@ class Forecast:
 
     on_cluster: PlanOnCluster
     nodes: free_nodes.NodeSearch
-    objections: Tuple[Objection, ...]
+    findings: Tuple[Finding, ...]
     waits: Tuple[Wait, ...]
     doubts: Tuple[Doubt, ...]
 
@@ -35,7 +36,7 @@ def forecast(plan: JobPlan, snapshot: Snapshot) -> Forecast:
     return Forecast(
         on_cluster,
         nodes,
-        tuple(outcome for outcome in outcomes if isinstance(outcome, Objection)),
+        tuple(outcome for outcome in outcomes if isinstance(outcome, Finding)),
         tuple(outcome for outcome in outcomes if isinstance(outcome, Wait)),
         tuple(outcome for outcome in outcomes if isinstance(outcome, Doubt)),
     )

@@ -11,7 +11,8 @@ from neuronctl.common.words import counted, verb
 from neuronctl.judgement import reservations
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import is_up, is_usable, slurm_says
-from neuronctl.judgement.verdict import CAN_START, WILL_WAIT, Doubt, Objection, Outcome, Wait
+from neuronctl.judgement.verdict import CAN_START, WILL_WAIT, Doubt, Outcome, Wait
+from neuronctl.rules.base import Finding
 from neuronctl.slurm.job_states import HOLDING, WAITING
 from neuronctl.slurm.scontrol import NodeGroup, names_of
 from neuronctl.slurm.squeue import QueueJob
@@ -131,7 +132,7 @@ def _too_large(search: NodeSearch) -> Outcome:
     words += f" {share}, even if nothing runs there; requested {plan.nodes}"
     if on_cluster.needs.is_spread:
         words = f"all nodes of {name} together have no room for {share}, even if nothing runs"
-    return Objection("NC113", words, "request less per node, or fewer nodes", _SAID_OF_NODES)
+    return Finding(words, "request less per node, or fewer nodes", _SAID_OF_NODES, code="NC113")
 
 
 def _share(on_cluster: PlanOnCluster, *, memory: bool) -> str:

@@ -226,8 +226,8 @@ def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: 
     waits = tuple(wait for wait in now.waits if wait.code not in context.rules_off)
     findings = apply_rules(context)
     if any(finding.refuses for finding in findings):  # such as too many GPUs: NC113 adds nothing
-        others = tuple(one for one in now.objections if one.code != "NC113")
-        now = replace(now, objections=others)
+        others = tuple(one for one in now.findings if one.code != "NC113")
+        now = replace(now, findings=others)
     findings = (*findings, *live_findings(context, now, waits))
     found = tuple(sorted(findings, key=lambda one: (not one.refuses, order(one))))
     return Judgement(plan, found, waits, now, unasked_because)

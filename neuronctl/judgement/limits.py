@@ -9,7 +9,8 @@ from neuronctl.common.frozen import replace
 from neuronctl.common.words import counted, verb
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import running
-from neuronctl.judgement.verdict import Doubt, Objection, Outcome, Wait
+from neuronctl.judgement.verdict import Doubt, Outcome, Wait
+from neuronctl.rules.base import Finding
 from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
 from neuronctl.slurm.sacctmgr import association_in
@@ -132,12 +133,12 @@ def _in_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         yield _too_many_jobs(replace(limit, used=used), wanted, on_cluster)
 
 
-def _too_many_jobs(limit: Limit, tasks: int, on_cluster: PlanOnCluster) -> Objection:
+def _too_many_jobs(limit: Limit, tasks: int, on_cluster: PlanOnCluster) -> Finding:
     source = on_cluster.source(limit)
     if limit.figure == 0:
         where = "into the queue" if limit.about.counts == Counts.SUBMITTED else "run"
         words = f"{limit.holder} lets no job {where} ({limit.named})"
-        return Objection("NC501", words, "use another partition, QOS or account", source)
+        return Finding(words, "use another partition, QOS or account", source, code="NC501")
     hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
     if tasks > 1:
         left = max(0, limit.figure - limit.used)
@@ -148,22 +149,22 @@ def _too_many_jobs(limit: Limit, tasks: int, on_cluster: PlanOnCluster) -> Objec
     if limit.about.per != Per.USER:
         words = f"{_group_of(limit)} has {counted(limit.used, 'job')} of at most {limit.figure} in "
         words += "the queue, counting all its users"
-    return Objection("NC501", f"{words}; {more} would be refused", hint, source)
+    return Finding(f"{words}; {more} would be refused", hint, source, code="NC501")
 
 
-def _never_starts(limit: Limit, wanted: int, on_cluster: PlanOnCluster) -> Objection:
+def _never_starts(limit: Limit, wanted: int, on_cluster: PlanOnCluster) -> Finding:
     about = limit.about
     whose = {Per.USER: "a user of", Per.ACCOUNT: "an account in", Per.GROUP: "all jobs of"}
     may = "may use" if about.counts == Counts.TRES_MINUTES else "may have"
     each = " per node" if about.per == Per.NODE else ""
     figure = f"must have at least {limit.figure}" if about.minimum else f"{may} {limit.figure}"
     named = "" if limit.scope == Scope.QOS and about.per == Per.JOB else f" ({limit.kind})"
-    return Objection(
-        "NC509",
+    return Finding(
         f"requested {limit.amount(wanted)}{each}; {whose.get(about.per, 'a job in')} "
         f"{limit.holder} {figure}{each}{named}: Slurm may accept it but never start it",
         "change the size, or use another QOS",
         on_cluster.source(limit),
+        code="NC509",
     )
 
 

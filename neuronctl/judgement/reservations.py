@@ -9,7 +9,8 @@ from neuronctl.common.units import hosts
 from neuronctl.common.words import moment
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import Snapshot, is_reserved, slurm_says
-from neuronctl.judgement.verdict import Objection, Outcome, Wait
+from neuronctl.judgement.verdict import Outcome, Wait
+from neuronctl.rules.base import Finding
 from neuronctl.slurm.scontrol import Reservation, names_of
 
 SOURCE = slurm_says("scontrol show reservation")
@@ -81,10 +82,10 @@ def check_access(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if own is None:
         names = ", ".join(one.name for one in known) or "none"
         words = f"there is no reservation '{name}'"
-        yield Objection("NC514", words, f"reservations here: {names}", SOURCE)
+        yield Finding(words, f"reservations here: {names}", SOURCE, code="NC514")
     elif own.allowed and not mine & {*own.allowed} and own.is_for_named:
         who = ", ".join(name.partition("=")[2] for name in own.allowed)
-        yield Objection("NC514", f"reservation {name} is for {who}", "leave it out", SOURCE)
+        yield Finding(f"reservation {name} is for {who}", "leave it out", SOURCE, code="NC514")
 
 
 def users_names(on_cluster: PlanOnCluster) -> Set[str]:

@@ -13,8 +13,9 @@ from neuronctl.common.words import moment
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.reservations import check_access
 from neuronctl.judgement.snapshot import slurm_says
-from neuronctl.judgement.verdict import Doubt, Objection, Outcome, Wait
+from neuronctl.judgement.verdict import Doubt, Outcome, Wait
 from neuronctl.planning import JobPlan
+from neuronctl.rules.base import Finding
 from neuronctl.slurm.job_id import highest_index
 from neuronctl.slurm.job_states import ACTIVE, COMPLETED, CONFIGURING, ENDED, PENDING
 
@@ -75,18 +76,18 @@ def _not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if enforced and request.account is not None and not on_cluster.associations:
         words = f"you have no account '{request.account}'"
         names = ", ".join(dict.fromkeys(each.account for each in own))
-        yield Objection("NC514", words, f"your accounts: {names}", shown)
+        yield Finding(words, f"your accounts: {names}", shown, code="NC514")
     if enforced and "qos" in config.enforce:
         yield from _qos_not_allowed(on_cluster)
     yield from check_access(on_cluster)
     if "nodes=0" in request.sbatch:
         words = "--nodes=0 is no number of nodes: Slurm refuses the job"
-        yield Objection("NC113", words, "leave --nodes out, or give a number")
+        yield Finding(words, "leave --nodes out, or give a number", code="NC113")
     highest, most = highest_index(request.array or ""), config.max_array_size
     if most is not None and highest >= most:
         words = f"the array has index {highest}; the highest here is {most - 1} (MaxArraySize)"
         hint = "use lower indexes, and add the rest in the script: $((SLURM_ARRAY_TASK_ID + 10000))"
-        yield Objection("NC515", words, hint, slurm_says("scontrol show config"))
+        yield Finding(words, hint, slurm_says("scontrol show config"), code="NC515")
 
 
 def _qos_not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -99,10 +100,10 @@ def _qos_not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     shown, names = slurm_says("sacctmgr show associations"), ", ".join(association.qos)
     if on_cluster.plan.request.qos is not None:
         words = f"QOS {name} is not one of account {association.account}"
-        yield Objection("NC514", words, f"its QOS: {names or 'none'}", shown)
+        yield Finding(words, f"its QOS: {names or 'none'}", shown, code="NC514")
     elif names:
         words = f"without -q, Slurm takes QOS {name}; account {association.account} lacks it"
-        yield Objection("NC514", words, f"name one with -q: {names}", shown)
+        yield Finding(words, f"name one with -q: {names}", shown, code="NC514")
 
 
 def _licenses(text: str, told: Mapping[str, Tuple[int, int]]) -> Iterator[Outcome]:
@@ -160,12 +161,12 @@ def _dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         found.setdefault(_state_of(term, on_cluster), []).append(term[1])
     unknown = [number for number in dependency_ids(on_cluster.plan) if number not in states]
     for number in unknown:
-        yield Objection(
-            "NC512",
+        yield Finding(
             f"--dependency names job {number}, which Slurm does not know (any more): it refuses "
             "the job, or does not wait for that one, however it ended",
             f"check it with 'neuronctl status {number}'",
             slurm_says("scontrol show job"),
+            code="NC512",
         )
     if not terms or _OPEN in found or ("?" in text and len(found) > 1):
         words = f"whether it waits for --dependency={text} is not known"

@@ -6,6 +6,7 @@ from typing import Optional, Union
 
 from neuronctl.catalog.model import Citation
 from neuronctl.common.frozen import dataclass, replace
+from neuronctl.rules.base import Finding
 
 REFUSED = "refused"
 WILL_WAIT = "will wait"
@@ -17,19 +18,6 @@ ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
 """The best first."""
 PROBABLY = "probably "
 """Before one of the others: what is not known, and what sbatch --test-only makes likely."""
-
-
-@dataclass(frozen=True)
-class Objection:
-    """Something that Slurm's answers have against a job. code: the rule's, which has a severity.
-
-    source: who states the figure.
-    """
-
-    code: str
-    words: str
-    hint: str = ""
-    source: Citation = Citation("")
 
 
 @dataclass(frozen=True)
@@ -45,7 +33,6 @@ class Wait:
     words: str
     source: Citation = Citation("")
     until: Optional[int] = None
-    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,7 +49,8 @@ class Doubt:
     likely: str = ""
 
 
-Outcome = Union[Objection, Wait, Doubt]
+Outcome = Union[Finding, Wait, Doubt]
+"""A finding has its rule's code, and not yet what is the rule's own."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from neuronctl.common.frozen import dataclass
 from neuronctl.common.shell import join
 from neuronctl.common.words import counted
 from neuronctl.judgement.verdict import REFUSED, SLURM, Verdict
-from neuronctl.rules.base import Trait
 from neuronctl.submission.pipeline import Reporter
 
 if TYPE_CHECKING:
@@ -130,8 +129,7 @@ class TerminalReporter(Reporter):
 def show_choice(choice: Optional[Choice]) -> None:
     """Say which partition ``-p auto`` takes and why, and why not the others."""
     for number, candidate in enumerate(() if choice is None else choice.candidates):
-        absent = [refusal.has(Trait.NO_PARTITION) for refusal in candidate.refusals] == [True]
-        if not candidate.fits and not absent:
+        if not (candidate.fits or candidate.is_absent):
             say(f"  excluded: {candidate.name}: {candidate.exclusion}")
         elif candidate.fits and number:
             say(f"  next best: {_candidate(candidate)}")
@@ -150,7 +148,7 @@ def show_findings(job: JudgedJob) -> None:
     for warning in job.warnings:
         notify(warning)
     for finding in job.findings:
-        if finding.has(Trait.WAITS):
+        if finding.waits:
             continue  # the verdict says it
         from neuronctl.cli.korean import in_language  # here: most jobs have no findings
 
@@ -178,7 +176,7 @@ def show_verdict(job: Optional[JudgedJob]) -> None:
         notify("forced: Slurm may refuse the job, or accept it and never start it")
         return
     notify(str(job.verdict))
-    waits = (finding.source for finding in job.findings if finding.has(Trait.WAITS))
+    waits = (finding.source for finding in job.findings if finding.waits)
     for source in dict.fromkeys(filter(None, waits)):
         say(f"  from: {source}")
 

@@ -22,20 +22,16 @@ Span = Tuple[int, int]
 
 # What a name says if it ends so; digits may follow. Others are about secrets, and are none:
 # TOKEN_FILE, MAX_TOKENS, TOKENIZERS_PARALLELISM.
-_NAME = re.compile(
-    r"""(?xi) (?: password | passwd | passphrase | passwort | (?:^|[_.-]|db|pg|ssh) pass
+_NAME = r"""(?xi) (?: password | passwd | passphrase | passwort | (?:^|[_.-]|db|pg|ssh) pass
     | [_.-] pwd | (?:^|[_.-]) pw | secret | credentials? | bearer | jwt
     | (?: api | access | secret | private | account | auth | signing | encryption ) [_.-]? key
     | token ) s? (?<!tokens) \d* $"""
-)
 # Tokens of a text, and counts of them: eos_token, --pad-token, num_token.
-_OF_A_TEXT = re.compile(
-    r"""(?xi) (?:^|[_.-]) (?: pad | eos | bos | unk | sep | cls | mask | stop | start | end | begin
-    | special | image | img | audio | video | vision | next | prompt | num | n | max | min | per
+_OF_A_TEXT = r"""(?xi) (?:^|[_.-]) (?: pad | eos | bos | unk | sep | cls | mask | stop | start | end
+    | begin | special | image | img | audio | video | vision | next | prompt | num | n | max | min | per
     | first | last | new | text | query | class ) [_.-]? token \d* $"""
-)
-_OTHER_KEY = re.compile(r"(?i)(?:^|[_.-])key$")  # WANDB_KEY: a secret if its value is random
-_RANDOM = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[\w+/=-]{20,}")
+_OTHER_KEY = r"(?i)(?:^|[_.-])key$"  # WANDB_KEY: a secret if its value is random
+_RANDOM = r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[\w+/=-]{20,}"
 
 # How well-known tokens begin, and what follows: a digit or a capital letter is among it.
 _TOKEN = re.compile(
@@ -60,8 +56,7 @@ _NAMED = re.compile(
 _HINTS = ("pass", "pw", "secret", "credential", "bearer", "jwt", "token", "key")
 
 # Values that give nothing away: references, paths, flags, code, types, and what is to be replaced.
-_NOTHING = re.compile(
-    r"""(?xi) \W* | \$\{?\w+ (?: [:}\[%\#/] .* )? | (?: \$\( | ` ) .* | \d{1,5}
+_NOTHING = r"""(?xi) \W* | \$\{?\w+ (?: [:}\[%\#/] .* )? | (?: \$\( | ` ) .* | \d{1,5}
     | true | false | yes | no | on | off | none | null | auto | required | optional | default
     | str | string | bytes | int | bool | float | object | any | tensor
     | (?: [~.] | file: )? / .* | \w+://[^@]* | [\w./-]+ \. [a-z]{2,5} | (?: [\w.-]+ / )+ [\w.-]+
@@ -70,13 +65,12 @@ _NOTHING = re.compile(
     | .* (?: x{3} | \*{3} | \.{3} | … | [-_ ]here$ ) .*
     | (?: sk- | hf_ | token- )?
     (?: abc(?:123)? | dummy | empty | fake | example | test | local | none | not-needed )"""
-)
 
 
 @functools.lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Return True if a variable, option, or key of this name has a secret for its value."""
-    return _NAME.search(name) is not None and _OF_A_TEXT.search(name) is None
+    return re.search(_NAME, name) is not None and re.search(_OF_A_TEXT, name) is None
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -84,7 +78,7 @@ def is_secret(name: str, value: str) -> bool:
     return _is_named_secret(name, value) or bool(find_secrets(value))
 
 
-_SWITCH = re.compile(r"(?i)|true|false|yes|no|on|off|none|null|auto|[01]|\$\w+|\$\{\w+\}")
+_SWITCH = r"(?i)|true|false|yes|no|on|off|none|null|auto|[01]|\$\w+|\$\{\w+\}"
 
 
 def is_private(name: str, value: str) -> bool:
@@ -92,15 +86,15 @@ def is_private(name: str, value: str) -> bool:
 
     A switch (``HF_HUB_DISABLE_IMPLICIT_TOKEN=1``) and a reference are not private.
     """
-    by_name = is_secret_name(name) and not _SWITCH.fullmatch(value)
+    by_name = is_secret_name(name) and not re.fullmatch(_SWITCH, value)
     return by_name or is_secret(name, value)
 
 
 def _is_named_secret(name: str, value: str) -> bool:
     plain = value.strip("'\" ")
     if is_secret_name(name):
-        return not (_NOTHING.fullmatch(plain) or is_secret_name(plain))
-    return _OTHER_KEY.search(name) is not None and _RANDOM.fullmatch(plain) is not None
+        return not (re.fullmatch(_NOTHING, plain) or is_secret_name(plain))
+    return re.search(_OTHER_KEY, name) is not None and re.fullmatch(_RANDOM, plain) is not None
 
 
 def find_secrets(text: str) -> List[Span]:
@@ -109,7 +103,7 @@ def find_secrets(text: str) -> List[Span]:
     found: List[Span] = []
     for pattern in (_TOKEN, _URL, _HEADER, _PRIVATE_KEY):
         matches = pattern.finditer(text)
-        found += [m.span("value") for m in matches if not _NOTHING.fullmatch(m["value"])]
+        found += [m.span("value") for m in matches if not re.fullmatch(_NOTHING, m["value"])]
     match = _NAMED.search(text) if any(map(folded.__contains__, _HINTS)) else None
     while match is not None:
         start, end = match.span("value")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError
@@ -19,8 +19,6 @@ from neuronctl.judgement.verdict import (
     Verdict,
 )
 from neuronctl.planning import JobPlan
-from neuronctl.rules import Finding, RuleContext, SlurmFacts, Trait, apply_rules, order
-from neuronctl.rules.local_facts import gather_local_facts
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from neuronctl.judgement.forecast import Forecast
     from neuronctl.judgement.snapshot import Snapshot
     from neuronctl.judgement.verdict import Wait
+    from neuronctl.rules import Finding, RuleContext
 
 
 @dataclass(frozen=True)
@@ -97,10 +96,9 @@ class Judgement:
 
     def with_rules(self, findings: Iterable[Finding]) -> Judgement:
         """Return the same with other findings; those on waits stay."""
-        waits = tuple(finding for finding in self.findings if finding.has(Trait.WAITS))
-        found = tuple(finding for finding in findings if not finding.has(Trait.WAITS))
-        every = sorted((*found, *waits), key=lambda one: (not one.refuses, order(one)))
-        return replace(self, findings=tuple(every))
+        waits = tuple(finding for finding in self.findings if finding.waits)
+        found = tuple(finding for finding in findings if not finding.waits)
+        return replace(self, findings=_errors_first((*found, *waits)))
 
     @property
     def may_be_behind_others(self) -> bool:
@@ -139,34 +137,47 @@ class JudgeBy:
 
 def judge_plan(plan: JobPlan, by: JudgeBy) -> Judgement:
     """Judge a plan on this machine; by the catalog alone where Slurm is not asked or silent."""
-    local = gather_local_facts(plan, elsewhere=by.of_script and not by.ask_slurm)
-    context = RuleContext(
-        *(plan, by.catalog, local),
-        reviewed=not by.ask_slurm,
-        of_script=by.of_script,
-        comment_parts=by.comment_parts,
-    )
+    context = cache(partial(_context, plan, by))
     if not by.ask_slurm:
-        return judge(context, None)
+        return judge(context(), None)
     from neuronctl.judgement.ask import ask_queue, ask_slurm
+
+    def meanwhile() -> None:
+        """Do while Slurm answers what needs no answer."""
+        context()
+        if by.meanwhile is not None:
+            by.meanwhile()
 
     ask = by.asked or ask_slurm
     try:
-        snapshot = by.snapshot or ask(plan, meanwhile=by.meanwhile)
-        judgement = judge(context, snapshot)
+        snapshot = by.snapshot or ask(plan, meanwhile=meanwhile)
+        judgement = judge(context(), snapshot)
         if by.asked is None and judgement.may_be_behind_others:
             try:
                 queue = ask_queue(snapshot)
             except SlurmError as error:
                 words = f"whether jobs of others wait for these nodes is not known: {error.short}"
                 return replace(judgement, doubt=f"there is room for it, but {words}")
-            judgement = judge(context, replace(snapshot, queue=queue))
+            judgement = judge(context(), replace(snapshot, queue=queue))
         return judgement
     except SlurmError as error:
         from neuronctl.slurm.sandbox_address import is_up
 
         inside = "; your sandbox is up: submit in 'neuronctl sandbox shell'" if is_up() else ""
-        return judge(context, None, error.short + inside)
+        return judge(context(), None, error.short + inside)
+
+
+def _context(plan: JobPlan, by: JudgeBy) -> RuleContext:
+    from neuronctl.rules import RuleContext
+    from neuronctl.rules.local_facts import gather_local_facts
+
+    return RuleContext(
+        *(plan, by.catalog),
+        local=gather_local_facts(plan, elsewhere=by.of_script and not by.ask_slurm),
+        reviewed=not by.ask_slurm,
+        of_script=by.of_script,
+        comment_parts=by.comment_parts,
+    )
 
 
 def judge(
@@ -180,7 +191,8 @@ def judge(
             for partition in (plan.partition, *plan.alternatives)
         ]
         judged = [judge(replace(context, plan=here), snapshot, unasked_because) for here in each]
-        return replace(_together(judged), doubt=_reservation_doubt(each, snapshot))
+        best = _together(judged)
+        return replace(best, doubt=_reservation_doubt(each, snapshot) or best.doubt)
     found = _judge(context, snapshot, unasked_because)
     limits = () if found.forecast is None else found.forecast.on_cluster.limits_by_nodes
     if plan.most_nodes == plan.nodes or not limits:
@@ -203,10 +215,12 @@ def _reservation_doubt(each: Sequence[JobPlan], snapshot: Optional[Snapshot]) ->
 
 
 def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: str) -> Judgement:
+    # Here: the rules are imported while Slurm answers, and the forecast only if it is asked.
+    from neuronctl.rules import SlurmFacts, apply_rules
+
     if snapshot is None:
         found = apply_rules(context)
         return Judgement(context.plan, found, (), None, unasked_because)
-    # Here: only a job that Slurm is asked about needs them.
     from neuronctl.judgement.forecast import forecast
     from neuronctl.judgement.live_rules import live_findings
     from neuronctl.judgement.slurm_figures import overlay
@@ -228,9 +242,14 @@ def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: 
     if any(finding.refuses for finding in findings):  # such as too many GPUs: NC113 adds nothing
         others = tuple(one for one in now.findings if one.code != "NC113")
         now = replace(now, findings=others)
-    findings = (*findings, *live_findings(context, now, waits))
-    found = tuple(sorted(findings, key=lambda one: (not one.refuses, order(one))))
-    return Judgement(plan, found, waits, now, unasked_because)
+    findings = _errors_first((*findings, *live_findings(context, now, waits)))
+    return Judgement(plan, findings, waits, now, unasked_because)
+
+
+def _errors_first(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
+    from neuronctl.rules import order
+
+    return tuple(sorted(findings, key=lambda one: (not one.refuses, order(one))))
 
 
 def _together(each: Sequence[Judgement]) -> Judgement:
@@ -244,8 +263,6 @@ def _together(each: Sequence[Judgement]) -> Judgement:
     findings: Dict[Tuple[str, str], Finding] = {}
     for judgement in each:
         for found in judgement.findings:
-            if found.has(Trait.WAITS):
-                continue
             everywhere = all(found in other.findings for other in each)
             if not everywhere and not found.refuses:
                 continue  # the partitions differ, as who names several knows

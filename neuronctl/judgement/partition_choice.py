@@ -34,6 +34,11 @@ class Candidate:
         return tuple(refusal for refusal in self.judgement.refusals if refusal.has(Trait.PARTITION))
 
     @property
+    def is_absent(self) -> bool:
+        """Whether Slurm has no such partition, and nothing else is wrong with it."""
+        return [refusal.has(Trait.NO_PARTITION) for refusal in self.refusals] == [True]
+
+    @property
     def leaves_gpus_idle(self) -> bool:
         asks = self.plan.gpus_per_node or self.plan.request.shares_gpus
         return self.plan.partition.gpus_per_node > 0 and not asks

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
 
 from neuronctl.catalog.model import Citation
 from neuronctl.common.frozen import dataclass, replace
-from neuronctl.rules.base import Finding
+
+if TYPE_CHECKING:
+    from neuronctl.rules.base import Finding
 
 REFUSED = "refused"
 WILL_WAIT = "will wait"
@@ -49,7 +51,7 @@ class Doubt:
     likely: str = ""
 
 
-Outcome = Union[Finding, Wait, Doubt]
+Outcome = Union["Finding", Wait, Doubt]
 """A finding has its rule's code, and not yet what is the rule's own."""
 
 

@@ -84,6 +84,11 @@ class Finding:
         """The rule that found it."""
         return RULES[self.code]
 
+    @property
+    def waits(self) -> bool:
+        """Whether it only says what the job waits for."""
+        return self.has(Trait.WAITS)
+
     def has(self, trait: Trait) -> bool:
         """Return True if its rule has a trait."""
         return trait in self.rule.traits

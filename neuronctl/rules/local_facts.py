@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import re
 from typing import TYPE_CHECKING, Iterator, Optional, Sequence, Tuple
@@ -145,6 +144,8 @@ def _program_fault(plan: JobPlan) -> Optional[Fault]:
 
 def _similar(path: str) -> str:
     """Return the name of a file beside a missing one that is nearly its own, as a hint."""
+    import difflib  # here: few programs are missing
+
     names: Sequence[str] = ()
     with contextlib.suppress(OSError):
         names = os.listdir(os.path.dirname(path) or ".")

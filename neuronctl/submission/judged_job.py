@@ -9,12 +9,12 @@ from neuronctl.common.frozen import asdict, dataclass, replace
 from neuronctl.common.words import counted
 from neuronctl.planning import JobPlan
 from neuronctl.request.job import OF_SLURM
-from neuronctl.rules import Finding
 
 if TYPE_CHECKING:
     from neuronctl.judgement.partition_choice import Choice
     from neuronctl.judgement.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
+    from neuronctl.rules.base import Finding
 
 
 def stored_request(plan: JobPlan) -> Dict[str, Any]:

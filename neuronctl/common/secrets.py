@@ -28,8 +28,8 @@ _NAME = r"""(?xi) (?: password | passwd | passphrase | passwort | (?:^|[_.-]|db|
     | token ) s? (?<!tokens) \d* $"""
 # Tokens of a text, and counts of them: eos_token, --pad-token, num_token.
 _OF_A_TEXT = r"""(?xi) (?:^|[_.-]) (?: pad | eos | bos | unk | sep | cls | mask | stop | start | end
-    | begin | special | image | img | audio | video | vision | next | prompt | num | n | max | min | per
-    | first | last | new | text | query | class ) [_.-]? token \d* $"""
+    | begin | special | image | img | audio | video | vision | next | prompt | num | n | max | min
+    | per | first | last | new | text | query | class ) [_.-]? token \d* $"""
 _OTHER_KEY = r"(?i)(?:^|[_.-])key$"  # WANDB_KEY: a secret if its value is random
 _RANDOM = r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[\w+/=-]{20,}"
 

@@ -61,6 +61,8 @@ def topics() -> Dict[str, str]:
     files = {}
     for folder in ("tutorial", "how-to", "explanation", "reference", "ko"):
         directory = data_path(f"docs/{folder}")
+        if not os.path.isdir(directory):
+            continue  # --on sends no Korean pages
         for name in sorted(os.listdir(directory)):
             topic, end = os.path.splitext(name)
             if end == ".md" and topic != "README":

@@ -93,7 +93,9 @@ def in_wheel(path: Path) -> Dict[str, bytes]:
 
 def test_wheel_holds_the_tracked_files(wheel: Path, tracked: Set[str]) -> None:
     expected = {name: name for name in tracked if name.startswith("neuronctl/")}
-    pages = tuple(f"docs/{name}/" for name in ("how-to", "explanation", "reference", "tutorial"))
+    pages = tuple(
+        f"docs/{name}/" for name in ("how-to", "explanation", "reference", "tutorial", "ko")
+    )
     for name in tracked:
         if name.startswith(("templates/", "programs/", "partitions.yaml", *pages)):
             expected[f"neuronctl/_data/{name}"] = name

@@ -198,6 +198,7 @@ def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
 
     alone: tracebacks of a single process are of one run after the other.
     """
+    group = _after_other_program(group) if alone else group
     known = _known_causes(group)
     by_preflight = [mark for mark in known if mark.match.kind == "preflight"]
     by_slurm = [mark for mark in known if mark.match.line.startswith(("slurmstepd", "srun"))]
@@ -220,6 +221,17 @@ def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
     telling = [mark for mark in group if mark.match.consequence and mark.match.kind not in FOLLOWS]
     messages = [mark for mark in group if mark.match.kind == MESSAGE and not telling]
     return next(iter(raised or messages), None)
+
+
+def _after_other_program(group: Sequence[_Mark]) -> Sequence[_Mark]:
+    """Return the marks behind a traceback that a single process of another language survived."""
+    last = max((mark.index for mark in group if mark.raised), default=-1)
+    later = [mark for mark in group if mark.index > last]
+    return later if any(mark.match.kind in _LANGUAGES for mark in later) else group
+
+
+_LANGUAGES = ("julia", "r", "matlab")
+"""Kinds of errors that end a program as a traceback ends one in Python."""
 
 
 def _known_causes(group: Sequence[_Mark]) -> List[_Mark]:
@@ -330,7 +342,9 @@ def _of_raised(known: Sequence[Entry], one: Raised, raw: str, number: int) -> _M
             if words is not None:
                 told = _told(entry, words, line, number - further, where)
                 return _Mark(one.index, told, entry, True)
-    cause = f"the program raised {one.name}"
+    # Some messages begin on the line below the name.
+    message = next((line for line in (one.lines[0].partition(": ")[2], *one.lines[1:]) if line), "")
+    cause = f"the program raised {one.name}" + (message and f": {clipped(message, _MOST_WORDS)}")
     match = LogMatch(EXCEPTION, cause, "", one.lines[0], number, where=where)
     return _Mark(one.index, match, raised=True)
 

@@ -14,7 +14,7 @@ TAIL, HEAD = 512 * 1024, 32 * 1024
 
 _LONGEST = 2000  # characters of a line; a binary file may have no line ends at all
 _BINARY = "[\x01-\x08\x0e-\x1f\ufffd]"
-_ESCAPES = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
+_ESCAPES = r".?\x08|\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,10 @@ def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
 
 
 def text_lines(data: bytes) -> Tuple[str, ...]:
-    """Lines as a terminal would show them, without NUL; a line that is no text becomes empty."""
+    """Return lines as a terminal shows them, without NUL; a line that is no text becomes empty.
+
+    MATLAB marks its errors with characters that a backspace deletes.
+    """
     text = data.decode("utf-8", "replace").replace("\0", "")
     lines = text.split("\n")
     if lines and not lines[-1]:

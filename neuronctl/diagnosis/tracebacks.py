@@ -23,6 +23,7 @@ TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _NOT_OF_IT = re.compile(
     r"[=*#-]{5}|srun: |slurmstepd|\S+: line \d+: |wandb: "
+    r"|ERROR: LoadError: |(?:cp|mv|rm|cat|ls): cannot "
     r"|Error in sys\.excepthook|Exception ignored|Set the environment variable "
     r"|During handling|The above exception"
     r"|\[rank\d|[EWI]\d{4} |\d{4}-\d\d-\d\d|[^\n]*" + re.escape(TRACEBACK)

@@ -73,7 +73,7 @@ ENDS: Dict[str, Tuple[List[str], str, str, str, str]] = {
         ["--wrap=python3 -c 'raise ArithmeticError(\"loss is odd\")'; false"],
         "FAILED",
         "exception",
-        "Likely cause: the program raised ArithmeticError. Where: <string>:1",
+        "Likely cause: the program raised ArithmeticError: loss is odd. Where: <string>:1",
         "ArithmeticError: loss is odd",
     ),
     "cuda": (

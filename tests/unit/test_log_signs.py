@@ -130,3 +130,19 @@ def test_nul_and_binary_lines_of_a_log() -> None:
     assert text_lines(b"\0\0\0Segmentation fault\n") == ("Segmentation fault",)
     assert text_lines(b"done\n\x89\xfe\xff\x01\x02ab\x8f\n") == ("done", "")
     assert text_lines("오류: 파일 없음\n".encode()) == ("오류: 파일 없음",)
+
+
+def test_julia_failed_after_another_program_had_raised() -> None:
+    site = [*TRACE, "AttributeError: module 'platform' has no attribute 'linux_distribution'"]
+    lines = [*site, "cp: cannot stat 'x.jld2': No such file", "ERROR: LoadError: DomainError: -1"]
+    assert kind_of([*lines, "srun: error: gpu1: task 0: Exited with exit code 1"]) == "julia"
+
+
+def test_a_message_begins_below_the_name() -> None:
+    diagnosis = explain(*TRACE, "RuntimeError: ", "Fatal Error: too many iterations")
+    assert diagnosis.cause == "the program raised RuntimeError: Fatal Error: too many iterations"
+
+
+def test_characters_that_a_backspace_deletes() -> None:
+    (line,) = text_lines(b'{\bOutput argument "dt" (and maybe others) not assigned}\b')
+    assert line == 'Output argument "dt" (and maybe others) not assigned'

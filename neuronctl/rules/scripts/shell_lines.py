@@ -149,7 +149,7 @@ _VALUE_OF_YOURS = re.compile(
 """A word of an example's command: ``--entity your-entity``, ``your_script.py``."""
 
 
-@script_rule(ERROR, "NC643", "shell text that cannot be read")
+@script_rule(ERROR, "NC643", "shell text that cannot be read, or is not filled in")
 def syntax(facts: ScriptFacts) -> Iterator[Finding]:
     for given in facts.header.options.values():  # not those that others override
         if given.source == SCRIPT:

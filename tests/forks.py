@@ -24,7 +24,7 @@ from typing import Any, List, Mapping, Optional, Sequence
 
 import neuronctl
 from neuronctl.cli import program
-from neuronctl.judgement.ask import ask_slurm
+from neuronctl.judgement import ask
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def _become(
     os.chdir(cwd)
     random.seed()
     if patience is not None:
-        ask_slurm.__kwdefaults__["timeout"] = patience
+        ask.TIMEOUT = patience
     sys.argv = ["neuronctl", *argv]
     code: Any = 1
     try:

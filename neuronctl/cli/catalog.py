@@ -17,7 +17,7 @@ from neuronctl.common.console import print_line
 from neuronctl.common.errors import CatalogError
 from neuronctl.common.words import counted
 from neuronctl.doctor import check_file
-from neuronctl.judgement.ask import ask_now
+from neuronctl.judgement.ask import Reading
 
 if TYPE_CHECKING:
     from neuronctl.common.yamlfile import Document
@@ -84,5 +84,5 @@ def _drafted() -> Tuple[List[Document], str]:
     # Not the one that '>' has just emptied.
     texts = [(text_of(file), file) for file in layer_files()]
     layers = [yamlfile.parse(text, file, CatalogError) for text, file in texts if text]
-    limits = ask_now(timeout=_TIMEOUT).limits
+    limits = Reading(timeout=_TIMEOUT).snapshot().limits
     return layers, catalog_text(limits, time.strftime("%Y-%m-%d"), merge(layers))

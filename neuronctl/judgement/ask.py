@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.loader import is_cluster
 from neuronctl.common.errors import SlurmError, SlurmUnavailableError
@@ -21,7 +21,7 @@ from neuronctl.slurm import scontrol as site
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.figures import ClusterFigures
 from neuronctl.slurm.job_states import ENDED
-from neuronctl.slurm.process import Result, failure, run_together, whole
+from neuronctl.slurm.process import Queries, Result, failure, whole
 from neuronctl.slurm.squeue import parse_squeue, squeue, squeue_argv, unguessable_end
 
 if TYPE_CHECKING:
@@ -31,64 +31,78 @@ TIMEOUT = 1.5
 """Seconds for Slurm to answer; a submission does not wait longer for a verdict."""
 
 
-def ask_slurm(
-    plan: JobPlan, *, timeout: float = TIMEOUT, meanwhile: Optional[Callable[[], None]] = None
-) -> Snapshot:
+class Question:
+    """A question to Slurm about one plan's cluster; it works on it until the answer is read.
+
+    Raises SlurmUnavailableError if the Slurm here is another cluster's.
+    """
+
+    def __init__(self, plan: JobPlan, *, timeout: Optional[float] = None) -> None:
+        name = local_cluster() or ""
+        _check_cluster(plan, name)
+        self._plan = plan
+        self._reading = Reading(name, dependency_ids(plan), timeout=timeout or TIMEOUT)
+
+    def answer(self) -> Snapshot:
+        """Return Slurm's figures for the plan's cluster; raises SlurmError."""
+        snapshot = self._reading.snapshot()
+        _check_cluster(self._plan, snapshot.limits.config.cluster)
+        return snapshot
+
+
+def ask_slurm(plan: JobPlan, *, timeout: Optional[float] = None) -> Snapshot:
     """Return Slurm's figures for a plan's cluster.
 
-    meanwhile: called while Slurm is asked, for what needs no answer; not called where it is not
-    asked. Raises SlurmUnavailableError where Slurm is not there or does not answer in time, or is
-    another cluster's; SlurmRefusedError.
+    Raises SlurmUnavailableError if Slurm is not there or does not answer in time, or is another
+    cluster's; SlurmRefusedError.
     """
-    name = local_cluster() or ""
-    _check_cluster(plan, name)
-    snapshot = ask_now(name, job_ids=dependency_ids(plan), timeout=timeout, meanwhile=meanwhile)
-    _check_cluster(plan, snapshot.limits.config.cluster)
-    return snapshot
+    return Question(plan, timeout=timeout).answer()
 
 
-def ask_now(
-    cluster: str = "",
-    *,
-    job_ids: Sequence[int] = (),
-    timeout: float,
-    meanwhile: Optional[Callable[[], None]] = None,
-) -> Snapshot:
-    """Ask squeue, scontrol and sacctmgr at the same time.
+class Reading:
+    """squeue, scontrol, and sacctmgr, asked at the same time.
 
-    cluster: ClusterName, or "". timeout: seconds for all of it. meanwhile: called while Slurm is
-    asked. Raises SlurmError; a sacctmgr that fails only leaves ``qos`` None.
+    cluster: ClusterName, or "". job_ids: the jobs whose states to read. timeout: seconds for all
+    of it.
     """
-    user, end = login_name(), unguessable_end()
-    questions: List[Tuple[Sequence[str], Optional[str]]] = [
-        (squeue_argv(user=str(os.getuid()), end=end), None),
-        site.scontrol_questions(user, job_ids),
-        database.sacctmgr_questions(user, cluster),
-    ]
-    queue, control, accounting = run_together(questions, timeout=timeout, meanwhile=meanwhile)
-    text = _good(queue).stdout
-    jobs = parse_squeue(text, end=end)
-    if text and len(jobs) != max(1, text.count(end)):  # or what they hold would be wrong
-        raise SlurmUnavailableError(f"squeue's answer cannot be read: {text[:80]!r}")
-    nodes, shown = site.parse_nodes(_good(control, part=True).stdout)
-    limits, groups = _figures(nodes, shown, accounting, user)
-    reservations = None
-    if "ReservationName=" in shown or "No reservations" in shown:
-        reservations = site.parse_reservations(shown)
-    active = tuple(job for job in jobs if job.state not in ENDED)
-    by_group = any(each.allow_groups for each in limits.partitions)
-    return Snapshot(
-        limits=limits,
-        jobs=latest_ends(active, limits.config),
-        nodes=nodes,
-        job_states=site.parse_job_states(shown) if job_ids else {},
-        asked_at=int(time.time()),
-        groups=_groups() if by_group or reservations else (),
-        limited_groups=groups,
-        reservations=reservations,
-        licenses=site.parse_licenses(shown),
-        user=user,
-    )
+
+    def __init__(self, cluster: str = "", job_ids: Sequence[int] = (), *, timeout: float) -> None:
+        self._user, self._end, self._job_ids = login_name(), unguessable_end(), job_ids
+        self._queries = Queries(
+            [
+                (squeue_argv(user=str(os.getuid()), end=self._end), None),
+                site.scontrol_questions(self._user, job_ids),
+                database.sacctmgr_questions(self._user, cluster),
+            ],
+            timeout=timeout,
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Return what Slurm says. Raises SlurmError; a failing sacctmgr leaves ``qos`` None."""
+        queue, control, accounting = self._queries.answers()
+        text, end = _good(queue).stdout, self._end
+        jobs = parse_squeue(text, end=end)
+        if text and len(jobs) != max(1, text.count(end)):  # or what they hold would be wrong
+            raise SlurmUnavailableError(f"squeue's answer cannot be read: {text[:80]!r}")
+        nodes, shown = site.parse_nodes(_good(control, part=True).stdout)
+        limits, groups = _figures(nodes, shown, accounting, self._user)
+        reservations = None
+        if "ReservationName=" in shown or "No reservations" in shown:
+            reservations = site.parse_reservations(shown)
+        active = tuple(job for job in jobs if job.state not in ENDED)
+        by_group = any(each.allow_groups for each in limits.partitions)
+        return Snapshot(
+            limits=limits,
+            jobs=latest_ends(active, limits.config),
+            nodes=nodes,
+            job_states=site.parse_job_states(shown) if self._job_ids else {},
+            asked_at=int(time.time()),
+            groups=_groups() if by_group or reservations else (),
+            limited_groups=groups,
+            reservations=reservations,
+            licenses=site.parse_licenses(shown),
+            user=self._user,
+        )
 
 
 def _figures(
@@ -156,14 +170,12 @@ class AskedOnce:
     def __init__(self) -> None:
         self._answers: Dict[object, Union[Snapshot, Exception]] = {}
 
-    def __call__(
-        self, plan: JobPlan, *, meanwhile: Optional[Callable[[], None]] = None
-    ) -> Snapshot:
+    def __call__(self, plan: JobPlan) -> Snapshot:
         """Return or raise as ask_slurm() does."""
         key = (plan.cluster.name, *dependency_ids(plan))
         if key not in self._answers:
             try:
-                self._answers[key] = ask_slurm(plan, meanwhile=meanwhile)
+                self._answers[key] = ask_slurm(plan)
             except SlurmError as error:
                 self._answers[key] = error
         answer = self._answers[key]

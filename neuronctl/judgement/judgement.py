@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError
@@ -137,34 +137,42 @@ class JudgeBy:
 
 def judge_plan(plan: JobPlan, by: JudgeBy) -> Judgement:
     """Judge a plan on this machine; by the catalog alone where Slurm is not asked or silent."""
-    context = cache(partial(_context, plan, by))
     if not by.ask_slurm:
-        return judge(context(), None)
-    from neuronctl.judgement.ask import ask_queue, ask_slurm
+        return judge(_context(plan, by), None)
+    from neuronctl.judgement.ask import ask_queue
 
-    def meanwhile() -> None:
-        """Do while Slurm answers what needs no answer."""
-        context()
+    snapshot, unasked_because = _ask(plan, by)
+    context = _context(plan, by)
+    judgement = judge(context, snapshot, unasked_because)
+    if snapshot is None or by.asked is not None or not judgement.may_be_behind_others:
+        return judgement
+    try:
+        return judge(context, replace(snapshot, queue=ask_queue(snapshot)))
+    except SlurmError as error:
+        words = f"whether jobs of others wait for these nodes is not known: {error.short}"
+        return replace(judgement, doubt=f"there is room for it, but {words}")
+
+
+def _ask(plan: JobPlan, by: JudgeBy) -> Tuple[Optional[Snapshot], str]:
+    """Return what Slurm says, or why it does not; meanwhile, import what needs no answer."""
+    from neuronctl.judgement.ask import Question
+
+    if by.snapshot is not None:
+        return by.snapshot, ""
+    try:
+        if by.asked is not None:
+            return by.asked(plan), ""
+        question = Question(plan)
+        import neuronctl.rules.local_facts  # noqa: F401
+
         if by.meanwhile is not None:
             by.meanwhile()
-
-    ask = by.asked or ask_slurm
-    try:
-        snapshot = by.snapshot or ask(plan, meanwhile=meanwhile)
-        judgement = judge(context(), snapshot)
-        if by.asked is None and judgement.may_be_behind_others:
-            try:
-                queue = ask_queue(snapshot)
-            except SlurmError as error:
-                words = f"whether jobs of others wait for these nodes is not known: {error.short}"
-                return replace(judgement, doubt=f"there is room for it, but {words}")
-            judgement = judge(context(), replace(snapshot, queue=queue))
-        return judgement
+        return question.answer(), ""
     except SlurmError as error:
         from neuronctl.slurm.sandbox_address import is_up
 
         inside = "; your sandbox is up: submit in 'neuronctl sandbox shell'" if is_up() else ""
-        return judge(context(), None, error.short + inside)
+        return None, error.short + inside
 
 
 def _context(plan: JobPlan, by: JudgeBy) -> RuleContext:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from typing import Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple, Union
 
 from neuronctl.common.errors import (
     NeuronctlError,
@@ -136,37 +136,36 @@ def run(
     return Result(argv, said, errors, process.returncode, stdout)
 
 
-def run_together(
-    commands: Sequence[Tuple[Sequence[str], Optional[str]]],
-    *,
-    timeout: float,
-    meanwhile: Optional[Callable[[], None]] = None,
-) -> List[Union[Result, SlurmUnavailableError]]:
-    """Run several queries, each (argv, standard input), in parallel; return the answers in order.
+class Queries:
+    """Queries, each (argv, standard input), that run in parallel until their answers are read.
 
-    timeout: seconds for each. meanwhile: called while they run. A command that does not exist or
-    does not respond yields its error and does not affect the others.
+    timeout: seconds for each. A command that does not exist or does not respond yields its error
+    and does not affect the others.
     """
-    answers: Dict[int, Union[Result, SlurmUnavailableError]] = {}
 
-    def ask(place: int, argv: Sequence[str], input: Optional[str]) -> None:
+    def __init__(
+        self, commands: Sequence[Tuple[Sequence[str], Optional[str]]], *, timeout: float
+    ) -> None:
+        self._answers: Dict[int, Union[Result, SlurmUnavailableError]] = {}
+        # After Ctrl-C nobody waits for them.
+        self._threads = [
+            threading.Thread(target=self._ask, args=(place, *command, timeout), daemon=True)
+            for place, command in enumerate(commands)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _ask(self, place: int, argv: Sequence[str], input: Optional[str], timeout: float) -> None:
         try:
-            answers[place] = run(argv, timeout=timeout, input=input)
+            self._answers[place] = run(argv, timeout=timeout, input=input)
         except SlurmUnavailableError as error:
-            answers[place] = error
+            self._answers[place] = error
 
-    # After Ctrl-C nobody waits for them.
-    threads = [
-        threading.Thread(target=ask, args=(place, *command), daemon=True)
-        for place, command in enumerate(commands)
-    ]
-    for thread in threads:
-        thread.start()
-    if meanwhile is not None:
-        meanwhile()
-    for thread in threads:
-        thread.join()
-    return [answers[place] for place in range(len(commands))]
+    def answers(self) -> List[Union[Result, SlurmUnavailableError]]:
+        """Wait for the answers, and return them in the order of the queries."""
+        for thread in self._threads:
+            thread.join()
+        return [self._answers[place] for place in range(len(self._threads))]
 
 
 _LOOK = 0.25

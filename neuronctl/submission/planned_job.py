@@ -233,7 +233,7 @@ def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Option
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 
     try:
-        snapshot = snapshot or ask_slurm(made, meanwhile=_load_the_rest)
+        snapshot = snapshot or ask_slurm(made)
     except SlurmError:
         return None, ""
     # Of several partitions, Slurm may choose any.

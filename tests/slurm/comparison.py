@@ -60,11 +60,11 @@ _DRY = ("submit", "--force", "--dry-run")
 JUDGE = """
 import json, os, sys, tempfile
 from neuronctl.cli import program
-from neuronctl.judgement.ask import ask_slurm
+from neuronctl.judgement import ask
 import neuronctl.cli.submit, neuronctl.judgement.forecast
 import neuronctl.rendering.render, neuronctl.submission.pipeline
 
-ask_slurm.__kwdefaults__["timeout"] = 60
+ask.TIMEOUT = 60
 for number, (argv, script) in enumerate(json.load(sys.stdin)):
     with open("job.sh", "w") as file:
         file.write(script)

@@ -35,7 +35,7 @@ _NAMING = threading.Lock()
 
 PATIENT = (
     *(sys.executable, "-c"),
-    "from neuronctl.judgement.ask import ask_slurm; ask_slurm.__kwdefaults__['timeout'] = 60; "
+    "from neuronctl.judgement import ask; ask.TIMEOUT = 60; "
     "from neuronctl.cli import program; program()",
 )
 """``neuronctl`` with a minute instead of 1.5 s for Slurm to answer: tests of what it makes of the

@@ -14,5 +14,7 @@ def test_all_nodes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     config = SimpleNamespace(version="24.05", cluster="lab", enforce=())
     limits = SimpleNamespace(config=config, nodes=groups, partitions=("gpu",), qos=None)
     monkeypatch.setattr(doctor, "installed", lambda: True)
-    monkeypatch.setattr(doctor, "ask_now", lambda *_, **__: SimpleNamespace(limits=limits))
+    snapshot = SimpleNamespace(limits=limits)
+    reading = SimpleNamespace(snapshot=lambda: snapshot)
+    monkeypatch.setattr(doctor, "Reading", lambda **_: reading)
     assert next(doctor._slurm()).words.endswith("1 partition, 4 nodes")

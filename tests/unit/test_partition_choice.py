@@ -82,7 +82,7 @@ def test_the_verdict_reads_what_slurm_said_for_the_choice(monkeypatch: pytest.Mo
     def ask(*args: Any, **more: Any) -> Snapshot:
         raise AssertionError("Slurm is asked again")
 
-    monkeypatch.setattr("neuronctl.judgement.ask.ask_slurm", ask)
+    monkeypatch.setattr("neuronctl.judgement.ask.Question", ask)
     where, said = cluster(), live(limits=THREE)
     made = judged(said, gpus_per_node=4)["gpu"].plan
     catalog = Catalog({"toy": where}, "toy", ())

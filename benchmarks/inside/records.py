@@ -43,7 +43,7 @@ def main() -> None:
     job = PlannedJob(made, catalog)
     draft = replace(
         JudgedJob(made, findings=()).recorded(job.draft),
-        script=job.script(),
+        script=job.script,
         command_line=("neuronctl", "submit", "-p", "cas_v100nv_8", "train.py"),
     )
     now = time.time()

@@ -26,4 +26,4 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, **given: Any) ->
     judge_job(planned, TerminalReporter(explain=explain), force=force)
     if planned.plan.code is not None:
         notify(f"'neuronctl submit' makes the snapshot: {planned.plan.code.place}")
-    print_script(planned.script())
+    print_script(planned.script)

@@ -130,7 +130,7 @@ class JudgeBy:
     ask_slurm: bool = True
     snapshot: Optional[Snapshot] = None
     asked: Optional[AskedOnce] = None
-    meanwhile: Optional[Callable[[], None]] = None
+    meanwhile: Optional[Callable[[], object]] = None
     of_script: bool = False
     comment_parts: Mapping[str, str] = {}
 

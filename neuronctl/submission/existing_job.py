@@ -7,121 +7,31 @@ and sbatch passes the variable on. If the file is missing, bash says nothing.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import time
-import zlib
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load, recognise
 from neuronctl.common.errors import UsageError
-from neuronctl.common.files import write_private
-from neuronctl.common.frozen import dataclass, replace
-from neuronctl.common.paths import state_dir
+from neuronctl.common.frozen import replace
 from neuronctl.common.shell import join
-from neuronctl.judgement.judgement import JudgeBy
-from neuronctl.judgement.verdict import NOT_KNOWN, REFUSED, Verdict
 from neuronctl.planning import plan
-from neuronctl.planning.model import MONITOR_INTERVAL
-from neuronctl.request.job import OPTIONS, JobRequest, Origin, Source
+from neuronctl.request.job import OPTIONS
 from neuronctl.request.job_file import configuration
 from neuronctl.request.typed_options import options_layer
 from neuronctl.scripts.model import interpreter
 from neuronctl.scripts.sbatch_line import read_line
-from neuronctl.scripts.script_request import request_of_script
-from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.sbatch import outer_job, parse_submitted
-from neuronctl.submission.existing_script import ExistingScript, judge_script, read_existing
-from neuronctl.submission.judged_job import JudgedJob
+from neuronctl.submission.existing_script import (
+    ExistingJob,
+    ExistingScript,
+    batch_shell_variables,
+    read_existing,
+)
 from neuronctl.submission.transaction import Notify, Recording
 
 if TYPE_CHECKING:
-    from neuronctl.catalog.model import Catalog, Cluster
-    from neuronctl.judgement.partition_choice import Choice
-    from neuronctl.records.job_record import RecordDraft
-
-
-@dataclass(frozen=True)
-class ExistingJob:
-    """The job of an existing script, which sbatch gets by its own command line, without a key.
-
-    choice: of its partition. ask_slurm: as of PlannedJob.
-    """
-
-    existing: ExistingScript
-    catalog: Catalog
-    cluster: Cluster
-    choice: Optional[Choice] = None
-    ask_slurm: bool = True
-
-    @property
-    def variables(self) -> Mapping[str, str]:
-        return batch_shell_variables(self.existing)
-
-    @property
-    def slurm_cluster(self) -> Optional[str]:
-        return self.existing.slurm_cluster
-
-    @property
-    def draft(self) -> RecordDraft:
-        return self.existing.draft
-
-    def script(self) -> str:
-        """Return the script as it is."""
-        return self.existing.text
-
-    @property
-    def request(self) -> JobRequest:
-        """What the script asks for, sbatch's defaults included, each with its line or option."""
-        script, default = self.existing, Origin(Source.DERIVED, "Slurm's default")
-        request = request_of_script(script.header, script.name, self.cluster)
-        return replace(
-            request,
-            job_name=script.job_name,
-            output=script.output,
-            chdir=script.chdir if script.header.value("chdir") else None,
-            cluster=None,
-            origins={**dict.fromkeys(JobRequest.__annotations__, default), **request.origins},
-        )
-
-    def judge(self) -> JudgedJob:
-        """Judge it as it is submitted here and now; findings name their lines.
-
-        Of a job for another Slurm cluster than this machine's, the script alone is judged.
-        """
-        script = self.existing
-        here = self.slurm_cluster in (None, local_cluster())
-        by = JudgeBy(
-            self.catalog,
-            ask_slurm=self.ask_slurm and here,
-            snapshot=None if self.choice is None else self.choice.snapshot,
-            of_script=True,
-        )
-        judged = judge_script(
-            *(script.name, script.text, script.header, self.request if here else None),
-            *(self.cluster, by),
-            now=by.ask_slurm,
-        )
-        findings = []
-        for found in judged.findings:
-            line = f"{script.name}:{found.place.line}: " if found.place.line else ""
-            findings.append(replace(found, message=line + found.message))
-        verdict = judged.verdict
-        if verdict is None and self.ask_slurm:
-            why = "no plan could be made of its directives"
-            why = why if here else f"the Slurm of {self.slurm_cluster} was not asked"
-            refused = (Verdict(REFUSED, one.message, one.code) for one in findings if one.refuses)
-            verdict = next(refused, Verdict(NOT_KNOWN, why))
-        made = judged.plan
-        if made is None:
-            first = script.header.value("partition")  # of a heterogeneous job's first component
-            request = JobRequest(script=script.name, launcher="srun", partition=first)
-            made = plan(request, self.cluster)
-        return JudgedJob(made, tuple(findings), verdict, self.choice, existing_script=True)
-
-    def with_options(self, *options: str) -> ExistingJob:
-        """Return the job with more of sbatch's options, over those that it has."""
-        return replace(self, existing=self.existing.add_options(*options))
+    pass
 
 
 def existing_job(
@@ -250,27 +160,6 @@ def _why_unsampled(script: ExistingScript) -> str:
     if "export-file" in header.options or not passed:
         return "the sampler needs BASH_ENV, and --export does not pass it on; --export=ALL does"
     return ""
-
-
-def batch_shell_variables(script: ExistingScript) -> Dict[str, str]:
-    """Return what sbatch's environment needs for the sampler; nothing for a job without it.
-
-    Raises UsageError if the sampler's file cannot be written.
-    """
-    if not script.monitor:
-        return {}
-    from neuronctl.rendering.render import render_batch_shell
-
-    text = render_batch_shell(MONITOR_INTERVAL, os.environ.get("BASH_ENV") or None)
-    # Jobs that wait still need the file that they were submitted with.
-    name = f"{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}.sh"
-    path = os.path.join(state_dir(), "samplers", name)
-    if not os.path.exists(path):
-        try:
-            write_private(path, text)
-        except OSError as error:
-            raise UsageError(f"--monitor: cannot write its file: {error}") from None
-    return {"BASH_ENV": path}
 
 
 _ANSWERED = 5.0

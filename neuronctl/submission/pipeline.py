@@ -88,7 +88,7 @@ def submit_job(
             reporter.submitted(lost.record.draft, None, lost)
             return lost
     judged = judge_job(job, reporter, force=force)
-    draft = replace(job.draft, script=job.script(), command_line=tuple(reporter.command_line))
+    draft = replace(job.draft, script=job.script, command_line=tuple(reporter.command_line))
     if judged is not None:
         draft = judged.recorded(draft)
     if dry_run:

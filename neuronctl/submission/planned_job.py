@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load, recognise
@@ -65,11 +66,9 @@ class PlannedJob:
         )
         judgement = judge_plan(self.plan, by)
         if any(launch.request.body for launch in self.plan.launches):
-            from neuronctl.submission.existing_script import (
-                judge_shell_text,  # here, as few have any
-            )
+            from neuronctl.submission.existing_script import judge_shell_text
 
-            texts = judge_shell_text(self.plan, self.script())
+            texts = judge_shell_text(self.plan, self.script)
             judgement = judgement.with_rules((*judgement.findings, *texts))
         verdict = judgement.verdict if self.ask_slurm else None
         return JudgedJob(self.plan, judgement.findings, verdict, self.choice)
@@ -99,8 +98,8 @@ class PlannedJob:
             surroundings=self.surroundings,
         )
 
+    @property
     def script(self) -> str:
-        """Return the script that sbatch gets; raises TemplateError."""
         # Not before: it is imported while Slurm answers.
         from neuronctl.rendering.render import render_job
 
@@ -196,6 +195,10 @@ def plan_job(
     return PlannedJob(made, catalog, choice, ask_slurm, template, snapshot, dependency)
 
 
+_load_the_rest = partial(import_module, "neuronctl.rendering.render")
+"""Import what comes after the verdict, which takes longer than Slurm takes to answer."""
+
+
 def _swept(request: job.JobRequest, axes: Optional[Tuple[Axis, ...]]) -> job.JobRequest:
     """Return the request with what is varied; raises UsageError."""
     if axes is None and request.sweep:
@@ -276,8 +279,3 @@ def located(request: job.JobRequest, cluster: Cluster) -> job.JobRequest:
         return replace(one, script=program(one.script), together=together)
 
     return replace(request, script=program(request.script), steps=tuple(map(step, request.steps)))
-
-
-def _load_the_rest() -> None:
-    """Import what comes after the verdict, which takes longer than Slurm takes to answer."""
-    import neuronctl.rendering.render  # noqa: F401

@@ -72,7 +72,7 @@ def lost_job(
         for note in recover(store) if lost else ():
             notify(note)
         for record in () if anyway else lost:
-            draft = replace(job.draft, script=job.script(), command_line=tuple(command_line))
+            draft = replace(job.draft, script=job.script, command_line=tuple(command_line))
             if done is None and _is_same(record.draft, draft):
                 done = _job_of(record, notify, "--force submits another job")
     if done is not None:

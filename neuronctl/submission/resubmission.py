@@ -138,8 +138,8 @@ class RecordedJob:
         code = then.surroundings if then.snapshot else Provenance()
         return replace(then, findings=(), forced=False, verdict="", surroundings=code)
 
+    @property
     def script(self) -> str:
-        """Return the recorded script."""
         return self.record.draft.script
 
 

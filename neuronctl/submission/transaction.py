@@ -27,6 +27,7 @@ class Submittable(Protocol):
 
     variables: those that the job inherits beside the user's environment, secrets among them.
     slurm_cluster: None: this one. draft: its record as far as it is known before it is judged.
+    script: what sbatch gets; raises TemplateError.
     """
 
     @property
@@ -38,11 +39,11 @@ class Submittable(Protocol):
     @property
     def draft(self) -> RecordDraft: ...
 
+    @property
+    def script(self) -> str: ...
+
     def judge(self) -> Optional[JudgedJob]:
         """Judge it; None where it is submitted as it was."""
-
-    def script(self) -> str:
-        """Return the script that sbatch gets."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from measure import Script, scripts
 
 from neuronctl.catalog.loader import load
 from neuronctl.rules.base import RULES, Trait
-from neuronctl.submission.existing_job import ExistingJob
-from neuronctl.submission.existing_script import judge_text, read_existing
+from neuronctl.submission.existing_script import ExistingJob, judge_text, read_existing
 
 
 def said_of(script: Script, folder: Path) -> Tuple[List[str], List[str]]:

@@ -209,10 +209,11 @@ def test_recipes(text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content(text))
     with bounded():
-        plan_server(
+        job = plan_server(
             *(recipes.load("mine"), ("{port}",)),
             lambda more: planned_job.plan_job(PLAIN, body=more["body"], ask_slurm=False),
-        ).script()
+        )
+        assert job.script
 
 
 @inputs(1)
@@ -283,7 +284,7 @@ def _use_record(file: bytes) -> None:
             exported_variables(record, {}),
         )
     with bounded():
-        RecordedJob(record).draft, RecordedJob(record).script()
+        RecordedJob(record).draft, RecordedJob(record).script
     if record.job_id is not None:
         with bounded():
             record.log_path(), record.log_path(3, err=True)

@@ -13,8 +13,7 @@ from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import replace
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm.sbatch_options import GetoptError
-from neuronctl.submission.existing_job import ExistingJob
-from neuronctl.submission.existing_script import read_existing
+from neuronctl.submission.existing_script import ExistingJob, read_existing
 from neuronctl.submission.judged_job import JudgedJob
 
 SCRIPT = """\

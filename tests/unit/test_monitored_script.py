@@ -10,8 +10,12 @@ import pytest
 
 from neuronctl.common.errors import UsageError
 from neuronctl.request.job import OPTIONS
-from neuronctl.submission.existing_job import batch_shell_variables, existing_job, monitored
-from neuronctl.submission.existing_script import ExistingScript, read_existing
+from neuronctl.submission.existing_job import existing_job, monitored
+from neuronctl.submission.existing_script import (
+    ExistingScript,
+    batch_shell_variables,
+    read_existing,
+)
 
 
 @pytest.fixture(autouse=True)

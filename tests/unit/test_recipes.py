@@ -30,7 +30,7 @@ OPTIONS = {"partition": "amd_a100nv_8", "gpus_per_node": "1", "time": "10"}
 
 
 def script_of(recipe: str, words: Any, options: Dict[str, Any], catalog: str = "") -> str:
-    return plan_server(recipes.load(recipe), words, plan_with(options, catalog or None))[0].script()
+    return plan_server(recipes.load(recipe), words, plan_with(options, catalog or None))[0].script
 
 
 def plan_with(options: Dict[str, Any], catalog: Optional[str] = None) -> Any:
@@ -120,7 +120,7 @@ def test_the_program_is_checked_before_it_runs(own: Path, tmp_path: Path) -> Non
     (own / "mine.yaml").write_text(GOOD)
     job, settings = plan_server(recipes.load("mine"), [], plan_with(OPTIONS))
     make_place(settings)
-    script = job.script()
+    script = job.script
     lines = script[script.index("program=") : script.index("\numask ")]
     begin = lines.replace("exec python3", "exec echo python3")
     program = next(tmp_path.glob("state/neuronctl/serve/*/server-*"))

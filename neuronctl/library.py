@@ -26,6 +26,7 @@ from neuronctl.common.errors import (
     TemplateError,
     UsageError,
 )
+from neuronctl.common.frozen import replace
 from neuronctl.common.units import parse_since
 from neuronctl.diagnosis.evidence import Diagnosis
 from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
@@ -51,7 +52,7 @@ __all__ = ["CatalogError", "Diagnosis", "Finding", "Job", "JobFileError", "JobPl
            "JobStatus", "Judgement", "NeuronctlError", "NoSuchJobError", "PolicyError",
            "RecordError", "Remote", "SlurmRefusedError", "SlurmUnavailableError", "Submission",
            "Sweep", "TaskState", "TemplateError", "UsageError", "history", "judge", "plan",
-           "render", "status", "submit", "sweep", "wait_any"]  # fmt: skip
+           "render", "resubmit", "status", "submit", "sweep", "wait_any"]  # fmt: skip
 
 
 class Job:
@@ -61,6 +62,10 @@ class Job:
 
     submission: what is known of it since it was submitted; None where this program did not do that.
     Its methods raise NoSuchJobError where nobody knows the job, and SlurmUnavailableError.
+
+    >>> job = neuronctl.Job(70)
+    >>> job.wait(), job.state, job.log()
+    (0, 'COMPLETED', '')
     """
 
     def __init__(self, id: Union[int, str], submission: Optional[Submission] = None) -> None:
@@ -126,6 +131,9 @@ def wait_any(jobs: Sequence[Job], *, timeout: Optional[float] = None) -> Job:
     """Wait until one of several jobs has ended, all tasks of an array; the first such job.
 
     timeout: in seconds; raises TimeoutError.
+
+    >>> neuronctl.wait_any([job, neuronctl.Job("train")], timeout=60)
+    Job('70')
     """
     from neuronctl.tracking import follow
 
@@ -153,6 +161,10 @@ def plan(
     ``gpus_per_node=2``, ``time="8:00:00"``, ``env={"LR": "0.1"}``, ``module=["cuda/12.4"]``,
     ``requeue=True``. They override the job file, which overrides the user's configuration.
     ``partition="auto"`` asks Slurm. Raises UsageError, JobFileError, CatalogError, PolicyError.
+
+    >>> plan = neuronctl.plan("train.py", ["--lr", "0.1"], nodes=2, gpus_per_node=1, time="8:00:00")
+    >>> plan.nodes, plan.time_limit
+    (2, 28800)
     """
     words = program_words(script, args)
     if not isinstance(body, (str, type(None))):
@@ -176,12 +188,19 @@ def judge(plan: JobPlan, *, catalog: Optional[str] = None) -> Judgement:
 
     Where Slurm does not answer, the catalog alone judges, and the verdict says so. Raises
     CatalogError.
+
+    >>> neuronctl.judge(plan).verdict.kind
+    'not known'
     """
     return judge_plan(plan, JudgeBy(load(catalog)))
 
 
 def render(plan: JobPlan, *, template: Optional[str] = None) -> str:
-    """Return the job script of a plan; raises TemplateError."""
+    """Return the job script of a plan; raises TemplateError.
+
+    >>> neuronctl.render(plan).splitlines()[0]
+    '#!/bin/bash'
+    """
     from neuronctl.rendering.render import render_job
 
     return render_job(plan, template=template)
@@ -201,11 +220,14 @@ def submit(
     otherwise raise PolicyError. Also raises
     CatalogError, TemplateError, SlurmRefusedError, and SlurmUnavailableError, after which the job
     may be in the queue nevertheless.
+
+    >>> job = neuronctl.submit(plan)
+    >>> job, job.submission.is_array
+    (Job('70'), False)
     """
     from neuronctl.submission.repetition import job_of_key
 
-    reporter = Reporter()
-    reporter.command_line = ["python", *sys.argv]
+    reporter = _reporter()
     done = job_of_key(key, reporter.tell) if key else None
     if done is None:
         planned = PlannedJob(plan, load(catalog), template=template)
@@ -214,12 +236,70 @@ def submit(
     return Job(done.job_id, done)
 
 
+def resubmit(
+    job: Union[int, str, Job],
+    args: Optional[Sequence[str]] = None,
+    *,
+    same_code: bool = False,
+    force: bool = False,
+    catalog: Optional[str] = None,
+    key: str = "",
+    **options: Any,
+) -> Job:
+    """Submit a recorded job again, from its own directory.
+
+    args: the program's, in place of the recorded ones. same_code: run the snapshot of the job,
+    whatever changes. options: as of plan(), laid over the recorded ones. force, key: as of
+    submit(). What has changed since is in the ``warnings`` of the submission. Raises NoSuchJobError
+    if the job has no record, and what submit() raises.
+
+    >>> again = neuronctl.resubmit(job, ["--lr", "0.01"], time="16:00:00")
+    >>> again.submission.record.time_limit
+    57600
+    """
+    from neuronctl.records.found_records import record_of
+    from neuronctl.submission.repetition import job_of_key
+    from neuronctl.submission.resubmission import plan_resubmission
+    from neuronctl.tracking.lookup import first_run
+
+    remarks: List[str] = []
+    reporter, place = _reporter(), os.getcwd()
+    done = job_of_key(key, remarks.append) if key else None
+    if done is None:
+        store = RecordStore.default()
+        asked = _job_id(job)
+        record = record_of(store, first_run(asked, store) or asked.job)
+        try:
+            again = plan_resubmission(
+                record,
+                texts_of(options),
+                tell=remarks.append,
+                args=args,
+                same_code=same_code,
+                catalog_file=catalog,
+            )
+            done = submit_job(again, reporter, force=force, key=key)
+        finally:
+            os.chdir(place)
+    assert done is not None  # which only a dry run gives
+    return Job(done.job_id, replace(done, warnings=(*remarks, *done.warnings)))
+
+
+def _reporter() -> Reporter:
+    reporter = Reporter()
+    reporter.command_line = ["python", *sys.argv]
+    return reporter
+
+
 def status(*jobs: Union[int, str, Job], since: Optional[str] = None) -> Tuple[JobStatus, ...]:
     """Return the states of jobs; without any, those of the user's own jobs.
 
     An array is one status per task, as far as Slurm tells them apart. since: ``"7d"``, ``"12h"`` or
     a day; of all the user's jobs from then on, by default those in the queue and of the last
     24 hours. Raises NoSuchJobError where nobody knows one of them, SlurmUnavailableError.
+
+    >>> [status.state for status in neuronctl.status(70)]
+    ['COMPLETED']
     """
     from neuronctl.tracking.lookup import look_up, mine, no_such_job
 
@@ -236,6 +316,9 @@ def history(*, since: Optional[str] = None, limit: Optional[int] = None) -> List
     """Return the recorded submissions, newest first; also those that Slurm refused.
 
     Damaged records are left out. Raises RecordError where the records cannot be read.
+
+    >>> [(record.job_id, record.job_name) for record in neuronctl.history(limit=1)]
+    [(70, 'train')]
     """
     begun = _moment(since) or 0
     records = itertools.takewhile(

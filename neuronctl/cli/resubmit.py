@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import os
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import click
@@ -14,11 +12,10 @@ from neuronctl.cli.jobs import recorded_job
 from neuronctl.cli.say import notify
 from neuronctl.cli.submission import submission_options
 from neuronctl.common.errors import UsageError
-from neuronctl.common.paths import working_directory
-from neuronctl.common.shell import join
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job import OPTIONS
 from neuronctl.submission.pipeline import submit_job
+from neuronctl.submission.resubmission import plan_resubmission
 
 if TYPE_CHECKING:
     from neuronctl.submission.transaction import Submission
@@ -54,8 +51,6 @@ def command(
 
     With --follow or --wait, neuronctl exits with the job's own exit code.
     """
-    from neuronctl.submission import resubmission
-
     args = words if click.get_current_context().meta[job_options.BEHIND_DASHES] else None
     if words and args is None:
         raise UsageError(
@@ -65,50 +60,8 @@ def command(
     store = RecordStore.default()
     record = recorded_job(job, store)
     notify(*store.warnings)
-    if options["chdir"]:  # begins where the user is, as with sbatch
-        options["chdir"] = os.path.join(working_directory(), options["chdir"])
-    resubmission.enter_directory(record)
-    changed = args is not None or any(value not in (None, ()) for value in options.values())
-    snapshot = ""
-    if same_code or not changed:
-        snapshot = resubmission.whole_snapshot(record, notify, needed=same_code)
-    if not snapshot:
-        resubmission.tell_changes(record, notify)
-    if args is not None:
-        resubmission.check_arguments(record)
+    again = plan_resubmission(
+        record, options, tell=notify, args=args, same_code=same_code, catalog_file=catalog
+    )
     reporter = TerminalReporter(mode, before=record.draft)
-    submit = functools.partial(
-        submit_job, reporter=reporter, force=force, dry_run=mode.dry_run, key=mode.key
-    )
-    if record.draft.sbatch:
-        from neuronctl.submission.existing_job import existing_job
-
-        if not changed:
-            notify(f"the script of job {record.job_id}, from {working_directory()}")
-        existing = existing_job(
-            *(resubmission.sbatch_words(record, args), options),
-            tell=notify,
-            stdin=record.draft.script,
-            catalog_file=catalog,
-            recorded=record.draft.request,
-        )
-        if args and not existing.existing.reads_arguments:
-            raise UsageError(
-                f"{existing.existing.name} reads no arguments, so that {join(args)} would be lost",
-                'write "$@" behind the program in the script',
-            )
-        return submit(existing)
-    variables = resubmission.exported_variables(record, options)
-    waits = resubmission.waits_for_others(record)
-    if not (changed or waits) and (snapshot or not record.draft.snapshot):
-        notify(f"the script of job {record.job_id}, byte for byte, from {working_directory()}")
-        return submit(resubmission.RecordedJob(record, variables))
-    again = resubmission.plan_again(
-        *(record, options),
-        args=args,
-        variables=variables,
-        catalog_file=catalog,
-        snapshot=snapshot,
-        tell=notify,
-    )
-    return submit(again)
+    return submit_job(again, reporter, force=force, dry_run=mode.dry_run, key=mode.key)

@@ -25,6 +25,12 @@ class NeuronctlError(Exception):
     ``message`` says what is wrong, where, and which figure exceeds which limit. ``hint`` says what
     to type instead; it is empty when there is nothing useful to suggest. ``others``: errors that
     were found together with it, in a catalog.
+
+    >>> try:
+    ...     neuronctl.plan("train.py", gpu_per_node=1)
+    ... except neuronctl.NeuronctlError as error:
+    ...     error.message, error.exit_code
+    ('no such option: gpu_per_node', 2)
     """
 
     exit_code = 1

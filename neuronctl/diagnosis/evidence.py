@@ -66,6 +66,9 @@ class Diagnosis:
     kind: a keyword for programs. certain: whether ``cause`` is a fact rather than only likely.
     line: what shows it; around: the lines around that one, where the cause is not known. where: the
     place in the program, the rank, the node. entry: the one of causes.yaml that knows it.
+
+    >>> neuronctl.Job(70).why().kind
+    'completed'
     """
 
     kind: str

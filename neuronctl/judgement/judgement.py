@@ -36,6 +36,10 @@ class Judgement:
     plan: on the cluster as Slurm has it. findings: errors first. waits: what the job would wait
     for, in the order in which Slurm reports reasons. forecast: None if Slurm was not asked or did
     not answer; ``unasked_because`` says why. doubt: why the start is not known.
+
+    >>> judgement = neuronctl.judge(plan)
+    >>> judgement.refusals, judgement.free_nodes
+    ((), 0)
     """
 
     plan: JobPlan

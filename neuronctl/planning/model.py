@@ -187,7 +187,11 @@ class CodeSnapshot:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """A job whose every value is settled; what render(), the rules and the records work from."""
+    """A job whose every value is settled; what render(), the rules and the records work from.
+
+    >>> plan.decision("nodes").value
+    '2'
+    """
 
     request: JobRequest
     cluster: Cluster

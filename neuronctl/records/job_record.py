@@ -77,6 +77,10 @@ class JobRecord:
     begun_at, submitted_at: epoch seconds. cluster: Slurm's ClusterName, None if unknown. user,
     host, pid: who submitted the job, on which host, in which process. cwd to time_limit, runs: as
     in RecordDraft. rest: the other values of the draft, which a table of jobs does not need.
+
+    >>> record = neuronctl.history()[0]
+    >>> record.draft.request["nodes"]
+    2
     """
 
     key: str

@@ -16,6 +16,9 @@ class Remote:
     Its methods do there what the functions of the package do here; answers are data as in the JSON
     of the command line. They raise NotConnectedError if there is no connection, ConnectionLostError
     if it was lost meanwhile, and what the command raises there.
+
+    >>> neuronctl.Remote("neuron").submit("train.py", time="8:00:00").wait()  # doctest: +SKIP
+    0
     """
 
     def __init__(self, name: str) -> None:

@@ -318,6 +318,8 @@ class JobRequest:
 
     amounts: Optional[Amounts] = None
     """Of somebody's script; None: nodes, tasks, cores, and GPUs are as planned."""
+    typed_dependency: Optional[str] = None
+    """What --dependency says, if the jobs of --after and --after-ok are in ``dependency`` too."""
     origins: Mapping[str, Origin] = {}
     """Field name -> where its value came from, for every requested field."""
 

@@ -41,6 +41,9 @@ class Finding:
     only value of it that is right; None if there is not one. word: the word of the request that it
     is about, of several. place, edits: where a script has it, and what fixes it if there is exactly
     one way.
+
+    >>> [finding.code for finding in neuronctl.judge(plan).findings if finding.refuses]
+    []
     """
 
     message: str

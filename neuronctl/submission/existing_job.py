@@ -69,14 +69,14 @@ def existing_job(
     otherwise = configured if recorded is None else recorded
     script = monitored(script, said.get("monitor"), otherwise.get("monitor"), tell)
     catalog = load(catalog_file)
-    cluster, _ = recognise(catalog, options["cluster"] or configured.get("cluster"))
+    cluster, _ = recognise(catalog, options.get("cluster") or configured.get("cluster"))
     job = ExistingJob(script, catalog, cluster)
-    if options["field"] is not None or options["appl"] is not None:
+    if said.get("field") or said.get("appl"):
         # The comment that the site wants made of them.
-        parts = replace(job.request, comment=None, field=options["field"], appl=options["appl"])
+        parts = replace(job.request, comment=None, field=said.get("field"), appl=said.get("appl"))
         comment = plan(parts, cluster).comment
         job = job if comment is None else job.with_options(f"--comment={comment}")
-    if options["partition"] == "auto":
+    if options.get("partition") == "auto":
         from neuronctl.judgement.partition_choice import choose
 
         made = plan(replace(job.request, partition="auto"), cluster)

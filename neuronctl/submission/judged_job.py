@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def stored_request(plan: JobPlan) -> Dict[str, Any]:
     """Return the request of a plan as a record has it: what was asked for, without secrets."""
     env = tuple(pair for pair in plan.request.env if pair[0] not in plan.secrets)
-    request = asdict(replace(plan.request, origins={}, env=env))
+    request = asdict(replace(plan.request, origins={}, env=env, typed_dependency=None))
     return {name: value for name, value in request.items() if value not in (None, (), {})}
 
 
@@ -66,17 +66,12 @@ class JudgedJob:
     def recorded(self, draft: RecordDraft) -> RecordDraft:
         """Return the record of a job with what is known of it once it is judged."""
         plan = self.plan
-        env = tuple(pair for pair in plan.request.env if pair[0] not in plan.secrets)
-        request = asdict(replace(plan.request, origins={}, env=env, sweep=()))
-        left_out = ("launcher", "script") if self.existing_script else ()
-        known = {
-            name: value
-            for name, value in request.items()
-            if value not in (None, (), {}) and name not in left_out
-        }
+        request = stored_request(plan)
+        for name in ("sweep", *(("launcher", "script") if self.existing_script else ())):
+            request.pop(name, None)
         return replace(
             draft,
-            request={**known, **draft.request},
+            request={**request, **draft.request},
             exported=tuple(plan.secrets),
             partition=plan.partition_list,
             nodes=plan.nodes,

@@ -40,7 +40,7 @@ class PlannedJob:
 
     choice: as in JudgedJob. ask_slurm: whether it is judged by what Slurm says, and not as a
     script that is only shown. template: the user's own. snapshot: what Slurm has said for it.
-    dependency: as typed, without the jobs that --after and --after-ok name. steps: shell text in
+    steps: shell text in
     place of the plan's steps. surroundings: of a snapshot that runs again.
     """
 
@@ -50,7 +50,6 @@ class PlannedJob:
     ask_slurm: bool = True
     template: Optional[str] = None
     snapshot: Optional[Snapshot] = None
-    dependency: Optional[str] = None
     steps: str = ""
     surroundings: Provenance = Provenance()
 
@@ -85,7 +84,7 @@ class PlannedJob:
         follows = plan.request.after or plan.request.after_ok
         return RecordDraft(
             cwd=cwd,
-            request={"dependency": self.dependency} if follows else {},
+            request={"dependency": plan.request.typed_dependency} if follows else {},
             job_name=plan.job_name,
             partition=plan.partition_list,
             output=os.path.join(cwd, plan.output or "slurm-%j.out"),
@@ -164,7 +163,6 @@ def plan_job(
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
     request = _exclude_bad_nodes(located(request, cluster))
-    dependency = request.dependency
     if request.after or request.after_ok:
         from neuronctl.submission.predecessors import wait_for_named  # here, as few jobs have one
 
@@ -192,7 +190,7 @@ def plan_job(
     if made.until_done is not None and request.array is None and ask_slurm:
         snapshot, chain = _how_it_goes_on(made, snapshot)
         made = settle(request, chain=chain)
-    return PlannedJob(made, catalog, choice, ask_slurm, template, snapshot, dependency)
+    return PlannedJob(made, catalog, choice, ask_slurm, template, snapshot)
 
 
 _load_the_rest = partial(import_module, "neuronctl.rendering.render")

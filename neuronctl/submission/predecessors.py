@@ -88,7 +88,9 @@ def wait_for_named(
             ids = [id.asked]
         terms += [f"{kind}:{id}" for id in ids if id]
     origins = {**request.origins, "dependency": Origin(Source.DERIVED, named[0][0])}
-    return replace(request, dependency=",".join(dict.fromkeys(terms)) or None, origins=origins)
+    dependency = ",".join(dict.fromkeys(terms)) or None
+    typed = request.dependency
+    return replace(request, dependency=dependency, typed_dependency=typed, origins=origins)
 
 
 def _find(word: str) -> List[Tuple[JobId, Sequence[JobStatus]]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Sequence
 
 from neuronctl.common.console import printable
 from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import dataclass, replace
+from neuronctl.common.paths import working_directory
+from neuronctl.common.shell import join
 from neuronctl.records import found_records, provenance
 from neuronctl.records.job_record import JobRecord, RecordDraft
 from neuronctl.records.provenance import Provenance
@@ -15,16 +17,63 @@ from neuronctl.request.job import Layer, Origin, Source, merge
 from neuronctl.request.typed_options import check_utf8
 from neuronctl.rules.local_facts import log_fault
 from neuronctl.scripts.sbatch_line import read_line
-from neuronctl.submission.planned_job import PlannedJob, plan_job
+from neuronctl.submission.planned_job import plan_job
 from neuronctl.submission.predecessors import named_layer
-from neuronctl.submission.transaction import Notify
+from neuronctl.submission.transaction import Notify, Submittable
 
 
-def enter_directory(record: JobRecord) -> None:
-    """Make the directory that the job was submitted from this process's.
+def plan_resubmission(
+    record: JobRecord,
+    options: Mapping[str, Any],
+    *,
+    tell: Notify,
+    args: Optional[Sequence[str]] = None,
+    same_code: bool = False,
+    catalog_file: Optional[str] = None,
+) -> Submittable:
+    """Return the job to submit again; the current directory becomes that of the recorded job.
 
-    Raises UsageError if it cannot be entered.
+    options: as in options_layer(), laid over the recorded request. args: the program's, in place of
+    the recorded ones. same_code: whether to run the snapshot of the job although something changes.
+    tell hears what is submitted, and what has changed in the directory. Raises UsageError for what
+    cannot be submitted again, and PolicyError if it would wait forever for a recorded job.
     """
+    if options.get("chdir"):  # begins where the user is, as with sbatch
+        options = {**options, "chdir": os.path.join(working_directory(), options["chdir"])}
+    _enter_directory(record)
+    changed = args is not None or any(value not in (None, ()) for value in options.values())
+    snapshot = _whole_snapshot(record, tell, needed=same_code) if same_code or not changed else ""
+    if not snapshot:
+        _tell_changes(record, tell)
+    if args is not None:
+        _check_arguments(record)
+    what = f"the script of job {record.job_id}"
+    if record.draft.sbatch:
+        if not changed:
+            tell(f"{what}, from {working_directory()}")
+        return _existing_again(record, options, args, tell=tell, catalog_file=catalog_file)
+    variables = _exported_variables(record, options)
+    request = record.draft.request
+    # Those that it waited for may have ended meanwhile.
+    waits = any(request.get(name) for name in ("after", "after_ok", "dependency"))
+    if not (changed or waits) and (snapshot or not record.draft.snapshot):
+        tell(f"{what}, byte for byte, from {working_directory()}")
+        return RecordedJob(record, variables)
+    if record.draft.of_sweep:
+        raise UsageError(
+            f"job {record.job_id} takes tasks of the sweep {record.job_name}, as its other jobs do",
+            f"'neuronctl sweep retry {record.job_name}' submits more, with the sweep's own options",
+        )
+    layer = _layer_again(record, options, args)
+    options = {**options, "env": (*(options.get("env") or ()), *variables)}
+    planned = plan_job(
+        options, catalog_file=catalog_file, recorded=layer, tell=tell, snapshot_place=snapshot
+    )
+    return replace(planned, surroundings=record.draft.surroundings) if snapshot else planned
+
+
+def _enter_directory(record: JobRecord) -> None:
+    """Enter the directory that the job was submitted from; raise UsageError if that fails."""
     place = record.draft.submit_dir or record.cwd
     try:
         os.chdir(place)
@@ -36,12 +85,12 @@ def enter_directory(record: JobRecord) -> None:
         ) from None
 
 
-def whole_snapshot(record: JobRecord, notify: Notify, *, needed: bool) -> str:
+def _whole_snapshot(record: JobRecord, tell: Notify, *, needed: bool) -> str:
     """Return the place of the job's copy of the code, which then counts as used.
 
     If it is not as it was: "", or UsageError if it is needed.
     """
-    from neuronctl.records.code_snapshot import keep_snapshot  # here, as few jobs have one
+    from neuronctl.records.code_snapshot import keep_snapshot
 
     place = record.draft.snapshot
     if place and keep_snapshot(place):
@@ -50,17 +99,12 @@ def whole_snapshot(record: JobRecord, notify: Notify, *, needed: bool) -> str:
     if needed:
         message = gone if place else f"job {record.job_id} was submitted without --snapshot"
         raise UsageError(f"--same-code: {message}", "leave it out: the code as it is now runs")
-    notify(*([f"{gone}: the code as it is now runs"] if place else []))
+    if place:
+        tell(f"{gone}: the code as it is now runs")
     return ""
 
 
-def waits_for_others(record: JobRecord) -> bool:
-    """Return True if the job depends on others, which may have ended meanwhile."""
-    names = ("after", "after_ok", "dependency")
-    return any(record.draft.request.get(name) for name in names)
-
-
-def tell_changes(record: JobRecord, notify: Notify) -> None:
+def _tell_changes(record: JobRecord, tell: Notify) -> None:
     """Tell what has changed since in the job's directory; raise UsageError if its program went."""
     then = record.draft.surroundings
     if then.program and not os.path.exists(then.program):
@@ -68,10 +112,11 @@ def tell_changes(record: JobRecord, notify: Notify) -> None:
             f"the program of job {record.job_id} is gone: there is no {then.program}", "restore it"
         )
     now = provenance.read_provenance(record.draft.request.get("script"), record.cwd)
-    notify(*provenance.drift(then, now))
+    for change in provenance.drift(then, now):
+        tell(change)
 
 
-def check_arguments(record: JobRecord) -> None:
+def _check_arguments(record: JobRecord) -> None:
     """Raise UsageError if the recorded program takes no arguments."""
     line = read_line(record.draft.sbatch[1:]) if record.draft.sbatch else None
     if not (line.file or line.reads_stdin if line else record.draft.request.get("script")):
@@ -81,15 +126,38 @@ def check_arguments(record: JobRecord) -> None:
         )
 
 
-def sbatch_words(record: JobRecord, args: Optional[Sequence[str]]) -> Tuple[str, ...]:
-    """Return sbatch's words for a recorded script. args: in place of the recorded ones."""
+def _existing_again(
+    record: JobRecord,
+    options: Mapping[str, Any],
+    args: Optional[Sequence[str]],
+    *,
+    tell: Notify,
+    catalog_file: Optional[str],
+) -> Submittable:
+    """Return the job of somebody's own script, with ``args`` in place of the recorded ones."""
+    from neuronctl.submission.existing_job import existing_job
+
     line = read_line(record.draft.sbatch[1:])
     line = line if args is None else replace(line, args=tuple(args))
     # Whether to wait is said anew each time.
-    return (*(word for word in line.options if word not in ("-W", "--wait")), *line.script)
+    words = (*(word for word in line.options if word not in ("-W", "--wait")), *line.script)
+    job = existing_job(
+        words,
+        options,
+        tell=tell,
+        stdin=record.draft.script,
+        catalog_file=catalog_file,
+        recorded=record.draft.request,
+    )
+    if args and not job.existing.reads_arguments:
+        raise UsageError(
+            f"{job.existing.name} reads no arguments, so that {join(args)} would be lost",
+            'write "$@" behind the program in the script',
+        )
+    return job
 
 
-def exported_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]:
+def _exported_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]:
     """Return the secret variables that this process's environment has to supply, by name.
 
     Raises UsageError if it lacks one that ``options`` do not give.
@@ -105,11 +173,25 @@ def exported_variables(record: JobRecord, options: Mapping[str, Any]) -> List[st
     return variables
 
 
+def _layer_again(
+    record: JobRecord, options: Mapping[str, Any], args: Optional[Sequence[str]]
+) -> Layer:
+    """Return the recorded request; what it waits for is looked up anew."""
+    layer = found_records.stored_layer(record.draft.request, f"record of job {record.job_id}")
+    if args is not None:
+        check_utf8(args)
+        origins = {**layer.origins, "args": Origin(Source.ASKED, "ARGS")}
+        layer = Layer({**layer.values, "args": tuple(args)}, origins)
+    if layer.values.get("dependency") and not options.get("dependency"):
+        layer = merge([layer, named_layer(layer)])
+    return layer
+
+
 @dataclass(frozen=True)
 class RecordedJob:
     """A script of neuronctl's own that is submitted again, byte for byte.
 
-    exported: as from exported_variables().
+    exported: the secret variables that this process supplies, by name.
     """
 
     record: JobRecord
@@ -141,38 +223,3 @@ class RecordedJob:
     @property
     def script(self) -> str:
         return self.record.draft.script
-
-
-def plan_again(
-    record: JobRecord,
-    options: Mapping[str, Any],
-    *,
-    args: Optional[Sequence[str]] = None,
-    variables: Sequence[str] = (),
-    catalog_file: Optional[str] = None,
-    snapshot: str = "",
-    tell: Optional[Notify] = None,
-) -> PlannedJob:
-    """Plan the recorded request anew, with ``options`` laid over it.
-
-    args: the program's, in place of the recorded ones. variables: from exported_variables().
-    snapshot: the place of the copy of the code that runs. tell: as of plan_job(). Raises
-    PolicyError if it would wait forever for a recorded job.
-    """
-    if record.draft.of_sweep:
-        raise UsageError(
-            f"job {record.job_id} takes tasks of the sweep {record.job_name}, as its other jobs do",
-            f"'neuronctl sweep retry {record.job_name}' submits more, with the sweep's own options",
-        )
-    layer = found_records.stored_layer(record.draft.request, f"record of job {record.job_id}")
-    if args is not None:
-        check_utf8(args)
-        origins = {**layer.origins, "args": Origin(Source.ASKED, "ARGS")}
-        layer = Layer({**layer.values, "args": tuple(args)}, origins)
-    if layer.values.get("dependency") and not options.get("dependency"):
-        layer = merge([layer, named_layer(layer)])
-    options = {**options, "env": (*(options.get("env") or ()), *variables)}
-    planned = plan_job(
-        options, catalog_file=catalog_file, recorded=layer, tell=tell, snapshot_place=snapshot
-    )
-    return replace(planned, surroundings=record.draft.surroundings) if snapshot else planned

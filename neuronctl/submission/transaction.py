@@ -53,6 +53,9 @@ class Submission:
     output, error: the log files, the same where standard error goes into ``output``; of an array,
     patterns of its tasks' files. record: None where it could not be written. warnings: what a
     person should hear of, sbatch's own warnings too.
+
+    >>> job.submission.job_id, job.submission.warnings
+    (70, ())
     """
 
     job_id: int

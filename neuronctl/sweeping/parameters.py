@@ -40,6 +40,9 @@ class TaskState(NamedTuple):
 
     values: of its parameters. metric: as its program printed it. version: the snapshot or commit
     that it ran.
+
+    >>> [(task.number, task.state) for task in neuronctl.Sweep("train").tasks]
+    [(1, 'waiting'), (2, 'waiting')]
     """
 
     number: int

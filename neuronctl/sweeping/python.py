@@ -27,6 +27,9 @@ class Sweep:
 
     change: what sweep() has done; None for a sweep made by its name. Its methods raise
     NoSuchJobError if there is no such sweep, and RecordError if its folder cannot be read.
+
+    >>> neuronctl.Sweep("train").failed()
+    ()
     """
 
     def __init__(self, name: str, change: Optional[Change] = None) -> None:
@@ -93,6 +96,11 @@ def sweep(
     commands: files, as for ``neuronctl sweep``, like all that follows. options: of the job of one
     task, as for plan(). Under the name of a sweep of the same program, only new tasks are added.
     Raises what plan() and submit() raise.
+
+    >>> rates = {"lr": [0.1, 0.01]}
+    >>> sweep = neuronctl.sweep("train.py", ["--lr", "{lr}"], params=rates, gpus_per_node=1)
+    >>> [task.values for task in sweep.tasks]
+    [{'lr': '0.1'}, {'lr': '0.01'}]
     """
     refuse_options(options)
     words: Sequence[str] = program_words(script, args)

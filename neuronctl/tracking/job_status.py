@@ -39,6 +39,10 @@ class JobStatus:
     ``"squeue"``, ``"sacct"``, or ``"record"``. own_id: whether job_id is certain to be
     the task's own job id. exit_low: the exit code is sacct's,
     which subtracts 128 from codes above 127 (139 becomes 11). submit_line: accounting's.
+
+    >>> status = neuronctl.status(70)[0]
+    >>> status.name, status.exit.code
+    ('train', 0)
     """
 
     id: JobId

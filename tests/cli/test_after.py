@@ -11,6 +11,7 @@ from fake_slurm import FakeSlurm, accounting_row, queue_row
 from recorded import record
 from sweep_folders import make_sweep
 
+import neuronctl
 from neuronctl.records.store import RecordStore
 
 pytestmark = pytest.mark.usefixtures("program")
@@ -121,6 +122,19 @@ def test_it_is_resolved_again_for_a_resubmission(run: Run, fake_slurm: FakeSlurm
     fake_slurm.answer("sbatch", "71\n")
     run("resubmit", "70", "--time", "10")
     assert dependency(fake_slurm.stdin()) == ["singleton,afterany:45"]
+
+
+def test_a_program_keeps_both(fake_slurm: FakeSlurm) -> None:
+    """What is typed stays in the record; what it waits for is in the script."""
+    fake_slurm.queue(*RUNNING)
+    fake_slurm.answer("sbatch", "70\n")
+    options = {"cluster": "neuron-2022", "partition": "amd_a100nv_8", "gpus_per_node": 1}
+    plan = neuronctl.plan("train.py", after=["prepare"], dependency="singleton", **options)
+    neuronctl.submit(plan, force=True)
+    assert dependency(fake_slurm.stdin()) == ["singleton,afterany:41"]
+    (job,) = neuronctl.history()
+    request = job.draft.request
+    assert (request["after"], request["dependency"]) == (["prepare"], "singleton")
 
 
 def test_a_job_file_names_them_too(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:

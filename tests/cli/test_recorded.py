@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
+
+import neuronctl
 
 Run = Callable[..., Any]
 JOB = ["-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5", "--launcher", "python"]
@@ -170,6 +173,24 @@ def test_resubmit_byte_for_byte(
     assert len(fake_slurm.calls()) - before <= 2
     assert run("resubmit", "7", "--dry-run").stdout == script
     assert "no record of job 99" in run("resubmit", "99", code=8).stderr
+
+
+def test_a_program_resubmits(
+    fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path, monkeypatch: Any
+) -> None:
+    """From the job's directory; the process stays in its own."""
+    script = submitted(7)
+    fake_slurm.answer("sbatch", "8\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    job = neuronctl.resubmit(7)
+    assert job.submission is not None and job.submission.record is not None
+    assert (str(job), fake_slurm.stdin(), os.getcwd()) == ("8", script, str(elsewhere))
+    assert job.submission.record.cwd == str(tmp_path)
+    assert "byte for byte" in job.submission.warnings[0]
+    with pytest.raises(neuronctl.NoSuchJobError):
+        neuronctl.resubmit(99)
 
 
 def test_resubmit_with_overrides(

@@ -25,7 +25,7 @@ from neuronctl.serving import recipes
 from neuronctl.serving.connection import connect, folders, read_note
 from neuronctl.serving.server_job import plan_server
 from neuronctl.submission import planned_job
-from neuronctl.submission.resubmission import RecordedJob, exported_variables
+from neuronctl.submission.resubmission import RecordedJob, _exported_variables
 
 JOBS = (
     "partition: amd_a100nv_8\nnodes: 2\ngpus-per-node: 4\ntime: 1-00:00:00\ncomment: pytorch\n"
@@ -281,7 +281,7 @@ def _use_record(file: bytes) -> None:
         (
             record.draft,
             found_records.stored_layer(record.draft.request, "it"),
-            exported_variables(record, {}),
+            _exported_variables(record, {}),
         )
     with bounded():
         RecordedJob(record).draft, RecordedJob(record).script

@@ -109,6 +109,17 @@ def command(
     return _wait(JobId(done.job_id), done.record, job.plan.cluster, as_json)
 
 
+def _list_recipes() -> int:
+    from neuronctl.serving.recipes import load, names
+
+    for name in names():
+        try:
+            print_line(f"{name:12}  {load(name).title}")
+        except errors.TemplateError as error:
+            notify(error.message)
+    return 0
+
+
 def _seconds(option: str, text: Optional[str]) -> int:
     """Return the seconds of an option; 0 if it is not given."""
     try:
@@ -189,17 +200,6 @@ def list_servers(as_json: bool) -> int:
         row = [str(note.job), shortened(note.name, 16), note.summary, note.place, note.user, since]
         rows.append(row)
     console.print_table(columns, rows)
-    return 0
-
-
-def _list_recipes() -> int:
-    from neuronctl.serving.recipes import load, names
-
-    for name in names():
-        try:
-            print_line(f"{name:12}  {load(name).title}")
-        except errors.TemplateError as error:
-            notify(error.message)
     return 0
 
 

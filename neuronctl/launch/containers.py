@@ -14,15 +14,11 @@ from neuronctl.request.job import JobRequest
 
 @dataclass(frozen=True)
 class Wrapping:
-    """The additions of a container to a launch.
+    """The additions of a container to a launch."""
 
-    before: lines that the batch shell runs first, after the user's own. prefix: words before what
-    runs in each task. srun: options of srun, where Slurm itself starts the container (Pyxis).
-    """
-
-    before: Tuple[str, ...] = ()
-    prefix: Tuple[CommandWord, ...] = ()
-    srun: Tuple[CommandWord, ...] = ()
+    before: Tuple[str, ...] = ()  # lines that the batch shell runs first, after the user's own
+    prefix: Tuple[CommandWord, ...] = ()  # words before what runs in each task
+    srun: Tuple[CommandWord, ...] = ()  # options of srun, if Slurm starts the container (Pyxis)
 
 
 Wrap = Callable[[JobRequest, Optional[Shell], bool], Wrapping]

@@ -37,14 +37,11 @@ class ShellLine:
 
 @dataclass(frozen=True)
 class Conda:
-    """A conda that this machine has. base: its installation, "" where PATH leads to it.
+    """A conda that this machine has."""
 
-    given: whether the environment was named by a path in it; then no other conda is asked.
-    """
-
-    how: str
-    base: str = ""
-    given: bool = False
+    how: str  # in words, how it was found
+    base: str = ""  # its installation; "": PATH leads to it
+    given: bool = False  # the environment was named by a path in it: no other conda is asked
 
 
 def find_conda(environment: str, here: str = "") -> Optional[Conda]:

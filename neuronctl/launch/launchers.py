@@ -43,41 +43,26 @@ def option_name(word: str) -> str:
 
 @dataclass(frozen=True)
 class Launcher:
-    """The traits of one way to start a program."""
+    """The traits of one way to start a program, which docs/reference/templates.md describes."""
 
     name: str
     file: str
-    distributed: bool
-    """Whether it can start more than one process."""
-    one_task_per_node: bool
-    """Whether a task of Slurm's is one node's launcher, which starts the processes."""
-    whole_allocation: bool = False
-    """Of one that starts a single process: whether that may use more than one task's share."""
-    every_node: bool = False
-    """Of one that starts the program once: whether the launcher itself runs on every node."""
-    rendezvous: str = NEVER
-    """When the processes find each other through MASTER_ADDR and MASTER_PORT."""
-    macros: str = NEVER
-    """When it replaces ``${local_rank}`` in the program's words, as a string.Template."""
-    own_variables: bool = False
-    """Whether it passes the ranks through the environment, from outside a container."""
-    ssh: bool = False
-    """Whether it needs ssh without a password from the first node to the others."""
-    python: Tuple[str, ...] = ("python",)
-    """What stands before a Python file; empty if the launcher starts the interpreter."""
-    executable: Tuple[str, ...] = ()
-    """What stands before a program that is not a Python file."""
-    signals: Tuple[str, ...] = ()
-    """The only signals that it passes on to its processes; empty if they get any."""
-    marks: str = ""
-    """What NEURONCTL_LAUNCH marks, LAUNCHER or PROGRAM, if a signal is for its processes only."""
-    programs: Tuple[Tuple[str, ...], ...] = ()
-    """The commands (or Python modules) that are this launcher when users call it themselves."""
-    akin: Tuple[Tuple[str, ...], ...] = ()
-    """Others that start processes as it does, and that it may not take the place of."""
-    chosen_by: Options = ()
-    """The options with which a program of several launchers is this one."""
-    # Options by what they say; docs/reference/templates.md has each.
+    distributed: bool  # it can start more than one process
+    one_task_per_node: bool  # Slurm's task is a node's launcher, which starts the processes
+    whole_allocation: bool = False  # its single process may use more than one task's share
+    every_node: bool = False  # it runs on every node, and starts the program once
+    rendezvous: str = NEVER  # when the processes meet through MASTER_ADDR and MASTER_PORT
+    macros: str = NEVER  # when it replaces ${local_rank} in the program's words
+    own_variables: bool = False  # it passes the ranks in variables, from outside a container
+    ssh: bool = False  # it needs ssh without a password from the first node to the others
+    python: Tuple[str, ...] = ("python",)  # before a Python file; (): it starts the interpreter
+    executable: Tuple[str, ...] = ()  # before a program that is not a Python file
+    signals: Tuple[str, ...] = ()  # the only ones that it passes on to its processes; (): any
+    marks: str = ""  # what NEURONCTL_LAUNCH marks, if a signal is for its processes only
+    programs: Tuple[Tuple[str, ...], ...] = ()  # commands (or Python modules) that are this one
+    akin: Tuple[Tuple[str, ...], ...] = ()  # others like it, which it may not replace
+    chosen_by: Options = ()  # with which a program of several launchers is this one
+    # Options by what they say.
     flags: Options = ()
     values: Options = ()
     pairs: Options = ()
@@ -93,14 +78,10 @@ class Launcher:
     places: Options = ()
     module: Options = ()
     sets: Options = ()
-    uncounted: str = ""
-    """What it starts without a number of processes: ONE, ALL of the allocation, "" if not known."""
-    once_per_node: str = ""
-    """The words that start a program once on each node."""
-    takes_options: bool = False
-    """Whether its template has a place for the user's words for the launcher."""
-    counts_nodes: bool = False
-    """Whether its template writes the number of nodes, which has to be known then."""
+    uncounted: str = ""  # what it starts without a number: ONE, ALL of the allocation; "": unknown
+    once_per_node: str = ""  # the words that start a program once on each node
+    takes_options: bool = False  # its template has a place for the user's words for the launcher
+    counts_nodes: bool = False  # its template writes the number of nodes, which must be known then
 
     @property
     def called(self) -> str:
@@ -245,15 +226,11 @@ class LauncherOption:
 
 @dataclass(frozen=True)
 class LauncherCall:
-    """A launcher that is called.
-
-    options: in the order of the line. length: how many of the words are before what it starts, or
-    None where an option is not known.
-    """
+    """A launcher that is called."""
 
     launcher: Launcher
-    options: Tuple[LauncherOption, ...]
-    length: Optional[int]
+    options: Tuple[LauncherOption, ...]  # in the order of the line
+    length: Optional[int]  # words before what it starts; None if an option is not known
 
 
 def called(

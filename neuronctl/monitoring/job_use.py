@@ -6,20 +6,13 @@ The figures are those of its samples, or else what accounting has.
 from __future__ import annotations
 
 import math
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster, Price
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.units import UNLIMITED, format_time, hosts
 from neuronctl.common.words import duration, percent, verb
-from neuronctl.monitoring.samples import (
-    GpuUse,
-    NodeUse,
-    folder_of,
-    mean,
-    read_samples,
-    weighted_mean,
-)
+from neuronctl.monitoring.samples import GpuUse, NodeUse, folder_of, mean, read_samples
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_states import COMPLETED
 from neuronctl.slurm.job_steps import AccountedUse, read_usage
@@ -38,16 +31,13 @@ _TIME_USED, _LEAST_LIMIT = 0.1, 3600
 
 @dataclass(frozen=True)
 class JobUse:
-    """A job and what its nodes wrote of it, in each of its runs.
-
-    accounted: what Slurm has of one that wrote nothing. unread: why what it wrote cannot be read.
-    """
+    """A job and what its nodes wrote of it, in each of its runs."""
 
     status: JobStatus
     nodes: Tuple[NodeUse, ...] = ()
-    accounted: Optional[AccountedUse] = None
+    accounted: Optional[AccountedUse] = None  # what Slurm has of one that wrote nothing
     price: Price = Price()
-    unread: str = ""
+    unread: str = ""  # why what it wrote cannot be read
 
     @property
     def runs(self) -> Tuple[JobUse, ...]:
@@ -109,11 +99,11 @@ class JobUse:
     @property
     def use(self) -> Optional[float]:
         """Percent of use, over all GPUs and the time that was sampled."""
-        return weighted_mean((gpu.use, gpu.samples) for gpu in self.measured)
+        return _weighted_mean((gpu.use, gpu.samples) for gpu in self.measured)
 
     @property
     def idle(self) -> Optional[float]:
-        return weighted_mean((gpu.idle, gpu.samples) for gpu in self.measured)
+        return _weighted_mean((gpu.idle, gpu.samples) for gpu in self.measured)
 
     @property
     def gpu_energy(self) -> float:
@@ -146,6 +136,13 @@ class JobUse:
         """``GPU 3``, ``GPU 3 of gpu30`` where there are several nodes."""
         several = len({node.node for node in self.nodes}) > 1
         return f"GPU {gpu.index}" + (f" of {gpu.node}" if several else "")
+
+
+def _weighted_mean(pairs: Iterable[Tuple[Optional[float], float]]) -> Optional[float]:
+    """Return the mean of (value, weight); None if no value is known."""
+    known = [(value, weight) for value, weight in pairs if value is not None]
+    whole = sum(weight for _, weight in known)
+    return sum(value * weight for value, weight in known) / whole if whole else None
 
 
 def read_use(statuses: Sequence[JobStatus]) -> List[JobUse]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.common.files import open_regular
 from neuronctl.common.frozen import dataclass
@@ -22,22 +22,18 @@ IDLE = 1.0
 
 @dataclass(frozen=True)
 class GpuUse:
-    """One GPU of a job. None: nvidia-smi did not say.
-
-    use: mean percent of time in which a kernel ran. idle: share of the samples without one.
-    longest_idle: seconds, from idle_since (epoch). memory_peak, memory: MiB. power: mean in W.
-    """
+    """One GPU of a job. None: nvidia-smi did not say."""
 
     node: str
     index: str
     samples: int
-    use: Optional[float] = None
-    idle: Optional[float] = None
-    longest_idle: int = 0
-    idle_since: Optional[int] = None
-    memory_peak: Optional[float] = None
-    memory: Optional[float] = None
-    power: Optional[float] = None
+    use: Optional[float] = None  # mean percent of time in which a kernel ran
+    idle: Optional[float] = None  # share of the samples without a kernel
+    longest_idle: int = 0  # seconds
+    idle_since: Optional[int] = None  # when that began, in epoch seconds
+    memory_peak: Optional[float] = None  # MiB
+    memory: Optional[float] = None  # MiB
+    power: Optional[float] = None  # mean in W
 
     @property
     def never_used(self) -> bool:
@@ -46,25 +42,20 @@ class GpuUse:
 
 @dataclass(frozen=True)
 class NodeUse:
-    """One node in one run of a job. Times are epoch seconds, amounts are bytes; None: not known.
-
-    restart: how often the job had been requeued. seconds: between its first and last samples.
-    cores, memory: what the job holds there. cpu: CPU time in seconds. memory_peak: without page
-    cache. silent: seconds without the samples that were due.
-    """
+    """One node in one run of a job. Times are epoch seconds, amounts are bytes; None: not known."""
 
     node: str
     samples: int
     first: int
     last: int
     every: float
-    restart: int = 0
-    seconds: float = 0.0
-    cores: Optional[int] = None
-    memory: Optional[int] = None
-    cpu: float = 0.0
-    memory_peak: float = 0.0
-    silent: float = 0.0
+    restart: int = 0  # how often the job had been requeued
+    seconds: float = 0.0  # between its first and last samples
+    cores: Optional[int] = None  # that the job holds there
+    memory: Optional[int] = None  # that the job holds there
+    cpu: float = 0.0  # CPU time in seconds
+    memory_peak: float = 0.0  # without page cache
+    silent: float = 0.0  # seconds without the samples that were due
     gpus: Tuple[GpuUse, ...] = ()
 
 
@@ -110,8 +101,6 @@ def _find_files(folder: str, job: int) -> List[Tuple[int, str, str]]:
     ]
     return sorted(found)[-_MOST_NODES:]
 
-
-# ------------------------------------------------------------------------- reading
 
 _TOO_MUCH = 1e18
 """For any figure; sums of what is less stay finite."""
@@ -261,16 +250,6 @@ def _longest_idle(times: Sequence[float], uses: Sequence[float], gap: float) -> 
     return longest, since
 
 
-# ------------------------------------------------------------------------- means
-
-
 def mean(values: Sequence[float]) -> Optional[float]:
     """Return the mean; None of nothing."""
     return sum(values) / len(values) if values else None
-
-
-def weighted_mean(pairs: Iterable[Tuple[Optional[float], float]]) -> Optional[float]:
-    """Return the mean of (value, weight); None if no value is known."""
-    known = [(value, weight) for value, weight in pairs if value is not None]
-    whole = sum(weight for _, weight in known)
-    return sum(value * weight for value, weight in known) / whole if whole else None

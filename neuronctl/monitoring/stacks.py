@@ -1,7 +1,4 @@
-"""The stacks of a running job's processes: where it hangs.
-
-templates/stacks.j2 prints them on each node.
-"""
+"""The stacks of a running job's processes, which templates/stacks.j2 prints on each node."""
 
 from __future__ import annotations
 
@@ -16,19 +13,15 @@ _PATIENCE = 120.0  # seconds; a node stops asking py-spy after 60
 
 @dataclass(frozen=True)
 class ProcessStack:
-    """A process of a job. rank: of torchrun or srun, "" for what is none. state: as ps has it.
-
-    tool: what told lines, its stacks: py-spy; or the kernel, of a Python process (``no py-spy`` on
-    its PATH, ``py-spy failed``) or another ("").
-    """
+    """A process of a job."""
 
     node: str
     pid: int
-    rank: str
-    state: str
+    rank: str  # of torchrun or srun; "" for what is none
+    state: str  # as ps has it
     name: str
-    tool: str
-    lines: Tuple[str, ...] = ()
+    tool: str  # "py-spy"; of the kernel's stacks, "no py-spy" on PATH, "py-spy failed", or ""
+    lines: Tuple[str, ...] = ()  # its stacks
 
 
 def read_stacks(job_id: int, nodes: Sequence[str]) -> List[ProcessStack]:
@@ -62,15 +55,12 @@ def parse_stacks(lines: Sequence[str]) -> List[ProcessStack]:
 
 def alike(stacks: Sequence[ProcessStack]) -> List[List[ProcessStack]]:
     """Processes with the same stacks together: the most telling, fewest and with ranks, first."""
-    groups: Dict[Tuple[str, ...], List[ProcessStack]] = {}
+    groups: Dict[Tuple[str, str], List[ProcessStack]] = {}
     for stack in stacks:
-        groups.setdefault((stack.name, *map(_anonymous, stack.lines)), []).append(stack)
+        # Without what differs between processes that do the same.
+        text = re.sub(r"(?m)^Thread (0x)?[0-9A-Fa-f]+( \(\w+\))?", "Thread", "\n".join(stack.lines))
+        groups.setdefault((stack.name, text), []).append(stack)
     return sorted(
         groups.values(),
         key=lambda same: (not same[0].rank, same[0].tool != "py-spy", len(same)),
     )
-
-
-def _anonymous(line: str) -> str:
-    """Return a line without what differs between processes that do the same."""
-    return re.sub(r"^Thread (0x)?[0-9A-Fa-f]+( \(\w+\))?", "Thread", line)

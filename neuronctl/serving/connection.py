@@ -41,13 +41,7 @@ STARTING, ANSWERS, SILENT, ENDED, UNKNOWN = "starting", "answers", "silent", "en
 
 @dataclass(frozen=True)
 class Note:
-    """What a job has noted of its server.
-
-    state: STARTING, ANSWERS, SILENT (it has answered, and does not now), ENDED, or UNKNOWN. words:
-    why. asked, since: when it was looked at, and when it was ready (0: never), in seconds of the
-    node's clock. user: whose the port is. pid, python, program: what looks after it. values: of
-    the recipe.
-    """
+    """What a job has noted of its server, with times of its node's clock."""
 
     job: int
     run: int
@@ -57,16 +51,16 @@ class Note:
     address: str
     port: int
     localhost: str
-    state: str
-    words: str
-    user: str
-    asked: float
-    since: float
+    state: str  # STARTING, ANSWERS, SILENT (it has answered, and does not now), ENDED, or UNKNOWN
+    words: str  # why
+    user: str  # whose the port is
+    asked: float  # when it was looked at
+    since: float  # when it was ready; 0: never
     token: str = ""
-    pid: int = 0
+    pid: int = 0  # of what looks after it
     python: str = ""
     program: str = ""
-    values: Mapping[str, str] = {}
+    values: Mapping[str, str] = {}  # for the recipe's text
 
     @property
     def place(self) -> str:
@@ -84,17 +78,13 @@ class Note:
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach a server. tunnel, url, text: what to type, open, and read; "" if there is none.
+    """How to reach a server; "" for what there is not."""
 
-    wait: the command at the far end of the tunnel, which ends the tunnel with the server.
-    reachable: whether this machine reaches its port, where the tunnel begins.
-    """
-
-    tunnel: str
-    wait: str
-    url: str
-    text: str
-    reachable: bool
+    tunnel: str  # what to type
+    wait: str  # the command at the far end of the tunnel, which ends the tunnel with the server
+    url: str  # what to open
+    text: str  # what to read
+    reachable: bool  # this machine, where the tunnel begins, reaches the server's port
 
 
 def folders() -> str:
@@ -218,8 +208,7 @@ def connect(note: Note, cluster: Cluster) -> Connection:
 
 def _answers(host: str, port: int) -> bool:
     """Return True if a port takes connections; nothing is sent."""
-    try:
+    with contextlib.suppress(OSError, ValueError, OverflowError):
         socket.create_connection((host, port), timeout=3).close()
-    except (OSError, ValueError, OverflowError):
-        return False
-    return True
+        return True
+    return False

@@ -1,7 +1,4 @@
-"""What a server is: one file per recipe, found and trusted as launchers are.
-
-docs/reference/recipes.md describes the keys.
-"""
+"""What a server is: one file per recipe, found and trusted as launchers are."""
 
 from __future__ import annotations
 
@@ -21,40 +18,27 @@ OWN, GATE = "own", "gate"
 
 @dataclass(frozen=True)
 class Recipe:
-    """One kind of server.
-
-    command, ready: shell text that starts the server, and that succeeds once it has answered a
-    real request with the token. alive, used: shell text that succeeds while the server answers
-    ("": ready), and if somebody uses it ("": if somebody is connected). open: whether it may answer
-    without the token. ready_within: seconds until it must be ready. needs: the program that the
-    job's environment must have. words: an example of what a user has to name, ``{port}`` included;
-    "" for nothing. files: if the words are files, patterns of those without words; holds: what one
-    of them must contain. guard: whether the server itself asks for the token (OWN), or stands
-    behind what does (GATE). launcher: the one that starts the command; none if that is not needed.
-    setup: shell text that the batch shell runs before. model: if the first word is a model, the
-    bytes of a parameter where its name says none. url, print: what the user is told, with
-    ``$port``, ``$token``, and the like.
-    """
+    """One kind of server; docs/reference/recipes.md describes the keys."""
 
     name: str
     file: str
     title: str
-    command: str
-    ready: str
-    alive: str = ""
-    used: str = ""
-    open: bool = False
-    ready_within: int = 600
-    needs: str = ""
-    words: str = ""
-    files: str = ""
-    holds: str = ""
-    guard: str = OWN
-    launcher: str = ""
-    setup: str = ""
-    model: str = ""
-    url: str = ""
-    print: str = ""
+    command: str  # shell text that starts the server
+    ready: str  # shell text that succeeds once it has answered a real request with the token
+    alive: str = ""  # shell text that succeeds while it answers; "": ready
+    used: str = ""  # shell text that succeeds if somebody uses it; "": if somebody is connected
+    open: bool = False  # whether it may answer without the token
+    ready_within: int = 600  # seconds until it must be ready
+    needs: str = ""  # the program that the job's environment must have
+    words: str = ""  # an example of what a user has to name, {port} included; "": nothing
+    files: str = ""  # if the words are files, patterns of those without words
+    holds: str = ""  # what one of the files must contain
+    guard: str = OWN  # whether it asks for the token itself, or stands behind the GATE, which does
+    launcher: str = ""  # the one that starts the command; "": none is needed
+    setup: str = ""  # shell text that the batch shell runs before
+    model: str = ""  # if the first word is a model: bytes of a parameter whose name says none
+    url: str = ""  # what the user opens, with $port, $token, and the like
+    print: str = ""  # what the user is told
 
 
 _KEYS = tuple(

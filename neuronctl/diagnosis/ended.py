@@ -24,8 +24,7 @@ from neuronctl.diagnosis.evidence import (
 )
 from neuronctl.diagnosis.exit_codes import Ending, describe_ending, first_process, meaning_of
 from neuronctl.diagnosis.log_search import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, LogMatch
-from neuronctl.diagnosis.silence import hang_remedy, quiet_words
-from neuronctl.diagnosis.waiting import running, waiting
+from neuronctl.diagnosis.waiting import hang_remedy, quiet_words, running, waiting
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, PENDING, STATES, UNKNOWN
 from neuronctl.tracking import endings
@@ -34,6 +33,7 @@ from neuronctl.tracking.runs import LAST, NOT_SAVED, Runs
 
 
 def diagnose(evidence: JobEvidence) -> Diagnosis:
+    """Return why a job waits, how it is doing, or how it ended."""
     diagnosis = _diagnose(evidence)
     remedy = diagnosis.remedy.replace("{memory}", evidence.more_memory)
     return replace(diagnosis, remedy=remedy.replace("{id}", _again(evidence.status.id)))

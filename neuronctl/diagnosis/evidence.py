@@ -144,7 +144,7 @@ _SRUN_AFTERWARDS = (
 
 
 def last_line(evidence: JobEvidence) -> Optional[LogLine]:
-    """The last line that is not srun's report of a failed task; failing that, srun's report."""
+    """Return the last line that is not srun's report of a failed task, or else that report."""
     afterwards = None
     for found in backwards(evidence):
         line = replace(found, text=found.text.strip())

@@ -202,7 +202,7 @@ def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
 
 
 def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:
-    """Standard output's and error's logs, and whether they are only where sbatch puts them."""
+    """Return the logs, and whether they are only where sbatch puts them by default."""
     if status.id.tasks is not None:
         return [], False
     out, err, guessed = log_paths(status)

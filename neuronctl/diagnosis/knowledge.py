@@ -50,7 +50,7 @@ class Entry:
 
     @property
     def vague(self) -> bool:
-        """Whether it knows a class of exceptions only, not the message."""
+        """Return True if it knows a class of exceptions only, not the message."""
         return not self.patterns
 
 
@@ -140,6 +140,7 @@ def _entry(document: yamlfile.Document, name: str, data: Any, whole: bool) -> En
 
 @functools.cache
 def compiled(pattern: str) -> Pattern[str]:
+    """Return a pattern that ignores case."""
     return re.compile(pattern, re.IGNORECASE)
 
 

@@ -56,6 +56,7 @@ class LogMatch:
 
     @property
     def weight(self) -> int:
+        """Return how much it tells: causes more than exceptions, and consequences least."""
         if self.consequence:
             return 1
         return 0 if self.kind == MESSAGE else 2 if self.kind == EXCEPTION else 3
@@ -136,7 +137,7 @@ class _Mark:
 
     @property
     def known(self) -> bool:
-        """Whether it is a cause by its message, not only by a class of exceptions."""
+        """Return True if it is a cause by its message, not only by a class of exceptions."""
         known = self.entry is not None and not self.entry.vague
         return known and not self.match.consequence
 
@@ -152,12 +153,12 @@ def search(
     one process, which goes on after what it survives. head: the log's first lines, where those
     between are not known.
     """
-    marks = _marks(lines)
+    marks = _find_marks(lines)
     failures = [mark for mark in marks if mark.entry is None or mark.entry.role != WARNING]
-    found = _found(lines, failures, alone)
+    found = _last_failure(lines, failures, alone)
     if found is not None and any(line.startswith(_STOPPED) for line in lines[-found.number :]):
         found = replace(found, stopped=True)
-    before = [mark for mark in _marks(head) if mark.entry is not None and mark.entry.explains]
+    before = [mark for mark in _find_marks(head) if mark.entry is not None and mark.entry.explains]
     before = [replace(mark, match=replace(mark.match, number=0)) for mark in before]
     for mark in before + marks:
         if found is None or (mark.match.number and mark.match.number <= found.number):
@@ -168,14 +169,14 @@ def search(
     return found
 
 
-def _found(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> Optional[LogMatch]:
+def _last_failure(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> Optional[LogMatch]:
     groups: List[List[_Mark]] = []
     for mark in marks:
         # What follows from a failure may stand behind a launcher's words.
         follows = mark.match.consequence or mark.match.exit
         is_apart = alone and not follows and mark.match.kind != MESSAGE
         most = _CLOSE_ALONE if is_apart else _CLOSE
-        if not groups or _ordinary(lines, groups[-1][-1].index, mark.index) > most:
+        if not groups or _ordinary_lines(lines, groups[-1][-1].index, mark.index) > most:
             groups.append([])
         groups[-1].append(mark)
     consequence: Optional[LogMatch] = None
@@ -266,7 +267,7 @@ def _reported_failure(
     return (raised or messages or reports)[0]
 
 
-def _marks(lines: Sequence[str]) -> List[_Mark]:
+def _find_marks(lines: Sequence[str]) -> List[_Mark]:
     """Return every sign in the order of the log."""
     raised = find_raised(lines)
     whole = whole_lines(lines)
@@ -282,7 +283,7 @@ def _marks(lines: Sequence[str]) -> List[_Mark]:
             continue
         source = is_frame(end)
         stopped = stopped or line.startswith(_STOPPED)
-        report = _report(lines, index, line)
+        report = _launcher_report(lines, index, line)
         if report is not None:
             if not (stopped and report.exit == -signal.SIGKILL and line.startswith("srun")):
                 marks.append(_Mark(index, replace(report, number=number)))
@@ -292,19 +293,19 @@ def _marks(lines: Sequence[str]) -> List[_Mark]:
             inside = index + len(one.lines)
             names = {entry.name for part in known[index:inside] for entry in part}
             those = [entry for entry in entries() if entry.vague or entry.name in names]
-            made = _of_raised(those, one, raw, number)
+            made = _match_exception(those, one, raw, number)
             below = known[inside : inside + len(one.below)]
             if any(below) and not made.known:
-                made = _of_paragraphs(below, made, one, raw)
-            mark = made if one.before is None else _of_chain(marks, made, one)
+                made = _match_paragraphs(below, made, one, raw)
+            mark = made if one.before is None else _choose_of_chain(marks, made, one)
         else:
-            mark = _of_line(known[index], lines, index, whole[index].strip())
+            mark = _match_line(known[index], lines, index, whole[index].strip())
         if mark is not None:
             marks.append(mark)
     return [mark for mark in marks if mark.entry is None or mark.entry.role not in (NOISE, ADVICE)]
 
 
-def _of_chain(marks: List[_Mark], mark: _Mark, later: Raised) -> Optional[_Mark]:
+def _choose_of_chain(marks: List[_Mark], mark: _Mark, later: Raised) -> Optional[_Mark]:
     """Of an exception that was raised while another one was handled, keep the one that tells."""
     earlier = next((one for one in marks if one.index == later.before and one.raised), None)
     if earlier is None:
@@ -315,15 +316,17 @@ def _of_chain(marks: List[_Mark], mark: _Mark, later: Raised) -> Optional[_Mark]
     return mark
 
 
-def _of_paragraphs(below: Sequence[Sequence[Entry]], mark: _Mark, one: Raised, raw: str) -> _Mark:
+def _match_paragraphs(
+    below: Sequence[Sequence[Entry]], mark: _Mark, one: Raised, raw: str
+) -> _Mark:
     """Return what the paragraphs below an exception say if its own lines are not known."""
     causes = [entry for part in below for entry in part if entry.role == CAUSE and not entry.weak]
     whole = replace(one, lines=[*one.lines, *one.below])
-    again = _of_raised(causes, whole, raw, mark.match.number)
+    again = _match_exception(causes, whole, raw, mark.match.number)
     return again if again.known else mark
 
 
-def _of_raised(known: Sequence[Entry], one: Raised, raw: str, number: int) -> _Mark:
+def _match_exception(known: Sequence[Entry], one: Raised, raw: str, number: int) -> _Mark:
     """Return what an exception says: by its message and class, or by its class only."""
     where = "" if one.frame is None else one.frame.words
     where = " ".join(filter(None, (where, rank_of(raw) and f"(rank {rank_of(raw)})")))
@@ -334,13 +337,13 @@ def _of_raised(known: Sequence[Entry], one: Raised, raw: str, number: int) -> _M
             continue
         if not entry.patterns:
             return _Mark(
-                one.index, _told(entry, one.name, one.lines[0], number, where), entry, True
+                one.index, _log_match(entry, one.name, one.lines[0], number, where), entry, True
             )
         silent = entry.role in (NOISE, ADVICE)
         for further, line in enumerate(one.lines[:1] if silent else one.lines):
-            words = _words_of(entry, line)
+            words = _matched_words(entry, line)
             if words is not None:
-                told = _told(entry, words, line, number - further, where)
+                told = _log_match(entry, words, line, number - further, where)
                 return _Mark(one.index, told, entry, True)
     # Some messages begin on the line below the name.
     message = next((line for line in (one.lines[0].partition(": ")[2], *one.lines[1:]) if line), "")
@@ -349,7 +352,7 @@ def _of_raised(known: Sequence[Entry], one: Raised, raw: str, number: int) -> _M
     return _Mark(one.index, match, raised=True)
 
 
-def _of_line(
+def _match_line(
     known: Sequence[Entry], lines: Sequence[str], index: int, line: str
 ) -> Optional[_Mark]:
     number = len(lines) - index
@@ -357,19 +360,21 @@ def _of_line(
     for entry in known:
         if entry.exceptions:
             continue
-        words = _words_of(entry, line, lowered)
+        words = _matched_words(entry, line, lowered)
         if words is None or (entry.kind == "preflight" and not _ends_with(lines[index:])):
             continue
-        if entry.weak and _ordinary(lines, index, len(lines), _WEAK) > _WEAK:
+        if entry.weak and _ordinary_lines(lines, index, len(lines), _WEAK) > _WEAK:
             return None
         rank = rank_of(lines[index])
-        return _Mark(index, _told(entry, words, line, number, rank and f"(rank {rank})"), entry)
+        return _Mark(
+            index, _log_match(entry, words, line, number, rank and f"(rank {rank})"), entry
+        )
     if _SAYS_ERROR.search(line):
         return _Mark(index, LogMatch(MESSAGE, "", "", line, number))
     return None
 
 
-def _words_of(entry: Entry, line: str, lowered: str = "") -> Optional[str]:
+def _matched_words(entry: Entry, line: str, lowered: str = "") -> Optional[str]:
     """Return what the first group of a pattern that matches has; None where none matches."""
     lowered = lowered or line.lower()
     for pattern in entry.patterns:
@@ -380,7 +385,7 @@ def _words_of(entry: Entry, line: str, lowered: str = "") -> Optional[str]:
     return None
 
 
-def _told(entry: Entry, words: str, line: str, number: int, where: str) -> LogMatch:
+def _log_match(entry: Entry, words: str, line: str, number: int, where: str) -> LogMatch:
     means = entry.means.replace("{0}", clipped(words, _MOST_WORDS))
     remedy = entry.remedy.replace("{0}", words)
     follows = entry.role == CONSEQUENCE
@@ -395,7 +400,7 @@ def _ends_with(lines: Sequence[str]) -> bool:
     return len(others) <= 2 and "preflight: all is well" not in lines
 
 
-def _ordinary(lines: Sequence[str], after: int, before: int, most: int = _CLOSE) -> int:
+def _ordinary_lines(lines: Sequence[str], after: int, before: int, most: int = _CLOSE) -> int:
     """How many lines between two, up to ``most``, are of no traceback nor launcher's table."""
     between = (plain_end(lines[index]) for index in range(after + 1, before))
     ordinary = (
@@ -404,7 +409,7 @@ def _ordinary(lines: Sequence[str], after: int, before: int, most: int = _CLOSE)
     return len(list(itertools.islice(ordinary, most + 1)))
 
 
-def _report(lines: Sequence[str], index: int, line: str) -> Optional[LogMatch]:
+def _launcher_report(lines: Sequence[str], index: int, line: str) -> Optional[LogMatch]:
     """Return what a launcher says of a process that ended."""
     for pattern in _REPORTS:
         match = pattern.search(line)
@@ -434,7 +439,7 @@ def _report(lines: Sequence[str], index: int, line: str) -> Optional[LogMatch]:
 
 
 def _torch_rank(lines: Sequence[str]) -> str:
-    """The rank and host in torchrun's table, which follows its line about the first failure."""
+    """Return the rank and host in torchrun's table, which follows its line about a failure."""
     table = list(lines[:80])
     for index, line in enumerate(table):
         if line.startswith("Root Cause"):

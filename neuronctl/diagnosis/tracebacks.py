@@ -95,6 +95,7 @@ def prefix_of(line: str) -> str:
 
 
 def plain_end(line: str) -> str:
+    """Return a line without the prefix of a launcher."""
     return line[len(prefix_of(line)) :].rstrip()
 
 
@@ -115,7 +116,7 @@ def rank_of(line: str) -> str:
 
 
 def is_frame(line: str) -> bool:
-    """Whether the next line is one of source."""
+    """Return True if the next line is one of source."""
     return _GOES_ON.match(line) is not None and "File" in line
 
 
@@ -150,7 +151,7 @@ def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
                 before = last.get(prefix) if prefix in chained else None
                 raiser = own[-1].file if own else ""
                 found[index] = Raised(
-                    *(index, message, _own_frame(own), raiser),
+                    *(index, message, _user_frame(own), raiser),
                     *(before, direct.get(prefix, False), below),
                 )
                 last[prefix] = index
@@ -175,7 +176,7 @@ def _add_frame(frames: List[Frame], line: str) -> None:
 
 
 def _ends_cut_off(lines: Sequence[str], index: int, line: str) -> bool:
-    """Whether an exception ends a traceback whose beginning is not there."""
+    """Return True if an exception ends a traceback whose beginning is not there."""
     match = re.match(r"[A-Za-z_][\w.]*(?:Error|Exception): ", line)
     return match is not None and index > 0 and lines[index - 1].startswith(("    ", "  File "))
 
@@ -187,7 +188,7 @@ def _place(lines: Sequence[str]) -> Optional[Frame]:
 
 
 def _is_exception(line: str) -> bool:
-    """Whether a line names a class: ``ValueError: …``, ``socket.timeout``, not ``srun: …``."""
+    """Return True if a line names an exception: ``ValueError: …``, not ``srun: …``."""
     match = _EXCEPTION.match(line)
     if match is None:
         return False
@@ -211,7 +212,7 @@ def _message(lines: Sequence[str], index: int) -> Tuple[List[str], List[str]]:
     return message, below
 
 
-def _own_frame(frames: Sequence[Frame]) -> Optional[Frame]:
+def _user_frame(frames: Sequence[Frame]) -> Optional[Frame]:
     """Return the last frame that is not of a library, or else the last one."""
     own = [frame for frame in frames if not _OTHERS_CODE.search(frame.file)]
     return own[-1] if own else frames[-1] if frames else None

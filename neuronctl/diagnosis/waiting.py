@@ -7,8 +7,7 @@ from typing import Sequence, Tuple
 from neuronctl.common import units
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import counted, duration, moment, verb
-from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, last_line, search
-from neuronctl.diagnosis.silence import quiet_words
+from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, is_of_slurm, last_line, search
 from neuronctl.slurm.job_states import LEAVING, PENDING, RUNNING, STATES
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
@@ -20,6 +19,7 @@ _REQUEUE_TAKES = 60
 
 
 def running(evidence: JobEvidence) -> Diagnosis:
+    """Say where a job runs, for how long, and what its log shows so far."""
     status = evidence.status
     where = f" on {status.node_list}" if status.node_list else ""
     requeued = status.state == "REQUEUED"
@@ -48,6 +48,7 @@ def running(evidence: JobEvidence) -> Diagnosis:
 
 
 def waiting(evidence: JobEvidence) -> Diagnosis:
+    """Say why a job is pending, and when it may start."""
     status = evidence.status
     reason = status.explained
     words = reason.words or "Slurm has not considered it yet"
@@ -202,3 +203,32 @@ def _turn(evidence: JobEvidence, own: QueueJob, reason: str) -> str:
             left = duration(min(ends) - evidence.now)
             words += f", and the first ends in {left} at the latest"
     return words
+
+
+_QUIET = 300
+"""Seconds without a new line after which a log counts as quiet."""
+
+
+def quiet_words(evidence: JobEvidence) -> str:
+    """Return ``13 of 14 min``: for how long its program has written nothing; "" if under 5 min.
+
+    What Slurm adds at the end of a job makes a log new, and one with lines of both says nothing.
+    """
+    status, elapsed = evidence.status, evidence.status.elapsed or 0
+    end = (status.end or 0) if status.ended else evidence.now
+    logs = [log for log in evidence.logs if not log.lines or not is_of_slurm(log.lines[0])]
+    last = max((log.changed for log in logs), default=end - elapsed)
+    quiet = min(end - last, elapsed)
+    if quiet < _QUIET or evidence.log_guessed or not evidence.logs:
+        return ""
+    unit, name = (60, "min") if elapsed < 36_000 else (3600, "h")
+    return f"{quiet // unit:.0f} of {elapsed // unit} {name}"
+
+
+def hang_remedy(status: JobStatus) -> str:
+    """Return what to do about a hang, which more time does not end."""
+    stacks = f"while it runs, 'neuronctl why --stacks {status.id.job}' shows where it stands"
+    if status.record is None or status.record.rest.get("sbatch"):
+        return f"more time does not help if it hangs: {stacks}"
+    again = f"neuronctl resubmit {status.id.job} --stall 10m"
+    return f"more time does not help if it hangs: '{again}' ends such a run early; {stacks}"

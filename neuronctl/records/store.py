@@ -186,7 +186,7 @@ class RecordStore:
     def recent(
         self, limit: Optional[int] = None, *, since: int = 0, cluster: Optional[str] = None
     ) -> List[JobRecord]:
-        """Submitted jobs, newest first: at most ``limit``, begun at or after ``since`` (epoch).
+        """Return submitted jobs, newest first: at most ``limit``, begun at or after ``since``.
 
         If a job id was reused on the same cluster, its older records are omitted.
         """

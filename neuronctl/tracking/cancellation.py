@@ -40,7 +40,7 @@ class Outcome:
 def targets_of(
     word: JobOrName, statuses: Sequence[JobStatus], state: Optional[str]
 ) -> Dict[JobId, List[JobStatus]]:
-    """The ids for scancel: the one that was given, where all of it is meant, or squeue's.
+    """Return the ids for scancel: the one that was given if all of it is meant, or squeue's.
 
     Of a name squeue's: the tasks of an array may have several names. state: only jobs in it.
     """
@@ -64,7 +64,7 @@ def outcomes(
     refused: Mapping[str, str],
     state: Optional[str],
 ) -> List[Outcome]:
-    """What became of the targets, of which scancel refused some; or why ``word`` has none."""
+    """Say what became of the targets, of which scancel refused some; or why there are none."""
     if not targets:
         return [_untouched(word, statuses, state)]
     rows = []
@@ -159,7 +159,7 @@ def known_jobs(words: Sequence[JobOrName], store: RecordStore) -> Tuple[KnownJob
 
 
 def _common(asked: JobId, id: JobId) -> JobId:
-    """The tasks of ``id`` that were asked for: of 4711_[4-9], asked for 4711_[1-5], 4711_[4-5]."""
+    """Return the tasks in both ids: 4711_[4-5] for 4711_[1-5] and 4711_[4-9]."""
     if asked.tasks is None or id.tasks is None:
         return id
     others = id.without([asked])
@@ -173,7 +173,7 @@ def states_of(parts: Sequence[JobStatus]) -> str:
 
 
 def _scancel_name(id: JobId) -> str:
-    """An id as scancel names it in its complaints: without an array's ``%2``."""
+    """Return an id as scancel's messages name it: without an array's ``%2``."""
     return str(id).partition("%")[0] + ("]" if "%" in str(id) else "")
 
 

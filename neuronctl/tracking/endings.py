@@ -44,7 +44,7 @@ def ending_words(status: JobStatus) -> str:
 
 
 def ending_cause(status: JobStatus) -> str:
-    """What ended the job beside its own exit code: ``time limit reached``; "" where nothing did."""
+    """Return what ended a job other than its own exit: ``time limit reached``; "" for nothing."""
     if status.state == CANCELLED and is_stalled(status):
         return "--stall ended it"
     if status.state == CANCELLED:
@@ -94,7 +94,7 @@ def _or_more(status: JobStatus) -> str:
 
 
 def is_launch_failure(job: Union[ControlJob, JobStatus]) -> bool:
-    """Whether the job ended before its script started: 0:53, nearly always due to its log file."""
+    """Return True if the job ended before its script started: 0:53, mostly due to its log."""
     return job.exit == ExitCode(0, 53)
 
 

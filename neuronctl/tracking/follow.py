@@ -239,6 +239,7 @@ class JobWatch:
         return max((endings.exit_status(status) for status in self.statuses), default=1)
 
     def last_words(self) -> str:
+        """Return the line that reports the end."""
         if len(self.statuses) != 1:
             return f"job {self.job} ended: {_summary(self.statuses)}"
         status = self.statuses[0]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_name(word: str) -> bool:
-    """Whether a word stands for jobs of that name: a job id has no letters and no wildcards."""
+    """Return True for a name or pattern: a job id has no letters and no wildcards."""
     return any(sign.isalpha() or sign in "*?" for sign in word)
 
 

@@ -91,10 +91,12 @@ class JobStatus:
 
     @property
     def ended(self) -> bool:
+        """Return True if it has ended."""
         return self.state in ENDED
 
     @property
     def key(self) -> Optional[str]:
+        """Return the key of its submission; None without a record."""
         return None if self.record is None else self.record.key
 
     @property
@@ -344,7 +346,7 @@ def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -
 
 
 def is_same(exact: str, told: str) -> bool:
-    """Whether accounting was told this text: letters that its database cannot hold become ``?``."""
+    """Return True for the same text: accounting stores ``?`` for letters that it cannot hold."""
     if told == exact:
         return True
     return "?" in told and not exact.isascii() and _coarse(told) == _coarse(exact)

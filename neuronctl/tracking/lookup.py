@@ -107,7 +107,7 @@ def _default_store() -> RecordStore:
 
 
 def first_run(asked: JobId, store: RecordStore) -> Optional[int]:
-    """Return the first job of the chain of which a job without a record is a later run."""
+    """Return the first job of the chain that this job, which has no record, continues."""
     with contextlib.suppress(RecordError):
         if asked == JobId(asked.job) and not store.find({asked.job}, local_cluster()):
             return next(iter(chains.chains_with({asked.job}, store)), None)
@@ -147,7 +147,7 @@ def nodes_of(status: JobStatus) -> Tuple[str, ...]:
 def mine(
     store: Optional[RecordStore] = None, *, since: Optional[int] = None, oldest: float = 0.0
 ) -> Found:
-    """The user's jobs in the queue and those recorded in the last day.
+    """Return the user's jobs in the queue and those recorded in the last day.
 
     since: also those in accounting from then on (epoch seconds). oldest: how many seconds old
     squeue's answer may be.
@@ -166,23 +166,23 @@ def matches(asked: JobId, status: JobStatus) -> bool:
 
 
 def log_paths(status: JobStatus) -> Tuple[str, str, bool]:
-    """The files of standard output and error, and whether they are only where sbatch puts them.
+    """Return the files of standard output and error, and whether they are only sbatch's default.
 
     Slurm is asked where there is no record. A ``%N`` stays where no node is known.
     """
     if status.stdout is not None:
         return status.stdout, status.stderr or status.stdout, False
-    told, id = None, status.id.with_log
+    paths, id = None, status.id.with_log
     with contextlib.suppress(SlurmError):
         if status.source == "squeue":
             pages = scontrol_show_job(id)
-            told = (pages[0].stdout, pages[0].stderr) if len(pages) == 1 else None
+            paths = (pages[0].stdout, pages[0].stderr) if len(pages) == 1 else None
         elif status.source == "sacct":
-            told = sacct_logs(id) or _submitted_logs(status)
+            paths = sacct_logs(id) or _submitted_logs(status)
     guess = f"slurm-{id if id.het is None else id.job}.out"
     # An interactive job has none.
-    out, err = (path and os.path.join(status.work_dir, path) for path in told or (guess, guess))
-    return out, err, told is None
+    out, err = (path and os.path.join(status.work_dir, path) for path in paths or (guess, guess))
+    return out, err, paths is None
 
 
 def _submitted_logs(status: JobStatus) -> Optional[Tuple[str, str]]:

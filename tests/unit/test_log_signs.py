@@ -121,7 +121,7 @@ def test_advice_about_data_loaders_is_for_those_who_have_them() -> None:
 
 @pytest.mark.parametrize("entry", read_entries(yamlfile.read(SHIPPED, CatalogError), whole=True))
 def test_a_cause_takes_at_most_three_lines(entry: log_search.Entry) -> None:
-    told = log_search._told(entry, "x y " * 500, "", 1, "")
+    told = log_search._log_match(entry, "x y " * 500, "", 1, "")
     assert len(folded(f"Likely cause: {told.cause}.").splitlines()) <= 3
 
 

@@ -91,7 +91,11 @@ def _split_by_cause(same: List[JobStatus]) -> List[JobGroup]:
 
 def gather(status: JobStatus) -> JobEvidence:
     """Read a job's logs; ask for its partition's queue."""
-    paths, guessed = _log_paths(status)
+    paths: List[str] = []
+    guessed = False
+    if status.id.tasks is None:
+        out, err, guessed = log_paths(status)
+        paths = [path for path in dict.fromkeys((out, err)) if path and "%N" not in path]
     logs, unread = [], []
     runs = runs_of(status.record, status.id.task)
     # Where a job never began, a log of that name is another job's.
@@ -199,14 +203,6 @@ def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
         rows = sacct(jobs).jobs if jobs else ()
         return tuple(sorted(rows, key=lambda row: -row.job_id))
     return ()
-
-
-def _log_paths(status: JobStatus) -> Tuple[List[str], bool]:
-    """Return the logs, and whether they are only where sbatch puts them by default."""
-    if status.id.tasks is not None:
-        return [], False
-    out, err, guessed = log_paths(status)
-    return [path for path in dict.fromkeys((out, err)) if path and "%N" not in path], guessed
 
 
 def _log_problem(paths: Sequence[str]) -> Tuple[str, bool]:

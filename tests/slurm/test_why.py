@@ -45,13 +45,6 @@ ENDS: Dict[str, Tuple[List[str], str, str, str, str]] = {
         "Likely cause: the job's Python environment has no module 'no_such_module'",
         "ModuleNotFoundError: No module named 'no_such_module'",
     ),
-    "file": (
-        ["--wrap=python3 -c 'open(\"/data/none.pt\")'"],
-        "FAILED",
-        "missing-file",
-        "Likely cause: the file or directory '/data/none.pt' does not exist",
-        "FileNotFoundError: [Errno 2] No such file or directory: '/data/none.pt'",
-    ),
     "command": (
         ["--wrap=no-such-program --x"],
         "FAILED",
@@ -59,32 +52,12 @@ ENDS: Dict[str, Tuple[List[str], str, str, str, str]] = {
         "failed with exit code 127. Likely cause: the program 'no-such-program' was not found",
         "no-such-program: not found",
     ),
-    "address": (
-        [
-            '--wrap=python3 -c \'import socket; a = socket.create_server(("", 0)); '
-            'socket.create_server(("", a.getsockname()[1]))\''
-        ],
-        "FAILED",
-        "address-in-use",
-        "Likely cause: another process on the node was using the port that the program wanted",
-        "Address already in use",
-    ),
     "exception": (
         ["--wrap=python3 -c 'raise ArithmeticError(\"loss is odd\")'; false"],
         "FAILED",
         "exception",
         "Likely cause: the program raised ArithmeticError: loss is odd. Where: <string>:1",
         "ArithmeticError: loss is odd",
-    ),
-    "cuda": (
-        [
-            "--wrap=python3 -c 'raise RuntimeError(\"CUDA out of memory. Tried to allocate 2.00 "
-            "GiB\")' || { echo 'NCCL error: remote process exited' >&2; exit 1; }"
-        ],
-        "FAILED",
-        "cuda-out-of-memory",
-        "Likely cause: a GPU ran out of memory",
-        "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
     ),
 }
 

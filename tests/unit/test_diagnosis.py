@@ -286,7 +286,7 @@ def test_completed_though_something_in_it_failed() -> None:
     assert diagnose(evidence("COMPLETED", "all done", steps=whole, runs=runs)).cause == ""
     gone = "/var/spool/slurmd/job00007/slurm_script: line 4: ./x: No such file or directory"
     made = diagnose(evidence("COMPLETED", gone, "all done"))
-    assert made.cause == "the program './x' is not there, and the script went on"
+    assert made.cause == "the program './x' does not exist, and the script went on"
     assert diagnose(evidence("COMPLETED", "bash: line 1: x: command not found")).cause == ""
 
 

@@ -202,8 +202,8 @@ class Server:
         watcher = threading.Thread(target=self.watch, daemon=True)
         watcher.start()
         while self.process.poll() is None:
-            with open(self.folder + "/beat", "w") as file:  # a tunnel ends without it
-                file.write(str(time.time()))
+            with contextlib.suppress(OSError), open(self.folder + "/beat", "w") as file:
+                file.write(str(time.time()))  # a tunnel ends without it
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(1)
         self.stopped.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import importlib
 import json
@@ -309,6 +310,18 @@ def test_the_next_server_on_a_node_removes_what_a_killed_one_left(
     (tmp_path / "serve.link").symlink_to(tmp_path)
     mine = Path(places.make_temporary())
     assert {*tmp_path.iterdir()} == {lives, mine, tmp_path / "serve.link"}
+
+
+def test_a_beat_that_cannot_be_written_does_not_end_the_server(start: Callable[..., Job]) -> None:
+    job = start()
+    note = job.answers()
+    (job.folder / "own").mkdir()
+    while not (job.folder / "beat").is_dir():
+        with contextlib.suppress(OSError):
+            (job.folder / "beat").unlink()
+            (job.folder / "own").rename(job.folder / "beat")
+    job.wait_for(lambda later: later["asked"] > note["asked"] + 2)
+    assert job.process.poll() is None
 
 
 def test_a_login_shell_stays_one(start: Callable[..., Job]) -> None:

@@ -9,11 +9,10 @@ import click
 from neuronctl.catalog.loader import load, recognise
 from neuronctl.catalog.model import Partition
 from neuronctl.catalog.site_rules import comment_values, site_rules
-from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.common import units
 from neuronctl.common.console import print_text
-from neuronctl.common.errors import SlurmError
+from neuronctl.common.errors import SlurmError, at_most_one
 from neuronctl.common.paths import data_path
 from neuronctl.common.users import login_name
 from neuronctl.common.words import utc

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Seque
 import click
 
 from neuronctl.catalog.loader import recognise
-from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import catalog_option, job_options
 from neuronctl.cli.korean import in_language
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.console import cell_width, print_json, print_line, printable
-from neuronctl.common.errors import PolicyError, UsageError, did_you_mean
+from neuronctl.common.errors import PolicyError, UsageError, at_most_one, did_you_mean
 from neuronctl.common.files import rewrite
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.secrets import MASK, hide_secrets

@@ -150,7 +150,7 @@ def show_findings(job: JudgedJob) -> None:
     for finding in job.findings:
         if finding.waits:
             continue  # the verdict says it
-        from neuronctl.cli.korean import in_language  # here: most jobs have no findings
+        from neuronctl.cli.korean import in_language
 
         finding = in_language(finding, sys.stderr)
         lines = [f"{finding.severity} {finding.code}: {printable(finding.message)}"]

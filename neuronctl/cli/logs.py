@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, BinaryIO, Optional, Tuple
 
 import click
 
-from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.jobs import one_recorded
 from neuronctl.cli.say import notify, say
 from neuronctl.common.console import is_terminal, print_json, printable
-from neuronctl.common.errors import INTERRUPTED, NoSuchJobError
+from neuronctl.common.errors import INTERRUPTED, NoSuchJobError, at_most_one
 from neuronctl.common.files import list_again, open_regular
 from neuronctl.common.units import parse_since
 from neuronctl.records.store import RecordStore

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.jobs import found_jobs, one_job
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify
@@ -22,7 +21,7 @@ from neuronctl.common.console import (
     print_text,
     shortened,
 )
-from neuronctl.common.errors import UsageError
+from neuronctl.common.errors import UsageError, at_most_one
 from neuronctl.common.frozen import asdict
 from neuronctl.common.units import parse_since
 from neuronctl.common.words import amount, counted, duration, percent

@@ -53,7 +53,6 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
     reporter = job_output.TerminalReporter(job_output.SubmitMode(dry_run=dry_run), explain=explain)
     judged = judge_job(planned, reporter, force=force)
     plan = planned.plan
-    # Not before: it is imported while Slurm answers.
     from neuronctl.rendering.launch_command import contained_launch
     from neuronctl.rendering.render import render_shell
     from neuronctl.slurm.process import become

@@ -8,7 +8,6 @@ from typing import List, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_output import print_decisions
 from neuronctl.cli.job_table import state_style
 from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent, recorded_job
@@ -23,7 +22,7 @@ from neuronctl.common.console import (
     print_table,
     print_text,
 )
-from neuronctl.common.errors import UsageError
+from neuronctl.common.errors import UsageError, at_most_one
 from neuronctl.common.secrets import hide_in_words
 from neuronctl.common.shell import join
 from neuronctl.common.words import duration, moment

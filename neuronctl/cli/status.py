@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Dict, Optional, Tuple
 
 import click
 
-from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.jobs import raise_if_silent, state_name
 from neuronctl.cli.say import notify
 from neuronctl.common.console import is_terminal, print_json, print_line
-from neuronctl.common.errors import NoSuchJobError
+from neuronctl.common.errors import NoSuchJobError, at_most_one
 from neuronctl.common.frozen import replace
 from neuronctl.common.paths import state_dir
 from neuronctl.common.units import parse_since

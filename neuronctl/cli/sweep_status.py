@@ -10,7 +10,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
-from neuronctl.cli.exclusive import at_most_one
 from neuronctl.cli.job_options import file_option
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.console import (
@@ -23,7 +22,7 @@ from neuronctl.common.console import (
     print_table,
     shortened,
 )
-from neuronctl.common.errors import RecordError, UsageError
+from neuronctl.common.errors import RecordError, UsageError, at_most_one
 from neuronctl.common.shell import quote
 from neuronctl.common.units import format_elapsed
 from neuronctl.common.words import counted, percent, utc

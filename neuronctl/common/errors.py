@@ -6,7 +6,7 @@ a test compares that page with this module. Nothing here depends on click or Slu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, where nothing else has one."""
@@ -136,3 +136,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     matches = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
     guess = f"did you mean {' or '.join(matches)}? " if matches else ""
     return f"{guess}valid: {', '.join(names) or 'none'}"
+
+
+def at_most_one(options: Mapping[str, object]) -> None:
+    """Raise UsageError where two of these options are given: neither False, None, nor empty."""
+    given = [name for name, value in options.items() if value not in (False, None, (), [])]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} cannot be combined with {given[1]}", "keep one of them")

@@ -84,7 +84,7 @@ def existing_job(
         job = job.with_options(f"--partition={choice.plan.partition.name}")
         job = replace(job, choice=choice)
     if said.get("after") or said.get("after_ok"):
-        from neuronctl.submission.predecessors import wait_for_named  # here, as few jobs have one
+        from neuronctl.submission.predecessors import wait_for_named
 
         named = {name: said.get(name, ()) for name in ("after", "after_ok")}
         waiting = wait_for_named(replace(job.request, **named), tell).dependency

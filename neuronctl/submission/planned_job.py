@@ -99,7 +99,6 @@ class PlannedJob:
 
     @property
     def script(self) -> str:
-        # Not before: it is imported while Slurm answers.
         from neuronctl.rendering.render import render_job
 
         return render_job(self.plan, template=self.template, steps=self.steps)
@@ -164,13 +163,13 @@ def plan_job(
     cluster, how = recognise(catalog, request.cluster)
     request = _exclude_bad_nodes(located(request, cluster))
     if request.after or request.after_ok:
-        from neuronctl.submission.predecessors import wait_for_named  # here, as few jobs have one
+        from neuronctl.submission.predecessors import wait_for_named
 
         request = wait_for_named(request, tell or (lambda message: None), ask_slurm=ask_slurm)
     conda = None if request.conda is None else find_conda(request.conda, request.resolve_path(""))
     code = None
     if request.snapshot:
-        from neuronctl.records.code_snapshot import plan_snapshot  # here, as few jobs have one
+        from neuronctl.records.code_snapshot import plan_snapshot
 
         code = plan_snapshot(request.chdir or working_directory(), cluster)
         code = replace(code, place=snapshot_place, tree="") if snapshot_place else code
@@ -205,7 +204,7 @@ def _swept(request: job.JobRequest, axes: Optional[Tuple[Axis, ...]]) -> job.Job
         raise UsageError(f"{place}: the job file describes a sweep, not one job", hint)
     if axes is None:
         return request
-    from neuronctl.request.axes import COMMAND, SHELL_COMMAND  # here, as most jobs are no sweep
+    from neuronctl.request.axes import COMMAND, SHELL_COMMAND
 
     axes = axes or request.sweep
     if not axes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass, replace
 
@@ -120,51 +120,59 @@ def is_frame(line: str) -> bool:
     return _GOES_ON.match(line) is not None and "File" in line
 
 
+class _Process:
+    """What one process has written so far: its unfinished tracebacks and its last exception."""
+
+    def __init__(self) -> None:
+        self.open = 0  # tracebacks whose exception has not come yet
+        self.broken = 0  # tracebacks that another process' line has cut
+        self.frames: List[Frame] = []
+        self.last: Optional[int] = None  # the line of its last exception
+        self.chained = False  # whether the next exception was raised while that was handled
+        self.direct = False  # whether it is its direct cause
+
+    def end_traceback(self, lines: Sequence[str], index: int) -> Raised:
+        """Return the exception in a line, which ends the innermost traceback."""
+        message, below = _message(lines, index)
+        raiser = self.frames[-1].file if self.frames else ""
+        before = self.last if self.chained else None
+        self.last = index
+        frame = _user_frame(self.frames)
+        return Raised(index, message, frame, raiser, before, self.direct, below)
+
+
 def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
     """Return the exceptions that end tracebacks, by their line; each rank has its own."""
-    open: Dict[str, int] = {}
-    broken: Dict[str, int] = {}
-    last: Dict[str, int] = {}
-    chained: Set[str] = set()
-    direct: Dict[str, bool] = {}
-    frames: Dict[str, List[Frame]] = {}
-    found: Dict[int, Raised] = {}
+    processes: Dict[str, _Process] = {}
+    exceptions: Dict[int, Raised] = {}
     for index, raw in enumerate(lines):
         prefix = prefix_of(raw)
         line = raw[len(prefix) :]
         # The time in front of a line changes; the process does not.
         prefix = re.sub(r"\d\d:\d\d:\d\d", "", prefix)
+        process = processes.setdefault(prefix, _Process())
         if TRACEBACK in line:  # behind text where a process' output and errors are mixed
-            open[prefix] = open.get(prefix, 0) + 1
-            frames[prefix] = []
+            process.open += 1
+            process.frames = []
         elif line.startswith(_CHAINED):
-            chained.add(prefix)
-            direct[prefix] = line.startswith(_CHAINED[1])
-        elif open.get(prefix) and line and not line[0].isspace():
+            process.chained, process.direct = True, line.startswith(_CHAINED[1])
+        elif process.open and line and not line[0].isspace():
             # Processes that write into one file may do so in turn.
-            open[prefix] -= 1
-            if not _is_exception(line):
-                broken[prefix] = broken.get(prefix, 0) + 1
+            process.open -= 1
+            if _is_exception(line):
+                exceptions[index] = process.end_traceback(lines, index)
             else:
-                message, below = _message(lines, index)
-                own = frames.get(prefix, [])
-                before = last.get(prefix) if prefix in chained else None
-                raiser = own[-1].file if own else ""
-                found[index] = Raised(
-                    *(index, message, _user_frame(own), raiser),
-                    *(before, direct.get(prefix, False), below),
-                )
-                last[prefix] = index
-            chained.discard(prefix)
+                process.broken += 1
+            process.chained = False
         elif line.startswith(_UNREADABLE) or _ends_cut_off(lines, index, line):
             message, below = _message(lines, index)
-            found[index] = Raised(index, message, _place(lines[:index]), below=below)
-        elif broken.get(prefix) and not open.get(prefix) and _GOES_ON.match(line):
-            broken[prefix] -= 1  # the line that seemed to end it is none of its own
-            open[prefix] = 1
-        if open.get(prefix):
-            _add_frame(frames.setdefault(prefix, []), line)
-    return found
+            exceptions[index] = Raised(index, message, _place(lines[:index]), below=below)
+        elif process.broken and not process.open and _GOES_ON.match(line):
+            process.broken -= 1  # the line that seemed to end it is none of its own
+            process.open = 1
+        if process.open:
+            _add_frame(process.frames, line)
+    return exceptions
 
 
 def _add_frame(frames: List[Frame], line: str) -> None:
@@ -214,5 +222,5 @@ def _message(lines: Sequence[str], index: int) -> Tuple[List[str], List[str]]:
 
 def _user_frame(frames: Sequence[Frame]) -> Optional[Frame]:
     """Return the last frame that is not of a library, or else the last one."""
-    own = [frame for frame in frames if not _OTHERS_CODE.search(frame.file)]
-    return own[-1] if own else frames[-1] if frames else None
+    users = [frame for frame in frames if not _OTHERS_CODE.search(frame.file)]
+    return next(reversed(users or frames), None)

@@ -315,6 +315,8 @@ class Cluster:
     """The user's scratch directory; ``{user}`` stands for the login name."""
     scratch_days: Optional[int] = None
     """Days without access after which the site removes a file there: deletes or renames it."""
+    poll: Optional[int] = None
+    """The least seconds between two questions of one waiting command to Slurm."""
     default_partition: Optional[str] = None
     qos: Mapping[str, Qos] = {}
     evidence: Mapping[str, str] = {}

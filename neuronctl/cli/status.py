@@ -138,11 +138,14 @@ def _watch(question: _Question) -> None:
 
     While Slurm does not answer, the last table stays, and the line above it says since when.
     """
+    from neuronctl.tracking.follow import poll_floor
+
+    pause = max(_PAUSE, poll_floor())
     shown: Optional[Found] = None
     at = "as recorded"
     while True:
-        found = question.ask(oldest=_PAUSE)
-        head = f"refreshed every {_PAUSE:.0f} s; Ctrl-C to stop"
+        found = question.ask(oldest=pause)
+        head = f"refreshed every {pause:.0f} s; Ctrl-C to stop"
         if found.unavailable is None:
             if not found.jobs:
                 question.check(found)
@@ -160,4 +163,4 @@ def _watch(question: _Question) -> None:
         sys.stdout.flush()
         if question.ids and found.unavailable is None and all(job.ended for job in found.jobs):
             return
-        time.sleep(_PAUSE)
+        time.sleep(pause)

@@ -26,7 +26,8 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     exit code is the job's own; of several jobs, the highest. After the timeout it is 75, and the
     jobs continue, as they do after Ctrl-C.
 
-    Slurm is asked every few seconds, once for all commands of yours on this login node that wait.
+    Slurm is asked once for all commands of yours on this login node that wait: at first every
+    second, of a job that has run for a minute every 15 seconds, and for an hour every minute.
     """
     from neuronctl.records.store import RecordStore
     from neuronctl.tracking.follow import JobWatch, wait_for

@@ -123,9 +123,10 @@ def squeue_argv(
 ) -> List[str]:
     """One squeue for all ``job_ids``, a user, or a partition, including ended jobs.
 
-    partition: several are separated by commas. end: the text after each row.
+    partition: several are separated by commas. end: the text after each row. Without --local,
+    squeue also asks slurmctld for the federation (22.05).
     """
-    argv = ["squeue", "--noheader", "--all", "--states=all"]
+    argv = ["squeue", "--noheader", "--local", "--all", "--states=all"]
     argv.append("--Format=" + f":{fields.SEPARATOR},".join(_COLUMNS) + f":{end}")
     if job_ids:
         argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))

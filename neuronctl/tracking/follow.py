@@ -1,13 +1,15 @@
 """Watch a job until it ends: its states, its growing log, and its exit code.
 
 The exit code is endings.exit_status(): the job's own, or a nonzero one for every other failure.
-Each poll runs one squeue, at first every second, then less and less often. If slurmctld cannot be
-reached, it keeps trying. Neither COMPLETING nor a requeue is the end.
+Each poll runs one squeue: at first every second, then every 5; of a job that has run for a minute,
+every 15, and for an hour, every 60; never more often than the site's ``poll`` says. If slurmctld
+cannot be reached, it keeps trying. Neither COMPLETING nor a requeue is the end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
@@ -15,6 +17,7 @@ from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
 from neuronctl.common import errors
 from neuronctl.common.files import open_regular
 from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
@@ -28,10 +31,19 @@ from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import matches, remember
 
-_FIRST, _LONGEST_RUNNING, _LONGEST_WAITING = 1.0, 5.0, 10.0  # seconds between squeues
+_FIRST, _LONGEST_WAITING = 1.0, 10.0  # seconds between squeues
+_LONGEST_RUNNING = ((3600, 60.0), (60, 15.0), (0, 5.0))  # of a job that has run for so long
 _SHORTEST = 0.2  # seconds until the next look, where another has just asked
 _GROWTH = 1.4
 _ACCOUNTING_LAG = 10.0  # seconds by which sacct may lag after slurmctld has forgotten a job
+
+
+@functools.cache
+def poll_floor() -> float:
+    """Return the least seconds between two questions to Slurm that the site's catalog allows."""
+    with contextlib.suppress(errors.NeuronctlError):
+        return float(own_cluster().poll or 0)
+    return 0.0
 
 
 def wait_for(
@@ -113,7 +125,8 @@ class JobWatch:
             if not self.silent:
                 lines.append(f"{error.message}; retrying")
             self.silent = True
-            self.pause = self.interval = min(self.interval * _GROWTH, _LONGEST_WAITING)
+            self.interval = min(self.interval * _GROWTH, _LONGEST_WAITING)
+            self.pause = max(self.interval, poll_floor())
             return lines
         if self.silent:
             lines.append("Slurm is responding again")
@@ -127,10 +140,16 @@ class JobWatch:
             if self.record is not None:
                 self.record = remember(self.store, self.record, self.statuses)
         else:
-            longest = _LONGEST_WAITING if self.waiting else _LONGEST_RUNNING
-            self.interval = min(self.interval * _GROWTH, longest)
-        self.pause = max(_SHORTEST, self.interval - self._age)
+            self.interval = min(self.interval * _GROWTH, self._longest())
+        self.pause = max(_SHORTEST, max(self.interval, poll_floor()) - self._age)
         return lines
+
+    def _longest(self) -> float:
+        """Return the longest pause between two questions, in seconds."""
+        if self.waiting:
+            return _LONGEST_WAITING
+        elapsed = max((status.elapsed or 0 for status in self.statuses), default=0)
+        return next(pause for least, pause in _LONGEST_RUNNING if elapsed >= least)
 
     @property
     def waiting(self) -> bool:
@@ -151,7 +170,7 @@ class JobWatch:
         self._age = 0.0
         if not self._others:
             # One from before the job was submitted does not know it.
-            for oldest in (0.0,) if fresh else (self.interval, 0.0):
+            for oldest in (0.0,) if fresh else (max(self.interval, poll_floor()), 0.0):
                 answer = ask_own_queue(oldest)
                 rows: Sequence[QueueJob] = answer.rows
                 if self.record is not None and self.record.runs:

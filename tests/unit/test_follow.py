@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from neuronctl.cli.follow import _Screen
-from neuronctl.tracking.follow import GrowingLog
+from neuronctl.slurm.job_id import JobId
+from neuronctl.tracking import follow
+from neuronctl.tracking.follow import GrowingLog, JobWatch
+from neuronctl.tracking.job_status import JobStatus
 
 
 def test_a_log_that_is_emptied_was_restarted_before_its_next_lines(
@@ -25,3 +28,44 @@ def test_a_log_that_is_emptied_was_restarted_before_its_next_lines(
         told.append("the log was restarted" in capsys.readouterr().err)
     assert told == [False, False, True, False]
     assert sink.getvalue() == b"run\nrun 1\nends\n"
+
+
+def pauses(monkeypatch: pytest.MonkeyPatch, state: str, elapsed: int, floor: float) -> float:
+    """Return the pause after many polls of a job in that state."""
+    watch = JobWatch(JobId(7))
+
+    def ask(fresh: bool) -> None:
+        watch.statuses = (
+            JobStatus(JobId(7), 7, "a", "kim", "gpu", state, "", "squeue", elapsed=elapsed),
+        )
+
+    monkeypatch.setattr(watch, "_ask", ask)
+    monkeypatch.setattr(follow, "poll_floor", lambda: floor)
+    for _ in range(30):
+        watch.poll()
+    return watch.pause
+
+
+@pytest.mark.parametrize(
+    ("state", "elapsed", "floor", "pause"),
+    [
+        ("PENDING", 0, 0, 10),
+        ("RUNNING", 59, 0, 5),
+        ("RUNNING", 60, 0, 15),
+        ("RUNNING", 3600, 0, 60),
+        ("RUNNING", 10, 60, 60),
+        ("PENDING", 0, 60, 60),
+    ],
+)
+def test_a_job_that_runs_for_long_is_asked_for_less_often(
+    state: str, elapsed: int, floor: float, pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pauses(monkeypatch, state, elapsed, floor) == pause
+
+
+def test_the_first_answers_come_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = JobWatch(JobId(7))
+    monkeypatch.setattr(watch, "_ask", lambda fresh: None)
+    monkeypatch.setattr(follow, "poll_floor", lambda: 0.0)
+    watch.poll()
+    assert watch.pause <= 2

@@ -7,6 +7,7 @@ allowed.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
@@ -102,10 +103,9 @@ class Node:
         """Return the keys that no higher layer has removed with null."""
         return [key for key in self.data if self.data[key] is not None]
 
-    def below(self, key: str, data: Optional[Mapping[str, Any]] = None) -> Node:
+    def below(self, key: str) -> Node:
         """Return the mapping at a key, empty if there is none."""
-        if data is None:
-            data = self.typed(key, dict, "a mapping, 'key: value' lines")
+        data = self.typed(key, dict, "a mapping, 'key: value' lines")
         return Node(data or {}, (*self.path, key), self.places, self.errors)
 
     def typed(self, key: str, kind: type, allowed: str) -> Any:
@@ -169,10 +169,9 @@ class Node:
             return default
         if str(value).upper() == "UNLIMITED":
             return units.UNLIMITED
-        try:
+        seconds = 0
+        with contextlib.suppress(ValueError):
             seconds = units.parse_duration(str(value)) if type(value) in (int, str) else 0
-        except ValueError:
-            seconds = 0
         if not seconds:
             hint = f"use {units.TIME_FORMS}, or UNLIMITED; a bare number is minutes"
             self.refuse(key, f"{_show(value)} is not a time limit", hint)
@@ -202,7 +201,7 @@ _BY_TYPE: Mapping[str, _Read] = {
 
 _MODELS: Mapping[str, type] = {
     kind.__name__: kind
-    for kind in (*(CommentPolicy, Containers, CorePolicy, Login, Network, Policy, Price, WallTime),)
+    for kind in (CommentPolicy, Containers, CorePolicy, Login, Network, Policy, Price, WallTime)
 }
 
 
@@ -304,10 +303,12 @@ def _comment_fields(node: Node, key: str, default: Any) -> Dict[str, Tuple[str, 
 
 _BY_KEY: Mapping[str, _Read] = {
     **dict.fromkeys(("default", "maximum", "interactive_maximum"), Node.duration),
-    **dict.fromkeys(("gpus_per_node",), lambda node, key, default: node.whole(key, 0, default)),
-    **dict.fromkeys(("forbidden_options", "launcher_instead_of"), _texts_by_name),
-    **dict.fromkeys(("meanings", "evidence"), _texts_by_name),
-    "priority": lambda node, key, default: node.whole(key, 0, default),
+    **dict.fromkeys(
+        ("gpus_per_node", "priority"), lambda node, key, default: node.whole(key, 0, default)
+    ),
+    **dict.fromkeys(
+        ("forbidden_options", "launcher_instead_of", "meanings", "evidence"), _texts_by_name
+    ),
     "memory_fraction": lambda node, key, default: node.number(key, default, 1),
     "cores_per_node": _cores_per_node,
     **dict.fromkeys(

@@ -101,7 +101,7 @@ def submission_data(
             {
                 "partition": candidate.name,
                 "verdict": verdict_data(candidate.verdict) if candidate.fits else None,
-                "free_nodes": candidate.free,
+                "free_nodes": candidate.judgement.free_nodes,
                 "why_not": candidate.exclusion,
             }
             for candidate in (() if choice is None else choice.candidates)

@@ -134,8 +134,8 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
         rows.append(("cores", f"{job.cores_busy:.1f}{held} busy on average"))
     if job.nodes:
         rows += _sampled_figures(job)
-    elif job.accounted is not None and job.accounted.largest_task is not None:
-        size = amount(job.accounted.largest_task)
+    elif job.accounted is not None and job.accounted.memory is not None:
+        size = amount(job.accounted.memory)
         rows.append(("memory", f"{size} in the largest task; in all, not known"))
     return rows
 

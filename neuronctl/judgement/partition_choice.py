@@ -61,11 +61,6 @@ class Candidate:
         elsewhere = self.judgement.refusals and not self.refusals
         return Verdict(NOT_KNOWN, "") if elsewhere else self.judgement.verdict
 
-    @property
-    def free(self) -> int:
-        """Nodes with room for its share now."""
-        return self.judgement.free_nodes
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -106,7 +101,7 @@ def rank(found: Sequence[Candidate]) -> List[Candidate]:
     def place(candidate: Candidate) -> Tuple[bool, int, float, int]:
         verdict = candidate.verdict
         until = float("inf") if verdict.until is None else verdict.until
-        return not candidate.fits, ORDER.index(verdict.kind), until, -candidate.free
+        return not candidate.fits, ORDER.index(verdict.kind), until, -candidate.judgement.free_nodes
 
     return sorted(found, key=place)
 

@@ -15,7 +15,7 @@ from neuronctl.common.words import duration, percent, verb
 from neuronctl.monitoring.samples import GpuUse, NodeUse, folder_of, mean, read_samples
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_states import COMPLETED
-from neuronctl.slurm.job_steps import AccountedUse, read_usage
+from neuronctl.slurm.job_steps import StepEnd, read_usage
 from neuronctl.tracking.chains import chain_of
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
@@ -35,7 +35,7 @@ class JobUse:
 
     status: JobStatus
     nodes: Tuple[NodeUse, ...] = ()
-    accounted: Optional[AccountedUse] = None  # what Slurm has of one that wrote nothing
+    accounted: Optional[StepEnd] = None  # what Slurm has of one that wrote nothing
     price: Price = Price()
     unread: str = ""  # why what it wrote cannot be read
 

@@ -87,15 +87,11 @@ def parse_count(text: str) -> Optional[int]:
     return count(match[0]) if match else None
 
 
-def parse_gres(text: str) -> Mapping[str, int]:
-    """GPUs per node by type, "" without one, in ``gpu:a100:4(S:0-1),gres:gpu:2,gres:x:1``."""
-    return parse_resources(text).get("gpu", {})
-
-
 @_remembered
 def parse_resources(text: str) -> Mapping[str, Dict[str, int]]:
     """Generic resources by name and type, such as ``{"gpu": {"a100": 4}, "shard": {"": 8}}``.
 
+    squeue, scontrol, and sacct write it as ``gpu:a100:4(S:0-1),gres:gpu:2,gres/gpu=4``.
     A type may begin with a digit (``gpu:3090:4``, MIG's ``gpu:1g.5gb:7``); it is ``(null)`` where
     Slurm names none, and ``no_consume`` may follow it.
     """
@@ -113,8 +109,8 @@ def parse_resources(text: str) -> Mapping[str, Dict[str, int]]:
 
 def parse_gres_gpus(text: str) -> Optional[int]:
     """GPUs per node, of whatever type; None if it has no GPUs."""
-    found = parse_gres(text)
-    return sum(found.values()) if found else None
+    types = parse_resources(text).get("gpu")
+    return sum(types.values()) if types else None
 
 
 @_remembered

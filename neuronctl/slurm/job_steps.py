@@ -6,7 +6,7 @@ import functools
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError
-from neuronctl.common.frozen import dataclass
+from neuronctl.common.frozen import dataclass, replace
 from neuronctl.slurm.fields import SEPARATOR, ExitCode, count, parse_seconds, parse_size
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import run
@@ -34,20 +34,6 @@ class StepEnd:
     cpu: Optional[int]
     cores: Optional[int]
     elapsed: Optional[int]
-
-
-@dataclass(frozen=True)
-class AccountedUse:
-    """Sums over a job's steps. None: unknown.
-
-    cpu: CPU time in seconds. cores, elapsed (seconds): of the whole job. largest_task: bytes used
-    by the largest single task of all steps; accounting does not record the total of all tasks.
-    """
-
-    cpu: Optional[int]
-    cores: Optional[int]
-    elapsed: Optional[int]
-    largest_task: Optional[float]
 
     @property
     def cores_busy(self) -> Optional[float]:
@@ -99,18 +85,20 @@ def steps_of(job: JobId) -> Tuple[StepEnd, ...]:
     return read_steps(job.job).get(str(job), ())
 
 
-def read_usage(jobs: Sequence[JobId]) -> Dict[JobId, AccountedUse]:
+def read_usage(jobs: Sequence[JobId]) -> Dict[JobId, StepEnd]:
     """Ask sacct once; those are missing that it does not know, all of them where it is off."""
     return usage_of(ask_steps(jobs)) if jobs else {}
 
 
-def usage_of(steps: Mapping[str, Sequence[StepEnd]]) -> Dict[JobId, AccountedUse]:
-    """Return what each job used; its first row is its own."""
+def usage_of(steps: Mapping[str, Sequence[StepEnd]]) -> Dict[JobId, StepEnd]:
+    """Return each job's own row, its first; memory: of the largest single task of all steps.
+
+    Accounting does not record the total of all tasks.
+    """
     used = {}
-    for name, (whole, *others) in steps.items():
+    for name, rows in steps.items():
         job = JobId.read(name)
-        sizes = (step.memory for step in (whole, *others) if step.memory is not None)
+        sizes = (step.memory for step in rows if step.memory is not None)
         if job is not None:
-            largest = max(sizes, default=None)
-            used[job] = AccountedUse(whole.cpu, whole.cores, whole.elapsed, largest)
+            used[job] = replace(rows[0], memory=max(sizes, default=None))
     return used

@@ -141,8 +141,8 @@ def test_what_accounting_has() -> None:
     used = usage_of(parse_steps(text.replace("|", "\x1f")))
     use, task = used[JobId(4711)], used[JobId(4712, 3)]
     assert (use.cpu, use.cores, use.elapsed) == (86410.0, 32, 100)
-    assert use.largest_task == int(1.5 * GIB)
-    assert (task.cpu, task.cores_busy, task.largest_task) == (50, 0.5, None)
+    assert use.memory == int(1.5 * GIB)
+    assert (task.cpu, task.cores_busy, task.memory) == (50, 0.5, None)
 
 
 def test_runs_of_a_job_that_was_requeued(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from neuronctl.common.yamlfile import path_key
 
 
 def merge(layers: List[yamlfile.Document]) -> Catalog:
-    """Merge layers, lowest first, into one catalog; raises CatalogError with all that is wrong."""
+    """Merge layers, lowest first, into one catalog; raise CatalogError with all that is wrong."""
     data: Dict[str, Any] = {}
     places: Dict[Path, Place] = {}
     for number, layer in enumerate(layers):

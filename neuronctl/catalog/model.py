@@ -78,7 +78,7 @@ class CommentPolicy:
         return {*self.fields} <= {"field", "appl"}
 
     def values_of(self, option: str) -> Optional[Tuple[str, ...]]:
-        """What ``field`` or ``appl`` takes, empty: any word; None: the comment has no such part."""
+        """Return what ``field`` or ``appl`` takes, empty: any word; None: there is no such part."""
         if self.form == "word":
             return self.values if option == "appl" else None
         return self.fields.get(option)
@@ -325,7 +325,7 @@ class Cluster:
     WHEN)``, of which nobody says that Slurm enforces it."""
 
     def partition(self, name: str) -> Partition:
-        """The partition of that name; raises PolicyError with the closest names if unknown."""
+        """Return the partition of that name; raise PolicyError with the closest names if unknown."""
         partition = self.partitions.get(name)
         if partition is None:
             raise PolicyError(
@@ -355,7 +355,7 @@ class Cluster:
         return self.policy.cores.cores_per_gpu or partition.cores_per_gpu
 
     def memory_mb(self, partition: Partition, cores: int) -> Optional[int]:
-        """The MB that come with ``cores`` cores of one node; None if the catalog cannot tell."""
+        """Return the MB that come with so many cores of a node; None if the catalog cannot tell."""
         # Both numbers are the largest node's.
         per_node, most = partition.memory_mb_per_node, partition.max_cores_per_node
         if self.policy.memory_fraction is None or per_node is None or most is None:
@@ -387,7 +387,7 @@ class Catalog:
     """Each value's file (its index in ``files``) and line (from 1), by its path's ``path_key``."""
 
     def cluster(self, name: Optional[str] = None) -> Cluster:
-        """Return the cluster of that name (None: the default); raises CatalogError if unknown."""
+        """Return the cluster of that name (None: the default); raise CatalogError if unknown."""
         wanted = self.default_cluster if name is None else name
         cluster = self.clusters.get(wanted)
         if cluster is None:
@@ -425,7 +425,7 @@ class Catalog:
         return path_key(path) in self.places
 
     def _nearest(self, path: Path) -> Optional[str]:
-        """The key of a value, of that which a partition inherits, or of what is nearest around."""
+        """Return the key of a value, of the one that a partition inherits, or of the nearest above."""
         if path[1:2] == ("partitions",) and path_key(path) not in self.places:
             inherited = (path[0], *path[3:])
             if len(inherited) > 1 and path_key(inherited) in self.places:

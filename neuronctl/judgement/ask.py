@@ -44,7 +44,7 @@ class Question:
         self._reading = Reading(name, dependency_ids(plan), timeout=timeout or TIMEOUT)
 
     def answer(self) -> Snapshot:
-        """Return Slurm's figures for the plan's cluster; raises SlurmError."""
+        """Return Slurm's figures for the plan's cluster; raise SlurmError."""
         snapshot = self._reading.snapshot()
         _check_cluster(self._plan, snapshot.limits.config.cluster)
         return snapshot
@@ -144,7 +144,7 @@ has to clean up after the job, and to start the next one."""
 
 
 def latest_ends(jobs: Sequence[QueueJob], config: site.SiteConfig) -> Tuple[QueueJob, ...]:
-    """The jobs, ``end`` being when each has ended at the latest if nobody prolongs it."""
+    """Return the jobs with their latest possible end, unless somebody prolongs them."""
 
     def end(job: QueueJob) -> Optional[int]:
         # Of a suspended one the time limit stands still.
@@ -156,7 +156,7 @@ def latest_ends(jobs: Sequence[QueueJob], config: site.SiteConfig) -> Tuple[Queu
 
 
 def ask_queue(snapshot: Snapshot) -> Tuple[QueueJob, ...]:
-    """All users' jobs in the partitions of the snapshot's nodes; raises as ask_slurm() does.
+    """All users' jobs in the partitions of the snapshot's nodes; raise as ask_slurm() does.
 
     slurmctld sends its whole queue for it, so that it is asked only where that may tell more.
     """

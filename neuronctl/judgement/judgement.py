@@ -277,7 +277,7 @@ def _together(each: Sequence[Judgement]) -> Judgement:
         for found in judgement.findings:
             everywhere = all(found in other.findings for other in each)
             if not everywhere and not found.refuses:
-                continue  # the partitions differ, as who names several knows
+                continue  # the user named several partitions, and knows that they differ
             words = "" if everywhere else f"in {judgement.plan.partition.name}: "
             softer = suited and found.refuses
             findings[found.code, words + found.message] = replace(

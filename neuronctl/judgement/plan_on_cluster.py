@@ -169,7 +169,7 @@ class PlanOnCluster:
 
     @property
     def limits_by_nodes(self) -> Tuple[Limit, ...]:
-        """Those of which the job takes more on more nodes."""
+        """Resources whose total grows with the number of nodes."""
         each = (limit for limit in self.limits if limit.tres and limit.about.per != Per.NODE)
         return tuple(limit for limit in each if limit.kind != "MaxNodes")
 
@@ -231,7 +231,7 @@ class PlanOnCluster:
         return amounts.least_nodes(partition.max_cores_per_node or 0, 0) > self.plan.nodes
 
     def _allowed_nodes(self, asked: Needs) -> int:
-        """The most nodes that it may have: Slurm looks for no more than limits allow one job."""
+        """Return the most nodes of the job: Slurm looks for no more than limits allow one job."""
         figures = [
             limit.figure
             for limit in self.limits

@@ -25,7 +25,7 @@ node for the job (man sinfo, NODE STATE CODES)."""
 
 
 def slurm_says(command: str, asked_at: Optional[int] = None) -> Citation:
-    """A citation of Slurm: the command that shows the figure, and when it was asked."""
+    """Return a citation of Slurm: the command that shows the figure, and when it was asked."""
     when = "" if asked_at is None else f", {moment(asked_at)}"
     return Citation(f"Slurm itself: {command}{when}", True)
 
@@ -65,7 +65,7 @@ class Snapshot:
         return {}
 
     def says(self, command: str) -> Citation:
-        """A citation of the cluster's figures."""
+        """Return a citation of the cluster's figures."""
         return slurm_says(command, self.asked_at)
 
     @property

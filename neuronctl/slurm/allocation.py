@@ -27,7 +27,7 @@ class Allocation:
 
 
 def from_environment(environ: Mapping[str, str]) -> Allocation:
-    """The allocation that ``environ`` describes; raises UsageError if there is none."""
+    """Return the allocation that ``environ`` describes; raise UsageError if there is none."""
     job_id, nodes = environ.get("SLURM_JOB_ID"), environ.get("SLURM_JOB_NODELIST")
     if not job_id or not nodes:
         raise UsageError(

@@ -21,7 +21,7 @@ Columns = Mapping[str, Tuple[str, Callable[[str], Any]]]
 
 
 def read_rows(rows: Iterable[Sequence[str]], columns: Columns) -> Iterator[Dict[str, Any]]:
-    """The fields of each row of squeue or sacct; other lines, which have no job id, are skipped."""
+    """Yield the fields of each row of squeue or sacct; skip lines without a job id."""
     names = [name for name, _ in columns.values()]
     parsers = [(name, parse) for name, parse in columns.values() if parse is not str]
     for texts in rows:
@@ -66,13 +66,13 @@ def parse_seconds(text: str) -> Optional[int]:
 
 
 def count(text: str) -> Optional[int]:
-    """The whole number, which Slurm keeps in 64 bits; None where there is none: ``UNLIMITED``."""
+    """Return the whole number, of at most 64 bits; None if there is none, as in ``UNLIMITED``."""
     # Not isdigit() alone, which is true of ², nor int() of any length.
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else None
 
 
 def parse_number(text: str) -> Optional[float]:
-    """A decimal number; None for anything else, ``[N/A]`` or ``nan``."""
+    """Return a decimal number; None for anything else, such as ``[N/A]`` or ``nan``."""
     try:
         number = float(text)
     except ValueError:
@@ -82,14 +82,14 @@ def parse_number(text: str) -> Optional[float]:
 
 @_remembered
 def parse_count(text: str) -> Optional[int]:
-    """A whole number, or the lower end of a range (squeue's ``1-4`` nodes); otherwise None."""
+    """Return a whole number, or the lower end of a range (squeue's ``1-4`` nodes), or None."""
     match = re.match(r"[0-9]+", text.strip())
     return count(match[0]) if match else None
 
 
 @_remembered
 def parse_resources(text: str) -> Mapping[str, Dict[str, int]]:
-    """Generic resources by name and type, such as ``{"gpu": {"a100": 4}, "shard": {"": 8}}``.
+    """Return resources by name and type, such as ``{"gpu": {"a100": 4}, "shard": {"": 8}}``.
 
     squeue, scontrol, and sacct write it as ``gpu:a100:4(S:0-1),gres:gpu:2,gres/gpu=4``.
     A type may begin with a digit (``gpu:3090:4``, MIG's ``gpu:1g.5gb:7``); it is ``(null)`` where
@@ -145,7 +145,7 @@ def parse_size(text: str, unit: str = " ") -> Optional[float]:
 
 
 def mark_of(command: str) -> str:
-    """The mark in a Command or SubmitLine; "" if there is none."""
+    """Return the mark in a Command or SubmitLine; "" if there is none."""
     rest = command.partition("/dev/stdin neuronctl-")[2]
     return rest.split(maxsplit=1)[0] if rest[:1].strip() else ""
 

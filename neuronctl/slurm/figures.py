@@ -21,11 +21,11 @@ class ClusterFigures:
     associations: Tuple[Association, ...]
 
     def partition(self, name: str) -> Optional[SitePartition]:
-        """The controller's partition of that name."""
+        """Return the controller's partition of that name."""
         return next((partition for partition in self.partitions if partition.name == name), None)
 
     def qos_named(self, name: str) -> Optional[SlurmQos]:
-        """The QOS of that name, in whatever case."""
+        """Return the QOS of that name, in whatever case."""
         return next((qos for qos in self.qos or () if qos.name.lower() == name.lower()), None)
 
 
@@ -43,7 +43,7 @@ def limits_in_force(
     association: Optional[Association],
     groups: Sequence[LimitedGroup],
 ) -> Tuple[Limit, ...]:
-    """The limits of a partition, QOS, an association and the accounts above it.
+    """Return the limits of a partition, QOS, an association, and the accounts above it.
 
     What counts first is in front. flags: of the job's own QOS. groups: all that are known. What a
     QOS limits, neither the next QOS nor an association limits again.
@@ -81,7 +81,7 @@ def _of_qos(name: str, groups: Sequence[LimitedGroup]) -> Sequence[LimitedGroup]
 
 
 def used_of_each(limit: Limit, account: str, groups: Sequence[LimitedGroup]) -> Optional[int]:
-    """What the account, or the user, uses of a QOS' limit on each; None: Slurm does not tell."""
+    """Return the use of a QOS' limit on each account or user; None if Slurm does not show it."""
     if limit.scope != Scope.QOS or limit.about.per not in (Per.USER, Per.ACCOUNT):
         return None
     told = _of_qos(limit.name, groups)

@@ -95,7 +95,7 @@ def parse_job_gpus(text: str) -> Dict[str, int]:
 
 
 def job_gpus(job_id: int) -> Dict[str, int]:
-    """The GPUs that a running job has on each of its nodes; raises SlurmError."""
+    """Return the GPUs that a running job has on each of its nodes; raise SlurmError."""
     result = run(["scontrol", "show", "job", "-d", str(job_id)])
     if result.returncode != 0:
         raise failure(result)
@@ -103,7 +103,7 @@ def job_gpus(job_id: int) -> Dict[str, int]:
 
 
 def show_reservations() -> Tuple[Reservation, ...]:
-    """The cluster's reservations. Raises SlurmError."""
+    """Return the cluster's reservations; raise SlurmError."""
     result = run(["scontrol", "--oneliner", "show", "reservation"])
     if result.returncode != 0:
         raise failure(result)

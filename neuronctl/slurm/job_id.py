@@ -31,7 +31,7 @@ class JobId:
 
     @classmethod
     def read(cls, text: str) -> Optional[JobId]:
-        """The job id in Slurm's spelling; None for anything else."""
+        """Read a job id in Slurm's spelling; return None for anything else."""
         text = text.strip()
         if text.isascii() and text.isdigit() and len(text) <= 10 and int(text):
             return cls(int(text))  # most of them
@@ -47,7 +47,7 @@ class JobId:
 
     @classmethod
     def parse(cls, text: str) -> JobId:
-        """Like ``read``; raises UsageError for anything else."""
+        """Like ``read``; raise UsageError for anything else."""
         found = cls.read(text)
         if found is None:
             raise UsageError(
@@ -92,7 +92,7 @@ class JobId:
         return self == other or (self.job == other.job and other.task in self.indexes)
 
     def without(self, others: Sequence[JobId]) -> Optional[JobId]:
-        """The tasks of ``4711_[0-9]`` that are in none of ``others``; None if none remain."""
+        """Return the tasks of ``4711_[0-9]`` that are in none of ``others``; None if none remain."""
         left = self.indexes.difference(*(other.indexes for other in others))
         if left == self.indexes:
             return self

@@ -189,7 +189,7 @@ class Limit:
         return wanted >= self.figure if self.about.minimum else wanted <= self.figure
 
     def taken(self, amounts: Mapping[str, int], seconds: Optional[int]) -> Optional[int]:
-        """What a job takes of it that holds these TRES for so long at most; None: not known.
+        """Return what a job with these TRES and time limit takes of it; None: not known.
 
         amounts: of one node where the limit is. seconds: None: without an end, or not known.
         """
@@ -202,11 +202,11 @@ class Limit:
         return None if seconds is None else amount * -(-seconds // 60)
 
     def taken_by(self, job: QueueJob) -> int:
-        """What one such job takes of it while it runs; 0 if that is not known."""
+        """Return what one such job takes of it while it runs; 0 if that is not known."""
         return 1 if self.about.counts == Counts.RUNNING else job.holds(self.tres) or 0
 
     def held_by(self, jobs: Iterable[QueueJob]) -> int:
-        """What these jobs, none of which has ended, count for it now."""
+        """Return how much of it these jobs, none of which has ended, take now."""
         if self.about.counts == Counts.SUBMITTED:
             return sum(job.count for job in jobs if job.state not in LEAVING)
         return sum(job.count * self.taken_by(job) for job in jobs if job.state in HOLDING)
@@ -246,7 +246,7 @@ class Limit:
         return f"{name or self.kind} {tres}{self.figure}"
 
     def things(self, figure: int = 2) -> str:
-        """What it counts, in words, for one or several; Slurm's own name where there are none."""
+        """Return what it counts, in words, for one or several; else Slurm's own name."""
         counts, tres = self.about.counts, self.tres
         if tres and tres not in TRES_NAMES:
             return tres
@@ -265,7 +265,7 @@ class Limit:
 
 
 def read_limits(fields: Mapping[str, str], scope: str, name: str) -> Tuple[Limit, ...]:
-    """The limits in sacctmgr's fields, by kind; what is empty or cannot be read is no limit."""
+    """Read the limits in sacctmgr's fields, by kind; skip what is empty or cannot be read."""
     return tuple(
         Limit(kind, tres, figure, scope, name)
         for kind, text in fields.items()
@@ -279,7 +279,7 @@ def _figures(counts: str, text: str) -> Mapping[str, Optional[int]]:
         return {"": count(text)}
     if counts == Counts.TIME:
         return {"": parse_seconds(text)}
-    # One on GPUs of a type is none on all.
+    # A limit on one GPU type does not limit the others.
     return {tres: figure for tres, figure in parse_tres(text).items() if f"{tres}=" in text}
 
 

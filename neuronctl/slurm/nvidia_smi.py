@@ -24,7 +24,7 @@ SAMPLED = tuple(figure for figure in FIGURES if figure not in ("name", "heat"))
 
 
 def query(*figures: str) -> str:
-    """The figures as --query-gpu takes them."""
+    """Return the figures as --query-gpu takes them."""
     return ",".join(FIGURES[figure][0] for figure in figures)
 
 

@@ -111,12 +111,12 @@ def explain(reason: str, job: str = "ID") -> Explained:
 
 
 def is_planned(reason: str) -> bool:
-    """Whether Slurm plans the start of such a job; what it shows of others is out of date."""
+    """Return True if Slurm plans the start of such a job; for others, it shows old times."""
     return reason.partition(",")[0].replace(" ", "_") in _PLANNED
 
 
 def _of_limit(limit: Limit) -> Tuple[str, str]:
-    """What the reason of a limit means, whatever its figure."""
+    """Return what the reason of a limit means, whatever its figure."""
     kind, tres = limit.about, limit.tres
     what = "memory" if tres == "mem" else TRES_NAMES.get(tres, tres)
     whose = "its QOS" if limit.scope == Scope.QOS and kind.per != Per.ACCOUNT else "your account"

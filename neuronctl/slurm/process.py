@@ -80,7 +80,7 @@ _MOST_WORDS = 4000  # characters
 
 
 def clean_environment(environ: Mapping[str, str], *, for_job: bool) -> Dict[str, str]:
-    """The environment for a Slurm command: the user's, without what would change the command.
+    """Return the user's environment without the variables that would change a Slurm command.
 
     for_job: the command passes its environment to a job (sbatch, salloc), so locale and time zone
     stay the user's. Queries get LC_ALL=C and UTC, so that times are the same everywhere, and
@@ -235,7 +235,7 @@ def in_memory(content: bytes) -> int:
 
 
 def whole(result: Result) -> str:
-    """What a command printed; SlurmUnavailableError if it was cut off in the middle of a line."""
+    """Return what a command printed; raise SlurmUnavailableError if its last line is cut off."""
     text = result.stdout
     if text and not text.endswith("\n"):
         raise SlurmUnavailableError(
@@ -246,7 +246,7 @@ def whole(result: Result) -> str:
 
 
 def failure(result: Result) -> SlurmError:
-    """The error for a command that ended with a nonzero exit code, with Slurm's message."""
+    """Return the error for a command that failed, with Slurm's message."""
     command = result.argv[0]
     if result.returncode < 0:
         killed = f"{command} was killed by signal {-result.returncode}"
@@ -268,12 +268,12 @@ def failure(result: Result) -> SlurmError:
 
 
 def not_found(command: str) -> SlurmUnavailableError:
-    """The error for a command that is not on PATH."""
+    """Return the error for a command that is not on PATH."""
     return SlurmUnavailableError(f"{command} not found: Slurm is not on PATH", where_slurm_is())
 
 
 def where_slurm_is() -> str:
-    """The hint on a machine without Slurm."""
+    """Return the hint for a machine without Slurm."""
     from neuronctl.slurm.sandbox_address import is_up
 
     if is_up():

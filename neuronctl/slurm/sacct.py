@@ -182,7 +182,7 @@ def _in_parts(argv: Sequence[str], begin: int, end: int) -> List[AccountingJob]:
 
 
 def sacct_logs(job: JobId) -> Optional[Tuple[str, str]]:
-    """The files of a job's standard output and error, as sacct tells them since Slurm 24.05.
+    """Ask sacct for the files of a job's output and errors, which it shows since Slurm 24.05.
 
     None where it does not tell them. A path may be relative to the job's directory. Raises
     SlurmUnavailableError.

@@ -36,7 +36,7 @@ class SlurmQos:
     preempt_mode: str = ""
 
     def limit(self, kind: str, tres: str = "") -> Optional[int]:
-        """The figure of one of its limits; None where it has none."""
+        """Return the figure of one of its limits; None if it has none."""
         matching = (
             limit.figure for limit in self.limits if (limit.kind, limit.tres) == (kind, tres)
         )
@@ -172,7 +172,7 @@ def parse_associations(text: str, groups: Sequence[LimitedGroup] = ()) -> Tuple[
 
 
 def with_those_above(account: str, groups: Sequence[LimitedGroup]) -> Iterator[LimitedGroup]:
-    """An account's group, and those of the accounts above it, the nearest first."""
+    """Yield an account's group, and those of the accounts above it, the nearest first."""
     accounts = {group.name: group for group in groups if group.scope == Scope.ACCOUNT}
     while account in accounts:
         group = accounts.pop(account)

@@ -17,7 +17,7 @@ NAME_VARIABLE = "NEURONCTL_SANDBOX"
 
 
 def address() -> str:
-    """The abstract socket of the sandbox; raises UsageError if its name is too long for one."""
+    """Return the abstract socket of the sandbox; raise UsageError if its name is too long."""
     name = os.environ.get(NAME_VARIABLE, "")
     if len(name.encode()) > 60 or "\0" in name:
         raise UsageError(f"{NAME_VARIABLE} is longer than 60 bytes", "use a shorter name")
@@ -38,7 +38,7 @@ def is_up() -> bool:
 
 
 def peer(connection: socket.socket) -> Tuple[int, int]:
-    """The pid and the uid at the other end: anybody may have taken the sandbox's name."""
+    """Return the pid and uid at the other end: anybody may have taken the sandbox's name."""
     import socket
     import struct
 
@@ -56,7 +56,7 @@ def is_ours(uid: int) -> bool:
 
 
 def sub_ids(file: str, uid: int) -> range:
-    """The first range that ``/etc/subuid`` or ``/etc/subgid`` has for a user, or an empty one."""
+    """Return the first range of ``/etc/subuid`` or ``/etc/subgid`` for a user, or an empty one."""
     names = {str(uid), name_of(uid)}
     with contextlib.suppress(OSError), open(file, encoding="utf-8", errors="replace") as stream:
         for line in stream:

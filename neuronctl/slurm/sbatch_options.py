@@ -117,7 +117,7 @@ class Parsed:
 
 
 def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parsed, ...], int]:
-    """The first options of ``words``, and the index behind them; raises GetoptError."""
+    """Return the first options of ``words`` and the index behind them; raise GetoptError."""
     shorts: Dict[str, OptionSpec] = {option.short: option for option in table if option.short}
     longs: Dict[str, OptionSpec] = {option.long: option for option in table}
     found: List[Parsed] = []

@@ -18,7 +18,7 @@ _STARTED = "NEURONCTL_SBATCH"
 
 
 def find_sbatch() -> str:
-    """Return the first sbatch on PATH that is no neuronctl above; raises SlurmUnavailableError."""
+    """Return the first sbatch on PATH that is no neuronctl above; raise SlurmUnavailableError."""
     started = started_sbatches()
     for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(directory, "sbatch")

@@ -151,12 +151,12 @@ class NodeGroup:
 
 
 def names_of(groups: Iterable[NodeGroup]) -> FrozenSet[str]:
-    """The names of all their nodes."""
+    """Return the names of all their nodes."""
     return frozenset().union(*(group.names for group in groups))
 
 
 def gpu_types(groups: Iterable[NodeGroup]) -> Tuple[str, ...]:
-    """The types of their GPUs, "" for GPUs without one, in order."""
+    """Return the types of their GPUs in order, "" for GPUs without one."""
     every = (group.gpu_types or ((group.gpu, group.gpus, 0),) for group in groups)
     return tuple(dict.fromkeys(kind for types in every for kind, number, _ in types if number))
 
@@ -205,7 +205,7 @@ def scontrol_questions(user: str, job_ids: Sequence[int] = ()) -> Tuple[List[str
 
 
 def parse_config(text: str) -> SiteConfig:
-    """The lines ``Name = value`` of ``scontrol show config``."""
+    """Parse the lines ``Name = value`` of ``scontrol show config``."""
     found = defaultdict(str, re.findall(r"^(\w+) += (.*?) *$", text, re.MULTILINE))
     return SiteConfig(
         cluster=found["ClusterName"].lower(),
@@ -226,7 +226,7 @@ def parse_config(text: str) -> SiteConfig:
 
 
 def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
-    """The ``PartitionName=`` lines of ``scontrol --oneliner show partition``."""
+    """Parse the ``PartitionName=`` lines of ``scontrol --oneliner show partition``."""
     return tuple(
         SitePartition(
             name=line["PartitionName"],
@@ -281,7 +281,7 @@ _OF_NODES = re.compile(
 
 
 def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
-    """The ``NodeName=`` lines of ``scontrol --oneliner --detail show node``, and the other lines.
+    """Parse the ``NodeName=`` lines of ``scontrol --oneliner --detail``; return the others, too.
 
     sinfo groups nodes, too, but makes one row of those with different numbers of cores in use.
     """
@@ -324,7 +324,7 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
 
 
 def parse_reservations(text: str) -> Tuple[Reservation, ...]:
-    """The ``ReservationName=`` lines of ``scontrol --oneliner show reservation``."""
+    """Parse the ``ReservationName=`` lines of ``scontrol --oneliner show reservation``."""
     found = []
     for line in _lines(text, "ReservationName"):
         start, end = parse_timestamp(line["StartTime"]), parse_timestamp(line["EndTime"])
@@ -340,7 +340,7 @@ _ALLOWED = ("Users", "Groups", "Accounts")
 
 
 def parse_licenses(text: str) -> Dict[str, Tuple[int, int]]:
-    """The ``LicenseName=`` lines: name -> how many there are, and how many are free."""
+    """Parse the ``LicenseName=`` lines: name -> how many there are, and how many are free."""
     return {
         line["LicenseName"]: (count(line["Total"]) or 0, count(line["Free"]) or 0)
         for line in _lines(text, "LicenseName")

@@ -105,7 +105,7 @@ class QueueJob:
         return self.partition.split(",")
 
     def holds(self, tres: str) -> Optional[int]:
-        """What one of its jobs has of a TRES on all its nodes; None: not known."""
+        """Return what one of its jobs has of a TRES on all its nodes; None: not known."""
         nodes = self.nodes or 1
         if tres == "node":
             return nodes
@@ -155,7 +155,7 @@ def runs_of(rows: Iterable[QueueJob]) -> Dict[int, int]:
 
 
 def read_queue(argv: Sequence[str], *, timeout: float = TIMEOUT) -> str:
-    """Return what a squeue prints, "" for unknown jobs; raises SlurmError."""
+    """Return what a squeue prints, "" for unknown jobs; raise SlurmError."""
     result = run(argv, timeout=timeout)
     # squeue exits with 1 for a single unknown id, and omits it silently among several.
     if result.returncode != 0 and "invalid job id" in result.stderr.lower():

@@ -99,13 +99,13 @@ def _gpus(lines: Sequence[str]) -> Tuple[Gpu, ...]:
 
 
 def read_node_usage(job_id: int, nodes: Sequence[str]) -> Tuple[NodeUsage, ...]:
-    """Survey every node of a running job with one srun; raises as on_each_node()."""
+    """Survey every node of a running job with one srun; raise as on_each_node()."""
     survey = ["bash", "-c", _SURVEY, "bash", query(*SURVEYED)]
     return parse_node_usage(on_each_node(job_id, nodes, survey, timeout=30))
 
 
 def on_each_node(job_id: int, nodes: Sequence[str], program: Sequence[str], timeout: float) -> str:
-    """What a program prints on every node of a running job; each line begins with its task number.
+    """Return what a program prints on each node of a running job, with the task before each line.
 
     Raises SlurmUnavailableError, and SlurmRefusedError with Slurm's message if no node answers.
     """
@@ -117,7 +117,7 @@ def on_each_node(job_id: int, nodes: Sequence[str], program: Sequence[str], time
 
 
 def of_each_task(text: str) -> Dict[int, List[str]]:
-    """The lines that srun --label prints, by task, in their order; other lines are skipped."""
+    """Return the lines that srun --label prints, by task, in order; skip other lines."""
     said: Dict[int, List[str]] = {}
     for line in text.splitlines():
         match = re.match(r"\s*([0-9]{1,9}): (.*)", line)

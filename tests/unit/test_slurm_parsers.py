@@ -112,15 +112,16 @@ def test_the_types_of_gpus() -> None:
         "gpu:a100:4(S:0-1)": {"a100": 4},
         "nvme:1,gpu:2,gpu:h100:1": {"": 2, "h100": 1},
         "(null)": {},
+        "gpu:3090:4,gpu:1g.5gb:7(S:0)": {"3090": 4, "1g.5gb": 7},
+        "gpu:(null):4(S:0-1)": {"": 4},
+        "gres:gpu:l40s:no_consume:4,shard:8": {"l40s": 4},
+        "gpu:a100-sxm4:8(IDX:0-3,5)": {"a100-sxm4": 8},
     }
     for text, found in types.items():
         assert parse_resources(text).get("gpu", {}) == found
-        "3090": 4,
-        "1g.5gb": 7,
-    }
-    assert parse_resources("gpu:(null):4(S:0-1)").get("gpu", {}) == {"": 4}
-    assert parse_resources("gres:gpu:l40s:no_consume:4,shard:8").get("gpu", {}) == {"l40s": 4}
-    assert parse_resources("gpu:a100-sxm4:8(IDX:0-3,5)").get("gpu", {}) == {"a100-sxm4": 8}
+
+
+def test_counts_and_exit_codes() -> None:
     assert parse_count("4") == 4 and parse_count("2-4") == 2 and parse_count("") is None
     assert ExitCode.parse("3:9") == ExitCode(3, 9) and ExitCode.parse("") is None
     assert str(ExitCode(0, 53)) == "0:53"

@@ -325,7 +325,7 @@ class Cluster:
     WHEN)``, of which nobody says that Slurm enforces it."""
 
     def partition(self, name: str) -> Partition:
-        """Return the partition of that name; raise PolicyError with the closest names if unknown."""
+        """Return the partition of that name; raise PolicyError with close names if unknown."""
         partition = self.partitions.get(name)
         if partition is None:
             raise PolicyError(
@@ -425,7 +425,7 @@ class Catalog:
         return path_key(path) in self.places
 
     def _nearest(self, path: Path) -> Optional[str]:
-        """Return the key of a value, of the one that a partition inherits, or of the nearest above."""
+        """Return the key of a value, of the inherited one, or of the nearest above."""
         if path[1:2] == ("partitions",) and path_key(path) not in self.places:
             inherited = (path[0], *path[3:])
             if len(inherited) > 1 and path_key(inherited) in self.places:

@@ -92,7 +92,7 @@ class JobId:
         return self == other or (self.job == other.job and other.task in self.indexes)
 
     def without(self, others: Sequence[JobId]) -> Optional[JobId]:
-        """Return the tasks of ``4711_[0-9]`` that are in none of ``others``; None if none remain."""
+        """Return the tasks of ``4711_[0-9]`` that are in none of ``others``; None: none remain."""
         left = self.indexes.difference(*(other.indexes for other in others))
         if left == self.indexes:
             return self

@@ -352,9 +352,12 @@ def test_what_slurm_hides_is_not_known(private: str, look: Any, words: str) -> N
     assert words in said.words
 
 
-def test_other_resources_than_gpus() -> None:
+def test_a_resource_that_no_node_has() -> None:
     assert "NC113" in codes(judged(live(), gpus_per_node=1, gres=("nvme:1",)))
-    # All of a job's shards are on one GPU.
+
+
+@pytest.mark.parametrize("name", ["shard", "mps"])
+def test_all_parts_of_gpus_of_a_job_are_on_one(name: str) -> None:
     for used, held, number, kind in (
         (0, 0, 4, "can start now"),
         (0, 0, 5, "refused"),
@@ -363,12 +366,12 @@ def test_other_resources_than_gpus() -> None:
         (6, 2, 4, "can start now"),
         (8, 0, 1, "will wait"),
     ):
-        shards = (("shard", 32, held),)
+        shards = ((name, 32, held),)
         have = live(nodes=tuple(node(f"n{n}", gpus_used=used, resources=shards) for n in (1, 2)))
-        asked = judged(have, gres=(f"shard:{number}",))
+        asked = judged(have, gres=(f"{name}:{number}",))
         assert asked.verdict.kind == kind, (used, held, number)
         assert "NC122" not in codes(asked)
-    have = live(nodes=(node("n1", resources=(("shard", 32, 5),)),))
+    have = live(nodes=(node("n1", resources=((name, 32, 5),)),))
     for gpus, kind in ((6, "can start now"), (7, "will wait")):
         assert judged(have, gpus_per_node=gpus).verdict.kind == kind
 

@@ -106,9 +106,10 @@ def test_a_partition_is_worked_out_once_for_all_candidates(monkeypatch: pytest.M
     assert len(worked_out) == len(set(worked_out)) >= 2
 
 
-def test_shards_are_where_nodes_have_them() -> None:
-    shards = tuple(dataclasses.replace(one, resources=(("shard", 32, 0),)) for one in NODES)
+@pytest.mark.parametrize("name", ["shard", "mps"])
+def test_parts_of_gpus_are_where_nodes_have_them(name: str) -> None:
+    shards = tuple(dataclasses.replace(one, resources=((name, 32, 0),)) for one in NODES)
     limits = dataclasses.replace(THREE, nodes=(*shards, *OLD_NODES))
-    found = judged(live(limits=limits), gres=("shard:2",))
+    found = judged(live(limits=limits), gres=(f"{name}:2",))
     assert names(found)[0] == "gpu" and "old" not in names(found)
     assert "no node of old has" in found["old"].exclusion

@@ -393,6 +393,8 @@ def _not_known(evidence: JobEvidence, made: Diagnosis) -> Diagnosis:
     of_err = made.line is not None and made.line.path == status.stderr != status.stdout
     logs = f"neuronctl logs {status.id}{' --err' if of_err else ''}"
     remedy = f"the cause is unknown: read what it wrote with '{logs}'"
+    if made.cause and made.where:
+        remedy = f"see what that line of the program expects; '{logs}' shows what came before"
     where = made.where or _first_task(evidence)
     return replace(made, remedy=remedy, where=where, around=lines_around(evidence, made.line))
 

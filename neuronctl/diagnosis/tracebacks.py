@@ -42,7 +42,8 @@ _UNREADABLE = ("SyntaxError: ", "IndentationError: ", "TabError: ")
 _MOST, _MOST_BELOW = 12, 60  # lines of a message, and of the paragraphs below it
 
 _OTHERS_CODE = re.compile(
-    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<|/bin/(?:torchrun|accelerate|deepspeed)$"
+    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<|^[^/].*\.pyx$"
+    r"|/bin/(?:torchrun|accelerate|deepspeed)$"
 )
 
 

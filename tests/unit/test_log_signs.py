@@ -146,3 +146,10 @@ def test_a_message_begins_below_the_name() -> None:
 def test_characters_that_a_backspace_deletes() -> None:
     (line,) = text_lines(b'{\bOutput argument "dt" (and maybe others) not assigned}\b')
     assert line == 'Output argument "dt" (and maybe others) not assigned'
+
+
+def test_a_library_in_cython_is_not_the_user_s_code() -> None:
+    frames = ['  File "/s/run.py", line 3, in save', '  File "h5py/h5f.pyx", line 122, in create']
+    diagnosis = explain(TRACE[0], *frames, "ValueError: too long")
+    assert diagnosis.where == "/s/run.py:3, in save (gpu1)"
+    assert diagnosis.remedy.startswith("see what that line of the program expects")

@@ -312,18 +312,29 @@ def status(*jobs: Union[int, str, Job], since: Optional[str] = None) -> Tuple[Jo
     return found.jobs
 
 
-def history(*, since: Optional[str] = None, limit: Optional[int] = None) -> List[JobRecord]:
+def history(
+    name: str = "*",
+    *,
+    since: Optional[str] = None,
+    failed: bool = False,
+    limit: Optional[int] = None,
+) -> List[JobRecord]:
     """Return the recorded submissions, newest first; also those that Slurm refused.
 
-    Damaged records are left out. Raises RecordError where the records cannot be read.
+    name: a job's name, or a pattern such as ``"train*"``. failed: only those that Slurm refused or
+    whose job failed, as far as Slurm tells. Damaged records are left out. Raises RecordError where
+    the records cannot be read.
 
-    >>> [(record.job_id, record.job_name) for record in neuronctl.history(limit=1)]
+    >>> [(record.job_id, record.job_name) for record in neuronctl.history("tr*", limit=1)]
     [(70, 'train')]
     """
-    begun = _moment(since) or 0
-    records = itertools.takewhile(
-        lambda record: record.begun_at >= begun, RecordStore.default().iter()
-    )
+    from neuronctl.tracking.submissions import MOST, failed_ones, named_since, states_of
+
+    store = RecordStore.default()
+    records = named_since(store, name, _moment(since) or 0)
+    if failed:
+        newest_ones = list(itertools.islice(records, MOST))
+        records = iter(failed_ones(newest_ones, states_of(newest_ones, store)[0]))
     return list(itertools.islice(records, limit))
 
 

@@ -20,19 +20,11 @@ from neuronctl.common.words import duration, utc
 from neuronctl.records.recovery import recover
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.scripts.sbatch_line import read_line
-from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import CANCELLED, FAILED, GOOD, UNKNOWN
+from neuronctl.slurm.job_states import FAILED, UNKNOWN
 from neuronctl.tracking.endings import outcome_words
-from neuronctl.tracking.job_names import is_named
 from neuronctl.tracking.job_status import JobStatus, state_counts
-from neuronctl.tracking.lookup import look_up
 from neuronctl.tracking.runs import runs_words
-
-_MOST = 5000
-"""Submissions whose states are looked up."""
-
-States = Dict[str, Sequence[JobStatus]]
-"""Of a submission's record, by its key: what is known of its job or tasks."""
+from neuronctl.tracking.submissions import MOST, States, failed_ones, named_since, states_of
 
 
 @click.command("history")
@@ -41,7 +33,7 @@ States = Dict[str, Sequence[JobStatus]]
 @click.option("--failed", is_flag=True, help="Only those that failed or that Slurm refused.")
 @click.option(
     *("-n", "--limit"),
-    type=click.IntRange(1, _MOST),
+    type=click.IntRange(1, MOST),
     metavar="N",
     default=20,
     show_default=True,
@@ -57,12 +49,11 @@ def command(name: str, since: Optional[str], failed: bool, limit: int, as_json: 
     store = RecordStore.default()
     after = 0 if since is None else parse_since(since, int(time.time()))
     notify(*recover(store))
-    recent = itertools.takewhile(lambda record: record.begun_at >= after, store.iter())
-    named = (record for record in recent if is_named(record.job_name, name))
-    records = list(itertools.islice(named, _MOST if failed else limit))
-    states = _states(records, store)
+    records = list(itertools.islice(named_since(store, name, after), MOST if failed else limit))
+    states, notes = states_of(records, store)
+    notify(*notes)
     if failed:
-        records = [one for one in records if _has_failed(one, states)][:limit]
+        records = failed_ones(records, states)[:limit]
     if as_json:
         data = [_data(record, states.get(record.key, ())) for record in records]
         print_json("neuronctl.history/2", {"submissions": data})
@@ -74,12 +65,6 @@ def command(name: str, since: Optional[str], failed: bool, limit: int, as_json: 
     notify(*store.warnings)
 
 
-def _has_failed(record: JobRecord, states: States) -> bool:
-    fine = (*GOOD, CANCELLED)
-    ends = (job.state for job in states.get(record.key, ()) if job.ended)
-    return record.status == "failed" or any(state not in fine for state in ends)
-
-
 def _arguments(record: JobRecord) -> str:
     """Return the program's arguments, shortened, without secrets; "" if the record is damaged."""
     words: Sequence[str] = ()
@@ -87,21 +72,6 @@ def _arguments(record: JobRecord) -> str:
         sbatch = record.draft.sbatch
         words = read_line(sbatch[1:]).args if sbatch else record.draft.request.get("args", ())
     return shortened(join(hide_in_words(words)), 40)
-
-
-def _states(records: Sequence[JobRecord], store: RecordStore) -> States:
-    """Return the states of all recorded jobs, from one squeue and one sacct."""
-    asked = [JobId(record.job_id) for record in records if record.job_id is not None]
-    if not asked:
-        return {}
-    states: Dict[str, List[JobStatus]] = {}
-    found = look_up(asked, store)
-    for status in found.jobs:
-        states.setdefault(status.key or "", []).append(status)
-    notify(*(note for note in found.notes if note not in store.warnings))
-    if found.unavailable is not None:
-        notify(f"{found.unavailable.message}; states as recorded")
-    return {**states}
 
 
 def _print(records: Sequence[JobRecord], states: States) -> None:

@@ -66,6 +66,8 @@ def test_history(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str])
         listed = run("history", *words).stdout.splitlines()
         assert [line.split()[0] for line in listed[1:]] == jobs
         assert jobs or listed == ["no such submissions recorded"]
+    failed = neuronctl.history("train", failed=True)
+    assert [record.job_id for record in failed] == [None, 7]
     data = json.loads(run("history", "--json").stdout)
     assert data["schema"] == "neuronctl.history/2"
     assert [one["job_id"] for one in data["submissions"]] == [None, "8", "7"]

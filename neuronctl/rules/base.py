@@ -60,22 +60,22 @@ class Finding:
 
     @property
     def source(self) -> str:
-        """Who sets the limit: ``file:line``, and the source with its date."""
+        """Return who sets the limit: ``file:line``, and the source with its date."""
         return self.cited.text
 
     @property
     def by_slurm(self) -> bool:
-        """Whether Slurm itself says so."""
+        """Return True if Slurm itself says so."""
         return self.cited.by_slurm
 
     @property
     def doubtful(self) -> bool:
-        """Whether it would be an error if Slurm were known to enforce it."""
+        """Return True if it would be an error if Slurm were known to enforce it."""
         return self.rule.severity == ERROR and self.cited.doubtful
 
     @property
     def row(self) -> Tuple[str, ...]:
-        """What a record has of it: the values of ROW."""
+        """Return what a record has of it: the values of ROW."""
         return tuple(getattr(self, name) for name in ROW)
 
     @property
@@ -84,7 +84,7 @@ class Finding:
 
     @property
     def rule(self) -> Rule:
-        """The rule that found it."""
+        """Return the rule that found it."""
         return RULES[self.code]
 
     @property
@@ -98,7 +98,7 @@ class Finding:
 
 
 class Copies:
-    """What is known of a program that starts several times."""
+    """What the copies of a program that starts several times do."""
 
     SHARED = "shared"
     """They share the work, or start others that do."""
@@ -178,7 +178,7 @@ class SlurmFacts:
 class RuleContext:
     """What is judged: a plan, the catalog it was made from, and the machine it is submitted from.
 
-    reviewed is set where the script is only shown (``generate``): what depends on this machine
+    reviewed: True if the script is only shown (``generate``): what depends on this machine
     then warns instead of refusing, as the script may be meant for another. slurm: None if Slurm was
     not asked or did not answer; sources: who says a figure that is Slurm's and not the catalog's,
     by its place below the cluster. of_script: whether the job is somebody's batch script: rules on
@@ -197,7 +197,7 @@ class RuleContext:
 
     @property
     def rules_off(self) -> Tuple[str, ...]:
-        """The codes of the rules that the site has switched off."""
+        """Return the codes of the rules that the site has switched off."""
         return self.plan.cluster.policy.rules_off
 
     def parts(self, rule: Rule) -> Iterator[Tuple[str, RuleContext]]:
@@ -212,20 +212,20 @@ class RuleContext:
             yield launch.prefix, replace(self, plan=launch, local=next(facts, LocalFacts()))
 
     def cite(self, *path: str) -> Citation:
-        """Who says a cluster's value: Slurm, or its file and line and its source with the date."""
+        """Return who says a cluster's value: Slurm, or its file and line, and its dated source."""
         if path in self.sources:
             return self.sources[path]
         return self.catalog.cite(self.plan.cluster.name, *path)
 
     def cite_partition(self, key: str) -> Citation:
-        """Who says a value of the job's partition, or a smaller one of its QOS."""
+        """Return who says a value of the job's partition, or a smaller one of its QOS."""
         qos = self.limiting_qos(key)
         if ("partitions", self.plan.partition.name, key) in self.sources:
             qos = ""
         return self.cite(*(("qos", qos) if qos else ("partitions", self.plan.partition.name)), key)
 
     def limiting_qos(self, key: str) -> str:
-        """The QOS whose limit counts in the job's partition, by Slurm or the catalog; or ""."""
+        """Return the QOS whose limit counts in the job's partition; "" if it is not a QOS'."""
         partition = self.plan.partition
         qos = self.plan.cluster.qos_named(self.plan.request.qos)
         source = self.sources.get(("partitions", partition.name, key))

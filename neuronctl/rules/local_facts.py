@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
-    """What the rules may know of this machine; raises UsageError where it cannot be looked at.
+    """Return what the rules may know of this machine; raise UsageError if it cannot be read.
 
     elsewhere: the job may be meant for another machine, with file systems that are not here.
     """
@@ -154,7 +154,7 @@ def _similar(path: str) -> str:
 
 
 def _brings_programs(plan: JobPlan) -> bool:
-    """Whether a bare name may be one of the image's, or of what the job itself brings to PATH."""
+    """Return True if a bare name may be found in the image, or in a PATH that the job sets."""
     request = plan.request
     brought = request.container or request.setup or request.conda or "PATH" in dict(request.env)
     return bool(brought) or _may_bring(plan)
@@ -185,7 +185,7 @@ def imports_of(request: JobRequest) -> Tuple[str, ...]:
 
 
 def _python_text(request: JobRequest) -> str:
-    """The text of the Python file that the job runs; "" where there is none, or it is not here."""
+    """Return the text of the job's Python file; "" if there is none, or if it is not here."""
     file = software.python_file(request)
     path = request.resolve_path(file or "")
     if file is None or not os.path.isfile(path):
@@ -195,7 +195,7 @@ def _python_text(request: JobRequest) -> str:
 
 
 def _copies(plan: JobPlan) -> str:
-    """What is known of a program that a launcher starts several times unless told otherwise."""
+    """Return what the copies of a program do that a launcher starts several times by default."""
     request = plan.request
     name, module = software.python_file(request), software.python_module(request)
     if request.launcher is not None or not plan.starts_several or not (name or module):
@@ -214,9 +214,9 @@ def _copies(plan: JobPlan) -> str:
 
 
 def _image_fault(plan: JobPlan) -> Optional[Fault]:
-    """Of docker:// and other addresses, nothing is known.
+    """Return why an image cannot be used; an address such as docker:// is not checked.
 
-    Pyxis takes for a registry's whatever does not begin with ``.`` or ``/``.
+    Pyxis takes a name that does not begin with ``.`` or ``/`` for a registry's.
     """
     image, places = plan.request.container, plan.cluster.containers.image_dirs
     if image is None:

@@ -168,11 +168,11 @@ _CHECKS: Dict[str, Callable[[str], object]] = {
     "time-min": time,
     **{name: memory for name in ("mem-per-cpu", "mem-per-gpu", "tmp")},
 }
-"""Of options that neuronctl has not itself; those are in request/job.py."""
+"""For options that neuronctl does not have; its own are in request/job.py."""
 
 
 def check_value(name: str, value: Optional[str]) -> None:
-    """Raise ValueError where sbatch itself refuses ``value``; of other options nothing is known."""
+    """Raise ValueError if sbatch itself refuses ``value``; other options are not checked."""
     if name in OF_SLURM:
         OF_SLURM[name].parse_directive(value)
     elif value is not None and name in _CHECKS:

@@ -84,7 +84,7 @@ def read_header(
 
 
 def _whole_file(text: str) -> List[Refusal]:
-    """Why sbatch refuses the file whatever its directives say."""
+    """Return why sbatch refuses the file whatever its directives say."""
     found: List[Refusal] = []
 
     def refuse(message: str, place: SourceSpan, hint: str = "", edits: Sequence[Edit] = ()) -> None:
@@ -123,7 +123,7 @@ def _whole_file(text: str) -> List[Refusal]:
 
 
 def _first_command(lines: Sequence[str]) -> int:
-    """The number of the line where sbatch stops reading directives."""
+    """Return the number of the line at which sbatch stops reading directives."""
     for number, line in enumerate(lines, 1):
         if not line.startswith(DIRECTIVE) and line.strip(BLANKS)[:1] not in ("", "#"):
             return number
@@ -142,7 +142,7 @@ def _is_meant(line: str) -> bool:
 
 
 def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
-    """Lines that look like directives, and that sbatch does not read."""
+    """Return the lines that look like directives, and that sbatch does not read."""
     found = []
     for number, line in enumerate(lines, 1):
         text, reason = line.rstrip(BLANKS), ""
@@ -158,7 +158,7 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
 
 
 def _overridden(given: Sequence[GivenOption]) -> List[Ignored]:
-    """What a later option, or one of the environment or the command line, takes the place of."""
+    """Return the options that a later one, the environment, or the command line overrides."""
     found = []
     following: Dict[str, GivenOption] = {}
     for option in reversed(given):

@@ -26,17 +26,17 @@ _EXCLUDING = (("exclusive", "oversubscribe"), ("requeue", "no-requeue"))
 
 
 def excluding(name: str) -> Tuple[str, ...]:
-    """The options that set what ``name`` sets too."""
+    """Return the options that set what ``name`` sets too."""
     return next((tuple(set(group) - {name}) for group in _EXCLUDING if name in group), ())
 
 
 def digits(text: Optional[str]) -> Optional[int]:
-    """A number in at most nine ASCII digits; None for anything else."""
+    """Return a number in at most nine ASCII digits; None for anything else."""
     return int(text) if text is not None and re.fullmatch("[0-9]{1,9}", text) else None
 
 
 def interpreter(shebang: str) -> str:
-    """``bash``, where ``/bin/bash -l`` or ``/usr/bin/env bash`` follows ``#!``; "" for nothing."""
+    """Return what follows after ``#!``: ``bash`` of ``/bin/bash -l`` or ``/usr/bin/env bash``."""
     names = [word.rpartition("/")[2] for word in shebang.split() if not word.startswith("-")]
     return next((name for name in names if name != "env"), "")
 
@@ -55,7 +55,7 @@ NOWHERE = SourceSpan(0)
 
 @dataclass(frozen=True)
 class Edit:
-    """What belongs into a place of the file instead; into an empty place, what is missing there."""
+    """The text that belongs in a place of the file; what is missing there if the place is empty."""
 
     place: SourceSpan
     text: str
@@ -99,7 +99,7 @@ class Ignored:
 class Refusal:
     """Why sbatch refuses the script. whole: not for a directive, but for the file as it is.
 
-    meant: what is refused is read as it was meant. edits: what mends it, where there is exactly
+    meant: what is refused is read as it was meant. edits: what fixes it, if there is exactly
     one way. since: Slurm's first release that refuses it; empty: all do.
     """
 
@@ -117,11 +117,11 @@ class Header:
     """What sbatch reads of a script.
 
     given: every option in the order in which sbatch takes it; what it refuses is left out.
-    refusals: empty where sbatch's own reading succeeds (slurmctld may still refuse the job), else
+    refusals: empty if sbatch's own reading succeeds (slurmctld may still refuse the job), else
     at most one for each line. foreign: whether it has lines of other schedulers,
     which sbatch translates.
     components: 1, or how many a heterogeneous job has, of which ``given`` is the first.
-    first_command: the line that ends the directives, one past the last where there is none.
+    first_command: the line that ends the directives, one past the last if there is none.
     left_out: the first line that is not read, because there is more than any script has; 0: none.
     """
 
@@ -136,7 +136,7 @@ class Header:
 
     @cached_property
     def options(self) -> Mapping[str, GivenOption]:
-        """What holds in the end, by name."""
+        """Return the options that hold in the end, by name."""
         found: Dict[str, GivenOption] = {}
         for option in self.given:
             for name in excluding(option.name):
@@ -149,20 +149,20 @@ class Header:
 
     @property
     def for_bash(self) -> bool:
-        """Whether the first line names bash, or sh."""
+        """Return True if the first line names bash, or sh."""
         return interpreter(self.shebang) in ("bash", "sh")
 
     @property
     def unread(self) -> bool:
-        """Whether it may give options that are not known: sbatch refuses a line, or is too long."""
+        """Return True if it may give unknown options: sbatch refuses a line, or it is too long."""
         refused = any(not (refusal.whole or refusal.meant) for refusal in self.refusals)
         return refused or 0 < self.left_out < self.first_command
 
     def value(self, name: str) -> Optional[str]:
-        """The value that holds of an option; None where it is not given, or has none."""
+        """Return the value of an option that holds; None if it is not given, or has none."""
         option = self.options.get(name)
         return None if option is None else option.value
 
     def count(self, name: str) -> Optional[int]:
-        """The number at the end of an option's value: 2 of ``a100:2``; None where there is none."""
+        """Return the number that ends an option's value: 2 of ``a100:2``; None if there is none."""
         return digits((self.value(name) or "").rpartition(":")[2])

@@ -34,17 +34,17 @@ class SbatchLine:
 
     @property
     def reads_stdin(self) -> bool:
-        """Whether the script is on standard input."""
+        """Return True if the script is on standard input."""
         return self.wrap is None and self.file in ("", STDIN)
 
     @property
     def script(self) -> Tuple[str, ...]:
-        """The words behind the options."""
+        """Return the words behind the options."""
         mark = ("--",) if self.file.startswith("-") else ()
         return (*mark, self.file, *self.args) if self.file else ()
 
     def path(self, directory: str) -> str:
-        """The script's absolute path, found as sbatch finds it; "" where no file is there."""
+        """Return the script's absolute path, found as sbatch finds it; "" if there is no file."""
         places = [directory]
         if not self.file.startswith((".", "/")):
             places += os.environ.get("PATH", "").split(os.pathsep)
@@ -53,7 +53,7 @@ class SbatchLine:
 
 
 def read_line(words: Sequence[str]) -> SbatchLine:
-    """Read sbatch's command line; raises GetoptError where sbatch refuses it."""
+    """Read sbatch's command line; raise GetoptError if sbatch refuses it."""
     rest, components = list(words), 1
     known: Tuple[str, ...] = ()
     submits = True

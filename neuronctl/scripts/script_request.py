@@ -1,6 +1,6 @@
 """What a script's directives ask for, as the request of a job.
 
-The request is complete where Slurm has a default of its own (one task, one core), so that planning
+The request is complete if Slurm has a default of its own (one task, one core), so that planning
 derives nothing that Slurm would not. What a request cannot say, such as tasks that Slurm spreads
 over nodes as it likes, is given as the least that Slurm would take: a job is refused only where all
 of it must be.
@@ -26,7 +26,7 @@ _NOT_ABOUT_THE_JOB = ("wait", "parsable", "test-only", "ignore-pbs", *EARLY)
 
 
 def request_of_script(header: Header, file: str, cluster: Cluster) -> JobRequest:
-    """The request that a script's directives make; ``file`` is its name, for the origins."""
+    """Return the request that directives make; ``file`` is the script's name, for the origins."""
     fields: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     others: List[str] = []
@@ -57,7 +57,7 @@ def request_of_script(header: Header, file: str, cluster: Cluster) -> JobRequest
 
 
 def job_variables(header: Header) -> Dict[str, str]:
-    """The variables that Slurm sets in the job, as far as the directives say them."""
+    """Return the variables that Slurm sets in the job, as far as the directives say them."""
     nodes, tasks = digits(header.value("nodes")), digits(header.value("ntasks"))
     each, cores = digits(header.value("ntasks-per-node")), digits(header.value("cpus-per-task"))
     if nodes is not None and tasks is not None and tasks < nodes:
@@ -78,7 +78,7 @@ def job_variables(header: Header) -> Dict[str, str]:
 
 
 def modules(shell: ShellText) -> Tuple[str, ...]:
-    """The modules that the commands load, as far as the text names them."""
+    """Return the modules that the commands load, as far as the text names them."""
     found: List[str] = []
     for command in shell.calls("module", "ml"):
         verb, *names = [word or "" for word in command.arguments] or [""]
@@ -137,7 +137,7 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
 
 
 def _of_partition(name: Optional[str], cluster: Cluster) -> Tuple[int, int]:
-    """The cores of a partition's largest node, and its GPUs per node; 0 where not known."""
+    """Return the cores of a partition's largest node, and its GPUs per node; 0 if not known."""
     partition = cluster.partitions.get(name or cluster.default_partition or "")
     if partition is None:
         return 0, 0

@@ -82,7 +82,7 @@ class Command:
     assigned: the variables before it. background: it ends with ``&``. sure: it runs once, whatever
     happens. looped: it is in a loop or in a function, which may run any number of times. captured:
     its output is the value of something. piped: it reads what the command before it writes.
-    in_loop: it is in a loop, and in no function. joined: ``&&`` or ``||`` where it depends on what
+    in_loop: it is in a loop, and in no function. joined: ``&&`` or ``||`` if it depends on what
     stands before that.
     """
 

@@ -49,12 +49,12 @@ _POSITIONAL = {"timeout": 1, "taskset": 1}
 
 
 def names_python(word: str) -> bool:
-    """Whether a command's first word is Python: ``python``, ``/usr/bin/python3.11``."""
+    """Return True if a command's first word is Python: ``python``, ``/usr/bin/python3.11``."""
     return word.rpartition("/")[2].rstrip("0123456789.") == "python"
 
 
 def python_runs(words: Sequence[str]) -> Tuple[str, str, int]:
-    """What Python runs: ``script``, ``m``, or ``c``; its name or ""; where arguments begin."""
+    """Return what Python runs (``script``, ``m``, ``c``), its name, and where arguments begin."""
     at = 1
     while at < len(words) and len(words[at]) > 1 and words[at].startswith("-"):
         option, at = words[at], at + 1
@@ -70,7 +70,7 @@ def python_runs(words: Sequence[str]) -> Tuple[str, str, int]:
 
 
 def program_at(words: Sequence[str]) -> int:
-    """The index of the program that a command line ends by running; len(words) if it names none."""
+    """Return the index of the program that a command line ends by running; len(words) if none."""
     at = 0
     while at < len(words):
         name = words[at].rpartition("/")[2]

@@ -353,6 +353,11 @@ def test_parts_of_a_comment_without_options_of_their_own() -> None:
     assert 'add --comment="project=PROJECT;kind=KIND";' in said("NC201", on(site))
 
 
+def test_rules_yield_to_rules_that_there_are() -> None:
+    others = {code for rule in every_rule().values() for code in rule.yields_to}
+    assert others and others <= set(every_rule())
+
+
 def test_severities() -> None:
     """Mistakes that Slurm would refuse or never start are errors; usual exceptions only warn."""
     warnings = {code for code, one in every_rule().items() if one.severity == "warning"}

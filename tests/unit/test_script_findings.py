@@ -52,6 +52,9 @@ FOUND: List[Row] = [
     ("NC622", "-p cpu -N 1 -n 4 -c 2", "srun -c 8 python t.py@@"),
     ("NC623", f"{FOUR} --ntasks-per-node=8", "srun python t.py@@"),
     ("NC623", FOUR, "srun -n 8 python t.py@@"),
+    ("NC623", f"{GPU} --ntasks-per-node=2", "srun python t.py@@"),
+    # NC627: a program that takes GPU LOCAL_RANK, and sees one.
+    ("NC627", "-p gpu -N 1 -n 4 --gpus-per-task=1@@", "srun train --distributed"),
     # NC621: a launcher within a launcher, and nodes that do not know of one another.
     ("NC621", GPUS, "srun torchrun --nproc_per_node=4 t.py@@"),
     ("NC621", GPUS, "srun --ntasks-per-node=1 accelerate launch --num_processes 4 t.py@@"),
@@ -383,6 +386,9 @@ RIGHT: List[Row] = [
     ("NC649", CPU, "A=(x y)\npython t.py $A"),
     ("NC660", CPU, "A=/x B=$A/y\n./a $B"),
     ("NC660", CPU, "python t.py $model $step"),
+    ("NC627", "-p gpu -N 1 -n 4 --gpus-per-task=1", "srun --gpu-bind=none train --distributed"),
+    ("NC627", "-p gpu -N 4 --ntasks-per-node=1 --gpus-per-task=1", "srun train --distributed"),
+    ("NC627", "-p gpu -N 1 -n 4 --gpus-per-task=1", "srun ./jax_program"),
     ("NC660", CPU, '#tmp="--tmp=/x"\n./a $tmp'),
 ]
 

@@ -111,7 +111,7 @@ _ONLY_WITH = {
     "SLURM_GPUS_PER_TASK": ("gpus-per-task",),
     "SLURM_CPUS_PER_GPU": ("cpus-per-gpu",),
 }
-"""Variables that Slurm sets only where one of the options is given (tried on 22.05)."""
+"""Variables that Slurm sets only if one of the options is given (tried on 22.05)."""
 _ELSEWHERE = {
     **dict.fromkeys(("PBS_O_WORKDIR", "SGE_O_WORKDIR", "LS_SUBCWD"), "SLURM_SUBMIT_DIR"),
     **dict.fromkeys(("PBS_JOBID", "LSB_JOBID"), "SLURM_JOB_ID"),

@@ -1,4 +1,4 @@
-"""NC623, NC625, NC633, and NC663: GPUs that are too few, idle, or out of sight."""
+"""NC623, NC625, NC627, NC633, and NC663: GPUs that are too few, idle, or out of sight."""
 
 from __future__ import annotations
 
@@ -148,12 +148,34 @@ def _starts_one(start: Start) -> bool:
     return one and known and not any(map(_SEVERAL.match, words))
 
 
+_BY_RANK = re.compile(r"(?i)torch|local_?(rank|id)|--\w*dist|\bddp\b|nccl|lightning")
+"""A script of a program that usually takes the GPU with the number of its local rank."""
+
+
+@script_rule(NOTE, "NC627", "each task sees one GPU only")
+def one_visible_gpu(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find --gpus-per-task with several ranks on a node: each sees one GPU (tried on 22.05)."""
+    given, plan = facts.given("gpus-per-task"), facts.plan
+    single = facts.header.count("gpus-per-task") == 1
+    steps = [launch for launch in facts.every_launch if launch.is_srun]
+    bound = facts.has("gpu-bind") or any(launch.has("gpu_bind") for launch in steps)
+    if given is None or plan is None or plan.ntasks_per_node < 2:
+        return
+    if single and steps and not bound and _BY_RANK.search(facts.text):
+        yield Finding(
+            f"{given.text} shows each task its own GPU only, as number 0: a program that "
+            "takes the GPU with the number of its LOCAL_RANK finds none",
+            f"write --gpus-per-node={plan.gpus_per_node} instead",
+            place=given.place,
+        )
+
+
 _OF_ARRAY = re.compile(r"\"?\$\{?SLURM_ARRAY_TASK_ID\}?\"?")
 
 
 @script_rule(WARNING, "NC633", "GPUs that the job does not have")
 def gpus_by_hand(facts: ScriptFacts) -> Iterator[Finding]:
-    """Slurm numbers the GPUs of each job from 0, where it shows a job no others."""
+    """Find CUDA_VISIBLE_DEVICES beyond the job's GPUs, which Slurm numbers from 0 in each job."""
     has = 0 if facts.plan is None else facts.plan.gpus_per_node
     before = (variable for command in facts.shell.commands for variable in command.assigned)
     for variable in (*facts.shell.assignments, *before) if has else ():

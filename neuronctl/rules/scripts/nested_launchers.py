@@ -79,7 +79,7 @@ def _not_started(facts: ScriptFacts, launch: Launch) -> Optional[Tuple[str, str,
 
 @script_rule(WARNING, "NC651", "nothing waits for the program", Trait.ABSENCE)
 def nothing_waits(facts: ScriptFacts) -> Iterator[Finding]:
-    """As Slurm does it: with the batch shell, it ends everything that the shell started."""
+    """Find programs in the background that end with the batch shell, as Slurm ends them all."""
     commands = facts.shell.uncaptured
     beside = [at for at, command in enumerate(commands) if _goes_on(command)]
     if not beside or re.search(r"\b(wait|fg)\b|(?m:(^|[;&|{])[ \t]*exec[ \t])", facts.text):

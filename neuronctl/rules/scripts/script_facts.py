@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Start:
     """A program that the script starts, where, and how often.
 
-    nodes: how many it starts on. each: how often on each of them. None where that is not known.
+    nodes: how many it starts on. each: how often on each of them. None if that is not known.
     outer: what starts it, from the outside; empty for what the batch shell starts.
     """
 
@@ -67,14 +67,9 @@ class ScriptFacts:
     name: str = ""
     release: Tuple[int, ...] = ()
 
-    @property
-    def rules_off(self) -> Tuple[str, ...]:
-        """The codes of the rules that the site has switched off."""
-        return () if self.plan is None else self.plan.cluster.policy.rules_off
-
     @cached_property
     def lines(self) -> Tuple[str, ...]:
-        """The lines of the file."""
+        """Return the lines of the file."""
         return tuple(self.text.split("\n"))
 
     @cached_property
@@ -94,12 +89,12 @@ class ScriptFacts:
 
     @cached_property
     def launches(self) -> Tuple[Launch, ...]:
-        """The programs that its commands start."""
+        """Return the programs that its commands start."""
         return launches(self.shell.commands)
 
     @cached_property
     def every_launch(self) -> Tuple[Launch, ...]:
-        """The programs that it starts, and those that they start in turn."""
+        """Return the programs that it starts, and those that they start in turn."""
         return tuple(start.launch for start in self.starts)
 
     @cached_property
@@ -111,7 +106,7 @@ class ScriptFacts:
 
     @cached_property
     def starts(self) -> Tuple[Start, ...]:
-        """Each of these, with where and how often it starts, in the same order."""
+        """Return each of these, with where and how often it starts, in the same order."""
         return tuple(start for launch in self.launches for start in self._starts(Start(launch)))
 
     def _starts(self, start: Start) -> Iterator[Start]:
@@ -155,7 +150,7 @@ class ScriptFacts:
 
     @property
     def top(self) -> SourceSpan:
-        """The place of the first directive, for findings on what is missing."""
+        """Return the place of the first directive, for findings on what is missing."""
         first = next((given.place.line for given in self.header.given if given.place.line), 1)
         return SourceSpan(first, 1, len(self.lines[first - 1]) + 1)
 
@@ -166,7 +161,7 @@ class ScriptFacts:
 
     @property
     def tasks(self) -> int:
-        """The tasks of the job, 1 if the directives cannot be read."""
+        """Return the tasks of the job, 1 if the directives cannot be read."""
         return 1 if self.plan is None else self.plan.nodes * self.plan.ntasks_per_node
 
     @property

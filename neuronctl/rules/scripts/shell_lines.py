@@ -17,7 +17,7 @@ _ITS_DIRECTORY = re.compile(
     r"\$\{(0|BASH_SOURCE(\[0\])?)%/"
     r"|\b(dirname|realpath|readlink)\b[^)`;]*\$(0|BASH_SOURCE|\{(0|BASH_SOURCE(\[0\])?)[:}])"
 )
-# Who asks whether this is a job, or where the script came from, knows.
+# A script that asks whether it is a job, or where it came from, handles this.
 _KNOWS = re.compile(r"scontrol show job|Command=|(\[|\btest) .{0,200}SLURM_|\$\{SLURM_SUBMIT_DIR:")
 
 

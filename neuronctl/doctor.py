@@ -16,7 +16,7 @@ from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import cache_dir, defaults_file, state_dir
 from neuronctl.common.words import counted
 from neuronctl.diagnosis import knowledge
-from neuronctl.judgement.ask import Reading
+from neuronctl.judgement.ask import Question
 from neuronctl.launch import launchers
 from neuronctl.records.store import RecordStore
 from neuronctl.rendering import template_environment
@@ -105,7 +105,7 @@ def _slurm() -> Iterator[Check]:
     if not installed():
         return
     begun = time.monotonic()
-    limits = Reading(timeout=_TIMEOUT).snapshot().limits
+    limits = Question(timeout=_TIMEOUT).answer().limits
     spent = int((time.monotonic() - begun) * 1000)
     config = limits.config
     nodes = sum(len(group.names) for group in limits.nodes)

@@ -9,13 +9,14 @@ cluster.
 from __future__ import annotations
 
 import os
-from typing import List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from neuronctl.catalog.model import Catalog, Cluster
+from neuronctl.catalog.model import Catalog, Cluster, Path, Place
 from neuronctl.common import cache, yamlfile
-from neuronctl.common.errors import CatalogError
+from neuronctl.common.errors import CatalogError, did_you_mean
 from neuronctl.common.frozen import NOT_RESTORED, asdict, restored
 from neuronctl.common.paths import config_dir, data_path, present
+from neuronctl.common.yamlfile import path_key
 from neuronctl.slurm.conf import config_file, local_cluster
 
 SITE_FILE = "/etc/neuronctl/partitions.yaml"
@@ -34,9 +35,6 @@ def load(option_file: Optional[str] = None) -> Catalog:
         return restored(Catalog, cache.read("catalog", name, source))
     except NOT_RESTORED:
         pass
-    # Imported late: most commands need neither the YAML parser nor the schema.
-    from neuronctl.catalog.merging import merge
-
     layers = [yamlfile.parse(text, file, CatalogError) for file, text in zip(files, texts)]
     catalog = merge(layers)
     cache.write("catalog", name, asdict(catalog), source)
@@ -89,3 +87,63 @@ def is_cluster(cluster: Cluster, name: str) -> bool:
     """Return True if ClusterName is one of the cluster's names, in whatever case."""
     names = {cluster.name.lower(), *(alias.lower() for alias in cluster.slurm_cluster_names)}
     return name.lower() in names
+
+
+def merge(layers: List[yamlfile.Document]) -> Catalog:
+    """Merge layers, lowest first, into one catalog; raise CatalogError with all that is wrong."""
+    from neuronctl.catalog import schema  # here: most commands take the catalog from the cache
+
+    data: Dict[str, Any] = {}
+    places: Dict[Path, Place] = {}
+    for number, layer in enumerate(layers):
+        _lay_over(data, layer.data, (), (number, layer.lines), places)
+    files = tuple(layer.file for layer in layers)
+    errors: Dict[Path, schema.Mistake] = {}
+    node = schema.Node(data, (), places, errors)
+    node.check_keys(("default_cluster", "clusters"))
+    below = node.below("clusters")
+    clusters = {name: schema.read_cluster(name, below.below(name)) for name in below.present()}
+    default = node.text("default_cluster")
+    if default not in clusters and ("clusters",) not in errors:
+        words = f"{default!r} is not a cluster"
+        node.refuse("default_cluster", words, did_you_mean(default, clusters))
+    if errors:
+        first, *others = (
+            CatalogError(f"{files[number]}:{line}: {message}", hint)
+            for (number, line), message, hint in sorted(errors.values())
+        )
+        first.others = tuple(others)
+        raise first
+    # A catalog's paths begin with the cluster; "clusters" itself would only add noise.
+    found = {
+        path_key(path[1:] if path[0] == "clusters" else path): list(place)
+        for path, place in places.items()
+        if path != ("clusters",)
+    }
+    return Catalog(clusters, default, files, found)
+
+
+def _lay_over(
+    below: Dict[str, Any],
+    above: Mapping[str, Any],
+    path: Path,
+    layer: Tuple[int, Mapping[str, int]],
+    places: Dict[Path, Place],
+) -> None:
+    """Merge ``above`` into ``below``; a null keeps its key. layer: its number and lines."""
+    for key, value in above.items():
+        here = (*path, key)
+        old = below.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            _lay_over(old, value, here, layer, places)
+            continue
+        if isinstance(old, (dict, list)):
+            for gone in [known for known in places if known[: len(here)] == here]:
+                del places[gone]
+        number, lines = layer
+        places[here] = number, lines[path_key(here)]
+        if isinstance(value, dict):
+            below[key] = {}
+            _lay_over(below[key], value, here, layer, places)
+        else:
+            below[key] = value

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, List, Tuple
 import click
 
 from neuronctl.catalog.draft import catalog_text, differences
-from neuronctl.catalog.loader import layer_files, load, text_of
-from neuronctl.catalog.merging import merge
+from neuronctl.catalog.loader import layer_files, load, merge, text_of
 from neuronctl.cli.say import print_script
 from neuronctl.common import yamlfile
 from neuronctl.common.console import print_line
 from neuronctl.common.errors import CatalogError
 from neuronctl.common.words import counted
 from neuronctl.doctor import check_file
-from neuronctl.judgement.ask import Reading
+from neuronctl.judgement.ask import Question
 
 if TYPE_CHECKING:
     from neuronctl.common.yamlfile import Document
@@ -84,5 +83,5 @@ def _drafted() -> Tuple[List[Document], str]:
     # Not the one that '>' has just emptied.
     texts = [(text_of(file), file) for file in layer_files()]
     layers = [yamlfile.parse(text, file, CatalogError) for text, file in texts if text]
-    limits = Reading(timeout=_TIMEOUT).snapshot().limits
+    limits = Question(timeout=_TIMEOUT).answer().limits
     return layers, catalog_text(limits, time.strftime("%Y-%m-%d"), merge(layers))

@@ -67,7 +67,7 @@ def _offer(
 def _jobs(command: str) -> Known:
     """Names and ids: in the queue, and where the past counts, recorded ones; newest first."""
     from neuronctl.slurm.job_states import ACTIVE, RUNNING
-    from neuronctl.slurm.own_queue import ask_own_queue
+    from neuronctl.slurm.squeue import ask_own_queue
 
     past = command in SECTIONS["Look back"] or command in ("status", "why", "logs")
     wanted = ACTIVE if command in ("cancel", "wait", "submit", "generate") else {RUNNING}

@@ -32,52 +32,28 @@ TIMEOUT = 1.5
 
 
 class Question:
-    """A question to Slurm about one plan's cluster; it works on it until the answer is read.
+    """squeue, scontrol, and sacctmgr, asked at the same time; they work until the answer is read.
 
-    Raises SlurmUnavailableError if the Slurm here is another cluster's.
+    plan: whose cluster is asked about; None: the cluster of this machine. timeout: seconds for all
+    of it. Raises SlurmUnavailableError if the Slurm here is another cluster's.
     """
 
-    def __init__(self, plan: JobPlan, *, timeout: Optional[float] = None) -> None:
+    def __init__(self, plan: Optional[JobPlan] = None, *, timeout: Optional[float] = None) -> None:
         name = local_cluster() or ""
         _check_cluster(plan, name)
         self._plan = plan
-        self._reading = Reading(name, dependency_ids(plan), timeout=timeout or TIMEOUT)
-
-    def answer(self) -> Snapshot:
-        """Return Slurm's figures for the plan's cluster; raise SlurmError."""
-        snapshot = self._reading.snapshot()
-        _check_cluster(self._plan, snapshot.limits.config.cluster)
-        return snapshot
-
-
-def ask_slurm(plan: JobPlan, *, timeout: Optional[float] = None) -> Snapshot:
-    """Return Slurm's figures for a plan's cluster.
-
-    Raises SlurmUnavailableError if Slurm is not there or does not answer in time, or is another
-    cluster's; SlurmRefusedError.
-    """
-    return Question(plan, timeout=timeout).answer()
-
-
-class Reading:
-    """squeue, scontrol, and sacctmgr, asked at the same time.
-
-    cluster: ClusterName, or "". job_ids: the jobs whose states to read. timeout: seconds for all
-    of it.
-    """
-
-    def __init__(self, cluster: str = "", job_ids: Sequence[int] = (), *, timeout: float) -> None:
-        self._user, self._end, self._job_ids = login_name(), unguessable_end(), job_ids
+        self._job_ids = () if plan is None else dependency_ids(plan)
+        self._user, self._end = login_name(), unguessable_end()
         self._queries = Queries(
             [
                 (squeue_argv(user=str(os.getuid()), end=self._end), None),
-                site.scontrol_questions(self._user, job_ids),
-                database.sacctmgr_questions(self._user, cluster),
+                site.scontrol_questions(self._user, self._job_ids),
+                database.sacctmgr_questions(self._user, name),
             ],
-            timeout=timeout,
+            timeout=timeout or TIMEOUT,
         )
 
-    def snapshot(self) -> Snapshot:
+    def answer(self) -> Snapshot:
         """Return what Slurm says. Raises SlurmError; a failing sacctmgr leaves ``qos`` None."""
         queue, control, accounting = self._queries.answers()
         text, end = _good(queue).stdout, self._end
@@ -86,6 +62,7 @@ class Reading:
             raise SlurmUnavailableError(f"squeue's answer cannot be read: {text[:80]!r}")
         nodes, shown = site.parse_nodes(_good(control, part=True).stdout)
         limits, groups = _figures(nodes, shown, accounting, self._user)
+        _check_cluster(self._plan, limits.config.cluster)
         reservations = None
         if "ReservationName=" in shown or "No reservations" in shown:
             reservations = site.parse_reservations(shown)
@@ -155,6 +132,15 @@ def latest_ends(jobs: Sequence[QueueJob], config: site.SiteConfig) -> Tuple[Queu
     return tuple(replace(job, end=end(job)) for job in jobs)
 
 
+def ask_slurm(plan: JobPlan, *, timeout: Optional[float] = None) -> Snapshot:
+    """Return Slurm's figures for a plan's cluster.
+
+    Raises SlurmUnavailableError if Slurm is not there or does not answer in time, or is another
+    cluster's; SlurmRefusedError.
+    """
+    return Question(plan, timeout=timeout).answer()
+
+
 def ask_queue(snapshot: Snapshot) -> Tuple[QueueJob, ...]:
     """All users' jobs in the partitions of the snapshot's nodes; raise as ask_slurm() does.
 
@@ -184,8 +170,8 @@ class AskedOnce:
         return answer
 
 
-def _check_cluster(plan: JobPlan, name: str) -> None:
-    if name and not is_cluster(plan.cluster, name):
+def _check_cluster(plan: Optional[JobPlan], name: str) -> None:
+    if plan is not None and name and not is_cluster(plan.cluster, name):
         raise SlurmUnavailableError(
             f"the Slurm here is that of cluster '{name}', and the job is for {plan.cluster.name}"
         )

@@ -1,10 +1,13 @@
-"""Everything that Slurm could do with a plan now, computed once. Pure."""
+"""Everything that Slurm could do with a plan now, and the rules that report it (NC5xx). Pure."""
 
 from __future__ import annotations
 
-from typing import Iterator, Tuple
+from typing import Iterator, Mapping, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
+from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.common.units import hosts
+from neuronctl.common.words import moment
 from neuronctl.judgement import free_nodes
 from neuronctl.judgement.limits import check_limits
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
@@ -13,8 +16,10 @@ from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.start_conditions import check_start_conditions
 from neuronctl.judgement.verdict import Doubt, Outcome, Wait
 from neuronctl.planning import JobPlan
-from neuronctl.rules.base import Finding
+from neuronctl.records.bad_nodes import NodeFault
+from neuronctl.rules.base import RULES, Finding, RuleContext, Trait, declare
 from neuronctl.slurm.limits import Scope
+from neuronctl.slurm.scontrol import names_of
 
 
 @dataclass(frozen=True)
@@ -66,3 +71,53 @@ def _hidden(on_cluster: PlanOnCluster, nodes: free_nodes.NodeSearch) -> Iterator
     told = any((each.scope, each.name) == (Scope.ACCOUNT, on_cluster.account) for each in accounts)
     if snapshot.enforced and not told and {"usage", "users", "accounts"} & set(private):
         yield Doubt("limits of accounts and what they hold are not shown here (PrivateData)")
+
+
+_SIZES = "nodes ntasks gpus-per-node gres gpus mem"
+_CLOSED = Trait.CLOSES_PARTITION | Trait.ONLY_NOW
+_WAITS = Trait.WAITS | Trait.ONLY_NOW
+
+# The forecast finds what these rules report.
+declare(ERROR, "NC501", "more jobs than may be in the queue", _CLOSED, about="partition")
+declare(ERROR, "NC509", "a size that a limit never lets start", Trait.PARTITION, about=_SIZES)
+declare(WARNING, "NC512", "dependency on an unknown job", about="dependency")
+declare(NOTE, "NC534", "nodes that failed in your jobs", about="exclude")
+declare(ERROR, "NC113", "larger than the partition's nodes", Trait.PARTITION, about=_SIZES)
+declare(ERROR, "NC514", "not yours to use", Trait.ONLY_NOW, about="account qos reservation")
+declare(ERROR, "NC515", "array index over the cluster's maximum", about="array")
+for _code, _title in (
+    ("NC502", "waits for a running job's end"),
+    ("NC503", "waits for what a user may hold"),
+    ("NC504", "waits for free nodes"),
+    ("NC505", "waits for the partition"),
+    ("NC506", "waits as asked"),
+    ("NC507", "waits for what others hold of a shared limit"),
+):
+    declare(WARNING, _code, _title, _WAITS, about="partition")
+
+
+def live_findings(
+    context: RuleContext, forecast: Forecast, waits: Sequence[Wait]
+) -> Iterator[Finding]:
+    """Yield what Slurm's figures have against a job, and what it would wait for."""
+    reasons = (Finding(wait.words, cited=wait.source, code=wait.code) for wait in waits)
+    failed = _failed_before(forecast.on_cluster, context.local.bad_nodes)
+    for finding in (*forecast.findings, *failed, *reasons):
+        if finding.code not in context.rules_off:
+            yield RULES[finding.code].complete(finding)
+
+
+def _failed_before(on_cluster: PlanOnCluster, bad: Mapping[str, NodeFault]) -> Iterator[Finding]:
+    """Yield the nodes that failed in the user's jobs, of those that the job may get."""
+    exclude = on_cluster.plan.request.exclude
+    may = (names_of(on_cluster.pool) & set(bad)) - set(hosts(exclude))
+    if len(on_cluster.named_hosts) >= on_cluster.plan.most_nodes:
+        may &= on_cluster.named_hosts
+    for node in sorted(may):
+        fault = bad[node]
+        yield Finding(
+            f"{node} failed in your jobs, last {moment(fault.at)} (job {fault.job}): {fault.why}",
+            f"leave it out with -x {','.join(filter(None, (exclude, node)))}, or always with "
+            "--avoid-bad-nodes",
+            code="NC534",
+        )

@@ -233,8 +233,7 @@ def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: 
     if snapshot is None:
         found = apply_rules(context)
         return Judgement(context.plan, found, (), None, unasked_because)
-    from neuronctl.judgement.forecast import forecast
-    from neuronctl.judgement.live_rules import live_findings
+    from neuronctl.judgement.forecast import forecast, live_findings
     from neuronctl.judgement.slurm_figures import overlay
 
     plan, sources = overlay(context.plan, snapshot)

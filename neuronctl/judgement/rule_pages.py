@@ -12,7 +12,7 @@ from neuronctl.rules.base import RULES, Rule
 
 def every_rule() -> Mapping[str, Rule]:
     """Return all rules by code, those too that few commands need."""
-    from neuronctl.judgement import live_rules  # noqa: F401
+    from neuronctl.judgement import forecast  # noqa: F401
     from neuronctl.rules import scripts  # noqa: F401
 
     return dict(sorted(RULES.items()))

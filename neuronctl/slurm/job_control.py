@@ -9,9 +9,9 @@ from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import first_host, hosts
 from neuronctl.slurm.fields import ExitCode, count, parse_gres_gpus
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.own_queue import forget
 from neuronctl.slurm.process import failure, run
 from neuronctl.slurm.scontrol import Reservation, parse_reservations
+from neuronctl.slurm.squeue import forget
 
 # What may say anything, to the end of its line.
 _FREE_TEXT = r"(?m)\b(?:JobName|Comment|Command|WorkDir|StdIn|StdOut|StdErr)=.*$"

@@ -9,9 +9,9 @@ from typing import Dict, Mapping, Optional, Sequence
 from neuronctl.common.errors import SlurmError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.words import moment
-from neuronctl.slurm.own_queue import forget
 from neuronctl.slurm.process import Result, clean_environment, failure, plain_words, run
 from neuronctl.slurm.sbatch_passthrough import find_sbatch, with_started
+from neuronctl.slurm.squeue import forget
 
 _PATIENCE = 30.0  # seconds to wait for sbatch
 

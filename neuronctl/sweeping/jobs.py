@@ -17,8 +17,7 @@ from neuronctl.planning.software import program, runs_python
 from neuronctl.records.found_records import stored_layer
 from neuronctl.request.axes import Row
 from neuronctl.request.job import Layer, StepRequest
-from neuronctl.slurm.own_queue import ask_own_queue
-from neuronctl.slurm.squeue import runs_of
+from neuronctl.slurm.squeue import ask_own_queue, runs_of
 from neuronctl.submission.pipeline import Reporter, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.sweeping.folder import Sweep, SweepSettings

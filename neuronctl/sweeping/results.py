@@ -11,8 +11,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 from neuronctl.common.errors import SlurmError
 from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.job_states import ACTIVE
-from neuronctl.slurm.own_queue import ask_own_queue
-from neuronctl.slurm.squeue import QueueJob, runs_of
+from neuronctl.slurm.squeue import QueueJob, ask_own_queue, runs_of
 from neuronctl.sweeping.folder import Sweep
 from neuronctl.sweeping.parameters import TaskState, show_parameters, size_option
 from neuronctl.sweeping.worker.files import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Runs

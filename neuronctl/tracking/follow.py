@@ -22,10 +22,9 @@ from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import PENDING, RUNNING, UNKNOWN
-from neuronctl.slurm.own_queue import ask_own_queue
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sacct import sacct
-from neuronctl.slurm.squeue import QueueJob, squeue
+from neuronctl.slurm.squeue import QueueJob, ask_own_queue, squeue
 from neuronctl.tracking import chains, endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus

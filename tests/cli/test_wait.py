@@ -10,10 +10,10 @@ from typing import Any, Callable, List
 import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
 
-from neuronctl.slurm import own_queue as module
+from neuronctl.slurm import squeue as module
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.own_queue import ask_own_queue
 from neuronctl.slurm.sbatch import sbatch
+from neuronctl.slurm.squeue import ask_own_queue
 
 Run = Callable[..., Any]
 

@@ -9,7 +9,7 @@ from typing import Dict, List
 import pytest
 
 from neuronctl.catalog import loader, model, schema
-from neuronctl.catalog.merging import merge
+from neuronctl.catalog.loader import merge
 from neuronctl.common.errors import CatalogError
 from neuronctl.common.yamlfile import parse, read
 

@@ -9,7 +9,7 @@ from typing import Any
 from slurm_answers import LIMITS, NORMAL, PARTITION, QOS, qos_with
 
 from neuronctl.catalog.draft import catalog_text, differences
-from neuronctl.catalog.merging import merge
+from neuronctl.catalog.loader import merge
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError

@@ -15,6 +15,6 @@ def test_all_nodes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = SimpleNamespace(config=config, nodes=groups, partitions=("gpu",), qos=None)
     monkeypatch.setattr(doctor, "installed", lambda: True)
     snapshot = SimpleNamespace(limits=limits)
-    reading = SimpleNamespace(snapshot=lambda: snapshot)
-    monkeypatch.setattr(doctor, "Reading", lambda **_: reading)
+    reading = SimpleNamespace(answer=lambda: snapshot)
+    monkeypatch.setattr(doctor, "Question", lambda **_: reading)
     assert next(doctor._slurm()).words.endswith("1 partition, 4 nodes")

@@ -116,9 +116,11 @@ def gather(status: JobStatus) -> JobEvidence:
         with contextlib.suppress(SlurmError):
             reservations = show_reservations()
     partition = _partition(status)
-    problem, full = "", False
+    fault = None
     if status.ended and status.state not in GOOD and not guessed:
-        problem, full = _log_problem(paths)
+        from neuronctl.rules.local_facts import log_fault  # here: with all that plans a job
+
+        fault = next(filter(None, map(log_fault, paths)), None)
     return JobEvidence(
         status=status,
         now=int(time.time()),
@@ -126,8 +128,8 @@ def gather(status: JobStatus) -> JobEvidence:
         logs=tuple(logs),
         unread=tuple(unread),
         log_guessed=guessed,
-        log_problem=problem,
-        log_full=full,
+        log_problem="" if fault is None else fault.words,
+        log_full=fault is not None and fault.is_full,
         queue=queue,
         reservations=reservations,
         earlier=_earlier(status),
@@ -203,11 +205,3 @@ def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
         rows = sacct(jobs).jobs if jobs else ()
         return tuple(sorted(rows, key=lambda row: -row.job_id))
     return ()
-
-
-def _log_problem(paths: Sequence[str]) -> Tuple[str, bool]:
-    """Return why a log cannot be written, and whether its file system is full."""
-    from neuronctl.rules.local_facts import log_fault  # here: with all that plans a job
-
-    fault = next(filter(None, map(log_fault, paths)), None)
-    return ("", False) if fault is None else (fault.words, fault.is_full)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -72,7 +73,8 @@ def outcomes(
         name = f" ({parts[0].name})" if isinstance(word, str) else ""
         words = f"{id}{name} cancelled"
         row = Outcome(str(id), parts[0].name, states_of(parts), "cancelled", words)
-        message = refused.get(_scancel_name(id))
+        # scancel's messages name an array without its ``%2``.
+        message = refused.get(re.sub("%[0-9]+", "", str(id)))
         rows.append(row if message is None else replace(row, result="refused", words=message))
     return rows
 
@@ -170,11 +172,6 @@ def states_of(parts: Sequence[JobStatus]) -> str:
     """Return the state; of an array with several tasks, how many are in which."""
     several = sum(status.id.count for status in parts) > 1
     return state_counts(parts) if several else parts[0].state
-
-
-def _scancel_name(id: JobId) -> str:
-    """Return an id as scancel's messages name it: without an array's ``%2``."""
-    return str(id).partition("%")[0] + ("]" if "%" in str(id) else "")
 
 
 def is_active(status: JobStatus) -> bool:

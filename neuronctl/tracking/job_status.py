@@ -184,8 +184,8 @@ def _distinct(
     parts = [row.id for row in queue if row.id.task is not None or row.id.tasks is not None]
     parts += [row.id for row in accounting if row.id.task is not None]
     array = next((row.id for row in accounting if row.id.tasks is not None), None)
-    if record is not None and record.array is not None:
-        array = _array_id(record)
+    if record is not None and record.job_id is not None and record.array is not None:
+        array = JobId(record.job_id, tasks=record.array)
 
     def left(row: Row) -> Optional[JobId]:
         never_began = row.state in ENDED and not row.node_list
@@ -194,7 +194,7 @@ def _distinct(
             return array.without(parts) if array is not None else None
         return row.id
 
-    ours = [_named(row, id) for row in queue if (id := left(row)) is not None]
+    ours = [replace(row, id=id) for row in queue if (id := left(row)) is not None]
     own = {row.job_id for row in ours}
     past = []
     for row in accounting:
@@ -202,18 +202,8 @@ def _distinct(
         if row.id.tasks is not None and row.job_id not in own:
             id = row.id.without(parts)
         if id is not None:
-            past.append(_named(row, id))
+            past.append(replace(row, id=id))
     return ours, past
-
-
-def _named(row: Row, id: JobId) -> Row:
-    return row if id is row.id else replace(row, id=id)
-
-
-def _array_id(record: JobRecord) -> JobId:
-    """Return all tasks of a recorded array: ``4711_[0-9%2]``."""
-    assert record.job_id is not None
-    return JobId(record.job_id, tasks=record.array)
 
 
 def where_else(record: JobRecord) -> str:
@@ -227,7 +217,7 @@ def where_else(record: JobRecord) -> str:
 def recorded_statuses(record: JobRecord, absent: str) -> List[JobStatus]:
     """Return the status from the record alone; ``absent`` says why there is no other source."""
     whole = _whole_from_record(record, where_else(record) or absent)
-    return [whole if record.array is None else replace(whole, id=_array_id(record))]
+    return [replace(whole, id=JobId(whole.job_id, tasks=record.array))]
 
 
 def _whole_from_record(record: JobRecord, absent: str) -> JobStatus:

@@ -19,7 +19,6 @@ from neuronctl.common.files import open_regular
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.conf import local_cluster
-from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import PENDING, RUNNING, UNKNOWN
 from neuronctl.slurm.process import installed
@@ -28,7 +27,7 @@ from neuronctl.slurm.squeue import QueueJob, ask_own_queue, squeue
 from neuronctl.tracking import chains, endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.lookup import matches, remember
+from neuronctl.tracking.lookup import log_paths, matches, remember
 
 _FIRST, _LONGEST_WAITING = 1.0, 10.0  # seconds between squeues
 _LONGEST_RUNNING = ((3600, 60.0), (60, 15.0), (0, 5.0))  # of a job that has run for so long
@@ -238,10 +237,9 @@ class JobWatch:
         path = status.stderr if err else status.stdout
         if path is None:
             if err not in self._paths:
-                with contextlib.suppress(errors.NeuronctlError):
-                    pages = scontrol_show_job(status.id.with_log)
-                    if len(pages) == 1 and "%N" not in pages[0].stdout + pages[0].stderr:
-                        self._paths = {False: pages[0].stdout, True: pages[0].stderr}
+                out, error, guessed = log_paths(status)
+                if not guessed and "%N" not in out + error:
+                    self._paths = {False: out, True: error}
             path = self._paths.get(err)
         # The first node's name is known when the job starts.
         return path if path and "%N" not in path else None

@@ -31,21 +31,22 @@ def command(catalog: Optional[str], as_json: bool) -> int:
 def examine_remote(remote: Remote, request: Mapping[str, Any]) -> int:
     """Show how a connection is, and what the other side finds there; returns the exit code."""
     import json
+    import os
     import time
 
     from neuronctl.cli.say import notify
     from neuronctl.common.frozen import NOT_RESTORED, restored
     from neuronctl.common.words import duration
     from neuronctl.doctor import BAD, GOOD, Check
-    from neuronctl.remote.payload import run
+    from neuronctl.remote.session import run
 
     begun = time.monotonic()
     parts: List[bytes] = []
     words = [word for word in request["words"] if word != "--json"]
-    session, _ = run(remote, {**request, "words": [*words, "--json"]}, notify)
+    session = run(remote, {**request, "words": [*words, "--json"]}, notify)
     spent = int((time.monotonic() - begun) * 1000)
     code = session.show(raw=True, write=parts.append)
-    up = duration(int(time.time()) - remote.since)
+    up = duration(int(time.time() - os.stat(remote.socket).st_mtime))
     checks = [
         Check("connection", GOOD, f"to {remote.address}, for {up}; answered in {spent} ms"),
         Check("python there", GOOD, f"{remote.python} ({remote.version}, {remote.machine})"),

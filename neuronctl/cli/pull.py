@@ -26,16 +26,15 @@ def command(paths: Tuple[str, ...]) -> None:
 
 def bring(remote: Remote, words: Sequence[str]) -> int:
     """Bring what the words after ``pull`` name; returns the exit code."""
-    from neuronctl.remote.place import find_project
     from neuronctl.remote.project import pull
 
     with command.make_context("pull", list(words)) as context:
         paths: Tuple[str, ...] = context.params["paths"]
     for path in paths:
-        done = pull(remote, find_project(), path, notify)
-        for name in done.came:
+        came, kept, size = pull(remote, path, notify)
+        for name in came:
             print_line(name)
-        for name in done.kept:
+        for name in kept:
             notify(f"{name} is newer here: kept")
-        notify(f"{path}: {counted(len(done.came), 'file')} came, {amount(done.size)}")
+        notify(f"{path}: {counted(len(came), 'file')} came, {amount(size)}")
     return 0

@@ -9,13 +9,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from neuronctl.cli import COMMANDS, HERE, SHELLS, run_here
 from neuronctl.cli.say import notify, say
-from neuronctl.common.errors import (
-    INTERRUPTED,
-    ConnectionLostError,
-    NeuronctlError,
-    UsageError,
-    did_you_mean,
-)
+from neuronctl.common.errors import INTERRUPTED, ConnectionLostError, UsageError, did_you_mean
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.shell import join
 from neuronctl.remote.connection import Remote, check_name, find_remote, remotes_dir
@@ -27,6 +21,9 @@ _SENDS = ("submit", "sweep", "serve", "generate", "sbatch", "salloc")
 _ABOUT_JOBS = ("status", "retry", "cancel", "logs", "add", "connect", "list", "--list")
 """What follows ``sweep`` or ``serve`` and needs no project."""
 
+_KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
+"""Variables of this machine that a command there gets."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -34,8 +31,8 @@ class Call:
 
     words: Tuple[str, ...]
     allowed: Tuple[str, ...]
+    browse: bool
     options: Mapping[str, Any]
-    browse: bool = False
 
     @property
     def command(self) -> str:
@@ -56,15 +53,15 @@ class Call:
         return self.command == "serve" and not (lists or self.is_dry)
 
     @property
+    def gives_job_code(self) -> bool:
+        """Whether the exit code is that of the job."""
+        return bool(self.options.get("follow") or self.options.get("wait"))
+
+    @property
     def waits(self) -> bool:
         """Whether Ctrl-C ends it there, and loses nothing."""
-        follows = {"-f", "--follow", "--watch", "-w"} & set(self.words)
-        named = self.options.get("follow") or self.options.get("wait")
-        return bool(named or (follows and not self.options)) or self.command in (
-            "wait",
-            "top",
-            "serve",
-        )
+        follows = not self.options and {"-f", "--follow", "--watch", "-w"} & {*self.words}
+        return self.gives_job_code or bool(follows) or self.command in ("wait", "top", "serve")
 
 
 def run_remote(words: Sequence[str], configured: str) -> int:
@@ -72,8 +69,8 @@ def run_remote(words: Sequence[str], configured: str) -> int:
     named, call = _split(list(words))
     if not (named or configured):
         raise UsageError("--allow and --open need --on NAME before them")
-    command, names = call.command, (named or configured).split(",")
-    own = command in HERE and command not in _ANYWHERE
+    names = (named or configured).split(",")
+    own = call.command in HERE and call.command not in _ANYWHERE
     if own or {"--help", "-h"} & {*call.words[1:2]} or all(map(_is_here, names)):
         return run_here(list(call.words))
     for name in names:
@@ -82,14 +79,14 @@ def run_remote(words: Sequence[str], configured: str) -> int:
     if len(names) > 1:
         return _run_on_all(names, call)
     remote = find_remote(names[0])
-    if command == "pull":
+    if call.command == "pull":
         from neuronctl.cli.pull import bring
 
         return bring(remote, call.words[1:])
-    if command == "doctor":
+    if call.command == "doctor":
         from neuronctl.cli.doctor import examine_remote
 
-        return examine_remote(remote, _request(remote, call))
+        return examine_remote(remote, _request(remote, call, call.words))
     return _run_on(remote, call)
 
 
@@ -113,7 +110,7 @@ def _split(words: List[str]) -> Tuple[str, Call]:
         raise UsageError("no command follows --on NAME", "see 'neuronctl --help'")
     if words[0] not in COMMANDS:
         raise UsageError(f"no such command '{words[0]}'", did_you_mean(words[0], COMMANDS))
-    return named, Call(tuple(words), tuple(allowed), {}, browse)
+    return named, Call(tuple(words), tuple(allowed), browse, {})
 
 
 def _is_here(name: str) -> bool:
@@ -150,46 +147,63 @@ def _options(words: Sequence[str]) -> Mapping[str, Any]:
         raise UsageError(error.format_message(), f"see 'neuronctl {words[0]} --help'") from None
 
 
-def _request(remote: Remote, call: Call, **more: Any) -> Dict[str, Any]:
-    """Return what the other side needs for a command line, on this terminal."""
-    from neuronctl.remote.place import request
+def _request(remote: Remote, call: Call, words: Sequence[str], **more: Any) -> Dict[str, Any]:
+    """Return what the other side needs for a command line, on this terminal.
 
-    environment = {name: os.environ[name] for name in ("COLUMNS",) if name in os.environ}
+    more: tty; input, whether it reads standard input; dry, the folder of a dry run.
+    """
+    from neuronctl.remote.project import find_project
+
+    more = {"tty": False, "input": False, "dry": "", **more}
+    return {
+        **find_project().request(remote, "run", name=remote.name, commands=list(COMMANDS)),
+        # JSON has no place for bytes that are not UTF-8.
+        "words": [word.encode("utf-8", "surrogateescape").decode("latin-1") for word in words],
+        "environment": _environment(),
+        "waits": call.waits,
+        **more,
+    }
+
+
+def _environment() -> Dict[str, str]:
+    """Return the variables that carry this terminal's language, width, and colors."""
+    kept = {name: os.environ[name] for name in (*_KEPT, "COLUMNS") if name in os.environ}
     if os.isatty(1):
-        environment["COLUMNS"] = str(os.get_terminal_size(1).columns or 80)
+        kept["COLUMNS"] = str(os.get_terminal_size(1).columns or 80)
         if "NO_COLOR" not in os.environ:
-            environment["FORCE_COLOR"] = "1"
-    more.update(commands=list(COMMANDS), environment=environment, waits=call.waits)
-    return request(remote, call.words, **more)
+            kept["FORCE_COLOR"] = "1"
+    return kept
 
 
 def _run_on(remote: Remote, call: Call) -> int:
-    from neuronctl.remote.payload import run
+    from neuronctl.remote.session import run
 
-    more: Dict[str, Any] = {}
-    if call.sends:
-        more = _send(remote, call)
-    pending = _Pending(remote, call)
+    dry = _send(remote, call) if call.sends else ""
+    words, pending = _with_key(remote, call)
     tty = all(map(os.isatty, range(3))) and call.command != "serve"
     takes_input = not tty and ("-" in call.words[1:] or _reads_script(call))
-    words = pending.words
     if call.serves:
         at = 2 if words[1:2] == ("connect",) else 1
         words = (*words[:at], "--json", *words[at:])
-    request = _request(remote, replace(call, words=words), tty=tty, input=takes_input, **more)
+    request = _request(remote, call, words, tty=tty, input=takes_input, dry=dry)
     try:
-        session, _ = run(remote, request, notify, tty=tty, takes_input=takes_input)
+        session = run(remote, request, notify, tty=tty, takes_input=takes_input)
         if call.serves:
             from neuronctl.cli.tunnel import open_tunnel
 
             as_json = "--json" in call.words
             return open_tunnel(remote, session, as_json=as_json, browse=call.browse)
         code = session.show(raw=call.command in SHELLS)
+        if code == 255 and pending and not call.gives_job_code:
+            raise session.loss()  # what ran there was killed
     except (ConnectionLostError, KeyboardInterrupt) as error:
-        if isinstance(error, KeyboardInterrupt) and not pending.path:
+        if isinstance(error, KeyboardInterrupt) and not pending:
             raise
-        raise ConnectionLostError(*_loss(remote, call, error)) from None
-    pending.settle(code)
+        raise _lost(remote, call, error) from None
+    # The other side may not know itself what became of the job.
+    if pending and (call.gives_job_code or code not in (6, 9, INTERRUPTED, 137, 143)):
+        with contextlib.suppress(FileNotFoundError):  # the same was typed twice
+            os.unlink(pending)
     return code
 
 
@@ -199,73 +213,63 @@ def _reads_script(call: Call) -> bool:
     return call.command == "sbatch" and not wraps and not any(map(os.path.isfile, call.words[1:]))
 
 
-def _send(remote: Remote, call: Call) -> Dict[str, Any]:
-    """Send the project, or for a dry run its list; returns what the request says of it."""
-    from neuronctl.remote.place import find_project
-    from neuronctl.remote.project import send, send_draft
+def _send(remote: Remote, call: Call) -> str:
+    """Send the project; for a dry run its list alone, and return the folder that has it there."""
+    from neuronctl.remote.project import find_project, send
 
-    project = find_project()
     if not call.is_dry:
-        send(remote, project, call.allowed, notify)
-        return {}
+        send(remote, find_project(), call.allowed, notify)
+        return ""
     from neuronctl.common.console import printable
     from neuronctl.common.words import amount, counted
 
-    folder, files = send_draft(remote, project, call.words, call.allowed, notify)
+    scripts = (*call.words, "job.yaml")
+    folder, files = send(remote, find_project(), call.allowed, notify, scripts=scripts)
     for name, size in files:
         say(f"  {amount(size):>9}  {printable(name)}")
     total = f"{counted(len(files), 'file')}, {amount(sum(size for _, size in files))}"
     notify(f"would send {total} to {remote.name}; judged there in an empty copy")
-    return {"dry": folder}
+    return folder
 
 
-class _Pending:
-    """The key of a submission, kept until its answer is known: typed again, it is the same one."""
+def _with_key(remote: Remote, call: Call) -> Tuple[Tuple[str, ...], str]:
+    """Return the words of a submission with a key, and the file that keeps the key.
 
-    def __init__(self, remote: Remote, call: Call) -> None:
-        self.words, self.path = call.words, ""
-        if call.command not in ("submit", "resubmit") or call.is_dry or call.options.get("key"):
-            return
-        import hashlib
-        import secrets
+    It is kept until the answer is known: typed again, it is the same submission.
+    """
+    if call.command not in ("submit", "resubmit") or call.is_dry or call.options.get("key"):
+        return call.words, ""
+    import hashlib
+    import secrets
 
-        from neuronctl.common.files import read_private, write_private
+    from neuronctl.common.files import read_private, write_private
 
-        text = "\0".join([os.getcwd(), *call.words])
-        digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:24]
-        self.path = os.path.join(remotes_dir(), "pending", remote.name, digest)
-        try:
-            key = read_private(self.path).decode("ascii")
-        except OSError:
-            key = secrets.token_hex(12)
-            write_private(self.path, key, sync=True)
-        self.words = (call.command, "--key", key, *call.words[1:])
-        self._job_code = bool(call.options.get("follow") or call.options.get("wait"))
-
-    def settle(self, code: int) -> None:
-        """Forget the key, unless the other side does not know itself what became of the job."""
-        if self.path and (self._job_code or code not in (6, 9, INTERRUPTED, 137, 143)):
-            with contextlib.suppress(FileNotFoundError):  # the same was typed twice
-                os.unlink(self.path)
+    text = "\0".join([os.getcwd(), *call.words])
+    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:24]
+    path = os.path.join(remotes_dir(), "pending", remote.name, digest)
+    try:
+        key = read_private(path).decode("ascii")
+    except OSError:
+        key = secrets.token_hex(12)
+        write_private(path, key, sync=True)
+    return (call.command, "--key", key, *call.words[1:]), path
 
 
-def _loss(remote: Remote, call: Call, error: BaseException) -> Tuple[str, str]:
-    """Return what to say of a connection that was lost while a command ran."""
+def _lost(remote: Remote, call: Call, error: BaseException) -> ConnectionLostError:
+    """Return the error for a connection that was lost while a command ran."""
     name = remote.name
     message = getattr(error, "message", "interrupted")
     hint = getattr(error, "hint", "") or f"neuronctl login {name}"
-    again = f"neuronctl --on {name} {join(call.words)}"
     if call.command in ("submit", "resubmit"):
-        return (
-            f"{message}: it is not known whether the job was accepted; 'neuronctl --on {name} "
-            "status' shows it, and typing the same again does not submit it twice",
-            hint,
+        message += (
+            f": it is not known whether the job was accepted; 'neuronctl --on {name} "
+            "status' shows it, and typing the same again does not submit it twice"
         )
-    if call.command == "logs" and call.waits:
-        return f"{message}: following stopped; to continue: {again}", hint
-    if call.sends or call.command == "cancel":
-        return f"{message}: it is not known whether '{call.command}' did its work", hint
-    return f"{message}", hint
+    elif call.command == "logs" and call.waits:
+        message += f": following stopped; to continue: neuronctl --on {name} {join(call.words)}"
+    elif call.sends or call.command == "cancel":
+        message += f": it is not known whether '{call.command}' did its work"
+    return ConnectionLostError(message, hint)
 
 
 def _run_on_all(names: Sequence[str], call: Call) -> int:
@@ -273,41 +277,27 @@ def _run_on_all(names: Sequence[str], call: Call) -> int:
     import json
     from concurrent.futures import ThreadPoolExecutor
 
+    from neuronctl.remote.python import run_command
+    from neuronctl.remote.session import Filter
+
     if call.sends or call.command in (*SHELLS, "cancel", "pull", "doctor", "wait"):
         raise UsageError(f"{call.command} takes one cluster", f"--on {names[0]}")
+    os.environ.update(_environment())
     with ThreadPoolExecutor(len(names)) as pool:
-        answers = list(pool.map(lambda name: _captured(name, call), names))
+        results = list(pool.map(lambda name: run_command("--on", name, *call.words), names))
     if "--json" in call.words:
         from neuronctl.common.console import print_json
 
-        parts = {
-            name: json.loads(said) if said else None for name, (said, _) in zip(names, answers)
-        }
-        print_json("neuronctl.remotes/1", {"remotes": parts})
-    for name, (said, error) in zip(names, answers):
+        texts = {name: result.stdout for name, result in zip(names, results)}
+        answers = {name: json.loads(text) if text else None for name, text in texts.items()}
+        print_json("neuronctl.remotes/1", {"remotes": answers})
+    for name, result in zip(names, results):
         if "--json" not in call.words:
-            _print(f"{name}:\n".encode() + said)
-        if isinstance(error, NeuronctlError):
-            notify(error.message)
-    codes = [getattr(error, "exit_code", error) for _, error in answers]
-    return next((code for code in codes if code), 0)
-
-
-def _captured(name: str, call: Call) -> Tuple[bytes, Any]:
-    """Return what a command prints on a cluster, and its exit code or error."""
-    from neuronctl.remote.payload import run
-
-    said: List[bytes] = []
-    try:
-        remote = find_remote(name)
-        session, _ = run(remote, _request(remote, call), notify)
-        code = session.show(raw=False, write=said.append)
-        return b"".join(said), code
-    except NeuronctlError as error:
-        return b"".join(said), error
-
-
-def _print(data: bytes) -> None:
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+            sys.stdout.write(f"{name}:\n")
+            sys.stdout.flush()
+            out = Filter(not os.isatty(1))
+            sys.stdout.buffer.write(out.shown(result.stdout.encode(), final=True))
+            sys.stdout.flush()
+        for line in result.stderr.splitlines():
+            say(line)
+    return next((result.returncode for result in results if result.returncode), 0)

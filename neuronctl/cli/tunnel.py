@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import socket
 from typing import Any, Dict, List, Tuple
 
 from neuronctl.cli.say import notify
 from neuronctl.common.console import print_json, print_line
 from neuronctl.common.errors import INTERRUPTED, ConnectionLostError, NeuronctlError
-from neuronctl.remote.channel import Session
-from neuronctl.remote.connection import Remote, control, is_alive, wait_there
+from neuronctl.remote.connection import Remote, control, is_alive
+from neuronctl.remote.session import Session
+
+_WAIT = 'printf "\\036%s begin\\n" "$1"; sh -c "$0"; true'
 
 
 def open_tunnel(remote: Remote, begun: Session, *, as_json: bool, browse: bool) -> int:
@@ -73,12 +74,15 @@ def _free_port() -> int:
 def _stay(remote: Remote, wait: str, job: str) -> int:
     """Return once the server has ended; its own command on the cluster says when."""
     again = f"neuronctl --on {remote.name} serve connect {job}"
+    # It ends its parent in the end: a shell, and not the sshd of the whole connection.
+    session = Session(remote, ["sh", "-c", _WAIT, wait])
     try:
-        # It ends its parent in the end: a shell, and not the sshd of the whole connection.
-        wait_there(remote, f"sh -c {shlex.quote(wait)}; true")
+        session.process.wait()
     except KeyboardInterrupt:
+        session.loss()
         notify(f"the tunnel is closed; to open it again: {again}")
         return INTERRUPTED
+    session.end()
     if not is_alive(remote.socket):
         raise ConnectionLostError(
             f"the connection to {remote.name} was lost, and the tunnel with it",

@@ -13,17 +13,15 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import signal
 import stat
 import subprocess
 import threading
-import time
-from typing import IO, Callable, Dict, Iterator, List, Tuple
+from typing import Callable, Dict, Iterator, List, Tuple
 
 from neuronctl.common.errors import NotConnectedError, UsageError
 from neuronctl.common.files import open_own_directory, read_private, write_private
-from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, replace, restored
+from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, restored
 from neuronctl.common.paths import state_dir
 
 LONGEST_SOCKET = 104 - 18
@@ -46,7 +44,7 @@ class Remote:
     """What this machine keeps of a cluster: a name, an address, and where things are.
 
     address: as ssh takes it. socket: of the connection. python, machine: the program and the
-    processor there. directory: the folder of the projects there. since: epoch seconds of the login.
+    processor there. directory: the folder of the projects there.
     """
 
     name: str
@@ -56,7 +54,6 @@ class Remote:
     version: str = ""
     machine: str = ""
     directory: str = ""
-    since: int = 0
 
 
 def remotes_dir() -> str:
@@ -74,9 +71,9 @@ def find_remote(name: str, *, whole: bool = True) -> Remote:
         text = read_private(os.path.join(remotes_dir(), f"{name}.json"))
         remote = restored(Remote, json.loads(text))
     except (OSError, *NOT_RESTORED):
-        raise _not_connected(name) from None
+        raise not_connected(name) from None
     if whole and not remote.directory:
-        raise _not_connected(name)
+        raise not_connected(name)
     return remote
 
 
@@ -92,40 +89,30 @@ def check_name(name: str) -> None:
         raise UsageError(f"{name!r} is not the name of a cluster", "such as neuron, or user@host")
 
 
-def _not_connected(name: str) -> NotConnectedError:
+def not_connected(name: str) -> NotConnectedError:
+    """Return the error for a cluster without a connection."""
     return NotConnectedError(f"not connected to {name}; run: neuronctl login {name}")
 
 
 # ------------------------------------------------------------------------- using it
 
 
-def session(remote: Remote, command: str, refusal: str, *, tty: bool = False) -> List[str]:
+def ssh_command(remote: Remote, command: str, mark: str, *, tty: bool = False) -> List[str]:
     """Return the command line that runs a command over the connection, and never opens one.
 
-    refusal: a file that appears if there is no connection: the command has surely not begun then.
+    mark: what ssh says on standard error if there is no connection, and the command cannot begin.
     """
-    proxy = f"touch {shlex.quote(refusal)}; false".replace("%", "%%")
-    options = ("ControlMaster=no", "BatchMode=yes", f"ProxyCommand={proxy}", "LogLevel=ERROR")
-    words = [f"-o{option}" for option in options]
+    options = ("ControlMaster=no", "BatchMode=yes", f"ProxyCommand=sh -c 'echo {mark} >&2'")
+    words = [f"-o{option}" for option in (*options, "LogLevel=ERROR")]
     kind = "-tt" if tty else "-T"
     return ["ssh", "-F", "none", "-S", remote.socket, *words, kind, "--", "cluster", command]
 
 
-def require(remote: Remote) -> None:
-    """Raise NotConnectedError if the connection's socket is gone, or is not this user's."""
+def check_socket(remote: Remote) -> None:
+    """Raise NotConnectedError if the socket is gone, and UsageError if it is another user's."""
     _check_owner(remote.socket)
     if not os.path.exists(remote.socket):
-        raise _not_connected(remote.name)
-
-
-def lost(remote: Remote) -> NotConnectedError:
-    """Return the error for a command that could not begin."""
-    if is_alive(remote.socket):
-        return NotConnectedError(
-            f"nothing was done: {remote.name} refuses one more session over the connection",
-            "wait until your other commands end; a site may allow one at a time (MaxSessions 1)",
-        )
-    return _not_connected(remote.name)
+        raise not_connected(remote.name)
 
 
 def is_alive(socket: str) -> bool:
@@ -146,17 +133,6 @@ def control(socket: str, verb: str, *words: str) -> subprocess.CompletedProcess[
         raise UsageError(f"cannot start ssh: {error.strerror}", "install OpenSSH") from None
 
 
-def wait_there(remote: Remote, command: str) -> None:
-    """Run a command that says nothing over the connection, and wait until either ends."""
-    argv = session(remote, command, f"{remote.socket}.refused")
-    nothing = subprocess.DEVNULL
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing) as process:
-        try:
-            process.wait()
-        finally:
-            process.kill()
-
-
 def _check_owner(socket: str) -> None:
     """Refuse a socket of another user, who would see and answer every command."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -170,22 +146,22 @@ def _check_owner(socket: str) -> None:
 # ------------------------------------------------------------------------- opening and closing it
 
 
-def login(name: str, address: str, *, show: Callable[[bytes], None], tell: Tell) -> Remote:
+def login(name: str, address: str, *, show: Callable[[bytes], object], tell: Tell) -> Remote:
     """Open the connection: ssh asks for passwords itself, once. Returns what is known then.
 
-    address: "" for the one of the last login, else that of the catalog, else the name. show: gets
-    what ssh says. Raises NotConnectedError, UsageError.
+    address: "" for the one of the last login, else the name. show: gets what ssh says.
+    Raises NotConnectedError, UsageError.
     """
     check_name(name)
-    settings = _settings(address or _address(name))
+    if not address:
+        with contextlib.suppress(NotConnectedError):
+            address = find_remote(name, whole=False).address
+    settings = _settings(address or name)
     remote = Remote(name, settings["address"], _socket(settings))
     with _one_login(remote.socket):
         _check_owner(remote.socket)
         if is_alive(remote.socket):
-            with contextlib.suppress(NotConnectedError):
-                before = find_remote(name, whole=False)
-                tell(f"already connected to {name}")
-                return before if before.socket == remote.socket else remote
+            tell(f"already connected to {name}")
             return remote
         if os.path.lexists(remote.socket):
             os.unlink(remote.socket)  # ssh would ask, and then not share the connection
@@ -201,7 +177,7 @@ def login(name: str, address: str, *, show: Callable[[bytes], None], tell: Tell)
         raise NotConnectedError(f"no connection to {name}; ssh says why above")
     if not is_alive(remote.socket):
         raise NotConnectedError(f"ssh keeps no connection to {name} open: see ControlMaster")
-    return replace(remote, since=int(time.time()))
+    return remote
 
 
 def logout(remote: Remote) -> bool:
@@ -212,19 +188,6 @@ def logout(remote: Remote) -> bool:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(remote.socket)
     return ended
-
-
-def _address(name: str) -> str:
-    with contextlib.suppress(NotConnectedError):
-        return find_remote(name, whole=False).address
-    user, _, host = name.rpartition("@")
-    if _settings(name)["hostname"] != host or "." in host:
-        return name  # of ~/.ssh/config, or a whole name
-    from neuronctl.catalog.loader import load
-
-    cluster = load().clusters.get(host)
-    known = cluster.login.host if cluster else None
-    return f"{user}@{known}" if user and known else known or name
 
 
 def _settings(address: str) -> Dict[str, str]:
@@ -278,7 +241,7 @@ def _one_login(socket: str) -> Iterator[None]:
 
 
 def _authenticate(
-    remote: Remote, settings: Dict[str, str], methods: str, show: Callable[[bytes], None]
+    remote: Remote, settings: Dict[str, str], methods: str, show: Callable[[bytes], object]
 ) -> Tuple[int, str]:
     """Start the master in the background; returns ssh's exit code and what it said."""
     options = ["ControlMaster=yes", f"ControlPersist={_PERSIST}", "RemoteCommand=none"]
@@ -287,14 +250,6 @@ def _authenticate(
     options += ["NumberOfPasswordPrompts=1", f"PreferredAuthentications={methods}"]
     argv = ["ssh", "-S", remote.socket, *(f"-o{option}" for option in options)]
     argv += ["-T", "--", settings["address"], "true"]
-    words: List[bytes] = []
-
-    def read(pipe: IO[bytes]) -> None:
-        with pipe:
-            while data := os.read(pipe.fileno(), 4096):
-                words.append(data)
-                show(data)
-
     # A ProxyJump's process stays in this terminal's session, and must outlive the terminal.
     process = subprocess.Popen(
         argv,
@@ -302,9 +257,16 @@ def _authenticate(
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )
+    words: List[bytes] = []
+
+    def read(descriptor: int) -> None:
+        while data := os.read(descriptor, 4096):
+            words.append(data)
+            show(data)
+
     assert process.stderr is not None
     # An older ssh keeps standard error open in the background.
-    reader = threading.Thread(target=read, args=(process.stderr,), daemon=True)
+    reader = threading.Thread(target=read, args=(process.stderr.fileno(),), daemon=True)
     reader.start()
     code = process.wait()
     reader.join(1)

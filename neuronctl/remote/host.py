@@ -8,20 +8,39 @@ from __future__ import annotations
 
 import atexit
 import base64
+import contextlib
+import fcntl
+import fnmatch
+import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import sys
 import threading
-from typing import Any, Callable, Dict, Mapping
+from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.errors import NeuronctlError
+from neuronctl.common.errors import NeuronctlError, UsageError
+from neuronctl.common.files import (
+    head,
+    is_own_directory,
+    open_own_directory,
+    read_private,
+    sha256_of,
+    write_private,
+)
+from neuronctl.common.paths import state_dir
 from neuronctl.common.spelling import set_remote
-from neuronctl.remote import files
 
 _COPIED = ("submit", "generate", "sweep")
 """Commands whose jobs run a copy of the code that was sent: later ones do not change it."""
+
+_NO_RESULTS = ("venv", "env", "node_modules", "build", "dist")
+"""Directories that a .gitignore names, and jobs do not write."""
+
+Manifest = Dict[str, Tuple[str, int, int, str]]
+"""Name -> (``file`` or ``link``, executable, bytes, SHA-256 or the link's target)."""
 
 
 def answer(mark: str, packed: str) -> bool:
@@ -32,42 +51,50 @@ def answer(mark: str, packed: str) -> bool:
     request = json.loads(base64.b64decode(packed))
     for stream in (1,) if request.get("tty") else (1, 2):
         os.write(stream, f"\036{mark} begin\n".encode())
-    if request["verb"] == "run":
-        _prepare(request)
-        return True
-    verbs: Dict[str, Callable[[Mapping[str, Any], Any], Dict[str, Any]]] = {
-        "hello": lambda request, data: _hello(),
-        "push": files.receive,
-        "pull": files.give,
-    }
     try:
-        said = verbs[request["verb"]](request, sys.stdin.buffer)
+        if request["verb"] == "run":
+            _prepare(request)
+            return True
+        if request["verb"] == "hello":
+            _say(directory=_projects_directory())
+        elif request["verb"] == "push":
+            _say(**_receive(request, sys.stdin.buffer))
+        else:
+            _give(request, sys.stdin.buffer)
     except NeuronctlError as error:
-        said = {"error": error.message, "hint": error.hint, "code": error.exit_code}
+        _say(error=error.message, hint=error.hint, code=error.exit_code)
     except (OSError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        words = f"{os.uname().nodename}: {getattr(error, 'filename', None) or 'files'}: {reason}"
+        message = f"{os.uname().nodename}: {getattr(error, 'filename', None) or 'files'}: {reason}"
         hint = "free space there, or make the directory writable, and try again"
-        said = {"error": words, "hint": hint, "code": 2}
-    files.say(said)
+        _say(error=message, hint=hint, code=2)
     return False
 
 
-def _hello() -> Dict[str, Any]:
-    """Return where projects go here, and which cluster this is."""
-    from neuronctl.common.files import is_own_directory
+def _say(**data: Any) -> None:
+    """Answer with a line of JSON."""
+    write_all(json.dumps(data).encode() + b"\n")
+
+
+def write_all(data: bytes) -> None:
+    """Write bytes to standard output, without a buffer."""
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def _projects_directory() -> str:
+    """Return where projects go here."""
     from neuronctl.common.users import login_name
     from neuronctl.request.job_file import own_cluster
 
-    cluster = own_cluster()
-    scratch = (cluster.scratch or "").replace("{user}", login_name())
+    scratch = (own_cluster().scratch or "").replace("{user}", login_name())
     base = scratch if scratch and is_own_directory(scratch) else os.path.expanduser("~")
-    return {"directory": os.path.join(base, "neuronctl"), "host": os.uname().nodename}
+    return os.path.join(base, "neuronctl")
 
 
 def _prepare(request: Mapping[str, Any]) -> None:
     """Make this process what the command line expects."""
-    root = request["dry"] or files.project_folder(request)
+    root = request["dry"] or _project_folder(request)
     has_code = request["words"][0] in _COPIED and os.path.isdir(os.path.join(root, ".git"))
     set_remote(request["name"], request["commands"], has_code=has_code)
     if request["dry"]:
@@ -75,17 +102,14 @@ def _prepare(request: Mapping[str, Any]) -> None:
     folder = os.path.join(root, request["below"])
     os.chdir(folder if os.path.isdir(folder) else os.path.expanduser("~"))
     os.environ.update(request["environment"], PWD=os.getcwd())
-    os.environ.pop("MARK", None)
     words = (word.encode("latin-1") for word in request["words"])  # whatever bytes they are
     sys.argv = ["neuronctl", *(word.decode("utf-8", "surrogateescape") for word in words)]
-    if request["tty"]:
+    if request["tty"] or request["input"]:
         return
-    if not request["input"]:
-        control = os.dup(0)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)
-        if request["waits"]:
-            threading.Thread(target=_interrupt_at_end, args=(control,), daemon=True).start()
+    control = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    if request["waits"]:
+        threading.Thread(target=_interrupt_at_end, args=(control,), daemon=True).start()
 
 
 def _interrupt_at_end(control: int) -> None:
@@ -93,3 +117,266 @@ def _interrupt_at_end(control: int) -> None:
     while os.read(control, 4096):
         pass
     os.kill(os.getpid(), signal.SIGINT)
+
+
+# ------------------------------------------------------------------------- what both sides use
+
+
+def is_safe(name: str) -> bool:
+    """Return True if a relative path stays below where it starts."""
+    parts = name.split("/")
+    return not ("\0" in name or {"", "..", *([] if name == "." else ["."])} & set(parts))
+
+
+def digest_of(files: Mapping[str, Any]) -> str:
+    """Return one hash of a whole list."""
+    text = json.dumps({name: list(entry) for name, entry in files.items()}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Return True if --allow names a file."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def copy(file: BinaryIO, size: int, write: Callable[[bytes], object]) -> None:
+    """Read as many bytes as were announced, and write them; raises EOFError if there are fewer."""
+    while size:
+        part = file.read(min(size, 1 << 20))
+        if not part:
+            raise EOFError("a file became shorter, or the connection ended")
+        write(part)
+        size -= len(part)
+
+
+def write_file(
+    path: str, size: int, data: BinaryIO, *, executable: bool, changed: Optional[int] = None
+) -> List[Any]:
+    """Write a file that appears once it is whole. Raises EOFError.
+
+    changed: its time in nanoseconds, by default now. Returns SHA-256, time, and size.
+    """
+    folder, name = os.path.split(path)
+    aside = os.path.join(folder, f".{name[:100]}.{os.getpid()}.neuronctl")
+    mode, flags = 0o777 if executable else 0o666, os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        descriptor = os.open(aside, flags, mode)
+    except FileNotFoundError:
+        os.makedirs(folder, exist_ok=True)
+        descriptor = os.open(aside, flags, mode)
+    digest = hashlib.sha256()
+
+    def write(part: bytes) -> None:
+        digest.update(part)
+        while part:
+            part = part[os.write(descriptor, part) :]
+
+    try:
+        try:
+            copy(data, size, write)
+            if changed is not None:
+                os.utime(descriptor, ns=(changed, changed))
+            status = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(aside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(aside)
+        raise
+    return [digest.hexdigest(), status.st_mtime_ns, size]
+
+
+# ------------------------------------------------------------------------- receiving a project
+
+
+def _note_of(folder: str) -> str:
+    """Return the file that says what was sent into a folder."""
+    key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    return os.path.join(state_dir(), "projects", f"{key}.json")
+
+
+def _read_note(folder: str) -> Dict[str, Any]:
+    """Return what was sent into a folder, and from where; {} if nothing was."""
+    with contextlib.suppress(OSError, ValueError):
+        return dict(json.loads(read_private(_note_of(folder))))
+    return {}
+
+
+def _project_folder(request: Mapping[str, Any]) -> str:
+    """Return the directory of a project: another one of the same name gets one of its own."""
+    folder: str = os.path.join(request["directory"], request["project"])
+    if _read_note(folder).get("origin", request["origin"]) == request["origin"]:
+        return folder
+    return f"{folder}-{hashlib.sha256(request['origin'].encode()).hexdigest()[:6]}"
+
+
+def _receive(request: Mapping[str, Any], data: BinaryIO) -> Dict[str, Any]:
+    """Receive a project: the list, then the content of what is wanted. Returns the last answer."""
+    files: Manifest = json.loads(data.readline())
+    if not all(map(is_safe, files)):
+        raise UsageError("a name of the project leads out of it")
+    folder = _project_folder(request)
+    with _alone(folder):
+        note = _read_note(folder)
+        before, sending = note.get("files", {}), note.get("sending", {})
+        have: Dict[str, List[Any]] = {}  # name -> hash or target, time in ns, size
+        wanted, changed = [], []
+        is_new = not os.path.isdir(folder)
+        for name, entry in files.items():
+            there = None if is_new else _content(folder, name, before)
+            if there and there[0] == entry[3]:
+                have[name] = there
+            elif (
+                not there
+                or there[0] in (before.get(name, [""])[0], sending.get(name))
+                or matches(name, request["allow"])
+            ):
+                wanted.append(name)
+            else:
+                changed.append(name)
+        _say(wanted=wanted, changed=changed)
+        if changed:
+            return {}
+        if request["dry"]:
+            return _draft(request["directory"], files, request["scripts"], data)
+        gone = [name for name in before if name not in files]
+        note = {"origin": request["origin"], "folder": folder, "files": before}
+        if wanted or gone or not before:
+            os.makedirs(folder, exist_ok=True)
+            note["sending"] = {name: files[name][3] for name in wanted}
+            write_private(_note_of(folder), json.dumps(note))
+            for name in wanted:
+                have[name] = _receive_file(folder, name, files[name], data)
+            gone = [name for name in gone if not _remove(folder, name, before)]
+            write_private(_note_of(folder), json.dumps({**note, "files": have, "sending": {}}))
+            _make_repository(folder)
+    hashes = {name: (*files[name][:3], have[name][0]) for name in files}
+    return {"have": digest_of(hashes), "folder": folder, "kept": gone}
+
+
+@contextlib.contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Let one at a time send to a folder."""
+    os.close(open_own_directory(os.path.dirname(_note_of(folder))))
+    with open(f"{_note_of(folder)}.lock", "w") as file:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _content(folder: str, name: str, before: Mapping[str, Any]) -> Optional[List[Any]]:
+    """Return the hash of a file or the target of a link, time, and size; None if there is none."""
+    path = os.path.join(folder, name)
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    seen = [status.st_mtime_ns, status.st_size]
+    if before.get(name, [])[1:] == seen:
+        return list(before[name])
+    return [os.readlink(path) if os.path.islink(path) else sha256_of(path), *seen]
+
+
+def _receive_file(folder: str, name: str, entry: Any, data: BinaryIO) -> List[Any]:
+    """Write one file; returns what ``_content`` does."""
+    kind, executable, size, target = entry
+    path = os.path.join(folder, name)
+    if kind == "file":
+        return write_file(path, size, data, executable=bool(executable))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    aside = f"{path}.neuronctl-{os.getpid()}"
+    os.symlink(target, aside)
+    os.replace(aside, path)
+    return _content(folder, name, {}) or []
+
+
+def _remove(folder: str, name: str, before: Mapping[str, Any]) -> bool:
+    """Remove a file that is gone on the other side, unless it was changed here."""
+    there = _content(folder, name, before)
+    if there and there[0] != before[name][0]:
+        return False
+    path = os.path.join(folder, name)
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+        os.removedirs(os.path.dirname(path))  # those that are empty now
+    return True
+
+
+def _draft(directory: str, files: Manifest, scripts: List[str], data: BinaryIO) -> Dict[str, Any]:
+    """Make a folder with the names of a project, and the content of its scripts alone."""
+    import tempfile
+
+    os.makedirs(directory, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix=".dry-run-", dir=directory)
+    for name, entry in files.items():
+        empty = entry if name in scripts else ("file", 0, 0, "")
+        _receive_file(folder, name, empty, data)
+    _make_repository(folder)
+    return {"folder": folder}
+
+
+def _make_repository(folder: str) -> None:
+    """Let snapshots of the code be made: git knows what the project ignores.
+
+    A directory that it ignores is linked into them, so that what jobs write there is not in a copy.
+    """
+    if not os.path.exists(os.path.join(folder, ".git")):
+        from neuronctl.records.provenance import git
+
+        with contextlib.suppress(NeuronctlError):
+            git(folder, "init", "--quiet")
+    for line in head(os.path.join(folder, ".gitignore"), 65536).decode(errors="replace").split():
+        if re.fullmatch(r"/?[A-Za-z0-9][\w-]*/", line) and line.strip("/") not in _NO_RESULTS:
+            os.makedirs(os.path.join(folder, line.strip("/")), exist_ok=True)
+
+
+# ------------------------------------------------------------------------- giving files back
+
+
+def _give(request: Mapping[str, Any], data: BinaryIO) -> None:
+    """Send a file, or those of a directory, as far as the other side wants them.
+
+    Each has as many bytes as the list says, however it has grown; if one breaks off, all ends.
+    """
+    top = _find(request)
+    paths = list(_files_below(top)) if os.path.isdir(top) else [(top, "")]
+    entries = []
+    for path, name in paths:
+        status = os.stat(path)
+        entries.append([name, int(status.st_mode & 0o100 > 0), status.st_size, status.st_mtime_ns])
+    _say(files=entries)
+    for number in json.loads(data.readline())["wanted"]:
+        try:
+            with open(paths[number][0], "rb") as file:
+                copy(file, entries[number][2], write_all)
+        except (OSError, EOFError) as error:
+            sys.exit(f"neuronctl: cannot read {paths[number][0]}: {error}")
+
+
+def _find(request: Mapping[str, Any]) -> str:
+    """Return the path that is asked for: in the project, or in the newest copy of its code."""
+    import glob
+
+    from neuronctl.records.store import RecordStore
+
+    folder = _project_folder(request)
+    below = os.path.join(request["below"], request["path"])
+    place = os.path.join(folder, below)
+    if os.path.exists(place):
+        return place
+    for record in RecordStore.default().iter():
+        copied = str(record.rest.get("snapshot") or "")
+        runs = glob.glob(os.path.join(glob.escape(copied), "runs", f"{record.job_id}*", below))
+        if copied and runs and record.cwd.startswith(folder):
+            return max(runs, key=os.path.getmtime)
+    raise UsageError(f"no such file on the cluster: {place}")
+
+
+def _files_below(top: str) -> Iterator[Tuple[str, str]]:
+    for folder, names, files in os.walk(top):
+        names[:] = sorted(name for name in names if name != ".git")
+        for name in sorted(name for name in files if name != ".git"):
+            path = os.path.join(folder, name)
+            if os.path.isfile(path):  # a link to one comes as a file
+                yield path, os.path.relpath(path, top)

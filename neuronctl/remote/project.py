@@ -10,18 +10,17 @@ import contextlib
 import json
 import os
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+import stat
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.common.console import printable
-from neuronctl.common.errors import ConnectionLostError, NeuronctlError, UsageError
+from neuronctl.common.errors import ConnectionLostError, UsageError
 from neuronctl.common.files import head, open_regular, sha256_of
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.words import amount, counted
-from neuronctl.remote.channel import Session
 from neuronctl.remote.connection import Remote, Tell
-from neuronctl.remote.files import Manifest, digest_of, is_safe, matches, write_file
-from neuronctl.remote.payload import run
-from neuronctl.remote.place import Project
+from neuronctl.remote.host import Manifest, copy, digest_of, is_safe, matches, write_file
+from neuronctl.remote.session import Session, run
 
 _MOST = 200 * 1000 * 1000
 """Bytes of a project that are sent without being allowed by name."""
@@ -34,6 +33,31 @@ _PRIVATE_KEYS = (b" PRIVATE KEY-----", b" PRIVATE KEY BLOCK-----", b"PuTTY-User-
 _ENV_FILE = re.compile(r"\.env(?!\.(?:example|sample|template|dist)$)(?:\..*)?|.*\.env")
 
 
+@dataclass(frozen=True)
+class Project:
+    """A directory on this machine. below: the path in it from which neuronctl was called."""
+
+    root: str
+    below: str
+
+    def request(self, remote: Remote, verb: str, **more: Any) -> Dict[str, Any]:
+        """Return a request about its copy on the other side."""
+        origin = f"{os.uname().nodename}:{self.root}"
+        name = os.path.basename(self.root) or "project"
+        place = {"directory": remote.directory, "project": name, "below": self.below}
+        return {"verb": verb, "origin": origin, **place, **more}
+
+
+def find_project() -> Project:
+    """Return the repository around the current directory, else that directory itself."""
+    here = root = os.path.realpath(os.getcwd())
+    while not os.path.exists(os.path.join(root, ".git")):
+        if root == os.path.dirname(root):
+            return Project(here, ".")
+        root = os.path.dirname(root)
+    return Project(root, os.path.relpath(here, root))
+
+
 # ------------------------------------------------------------------------- sending
 
 
@@ -43,29 +67,33 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
     allowed: patterns of names that are sent although they are private or large. Raises UsageError,
     which names each file that is refused.
     """
-    found: Manifest = {}
+    files: Manifest = {}
     refused: List[str] = []
+    sizes: Dict[str, int] = {}
     for name in _names(project.root):
         path = os.path.join(project.root, name)
-        if os.path.islink(path):
+        try:
+            mode, size = os.lstat(path).st_mode, os.lstat(path).st_size
+        except FileNotFoundError:
+            continue  # git still lists what was removed
+        if stat.S_ISLNK(mode):
             target = os.readlink(path)
             if is_safe(os.path.normpath(os.path.join(os.path.dirname(name), target))):
-                found[name] = ("link", 0, 0, target)
+                files[name] = ("link", 0, 0, target)
             else:
                 tell(f"not sent: {printable(name)}, a link out of the project")
-        elif os.path.isdir(path):
+        elif stat.S_ISDIR(mode):
             tell(f"not sent: {printable(name)}, a repository of its own")
-        elif os.path.isfile(path):
+        elif stat.S_ISREG(mode):
+            files[name] = ("file", int(mode & 0o100 > 0), size, "")
             if not matches(name, allowed):
+                sizes[name] = size
                 refused += _refusal(name, path)
-            size, executable = os.stat(path).st_size, os.access(path, os.X_OK)
-            found[name] = ("file", int(executable), size, "")
     if refused:
         raise UsageError(
             f"not sent: {', '.join(refused)}",
             "add it to .gitignore; to send it all the same: --allow NAME, after --on",
         )
-    sizes = {n: e[2] for n, e in found.items() if not matches(n, allowed)}
     if sum(sizes.values()) > _MOST:
         largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
         shown = ", ".join(f"{printable(name)} ({amount(sizes[name])})" for name in largest)
@@ -74,13 +102,13 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
             f"{amount(_MOST)}; the largest: {shown}",
             "add data to .gitignore and copy it to the cluster once; or --allow NAME, after --on",
         )
-    for name, entry in found.items():
+    for name, entry in files.items():
         if entry[0] == "file":
             digest = sha256_of(os.path.join(project.root, name))
             if not digest:
                 raise UsageError(f"cannot read {printable(name)}", "its project cannot be sent")
-            found[name] = (*entry[:3], digest)
-    return found
+            files[name] = (*entry[:3], digest)
+    return files
 
 
 def _refusal(name: str, path: str) -> List[str]:
@@ -111,86 +139,61 @@ def _names(root: str) -> List[str]:
     return sorted(names)
 
 
-def send(remote: Remote, project: Project, allowed: Sequence[str], tell: Tell) -> None:
-    """Send what differs. Raises ConnectionLostError unless the other side says that it has all."""
-    files = manifest(project, allowed, tell)
-    session, answer = _ask(remote, project, files, {"dry": False, "allow": list(allowed)}, tell)
-    wanted = _wanted(answer, files)
-    for name in wanted:
-        if files[name][0] == "file":
-            _send_file(session, os.path.join(project.root, name), files[name][2])
-    said = session.read_json()
-    session.finish()
-    _raise_error(said)
-    if said.get("have") != digest_of(files):
-        raise ConnectionLostError("the project did not arrive whole", "run it again")
-    if wanted:
-        size = amount(sum(files[name][2] for name in wanted))
-        where = printable(str(said.get("folder")))
-        tell(f"sent {counted(len(wanted), 'file')} ({size}) to {remote.name}:{where}")
-    for name in _texts(said.get("kept")):
-        tell(f"{printable(name)} is gone here, but was changed on {remote.name}: kept there")
-
-
-def send_draft(
-    remote: Remote, project: Project, words: Sequence[str], allowed: Sequence[str], tell: Tell
+def send(
+    remote: Remote,
+    project: Project,
+    allowed: Sequence[str],
+    tell: Tell,
+    *,
+    scripts: Optional[Sequence[str]] = None,
 ) -> Tuple[str, List[Tuple[str, int]]]:
-    """Send the names of the files, and the content only of those that ``words`` name.
+    """Send what differs; returns the directory there, and (name, bytes) of each such file.
 
-    Returns the folder there, with empty files for all others, and (name, bytes) of each file that
-    would be sent.
+    scripts: for a dry run. A new directory then has the names of all files, and the content of
+    these alone. Raises ConnectionLostError unless the other side says that it has all.
     """
     files = manifest(project, allowed, tell)
-    named = {os.path.normpath(os.path.join(project.below, word)) for word in (*words, "job.yaml")}
-    scripts = sorted(named & files.keys())
-    extra = {"dry": True, "allow": list(allowed), "scripts": scripts}
-    session, answer = _ask(remote, project, files, extra, tell)
-    for name in scripts:
-        if files[name][0] == "file":
-            _send_file(session, os.path.join(project.root, name), files[name][2])
-    said = session.read_json()
-    session.finish()
-    _raise_error(said)
-    return str(said.get("folder")), [(name, files[name][2]) for name in _wanted(answer, files)]
-
-
-def _ask(
-    remote: Remote, project: Project, files: Manifest, extra: Mapping[str, Any], tell: Tell
-) -> Tuple[Session, Dict[str, Any]]:
-    request = {"verb": "push", "directory": remote.directory, **project.request, **extra}
-    session, _ = run(remote, request, tell)
+    named = [os.path.normpath(os.path.join(project.below, word)) for word in scripts or ()]
+    drafted = sorted({*named} & {*files})
+    more = {"allow": list(allowed), "dry": scripts is not None, "scripts": drafted}
+    session = run(remote, project.request(remote, "push", **more), tell)
     session.write(json.dumps(files).encode() + b"\n")
     answer = session.read_json()
-    if "error" in answer:
-        session.finish()
-        _raise_error(answer)
-    changed = _texts(answer.get("changed"))
+    changed = ", ".join(map(printable, _texts(answer.get("changed"))))
     if changed:
         session.finish()
         raise UsageError(
-            f"changed on {remote.name} and not overwritten: {', '.join(map(printable, changed))}",
+            f"changed on {remote.name} and not overwritten: {changed}",
             "bring it here with 'pull', or overwrite it there: --allow NAME, after --on",
         )
-    return session, answer
-
-
-def _wanted(answer: Mapping[str, Any], files: Manifest) -> List[str]:
     wanted = _texts(answer.get("wanted"))
-    foreign = [name for name in wanted if name not in files]
-    if foreign:
-        raise UsageError(f"the cluster asks for what is not sent: {printable(foreign[0])}")
-    return wanted
+    for name in wanted:
+        if name not in files:
+            raise UsageError(f"the cluster asks for what is not sent: {printable(name)}")
+    for name in wanted if scripts is None else drafted:
+        if files[name][0] == "file":
+            _send_file(session, os.path.join(project.root, name), files[name][2])
+    answer = session.read_json()
+    session.finish()
+    folder, sizes = str(answer.get("folder")), [(name, files[name][2]) for name in wanted]
+    if scripts is not None:
+        return folder, sizes
+    if answer.get("have") != digest_of(files):
+        raise ConnectionLostError("the project did not arrive whole", "run it again")
+    if wanted:
+        total = f"{counted(len(wanted), 'file')} ({amount(sum(size for _, size in sizes))})"
+        tell(f"sent {total} to {remote.name}:{printable(folder)}")
+    for name in _texts(answer.get("kept")):
+        tell(f"{printable(name)} is gone here, but was changed on {remote.name}: kept there")
+    return folder, sizes
 
 
 def _send_file(session: Session, path: str, size: int) -> None:
     try:
         with open_regular(path) as file:
-            while size:
-                part = file.read(min(size, 1 << 20))
-                if not part:
-                    raise UsageError(f"{printable(path)} changed while it was sent", "try again")
-                session.write(part)
-                size -= len(part)
+            copy(file, size, session.write)
+    except EOFError:
+        raise UsageError(f"{printable(path)} changed while it was sent", "try again") from None
     except OSError as error:
         raise UsageError(f"cannot read {printable(path)}: {error.strerror}") from None
 
@@ -199,61 +202,48 @@ def _texts(value: Any) -> List[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
-def _raise_error(said: Mapping[str, Any]) -> None:
-    """Raise what the other side says went wrong."""
-    if "error" in said:
-        error = NeuronctlError(str(said["error"]), str(said.get("hint", "")))
-        code = said.get("code")
-        error.exit_code = code if isinstance(code, int) and 0 < code < 126 else 1
-        raise error
-
-
 # ------------------------------------------------------------------------- bringing back
 
 
-@dataclass(frozen=True)
-class Pulled:
-    """What a pull did. came: names of files; kept: of those that are newer here."""
-
-    came: Tuple[str, ...]
-    kept: Tuple[str, ...]
-    size: int
-
-
-def pull(remote: Remote, project: Project, path: str, tell: Tell) -> Pulled:
+def pull(remote: Remote, path: str, tell: Tell) -> Tuple[List[str], List[str], int]:
     """Bring a file or directory of the project's copy to the same place here.
 
-    A file that is newer here stays. Raises UsageError for a name that leads elsewhere.
+    Returns the names of what came, those of the files that are newer here and stay, and the bytes.
+    Raises UsageError for a name that leads elsewhere.
     """
-    request = {"verb": "pull", "directory": remote.directory, "path": path, **project.request}
-    session, _ = run(remote, request, tell)
-    answer = session.read_json()
-    _raise_error(answer)
+    session = run(remote, find_project().request(remote, "pull", path=path), tell)
+    entries = _entries(session.read_json().get("files"), remote)
     top = os.path.basename(path.rstrip("/")) if os.path.isabs(path) else os.path.normpath(path)
     if not is_safe(top):
         raise UsageError(f"{path} is outside this directory", "change to the one it belongs in")
-    entries = _entries(answer.get("files"), remote)
-    came, kept, wanted = [], [], []
+    kept, wanted = [], []
     for number, (name, _, size, changed) in enumerate(entries):
-        status = _status(os.path.join(top, name) if name else top)
-        if status is None or status.st_mtime_ns < changed:
-            wanted.append(number)
-        elif (status.st_size, status.st_mtime_ns) != (size, changed):
-            kept.append(name or top)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            status = os.lstat(os.path.join(top, name) if name else top)
+            if status.st_mtime_ns >= changed:
+                if (status.st_size, status.st_mtime_ns) != (size, changed):
+                    kept.append(name or top)
+                continue
+        wanted.append(number)
     session.write(json.dumps({"wanted": wanted}).encode() + b"\n")
-    total = 0
-    for number in wanted:
-        name, executable, _, changed = entries[number]
-        size = session.read_json().get("size")
-        if not isinstance(size, int) or size < 0:
-            raise session.loss()
-        place = os.path.join(top, name) if name else top
+    session.close_input()
+    came = [
+        os.path.join(top, entries[number][0]) if entries[number][0] else top for number in wanted
+    ]
+    for number, place in zip(wanted, came):
+        _, executable, size, changed = entries[number]
         _check_way(place)
-        write_file(place, size, session.read, executable=executable, changed=changed)
-        total += size
-        came.append(place)
+        try:
+            write_file(place, size, session.output, executable=executable, changed=changed)
+        except EOFError:
+            session.loss()
+            raise ConnectionLostError(
+                f"{printable(place)} did not arrive whole", "run it again"
+            ) from None
+        except OSError as error:
+            raise UsageError(f"cannot write {printable(place)}: {error.strerror}") from None
     session.finish()
-    return Pulled(tuple(came), tuple(kept), total)
+    return came, kept, sum(entries[number][2] for number in wanted)
 
 
 def _entries(value: Any, remote: Remote) -> List[Tuple[str, bool, int, int]]:
@@ -265,19 +255,13 @@ def _entries(value: Any, remote: Remote) -> List[Tuple[str, bool, int, int]]:
     for each in value if isinstance(value, list) else ():
         try:
             name, executable, size, changed = each
-            entry = (str(name), bool(executable), int(size), int(changed))
+            entry = (str(name), bool(executable), max(0, int(size)), int(changed))
         except (TypeError, ValueError):
             raise UsageError(f"{remote.name} sends a list of files that cannot be read") from None
         if entry[0] and (not is_safe(entry[0]) or ".git" in entry[0].lower().split("/")):
             raise UsageError(f"{remote.name} sends a name that leads elsewhere: {entry[0]!r}")
         entries.append(entry)
     return entries
-
-
-def _status(path: str) -> Optional[os.stat_result]:
-    with contextlib.suppress(OSError):
-        return os.lstat(path)
-    return None
 
 
 def _check_way(place: str) -> None:

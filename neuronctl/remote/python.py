@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import json
-import secrets
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
+import os
+import subprocess
+import sys
+from typing import Any, Dict, List, Optional, Sequence
 
 from neuronctl.common import errors
 from neuronctl.common.errors import NeuronctlError
+
+_START = (
+    "import sys; del sys.path[0]; sys.path.append(sys.argv.pop(1)); "
+    "from neuronctl.cli import program; program()"
+)
+_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+
+
+def run_command(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line of this neuronctl, and return what it prints."""
+    argv = [sys.executable, "-c", _START, _PARENT, *words]
+    return subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace"
+    )
 
 
 class Remote:
@@ -22,9 +38,7 @@ class Remote:
     """
 
     def __init__(self, name: str) -> None:
-        from neuronctl.remote.connection import find_remote
-
-        self._remote = find_remote(name)
+        self.name = name
 
     def submit(
         self,
@@ -39,64 +53,61 @@ class Remote:
         """Send the project, and submit a job there.
 
         options: as for ``neuronctl.plan``. allow: names of files that are sent although they are
-        private or large. key: the same key returns the same job; give one to try again after a
-        ConnectionLostError.
+        private or large. key: the same key returns the same job. Without one, the same call after a
+        ConnectionLostError does not submit twice.
         """
-        from neuronctl.remote.place import find_project
-        from neuronctl.remote.project import send
         from neuronctl.request.typed_options import words_of
 
-        send(self._remote, find_project(), allow, lambda message: None)
-        words = ["submit", "--json", "--key", key or secrets.token_hex(12)]
-        words += words_of(options)
-        words += [*(["--force"] if force else []), "--", script, *args]
-        return RemoteJob(self, str(self.json(*words)["job_id"]))
+        words = ["submit", "--json", *(["--key", key] if key else [])]
+        words += [*words_of(options), *(["--force"] if force else []), "--", script, *args]
+        return RemoteJob(self, str(self.json(*words, allow=allow)["job_id"]))
 
     def status(self, *jobs: object, since: Optional[str] = None) -> List[Dict[str, Any]]:
         """Return the states of jobs; without any, those of your own jobs."""
         more = [] if since is None else ["--since", since]
-        found: List[Dict[str, Any]] = self.json("status", "--json", *more, *map(str, jobs))["jobs"]
-        return found
+        jobs_there: List[Dict[str, Any]] = self.json("status", *more, "--json", *map(str, jobs))[
+            "jobs"
+        ]
+        return jobs_there
 
     def history(self, *, limit: Optional[int] = None) -> List[Dict[str, Any]]:
         """Return the recorded submissions, newest first."""
         more = [] if limit is None else ["-n", str(limit)]
-        found: List[Dict[str, Any]] = self.json("history", "--json", *more)["submissions"]
-        return found
+        submissions: List[Dict[str, Any]] = self.json("history", "--json", *more)["submissions"]
+        return submissions
 
-    def pull(self, path: str) -> Tuple[str, ...]:
+    def pull(self, path: str) -> List[str]:
         """Bring a file or directory of the project back; returns the names of what came."""
-        from neuronctl.remote.place import find_project
-        from neuronctl.remote.project import pull
+        return self.run("pull", "--", path).stdout.splitlines()
 
-        return pull(self._remote, find_project(), path, lambda message: None).came
+    def json(self, *words: str, allow: Sequence[str] = ()) -> Dict[str, Any]:
+        """Run a command line with ``--json`` there, and return its answer.
 
-    def json(self, *words: str) -> Dict[str, Any]:
-        """Run a command line with ``--json`` there, and return its answer."""
-        code, said, error = self.run(*words)
+        An exit code other than 0 is no error if there is an answer, as with ``why``.
+        """
+        result = self.run(*words, allow=allow, check=False)
         try:
-            data = json.loads(said)
+            data: Dict[str, Any] = json.loads(result.stdout)
         except ValueError:
             data = {}
-        if code and (not data or words[0] == "submit"):
-            raise error
-        return dict(data)
+        if data.get("schema") == "neuronctl.error/1":
+            raise _error(result.returncode, data["message"], data["hint"])
+        if result.returncode and (not data or words[0] == "submit"):
+            raise _error_of(result)
+        return data
 
-    def run(self, *words: str) -> Tuple[int, str, NeuronctlError]:
-        """Run a command line there; its exit code, what it prints, and the error it would be."""
-        from neuronctl.remote.payload import run
-        from neuronctl.remote.place import request
+    def run(
+        self, *words: str, allow: Sequence[str] = (), check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command line there, and return what it prints.
 
-        said: List[bytes] = []
-        wrong: List[bytes] = []
-        session, _ = run(
-            self._remote, request(self._remote, words), lambda message: None, errors=wrong.append
-        )
-        code = session.show(raw=True, write=said.append)
-        lines = b"".join(wrong).decode("utf-8", "replace").strip().removeprefix("neuronctl: ")
-        message, _, hint = lines.partition("\n  hint: ")
-        error = _KINDS.get(code, NeuronctlError)(message or f"exit code {code}", hint)
-        return code, b"".join(said).decode("utf-8", "replace"), error
+        check: whether an exit code other than 0 raises what the command raises there.
+        """
+        allowed = [word for name in allow for word in ("--allow", name)]
+        result = run_command("--on", self.name, *allowed, *words)
+        if check and result.returncode:
+            raise _error_of(result)
+        return result
 
 
 class RemoteJob:
@@ -115,31 +126,39 @@ class RemoteJob:
 
     def wait(self) -> int:
         """Wait until it ends; its exit code."""
-        return self._remote.run("wait", self.id)[0]
+        result = self._remote.run("wait", self.id, check=False)
+        if result.returncode in (
+            errors.NotConnectedError.exit_code,
+            errors.ConnectionLostError.exit_code,
+        ):
+            raise _error_of(result)
+        return result.returncode
 
     def cancel(self) -> None:
         """Cancel it."""
-        code, _, error = self._remote.run("cancel", "--yes", self.id)
-        if code:
-            raise error
+        self._remote.run("cancel", "--yes", self.id)
 
     def log(self) -> str:
         """Return what it has written so far."""
-        code, said, error = self._remote.run("logs", self.id)
-        if code:
-            raise error
-        return said
+        return self._remote.run("logs", self.id).stdout
 
     def why(self) -> Dict[str, Any]:
         """Return why it is waiting, or how it ended."""
         return self._remote.json("why", self.id, "--json")
 
 
-_KINDS: Dict[int, Type[NeuronctlError]] = {
-    kind.exit_code: kind
-    for kind in (
+def _error_of(result: subprocess.CompletedProcess[str]) -> NeuronctlError:
+    """Return the error that a command printed; what it said before that stays out."""
+    message, _, hint = result.stderr.strip().partition("\n  hint: ")
+    message = message.rpartition("neuronctl: ")[2]
+    return _error(result.returncode, message or f"exit code {result.returncode}", hint)
+
+
+def _error(code: int, message: str, hint: str) -> NeuronctlError:
+    kinds = (
         *(errors.UsageError, errors.JobFileError, errors.PolicyError, errors.TemplateError),
         *(errors.SlurmUnavailableError, errors.SlurmRefusedError, errors.NoSuchJobError),
-        errors.RecordError,
+        *(errors.RecordError, errors.NotConnectedError, errors.ConnectionLostError),
     )
-}
+    kind = next((kind for kind in kinds if kind.exit_code == code), NeuronctlError)
+    return kind(message, hint)

@@ -6,6 +6,7 @@ import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.common.errors import UsageError, did_you_mean
+from neuronctl.common.spelling import caller_name
 from neuronctl.common.words import other_dash, replace_other_dashes
 from neuronctl.request.job import BY_NAME, OPTIONS, Body, Layer, Origin, Source, StepRequest
 from neuronctl.request.options import Option
@@ -97,6 +98,12 @@ def _fill_from_environment(text: str) -> str:
     """``NAME`` alone takes its value from this process, as in docker and sbatch."""
     if "=" in text or not text.isidentifier():
         return text
+    if text not in os.environ and caller_name():
+        raise UsageError(
+            f"--env: {text} is not exported on {caller_name()}, where this machine's variables do "
+            "not travel",
+            f"export it in ~/.bash_profile there, or give a value: --env {text}=VALUE",
+        )
     if text not in os.environ:
         raise UsageError(
             f"--env: {text} is not exported in your shell",

@@ -17,6 +17,9 @@ from fake_slurm import FakeSlurm
 from ssh_server import Login, make_login
 from terminal import on_terminal
 
+import neuronctl
+from neuronctl.common.errors import NoSuchJobError, NotConnectedError, UsageError
+
 Run = Callable[..., subprocess.CompletedProcess]
 SUBMIT = ("submit", "--cluster", "neuron", "-p", "cas_v100nv_8", "-t", "5", "--gpus-per-node", "1")
 SUBMIT = (*SUBMIT, "--field", "cv", "--appl", "pytorch", "--force")
@@ -282,3 +285,42 @@ def test_a_socket_of_somebody_else_is_refused(node: Login, monkeypatch: pytest.M
     (state / "foreign.json").chmod(0o600)
     said = subprocess.run([*NEURONCTL, "--on", "foreign", "status"], capture_output=True, text=True)
     assert said.returncode == 2 and "/dev/null is not a socket of yours" in said.stderr
+
+
+def test_doctor_says_how_the_connection_is(node: Login) -> None:
+    argv = [*NEURONCTL, "--on", "there", "doctor", "--json"]
+    answer = json.loads(subprocess.run(argv, capture_output=True, text=True).stdout)
+    seen = {check["name"]: check["words"] for check in answer["checks"]}
+    assert seen["connection"].startswith("to there, for ")
+    assert seen["projects"] == f"there:{node.home}/neuronctl"
+    assert {"python there", "slurm", "catalog"} <= seen.keys()
+
+
+def test_a_program_submits_asks_and_pulls(node: Login) -> None:
+    Path("train.py").touch()
+    there = neuronctl.Remote("there")
+    options = dict(cluster="neuron", partition="cas_v100nv_8", time="5", gpus_per_node=1)
+    options.update(field="cv", appl="pytorch")
+    job = there.submit("train.py", force=True, **options)
+    assert (job.id, there.history(limit=1)[0]["job_id"]) == ("4711", "4711")
+    Path("train.py").unlink()
+    assert there.pull("train.py") == ["train.py"]
+
+
+def test_a_program_gets_the_errors_of_the_command(node: Login) -> None:
+    Path(".env").touch()
+    with pytest.raises(UsageError, match=r"^not sent: \.env"):
+        neuronctl.Remote("there").submit("train.py")
+    with pytest.raises(NoSuchJobError):
+        neuronctl.Remote("there").run("logs", "4712")
+    with pytest.raises(NotConnectedError):
+        neuronctl.Remote("nowhere").status()
+
+
+def test_a_variable_of_this_machine_does_not_travel(
+    node: Login, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    Path("train.py").touch()
+    error = on(*SUBMIT, "--env", "HF_TOKEN", "train.py", code=2).stderr
+    assert "HF_TOKEN is not exported on there" in error and "~/.bash_profile" in error

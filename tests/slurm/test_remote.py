@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import pty
@@ -9,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 from pathlib import Path
 from typing import Iterator, Tuple
 
@@ -109,3 +111,32 @@ def test_one_authentication_for_thirty_commands(login_node: Sandbox, no_jobs: No
     assert json.loads(on("status", "--json").stdout)["schema"] == "neuronctl.status/1"
     assert on("logs", str(job)).stdout == "한글\n"
     assert asked(login_node) == before + 2
+
+
+def test_serve_opens_a_tunnel_that_ends_with_the_server(login_node: Sandbox, no_jobs: None) -> None:
+    log_in("secret123456")
+    Path("page.txt").write_text("a page")
+    words = ["serve", *SUBMIT[1:], "--json", "http", "python3", "-m", "http.server", "{port}"]
+    with subprocess.Popen([*NEURONCTL, *words], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        text = ""
+        while not text.endswith("}\n"):
+            text += process.stdout.readline() or pytest.fail(text)
+        server = json.loads(text)
+        place = urllib.parse.urlsplit(server["url"])
+        assert place.port == server["local_port"]
+        assert (ask(server["url"]), ask(f"http://127.0.0.1:{place.port}/")) == (200, 403)
+        on("cancel", "--yes", str(server["job_id"]))
+        assert process.wait(90) == 0
+    with pytest.raises(OSError):
+        ask(server["url"])
+
+
+def ask(url: str) -> int:
+    """Return the status of a page, by way of this machine's own address."""
+    place = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection("127.0.0.1", place.port, timeout=30)
+    connection.request("GET", f"{place.path}?{place.query}", headers={"Host": place.netloc})
+    status = connection.getresponse().status
+    connection.close()
+    return status if status != 302 else 200

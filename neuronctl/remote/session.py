@@ -1,0 +1,362 @@
+"""Run neuronctl on a cluster over the open connection, and know whether it came to its end.
+
+What start-up files print comes before a random mark on each stream. ssh's exit code is that of the
+command there, but for 255: then the connection must still be there.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import contextlib
+import json
+import os
+import re
+import secrets
+import shlex
+import subprocess
+import threading
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+
+from neuronctl.common.errors import (
+    ConnectionLostError,
+    NeuronctlError,
+    NotConnectedError,
+    UsageError,
+)
+from neuronctl.common.files import read_private
+from neuronctl.common.words import amount
+from neuronctl.remote.connection import (
+    Remote,
+    Tell,
+    check_socket,
+    is_alive,
+    not_connected,
+    ssh_command,
+)
+from neuronctl.remote.host import write_all
+from neuronctl.remote.payload import payload
+from neuronctl.version import __version__
+
+_TOO_LONG = 60.0
+"""Seconds without the first mark, after which nobody waits any longer."""
+
+_LONGEST = 100_000
+"""Bytes of a request; Linux takes 128 KiB for one argument."""
+
+_SHELL = (
+    "case $SHELL in */bash|*/zsh) s=$SHELL;; *) s=sh;; esac; "
+    # As a login does: jobs inherit PATH and modules from it.
+    'exec "$s" -lc \'exec "$@"\' x "$@"'
+)
+
+
+class Session:
+    """One command on the cluster; ``state`` is the first word that it said of itself.
+
+    program, arguments: its command line, with the mark between them. Raises NotConnectedError if
+    it has surely not begun.
+    """
+
+    def __init__(
+        self,
+        remote: Remote,
+        program: Sequence[str],
+        arguments: Sequence[str] = (),
+        *,
+        tty: bool = False,
+        takes_input: bool = False,
+    ) -> None:
+        check_socket(remote)
+        self.remote, self._noise = remote, b""
+        mark = secrets.token_hex(8)
+        self._mark = f"\036{mark} ".encode()
+        words = ["sh", "-c", _SHELL, "x", *program, mark, *arguments]
+        # Without a terminal, Ctrl-C must not reach ssh: closing its input asks for the end there.
+        self.process = subprocess.Popen(
+            ssh_command(remote, f"exec {shlex.join(words)}", mark, tty=tty),
+            stdin=None if tty or takes_input else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=not tty,
+            bufsize=1 << 18,
+        )
+        assert self.process.stdout is not None
+        self.output: Any = self.process.stdout
+        self._errors = threading.Thread(target=self._pass_errors, daemon=True)
+        self._errors.start()
+        try:
+            self.state = self._begin(mark)
+        except BaseException:
+            self.loss()
+            raise
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the other side; raises ConnectionLostError."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(data)
+        except OSError:
+            raise self.loss() from None
+
+    def read_json(self) -> Dict[str, Any]:
+        """Return the next answer; raises the error that it names, or ConnectionLostError."""
+        try:
+            if self.process.stdin is not None:
+                self.process.stdin.flush()
+            data = json.loads(self.output.readline())
+        except (OSError, ValueError):
+            raise self.loss() from None
+        if not isinstance(data, dict):
+            raise self.loss()
+        if "error" in data:
+            self.finish()
+            error = NeuronctlError(str(data["error"]), str(data.get("hint", "")))
+            code = data.get("code")
+            error.exit_code = code if isinstance(code, int) and 0 < code < 126 else 1
+            raise error
+        return data
+
+    def finish(self) -> int:
+        """Return the exit code once all is said; raises ConnectionLostError."""
+        self.close_input()
+        return self.show(raw=True, write=lambda data: None)
+
+    def show(self, *, raw: bool, write: Optional[Callable[[bytes], object]] = None) -> int:
+        """Pass what it prints to standard output until its end; returns the exit code.
+
+        raw: without a look at what could steer the terminal. write: takes it in place of standard
+        output. Raises ConnectionLostError.
+        """
+        write = write or write_all
+        out = Filter(raw or not os.isatty(1))
+        while True:
+            try:
+                data = self.output.read1(1 << 16)
+                write(out.shown(data, final=not data))
+                if not data:
+                    break
+            except KeyboardInterrupt:
+                if self.process.stdin is None or self.process.stdin.closed:
+                    self.process.kill()
+                    raise
+                self.close_input()  # what it says about that still comes back
+        code = self.end()
+        if code < 0 or (code == 255 and not is_alive(self.remote.socket)):
+            raise self.loss()
+        return code
+
+    def close_input(self) -> None:
+        """Say that nothing more will come: a command that only waits is then interrupted."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+
+    def end(self) -> int:
+        """Wait for the end of ssh, and return its exit code."""
+        self.close_input()
+        code = self.process.wait()
+        self._errors.join(2)
+        self.output.close()
+        return code
+
+    def loss(self) -> ConnectionLostError:
+        """Return the error for an end that was not reached."""
+        self.process.kill()
+        self.end()
+        return ConnectionLostError(f"the connection to {self.remote.name} was lost")
+
+    def _begin(self, mark: str) -> str:
+        """Return what follows the mark on standard output."""
+        name = self.remote.name
+        timer = threading.Timer(_TOO_LONG, self.process.kill)
+        timer.daemon = True
+        timer.start()
+        while line := self.output.readline():
+            _, sign, state = line.partition(self._mark)
+            if sign:
+                timer.cancel()
+                return str(state.strip().decode("ascii", "replace"))
+        code = self.end()
+        if code < 0 and timer.finished.is_set():
+            raise ConnectionLostError(
+                f"{name} did not begin the command within {_TOO_LONG:.0f} s",
+                f"if 'ssh {name}' works, look for 'exec' in your ~/.bash_profile or ~/.profile "
+                f"there; otherwise: neuronctl logout {name}, then neuronctl login {name}",
+            )
+        timer.cancel()
+        if mark.encode() in self._noise and not is_alive(self.remote.socket):
+            raise not_connected(name)
+        if mark.encode() in self._noise:
+            raise NotConnectedError(
+                f"nothing was done: {name} refuses one more session over the connection",
+                "wait until your other commands end; a site may allow only one (MaxSessions 1)",
+            )
+        if code == 255:
+            raise self.loss()  # it may have begun
+        lines = self._noise.decode("utf-8", "replace").strip().split("\n")
+        raise NotConnectedError(
+            f"the shell of {name} ended before neuronctl began: {lines[-1] or 'no message'}",
+            "look at your start-up files there (~/.bashrc, ~/.bash_profile)",
+        )
+
+    def _pass_errors(self) -> None:
+        pipe: Any = self.process.stderr
+        out = Filter(not os.isatty(2))
+        with pipe:
+            while line := pipe.readline(1 << 16):
+                if self._mark in line:
+                    break
+                self._noise = (self._noise + line)[-65536:]
+            while data := pipe.read1(1 << 16):
+                with contextlib.suppress(OSError):
+                    os.write(2, out.shown(data))
+
+
+class Filter:
+    """Takes from a terminal's text what could do more than to show it.
+
+    Colors, and moving the cursor, stay; commands to the terminal (titles, the clipboard, questions
+    that it answers by typing) become visible text.
+    """
+
+    _STEERS = re.compile(
+        "\x1b(?!\\[[0-9;:]*[A-HJKSTXdfm]|\\[\\?(?:25|1049|2004)[hl])"
+        "|[\0-\6\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+    )
+
+    def __init__(self, raw: bool) -> None:
+        self._raw = raw
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._held = ""
+
+    def shown(self, data: bytes, *, final: bool = False) -> bytes:
+        """Return what of it can be shown now; the start of an escape is kept for the next call."""
+        if self._raw:
+            return data
+        text = self._held + self._decoder.decode(data, final)
+        at = text.rfind("\x1b", max(0, len(text) - 20))
+        open_end = at >= 0 and re.fullmatch("\x1b(?:\\[\\??[0-9;:]*)?", text[at:]) and not final
+        cut = at if open_end else len(text)
+        text, self._held = text[:cut], text[cut:]
+        text = self._STEERS.sub(lambda match: ascii(match[0])[1:-1], text)
+        return text.encode("utf-8", "surrogateescape")
+
+
+# ------------------------------------------------------------------- what runs on the other side
+
+_FIND = (
+    "for p in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9; do "
+    'w=$(command -v "$p") && "$w" -IS -c "$0" "$1" "$w" && exit 0; done; '
+    'printf "\\036%s none %s\\n" "$1" "$(python3 -V 2>&1 | tail -n 1)"'
+)
+_PYTHON = (
+    "import os, sys; sys.exit(1) if sys.version_info < (3, 9) else os.write(1, "
+    "('\\036%s python %d.%d %s %s\\n' % (sys.argv[1], sys.version_info[0], sys.version_info[1], "
+    "os.uname()[4], sys.argv[2])).encode())"
+)
+
+
+def find_python(remote: Remote) -> Tuple[str, str, str]:
+    """Return version, machine, and path of a Python there that runs neuronctl.
+
+    Raises NotConnectedError if there is none.
+    """
+    session = Session(remote, ["sh", "-c", _FIND, _PYTHON])
+    session.finish()
+    match = re.fullmatch(r"python (3\.[0-9]+) ([\w-]+) (/[^\0-\x1f]*)", session.state)
+    if match is None:
+        answer = session.state.partition(" ")[2].strip() or "no answer"
+        raise NotConnectedError(
+            f"{remote.name} has no Python 3.9 or newer in PATH; python3 is: {answer}",
+            "load a module that has one in your ~/.bash_profile there (module avail python)",
+        )
+    return match[1], match[2], match[3]
+
+
+_PLACE = """\
+import os, sys
+mark, digest, request = sys.argv[1:]
+cache = os.environ.get("XDG_CACHE_HOME", "")
+cache = cache if os.path.isabs(cache) else os.path.expanduser("~/.cache")
+base = os.path.join(cache, "neuronctl", "remote")
+place = os.path.join(base, digest)
+"""
+
+_INSTALL = (
+    _PLACE
+    + """\
+import hashlib, io, shutil, tempfile, time, zipfile
+os.write(1, b"\\036%s begin\\n" % mark.encode())
+os.write(2, b"\\036%s begin\\n" % mark.encode())
+data = sys.stdin.buffer.read(int(request))
+if hashlib.sha256(data).hexdigest() != digest:
+    sys.exit("neuronctl: what arrived is damaged: it is not used")
+os.umask(0o077)
+os.makedirs(base, exist_ok=True)
+if os.stat(base).st_uid != os.getuid() or os.stat(base).st_mode & 0o022:
+    sys.exit("neuronctl: others can write to %s: nothing is put there" % base)
+aside = tempfile.mkdtemp(dir=base)
+try:
+    zipfile.ZipFile(io.BytesIO(data)).extractall(aside)
+    if not os.path.isdir(place):
+        os.rename(aside, place)
+    for name in os.listdir(base):
+        if os.stat(os.path.join(base, name)).st_mtime < time.time() - 30 * 86400:
+            shutil.rmtree(os.path.join(base, name), ignore_errors=True)
+finally:
+    shutil.rmtree(aside, ignore_errors=True)
+"""
+)
+
+_BEGIN = (
+    _PLACE
+    + """\
+try:
+    there = os.stat(place).st_uid == os.getuid()
+except OSError:
+    there = False
+if not there:
+    os.write(1, b"\\036%s missing\\n" % mark.encode())
+    sys.exit()
+sys.path.insert(0, place)
+from neuronctl.remote.host import answer
+if answer(mark, request):
+    from neuronctl.cli import program
+    program()
+"""
+)
+"""Python that runs there: a request to the neuronctl of the content hash ``digest``."""
+
+
+def run(
+    remote: Remote,
+    request: Mapping[str, Any],
+    tell: Tell,
+    *,
+    tty: bool = False,
+    takes_input: bool = False,
+) -> Session:
+    """Begin a request to neuronctl there, which is sent first if it is missing."""
+    path, digest = payload(remote, tell)
+    packed = base64.b64encode(json.dumps(request).encode()).decode()
+    if len(packed) > _LONGEST:
+        raise UsageError("the command line is too long to be sent", "put it into a file")
+    python = [remote.python, "-IS", "-X", "utf8", "-c"]
+    for _ in range(2):
+        arguments = [digest, packed]
+        session = Session(remote, [*python, _BEGIN], arguments, tty=tty, takes_input=takes_input)
+        if session.state == "begin":
+            return session
+        session.finish()
+        if session.state != "missing":
+            break
+        data = read_private(path)
+        install = Session(remote, [*python, _INSTALL], [digest, str(len(data))])
+        install.write(data)
+        if install.finish():
+            break
+        tell(f"sent neuronctl {__version__} to {remote.name}, once: {amount(len(data))}")
+    raise NotConnectedError(
+        f"{remote.name} does not run what was sent ({session.state})", "is your home there full?"
+    )

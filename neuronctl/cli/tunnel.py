@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import sys
 from typing import Any, Dict, List, Tuple
 
 from neuronctl.cli.say import notify
@@ -43,6 +44,7 @@ def open_tunnel(remote: Remote, begun: Session, *, as_json: bool, browse: bool) 
             print_line(f"  open  {url}")
             _print_text(found)
             notify("Ctrl-C closes the tunnel; the server continues until it is cancelled")
+        sys.stdout.flush()  # a pipe has it now, and not when the server ends
         if browse and re.match(rf"http://(j[0-9]+\.)?(localhost|127\.0\.0\.1):{local}/", url):
             import webbrowser
 

@@ -116,7 +116,7 @@ def test_one_authentication_for_thirty_commands(login_node: Sandbox, no_jobs: No
 def test_serve_opens_a_tunnel_that_ends_with_the_server(login_node: Sandbox, no_jobs: None) -> None:
     log_in("secret123456")
     Path("page.txt").write_text("a page")
-    words = ["serve", *SUBMIT[1:], "--json", "http", "python3", "-m", "http.server", "{port}"]
+    words = ["serve", *SUBMIT[1:], "--json", "http", "--", "python3", "-m", "http.server", "{port}"]
     with subprocess.Popen([*NEURONCTL, *words], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         text = ""

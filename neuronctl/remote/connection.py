@@ -17,7 +17,7 @@ import signal
 import stat
 import subprocess
 import threading
-from typing import Callable, Dict, Iterator, List, Tuple
+from typing import IO, Callable, Dict, Iterator, List, Tuple
 
 from neuronctl.common.errors import NotConnectedError, UsageError
 from neuronctl.common.files import open_own_directory, read_private, write_private
@@ -259,14 +259,15 @@ def _authenticate(
     )
     words: List[bytes] = []
 
-    def read(descriptor: int) -> None:
-        while data := os.read(descriptor, 4096):
-            words.append(data)
-            show(data)
+    def read(pipe: IO[bytes]) -> None:
+        with pipe:
+            while data := os.read(pipe.fileno(), 4096):
+                words.append(data)
+                show(data)
 
     assert process.stderr is not None
     # An older ssh keeps standard error open in the background.
-    reader = threading.Thread(target=read, args=(process.stderr.fileno(),), daemon=True)
+    reader = threading.Thread(target=read, args=(process.stderr,), daemon=True)
     reader.start()
     code = process.wait()
     reader.join(1)

@@ -296,7 +296,7 @@ case "${0##*/} ${1-}" in squeue*) echo RUNNING ;; sbatch*) echo 4712 ;; esac
         (9, 2, "the program failed with exit code 9: no other run follows", False),
         (75, 2, "run 2 saved (exit code 75)", True),
         (75, 3, "that was the last of 3 runs", False),
-        (1, 2, "run 2 broke off (exit code 1)", True),  # Slurm starts no step in this job
+        (121, 2, "run 2 broke off (exit code 121)", True),  # Slurm starts no step in this job
     ],
 )
 def test_end_of_a_run(
@@ -311,7 +311,7 @@ def test_end_of_a_run(
     ended = 'sleep() { [ "$1" != 300 ] || exit "$code"; command sleep 0.01; }\n'
     script.write_text(ended + render_job(made))
     if broken:
-        (tmp_path / "srun").write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / "srun").write_text("#!/bin/sh\nexit $SLURM_EXIT_ERROR\n")
         (tmp_path / "srun").chmod(0o755)
     for name in ("squeue", "sbatch", "scontrol", "scancel", "sacct"):
         (tmp_path / name).write_text(TOLD)

@@ -42,6 +42,7 @@ tell_ranks() {
 run=$((${SLURM_RESTART_COUNT:-0} + 1)) most=10 asked=''
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST"
 trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; tell_ranks TERM &' USR2
+export SLURM_EXIT_ERROR=121  # the exit code of an srun that starts nothing, which is no failure of the program's
 # torchrun starts 2 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --wait=600 \
     bash -c 'exec env NEURONCTL_LAUNCH="$SLURM_JOB_ID.$SLURMD_NODENAME" torchrun --nnodes=2 \
@@ -53,10 +54,9 @@ while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); d
 if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
 end() { echo "$1"; exit "$code"; }
 [ "$code" -ne 0 ] || end "done in $run runs"
-# The program failed if Slurm can still start something in this job; else Slurm broke the run off.
-[[ $asked || $code -eq 75 ]] || ! timeout 60 srun --overlap --nodes=1 --ntasks=1 true || end "the program failed with exit code $code: no other run follows"
-case $code in 75) how=saved ;; 124) how='did not end' ;; *) how=${asked:+ended after the request} ;; esac
-echo "run $run ${how:-broke off} (exit code $code)"
+[[ $asked || $code -eq 75 || $code -eq 121 ]] || end "the program failed with exit code $code: no other run follows"
+case $code in 75) how=saved ;; 124) how='did not end' ;; 121) how='broke off' ;; *) how='ended after the request' ;; esac
+echo "run $run $how (exit code $code)"
 [ "$run" -lt "$most" ] || end "that was the last of $most runs"
 requeue() { squeue -aht RUNNING -j "$SLURM_JOB_ID" | grep -q . && scontrol requeue "$SLURM_JOB_ID"; }
 for _ in {1..60}; do requeue && sleep 300; sleep 5; done  # Slurm ends this run at the first request that it accepts

@@ -48,11 +48,6 @@ class Entry:
     matches: Tuple[str, ...]
     differs: Tuple[str, ...]
 
-    @property
-    def vague(self) -> bool:
-        """Return True if it knows a class of exceptions only, not the message."""
-        return not self.patterns
-
 
 @functools.cache
 def entries() -> Tuple[Entry, ...]:

@@ -138,8 +138,7 @@ class _Mark:
     @property
     def known(self) -> bool:
         """Return True if it is a cause by its message, not only by a class of exceptions."""
-        known = self.entry is not None and not self.entry.vague
-        return known and not self.match.consequence
+        return bool(self.entry and self.entry.patterns and not self.match.consequence)
 
 
 def search(
@@ -292,7 +291,7 @@ def _find_marks(lines: Sequence[str]) -> List[_Mark]:
         if one is not None:
             inside = index + len(one.lines)
             names = {entry.name for part in known[index:inside] for entry in part}
-            those = [entry for entry in entries() if entry.vague or entry.name in names]
+            those = [entry for entry in entries() if not entry.patterns or entry.name in names]
             made = _match_exception(those, one, raw, number)
             below = known[inside : inside + len(one.below)]
             if any(below) and not made.known:

@@ -85,6 +85,9 @@ def submission_data(
     "choice" are the partitions of ``-p auto``, best first.
     """
     plan, choice = (None, None) if job is None else (job.plan, job.choice)
+    launcher = None
+    if plan is not None and not draft.sbatch:
+        launcher = "none" if plan.steps else plan.launches[0].launcher.name
     logs: Union[RecordDraft, Submission] = submission or draft
     of_draft = ("partition", "job_name", "nodes", "gpus_per_node", "time_limit")
     of_plan = ("ntasks_per_node", "cpus_per_task")
@@ -93,7 +96,7 @@ def submission_data(
         "cluster": draft.catalog_cluster,
         **{key: getattr(draft, key) for key in of_draft},
         **{key: getattr(plan, key, None) for key in of_plan},
-        "launcher": None if plan is None or draft.sbatch else plan.launcher.name,
+        "launcher": launcher,
         "logs": {"output": logs.output, "error": logs.error or logs.output},
         "decisions": [dict(zip(("name", "value", "source", "why"), d)) for d in draft.decisions],
         "verdict": verdict_data(verdict),

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from neuronctl.planning.model import AllocationPart, Decision, Directive, Export, JobPlan, Signal
+from neuronctl.planning.model import (
+    AllocationPart,
+    Decision,
+    Directive,
+    Export,
+    JobPlan,
+    Launch,
+    Signal,
+)
 from neuronctl.planning.planner import plan
 
-__all__ = ["AllocationPart", "Decision", "Directive", "Export", "JobPlan", "Signal", "plan"]
+__all__ = [
+    "AllocationPart",
+    "Decision",
+    "Directive",
+    "Export",
+    "JobPlan",
+    "Launch",
+    "Signal",
+    "plan",
+]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 from functools import lru_cache
-from typing import Dict, Optional, Tuple, TypeVar, Union
+from itertools import groupby
+from typing import TYPE_CHECKING, Dict, Optional, Tuple, Union
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common.frozen import dataclass
@@ -17,8 +18,6 @@ from neuronctl.launch.containers import Wrapping
 from neuronctl.launch.environments import ShellLine
 from neuronctl.launch.launchers import Launcher, option_name
 from neuronctl.request.job import JobRequest, Source
-
-T = TypeVar("T")
 
 MONITOR_INTERVAL = 10
 """Seconds: the sampler then takes about 0.12 % of a core (docs/how-to/gpu-use.md)."""
@@ -108,63 +107,6 @@ class Decision:
         return self.name, self.value, self.source.value, self.reason
 
 
-# Directives that get a remark with their derivation.
-_REMARKED = (
-    *("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time", "signal"),
-)
-
-
-class Decisions:
-    """Collects the decisions of one plan."""
-
-    def __init__(self, request: JobRequest) -> None:
-        self.request = request
-        self.decisions: Dict[str, Decision] = {}
-
-    def decide(self, name: str, value: T, source: Source, reason: str) -> T:
-        """Record a value, and return it."""
-        self.decisions[name] = Decision(name, str(value), source, reason)
-        return value
-
-    def derived(self, name: str, value: T, reason: str = "") -> T:
-        """Record a value that follows from others, and return it."""
-        return self.decide(name, value, Source.DERIVED, reason)
-
-    def asked(self, name: str, field: str, value: T) -> T:
-        """Record a value that the request itself carries, and return it."""
-        origin = self.request.origin(field)
-        return self.decide(name, value, origin.source, origin.where)
-
-    def remark(self, name: str) -> str:
-        """Return the remark on a directive: how its value comes about; "" for most."""
-        decision = self.decisions.get(name)
-        if decision is None or name not in _REMARKED:
-            return ""
-        reason = decision.reason if decision.source in (Source.DERIVED, Source.CLUSTER) else ""
-        memory = self.decisions.get("memory per node")
-        if name == "cpus-per-task" and memory is not None:
-            reason += f"{'; ' if reason else ''}{memory.value} of memory per node"
-        return reason
-
-
-@dataclass(frozen=True)
-class JobStep:
-    """One step of a job: a launch in its allocation, or several steps side by side.
-
-    allow_failure: whether the job goes on where it fails.
-    """
-
-    launch: Optional[JobPlan]
-    together: Tuple[JobStep, ...] = ()
-    allow_failure: bool = False
-
-    @property
-    def launches(self) -> Tuple[JobPlan, ...]:
-        """Its own launch, or those that run side by side."""
-        steps = self.together or (self,)
-        return tuple(step.launch for step in steps if step.launch is not None)
-
-
 @dataclass(frozen=True)
 class CodeSnapshot:
     """The code of a job as it is now (``--snapshot``), and where its copy is, or would be.
@@ -185,37 +127,60 @@ class CodeSnapshot:
         return os.path.join(self.place, "code")
 
 
-@dataclass(frozen=True)
-class JobPlan:
-    """A job whose every value is settled; what render(), the rules and the records work from.
-
-    >>> plan.decision("nodes").value
-    '2'
-    """
+class Sizes:
+    """What follows from the sizes of a job or of a launch."""
 
     request: JobRequest
-    cluster: Cluster
-    partition: Partition
-    """A bare ``Partition(name)`` where the catalog does not know it; its name may be empty."""
-    alternatives: Tuple[Partition, ...]
-    """With ``-p A,B``, the others in which Slurm may start the job as well."""
-    interactive: bool
-    job_name: str
     nodes: int
-    """Of a range, the fewest: what the job is judged by."""
+    most_nodes: int
+    ntasks_per_node: int
+    cpus_per_task: int
+    gpus_per_node: int
+
+    @property
+    def signal(self) -> Optional[Signal]:
+        return signal_of(self.request)
+
+    @property
+    def gpus(self) -> int:
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def cores_per_node(self) -> int:
+        """Cores requested per node."""
+        return self.ntasks_per_node * self.cpus_per_task
+
+    @property
+    def node_count(self) -> Union[int, Shell]:
+        """The nodes for a script, which only the job knows if a range was requested."""
+        return self._on_all_nodes(1)
+
+    @property
+    def task_count(self) -> Union[int, Shell]:
+        """Slurm's tasks in total, for a script."""
+        return self._on_all_nodes(self.ntasks_per_node)
+
+    def _on_all_nodes(self, each: int) -> Union[int, Shell]:
+        if self.nodes == self.most_nodes:
+            return self.nodes * each
+        product = f"$((SLURM_JOB_NUM_NODES * {each}))"
+        return Shell('"$SLURM_JOB_NUM_NODES"' if each == 1 else product)
+
+
+@dataclass(frozen=True)
+class Launch(Sizes):
+    """A program that a job starts, once or as several processes, in all or a share of the job."""
+
+    request: JobRequest
+    """Of a step: the job's request, with the step's program and sizes."""
+    nodes: int
+    """Of a range, the fewest."""
     most_nodes: int
     ntasks_per_node: int
     cpus_per_task: int
     gpus_per_node: int
     processes_per_node: int
     """Training processes per node: ntasks_per_node, or what the launcher starts in its one task."""
-    time_limit: Optional[int]
-    """Seconds, units.UNLIMITED, or None where neither the user nor the catalog says."""
-    comment: Optional[str]
-    output: Optional[str]
-    """Log file pattern as sbatch takes it; None for an interactive allocation."""
-    error: Optional[str]
-    """The same for standard error; None also where it goes into ``output``."""
     launcher: Launcher
     rendezvous: bool
     """Whether the processes find each other through MASTER_ADDR and MASTER_PORT."""
@@ -225,38 +190,23 @@ class JobPlan:
     """What a container adds to the launch; empty without one."""
     program: Tuple[CommandWord, ...]
     """The user's program and its arguments, after what the launcher puts before them."""
-    preflight: bool
-    """Whether the nodes are checked before the launch."""
-    hosts: Tuple[str, ...]
-    """The nodes to launch on, if they are known; empty in a batch script."""
-    activation: Tuple[ShellLine, ...]
-    """The script lines that activate the software: modules, then conda or venv."""
     exports: Tuple[Export, ...]
-    """The variables the script exports, in order."""
-    directives: Tuple[Directive, ...]
-    decisions: Tuple[Decision, ...]
-    model: Tuple[str, ...] = ()
-    """Of a model server: what each parameter takes in bytes, the model, and the server's words."""
-    steps: Tuple[JobStep, ...] = ()
-    """What runs one after the other; empty where it is one launch, which is the plan itself."""
+    """The variables of its processes, in order."""
+    hosts: Tuple[str, ...] = ()
+    """The nodes to launch on, if they are known; empty in a batch script."""
     own_step: bool = False
     """Whether it needs a step of Slurm's even for one process: it has a share of its own."""
-    until_done: Optional[UntilDone] = None
-    """How it goes on after its time limit; None: it does not."""
-    code: Optional[CodeSnapshot] = None
-    """The copy of the code that it runs from; None: it runs from the code itself."""
+    number: int = 0
+    """Of the job's step that it is, or is a part of; 0: the job has no steps."""
     step: str = ""
-    """Which launch of a job with steps it is, for messages: ``step 2``, ``step 2, part 1``."""
+    """The same for messages: ``step 2``, ``step 2, part 1``."""
+    allow_failure: bool = False
+    """Whether the job continues if this step fails."""
 
     @property
     def prefix(self) -> str:
-        """What a message about it begins with: ``step 2: ``; "" where it is the job itself."""
+        """What a message about it begins with: ``step 2: ``; "" if the job has no steps."""
         return self.step and f"{self.step}: "
-
-    @property
-    def launches(self) -> Tuple[JobPlan, ...]:
-        """Every launch of the job, in order."""
-        return tuple(launch for step in self.steps for launch in step.launches) or (self,)
 
     @property
     def inline(self) -> bool:
@@ -278,13 +228,105 @@ class JobPlan:
             return f"{what} starts once{'' if alone else ', on the first node'}"
         by_slurm = not (launcher.one_task_per_node or launcher.own_variables)
         unit = "task" if by_slurm else "process"
-        nodes = (
-            f"{self.nodes}"
-            if self.nodes == self.most_nodes
-            else f"{self.nodes} to {self.most_nodes}"
-        )
+        ranged = f"{self.nodes} to {self.most_nodes}"
+        nodes = str(self.nodes) if self.nodes == self.most_nodes else ranged
         where = f" on each of {nodes} nodes" if self.most_nodes > 1 else ""
         return f"{launcher.name} starts {counted(each, unit)} of {what}{where}"
+
+    @property
+    def launcher_options(self) -> Tuple[str, ...]:
+        return self.request.launcher_options
+
+    def gives_launcher(self, *options: str) -> bool:
+        """Return whether one of these options is among the user's words for the launcher."""
+        names = {option_name(word) for word in self.launcher_options}
+        return not names.isdisjoint(map(option_name, options))
+
+    @property
+    def passes_signal(self) -> bool:
+        """Whether the batch shell passes the signal on to the launch."""
+        return self.signal is not None and passes(self.signal, self.launcher, False)
+
+    @property
+    def processes(self) -> int:
+        """Training processes in total."""
+        return self.nodes * self.processes_per_node
+
+    @property
+    def process_count(self) -> Union[int, Shell]:
+        """Training processes in total, for a script."""
+        return self._on_all_nodes(self.processes_per_node)
+
+    @property
+    def overcommit(self) -> bool:
+        """Whether there are fewer cores than processes, which only an allocation may have."""
+        return "--overcommit" in self.srun_options
+
+
+@dataclass(frozen=True)
+class JobPlan(Sizes):
+    """A job whose every value is settled; what render(), the rules and the records work from.
+
+    >>> plan.decision("nodes").value
+    '2'
+    """
+
+    request: JobRequest
+    cluster: Cluster
+    partition: Partition
+    """A bare ``Partition(name)`` if the catalog does not know it; its name may be empty."""
+    alternatives: Tuple[Partition, ...]
+    """With ``-p A,B``, the others in which Slurm may start the job as well."""
+    interactive: bool
+    job_name: str
+    nodes: int
+    """Of a range, the fewest: what the job is judged by."""
+    most_nodes: int
+    ntasks_per_node: int
+    cpus_per_task: int
+    gpus_per_node: int
+    time_limit: Optional[int]
+    """Seconds, units.UNLIMITED, or None if neither the user nor the catalog says."""
+    comment: Optional[str]
+    output: Optional[str]
+    """Log file pattern as sbatch takes it; None for an interactive allocation."""
+    error: Optional[str]
+    """The same for standard error; None also if it goes into ``output``."""
+    preflight: bool
+    """Whether the nodes are checked before the first launch."""
+    activation: Tuple[ShellLine, ...]
+    """The script lines that activate the software: modules, then conda or venv."""
+    exports: Tuple[Export, ...]
+    """The variables the script exports, in order."""
+    directives: Tuple[Directive, ...]
+    decisions: Tuple[Decision, ...]
+    launches: Tuple[Launch, ...]
+    """What the job starts, in order, at least one; those with the same number run side by side."""
+    model: Tuple[str, ...] = ()
+    """Of a model server: what each parameter takes in bytes, the model, and the server's words."""
+    until_done: Optional[UntilDone] = None
+    """How it goes on after its time limit; None: it does not."""
+    code: Optional[CodeSnapshot] = None
+    """The copy of the code that it runs from; None: it runs from the code itself."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Return a value of the first launch: templates and programs of 0.2.0 ask the plan."""
+            if name == "launches":
+                raise AttributeError(name)
+            return getattr(self.launches[0], name)
+
+    @property
+    def steps(self) -> Tuple[Tuple[Launch, ...], ...]:
+        """The launches by step, of which those of one run side by side; empty without steps."""
+        numbered = (launch for launch in self.launches if launch.number)
+        return tuple(tuple(step) for _, step in groupby(numbered, lambda launch: launch.number))
+
+    @property
+    def rendezvous(self) -> bool:
+        """Whether the script sets MASTER_ADDR and MASTER_PORT."""
+        return any(launch.rendezvous for launch in self.launches)
 
     @property
     def secrets(self) -> Dict[str, str]:
@@ -297,23 +339,10 @@ class JobPlan:
         return ",".join(each.name for each in (self.partition, *self.alternatives))
 
     @property
-    def launcher_options(self) -> Tuple[str, ...]:
-        return self.request.launcher_options
-
-    def gives_launcher(self, *options: str) -> bool:
-        """Return whether one of these options is among the user's words for the launcher."""
-        names = {option_name(word) for word in self.launcher_options}
-        return not names.isdisjoint(map(option_name, options))
-
-    @property
-    def signal(self) -> Optional[Signal]:
-        return signal_of(self.request)
-
-    @property
     def this_job(self) -> str:
         """The job's id for Slurm's commands; SLURM_JOB_ID of one array task is the array's id."""
-        own = "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
-        return own if self.request.array else "$SLURM_JOB_ID"
+        task = "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
+        return task if self.request.array else "$SLURM_JOB_ID"
 
     @property
     def stall(self) -> Optional[int]:
@@ -323,7 +352,8 @@ class JobPlan:
     @property
     def passes_signal(self) -> bool:
         """Whether the batch shell passes the signal on to what it has started."""
-        return self.signal is not None and passes(self.signal, self.launcher, bool(self.steps))
+        launcher = self.launches[0].launcher
+        return self.signal is not None and passes(self.signal, launcher, bool(self.steps))
 
     @property
     def salloc_options(self) -> Tuple[str, ...]:
@@ -332,46 +362,6 @@ class JobPlan:
             line.option if line.value is None else f"{line.option}={line.value}"
             for line in self.directives
         )
-
-    @property
-    def gpus(self) -> int:
-        return self.nodes * self.gpus_per_node
-
-    @property
-    def processes(self) -> int:
-        """Training processes in total."""
-        return self.nodes * self.processes_per_node
-
-    @property
-    def node_count(self) -> Union[int, Shell]:
-        """The nodes for a script, which only the job knows where a range was requested."""
-        return self._of_nodes(1)
-
-    @property
-    def task_count(self) -> Union[int, Shell]:
-        """Slurm's tasks in total, for a script."""
-        return self._of_nodes(self.ntasks_per_node)
-
-    @property
-    def process_count(self) -> Union[int, Shell]:
-        """Training processes in total, for a script."""
-        return self._of_nodes(self.processes_per_node)
-
-    def _of_nodes(self, each: int) -> Union[int, Shell]:
-        if self.nodes == self.most_nodes:
-            return self.nodes * each
-        counted = f"$((SLURM_JOB_NUM_NODES * {each}))"
-        return Shell('"$SLURM_JOB_NUM_NODES"' if each == 1 else counted)
-
-    @property
-    def overcommit(self) -> bool:
-        """Whether there are fewer cores than processes, which only an allocation may have."""
-        return "--overcommit" in self.srun_options
-
-    @property
-    def cores_per_node(self) -> int:
-        """Cores requested per node."""
-        return self.ntasks_per_node * self.cpus_per_task
 
     def decision(self, name: str) -> Optional[Decision]:
         """Return the decision on the value ``name`` (sbatch's long option name)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from functools import partial
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common import units
@@ -18,7 +18,7 @@ from neuronctl.launch.containers import RUNTIMES, Wrapping
 from neuronctl.launch.environments import Conda
 from neuronctl.planning import model
 from neuronctl.planning.directives import directives
-from neuronctl.planning.sizes import JobSize
+from neuronctl.planning.sizes import SizeBuilder
 from neuronctl.planning.software import activation, exports, named_after, program, runs_python
 from neuronctl.planning.steps import Share, step_place, step_request
 from neuronctl.request.job import JobRequest, Source, StepRequest
@@ -58,21 +58,78 @@ def plan(
     return _PlanBuilder(request, cluster, interactive, recognised, conda, chain, code).plan(place)
 
 
-class _PlanBuilder(JobSize):
-    """Builds one plan: first the sizes of the job and of its steps, then what depends on them."""
+class _LaunchBuilder(SizeBuilder):
+    """Settles what a launch needs beside its sizes, for the job's one launch and for a step's."""
 
-    name = ""
-    """Of a step, for messages."""
+    conda: Optional[Conda] = None
+    code: Optional[model.CodeSnapshot] = None
+
+    def launch(self, cpus_per_task: int, place: Optional[model.AllocationPart]) -> model.Launch:
+        """Return the launch. place: the part of an allocation to launch on."""
+        request, launcher, processes = self.request, self.launcher, self.processes
+        holds = partial(
+            launchers.holds,
+            nodes=self.most_nodes,
+            processes=self.most_nodes * processes,
+            python=self.interactive or runs_python(request),
+        )
+        cores = self.ntasks_per_node * cpus_per_task
+        sharing = processes if launcher.distributed else 1
+        return model.Launch(
+            request=request,
+            nodes=self.nodes,
+            most_nodes=self.most_nodes,
+            ntasks_per_node=self.ntasks_per_node,
+            cpus_per_task=cpus_per_task,
+            gpus_per_node=self.gpus,
+            processes_per_node=processes,
+            launcher=launcher,
+            rendezvous=holds(launcher.rendezvous),
+            srun_options=self.cluster.policy.srun_options + (place.step_options if place else ()),
+            wrapping=self._wrapping(),
+            program=program(request, launcher, macros=holds(launcher.macros)),
+            exports=exports(request, self.cluster, cores=cores, processes=sharing),
+            hosts=place.hosts if place else (),
+            own_step=place is not None and place.is_share,
+        )
+
+    def _wrapping(self) -> Wrapping:
+        request = self.request
+        if request.container is None:
+            return Wrapping()
+        name = request.container_runtime
+        if name is not None:
+            self.asked("container-runtime", "container_runtime", name)
+        elif request.container.endswith(".sqsh"):
+            name = "pyxis"
+            self.derived("container-runtime", name, "an Enroot squashfs image")
+        else:
+            name = self.cluster.containers.runtime
+            self.decide("container-runtime", name, Source.CLUSTER, "")
+        if name not in RUNTIMES:
+            raise UsageError(
+                f"--container-runtime: unknown container runtime '{name}'",
+                "container runtimes are: " + ", ".join(RUNTIMES),
+            )
+        scratch = self.cluster.scratch
+        own = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
+        if self.code is not None:  # whose links lead there
+            request = replace(request, binds=(*request.binds, self.code.root))
+        return RUNTIMES[name](request, own, self.gpus > 0)
+
+
+class _PlanBuilder(_LaunchBuilder):
+    """Builds one plan: first the sizes of the job and of its steps, then what depends on them."""
 
     def __init__(
         self,
         request: JobRequest,
         cluster: Cluster,
-        interactive: bool = False,
-        recognised: str = "",
-        conda: Optional[Conda] = None,
-        chain: str = "",
-        code: Optional[model.CodeSnapshot] = None,
+        interactive: bool,
+        recognised: str,
+        conda: Optional[Conda],
+        chain: str,
+        code: Optional[model.CodeSnapshot],
     ) -> None:
         super().__init__(request, cluster, interactive)
         self.conda, self.chain, self.code = conda, chain, code
@@ -84,61 +141,39 @@ class _PlanBuilder(JobSize):
         if request.until_done and request.signal is None:
             self.request = replace(request, signal=next(iter(self.launcher.signals), "TERM"))
         self.steps = self._steps(request.steps)
-        self.settle_tasks([launch for step in self.steps for launch in step])
+        self.settle_tasks(self.steps)
 
     def plan(self, place: Optional[model.AllocationPart]) -> model.JobPlan:
         """Return the plan. place: the part of an allocation to launch on."""
-        request, launcher, processes = self.request, self.launcher, self.processes
-        most_nodes = self.most_nodes
+        request = self.request
         partition, *alternatives = self.partitions
         cpus_per_task = self._cpus_per_task(place)
         cores = self.ntasks_per_node * cpus_per_task
         self._memory(partition, cores, place)
         time_limit, time_text = self._time(partition)
-        comment = self._comment()
-        job_name = self._job_name()
+        comment, job_name = self._comment(), self._job_name()
         output = self._log("output", request.output, ".out")
         error = self._log("error", request.error, ".err")
         self._software()
-        holds = partial(
-            launchers.holds,
-            nodes=most_nodes,
-            processes=most_nodes * processes,
-            python=self.interactive or runs_python(request),
-        )
-        steps = tuple(self._planned_steps(cores))
-        launches = [launch for step in steps for launch in step.launches]
-        if request.cpus_per_task == 0 and place is None:
-            self._check_left_to_slurm(launches)
-        for launch in launches:
-            most = launch.cores_per_node
-            if launch.request.cpus_per_task and most > cores:
-                raise UsageError(
-                    f"{launch.step} requests {counted(most, 'core')} per node; the job has {cores}",
-                    f"request at most {cores} for the step, or more for the job",
-                )
-        for number, step in enumerate(steps, start=1):
-            says = "; ".join(launch.starts for launch in step.launches)
-            self.derived(f"step {number}", says)
-        wrapping = self._wrapping()
-        sharing = processes if launcher.distributed else 1
+        launches = tuple(step.step_launch(cores) for step in self.steps)
+        self._check_cores(launches, cores, place)
+        if launches:
+            self._explain_steps(launches)
+        launches = launches or (self.launch(cpus_per_task, place),)
         until_done = self._until_done(time_limit)
-        if self.code is not None and not self.name:
+        if self.code is not None:
             self.asked("snapshot", "snapshot", self.code.place)
         settled: Dict[str, Union[str, bool, None]] = {
+            **self._size_options(cpus_per_task),
             "job-name": job_name,
-            "partition": ",".join(each.name for each in (partition, *alternatives)) or None,
-            "nodes": f"{self.nodes}-{most_nodes}" if most_nodes > self.nodes else str(self.nodes),
-            "ntasks-per-node": None if self._one_task(most_nodes) else str(self.ntasks_per_node),
-            "cpus-per-task": str(cpus_per_task) if request.cpus_per_task != 0 else None,
             "time": time_text,
             "comment": comment,
             "signal": self._signal(until_done),
             "requeue": request.requeue if until_done is None else not until_done.chain,
             "output": output,
             "error": error,
-            **self.as_asked(),
         }
+        variables = exports(request, self.cluster, cores=cores, processes=1)
         return model.JobPlan(
             request=request if self.amounts is None else replace(request, amounts=self.amounts),
             cluster=self.cluster,
@@ -147,24 +182,17 @@ class _PlanBuilder(JobSize):
             interactive=self.interactive,
             job_name=job_name,
             nodes=self.nodes,
-            most_nodes=most_nodes,
+            most_nodes=self.most_nodes,
             ntasks_per_node=self.ntasks_per_node,
             cpus_per_task=cpus_per_task,
             gpus_per_node=self.gpus,
-            processes_per_node=processes,
             time_limit=time_limit,
             comment=comment,
             output=output,
             error=error,
-            launcher=launcher,
-            rendezvous=holds(launcher.rendezvous) or any(launch.rendezvous for launch in launches),
-            srun_options=self.cluster.policy.srun_options + (place.step_options if place else ()),
-            wrapping=wrapping,
-            program=program(request, launcher, macros=holds(launcher.macros)),
             preflight=request.preflight is not False and not self.interactive,
-            hosts=place.hosts if place else (),
             activation=activation(request, self.cluster, self.conda),
-            exports=exports(request, self.cluster, cores=cores, processes=sharing),
+            exports=variables if self.steps else launches[0].exports,
             directives=directives(
                 request,
                 self.cluster.policy,
@@ -174,21 +202,44 @@ class _PlanBuilder(JobSize):
                 remark=self.remark,
             ),
             decisions=tuple(self.decisions.values()),
-            steps=steps,
-            own_step=place is not None and place.is_share,
+            launches=launches,
             until_done=until_done,
             code=self.code,
         )
 
-    def _check_left_to_slurm(self, launches: Sequence[model.JobPlan]) -> None:
-        told = [part.launcher.name for part in launches if part.launcher.by_srun or part.own_step]
-        told += [self.launcher.name] if self.launcher.by_srun and not self.interactive else []
-        if told:
-            raise UsageError(
-                f"--cpus-per-task 0 leaves the cores to Slurm, and {told[0]} has to know how many "
-                "each task gets",
-                "request them, such as -c 8",
-            )
+    def _check_cores(
+        self,
+        launches: Sequence[model.Launch],
+        cores: int,
+        place: Optional[model.AllocationPart],
+    ) -> None:
+        """Raise UsageError for a step of more cores than the job's, or of cores left to Slurm."""
+        if self.request.cpus_per_task == 0 and place is None:
+            names = [
+                part.launcher.name for part in launches if part.launcher.by_srun or part.own_step
+            ]
+            names += [self.launcher.name] if self.launcher.by_srun and not self.interactive else []
+            if names:
+                raise UsageError(
+                    f"--cpus-per-task 0 leaves the cores to Slurm, and {names[0]} has to know how "
+                    "many each task gets",
+                    "request them, such as -c 8",
+                )
+        for launch in launches:
+            most = launch.cores_per_node
+            if launch.request.cpus_per_task and most > cores:
+                raise UsageError(
+                    f"{launch.step} requests {counted(most, 'core')} per node; the job has {cores}",
+                    f"request at most {cores} for the step, or more for the job",
+                )
+
+    def _explain_steps(self, launches: Sequence[model.Launch]) -> None:
+        starts: Dict[int, List[str]] = {}
+        for launch in launches:
+            starts.setdefault(launch.number, []).append(launch.starts)
+        for number, words in starts.items():
+            self.derived(f"step {number}", "; ".join(words))
+        self._wrapping()  # decides what runs the container
 
     def _until_done(self, time_limit: Optional[int]) -> Optional[model.UntilDone]:
         """Return how the job goes on after its time limit."""
@@ -231,20 +282,17 @@ class _PlanBuilder(JobSize):
         text = f"{flags}B:{name}{seconds and f'@{seconds}'}"
         return self.derived("signal", text, "B: so that it reaches the program")
 
-    def _steps(self, steps: Sequence[StepRequest]) -> List[List[_StepBuilder]]:
-        """Return the builders of each step: one, or one for each that runs side by side."""
-        whole, found = Share(self.nodes, self.gpus, self.gpus), []
+    def _steps(self, steps: Sequence[StepRequest]) -> List[_StepBuilder]:
+        """Return a builder for each step, or for each part of one that runs side by side."""
+        whole, builders = Share(self.nodes, self.gpus, self.gpus), []
         for number, step in enumerate(steps, start=1):
             share = whole.among(len(step.together)) if step.together else whole
-            names = [f"step {number}, part {part + 1}" for part in range(len(step.together))]
-            parts = zip(step.together or (step,), names or [f"step {number}"])
-            found.append([_StepBuilder(part, share, name, self) for part, name in parts])
-        return found
-
-    def _planned_steps(self, cores: int) -> Iterator[model.JobStep]:
-        for step, builders in zip(self.request.steps, self.steps):
-            parts = tuple(builder.job_step(cores) for builder in builders)
-            yield model.JobStep(None, parts, step.allow_failure) if step.together else parts[0]
+            for part, each in enumerate(step.together or (step,), start=1):
+                name = f"step {number}, part {part}" if step.together else f"step {number}"
+                builder = _StepBuilder(each, share, name, self)
+                builder.number, builder.allow_failure = number, step.allow_failure
+                builders.append(builder)
+        return builders
 
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
         text = self.request.time_limit
@@ -324,38 +372,18 @@ class _PlanBuilder(JobSize):
                 reason += "; one that modules or the login shell bring goes first"
             self.decide("conda", request.conda, request.origin("conda").source, f"conda {reason}")
 
-    def _wrapping(self) -> Wrapping:
-        request = self.request
-        if request.container is None:
-            return Wrapping()
-        name = request.container_runtime
-        if name is not None:
-            self.asked("container-runtime", "container_runtime", name)
-        elif request.container.endswith(".sqsh"):
-            name = "pyxis"
-            self.derived("container-runtime", name, "an Enroot squashfs image")
-        else:
-            name = self.cluster.containers.runtime
-            self.decide("container-runtime", name, Source.CLUSTER, "")
-        if name not in RUNTIMES:
-            raise UsageError(
-                f"--container-runtime: unknown container runtime '{name}'",
-                "container runtimes are: " + ", ".join(RUNTIMES),
-            )
-        scratch = self.cluster.scratch
-        own = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
-        if self.code is not None:  # whose links lead there
-            request = replace(request, binds=(*request.binds, self.code.root))
-        return RUNTIMES[name](request, own, self.gpus > 0)
 
+class _StepBuilder(_LaunchBuilder):
+    """Builds the launch of one step of a job, or of one part of it."""
 
-class _StepBuilder(_PlanBuilder):
-    """Builds the plan of one step of a job."""
+    number = 0
+    allow_failure = False
 
     def __init__(self, step: StepRequest, share: Share, name: str, job: _PlanBuilder) -> None:
         request = step_request(step, share, job.request, name)
-        super().__init__(request, job.cluster, conda=job.conda, code=job.code)
-        self.step, self.share, self.name = step, share, name
+        super().__init__(request, job.cluster, interactive=False)
+        self.step, self.share, self.name, self.code = step, share, name, job.code
+        self.settle_tasks()
         if share.beside and self.launcher.own_variables:
             raise UsageError(
                 f"{name}: {self.launcher.name} starts its processes without srun, which keeps "
@@ -363,12 +391,12 @@ class _StepBuilder(_PlanBuilder):
                 "use another launcher for it, or let it run before or after the others",
             )
 
-    def job_step(self, job_cores: int) -> model.JobStep:
-        """Return the step. job_cores: those per node of the whole job."""
+    def step_launch(self, job_cores: int) -> model.Launch:
+        """Return the launch. job_cores: those per node of the whole job."""
         policy = self.cluster.policy
         place = step_place(self.step, self.request, self.share, policy, job_cores)
-        launch = replace(self.plan(place), step=self.name)
-        return model.JobStep(launch, (), self.step.allow_failure)
+        launch = self.launch(self._cpus_per_task(place), place)
+        return replace(launch, number=self.number, step=self.name, allow_failure=self.allow_failure)
 
 
 def _name_of(file: str) -> str:

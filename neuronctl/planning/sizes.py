@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common import units
@@ -11,13 +11,53 @@ from neuronctl.common.errors import UsageError
 from neuronctl.common.words import counted
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import Launcher
-from neuronctl.planning.model import AllocationPart, Decisions
+from neuronctl.planning.model import AllocationPart, Decision
 from neuronctl.planning.software import runs_python, starts_once
 from neuronctl.request.job import Amounts, JobRequest, Source
 
+T = TypeVar("T")
 
-class JobSize(Decisions):
-    """The sizes of a job or of a step; a job's cores follow from its steps (settle_tasks)."""
+# Directives that get a remark with their derivation.
+_REMARKED = (
+    *("partition", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "time", "signal"),
+)
+
+
+class Decisions:
+    """Collects the decisions of one plan."""
+
+    def __init__(self, request: JobRequest) -> None:
+        self.request = request
+        self.decisions: Dict[str, Decision] = {}
+
+    def decide(self, name: str, value: T, source: Source, reason: str) -> T:
+        """Record a value, and return it."""
+        self.decisions[name] = Decision(name, str(value), source, reason)
+        return value
+
+    def derived(self, name: str, value: T, reason: str = "") -> T:
+        """Record a value that follows from others, and return it."""
+        return self.decide(name, value, Source.DERIVED, reason)
+
+    def asked(self, name: str, field: str, value: T) -> T:
+        """Record a value that the request itself carries, and return it."""
+        origin = self.request.origin(field)
+        return self.decide(name, value, origin.source, origin.where)
+
+    def remark(self, name: str) -> str:
+        """Return the remark on a directive: how its value comes about; "" for most."""
+        decision = self.decisions.get(name)
+        if decision is None or name not in _REMARKED:
+            return ""
+        reason = decision.reason if decision.source in (Source.DERIVED, Source.CLUSTER) else ""
+        memory = self.decisions.get("memory per node")
+        if name == "cpus-per-task" and memory is not None:
+            reason += f"{'; ' if reason else ''}{memory.value} of memory per node"
+        return reason
+
+
+class SizeBuilder(Decisions):
+    """Settles the sizes of a job or of a step; a job's cores follow from its steps."""
 
     def __init__(self, request: JobRequest, cluster: Cluster, interactive: bool) -> None:
         super().__init__(request)
@@ -31,10 +71,10 @@ class JobSize(Decisions):
         alone = self.launcher.whole_allocation and not self.launcher.every_node
         self.starts_nothing = alone and not (request.steps or interactive)
         self.amounts = self._spread() if self.starts_nothing else None
-        self.launches: Sequence[JobSize] = ()
+        self.launches: Sequence[SizeBuilder] = ()
         self.ntasks_per_node = self.processes = 1
 
-    def settle_tasks(self, launches: Sequence[JobSize]) -> None:
+    def settle_tasks(self, launches: Sequence[SizeBuilder] = ()) -> None:
         """Settle tasks and processes. launches: of the steps."""
         self.launches = launches
         self.ntasks_per_node = self.processes = self._ntasks_per_node()
@@ -140,19 +180,28 @@ class JobSize(Decisions):
         reason = "one task per GPU" if gpus else "one task per node by default"
         return self.derived("ntasks-per-node", max(gpus, 1), reason)
 
-    def as_asked(self) -> Mapping[str, Optional[str]]:
-        """Return the options for nodes and tasks that sbatch gets as they were given."""
-        if not self.starts_nothing:
-            return {}
-        request = self.request
-        numbers = {"ntasks": request.ntasks, "ntasks-per-node": request.ntasks_per_node}
-        texts = {name: str(count) if count else None for name, count in numbers.items()}
-        return {**texts, "nodes": None} if self.amounts else texts
+    def _size_options(self, cpus_per_task: int) -> Mapping[str, Optional[str]]:
+        """Return the values of sbatch's options for partitions, nodes, tasks, and cores."""
+        request, most = self.request, self.most_nodes
+        partitions = ",".join(partition.name for partition in self.partitions)
+        options = {
+            "partition": partitions or None,
+            "nodes": f"{self.nodes}-{most}" if most > self.nodes else str(self.nodes),
+            "ntasks-per-node": None if self._one_task() else str(self.ntasks_per_node),
+            "cpus-per-task": str(cpus_per_task) if request.cpus_per_task != 0 else None,
+        }
+        if self.starts_nothing:  # nodes and tasks as they were given
+            options["ntasks"] = str(request.ntasks) if request.ntasks else None
+            each = request.ntasks_per_node
+            options["ntasks-per-node"] = str(each) if each else None
+        if self.amounts:
+            options["nodes"] = None
+        return options
 
-    def _one_task(self, most_nodes: int) -> bool:
+    def _one_task(self) -> bool:
         """Whether nobody asked for tasks; Lightning wants no SLURM_NTASKS then."""
         asked = self.request.ntasks_per_node is not None or self.request.ntasks is not None
-        alone = most_nodes == 1 and self.launcher.one_task_per_node
+        alone = self.most_nodes == 1 and self.launcher.one_task_per_node
         return alone and self.ntasks_per_node == 1 and not (asked or self.interactive)
 
     def _cpus_per_task(self, place: Optional[AllocationPart]) -> int:

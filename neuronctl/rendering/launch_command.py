@@ -10,7 +10,7 @@ from neuronctl.common.errors import TemplateError
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.shell import CommandWord, Shell, quote
 from neuronctl.launch.launchers import LAUNCHER, PROGRAM
-from neuronctl.planning import JobPlan
+from neuronctl.planning import JobPlan, Launch
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.template_errors import reported
 
@@ -43,22 +43,33 @@ class LaunchParts:
         )
 
 
-def launch_parts(plan: JobPlan) -> LaunchParts:
+class _PlanOfLaunch:
+    """The name ``plan`` of a launcher's template: the launch, and what only its job has."""
+
+    def __init__(self, job: JobPlan, launch: Launch) -> None:
+        self._job, self._launch = job, launch
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._launch if hasattr(self._launch, name) else self._job, name)
+
+
+def launch_parts(job: JobPlan, launch: Launch) -> LaunchParts:
     """Render the launcher's template. Raises TemplateError with the launcher's file and line."""
     environment = template_environment.launcher_templates()
-    file, name = plan.launcher.file, template_environment.name_of(plan.launcher.file)
+    file = launch.launcher.file
+    name = template_environment.name_of(file)
     directory = os.path.dirname(file)
     with reported(file, (*template_environment.directories(), directory)):
         template = environment.get_template(name)
-        context = template.new_context({"plan": plan})
+        context = template.new_context({"plan": _PlanOfLaunch(job, launch)})
         texts = {}
         try:
             for block, render in template.blocks.items():
                 texts[block] = "".join(render(context))
         except Exception:
             environment.handle_exception()  # gives the traceback the template's own lines
-    words = [_shell_words(texts.get(block, ""), plan.launcher.file, block) for block in BLOCKS[1:]]
-    given = set(map(quote, plan.launcher_options))
+    words = [_shell_words(texts.get(block, ""), file, block) for block in BLOCKS[1:]]
+    given = set(map(quote, launch.launcher_options))
     if not given <= {*words[0], *words[2]}:
         raise TemplateError(
             f"{file}: the template has no place for --launcher-option",
@@ -94,25 +105,25 @@ def _shell_words(text: str, file: str, block: str) -> Tuple[Shell, ...]:
     return tuple(words)
 
 
-def launch_words(plan: JobPlan, parts: LaunchParts) -> Tuple[str, ...]:
+def launch_words(job: JobPlan, launch: Launch, parts: LaunchParts) -> Tuple[str, ...]:
     """Return the command that starts the program, as words of shell text.
 
     What has to be evaluated in each task is the text of a bash, which becomes the launcher or the
     program; the program's words are its arguments.
     """
-    wrapping, marked = plan.wrapping, _marked(plan)
+    wrapping, marked = launch.wrapping, _marked(job, launch)
     once = [*parts.once, *map(quote, wrapping.srun)]
     mark = _NODE_MARK if marked == LAUNCHER else ()
     command = [*map(quote, wrapping.prefix), *mark, *parts.task]
-    program = [*(_MARK if marked == PROGRAM else ()), *map(quote, plan.program)]
+    program = [*(_MARK if marked == PROGRAM else ()), *map(quote, launch.program)]
     # srun and mpirun start another command at a lone colon.
-    colon = bool(once) and ":" in plan.program
-    if not (parts.differs_by_task or colon or (mark and plan.nodes > 1)):
+    colon = bool(once) and ":" in launch.program
+    if not (parts.differs_by_task or colon or (mark and launch.nodes > 1)):
         return (*once, *command, *program)
     text = wrapped(["exec", *command, *(program if colon else ['"$@"'])], "        ", WIDTH - 12)
     if parts.exports:
         text = f"{wrapped(['export', *parts.exports], '        ', WIDTH - 12)}\n    {text}"
-    name = plan.launcher.name if parts.task else "bash"
+    name = launch.launcher.name if parts.task else "bash"
     return (*once, f"bash -c {quote(text)}", *(() if colon else (name, *program)))
 
 
@@ -122,20 +133,21 @@ _NODE_MARK = ('env NEURONCTL_LAUNCH="$SLURM_JOB_ID.$SLURMD_NODENAME"',)
 """The same for one process on each node; two slurmds may run on one machine."""
 
 
-def _marked(plan: JobPlan) -> str:
+def _marked(job: JobPlan, launch: Launch) -> str:
     """Return LAUNCHER or PROGRAM if the batch shell passes signals on to the processes."""
-    passes = plan.passes_signal or plan.until_done is not None
-    return plan.launcher.marks if passes and not plan.steps else ""
+    passes = launch.passes_signal or job.until_done is not None
+    return launch.launcher.marks if passes else ""
 
 
 def contained_launch(plan: JobPlan, words: Sequence[str]) -> str:
     """Return the command that runs ``words`` once, on this node, in the container of ``plan``."""
+    launch = replace(plan.launches[0], program=tuple(words))
     once: Tuple[CommandWord, ...] = ()
-    if plan.wrapping.srun:
+    if launch.wrapping.srun:
         once = ("srun", "--nodes=1", "--ntasks=1", f"--cpus-per-task={plan.cores_per_node}")
         once += plan.cluster.policy.srun_options
     parts = LaunchParts(once=tuple(Shell(quote(word)) for word in once))
-    return wrapped(launch_words(replace(plan, program=tuple(words)), parts))
+    return wrapped(launch_words(plan, launch, parts))
 
 
 def wrapped(words: Sequence[str], indent: str = "    ", width: int = WIDTH) -> str:

@@ -7,7 +7,7 @@ from typing import List, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.shell import CommandWord, Shell, join
-from neuronctl.planning import JobPlan
+from neuronctl.planning import JobPlan, Launch
 from neuronctl.rendering.launch_command import LaunchParts, launch_parts
 
 
@@ -29,30 +29,30 @@ class Checks:
     ssh: bool
 
 
-def checks(plan: JobPlan, known: LaunchParts) -> Checks:
+def checks(plan: JobPlan, first: LaunchParts) -> Checks:
     """Return the checks of a job; with steps, up to shell text, which may make what others need.
 
-    known: the launch of ``plan`` itself. In a container, nothing is looked for.
+    first: the parts of the first launch. In a container, nothing is looked for.
     """
-    launches = [] if plan.steps else [*plan.launches]
-    for step in plan.steps:
-        launches += step.launches
-        if any(launch.inline for launch in step.launches):
+    launches: List[Launch] = []
+    for step in plan.steps or (plan.launches,):
+        launches += step
+        if plan.steps and any(launch.inline for launch in step):
             break
     several = plan.most_nodes > 1 and any(part.launcher.takes_all_nodes for part in plan.launches)
-    image = plan.request.container
+    image, wrapping = plan.request.container, plan.launches[0].wrapping
     files: List[str] = []
-    programs: List[CommandWord] = [*plan.wrapping.prefix[:1]]
+    programs: List[CommandWord] = [*wrapping.prefix[:1]]
     for launch in launches:
         script = launch.request.script or "bash"
-        parts = known if launch is plan else launch_parts(launch)
+        parts = first if launch is plan.launches[0] else launch_parts(plan, launch)
         # What is not relative may be a path in the image.
         if script.endswith(".py") and (image is None or not script.startswith("/")):
             files.append(script)
         programs += _program(parts.once)
         if image is None:
             programs += [*_program(parts.task), *launch.program[:1], script]
-    if image is not None and "://" not in image and not plan.wrapping.srun:
+    if image is not None and "://" not in image and not wrapping.srun:
         files.append(image)
     return Checks(
         srun=once_per_node(plan) if several else "",
@@ -100,7 +100,7 @@ def _programs(words: List[CommandWord], files: List[str]) -> Tuple[str, ...]:
 
 def _chooses_gpus(plan: JobPlan) -> bool:
     """Return True if the job names some of its GPUs itself, and no launcher needs them all."""
-    if plan.launcher.starts_processes() and not plan.steps:
+    if plan.launches[0].launcher.starts_processes() and not plan.steps:
         return False
     texts = (*dict(plan.request.env), *plan.request.setup)
     return any("_VISIBLE_DEVICES" in text for text in texts)
@@ -112,4 +112,6 @@ def _bound_paths(plan: JobPlan) -> Tuple[str, ...]:
         return ()
     binds = [part for bind in plan.request.binds for part in re.split(r"(?<!\\),", bind)]
     sources = [bind.split(":", 1)[0] for bind in binds]
-    return tuple(path for path in sources if "/" in path or (path and not plan.wrapping.srun))
+    return tuple(
+        path for path in sources if "/" in path or (path and not plan.launches[0].wrapping.srun)
+    )

@@ -26,15 +26,15 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
     steps: shell text that defines ``work``, which is run in place of the plan's steps. Raises
     TemplateError with file and line.
     """
-    parts = launch_parts(plan)
-    checked = checks(plan, parts)
+    first = plan.launches[0]
+    checked = checks(plan, launch_parts(plan, first))
     looks = plan.preflight and any(
         (checked.srun, checked.programs, checked.files, checked.binds, checked.gpus)
         + (plan.request.venv is not None, plan.request.conda is not None)
     )
     is_last = template is None and not _has_own_template()
     before, launch = ([steps], "work") if steps else _launch(plan, is_last=is_last)
-    several = plan.nodes * plan.ntasks_per_node * plan.processes > 1 and not plan.steps
+    several = plan.nodes * plan.ntasks_per_node * first.processes > 1 and not plan.steps
     stall = duration(plan.stall) if plan.stall else ""
     text = _render(
         "job.sh.j2",
@@ -47,7 +47,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         background=_is_in_background(plan),
         in_function=_is_function(plan) and not steps,
         tells="program" if steps else signalled(plan),
-        starts=printable(plan.starts) if several else "",
+        starts=printable(first.starts) if several else "",
         checks=checked,
         looks=looks,
         several_nodes=plan.most_nodes > 1,
@@ -75,12 +75,13 @@ def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
         return [], script_lines.indented(text) or text
     if plan.steps:
         return [], steps
-    if plan.inline:
+    first = plan.launches[0]
+    if first.inline:
         return [], script_lines.shell_text_lines(plan.request.body or "")
-    parts = launch_parts(plan)
-    words = launch_words(plan, parts)
+    parts = launch_parts(plan, first)
+    words = launch_words(plan, first, parts)
     # srun would end its tasks at once if it got the signals of the batch shell in its place.
-    by_srun = plan.launcher.by_srun or plan.wrapping.srun or words[0] == "srun"
+    by_srun = first.launcher.by_srun or first.wrapping.srun or words[0] == "srun"
     keeps_shell = by_srun or _is_in_background(plan) or has_trap("\n".join(plan.request.setup))
     if is_last and not keeps_shell:
         words = ("exec", *words)
@@ -92,7 +93,7 @@ def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
 
 def _is_function(plan: JobPlan) -> bool:
     """Return True if what the batch shell starts in the background is shell text."""
-    return _is_in_background(plan) and (bool(plan.steps) or plan.inline)
+    return _is_in_background(plan) and (bool(plan.steps) or plan.launches[0].inline)
 
 
 def _has_own_template() -> bool:
@@ -115,12 +116,12 @@ def _is_in_background(plan: JobPlan) -> bool:
 
 def signalled(plan: JobPlan) -> str:
     """Return who gets a signal from the batch shell; templates/passing.j2 has the words."""
-    launcher = plan.launcher
-    if plan.inline or plan.steps or (not launcher.distributed and runs_shell(plan.request)):
+    first, launcher = plan.launches[0], plan.launches[0].launcher
+    if plan.steps or first.inline or (not launcher.distributed and runs_shell(plan.request)):
         return "shells"
     if launcher.marks:
         return "ranks"
-    if launcher.by_srun or plan.wrapping.srun:
+    if launcher.by_srun or first.wrapping.srun:
         return "tasks"
     return "program"
 
@@ -156,7 +157,7 @@ def render_sweep(plan: JobPlan, code: str, folder: str, **options: Any) -> str:
     before_end, limit = plan.until_done.before_end, max(0, plan.time_limit or 0)
     launch, by_srun = task_launch(plan)
     options.update(
-        slots=len(plan.steps[0].launches),
+        slots=len(plan.steps[0]),
         nodes=plan.most_nodes,
         launch=bool(launch),
         by_srun=by_srun,
@@ -171,8 +172,8 @@ def render_sweep(plan: JobPlan, code: str, folder: str, **options: Any) -> str:
 
 def render_run(plan: JobPlan) -> str:
     """Return the shell text that launches ``plan`` from the allocation it stands in."""
-    parts = launch_parts(plan)
-    launch = wrapped(launch_words(plan, parts))
+    parts = launch_parts(plan, plan.launches[0])
+    launch = wrapped(launch_words(plan, plan.launches[0], parts))
     lines = script_lines.variable_lines(plan, "(SLURM_JOB_ID + $$)")
     return _render("run.sh.j2", plan, exports=lines, before=parts.before, launch=launch)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import List, Optional, Sequence, Tuple
+from typing import Iterable, List, Optional, Sequence, Tuple
 
 from neuronctl.common.console import printable
 from neuronctl.common.shell import quote, sets_errexit
-from neuronctl.planning import Directive, JobPlan
+from neuronctl.planning import Directive, Export, JobPlan, Launch
 
 RemarkedLine = Tuple[str, str]
 """A line of a script, and a remark on it or ""."""
@@ -43,14 +43,16 @@ def variable_lines(plan: JobPlan, port_number: str = "SLURM_JOB_ID") -> List[str
     port_number: a shell expression that gives launches that share a node different ports, below
     the range that the kernel uses for outgoing connections.
     """
-    return add_remarks([*_meeting_lines(plan, port_number), *export_lines(plan)])
+    before = "launch" if plan.launches[0].hosts else "submit"
+    meeting = _meeting_lines(plan, plan.launches[0], port_number)
+    return add_remarks([*meeting, *export_lines(plan.exports, before)])
 
 
-def _meeting_lines(plan: JobPlan, port_number: str) -> List[RemarkedLine]:
+def _meeting_lines(plan: JobPlan, launch: Launch, port_number: str) -> List[RemarkedLine]:
     port = f"MASTER_PORT=$((10000 + {port_number} % 20000))"
     if plan.rendezvous and plan.most_nodes > 1:
         first = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
-        first = quote(plan.hosts[0]) if plan.hosts else first
+        first = quote(launch.hosts[0]) if launch.hosts else first
         suffix = plan.cluster.network.host_suffix
         return [
             (f"MASTER_ADDR={first}{suffix}", "the processes meet on the first node"),
@@ -58,19 +60,21 @@ def _meeting_lines(plan: JobPlan, port_number: str) -> List[RemarkedLine]:
         ]
     if plan.rendezvous:
         return [(f"export MASTER_ADDR=127.0.0.1 {port}", "where the processes meet")]
-    starts_none = not plan.launcher.distributed
-    starts_one = plan.processes == 1 and not plan.launcher.starts_processes()
+    starts_none = bool(plan.steps) or not launch.launcher.distributed
+    starts_one = launch.processes == 1 and not launch.launcher.starts_processes()
     if not plan.interactive and (starts_none or starts_one):
         names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT"
         return [(f"unset {names}", "in case a training set them")]
     return []
 
 
-def export_lines(plan: JobPlan) -> List[RemarkedLine]:
-    """Return the lines that set the job's variables; a secret is only checked to be there."""
+def export_lines(exports: Iterable[Export], before: str) -> List[RemarkedLine]:
+    """Return the lines that set variables; a secret is only checked to be there.
+
+    before: what the user does after exporting a secret: ``"submit"`` or ``"launch"``.
+    """
     lines = []
-    before = "launch" if plan.hosts else "submit"
-    for variable in plan.exports:
+    for variable in exports:
         if variable.value is None:
             text = f': "${{{variable.name}:?is a secret: export it before you {before}}}"'
         else:

@@ -20,7 +20,7 @@ from typing import (
 from neuronctl.catalog.model import Catalog, Citation, Path
 from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.rule_codes import CODES, ERROR, ROW, WARNING
-from neuronctl.planning import JobPlan
+from neuronctl.planning import JobPlan, Launch
 from neuronctl.records.bad_nodes import NodeFault
 from neuronctl.scripts.model import NOWHERE, Edit, SourceSpan
 
@@ -183,7 +183,8 @@ class RuleContext:
     not asked or did not answer; sources: who says a figure that is Slurm's and not the catalog's,
     by its place below the cluster. of_script: whether the job is somebody's batch script: rules on
     what neuronctl starts do not hold, and hints are about its ``#SBATCH`` lines. comment_parts:
-    what its comment is to say if it is wrong, such as ``{"field": "nlp"}``.
+    what its comment is to say if it is wrong, such as ``{"field": "nlp"}``. launch_index:
+    which of the plan's launches a rule for steps judges.
     """
 
     plan: JobPlan
@@ -194,6 +195,12 @@ class RuleContext:
     sources: Mapping[Path, Citation] = {}
     of_script: bool = False
     comment_parts: Mapping[str, str] = {}
+    launch_index: int = 0
+
+    @property
+    def launch(self) -> Launch:
+        """The launch that is judged."""
+        return self.plan.launches[self.launch_index]
 
     @property
     def rules_off(self) -> Tuple[str, ...]:
@@ -208,8 +215,9 @@ class RuleContext:
             yield "", self
             return
         facts = iter(self.local.of_steps)
-        for launch in self.plan.launches:
-            yield launch.prefix, replace(self, plan=launch, local=next(facts, LocalFacts()))
+        for index, launch in enumerate(self.plan.launches):
+            local = next(facts, LocalFacts())
+            yield launch.prefix, replace(self, launch_index=index, local=local)
 
     def cite(self, *path: str) -> Citation:
         """Return who says a cluster's value: Slurm, or its file and line, and its dated source."""

@@ -46,12 +46,14 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Finding]:
 
 @job_rule(ERROR, "NC302", "launcher starts its own processes", Trait.STEP)
 def one_task_a_node(context: RuleContext) -> Iterator[Finding]:
-    plan, launcher = context.plan, context.plan.launcher
+    launch, launcher = context.launch, context.launch.launcher
     own = launcher.starts_processes() or launcher.every_node
-    if own and plan.ntasks_per_node > 1:
-        starts = counted(plan.processes_per_node, "process") if launcher.distributed else "workers"
+    if own and launch.ntasks_per_node > 1:
+        starts = (
+            counted(launch.processes_per_node, "process") if launcher.distributed else "workers"
+        )
         yield Finding(
-            f"requested {plan.ntasks_per_node} tasks per node; {launcher.name} starts {starts} "
+            f"requested {launch.ntasks_per_node} tasks per node; {launcher.name} starts {starts} "
             "in each and needs one task per node",
             "leave --ntasks-per-node out, or use --launcher srun",
         )
@@ -59,13 +61,13 @@ def one_task_a_node(context: RuleContext) -> Iterator[Finding]:
 
 @job_rule(ERROR, "NC303", "several nodes or tasks for one process", Trait.STEP)
 def one_process(context: RuleContext) -> Iterator[Finding]:
-    plan = context.plan
-    if plan.launcher.distributed or plan.launcher.whole_allocation or plan.interactive:
+    launch = context.launch
+    if launch.launcher.distributed or launch.launcher.whole_allocation or context.plan.interactive:
         return
-    if plan.nodes > 1 or plan.ntasks_per_node > 1:
+    if launch.nodes > 1 or launch.ntasks_per_node > 1:
         yield Finding(
-            f"launcher {plan.launcher.name} starts one process on the first node; requested "
-            f"{counted(plan.nodes, 'node')} x {counted(plan.ntasks_per_node, 'task')}",
+            f"launcher {launch.launcher.name} starts one process on the first node; requested "
+            f"{counted(launch.nodes, 'node')} x {counted(launch.ntasks_per_node, 'task')}",
             "use --launcher torchrun or --launcher srun; or --launcher none, if the program starts "
             "the others itself; or request one node",
         )
@@ -73,10 +75,10 @@ def one_process(context: RuleContext) -> Iterator[Finding]:
 
 @job_rule(WARNING, "NC304", "processes and GPUs differ", Trait.STEP)
 def processes_and_gpus(context: RuleContext) -> Iterator[Finding]:
-    plan = context.plan
-    if not plan.launcher.distributed:  # what the program starts is its own business
+    launch = context.launch
+    if not launch.launcher.distributed:  # what the program starts is its own business
         return
-    processes, gpus = plan.processes_per_node, plan.gpus_per_node
+    processes, gpus = launch.processes_per_node, launch.gpus_per_node
     if gpus and processes != gpus:
         words = f"{processes} processes share {counted(gpus, 'GPU')} per node"
         if processes < gpus:
@@ -87,19 +89,19 @@ def processes_and_gpus(context: RuleContext) -> Iterator[Finding]:
 
 @job_rule(ERROR, "NC305", "launcher started by a launcher", Trait.LAUNCH | Trait.STEP)
 def launcher_as_program(context: RuleContext) -> Iterator[Finding]:
-    plan, request = context.plan, context.plan.request
-    if plan.interactive or request.script is None or not plan.launcher.distributed:
+    launch, request = context.launch, context.launch.request
+    if context.plan.interactive or request.script is None or not launch.launcher.distributed:
         return
-    called = None if plan.processes == 1 else called_launcher(request)
+    called = None if launch.processes == 1 else called_launcher(request)
     if called is None:
         return
     launcher, name, args = called
-    if plan.processes_per_node == 1 and {*map(option_name, args)} & {*launcher.joins}:
+    if launch.processes_per_node == 1 and {*map(option_name, args)} & {*launcher.joins}:
         return  # each of them joins the others
     program = next((word for word in args if word.endswith(".py")), "PROGRAM")
     yield Finding(
-        f"{name} starts processes itself, and {plan.launcher.name} starts {name} "
-        f"{counted(plan.processes, 'time')}: that many separate trainings",
+        f"{name} starts processes itself, and {launch.launcher.name} starts {name} "
+        f"{counted(launch.processes, 'time')}: that many separate trainings",
         f"name the program alone: --launcher {launcher.name} {quote(program)} …",
     )
 
@@ -146,16 +148,16 @@ _SHARES = {
     Trait.LAUNCH | Trait.STEP | Trait.FIRST | Trait.REWRITES,
 )
 def copies(context: RuleContext) -> Iterator[Finding]:
-    plan, here, request = context.plan, context.local, context.plan.request
+    launch, here, request = context.launch, context.local, context.launch.request
     if here.copies not in (Copies.NO_SIGN, Copies.ALONE):
         return
     file, alone = python_file(request), here.copies == Copies.ALONE
     name = file or python_module(request)
     tasks = request.ntasks is not None or request.ntasks_per_node is not None
-    once = ["-N 1"] if plan.most_nodes > 1 else []
-    once += ["--gpus-per-node 1"] if plan.gpus_per_node > 1 else []
-    many = [f"-N {plan.nodes}"] if plan.most_nodes > 1 else []
-    many += [f"--gpus-per-node {plan.gpus_per_node}"] if plan.gpus_per_node > 1 else []
+    once = ["-N 1"] if launch.most_nodes > 1 else []
+    once += ["--gpus-per-node 1"] if launch.gpus_per_node > 1 else []
+    many = [f"-N {launch.nodes}"] if launch.most_nodes > 1 else []
+    many += [f"--gpus-per-node {launch.gpus_per_node}"] if launch.gpus_per_node > 1 else []
     many += [f"-D {quote(request.chdir)}"] if request.chdir else []
     explained = "'neuronctl help first-multi-node-training from one GPU to several' explains it"
     change = f" ({explained})"
@@ -170,10 +172,10 @@ def copies(context: RuleContext) -> Iterator[Finding]:
         fewer = "start one process: --launcher python"
     words = f"{name} trains alone" if alone else f"nothing in {name} shares the work"
     yield Finding(
-        f"{plan.starts}, and {words}: {plan.processes} copies would do the same and overwrite each "
-        "other's files",
+        f"{launch.starts}, and {words}: {launch.processes} copies would do the same and overwrite "
+        "each other's files",
         f"make it distributed{change}; or {fewer}; "
-        f"if this is meant: --launcher {plan.launcher.name}",
+        f"if this is meant: --launcher {launch.launcher.name}",
         # Somebody who counts tasks, or runs other lines before, may know better.
         severity="" if alone and not (tasks or request.setup) else WARNING,
     )
@@ -181,11 +183,11 @@ def copies(context: RuleContext) -> Iterator[Finding]:
 
 @job_rule(ERROR, "NC307", "launcher's option that neuronctl sets itself", Trait.LAUNCH | Trait.STEP)
 def own_launcher_option(context: RuleContext) -> Iterator[Finding]:
-    plan = context.plan
-    for word in plan.launcher_options:
-        if option_name(word) in plan.launcher.own_options:
+    launch = context.launch
+    for word in launch.launcher_options:
+        if option_name(word) in launch.launcher.own_options:
             yield Finding(
-                f"--launcher-option={quote(word)}: neuronctl gives {plan.launcher.name} this "
+                f"--launcher-option={quote(word)}: neuronctl gives {launch.launcher.name} this "
                 "option itself, from the size of the job",
                 "request nodes, tasks, cores, and GPUs with -N, --ntasks-per-node, -c, and "
                 "--gpus-per-node; 'neuronctl generate' shows the launch",
@@ -194,23 +196,23 @@ def own_launcher_option(context: RuleContext) -> Iterator[Finding]:
 
 @job_rule(ERROR, "NC308", "options for a launcher that has none", Trait.LAUNCH | Trait.STEP)
 def launcher_without_options(context: RuleContext) -> Iterator[Finding]:
-    plan = context.plan
-    if plan.launcher_options and not plan.launcher.takes_options:
+    launch = context.launch
+    if launch.launcher_options and not launch.launcher.takes_options:
         yield Finding(
-            f"launcher {plan.launcher.name} has no options of its own; requested "
-            f"{join(plan.launcher_options)}",
+            f"launcher {launch.launcher.name} has no options of its own; requested "
+            f"{join(launch.launcher_options)}",
             "leave --launcher-option out, or use another --launcher",
         )
 
 
 @job_rule(ERROR, "NC309", "range of nodes for a launcher that needs a number", Trait.STEP)
 def range_of_nodes(context: RuleContext) -> Iterator[Finding]:
-    plan = context.plan
-    if plan.most_nodes > plan.nodes and plan.launcher.counts_nodes:
+    launch = context.launch
+    if launch.most_nodes > launch.nodes and launch.launcher.counts_nodes:
         yield Finding(
-            f"requested {plan.nodes} to {plan.most_nodes} nodes; launcher {plan.launcher.name} "
-            "must know their number before the job runs",
-            f"request one number, such as -N {plan.nodes}, or use --launcher torchrun or srun",
+            f"requested {launch.nodes} to {launch.most_nodes} nodes; launcher "
+            f"{launch.launcher.name} must know their number before the job runs",
+            f"request one number, such as -N {launch.nodes}, or use --launcher torchrun or srun",
         )
 
 
@@ -272,33 +274,37 @@ def signal_and_time(context: RuleContext) -> Iterator[Finding]:
 
 @job_rule(WARNING, "NC321", "signal that does not reach every process", Trait.STEP)
 def signal_and_launcher(context: RuleContext) -> Iterator[Finding]:
-    plan, signal, launcher = context.plan, context.plan.signal, context.plan.launcher
-    if signal is None or not plan.passes_signal:
+    launch, launcher = context.launch, context.launch.launcher
+    signal = launch.signal
+    if signal is None or not launch.passes_signal:
         return
     if launcher.signals and signal.name not in launcher.signals:
         yield Finding(
-            f"--signal={plan.request.signal}: {launcher.name} ends its processes at {signal.name} "
-            "and fails, even if they save and exit with 0",
+            f"--signal={launch.request.signal}: {launcher.name} ends its processes at "
+            f"{signal.name} and fails, even if they save and exit with 0",
             f"use {' or '.join(launcher.signals)}, which it passes on to them",
         )
-    elif launcher.ssh and not launcher.signals and plan.most_nodes > 1:
+    elif launcher.ssh and not launcher.signals and launch.most_nodes > 1:
         yield Finding(
-            f"--signal={plan.request.signal}: {launcher.name} starts processes over ssh, and those "
-            "on other nodes than the first never receive it",
+            f"--signal={launch.request.signal}: {launcher.name} starts processes over ssh, and "
+            "those on other nodes than the first never receive it",
             "use --launcher srun, where every process receives it",
         )
 
 
 @job_rule(WARNING, "NC322", "GPUs that ssh does not name", Trait.LAUNCH | Trait.STEP)
 def gpus_over_ssh(context: RuleContext) -> Iterator[Finding]:
-    plan = context.plan
-    has, by_ssh = plan.partition.gpus_per_node, plan.launcher.ssh and not plan.launcher.signals
-    shared = not plan.request.exclusive and 0 < plan.gpus_per_node < has
-    if by_ssh and plan.most_nodes > 1 and shared:
+    launch, launcher = context.launch, context.launch.launcher
+    has, by_ssh = (
+        context.plan.partition.gpus_per_node,
+        launch.launcher.ssh and not launch.launcher.signals,
+    )
+    shared = not launch.request.exclusive and 0 < launch.gpus_per_node < has
+    if by_ssh and launch.most_nodes > 1 and shared:
         yield Finding(
-            f"{plan.launcher.name} starts processes over ssh, and those on other nodes than the "
+            f"{launcher.name} starts processes over ssh, and those on other nodes than the "
             "first do not learn which GPUs are theirs: they may use another job's",
-            f"request whole nodes (--gpus-per-node {has}), or --launcher {plan.launcher.name}-mpi",
+            f"request whole nodes (--gpus-per-node {has}), or --launcher {launcher.name}-mpi",
         )
 
 
@@ -315,10 +321,10 @@ def container_and_environment(context: RuleContext) -> Iterator[Finding]:
 
 @job_rule(ERROR, "NC333", "container runtime needs srun", Trait.STEP)
 def runtime_and_launcher(context: RuleContext) -> Iterator[Finding]:
-    plan = context.plan
-    if plan.wrapping.srun and plan.launcher.own_variables:
+    launch = context.launch
+    if launch.wrapping.srun and launch.launcher.own_variables:
         yield Finding(
-            f"Pyxis starts containers through srun, and {plan.launcher.name} starts its processes "
-            "without it",
+            f"Pyxis starts containers through srun, and {launch.launcher.name} starts its "
+            "processes without it",
             "use --container-runtime singularity, or --launcher srun or torchrun",
         )

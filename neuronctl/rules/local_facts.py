@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Iterator, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Sequence, Tuple
 
 from neuronctl.common.files import head
 from neuronctl.common.paths import defaults_file, working_directory
@@ -13,7 +13,7 @@ from neuronctl.common.shell import quote
 from neuronctl.common.units import expand_log_pattern
 from neuronctl.common.users import login_name
 from neuronctl.launch.environments import CONDA_PLACES, find_conda
-from neuronctl.planning import JobPlan, software
+from neuronctl.planning import JobPlan, Launch, software
 from neuronctl.records.bad_nodes import bad_nodes
 from neuronctl.request.job import JobRequest
 from neuronctl.rules.base import Fault, LocalFacts
@@ -32,30 +32,37 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
     # salloc changes the directory of its command; the job is submitted from here.
     given = None if plan.interactive else plan.request.chdir
     directory = os.path.realpath(given or working_directory())
-    text = _python_text(plan.request)
     chdir = _directory_fault(plan)
+    launches = [_launch_facts(plan, launch, chdir) for launch in plan.launches]
     return LocalFacts(
         user=login_name(),
         directory=directory,
         config_file=defaults_file(),
         chdir=chdir,
-        program=None if chdir else _program_fault(plan),
-        not_on_path=() if chdir else tuple(_not_on_path(plan)),
         image=None if chdir else _image_fault(plan),
         environment=None if chdir else _environment_fault(plan),
         log=None if chdir or (elsewhere and _logs_elsewhere(plan)) else _log_fault(plan),
-        copies=_copies(plan),
-        has_directives=_has_directives(plan.request),
-        imports=_imports(text) if text and software.is_python(plan.request) else (),
-        stated_sizes=tuple(_stated_sizes(text)),
         variables=frozenset(filter(_is_inherited, os.environ)),
-        of_steps=tuple(gather_local_facts(launch) for launch in plan.launches)
-        if plan.steps
-        else (),
+        of_steps=tuple(LocalFacts(**facts) for facts in launches) if plan.steps else (),
         model=model_size(plan.model) if plan.model else (None, ""),
         broken_texts=tuple(_broken_texts(plan)),
         bad_nodes=bad_nodes(local_cluster()),
+        **({} if plan.steps else launches[0]),
     )
+
+
+def _launch_facts(plan: JobPlan, launch: Launch, chdir: Optional[Fault]) -> Dict[str, Any]:
+    """Return the fields of LocalFacts that are about what one launch of the plan starts."""
+    request = launch.request
+    text = _python_text(request)
+    return {
+        "program": None if chdir else _program_fault(plan, request),
+        "not_on_path": () if chdir else tuple(_not_on_path(plan, launch)),
+        "copies": _copies(launch),
+        "has_directives": _has_directives(request),
+        "stated_sizes": tuple(_stated_sizes(text)),
+        "imports": _imports(text) if text and software.is_python(request) else (),
+    }
 
 
 def _is_inherited(name: str) -> bool:
@@ -115,8 +122,8 @@ def _directory_fault(plan: JobPlan) -> Optional[Fault]:
     return Fault(f"there is no directory '{directory}': Slurm would run the job in /tmp", hint)
 
 
-def _program_fault(plan: JobPlan) -> Optional[Fault]:
-    request, script = plan.request, plan.request.script
+def _program_fault(plan: JobPlan, request: JobRequest) -> Optional[Fault]:
+    script = request.script
     if script is None or (_brings_programs(plan) and not _is_file_name(script)):
         return None
     path, words = request.resolve_path(script), ""
@@ -169,13 +176,14 @@ def _on_path(name: str, request: JobRequest) -> bool:
     return which(name, path=os.pathsep.join(places)) is not None
 
 
-def _not_on_path(plan: JobPlan) -> Iterator[str]:
+def _not_on_path(plan: JobPlan, launch: Launch) -> Iterator[str]:
     """Yield the programs that start the user's; srun is Slurm's own, which the gate asks anyway."""
-    if plan.interactive or plan.steps or _brings_programs(plan):
+    if plan.interactive or _brings_programs(plan):
         return
-    called = plan.launcher.programs[0][0] if plan.launcher.programs else "srun"
+    launcher = launch.launcher
+    called = launcher.programs[0][0] if launcher.programs else "srun"
     names = [called] if called != "srun" else []
-    names += plan.launcher.python if software.is_python(plan.request) else ()
+    names += launcher.python if software.is_python(launch.request) else ()
     yield from (name for name in names if not _on_path(name, plan.request))
 
 
@@ -194,11 +202,11 @@ def _python_text(request: JobRequest) -> str:
     return re.sub(r"(?m)^[ \t]*#.*", "", text)
 
 
-def _copies(plan: JobPlan) -> str:
+def _copies(launch: Launch) -> str:
     """Return what the copies of a program do that a launcher starts several times by default."""
-    request = plan.request
+    request = launch.request
     name, module = software.python_file(request), software.python_module(request)
-    if request.launcher is not None or not plan.starts_several or not (name or module):
+    if request.launcher is not None or not launch.starts_several or not (name or module):
         return ""
     if request.container is not None and (name is None or name.startswith("/")):
         return ""  # it is the image's
@@ -221,14 +229,15 @@ def _image_fault(plan: JobPlan) -> Optional[Fault]:
     image, places = plan.request.container, plan.cluster.containers.image_dirs
     if image is None:
         return None
+    wrapping = plan.launches[0].wrapping
     separator = re.search("[,:]", plan.request.chdir or working_directory())
     if separator is not None:
-        runtime = "Pyxis" if plan.wrapping.srun else plan.wrapping.prefix[0]
+        runtime = "Pyxis" if wrapping.srun else wrapping.prefix[0]
         words = f"{runtime} cannot bind this directory: its path has '{separator[0]}'"
         return Fault(words, "rename the directory: ',' and ':' separate what --bind names")
     if "://" in image:
         return None
-    if plan.wrapping.srun and not image.startswith((".", "/")) and not image.endswith(".sqsh"):
+    if wrapping.srun and not image.startswith((".", "/")) and not image.endswith(".sqsh"):
         return None
     path = plan.request.resolve_path(image)
     hint = f"the site's images are in {', '.join(places)}" if places else ""

@@ -224,7 +224,7 @@ def gpu_model(context: RuleContext) -> Iterator[Finding]:
     if asked is None or not has or asked in has:
         return
     # A launch inside an allocation has its nodes.
-    having = [] if plan.hosts else _open(plan, lambda one: asked in one.gpu_names)
+    having = [] if plan.launches[0].hosts else _open(plan, lambda one: asked in one.gpu_names)
     hint = "leave the type out" if len(has) == 1 else f"request one of them, such as {has[0]}"
     hint += f", or use -p {' or '.join(having)}" if having else ""
     for name in has:

@@ -60,7 +60,7 @@ def plan_server(
     settings.update(address="127.0.0.1" if on_loopback else "", idle=idle)
     setup = (*request.setup, "set +e") if request.setup else ()
     setup += tuple(_setup(recipe, settings))
-    if job.plan.wrapping.srun:
+    if job.plan.launches[0].wrapping.srun:
         setup += ("unset TMPDIR  # a container of Pyxis has a /tmp of its own",)
     model = (recipe.model, *words) if recipe.model and words else ()
     planned = replace(job.plan, request=replace(request, setup=setup), model=model)

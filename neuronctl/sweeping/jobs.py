@@ -36,13 +36,15 @@ _OVER_LIMIT = "(?i)submit ?(job)?s?.*limit|Invalid job array specification"
 
 def task_words(plan: JobPlan, args: Iterable[str]) -> Tuple[str, ...]:
     """Return the words that start a task with these arguments. plan: of one task."""
-    processes = plan.most_nodes * plan.processes_per_node
-    python = runs_python(plan.request)
+    launch = plan.launches[0]
     macros = launchers.holds(
-        plan.launcher.macros, nodes=plan.most_nodes, processes=processes, python=python
+        launch.launcher.macros,
+        nodes=launch.most_nodes,
+        processes=launch.most_nodes * launch.processes_per_node,
+        python=runs_python(plan.request),
     )
     request = replace(plan.request, args=tuple(args))
-    return tuple(map(str, program(request, plan.launcher, macros=macros)))
+    return tuple(map(str, program(request, launch.launcher, macros=macros)))
 
 
 def plan_task(settings: SweepSettings, sizes: Row) -> JobPlan:
@@ -142,7 +144,7 @@ def _asked_signal(task: JobPlan) -> Tuple[str, int]:
     """Return the signal at which a task saves, and how many seconds before the job's end."""
     seconds = split_signal(task.request.signal or "")[2]
     asked = signal_of(task.request)
-    name = asked.name if asked else next(iter(task.launcher.signals), "TERM")
+    name = asked.name if asked else next(iter(task.launches[0].launcher.signals), "TERM")
     return name, int(seconds or _SAVE)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, Set
 import jinja2.defaults
 import pytest
 
-from neuronctl.planning import JobPlan
+from neuronctl.planning import JobPlan, Launch
 
 JOB = ["generate", "-p", "amd_a100nv_8", "-N2", "--gpus-per-node=2", "--field=misc"]
 APPL = ["--appl=pytorch", "train.py"]
@@ -139,8 +139,9 @@ def test_every_variable_is_documented(
 
 
 def test_every_value_of_the_plan_is_documented(root: Path) -> None:
-    names = {field.name for field in dataclasses.fields(JobPlan)}
-    names |= {name for name, value in vars(JobPlan).items() if isinstance(value, property)}
+    names = {field.name for kind in (JobPlan, Launch) for field in dataclasses.fields(kind)}
+    for kind in (*JobPlan.__mro__, Launch):
+        names |= {name for name, value in vars(kind).items() if isinstance(value, property)}
     assert names == documented(root, r"^\| `plan\.(\w+)` \|")
 
 

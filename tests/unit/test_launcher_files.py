@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Set
 
 import pytest
-from plan_builders import findings, plan_of
+from plan_builders import findings, launch_command, plan_of
 
 from neuronctl.catalog import loader
 from neuronctl.common.errors import NeuronctlError, TemplateError, UsageError
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import called
-from neuronctl.rendering.launch_command import BLOCKS, launch_parts, launch_words, wrapped
+from neuronctl.rendering.launch_command import BLOCKS, launch_parts
 from neuronctl.rendering.render import render_job
 from neuronctl.submission.existing_script import judge_text
 
@@ -49,7 +49,7 @@ def write(directory: Path, text: str, name: str = "mine") -> Path:
 
 def line(name: str = "mine", **fields: object) -> str:
     made = plan_of(launcher=name, **{"nodes": 2, **fields})
-    return wrapped(launch_words(made, launch_parts(made)))
+    return launch_command(made)
 
 
 def test_order_of_directories(site: Path, own: Path) -> None:
@@ -133,7 +133,7 @@ def test_values_are_quoted_and_words_kept(own: Path) -> None:
     task = """x={{ plan.job_name }} "two  words" 'it''s' a\\ b $((1 + 2)) "$(echo "c d")" "" """
     write(own, HEADER + "{% block task %}\n" + task + "\ny\n{% endblock %}")
     made = plan_of(launcher="mine", nodes=2, job_name="a $job", preflight=False)
-    parts = launch_parts(made)
+    parts = launch_parts(made, made.launches[0])
     assert list(parts.task) == [
         *["x='a $job'", '"two  words"', "'it''s'", "a\\ b", "$((1 + 2))", '"$(echo "c d")"'],
         *['""', "y"],

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
-from plan_builders import findings, plan_of
+from plan_builders import findings, launch_command, plan_of
 
 from neuronctl.common.errors import TemplateError
 from neuronctl.launch import launchers
-from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
+from neuronctl.rendering.launch_command import launch_parts
 
 ODD = ["--x=it's", "-v", "a  b", "$HOME", "`id`", '"', "\\", "*", "#", "한", "--"]
 WITH_OPTIONS = [name for name in launchers.names() if launchers.load(name).takes_options]
@@ -21,8 +21,7 @@ def told(**fields: Any) -> Dict[str, str]:
 
 
 def launch(**fields: Any) -> str:
-    plan = plan_of(**fields)
-    return wrapped(launch_words(plan, launch_parts(plan)), "").replace(" \\\n", " ")
+    return launch_command(plan_of(**fields)).replace(" \\\n    ", " ")
 
 
 def test_all_but_the_plain_ones_take_options() -> None:
@@ -33,9 +32,8 @@ def test_all_but_the_plain_ones_take_options() -> None:
 @pytest.mark.parametrize("name", WITH_OPTIONS)
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_words_stand_as_typed_behind_the_launchers_own(name: str, nodes: int) -> None:
-    parts = launch_parts(
-        plan_of(launcher=name, nodes=nodes, gpus_per_node=2, launcher_options=tuple(ODD))
-    )
+    plan = plan_of(launcher=name, nodes=nodes, gpus_per_node=2, launcher_options=tuple(ODD))
+    parts = launch_parts(plan, plan.launches[0])
     words = [*parts.task, *parts.once]
     at = words.index('--x="it\'s"')
     assert words[at : at + len(ODD)] == [
@@ -49,7 +47,8 @@ def test_words_stand_as_typed_behind_the_launchers_own(name: str, nodes: int) ->
 def test_what_neuronctl_sets_is_told(name: str) -> None:
     """Each option that the template writes and that says how large the job is, or where."""
     launcher = launchers.load(name)
-    parts = launch_parts(plan_of(launcher=name, nodes=2, gpus_per_node=2))
+    plan = plan_of(launcher=name, nodes=2, gpus_per_node=2)
+    parts = launch_parts(plan, plan.launches[0])
     written = {launchers.option_name(word) for word in (*parts.task, *parts.once)} - {""}
     free = {"bind_to", "multi_gpu", "u", "m", "c", "w", "kill_on_bad_exit", "wait"}
     step = {"nodes", "ntasks", "ntasks_per_node", "cpus_per_task"}
@@ -97,8 +96,9 @@ def test_a_launcher_that_loses_them_is_an_error(tmp_path: Path, clean_home: Path
     file.write_text(
         head + "{% block once %}{% if plan.launcher_options %}mine{% endif %}{% endblock %}"
     )
+    plan = plan_of(launcher="mine", launcher_options=("-x",))
     with pytest.raises(TemplateError, match="no place for --launcher-option"):
-        launch_parts(plan_of(launcher="mine", launcher_options=("-x",)))
+        launch_parts(plan, plan.launches[0])
     file.write_text(head + "{% block once %}mine{% endblock %}")
     launchers.forget()
     assert "NC308" in told(launcher="mine", launcher_options=("-x",))

@@ -12,9 +12,7 @@ import threading
 from pathlib import Path
 from typing import Dict, List
 
-from plan_builders import plan_of
-
-from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
+from plan_builders import launch_command, plan_of
 
 SRUN = 'until [[ $1 == bash ]]; do shift; done; exec "$@"'
 RAY = 'echo "$@" >>"$SEEN"; stat -c %a /tmp/ray_"$SLURM_JOB_ID".* >>"$SEEN"; exec sleep "$LIVES"'
@@ -39,7 +37,7 @@ def run_task(place: Path, *args: str, **variables: str) -> subprocess.CompletedP
         gpus_per_node=2,
         launcher_options=("--resources={'a b': 1}",),
     )
-    command = wrapped(launch_words(made, launch_parts(made)))
+    command = launch_command(made)
     job: Dict[str, str] = {"SLURM_NODEID": "0", "SLURM_STEP_NUM_NODES": "2", "LIVES": "60"}
     job.update(SLURM_JOB_ID=f"{os.getpid()}", SLURM_STEP_ID="0", SLURM_CPUS_PER_TASK="16")
     job.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="14711", SEEN=str(place / "seen"))

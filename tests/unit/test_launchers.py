@@ -10,11 +10,10 @@ from typing import List, Optional
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_builders import plan_of
+from plan_builders import launch_command, plan_of
 
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import not_a_macro
-from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
 
 NAMES = sorted(set(launchers.names()) - {"ray"})  # test_launcher_ray.py
 
@@ -62,7 +61,7 @@ def test_arguments_arrive(
 ) -> None:
     size = {"nodes": 2, "gpus_per_node": 2} if launchers.load(name).distributed else {}
     made = plan_of(launcher=name, script="train.py", args=tuple(words), container=container, **size)
-    command = wrapped(launch_words(made, launch_parts(made)))
+    command = launch_command(made)
     done = subprocess.run(
         ["bash", "-c", f"hosts=a:1\n{command}"],
         env={"PATH": f"{stand_ins}:/usr/bin:/bin", "SLURM_NODEID": "0"},

@@ -119,15 +119,15 @@ _STATED = {
     WARNING, "NC306", "program that states another size than the job's", Trait.LAUNCH | Trait.STEP
 )
 def stated_size(context: RuleContext) -> Iterator[Finding]:
-    plan, here = context.plan, context.local
-    if plan.most_nodes > plan.nodes or here.copies in (Copies.NO_SIGN, Copies.ALONE):
+    launch, here = context.launch, context.local
+    if launch.most_nodes > launch.nodes or here.copies in (Copies.NO_SIGN, Copies.ALONE):
         return  # NC310 reports the latter
     for name, count in dict.fromkeys(here.stated_sizes):
         figure, unit, where, taken = _STATED[name]
-        has = getattr(plan, figure)
+        has = getattr(launch, figure)
         if has and count != has:
             yield Finding(
-                f"{plan.request.script} states {name}={count}, and the job has "
+                f"{launch.request.script} states {name}={count}, and the job has "
                 f"{counted(has, unit)}{where}: the processes wait for others, or fail",
                 f"request {counted(count, unit)}{where}, or write {taken}",
             )

@@ -24,8 +24,11 @@ _EACH = (Per.USER, Per.ACCOUNT)
 def counted_jobs(limit: Limit, on_cluster: PlanOnCluster) -> Tuple[QueueJob, ...]:
     """Return the user's own jobs that count for a limit."""
     snapshot = on_cluster.snapshot
-    if limit.scope == Scope.QOS:
-        return snapshot.jobs_in_qos(limit.name)
+    if limit.scope == Scope.QOS:  # the job's own, or its partition's
+        qos = limit.name.lower()
+        here = {each.name for each in snapshot.limits.partitions if each.qos.lower() == qos}
+        jobs = (job for job in snapshot.jobs if job.qos.lower() == qos or here & {*job.partitions})
+        return tuple(jobs)
     if limit.scope == Scope.PARTITION:
         return tuple(job for job in snapshot.jobs if limit.name in job.partitions)
     jobs = (job for job in snapshot.jobs if job.account == limit.name)

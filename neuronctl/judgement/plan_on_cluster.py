@@ -212,7 +212,9 @@ class PlanOnCluster:
             # Slurm chooses nodes by it even where it gives the job --mem.
             changed["memory_per_gpu"] = partition.memory_mb_per_gpu
         elif not asked.asks_memory:
-            core, node = self._default_memory
+            places = (partition, self.snapshot.limits.config)
+            sizes = ((x.memory_mb_per_cpu or 0, x.memory_mb_per_node or 0) for x in places)
+            core, node = next(filter(any, sizes), (0, 0))
             changed.update(memory_per_core=core, memory_per_node=node)
             changed["whole_memory"] = not (core or node)
         if not asked.unsure and self._may_split_cores:
@@ -241,14 +243,6 @@ class PlanOnCluster:
         ]
         figures += [asked.most_nodes] if asked.most_nodes else []
         return max(asked.nodes, min(figures)) if figures else 0
-
-    @property
-    def _default_memory(self) -> Tuple[int, int]:
-        """MB per core, or per node, that Slurm gives a job that asks for no memory; 0: none."""
-        for place in (self.partition, self.snapshot.limits.config):
-            if place is not None and (place.memory_mb_per_cpu or place.memory_mb_per_node):
-                return place.memory_mb_per_cpu or 0, place.memory_mb_per_node or 0
-        return 0, 0
 
     @property
     def may_get_more_nodes(self) -> bool:

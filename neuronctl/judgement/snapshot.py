@@ -73,12 +73,6 @@ class Snapshot:
         """The budgets of minutes that hold for the user, the tightest first."""
         return budgets_of(self.limits, self.limited_groups) if self.enforced else ()
 
-    def jobs_in_qos(self, name: str) -> Tuple[QueueJob, ...]:
-        """Return the user's jobs that count for a QOS: their own, or their partition's."""
-        qos = name.lower()
-        here = {each.name for each in self.limits.partitions if each.qos.lower() == qos}
-        return tuple(job for job in self.jobs if job.qos.lower() == qos or here & {*job.partitions})
-
 
 def running(jobs: Tuple[QueueJob, ...]) -> Tuple[QueueJob, ...]:
     """Return those that hold resources now."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import re
+from datetime import datetime
 from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.frozen import dataclass
@@ -40,17 +42,10 @@ _remembered = functools.lru_cache(maxsize=2048)
 @_remembered
 def parse_timestamp(text: str) -> Optional[int]:
     """``2026-08-12T09:30:00`` (UTC) as seconds since the epoch; None for N/A, Unknown, NONE."""
-    parts = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)", text.strip(), re.ASCII)
-    return None if parts is None else _epoch(*map(int, parts.groups()))
-
-
-def _epoch(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:
-    """Seconds since the epoch of a time in UTC (importing datetime would slow down every start)."""
-    # Here the year begins in March, so that February's length needs no special case.
-    year -= month < 3
-    shifted = (month + 9) % 12
-    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * shifted + 2) // 5 + day - 1
-    return ((days - 719468) * 24 + hour) * 3600 + minute * 60 + second
+    if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", text.strip(), re.ASCII):
+        with contextlib.suppress(ValueError):  # a month 13
+            return int(datetime.fromisoformat(f"{text.strip()}+00:00").timestamp())
+    return None
 
 
 @_remembered

@@ -121,7 +121,17 @@ def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parse
     shorts: Dict[str, OptionSpec] = {option.short: option for option in table if option.short}
     longs: Dict[str, OptionSpec] = {option.long: option for option in table}
     found: List[Parsed] = []
-    index = 0
+    start = index = 0
+
+    def add(option: OptionSpec, value: Optional[str], spelling: str) -> None:
+        """Add the option at ``start``, with the next word as its value if it needs one."""
+        nonlocal index
+        if option.takes == VALUE and value is None:
+            if index == len(words):
+                raise GetoptError(f"option '{spelling}' requires a value", start)
+            value, index = words[index], index + 1
+        found.append(Parsed(option, value, start, index - 1))
+
     while index < len(words):
         word = words[index]
         if word == "--":
@@ -134,29 +144,20 @@ def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parse
             known = longs.get(name)
             if known is None:
                 known = longs[name] = _whole(name, table, start)
-            value: Optional[str] = text if equals else None
             if known.takes == NO_VALUE and equals:
                 raise GetoptError(f"option '--{known.long}' takes no value", start)
-            if known.takes == VALUE and value is None:
-                if index == len(words):
-                    raise GetoptError(f"option '--{known.long}' requires a value", start)
-                value, index = words[index], index + 1
-            found.append(Parsed(known, value, start, index - 1))
+            add(known, text if equals else None, f"--{known.long}")
             continue
-        at = 1
-        while at < len(word):
-            letter, at = word[at], at + 1
+        letters = word[1:]
+        while letters:
+            letter, letters = letters[0], letters[1:]
             short = shorts.get(letter)
             if short is None:
                 raise GetoptError(f"there is no option '-{letter}'", start, True)
             value = None
             if short.takes != NO_VALUE:
-                value, at = word[at:] or None, len(word)
-            if short.takes == VALUE and value is None:
-                if index == len(words):
-                    raise GetoptError(f"option '-{letter}' requires a value", start)
-                value, index = words[index], index + 1
-            found.append(Parsed(short, value, start, index - 1))
+                value, letters = letters or None, ""
+            add(short, value, f"-{letter}")
     return tuple(found), index
 
 

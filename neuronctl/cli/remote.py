@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from neuronctl.cli import COMMANDS, HERE, SHELLS, run_here
@@ -277,6 +276,7 @@ def _run_on_all(names: Sequence[str], call: Call) -> int:
     import json
     from concurrent.futures import ThreadPoolExecutor
 
+    from neuronctl.remote.host import write_all
     from neuronctl.remote.python import run_command
     from neuronctl.remote.session import Filter
 
@@ -293,11 +293,8 @@ def _run_on_all(names: Sequence[str], call: Call) -> int:
         print_json("neuronctl.remotes/1", {"remotes": answers})
     for name, result in zip(names, results):
         if "--json" not in call.words:
-            sys.stdout.write(f"{name}:\n")
-            sys.stdout.flush()
-            out = Filter(not os.isatty(1))
-            sys.stdout.buffer.write(out.shown(result.stdout.encode(), final=True))
-            sys.stdout.flush()
+            shown = Filter(not os.isatty(1)).shown(result.stdout.encode(), final=True)
+            write_all(f"{name}:\n".encode() + shown)
         for line in result.stderr.splitlines():
             say(line)
     return next((result.returncode for result in results if result.returncode), 0)

@@ -24,9 +24,6 @@ from neuronctl.common.files import open_own_directory, read_private, write_priva
 from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, restored
 from neuronctl.common.paths import state_dir
 
-LONGEST_SOCKET = 104 - 18
-"""Bytes: macOS has room for 104, and ssh first binds the path with 17 characters more."""
-
 _PERSIST = "12h"
 """How long the connection stays open without use."""
 
@@ -129,8 +126,6 @@ def control(socket: str, verb: str, *words: str) -> subprocess.CompletedProcess[
         )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(argv, 255, "", "ssh does not answer")
-    except OSError as error:
-        raise UsageError(f"cannot start ssh: {error.strerror}", "install OpenSSH") from None
 
 
 def _check_owner(socket: str) -> None:
@@ -222,11 +217,7 @@ def _socket(settings: Dict[str, str]) -> str:
         raise UsageError(f"cannot use {folder} for ssh's socket: {error.strerror}") from None
     names = ("user", "hostname", "port", "proxyjump", "proxycommand")
     key = "\0".join(settings.get(name, "") for name in names)
-    path = os.path.join(folder, hashlib.sha256(key.encode()).hexdigest()[:16])
-    if len(os.fsencode(path)) > LONGEST_SOCKET:
-        hint = "set XDG_RUNTIME_DIR to a shorter directory of yours"
-        raise UsageError(f"{path} is too long for a socket ({LONGEST_SOCKET} bytes)", hint)
-    return path
+    return os.path.join(folder, hashlib.sha256(key.encode()).hexdigest()[:16])
 
 
 @contextlib.contextmanager

@@ -66,13 +66,6 @@ def on(*words: str, code: int = 0, **more: object) -> subprocess.CompletedProces
     return result
 
 
-def test_commands_authenticate_no_more(node: Login) -> None:
-    before = node.logged("Accepted publickey")
-    for words in (["status"], ["history"], ["partitions"], ["--version"], ["doctor"]):
-        subprocess.run([*NEURONCTL, "--on", "there", *words], capture_output=True)
-    assert node.logged("Accepted publickey") == before == 1
-
-
 def test_noise_of_start_up_files_stays_out_of_json(node: Login) -> None:
     noise = "echo '{\"schema\": 0}'; echo noise >&2; printf '\\033]0;title\\007'\n"
     (node.home / ".bashrc").write_text(noise)
@@ -100,12 +93,8 @@ def test_words_arrive_byte_for_byte(node: Login) -> None:
 
 def test_a_submission_runs_the_code_that_was_sent(node: Login) -> None:
     Path("train.py").write_text("print(1)\n")
-    said = on(*SUBMIT, "train.py")
-    assert "Submitted batch job 4711" in said.stdout
-    script = next(argv for argv in reversed(node.slurm.calls("sbatch")))
-    assert script
-    shown = on("show", "4711", "--script").stdout
-    assert "snapshots" in shown
+    assert "Submitted batch job 4711" in on(*SUBMIT, "train.py").stdout
+    assert "snapshots" in on("show", "4711", "--script").stdout
 
 
 def test_an_unchanged_project_is_not_sent_again(node: Login) -> None:

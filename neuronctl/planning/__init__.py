@@ -2,24 +2,7 @@
 
 from __future__ import annotations
 
-from neuronctl.planning.model import (
-    AllocationPart,
-    Decision,
-    Directive,
-    Export,
-    JobPlan,
-    Launch,
-    Signal,
-)
+from neuronctl.planning.model import AllocationPart, Directive, Export, JobPlan, Launch
 from neuronctl.planning.planner import plan
 
-__all__ = [
-    "AllocationPart",
-    "Decision",
-    "Directive",
-    "Export",
-    "JobPlan",
-    "Launch",
-    "Signal",
-    "plan",
-]
+__all__ = ["AllocationPart", "Directive", "Export", "JobPlan", "Launch", "plan"]

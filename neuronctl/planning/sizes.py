@@ -23,44 +23,12 @@ _REMARKED = (
 )
 
 
-class Decisions:
-    """Collects the decisions of one plan."""
-
-    def __init__(self, request: JobRequest) -> None:
-        self.request = request
-        self.decisions: Dict[str, Decision] = {}
-
-    def decide(self, name: str, value: T, source: Source, reason: str) -> T:
-        """Record a value, and return it."""
-        self.decisions[name] = Decision(name, str(value), source, reason)
-        return value
-
-    def derived(self, name: str, value: T, reason: str = "") -> T:
-        """Record a value that follows from others, and return it."""
-        return self.decide(name, value, Source.DERIVED, reason)
-
-    def asked(self, name: str, field: str, value: T) -> T:
-        """Record a value that the request itself carries, and return it."""
-        origin = self.request.origin(field)
-        return self.decide(name, value, origin.source, origin.where)
-
-    def remark(self, name: str) -> str:
-        """Return the remark on a directive: how its value comes about; "" for most."""
-        decision = self.decisions.get(name)
-        if decision is None or name not in _REMARKED:
-            return ""
-        reason = decision.reason if decision.source in (Source.DERIVED, Source.CLUSTER) else ""
-        memory = self.decisions.get("memory per node")
-        if name == "cpus-per-task" and memory is not None:
-            reason += f"{'; ' if reason else ''}{memory.value} of memory per node"
-        return reason
-
-
-class SizeBuilder(Decisions):
+class SizeBuilder:
     """Settles the sizes of a job or of a step; a job's cores follow from its steps."""
 
     def __init__(self, request: JobRequest, cluster: Cluster, interactive: bool) -> None:
-        super().__init__(request)
+        self.request = request
+        self.decisions: Dict[str, Decision] = {}
         self.cluster, self.interactive = cluster, interactive
         self.partitions = self._partitions()
         self.nodes = self._nodes()
@@ -260,3 +228,28 @@ class SizeBuilder(Decisions):
         fraction = self.cluster.policy.memory_fraction
         reason = f"{counted(cores, 'core')} x {fraction} x node memory / cores per node"
         self.derived("memory per node", f"about {memory // 1024} GB", reason)
+
+    def decide(self, name: str, value: T, source: Source, reason: str) -> T:
+        """Record a value, and return it."""
+        self.decisions[name] = Decision(name, str(value), source, reason)
+        return value
+
+    def derived(self, name: str, value: T, reason: str = "") -> T:
+        """Record a value that follows from others, and return it."""
+        return self.decide(name, value, Source.DERIVED, reason)
+
+    def asked(self, name: str, field: str, value: T) -> T:
+        """Record a value that the request itself carries, and return it."""
+        origin = self.request.origin(field)
+        return self.decide(name, value, origin.source, origin.where)
+
+    def remark(self, name: str) -> str:
+        """Return the remark on a directive: how its value comes about; "" for most."""
+        decision = self.decisions.get(name)
+        if decision is None or name not in _REMARKED:
+            return ""
+        reason = decision.reason if decision.source in (Source.DERIVED, Source.CLUSTER) else ""
+        memory = self.decisions.get("memory per node")
+        if name == "cpus-per-task" and memory is not None:
+            reason += f"{'; ' if reason else ''}{memory.value} of memory per node"
+        return reason

@@ -1,10 +1,10 @@
-"""sbatch's command line and the script that it submits, as they are read."""
+"""sbatch's command line, the script that it submits, and whether its job is sampled."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import List
+from typing import List, Optional, Tuple
 
 import pytest
 
@@ -13,7 +13,13 @@ from neuronctl.common.errors import UsageError
 from neuronctl.common.frozen import replace
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm.sbatch_options import GetoptError
-from neuronctl.submission.existing_script import ExistingJob, read_existing
+from neuronctl.submission.existing_job import existing_job, monitored
+from neuronctl.submission.existing_script import (
+    ExistingJob,
+    ExistingScript,
+    batch_shell_variables,
+    read_existing,
+)
 from neuronctl.submission.judged_job import JudgedJob
 
 SCRIPT = """\
@@ -27,6 +33,8 @@ srun python train.py
 @pytest.fixture(autouse=True)
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BASH_ENV", "")
+    monkeypatch.delenv("SBATCH_EXPORT", raising=False)
     path = tmp_path / "job.sh"
     path.write_text(SCRIPT)
     return path
@@ -117,3 +125,75 @@ def test_a_draft_needs_no_judgement(script: Path) -> None:
     errors = judged("job.sh").errors
     assert [one.code for one in errors] == ["NC601"]
     assert errors[0].message.startswith("job.sh:2: ")
+
+
+TOLD: List[str] = []
+
+
+def sampled(*words: str, text: str = "") -> ExistingScript:
+    script = read_existing(words or ["job.sh"], text)
+    return monitored(script, True, None, TOLD.append)
+
+
+@pytest.mark.parametrize(
+    ("said", "otherwise", "sampled"),
+    [
+        (None, None, False),
+        (None, True, True),
+        (False, True, False),
+        (True, None, True),
+        (True, False, True),
+    ],
+)
+def test_the_command_line_comes_before_the_configuration(
+    said: Optional[bool], otherwise: Optional[bool], sampled: bool
+) -> None:
+    script = monitored(read_existing(["job.sh"]), said, otherwise, TOLD.append)
+    assert script.monitor == sampled
+    assert script.add_options("-N1").monitor == sampled
+    given = batch_shell_variables(script)
+    assert list(given) == (["BASH_ENV"] if sampled else [])
+    assert os.environ["BASH_ENV"] == ""
+    kept = {"monitor": True} if sampled else {}
+    assert script.draft.request == {"script": script.path, **kept}
+    if sampled:
+        assert '"$log.samples" 10 ' in Path(given["BASH_ENV"]).read_text()
+
+
+def test_the_configuration_and_the_options_of_submit() -> None:
+    configuration = Path(os.environ["XDG_CONFIG_HOME"]) / "neuronctl" / "config.yaml"
+    configuration.parent.mkdir(parents=True)
+    configuration.write_text("monitor: true\n")
+    for given in (None, False):
+        job = existing_job(["job.sh"], {"monitor": given}, tell=TOLD.append)
+        assert job.existing.monitor == (given is None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "why"),
+    [
+        ("#!/bin/sh\n", (), "only bash"),
+        ("#!/usr/bin/env python3\n", (), "only bash"),
+        ("#!/bin/bash --posix\n", (), "only bash"),
+        ("#!/bin/bash\n#SBATCH --export=NONE\n", (), "--export"),
+        ("#!/bin/bash\n", ("--export=HOME",), "--export"),
+        ("#!/bin/bash\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N1\n", (), "heterogeneous"),
+    ],
+)
+def test_a_script_that_cannot_be_sampled(
+    script: Path, text: str, words: Tuple[str, ...], why: str
+) -> None:
+    script.write_text(text + "true\n")
+    with pytest.raises(UsageError, match=why):
+        sampled(*words, "job.sh")
+    # Who did not ask for it on this command line gets the job, and is told.
+    existing = read_existing([*words, "job.sh"])
+    assert monitored(existing, None, True, TOLD.append) == existing
+    assert why in TOLD.pop() and not TOLD
+    assert not os.path.exists(os.environ["XDG_STATE_HOME"])
+
+
+def test_a_script_on_standard_input_is_sampled() -> None:
+    assert sampled("-N1", text="#!/bin/bash\n").monitor
+    with pytest.raises(UsageError, match="only bash"):
+        sampled("-N1", text="#!/bin/sh\n")

@@ -70,17 +70,26 @@ def existing_job(
     script = monitored(script, said.get("monitor"), otherwise.get("monitor"), tell)
     catalog = load(catalog_file)
     cluster, _ = recognise(catalog, options.get("cluster") or configured.get("cluster"))
-    job = ExistingJob(script, catalog, cluster)
-    if said.get("field") or said.get("appl"):
+    job = _with_asked(ExistingJob(script, catalog, cluster), said, tell)
+    if recorded is not None and job.request.dependency:
+        from neuronctl.submission.predecessors import refuse_unmeetable
+
+        refuse_unmeetable(job.request.dependency)
+    return job
+
+
+def _with_asked(job: ExistingJob, said: Mapping[str, Any], tell: Notify) -> ExistingJob:
+    """Return the job with what the site wants of --field and --appl, -p auto, and --after."""
+    if "field" in said or "appl" in said:
         # The comment that the site wants made of them.
         parts = replace(job.request, comment=None, field=said.get("field"), appl=said.get("appl"))
-        comment = plan(parts, cluster).comment
+        comment = plan(parts, job.cluster).comment
         job = job if comment is None else job.with_options(f"--comment={comment}")
-    if options.get("partition") == "auto":
+    if said.get("partition") == "auto":
         from neuronctl.judgement.partition_choice import choose
 
-        made = plan(replace(job.request, partition="auto"), cluster)
-        choice = choose(made, catalog, ask=True, of_script=True)
+        made = plan(replace(job.request, partition="auto"), job.cluster)
+        choice = choose(made, job.catalog, ask=True, of_script=True)
         job = job.with_options(f"--partition={choice.plan.partition.name}")
         job = replace(job, choice=choice)
     if said.get("after") or said.get("after_ok"):
@@ -89,10 +98,6 @@ def existing_job(
         named = {name: said.get(name, ()) for name in ("after", "after_ok")}
         waiting = wait_for_named(replace(job.request, **named), tell).dependency
         job = job.with_options(f"--dependency={waiting}") if waiting else job
-    if recorded is not None and job.request.dependency:
-        from neuronctl.submission.predecessors import refuse_unmeetable
-
-        refuse_unmeetable(job.request.dependency)
     return job
 
 

@@ -157,23 +157,20 @@ def submit_draft(
     record = recording.taken(submitted)
     if submitted.warnings:
         warn(f"sbatch: {submitted.warnings}")
+    id, is_array = submitted.job_id, draft.array is not None
     output, error_log = (
-        expand_log_pattern(
-            pattern,
-            job_id=submitted.job_id,
-            job_name=draft.job_name,
-            user=login_name(),
-            node="%N",
-            any_task=draft.array is not None,
-        )
-        for pattern in (draft.output, draft.error or draft.output)
+        _log(draft, log, id) for log in (draft.output, draft.error or draft.output)
     )
-    return Submission(
-        job_id=submitted.job_id,
-        partition=draft.partition,
-        output=output,
-        error=error_log,
-        is_array=draft.array is not None,
-        record=record,
-        warnings=tuple(warnings),
+    return Submission(id, draft.partition, output, error_log, is_array, record, tuple(warnings))
+
+
+def _log(draft: RecordDraft, pattern: str, job_id: int) -> str:
+    """Return a log file of a job; of an array, a pattern of its tasks' files."""
+    return expand_log_pattern(
+        pattern,
+        job_id=job_id,
+        job_name=draft.job_name,
+        user=login_name(),
+        node="%N",
+        any_task=draft.array is not None,
     )

@@ -7,7 +7,7 @@ leaves to the command line itself, or files to receive or to send.
 from __future__ import annotations
 
 import atexit
-import base64
+import binascii
 import contextlib
 import fcntl
 import fnmatch
@@ -48,7 +48,7 @@ def answer(mark: str, packed: str) -> bool:
 
     mark: what begins each line of our own. packed: the request, as JSON in Base64.
     """
-    request = json.loads(base64.b64decode(packed))
+    request = json.loads(binascii.a2b_base64(packed))
     for stream in (1,) if request.get("tty") else (1, 2):
         os.write(stream, f"\036{mark} begin\n".encode())
     try:

@@ -6,13 +6,12 @@ command there, but for 255: then the connection must still be there.
 
 from __future__ import annotations
 
-import base64
+import binascii
 import codecs
 import contextlib
 import json
 import os
 import re
-import secrets
 import shlex
 import subprocess
 import threading
@@ -69,7 +68,7 @@ class Session:
     ) -> None:
         check_socket(remote)
         self.remote, self._noise = remote, b""
-        mark = secrets.token_hex(8)
+        mark = os.urandom(8).hex()
         self._mark = f"\036{mark} ".encode()
         words = ["sh", "-c", _SHELL, "x", *program, mark, *arguments]
         # Without a terminal, Ctrl-C must not reach ssh: closing its input asks for the end there.
@@ -339,7 +338,7 @@ def run(
 ) -> Session:
     """Begin a request to neuronctl there, which is sent first if it is missing."""
     path, digest = payload(remote, tell)
-    packed = base64.b64encode(json.dumps(request).encode()).decode()
+    packed = binascii.b2a_base64(json.dumps(request).encode(), newline=False).decode()
     if len(packed) > _LONGEST:
         raise UsageError("the command line is too long to be sent", "put it into a file")
     python = [remote.python, "-IS", "-X", "utf8", "-c"]

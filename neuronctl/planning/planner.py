@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from functools import partial
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common import units
@@ -73,8 +73,6 @@ class _LaunchBuilder(SizeBuilder):
             processes=self.most_nodes * processes,
             python=self.interactive or runs_python(request),
         )
-        cores = self.ntasks_per_node * cpus_per_task
-        sharing = processes if launcher.distributed else 1
         return model.Launch(
             request=request,
             nodes=self.nodes,
@@ -88,10 +86,14 @@ class _LaunchBuilder(SizeBuilder):
             srun_options=self.cluster.policy.srun_options + (place.step_options if place else ()),
             wrapping=self._wrapping(),
             program=program(request, launcher, macros=holds(launcher.macros)),
-            exports=exports(request, self.cluster, cores=cores, processes=sharing),
+            exports=self._exports(self.ntasks_per_node * cpus_per_task),
             hosts=place.hosts if place else (),
             own_step=place is not None and place.is_share,
         )
+
+    def _exports(self, cores: int) -> Tuple[model.Export, ...]:
+        processes = self.processes if self.launcher.distributed else 1
+        return exports(self.request, self.cluster, cores=cores, processes=processes)
 
     def _wrapping(self) -> Wrapping:
         request = self.request
@@ -146,7 +148,7 @@ class _PlanBuilder(_LaunchBuilder):
     def plan(self, place: Optional[model.AllocationPart]) -> model.JobPlan:
         """Return the plan. place: the part of an allocation to launch on."""
         request = self.request
-        partition, *alternatives = self.partitions
+        partition = self.partitions[0]
         cpus_per_task = self._cpus_per_task(place)
         cores = self.ntasks_per_node * cpus_per_task
         self._memory(partition, cores, place)
@@ -155,11 +157,7 @@ class _PlanBuilder(_LaunchBuilder):
         output = self._log("output", request.output, ".out")
         error = self._log("error", request.error, ".err")
         self._software()
-        launches = tuple(step.step_launch(cores) for step in self.steps)
-        self._check_cores(launches, cores, place)
-        if launches:
-            self._explain_steps(launches)
-        launches = launches or (self.launch(cpus_per_task, place),)
+        launches = self._launches(cpus_per_task, place)
         until_done = self._until_done(time_limit)
         if self.code is not None:
             self.asked("snapshot", "snapshot", self.code.place)
@@ -168,17 +166,15 @@ class _PlanBuilder(_LaunchBuilder):
             "job-name": job_name,
             "time": time_text,
             "comment": comment,
-            "signal": self._signal(until_done),
-            "requeue": request.requeue if until_done is None else not until_done.chain,
+            **self._end_options(until_done),
             "output": output,
             "error": error,
         }
-        variables = exports(request, self.cluster, cores=cores, processes=1)
         return model.JobPlan(
             request=request if self.amounts is None else replace(request, amounts=self.amounts),
             cluster=self.cluster,
             partition=partition,
-            alternatives=tuple(alternatives),
+            alternatives=tuple(self.partitions[1:]),
             interactive=self.interactive,
             job_name=job_name,
             nodes=self.nodes,
@@ -192,19 +188,34 @@ class _PlanBuilder(_LaunchBuilder):
             error=error,
             preflight=request.preflight is not False and not self.interactive,
             activation=activation(request, self.cluster, self.conda),
-            exports=variables if self.steps else launches[0].exports,
-            directives=directives(
-                request,
-                self.cluster.policy,
-                settled,
-                gpus=self.gpus,
-                interactive=self.interactive,
-                remark=self.remark,
-            ),
+            exports=self._exports(cores),
+            directives=self._directives(settled),
             decisions=tuple(self.decisions.values()),
             launches=launches,
             until_done=until_done,
             code=self.code,
+        )
+
+    def _launches(
+        self, cpus_per_task: int, place: Optional[model.AllocationPart]
+    ) -> Tuple[model.Launch, ...]:
+        cores = self.ntasks_per_node * cpus_per_task
+        launches = tuple(step.step_launch(cores) for step in self.steps)
+        self._check_cores(launches, cores, place)
+        if launches:
+            self._explain_steps(launches)
+        return launches or (self.launch(cpus_per_task, place),)
+
+    def _directives(
+        self, settled: Mapping[str, Union[str, bool, None]]
+    ) -> Tuple[model.Directive, ...]:
+        return directives(
+            self.request,
+            self.cluster.policy,
+            settled,
+            gpus=self.gpus,
+            interactive=self.interactive,
+            remark=self.remark,
         )
 
     def _check_cores(
@@ -265,6 +276,13 @@ class _PlanBuilder(_LaunchBuilder):
             resume_with=tuple(shlex.split(request.resume_with or "")),
             chain=chain,
         )
+
+    def _end_options(
+        self, until_done: Optional[model.UntilDone]
+    ) -> Mapping[str, Union[str, bool, None]]:
+        """Return the options for the job's end: the signal before it, and whether it requeues."""
+        requeue = self.request.requeue if until_done is None else not until_done.chain
+        return {"signal": self._signal(until_done), "requeue": requeue}
 
     def _signal(self, until_done: Optional[model.UntilDone]) -> Optional[str]:
         request = self.request

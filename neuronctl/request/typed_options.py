@@ -49,24 +49,27 @@ def options_layer(
                     "keep one of them",
                 )
             values[name], origins[name] = parsed, origin
-    if words:
-        refuse_other_dash(words[0])
-        words = ["python", *words] if words[0] == "-m" else words
-        if not is_argument(words[0]):
-            values["script"], origins["script"] = words[0], _TYPED
-            words = words[1:]
-        values["args"], origins["args"] = tuple(words), _TYPED
+    for name, given in _program(words).items():
+        values[name], origins[name] = given, Origin(Source.ASKED, "SCRIPT")
     text, file = (None, None) if body is None else (body.text, body.file)
     for name, given in (("body", text), ("text_file", file), ("steps", steps)):
         if given:
             values[name], origins[name] = given, Origin(Source.ASKED, f"--{name}")
     if sum(name in values for name in ("script", "body", "steps")) > 1:
         raise UsageError("SCRIPT, --body, and steps contradict each other", "keep one of them")
-    check_utf8(words)
+    check_utf8(values.get("args", ()))
     return Layer(values, origins)
 
 
-_TYPED = Origin(Source.ASKED, "SCRIPT")
+def _program(words: Sequence[str]) -> Mapping[str, Any]:
+    """Return the fields that the program and its arguments set."""
+    if not words:
+        return {}
+    refuse_other_dash(words[0])
+    words = ["python", *words] if words[0] == "-m" else words
+    if is_argument(words[0]):
+        return {"args": tuple(words)}
+    return {"script": words[0], "args": tuple(words[1:])}
 
 
 def is_argument(word: str) -> bool:

@@ -406,7 +406,7 @@ class Job:
 
     def results(self) -> Dict[files.Key, str]:
         ended = files.Results(self.folder).refresh().ended
-        return {key: result.state for key, result in sorted(ended.items())}
+        return {key: state for key, (state, _) in sorted(ended.items())}
 
 
 @pytest.fixture

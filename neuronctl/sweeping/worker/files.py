@@ -181,26 +181,19 @@ def encode_part(
 # ------------------------------------------------------------------------------------- results
 
 
-class Result(NamedTuple):
-    """What a worker needs to know of an attempt that has ended."""
-
-    state: str
-    node: str
-
-
 class Results:
     """How attempts ended. Each refresh reads only what was added.
 
-    ended: a Result for each attempt. records: the whole record of each, if asked for. longest:
+    ended: the state and the node of each. records: the whole record of each, if asked for. longest:
     seconds that the longest finished attempt took.
     """
 
     def __init__(self, folder: str, whole: bool = False) -> None:
         self.folder, self.longest = folder, 0.0
-        self.ended: Dict[Key, Result] = {}
+        self.ended: Dict[Key, Tuple[str, str]] = {}
         self.records: Optional[Dict[Key, Dict[str, Any]]] = {} if whole else None
         self.read_to: Dict[str, int] = {}
-        self.same: Dict[Result, Result] = {}
+        self.same: Dict[Tuple[str, str], Tuple[str, str]] = {}  # one for all that are alike
 
     def refresh(self) -> "Results":
         """Read what was added since."""
@@ -215,20 +208,19 @@ class Results:
         return self
 
     def _keep(self, record: Dict[str, Any]) -> None:
-        result = Result(record["state"], record["node"])
+        end = (record["state"], record["node"])
         key, seconds = (record["task"], record["attempt"]), record["end"] - record["start"]
         if not isinstance(key[0], int) or not isinstance(key[1], int):
             return
-        self.ended[key] = self.same.setdefault(result, result)
+        self.ended[key] = self.same.setdefault(end, end)
         if self.records is not None:
             self.records[key] = record
-        if result.state in (DONE, FAILED):
+        if end[0] in (DONE, FAILED):
             self.longest = max(self.longest, seconds)
 
     def state(self, key: Key) -> Optional[str]:
         """Return the state in which an attempt ended; None if it has not."""
-        result = self.ended.get(key)
-        return result and result.state
+        return self.ended.get(key, (None, ""))[0]
 
 
 # ------------------------------------------------------------------------------------- states

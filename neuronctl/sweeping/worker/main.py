@@ -18,49 +18,39 @@ _WORKERS = 3
 
 
 def main(arguments: List[str]) -> int:
-    """Do tasks of a sweep until one worker ends by itself; return its exit code.
+    """Run workers until one ends by itself; return its exit code.
 
     arguments: the sweep's folder, and options as JSON.
     """
-    folder, text = arguments
-    return Parent(folder, Options(**json.loads(text))).work()
+    folder, options = arguments[0], Options(**json.loads(arguments[1]))
+    asked: List[int] = []  # the signals that have come
+    worker = 0
 
+    def forward(number: int, frame: Optional[FrameType]) -> None:
+        asked.append(number)
+        if worker:
+            node.kill(worker, number)
 
-class Parent:
-    """The parent of the workers. asked: the signals that have come."""
-
-    def __init__(self, folder: str, options: Options) -> None:
-        self.folder, self.options, self.worker = folder, options, 0
-        self.asked: List[int] = []
-        node.set_process(adopts=True)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
-            signal.signal(number, self._forward)
-
-    def _forward(self, number: int, frame: Optional[FrameType]) -> None:
-        self.asked.append(number)
-        if self.worker:
-            node.kill(self.worker, number)
-
-    def work(self) -> int:
-        """Run workers until one ends by itself; return its exit code."""
-        for _ in range(_WORKERS):
-            name = f"{node.this_job()}.{os.urandom(8).hex()}"
-            parent, self.worker = os.getpid(), os.fork()
-            if not self.worker:
-                os._exit(_work(self.folder, name, self.options, parent))
-            if self.asked:
-                node.kill(self.worker, self.asked[-1])
-            _, status = os.waitpid(self.worker, 0)
-            self.worker = 0
-            if os.WIFEXITED(status):
-                return os.WEXITSTATUS(status)
-            words = f"the sweep's worker was killed by signal {os.WTERMSIG(status)}"
-            print(words, flush=True)
-            _end_all(name)
-            if self.asked or self.options.nodes > 1:  # on other nodes, Slurm ends what is left
-                break
-            files.remove(f"{self.folder}/alive/{name}")
-        return 75
+    node.set_process(adopts=True)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+        signal.signal(number, forward)
+    for _ in range(_WORKERS):
+        name, parent = f"{node.this_job()}.{os.urandom(8).hex()}", os.getpid()
+        worker = os.fork()
+        if not worker:
+            os._exit(_work(folder, name, options, parent))
+        if asked:
+            node.kill(worker, asked[-1])
+        _, status = os.waitpid(worker, 0)
+        worker = 0
+        if os.WIFEXITED(status):
+            return os.WEXITSTATUS(status)
+        print(f"the sweep's worker was killed by signal {os.WTERMSIG(status)}", flush=True)
+        _end_all(name)
+        if asked or options.nodes > 1:  # on other nodes, Slurm ends what is left
+            break
+        files.remove(f"{folder}/alive/{name}")
+    return 75
 
 
 def _work(folder: str, name: str, options: Options, parent: int) -> int:

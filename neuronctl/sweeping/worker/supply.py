@@ -134,8 +134,8 @@ class Supply:
 
     def _any_done(self, besides: str = "") -> bool:
         """Return True if any task is done, on another node than this one."""
-        ended = self.results.refresh().ended.values()
-        return any(one.state == DONE and one.node != besides for one in ended)
+        ends = self.results.refresh().ended.values()
+        return any(state == DONE and name != besides for state, name in ends)
 
     def _doubt_node(self) -> None:
         """Let others try what failed here at once, if it is much and others succeed."""
@@ -155,11 +155,11 @@ class Supply:
             return
         keys, until = self.trial
         self.results.refresh()
-        verdicts = [self.results.state((number, attempt + 1)) for number, attempt in keys]
-        if verdicts.count(DONE) == len(keys):
+        verdicts = {self.results.state((number, attempt + 1)) for number, attempt in keys}
+        if verdicts == {DONE}:
             why = b"3 tasks in a row failed within 3 s, and succeeded on another node\n"
             files.publish(f"{self.folder}/bad/{self.node}", why)
-        if FAILED in verdicts or verdicts.count(DONE) == len(keys) or time.monotonic() > until:
+        if FAILED in verdicts or verdicts == {DONE} or time.monotonic() > until:
             self.trial = None
 
     def suspects(self) -> bool:

@@ -81,11 +81,11 @@ class Worker:
             self._hear()
             self._settle()
             self._look_after()
-            taken = None
             if self.free and not self.got and self._may_start():
-                taken = self._take()
-                if taken:
-                    self._begin(taken)
+                key = self.supply.next_key()
+                if key and self._claim(key):
+                    self._begin(key)
+                if key:
                     continue
             if self._is_over() and not self._finds_more():
                 files.remove(self.path("alive", self.name))
@@ -107,25 +107,19 @@ class Worker:
     def _is_over(self) -> bool:
         if self.running or self.ended:
             return False
-        held = (
-            self.supply.waits
-            or self.supply.trial
-            or self.supply.suspected
-            or time.monotonic() < self.rest_until
-        )
-        return bool(self.stop) or (bool(self.free) and not held)
+        waits = self.supply.waits or self.supply.trial or self.supply.suspected
+        return bool(self.stop) or not (waits or time.monotonic() < self.rest_until)
 
     def _finds_more(self) -> bool:
         """Note that this job takes no more tasks, unless there are some; 'sweep add' reads it."""
         if self.code == 75:  # another run follows
             return False
-        name = self.path("ended", f"{self.job}.{self.began}")
+        name, supply = self.path("ended", f"{self.job}.{self.began}"), self.supply
         files.publish(name, b"")
-        supply = self.supply
         if self.stop or not (supply.read_tasks() or supply.undone() or supply.waits):
             return False
         files.remove(name)
-        self.supply.look_at = 0.0
+        supply.look_at = 0.0
         return True
 
     def _finish(self, code: int, why: str) -> None:
@@ -216,13 +210,6 @@ class Worker:
 
     # --------------------------------------------------------------------------- taking tasks
 
-    def _take(self) -> Optional[Key]:
-        """Claim a task; return None if there is none to take now."""
-        while True:
-            key = self.supply.next_key()
-            if key is None or self._claim(key):
-                return key
-
     def _may_start(self) -> bool:
         """Return True if another task may be started now."""
         self.supply.awaits_verdict()
@@ -280,22 +267,14 @@ class Worker:
     def _start(
         self, words: List[bytes], variables: Dict[str, str], log: int
     ) -> "subprocess.Popen[bytes]":
-        def start(argv: List[bytes]) -> "subprocess.Popen[bytes]":
-            return subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=variables,
-                start_new_session=True,
-            )
-
+        how: Dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+        how.update(env=variables, start_new_session=True)
         try:
-            return start(words)
+            return subprocess.Popen(words, **how)
         except OSError as error:
-            if error.errno != errno.ENOEXEC:  # a script without #!, which a shell runs
+            if error.errno != errno.ENOEXEC:
                 raise
-            return start([b"/bin/bash", *words])
+            return subprocess.Popen([b"/bin/bash", *words], **how)  # a script without #!
 
     def _log(self, key: Key) -> str:
         return self.path("logs", f"{key[0]}.{key[1]}.log")

@@ -277,16 +277,3 @@ def test_a_file_of_commands_names_the_sweep(
     (tmp_path / "all.yaml").write_text("sweep: {commands: runs.txt}\ngpus-per-node: 1\n")
     told = run("sweep", *job, "--dry-run", "-f", "all.yaml").stderr
     assert "sweep all: 2 tasks" in told
-
-
-def test_each_size_has_jobs_of_its_own(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    (tmp_path / "train.py").touch()
-    job = ["--cluster", "neuron-2022", "-p", "amd_a100nv_8", "--comment", "pytorch", "-t", "5"]
-    fake_slurm.answer("sbatch", "4711\n")
-    run("sweep", *job, "--gpus-per-node", "1", "--param", "nodes=1,2", "train.py")
-    assert len(fake_slurm.calls("sbatch")) == 2
-    # The one of two nodes is in the queue; one node has no job.
-    fake_slurm.queue(queue_row("4711", name="train"))
-    fake_slurm.answer("sbatch", "4712\n")
-    told = run("sweep", "retry", "train").stderr
-    assert len(fake_slurm.calls("sbatch")) == 3 and "1 job in the queue" in told

@@ -24,7 +24,6 @@ from neuronctl.sweeping.worker.files import (
     INTERRUPTED,
     NOT_KNOWN,
     RUNNING,
-    WAITING,
 )
 
 PACKAGE = Path(files.__file__).parent
@@ -517,9 +516,3 @@ def test_squeue_is_asked_about_hidden_partitions_too(job: Job, folder: str) -> N
     job.run()
     asked = (job.place / "calls").read_text().splitlines()
     assert asked and all("--all" in line for line in asked)
-
-
-def test_states_that_wait_are_waiting(folder: str) -> None:
-    end(folder, 1, FAILED)
-    files.publish(f"{folder}/again/1", files.encode({"task": 1, "attempt": 1}))
-    assert states(folder, {}) == {1: WAITING}

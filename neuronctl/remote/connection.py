@@ -144,14 +144,11 @@ def _check_owner(socket: str) -> None:
 def login(name: str, address: str, *, show: Callable[[bytes], object], tell: Tell) -> Remote:
     """Open the connection: ssh asks for passwords itself, once. Returns what is known then.
 
-    address: "" for the one of the last login, else the name. show: gets what ssh says.
-    Raises NotConnectedError, UsageError.
+    address: "" for the one of the last login, else the name, or the catalog's login host of that
+    name. show: gets what ssh says. Raises NotConnectedError, UsageError.
     """
     check_name(name)
-    if not address:
-        with contextlib.suppress(NotConnectedError):
-            address = find_remote(name, whole=False).address
-    settings = _settings(address or name)
+    settings = _settings(address or _usual_address(name))
     remote = Remote(name, settings["address"], _socket(settings))
     with _one_login(remote.socket):
         _check_owner(remote.socket)
@@ -183,6 +180,21 @@ def logout(remote: Remote) -> bool:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(remote.socket)
     return ended
+
+
+def _usual_address(name: str) -> str:
+    with contextlib.suppress(NotConnectedError):
+        return find_remote(name, whole=False).address
+    user, _, host = name.rpartition("@")
+    if "." in host or _settings(name)["hostname"] != host:
+        return name  # a whole name, or one of ~/.ssh/config
+    from neuronctl.catalog.loader import load
+
+    cluster = load().clusters.get(host)
+    known = cluster.login.host if cluster else None
+    if known is None:
+        return name
+    return f"{user}@{known}" if user else known
 
 
 def _settings(address: str) -> Dict[str, str]:

@@ -16,7 +16,7 @@ import pytest
 
 from neuronctl.common.errors import ConnectionLostError, NotConnectedError, UsageError
 from neuronctl.remote import payload, project
-from neuronctl.remote.connection import Remote, check_name
+from neuronctl.remote.connection import Remote, _usual_address, check_name
 from neuronctl.remote.host import is_safe
 from neuronctl.remote.project import Project
 from neuronctl.remote.session import _INSTALL, Filter, Session
@@ -263,6 +263,24 @@ def test_all_data_of_the_package_is_sent() -> None:
 def test_names_that_are_no_clusters(name: str) -> None:
     with pytest.raises(UsageError):
         check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "hostname", "address"),
+    [
+        ("neuron", "neuron", "neuron.ksc.re.kr"),  # nobody but the catalog knows it
+        ("x1234a01@neuron", "neuron", "x1234a01@neuron.ksc.re.kr"),
+        ("neuron", "10.0.0.1", "neuron"),  # of ~/.ssh/config
+        ("lab", "lab", "lab"),
+    ],
+)
+def test_a_name_of_the_catalog_has_its_login_host(
+    name: str, hostname: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ssh").write_text(f"#!/bin/sh\necho hostname {hostname}\n")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert _usual_address(name) == address
 
 
 def test_commands_without_on_load_nothing_of_it() -> None:

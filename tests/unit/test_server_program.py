@@ -294,9 +294,10 @@ def test_a_tunnel_ends_with_its_server(start: Callable[..., Job], number: int) -
     # As sshd starts it: what it ends is its parent.
     session = subprocess.Popen(["bash", "-c", f"sh {job.folder}/tunnel; echo lives"])
     job.process.send_signal(number)
-    assert session.wait(60) == -signal.SIGTERM
+    assert session.wait(120) == -signal.SIGTERM
     if number == signal.SIGKILL:
-        os.kill(int(server[0]), number)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(server[0]), number)
 
 
 def test_the_next_server_on_a_node_removes_what_a_killed_one_left(

@@ -210,6 +210,23 @@ def test_a_node_leaves_what_it_may_not_do_to_others_for_a_while(
     assert first.undone() == [(1, 2), (2, 1)]
 
 
+def test_a_failure_that_could_not_be_noted_counts_once(
+    folder: str, no_jobs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder may be read-only while a node is in doubt; the worker then tries again."""
+    add(folder, *[["a"]] * 4)
+    end(folder, 4, DONE, node="n2")
+    judging = supplied(folder, "n1")
+    for number in (1, 2):
+        judging.judge_failure((number, 1), 0.1)
+    with monkeypatch.context() as patch, pytest.raises(OSError):
+        patch.setattr(files, "publish", lambda *_: os.listdir("/nowhere"))
+        judging.judge_failure((3, 1), 0.1)
+    assert judging.quick == [(1, 1), (2, 1), (3, 1)] and not judging.trial
+    judging.judge_failure((3, 1), 0.1)
+    assert judging.trial is not None and not judging.quick
+
+
 def test_what_continues_is_no_retry(folder: str, no_jobs: None) -> None:
     add(folder, ["a"])
     for attempt in range(1, 9):

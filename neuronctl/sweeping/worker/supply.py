@@ -123,9 +123,13 @@ class Supply:
         return keys
 
     def judge_failure(self, key: Key, seconds: float) -> None:
-        """See if nothing succeeds, and if tasks die here at once that may succeed elsewhere."""
+        """See if nothing succeeds, and if tasks die here at once that may succeed elsewhere.
+
+        It may be called again for the same failure, if the folder could not be written.
+        """
         if self.results.state((key[0], key[1] - 1)) != FAILED:  # else it was tried for another node
-            self.quick = self.quick + [key] if seconds <= QUICK else []
+            others = [one for one in self.quick if one != key]
+            self.quick = [*others, key] if seconds <= QUICK else []
         self.healthy = self.healthy or self._any_done()
         if self.healthy:
             self._doubt_node()

@@ -212,8 +212,8 @@ class Worker:
 
     def _may_start(self) -> bool:
         """Return True if another task may be started now."""
-        self.supply.awaits_verdict()
-        if self.supply.suspects():
+        self._patiently(self.supply.awaits_verdict)
+        if self._patiently(self.supply.suspects):
             return False
         for name in () if self.stop else ("paused", "bad/" + self.node):
             if os.path.exists(self.path(name)):
@@ -387,7 +387,7 @@ class Worker:
             self.supply.results.longest = max(self.supply.results.longest, seconds)
         elif state == FAILED:
             self.looked, self.unproven = 0.0, 0
-            self.supply.judge_failure(key, seconds)
+            self._patiently(lambda: self.supply.judge_failure(key, seconds))
         elif not self.stop:
             self.supply.look_at = 0.0
             if state == INTERRUPTED:

@@ -47,6 +47,8 @@ _SECTIONS = {
 class JobCommand(click.Command):
     """A command whose help shows the job's options in groups."""
 
+    unknown_option_hint = "for one that only sbatch has: --sbatch {name}=VALUE"
+
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
         before = list(args)
         try:
@@ -54,7 +56,7 @@ class JobCommand(click.Command):
         except click.NoSuchOption as error:
             if not any(param.name == "sbatch" for param in self.params):
                 raise
-            hint = f"for one that only sbatch has: --sbatch {error.option_name.lstrip('-')}=VALUE"
+            hint = self.unknown_option_hint.format(name=error.option_name.lstrip("-"))
             raise UsageError(error.format_message(), hint) from None
         _refuse_typed_secrets(ctx.params.get("env") or ())
         words = len(ctx.params.get("words", ()))

@@ -34,16 +34,14 @@ class _Serve(BatchCommand):
     Options of the job may follow the recipe; what follows ``--`` is the server's.
     """
 
+    unknown_option_hint = "options of the server follow --: neuronctl serve RECIPE -- ARGS"
+
     def make_context(self, info_name: Any, args: Any, *more: Any, **extra: Any) -> click.Context:
         if args[:1] in (["connect"], ["list"]):
             other = connect if args[0] == "connect" else list_servers
             return other.make_context(f"{info_name} {args[0]}", args[1:], *more, **extra)
         extra["allow_interspersed_args"] = True
-        try:
-            return super().make_context(info_name, args, *more, **extra)
-        except (click.NoSuchOption, click.BadOptionUsage) as error:
-            hint = "options of the server follow --: neuronctl serve [OPTIONS] RECIPE -- ARGS"
-            raise UsageError(error.format_message(), hint) from None
+        return super().make_context(info_name, args, *more, **extra)
 
 
 json_option = click.option(

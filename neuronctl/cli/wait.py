@@ -54,6 +54,8 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     except NeuronctlError as error:
         failed = error  # what is known of the others is printed first
     ended = [watch for watch in watches if watch.ended]
+    if failed is not None and not watches:
+        raise failed
     if as_json:
         from neuronctl.cli.json_data import status_data
 

@@ -30,20 +30,23 @@ def exposed_secret(context: RuleContext) -> Iterator[Finding]:
         ("--sbatch contains", request.sbatch),
         ("--container-option contains", request.container_options),
     ]
+    exposed: List[str] = []
     for launch in context.plan.launches:
-        body = (launch.request.body or "").split("\n")
-        places.append((f"{launch.prefix}the shell text contains", tuple(body)))
+        if find_secrets(launch.request.body or ""):
+            exposed.append(f"{launch.prefix}the shell text contains")
         args = launch.request.args
         places.append((f"{launch.prefix}the program's arguments contain", args))
         options = launch.launcher_options
         places.append((f"{launch.prefix}--launcher-option contains", options))
     for where, words in places:
         if find_secrets("\n".join(words)) or hide_in_words(words) != words:
-            yield Finding(
-                f"{where} a secret: it is written into the script, and everybody on the node can "
-                "see the command lines of what runs there",
-                "export it, pass it on with --env NAME, and let the program read the variable",
-            )
+            exposed.append(where)
+    for where in exposed:
+        yield Finding(
+            f"{where} a secret: it is written into the script, and everybody on the node can "
+            "see the command lines of what runs there",
+            "export it, pass it on with --env NAME, and let the program read the variable",
+        )
 
 
 @job_rule(WARNING, "NC341", "variable that is not replaced", Trait.LAUNCH)

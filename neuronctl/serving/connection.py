@@ -24,7 +24,7 @@ from neuronctl.common.shell import quote
 from neuronctl.common.users import login_name
 from neuronctl.serving.recipes import load
 from neuronctl.slurm.conf import local_cluster
-from neuronctl.slurm.job_states import RUNNING
+from neuronctl.slurm.job_states import PENDING, RUNNING
 from neuronctl.slurm.srun import of_each_task, on_each_node
 from neuronctl.tracking.follow import JobWatch
 from neuronctl.tracking.job_status import JobStatus
@@ -73,6 +73,8 @@ class Note:
         """``jupyter answers``, ``jupyter does not answer: port 31943 belongs to kim``."""
         verbs = {STARTING: "starts", ANSWERS: "answers", SILENT: "does not answer"}
         verb = verbs.get(self.state, f"is {self.state}" if self.state == UNKNOWN else "ended")
+        if self.words.startswith(f"{self.recipe} "):
+            return self.words
         return f"{self.recipe} {verb}" + (f": {self.words}" if self.words else "")
 
 
@@ -123,14 +125,18 @@ def look_at(status: JobStatus) -> Optional[Note]:
     A note of the last seconds counts; otherwise the node is asked, without the token.
     """
     note = read_note(status.id.job)
-    if note is None or (note.asked >= (status.start or 0) and time.time() - note.asked < _FRESH):
+    if note is None:
+        return None
+    is_fresh = note.state == ENDED or time.time() - note.asked < _FRESH
+    if is_fresh and note.asked >= (status.start or 0):
         return note
     folder = os.path.join(folders(), str(note.job))
     check = [note.python, "-EsB", os.path.join(note.program, "main.py"), "check", folder]
     try:
         answer = on_each_node(note.job, nodes_of(status)[:1], check, _PATIENCE)
     except (SlurmError, NoSuchJobError) as error:
-        return replace(note, state=UNKNOWN, words=error.message)
+        last = read_note(note.job) or note
+        return last if last.state == ENDED else replace(note, state=UNKNOWN, words=error.message)
     now = parse_note("\n".join(of_each_task(answer).get(0, ())).encode())
     if now is None:
         return replace(note, state=UNKNOWN, words=f"{note.node} does not say")
@@ -147,10 +153,14 @@ def running_servers(jobs: Iterable[JobStatus]) -> Dict[int, Note]:
 
 def all_servers() -> List[Note]:
     """Return how each server is, of jobs that run and of those that have ended lately."""
-    notes = running_servers(queued())
+    jobs = queued()
+    notes = running_servers(jobs)
+    pending = {job.id.job for job in jobs if job.state == PENDING}
     for job in set(servers()) - set(notes):
         note = read_note(job)
-        if note is not None:
+        if note is not None and job in pending:
+            notes[job] = replace(note, state=STARTING, words="it waits for its next run")
+        elif note is not None:
             words = note.words if note.state == ENDED else "it was killed with its job"
             notes[job] = replace(note, state=ENDED, words=words)
     return [notes[job] for job in sorted(notes)]
@@ -177,7 +187,8 @@ def wait_for_server(
             return note
         why = f": {note.words}" if note is not None and note.state == STARTING else ""
         waits = f"{state}; waiting for the server's first answer{why.rstrip(': ')}"
-        tell(state if watch.waiting else waits)
+        has_ended = note is not None and note.state == ENDED
+        tell(state if watch.waiting or has_ended else waits)
         # A node that had to be asked is asked less often.
         time.sleep(max(_EVERY, 2 * (time.monotonic() - begun)))
 

@@ -25,3 +25,8 @@ def test_a_server_of_one_node_says_so(
 def test_a_server_of_all_nodes_does_not(run: Run, fake_slurm: FakeSlurm) -> None:
     told = run("serve", "-N", "2", *OPTIONS, "ray")
     assert "runs on one node" not in told.stderr
+
+
+def test_an_option_of_the_server_belongs_behind_dashes(run: Run) -> None:
+    said = run("serve", *OPTIONS, "tensorboard", "--logdir", "runs", code=2).stderr
+    assert "options of the server follow --" in said and "--sbatch" not in said

@@ -17,7 +17,7 @@ from neuronctl.catalog.loader import load as load_catalog
 from neuronctl.common.errors import TemplateError, UsageError
 from neuronctl.launch import launchers
 from neuronctl.serving import recipes
-from neuronctl.serving.connection import connect, parse_note
+from neuronctl.serving.connection import Note, connect, parse_note
 from neuronctl.serving.server_job import make_place, plan_server
 from neuronctl.submission.planned_job import plan_job
 
@@ -293,3 +293,9 @@ def test_rays_metrics_which_ask_for_no_token_are_off(
     seen = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     names = ("RAY_enable_metrics_collection", "AUTOSCALER_METRIC_PORT", "DASHBOARD_METRIC_PORT")
     assert [seen.get(name) for name in names] == ["0", "99999", "99999"]
+
+
+def test_a_server_that_has_ended_says_so_once() -> None:
+    words = "http ended with exit code 137"
+    note = Note(7, 0, "a", "http", "n1", "::1", 80, "j7.localhost", "ended", words, "kim", 9, 0)
+    assert note.summary == words

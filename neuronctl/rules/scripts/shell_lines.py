@@ -111,11 +111,12 @@ def _lost_options(facts: ScriptFacts) -> Iterator[Finding]:
         option = re.match(r"--?[A-Za-z][\w-]*(=|$)|[+~]{0,2}[A-Za-z_]\w*\.[\w.]*=", raw)
         if not blank and (not option or (above.endswith("\\") and not comment)):
             continue
-        why, hint = "the line above does not end with a backslash", "remove the gap before it"
+        why, hint = "the line above does not end with a backslash", f"end line {before} with ' \\'"
         if blank:
             why, hint = f"a blank follows the backslash of line {before}", "remove the blank"
         elif comment:
             why = f"the comment of line {before} ends the command before it"
+            hint = "move the comment above the command"
         yield Finding(f"bash takes {raw} for a command: {why}", hint, place=place)
         return
 

@@ -100,6 +100,7 @@ class Comparison:
         if odd:
             self._root(ODD)
             restart(sandbox)
+            self._bring_back()  # with ReturnToService=0, a node that was slow would stay down
         self._root(
             f"sed -i 's/^MaxArraySize/Licenses={LICENSES}\\n&/; "
             # A node that is down stays so, until the state is over.
@@ -107,7 +108,7 @@ class Comparison:
             f"scontrol reconfigure; {accounts}; {others}; sacctmgr -i add qos hi; "
             "sacctmgr -i add qos lo"
         )
-        wait_until(lambda: set(self._root("sinfo -h -o %t").split()) == {"idle"})
+        self._bring_back()
         self.normal = self._site()
         self.unsettled: List[int] = []
         """The states that had no end within its time, of which there are no rows."""
@@ -152,6 +153,24 @@ class Comparison:
                 yield {**row, "wrong": disagreement(row)}
 
     # ---------------------------------------------------------------------------- states
+
+    def _bring_back(self) -> None:
+        """Wait until every node is idle; resume a node that Slurm took for dead meanwhile.
+
+        On a busy machine, a slurmd that was just started may answer after SlurmdTimeout.
+        """
+
+        def are_idle() -> bool:
+            rows = [line.split() for line in self._root("sinfo -hN -o '%N %t'").splitlines()]
+            for node, state in rows:
+                if state.startswith(("down", "drain", "inval")):
+                    self._root(f"scontrol update nodename={node} state=resume")
+            return {state for _, state in rows} == {"idle"}
+
+        try:
+            wait_until(are_idle, seconds=300)
+        except TimeoutError:
+            raise TimeoutError(f"not all idle: {self._root('sinfo -hNl -o %N:%t:%E')}") from None
 
     def _prepare(self, state: State) -> List[int]:
         """Bring it about; the ids of the user's own jobs."""

@@ -257,20 +257,32 @@ _RESTARTED: List[Any] = []
 def restart(sandbox: Sandbox) -> None:
     """End slurmctld and every slurmd, and start them again with the configuration as it is now.
 
-    They run until the sandbox is down.
+    They run until the sandbox is down. Returns once the controller has heard from every node.
     """
     daemons = {}
     for pid, words in sorted(processes(sandbox.running.pid).items()):
         if program(words) in ("slurmctld", "slurmd"):
-            daemons[pid] = words, _first_beside(sandbox, pid)
+            daemons[pid] = sandbox.inside(*words, pid=_first_beside(sandbox, pid))
     for pid in daemons:
         os.kill(pid, signal.SIGTERM)
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in daemons))
-    for words, home in daemons.values():
-        quiet = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
-        command = sandbox.inside(*words, pid=home)
-        _RESTARTED.append(subprocess.Popen(command, start_new_session=True, **quiet))  # type: ignore[call-overload]
-    wait_until(lambda: sandbox.root("scontrol", "ping", check=False).returncode == 0)
+    running: Dict[int, Any] = {}
+
+    def all_answer() -> bool:
+        for pid, command in daemons.items():
+            if pid not in running or running[pid].poll() is not None:
+                running[pid] = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+        states = sandbox.root("sinfo", "-hN", "-o", "%t", check=False)
+        return states.returncode == 0 and "*" not in states.stdout
+
+    wait_until(all_answer)
+    _RESTARTED.extend(running.values())
 
 
 def _first_beside(sandbox: Sandbox, pid: int) -> int:

@@ -21,7 +21,7 @@ from neuronctl.tracking.lookup import nodes_of
 def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     """Open a shell inside a running job, or run CMD there.
 
-    JOB is a job id, 4711_3 for an array task, or the name of your running job. The shell sees the
+    JOB is a job id, 4711_3 for an array task, or the name of a running job. The shell sees the
     job's GPUs and shares its cores and memory; the job continues when it ends. neuronctl exits
     with its exit code. Without a terminal, CMD is required.
     """

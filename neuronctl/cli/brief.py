@@ -48,9 +48,9 @@ _HEADER = (
 def command(cluster: Optional[str], catalog: Optional[str], agents: bool, skill: bool) -> None:
     """Print what you need to know to run jobs here, on one page.
 
-    The page has the cluster's rules and partitions, your limits and defaults, what is free now, the
-    steps from a program to a finished job, and the common mistakes. It is meant for people and for
-    coding agents. --agents and --skill print the part that is the same on every cluster.
+    The page is for people and for coding agents: rules and partitions, your limits and defaults,
+    what is free now, the steps from a program to a finished job, and common mistakes. --agents and
+    --skill print the part that is the same on every cluster.
     """
     at_most_one({"--agents": agents, "--skill": skill})
     with open(data_path("templates/agents.md"), encoding="utf-8") as file:

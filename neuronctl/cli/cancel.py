@@ -31,12 +31,11 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     """Cancel pending or running jobs by id, name, or state.
 
     JOB is a job id, 4711_3 for an array task, '4711_[1-5]' for several, or a name such as train or
-    'sweep-*': your jobs of that name in the queue. With --state and no JOB, all your jobs in that
-    state are cancelled.
+    'sweep-*'. With --state and no JOB, all your jobs in that state are cancelled.
 
-    On a terminal, neuronctl lists several jobs and asks before it cancels them. Elsewhere it
-    refuses a name that stands for several jobs, unless --yes is given. Jobs that have already
-    ended are listed with their state; that is not an error.
+    If a name matches several jobs, neuronctl lists them and asks for confirmation. Without a
+    terminal, it refuses them unless you add --yes. It lists jobs that have already ended with
+    their state; that is not an error.
     """
     if not jobs and state is None:
         raise UsageError("no job given", "give a job id, a name or --state")

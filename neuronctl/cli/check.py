@@ -51,7 +51,7 @@ def command(
 ) -> int:
     """Check batch scripts: what is wrong, and what would happen.
 
-    FILE - is standard input. Of a folder, all batch scripts in it and below are checked. Nothing is
+    FILE may be - for standard input, or a folder, whose batch scripts are all checked. Nothing is
     submitted, and without --write nothing is changed.
     """
     from neuronctl.catalog.loader import load

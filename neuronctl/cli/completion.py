@@ -13,9 +13,8 @@ from neuronctl.cli.say import print_script
 def command(shell: str) -> None:
     """Print what completes commands, options, and values in a shell.
 
-    It belongs in ~/.bashrc, ~/.zshrc, or ~/.config/fish/completions/neuronctl.fish. Values are
-    those of this moment: jobs by id and name, and what the catalog has: partitions, QOS, and what a
-    site's comment may contain.
+    Put the output into ~/.bashrc, ~/.zshrc, or ~/.config/fish/completions/neuronctl.fish. Tab then
+    also completes values: current jobs by id and name, partitions, QOS, and comment fields.
     """
     from neuronctl.cli.live_values import VARIABLE
     from neuronctl.cli.root import root

@@ -22,8 +22,8 @@ from neuronctl.request.job_file import configuration
 def command(context: click.Context, as_json: bool) -> None:
     """Show or change your defaults, which all your jobs share.
 
-    A key is an option of a job without its dashes. Yours count more than the site's; a job file and
-    the command line count more than both. Secrets are hidden.
+    A key is a job option without its dashes. Your values override the site's; a job file and the
+    command line override both. Secrets are hidden.
     """
     if context.invoked_subcommand is not None:
         return

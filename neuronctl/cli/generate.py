@@ -16,11 +16,8 @@ from neuronctl.submission.pipeline import judge_job
 def command(words: Tuple[str, ...], force: bool, explain: bool, **given: Any) -> None:
     """Print the job script for review.
 
-    Slurm is not needed.
-
-    If no job is named, job.yaml in this directory is read, if that file is yours.
-
-    The script runs with plain sbatch, also where neuronctl is not installed.
+    Without SCRIPT and -f, neuronctl reads job.yaml in this directory if the file is yours. This
+    command does not need Slurm. The script runs with plain sbatch, even without neuronctl.
     """
     planned = plan_given(given, words, ask_slurm=False, find_job=True)
     judge_job(planned, TerminalReporter(explain=explain), force=force)

@@ -23,9 +23,9 @@ _MOST = 8  # sections that a search shows
 def command(words: Tuple[str, ...]) -> None:
     """Explain a topic, show the help of a command, or search for words.
 
-    TOPIC is a page of the documentation; without SECTION, which may be any words of a heading, its
-    beginning and its headings are shown. Any other WORDs are searched for in the pages and in the
-    causes that 'why' knows. Without a TOPIC, all topics are listed.
+    TOPIC is a page of the documentation, and SECTION part of a heading on it; without SECTION, help
+    shows the beginning of the page and its headings. Other WORDs are looked up in the pages and in
+    the causes that 'why' knows. Without arguments, help lists all topics.
     """
     pages = topics()
     topic = words[0].lower() if words else ""

@@ -29,22 +29,22 @@ from neuronctl.tracking.submissions import MOST, States, failed_ones, named_sinc
 
 @click.command("history")
 @click.argument("name", metavar="[NAME]", default="*")
-@click.option("--since", metavar="WHEN", help="Only since 12h, 7d, or a day (2026-11-01).")
-@click.option("--failed", is_flag=True, help="Only those that failed or that Slurm refused.")
+@click.option("--since", metavar="WHEN", help="Only jobs since 12h, 7d, or a day (2026-11-01).")
+@click.option("--failed", is_flag=True, help="Only jobs that failed or that Slurm refused.")
 @click.option(
     *("-n", "--limit"),
     type=click.IntRange(1, MOST),
     metavar="N",
     default=20,
     show_default=True,
-    help="Show at most N.",
+    help="Show at most N submissions.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.history/2).")
 def command(name: str, since: Optional[str], failed: bool, limit: int, as_json: bool) -> None:
     """List recorded submissions, newest first, and their states.
 
-    NAME is a job's name, or a pattern such as 'train*'. Submissions that Slurm refused, or that
-    were interrupted, are listed too.
+    NAME is a job's name, or a pattern such as 'train*'. The list includes refused and interrupted
+    submissions.
     """
     store = RecordStore.default()
     after = 0 if since is None else parse_since(since, int(time.time()))

@@ -26,8 +26,8 @@ def command(
 ) -> None:
     """Turn a batch script into a job file that does the same.
 
-    FILE - is standard input. What neuronctl understands becomes options of the job; all else stays
-    shell text. Standard error lists, with file and line, what the job file cannot say.
+    FILE may be - for standard input. What neuronctl understands becomes an option of the job; the
+    rest stays shell text. Standard error lists, with file and line, what a job file cannot express.
     """
     from neuronctl.scripts.job_file_draft import draft_job_file
 

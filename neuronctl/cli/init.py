@@ -44,13 +44,12 @@ _SOFTWARE = ("conda", "venv", "container", "modules")
 def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **options: Any) -> None:
     """Write job.yaml for this directory, for 'neuronctl submit'.
 
-    What you do not give is worked out: the program, its environment, the site's code for it, and a
-    partition with room. On a terminal, you are asked for the number of GPUs and that code. The job
-    is checked first, and nothing is written if it would be refused. With --force, an existing
-    job.yaml is overwritten.
+    neuronctl fills in what you leave out: the program, its environment, the site's application
+    code, and the partition. On a terminal, it asks for the number of GPUs and that code. It checks
+    the job first, and writes nothing if the job would be refused.
 
-    If the program is written for one GPU and you request several, the change that makes it
-    distributed is printed, for 'patch'.
+    If the program is written for one GPU and you request several, neuronctl prints a patch that
+    makes it distributed.
     """
     from neuronctl.submission.planned_job import plan_job
 

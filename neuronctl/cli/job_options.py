@@ -25,21 +25,21 @@ _NO_PROGRAMS = ("--dry-run", "--explain", "--follow", "--preflight", "--no-prefl
 """Options that are probably not meant for the program that they follow."""
 
 _SECTIONS = {
-    "Where, how large, and how long": (
+    "Partition, size, and time limit": (
         "partition nodes gpus-per-node gpus gres ntasks ntasks-per-node cpus-per-task mem "
         "exclusive constraint nodelist exclude avoid-bad-nodes reservation time"
     ),
-    "For whom": "account qos field appl comment cluster",
+    "Account and site fields": "account qos field appl comment cluster",
     "Name, directory, logs, and mail": "job-name chdir output error mail-type mail-user",
     "Software": "module conda venv env setup",
     "Container": "container container-runtime container-option bind",
     "Launch": "launcher launcher-option preflight",
-    "After other jobs, or many times": "after after-ok dependency array requeue signal",
-    "Longer than the time limit": "until-done max-runs resume-with",
-    "If it no longer moves": "stall checkpoint",
-    "Samples for a report": "monitor",
+    "Dependencies, arrays, and signals": "after after-ok dependency array requeue signal",
+    "Continuing after the time limit": "until-done max-runs resume-with",
+    "Jobs that stall": "stall checkpoint",
+    "Sampling for a report": "monitor",
     "Parameters": "param together table commands",
-    "The tasks of the sweep": "side-by-side task-time retries max-fails metric jobs",
+    "Tasks of the sweep": "side-by-side task-time retries max-fails metric jobs",
 }
 """Headings of a job's options in help, in their order; what is in none comes with the others."""
 
@@ -123,7 +123,7 @@ def job_command(
         for add in (  # the last one is shown first
             force_option,
             click.option("--explain", is_flag=True, help="Show where every value comes from."),
-            file_option("--template", help="Use this template."),
+            file_option("--template", help="Template for the script: a name or a file."),
             catalog_option,
             file_option(
                 *("-f", "--file", "job_file"), metavar="JOB.YAML", help="Read the job from a file."

@@ -19,8 +19,8 @@ from neuronctl.remote.connection import Remote, keep_remote, login
 def command(name: str, address: str) -> None:
     """Connect to a cluster; ssh asks for your passwords, once.
 
-    NAME is a host of ~/.ssh/config, user@host, or a name of your choice with ADDRESS after it;
-    ADDRESS is remembered. The connection ends with 'logout', or after 12 hours without use.
+    NAME is a host in ~/.ssh/config, user@host, or a name of your choice followed by ADDRESS, which
+    neuronctl remembers. The connection ends with 'logout', or after 12 hours without use.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("login asks for your password: it needs a terminal")

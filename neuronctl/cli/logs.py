@@ -40,12 +40,14 @@ _WHOLE = LogPart()
 @click.option("-f", "--follow", "go_on", is_flag=True, help="Follow the log until the job ends.")
 @click.option("--err", is_flag=True, help="Show only the log of standard error, if separate.")
 @click.option("--tail", type=click.IntRange(1), metavar="N", help="Show the last N lines.")
-@click.option("--since", metavar="WHEN", help="Show lines since 10m, 2h, or a day, by their times.")
+@click.option(
+    "--since", metavar="WHEN", help="Show lines since 10m, 2h, or a day, by the log's times."
+)
 @click.option(
     "--max-bytes",
     type=click.IntRange(0),
     metavar="N",
-    help="Show at most the last N bytes; 0: all. Without a terminal, the default is 65536.",
+    help="Show at most the last N bytes (0: all; default without a terminal: 65536).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.logs/1).")
 def command(
@@ -59,11 +61,10 @@ def command(
 ) -> Optional[int]:
     """Show or follow a job's log.
 
-    JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name); without it, your newest that neuronctl submitted. Where the log of
-    standard error is separate, it follows on standard error. If there is no log yet, standard error
-    says why. With -f, the job's states are shown there too, and Ctrl-C stops following without
-    affecting the job.
+    JOB is a job id, 4711_3 for an array task, or the name of your newest job with that name; the
+    default is your newest job. A separate standard error log is printed after it, to standard
+    error, and so are the job's states with -f and the reason if there is no log yet. Ctrl-C stops
+    following; the job continues.
     """
     chosen = {"--tail": tail, "--since": since, "--max-bytes": max_bytes is not None}
     for name, value in {**chosen, "--json": as_json}.items():

@@ -50,8 +50,8 @@ _LIVE = [
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @cluster_option
 @catalog_option
-@click.option("--comment", is_flag=True, help="Show what --comment takes, with meanings.")
-@click.option("--live", is_flag=True, help="Show what is free and what is yours, now.")
+@click.option("--comment", is_flag=True, help="Show the values that --comment takes.")
+@click.option("--live", is_flag=True, help="Show what is free and what you use now.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.partitions/1).")
 def command(
     names: Tuple[str, ...],
@@ -63,8 +63,8 @@ def command(
 ) -> None:
     """Show the partitions, their limits, and what is free.
 
-    The figures are the catalog's, from the guide and date shown. With --live they are Slurm's own,
-    as of now, and partitions that only one of the two has are named.
+    The figures come from the catalog, with the guide and date shown. With --live, they are Slurm's
+    current figures, and partitions that only Slurm or only the catalog has are named.
     """
     known = load(catalog)
     chosen, _ = recognise(known, cluster or configured_cluster())

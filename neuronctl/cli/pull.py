@@ -18,8 +18,8 @@ from neuronctl.remote.connection import Remote
 def command(paths: Tuple[str, ...]) -> None:
     """Bring files of this project back from the cluster.
 
-    PATHS are those of the project's copy there, and arrive at the same place here. Only what
-    differs is sent; a file that is newer here is kept. Needs --on NAME.
+    PATHS are relative to the project; files arrive at the same place here. Only files that differ
+    are sent, and a file that is newer here is kept. pull needs --on NAME.
     """
     raise UsageError("pull needs a cluster", f"neuronctl --on NAME pull {' '.join(paths)}")
 

@@ -42,10 +42,9 @@ _MOST = 16
 def command(jobs: Sequence[str], since: Optional[str], as_json: bool) -> None:
     """Show what jobs did with their GPUs, cores, and memory.
 
-    JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name). Of several jobs, of an array, and with --since, hours and cost are summed
-    up. The figures are those of a job that was submitted with --monitor; of any other, there is
-    only what accounting has.
+    JOB is a job id, 4711_3 for an array task, or the name of your newest job with that name. For
+    several jobs, an array, or --since, report adds up hours and cost. Detailed figures need a job
+    that was submitted with --monitor; for others, report has only what accounting recorded.
     """
     at_most_one({"JOB": jobs, "--since": since})
     if not jobs and since is None:

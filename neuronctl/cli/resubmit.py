@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @submission_options
 @job_options.force_option
 @job_options.catalog_option
-@click.option("--same-code", is_flag=True, help="Run the code of its snapshot, whatever changes.")
+@click.option("--same-code", is_flag=True, help="Run the job's snapshot, even if options change.")
 @job_options.job_options([option.long for option in OPTIONS])
 def command(
     job: str,
@@ -40,14 +40,14 @@ def command(
 ) -> Optional[Submission]:
     """Submit a recorded job again.
 
-    JOB is a job id, or the name of a job that neuronctl submitted (the newest of that name).
-    Without further options, the recorded script is submitted byte for byte from the same
-    directory, and the code of its snapshot, if it has one that is still whole. Options override
-    the recorded request, and ARGS after -- the program's arguments (-- alone: none); the job is
-    then planned and checked anew, and every changed value is printed. So is a job that waits for
-    others: those that have ended are dropped, and it is refused if it could never start.
-    Changes in the directory since (the git commit, the program) are printed. A program or batch
-    script that has changed runs as it is now; with --same-code, the snapshot of the job runs.
+    JOB is a job id, or the name of your newest job with that name. Without further options,
+    neuronctl submits the recorded script byte for byte from the same directory; a job with an
+    intact snapshot runs that code. Options override the recorded request, and ARGS after --
+    replace the program's arguments (-- alone removes them). The job is then planned and checked
+    again, and neuronctl prints each changed value. The same applies to a job that waits for
+    others: dependencies that have ended are dropped, and the job is refused if it could never
+    start. If the program or the git commit has changed, neuronctl says so, and the current code
+    runs; with --same-code, the job's snapshot runs.
 
     With --follow or --wait, neuronctl exits with the job's own exit code.
     """

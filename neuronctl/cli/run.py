@@ -27,7 +27,7 @@ _OPTIONS = (
 def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **options: Any) -> int:
     """Launch SCRIPT in the current allocation, or on some of its nodes.
 
-    Modules and environment are those of the shell. Exits with the program's exit code.
+    The program uses the shell's modules and environment. neuronctl exits with its exit code.
     """
     from neuronctl.rendering.render import render_run
     from neuronctl.submission.in_allocation import prepare_launch

@@ -32,15 +32,14 @@ _STEP = (
 
 
 @job_command("salloc", batch=False)
-@click.option("--dry-run", is_flag=True, help="Print the command and the setup only.")
+@click.option("--dry-run", is_flag=True, help="Print the command and the setup; start nothing.")
 @click.argument("words", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
 def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, **given: Any) -> int:
     """Open a shell in an allocation, set up like a job.
 
-    Modules, environment, MASTER_ADDR and MASTER_PORT are set there, and srun starts its tasks
-    on the whole allocation. With -- CMD, CMD runs instead of the shell, in the image of
-    --container if given. The shell itself runs outside the image; 'neuronctl run --container'
-    enters it.
+    The shell has the job's modules, environment, MASTER_ADDR, and MASTER_PORT, and srun uses the
+    whole allocation. With -- CMD, CMD runs instead of the shell, inside --container if given. The
+    shell itself runs outside the image; 'neuronctl run --container' enters it.
     """
     if words and not click.get_current_context().meta[BEHIND_DASHES]:
         refuse_other_dash(words[0])

@@ -29,9 +29,9 @@ def _counts(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...])
 def command() -> None:
     """Run a real Slurm on this machine, built from the catalog.
 
-    Its nodes are namespaces on this machine, with names, partitions, cores, GPUs and limits from
-    the catalog; the GPUs are mere device files. It needs no root privileges, changes nothing on
-    this machine, and is removed entirely by 'down'.
+    Its nodes are namespaces on this machine, with names, partitions, cores, GPUs, and limits from
+    the catalog. The GPUs are only device files. The sandbox needs no root privileges and changes
+    nothing on this machine; 'down' removes it entirely.
     """
 
 

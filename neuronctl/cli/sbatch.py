@@ -29,13 +29,13 @@ _WHATEVER_BREAKS = contextlib.suppress(Exception)
 def command(words: Tuple[str, ...]) -> int:
     """Call sbatch; check and record what it submits.
 
-    Output, exit code, and job are sbatch's own, so that alias sbatch='neuronctl sbatch' is
-    harmless. Findings are printed on standard error if it is a terminal. They refuse nothing, and
-    neither does a record that cannot be written, which is said. The components of a heterogeneous
-    job are not judged.
+    Output, exit code, and job are those of sbatch, so alias sbatch='neuronctl sbatch' is
+    harmless. Findings are printed on standard error if it is a terminal. The job is submitted even
+    if the checks find errors or the record cannot be written; neuronctl says so. It does not check
+    the components of a heterogeneous job.
 
     With 'monitor: true' in your configuration, the job is sampled for 'neuronctl report'. sbatch
-    gets the script unchanged; BASH_ENV starts the sampler, so the script must be one for bash.
+    gets the script unchanged. BASH_ENV starts the sampler, so this works for bash scripts only.
     """
     return call(words)
 

@@ -71,8 +71,8 @@ def command(
 ) -> int:
     """Run a notebook, an editor, or another server in a job.
 
-    RECIPE is a kind of server, such as jupyter or ssh; it receives ARGS. Once the server answers,
-    neuronctl prints the tunnel to type and the URL to open; 'neuronctl serve connect [JOB]' prints
+    RECIPE is a kind of server, such as jupyter or ssh; ARGS go to the server. When the server
+    answers, neuronctl prints the tunnel command and the URL. 'neuronctl serve connect [JOB]' prints
     them again, and 'neuronctl serve list' lists your servers. Ctrl-C stops the wait; the server
     keeps running.
     """

@@ -37,14 +37,13 @@ from neuronctl.tracking.runs import runs_words
 @click.argument("job", metavar="JOB")
 @click.argument("other", metavar="[JOB]", required=False)
 @click.option("--script", "only_script", is_flag=True, help="Print only the script, as submitted.")
-@click.option("--code", is_flag=True, help="Of two jobs, compare also the code of their snapshots.")
+@click.option("--code", is_flag=True, help="Also compare the code of two snapshots.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.show/2).")
 def command(job: str, other: Optional[str], only_script: bool, code: bool, as_json: bool) -> None:
     """Show everything known about one job, or what differs between two.
 
-    JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name). Of two, the plans, scripts, and arguments are compared, and which code
-    they ran: the commit, the program, and the snapshot.
+    JOB is a job id, 4711_3 for an array task, or the name of your newest job with that name. With
+    two jobs, show compares plans, scripts, arguments, and code (commit, program, and snapshot).
     """
     store = RecordStore.default()
     if other is not None:

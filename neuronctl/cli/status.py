@@ -34,7 +34,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 @click.command("status")
 @click.argument("jobs", metavar="[JOB]...", nargs=-1)
-@click.option("--since", metavar="WHEN", help="All yours since 12h, 7d, or a day (2026-11-01).")
+@click.option("--since", metavar="WHEN", help="All your jobs since 12h, 7d, or a day (2026-11-01).")
 @click.option("--state", metavar="STATE", help="Only jobs in this state: running, pending, …")
 @click.option("--watch", "watching", is_flag=True, help="Refresh until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.status/1).")
@@ -43,10 +43,10 @@ def command(
 ) -> None:
     """Show the state of your jobs.
 
-    Without JOB: your jobs that slurmctld knows (pending, running, just ended), and those that
-    neuronctl submitted in the last 24 hours. JOB is a job id, which shows each task of an array,
-    4711_3 for one of them, or a name such as 'train*'. FROM is the source: squeue, sacct
-    (accounting) or neuronctl's own record. With job ids, --watch ends when the jobs have ended.
+    Without JOB, status shows your jobs in the queue, those that ended a moment ago, and those that
+    neuronctl submitted in the last 24 hours. JOB is a job id, 4711_3 for an array task, or a name
+    such as 'train*'. FROM is the source: squeue, sacct, or neuronctl's own record. With job ids,
+    --watch ends when the jobs have ended.
     """
     at_most_one({"--watch": watching, "--json": as_json})
     question = _Question(jobs, since, state)

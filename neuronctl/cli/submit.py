@@ -24,14 +24,14 @@ def command(
 ) -> Optional[Submission]:
     """Check a job, submit it with sbatch, and record it.
 
-    If SCRIPT is a batch script, with #SBATCH lines, sbatch gets it unchanged, with ARGS; Slurm
-    options given here override those of the script, and --monitor samples its job.
+    If SCRIPT has #SBATCH lines, it goes to sbatch unchanged, with ARGS. Slurm options given here
+    override those in the script, and --monitor samples the job.
 
-    If no job is named, job.yaml in this directory is read, if that file is yours. ARGS alone, after
-    --, take the place of those in a job file.
+    Without SCRIPT and -f, neuronctl reads job.yaml in this directory if the file is yours. ARGS
+    after -- replace those of the job file.
 
-    With --follow or --wait, neuronctl exits with the job's own exit code. Only a job that was
-    submitted has its id printed on standard output: a refusal prints nothing there.
+    With --follow or --wait, neuronctl exits with the job's own exit code. The job id is
+    printed on standard output; if the job is refused, nothing is.
     """
     job: Submittable
     text = batch_script(words[0]) if words else None

@@ -86,7 +86,7 @@ class SweepCommand(BatchCommand, click.Group):
 def _axes_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--param and its like, which ``_axes`` reads."""
     zipped = "Let the values of all --param advance together."
-    values = "Values for {NAME} in the program's words: lr=0.1,0.01 or seed=1..5; repeatable."
+    values = "Values for {NAME} in the arguments: lr=0.1,0.01 or seed=1..5; repeatable."
     for option in (
         file_option("--commands", help="Run each line of FILE, a shell command, as a task."),
         file_option("--table", help="Take parameters from the columns of a CSV file."),
@@ -117,11 +117,11 @@ _jobs_option = _number("--jobs", "N", "Submit at most N jobs at a time.")
 @click.option("--dry-run", is_flag=True, help="Stop before sbatch; print the script.")
 @_jobs_option
 @_number("--max-fails", "N", "Pause if the first N tasks fail (default: 5).", 5)
-@_number("--retries", "N", "Do an interrupted task again up to N times (default: 2).", 2, least=0)
+@_number("--retries", "N", "Run an interrupted task again up to N times (default: 2).", 2, least=0)
 @click.option(
     "--task-time",
     metavar="TIME",
-    help="Start no task with less time left (default: what the longest task took).",
+    help="Start no task with less time left (default: time of the longest task).",
 )
 @click.option(
     "--metric", metavar="PATTERN", help="Take the metric from lines such as 'best acc ([0-9.]+)'."
@@ -145,10 +145,10 @@ def command(
 ) -> None:
     """Run SCRIPT for many parameters, within the limits on jobs.
 
-    {NAME} in ARGS stands for a parameter; the options describe the job of one task. The jobs, at
-    least one, take task after task from the sweep's folder until none is left, and go on in further
-    runs after their time limit. Named after --job-name; submitted again under the same name with
-    more values, only the new tasks are done.
+    {NAME} in ARGS stands for a parameter; the options describe the job of one task. The jobs take
+    tasks from the sweep's folder until none is left, and continue in another run after their time
+    limit. The sweep is named after --job-name. Run it again with more values to add only the new
+    tasks.
     """
     from neuronctl.sweeping.actions import describe_sweep, refuse_options
 
@@ -238,7 +238,7 @@ _json = click.option(
 @_group.command("retry")
 @_name
 @click.argument("tasks", metavar="[TASK]...", nargs=-1, type=click.IntRange(min=1))
-@click.option("--failed", is_flag=True, help="Do the failed tasks again, too.")
+@click.option("--failed", is_flag=True, help="Also run the failed tasks again.")
 @click.option("-t", "--time", metavar="TIME", help="Time limit of the jobs for these tasks.")
 @click.option("--mem", metavar="SIZE", help="Memory per node of a task's job.")
 @_jobs_option
@@ -252,11 +252,11 @@ def retry(
     jobs: Optional[int],
     as_json: bool,
 ) -> None:
-    """Go on with a sweep: submit jobs for its tasks as the limits allow.
+    """Continue a sweep: submit jobs for its tasks as the limits allow.
 
-    TASK names tasks to do again, whatever became of them. Without any, interrupted tasks are done
-    again, however often they were interrupted, and with --failed those that failed. A paused or
-    cancelled sweep goes on. Nodes where tasks died at once are excluded.
+    TASKs are run again, however they ended. Without TASK, interrupted tasks are run again, and with
+    --failed also those that failed. A paused or cancelled sweep continues. Nodes on which tasks
+    died at once are excluded.
     """
     from neuronctl.sweeping.actions import retry as retry_tasks
 
@@ -272,9 +272,9 @@ def retry(
 @_axes_options
 @_json
 def add(name: str, as_json: bool, **given: Any) -> None:
-    """Add tasks to a sweep: its own, with other values for some parameters.
+    """Add tasks to a sweep, with other values for some parameters.
 
-    Tasks that it has already are not added again.
+    Tasks that the sweep already has are not added again.
     """
     from neuronctl.sweeping.actions import extend
 
@@ -286,7 +286,7 @@ def add(name: str, as_json: bool, **given: Any) -> None:
 @_name
 @_json
 def cancel(name: str, as_json: bool) -> None:
-    """Cancel the jobs of a sweep; 'neuronctl sweep retry' goes on with it."""
+    """Cancel the jobs of a sweep; 'neuronctl sweep retry' continues it."""
     from neuronctl.sweeping.actions import cancel_jobs
 
     change = cancel_jobs(name)
@@ -302,7 +302,7 @@ def cancel(name: str, as_json: bool) -> None:
 @_name
 @_json
 def rm(name: str, as_json: bool) -> None:
-    """Cancel the jobs of a sweep, wait until they have left, and delete its logs and results."""
+    """Cancel the jobs of a sweep, wait until they have ended, and delete its logs and results."""
     from neuronctl.sweeping.actions import remove
 
     change = remove(name, notify)

@@ -53,7 +53,7 @@ def status(
     """Show the tasks of a sweep: parameters, state, time, exit code, metric, and last line.
 
     A task's metric is what its program prints as "neuronctl: metric=0.93", or what the sweep's
-    --metric matches; the greatest comes first. Without NAME, all your sweeps are listed, or the
+    --metric matches; the highest comes first. Without NAME, all your sweeps are listed, or the
     only one is shown.
     """
     at_most_one({"--json": as_json, "--csv": as_csv, "--html": html})

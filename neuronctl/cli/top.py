@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 def command(job: str, as_json: bool) -> None:
     """Show the GPU, CPU, and memory use of a running job, per node.
 
-    JOB is a job id, 4711_3 for an array task, or the name of your running job; without it, your
-    newest. One srun runs on every node of the job: nvidia-smi if available, load and memory of the
-    whole node.
+    JOB is a job id, 4711_3 for an array task, or the name of a running job; the default is your
+    newest. srun asks each node for its GPUs (with nvidia-smi), load, and memory.
     """
     from neuronctl.slurm.srun import read_node_usage
     from neuronctl.tracking.lookup import nodes_of

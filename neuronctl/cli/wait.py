@@ -16,18 +16,18 @@ from neuronctl.common.units import parse_timeout
 
 @click.command("wait")
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
-@click.option("--any", "any_of_them", is_flag=True, help="Stop when one of them has ended.")
-@click.option("--timeout", metavar="TIME", help="Wait no longer: 90s, 10m, 8h, 2d.")
+@click.option("--any", "any_of_them", is_flag=True, help="Stop when one of the jobs has ended.")
+@click.option("--timeout", metavar="TIME", help="Stop waiting after TIME: 90s, 10m, 8h, 2d.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.wait/1).")
 def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as_json: bool) -> int:
     """Wait until jobs have ended, and say how.
 
-    JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted. The
-    exit code is the job's own; of several jobs, the highest. After the timeout it is 75, and the
-    jobs continue, as they do after Ctrl-C.
+    JOB is a job id, 4711_3 for an array task, or the name of your newest job with that name. wait
+    exits with the job's exit code, or the highest of several. After the timeout it exits with 75;
+    the jobs continue, as they do after Ctrl-C.
 
-    Slurm is asked once for all commands of yours on this login node that wait: at first every
-    second, of a job that has run for a minute every 15 seconds, and for an hour every minute.
+    All your waiting commands on a login node share one query: every second at first, every 15
+    seconds once a job has run for a minute, and every minute after an hour.
     """
     from neuronctl.records.store import RecordStore
     from neuronctl.tracking.follow import JobWatch, wait_for

@@ -34,19 +34,18 @@ _MOST = 4  # kinds of ends of one array that are explained
 
 @click.command("why")
 @click.argument("job", metavar="[JOB]", default="*")
-@click.option("--stacks", is_flag=True, help="Of a running job, also what its processes do now.")
+@click.option("--stacks", is_flag=True, help="Also show what the processes of a running job do.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.why/1).")
 def command(job: str, stacks: bool, as_json: bool) -> None:
     """Explain why a job is waiting, or how it ended and why.
 
-    JOB is a job id, 4711_3 for an array task, or the name of a job that neuronctl submitted (the
-    newest of that name); without it, your newest that neuronctl submitted. What Slurm reports is
-    stated as fact; what an exit code or a line in the log usually means is stated as likely, with
-    the place in your program where the log names it.
+    JOB is a job id, 4711_3 for an array task, or the name of your newest job with that name; the
+    default is your newest job. What Slurm reports is stated as fact. What an exit code or a log
+    line usually means is called likely.
 
-    With --stacks, one srun asks each node of the job where its processes are: py-spy names the
-    functions of a Python process if the process has it on its PATH; of any other, the kernel names
-    what each thread waits in. Processes with the same stacks are shown once, the odd ones first.
+    With --stacks, srun shows on each node what the job's processes are doing: py-spy, if it is on
+    their PATH, names the functions of Python processes; the kernel says what other threads wait
+    for. Processes with the same stacks are shown once, the odd ones first.
     """
     store = RecordStore.default()
     processes = _read_stacks(job) if stacks else []

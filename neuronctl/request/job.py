@@ -149,7 +149,7 @@ class JobRequest:
     )
     cpus_per_task: Optional[int] = option(
         "-c, --cpus-per-task N",
-        "Cores per task (default: the cores that come with the GPUs; 0: as Slurm decides).",
+        "Cores per task (default: the cores that come with the GPUs; 0: left to Slurm).",
         values.cores,
     )
     gpus_per_node: Optional[int] = option(
@@ -227,16 +227,16 @@ class JobRequest:
     """``appl=`` of a structured comment."""
     after: Tuple[str, ...] = _job(
         "--after JOB...",
-        "Start once this job, by its name or id, has ended; repeatable.",
+        "Start after this job (name or id) has ended; repeatable.",
         values.words,
     )
     after_ok: Tuple[str, ...] = _job(
         "--after-ok JOB...",
-        "Start once this job has completed; refused if it failed; repeatable.",
+        "Start after this job has completed; refused if it failed; repeatable.",
         values.words,
     )
     avoid_bad_nodes: Optional[bool] = _job(
-        "--[no-]avoid-bad-nodes", "Also exclude the nodes that have failed in your last jobs."
+        "--[no-]avoid-bad-nodes", "Also exclude nodes that failed in your recent jobs."
     )
     launcher: Optional[str] = _job(
         "--launcher NAME",
@@ -245,7 +245,7 @@ class JobRequest:
     )
     launcher_options: Tuple[str, ...] = _job(
         "--launcher-option WORD...",
-        "A word for the launcher itself, such as --tee=3; repeatable.",
+        "Extra argument for the launcher, such as --tee=3; repeatable.",
         values.words,
     )
     """They stand behind those that neuronctl gives it."""
@@ -254,7 +254,7 @@ class JobRequest:
     )
     until_done: Optional[bool] = _job(
         "--until-done",
-        "Go on in another run after the time limit, until the program ends with 0.",
+        "Continue in another run after the time limit, until the program exits with 0.",
         batch_only=True,
     )
     max_runs: Optional[int] = _job(
@@ -265,24 +265,24 @@ class JobRequest:
     )
     resume_with: Optional[str] = _job(
         "--resume-with WORDS",
-        "With --until-done: the program's further arguments from the second run on.",
+        "With --until-done: extra program arguments from the second run on.",
         values.command_words,
         batch_only=True,
     )
     checkpoint: Optional[str] = _job(
         "--checkpoint PATH",
-        "With --stall: file or directory that changes as the program gets on.",
+        "With --stall: file or directory that changes while the program makes progress.",
         batch_only=True,
     )
     stall: Optional[str] = _job(
         "--stall TIME",
-        "End the job if log and --checkpoint do not change for so long, such as 30m.",
+        "End the job if neither the log nor --checkpoint changes for TIME, such as 30m.",
         values.still_time,
         batch_only=True,
     )
     snapshot: Optional[bool] = _job(
         "--snapshot",
-        "Run from a copy of the code as it is now: what git tracks, or does not ignore.",
+        "Run from a copy of the current code: all files that git does not ignore.",
         batch_only=True,
     )
     monitor: Optional[bool] = _job(
@@ -308,7 +308,7 @@ class JobRequest:
     """Besides scratch and the working directory."""
     container_options: Tuple[str, ...] = _environment(
         "--container-option WORD...",
-        "A word for the container runtime, such as --rocm; repeatable.",
+        "Extra argument for the container runtime, such as --rocm; repeatable.",
         values.words,
     )
     setup: Tuple[str, ...] = _environment(

@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import Path
 from textwrap import wrap
-from typing import Iterator, List, Tuple
+from typing import Dict, Iterator, List, Tuple
 
 import click
 import pytest
@@ -19,11 +19,14 @@ from neuronctl.cli.root import root
 
 PAGE = ROOT / "docs" / "reference" / "commands.md"
 WIDTH = 100
+FEW = 5
+"""So many options are not worth a list of their names."""
+HELP = re.compile(r"\n  -h, --help .*")
 INTRO = """\
 # Commands
 
-Written from `--help` by `make docs`; a test fails when the two differ. The options of a job that a
-command shares with `neuronctl submit` stand there only.
+Generated from `--help` by `make docs`. An option that another command shares with
+`neuronctl submit` is described only there, and `-h, --help` only once.
 """
 
 
@@ -47,21 +50,52 @@ def below(
             yield from below(found, sub, context)
 
 
+def options(group: str) -> List[str]:
+    """Return the options of a group of a help text, each with its words; none of other groups."""
+    return re.split(r"\n(?=  -)", group)[1:] if re.match(r"\w.*:\n  -", group) else []
+
+
+def plain(group: str) -> List[str]:
+    """Return its options without the blanks, which depend on the neighbors."""
+    return [" ".join(option.split()) for option in options(group)]
+
+
 def page() -> str:
     parts = [INTRO]
-    shared: List[str] = []
+    submit: Dict[str, List[str]] = {}
     for path, command, context in walk():
         groups = command.get_help(context).split("\n\n")
+        if path != "neuronctl":
+            groups = [re.sub(HELP, "", group) for group in groups]
         if path == "neuronctl submit":
-            shared = [group for group in groups if re.match(r"\w.*:\n", group)]
-        elif left_out := [group.split(":")[0] for group in groups if group in shared]:
-            at = next(i for i, group in enumerate(groups) if group in shared)
-            groups = [group for group in groups if group not in shared]
-            words = wrap("; ".join(left_out), WIDTH, initial_indent="  ", subsequent_indent="  ")
-            groups.insert(at, "\n".join(["As for 'neuronctl submit':", *words]))
+            submit = {group.partition(":")[0]: plain(group) for group in groups if plain(group)}
+        elif path != "neuronctl":
+            groups = without_shared([group for group in groups if group != "Options:"], submit)
         text = "\n\n".join(groups)
         parts.append(f"## {path}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
+
+
+def without_shared(groups: List[str], submit: Dict[str, List[str]]) -> List[str]:
+    """Name the options that submit has, instead of describing them again, if they are many."""
+    described = {option for group in submit.values() for option in group}
+    shared = [option for group in groups for option in plain(group) if option in described]
+    if len(shared) < FEW:
+        return groups
+    left, names = [], []
+    for group in groups:
+        title, each = group.partition(":")[0], plain(group)
+        if each and each == submit.get(title):
+            names.append(title)
+            continue
+        names += [option.split()[0].rstrip(",") for option in each if option in described]
+        own = [text for text, option in zip(options(group), each) if option not in described]
+        if own or not each:
+            left.append("\n".join([group.partition("\n")[0], *own]) if each else group)
+    sizes = {"initial_indent": "  ", "subsequent_indent": "  ", "break_on_hyphens": False}
+    listed = "\n".join(["As for 'neuronctl submit':", *wrap("; ".join(names), WIDTH, **sizes)])
+    at = next((i for i, group in enumerate(left) if options(group)), len(left) - 1)
+    return [*left[:at], listed, *left[at:]]
 
 
 def test_commands_page_is_what_help_says(update_docs: bool) -> None:

@@ -118,7 +118,7 @@ def launch_words(job: JobPlan, launch: Launch, parts: LaunchParts) -> Tuple[str,
     program = [*(_MARK if marked == PROGRAM else ()), *map(quote, launch.program)]
     # srun and mpirun start another command at a lone colon.
     colon = bool(once) and ":" in launch.program
-    if not (parts.differs_by_task or colon or (mark and launch.nodes > 1)):
+    if not (parts.differs_by_task or colon or mark):
         return (*once, *command, *program)
     text = wrapped(["exec", *command, *(program if colon else ['"$@"'])], "        ", WIDTH - 12)
     if parts.exports:
@@ -129,8 +129,8 @@ def launch_words(job: JobPlan, launch: Launch, parts: LaunchParts) -> Tuple[str,
 
 _MARK = ('env NEURONCTL_LAUNCH="$SLURM_JOB_ID"',)
 """What marks the processes behind it as this launch's; templates/passing.j2 looks for the mark."""
-_NODE_MARK = ('env NEURONCTL_LAUNCH="$SLURM_JOB_ID.$SLURMD_NODENAME"',)
-"""The same for one process on each node; two slurmds may run on one machine."""
+_NODE_MARK = ('env NEURONCTL_LAUNCH="$SLURM_JOB_ID.$SLURM_STEP_ID.$SLURMD_NODENAME"',)
+"""The same for one process of a step on each node; two slurmds may run on one machine."""
 
 
 def _marked(job: JobPlan, launch: Launch) -> str:

@@ -10,6 +10,7 @@ from typing import Any, List, Optional, Tuple
 from neuronctl.common.console import printable
 from neuronctl.common.errors import TemplateError
 from neuronctl.common.words import duration
+from neuronctl.launch.launchers import LAUNCHER
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import MONITOR_INTERVAL, has_trap
 from neuronctl.planning.software import runs_shell
@@ -117,6 +118,8 @@ def _is_in_background(plan: JobPlan) -> bool:
 def signalled(plan: JobPlan) -> str:
     """Return who gets a signal from the batch shell; templates/passing.j2 has the words."""
     first, launcher = plan.launches[0], plan.launches[0].launcher
+    if plan.steps and any(launch.launcher.marks == LAUNCHER for launch in plan.launches):
+        return "steps"
     if plan.steps or first.inline or (not launcher.distributed and runs_shell(plan.request)):
         return "shells"
     if launcher.marks:

@@ -49,4 +49,10 @@ def test_deepspeed(wrapper: str, deepspeed_bench: Sandbox, deepspeed_venv: Path)
 
 
 def test_only_the_ranks_get_a_signal(deepspeed_bench: Sandbox, deepspeed_venv: Path) -> None:
-    only_ranks_get_it(deepspeed_bench, deepspeed_venv, "deepspeed")
+    only_ranks_get_it(deepspeed_bench, deepspeed_venv, "deepspeed", until_done=False)
+
+
+def test_only_the_ranks_of_steps_get_a_signal(
+    deepspeed_bench: Sandbox, deepspeed_venv: Path
+) -> None:
+    only_ranks_get_it(deepspeed_bench, deepspeed_venv, "deepspeed", "torchrun", until_done=True)

@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 from harness import Sandbox, wait_until
 
 SAVE = """
@@ -105,14 +106,41 @@ dist.barrier()
 os._exit(0)
 """
 
+ALONE = """
+import os, signal, sys, time
 
-def only_ranks_get_it(bench: Sandbox, venv: Path, launcher: str) -> None:
-    """Train, submitted from inside a torchrun rank: the job inherits that one's variables."""
+def note(number, frame):
+    kept = os.open("got-" + os.environ["SLURM_JOB_ID"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(kept, b"rank %d\\n" % os.getpid())
+    sys.exit(0)
+
+signal.signal(signal.SIGUSR1, note)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def only_ranks_get_it(bench: Sandbox, venv: Path, *launchers: str, until_done: bool) -> None:
+    """Train, submitted from inside a torchrun rank: the job inherits that one's variables.
+
+    Several launchers: of steps side by side, with one of srun, whose two tasks are ranks, too.
+    """
     bench.write("ddp.py", DDP)
+    several, name = len(launchers) > 1, "-".join(["only", *launchers])
     options = ["-p", "amd_a100nv_8", "-t", "20", "--field", "misc", "--appl", "pytorch", "-N", "2"]
-    options += ["--gpus-per-node=2", "--no-preflight", "--launcher", launcher, f"--venv={venv}"]
-    options += ["--env", "ACCELERATE_MIXED_PRECISION=no", "--signal", "USR1@60"]
-    options += ["-o", f"only-{launcher}", "--json", "ddp.py"]
+    options += ["--no-preflight", f"--venv={venv}", "--env", "ACCELERATE_MIXED_PRECISION=no"]
+    options += ["--signal", "USR1@60", *["--until-done"] * until_done, "-o", name, "--json"]
+    options += ["-c", "8", "--gpus-per-node", "8" if several else "2"]
+    step = {"nodes": 1, "gpus-per-node": 2, "cpus-per-task": 2, "script": "ddp.py"}
+    if several:
+        bench.write("alone.py", ALONE)
+        steps = [{**step, "launcher": each} for each in launchers]
+        steps.append({**step, "launcher": "srun", "script": "alone.py", "ntasks-per-node": 2})
+        bench.write("steps.yaml", yaml.safe_dump({"steps": [{"together": steps}]}))
+        options += ["-f", "steps.yaml"]
+    else:
+        options += ["--launcher", *launchers, "ddp.py"]
+    ranks = 2 * len(launchers) + 2
     bench.write("outer.sh", shlex.join(["neuronctl", "submit", *options]))
     outer = [f"{venv}/bin/python", "-m", "torch.distributed.run", "--standalone"]
     outer += ["--nproc-per-node=1", "--no-python"]
@@ -120,11 +148,12 @@ def only_ranks_get_it(bench: Sandbox, venv: Path, launcher: str) -> None:
     job = str(json.loads(made.stdout[made.stdout.index("{") :])["job_id"])
 
     def log() -> str:
-        return bench.exec(["sh", "-c", f"cat only-{launcher} 2>/dev/null || true"]).stdout
+        return bench.exec(["sh", "-c", f"cat {name} 2>/dev/null || true"]).stdout
 
     try:
-        wait_until(lambda: log().count("ready") == 4, seconds=400)
-        bench.exec(["scancel", "--batch", "--signal=USR1", job])
+        wait_until(lambda: log().count("ready") == ranks, seconds=400)
+        asked = "USR2" if until_done else "USR1"
+        bench.exec(["scancel", "--batch", f"--signal={asked}", job])
         bench.wait_for_jobs()
         query = ["sacct", "-n", "-P", "-j", job, "-o", "JobID,State"]
         wait_until(lambda: "RUNNING" not in bench.exec(query).stdout)
@@ -132,13 +161,17 @@ def only_ranks_get_it(bench: Sandbox, venv: Path, launcher: str) -> None:
         bench.cancel_all()
     got = bench.exec(["cat", f"got-{job}"]).stdout.splitlines()
     ended = bench.exec(query).stdout.splitlines()
-    assert [line.split()[0] for line in got] == ["rank"] * 4, log()
-    assert len(set(got)) == 4, "each rank gets it once"
+    assert [line.split()[0] for line in got] == ["rank"] * ranks, log()
+    assert len(set(got)) == ranks, "each rank gets it once"
     assert f"{job}|COMPLETED" in ended, log()
-    steps = [line for line in ended if re.match(rf"{job}\.\d", line)]
-    assert len(steps) == 2, "the launch, and one step that sends the signal"
+    started = [line for line in ended if re.match(rf"{job}\.\d", line)]
+    assert len(started) == len(launchers) + several + 1, "one step more, which sends the signal"
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "accelerate"])
 def test_only_the_ranks_get_it(launcher: str, bench: Sandbox, horovod_venv: Path) -> None:
-    only_ranks_get_it(bench, horovod_venv, launcher)
+    only_ranks_get_it(bench, horovod_venv, launcher, until_done=False)
+
+
+def test_only_the_ranks_of_steps_get_it(bench: Sandbox, horovod_venv: Path) -> None:
+    only_ranks_get_it(bench, horovod_venv, "torchrun", "accelerate", until_done=True)

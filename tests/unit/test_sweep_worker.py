@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -464,6 +465,17 @@ def test_asked_to_end_a_task_is_not_done(job: Job, folder: str) -> None:
     process.send_signal(signal.SIGTERM)
     process.communicate()
     assert process.returncode == 143 and job.results() == {(1, 1): INTERRUPTED}
+
+
+def test_a_marked_launcher_gets_no_signal_to_save(job: Job, folder: str) -> None:
+    """torchrun would end at it; its ranks have the mark too."""
+    rank = "trap 'exit 0' TERM; touch begun; while :; do sleep 0.1; done"
+    launcher = f"trap 'touch got' TERM; bash -c {shlex.quote(rank)} & while ! wait; do :; done"
+    add(folder, ["env", "NEURONCTL_LAUNCH=7.0.n1", *shell(launcher)])
+    process = job.start("begun", until_done=True)
+    process.send_signal(signal.SIGUSR2)
+    process.communicate()
+    assert job.results() == {(1, 1): CONTINUES} and not (job.place / "got").exists()
 
 
 @pytest.mark.parametrize(("until_done", "state"), [(False, INTERRUPTED), (True, CONTINUES)])

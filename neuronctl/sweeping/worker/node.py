@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import subprocess
-from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterator, NamedTuple, Optional, Set
 
 from .files import Runs
 
@@ -15,7 +15,10 @@ TOLD = b"neuronctl: task"
 
 
 class Process(NamedTuple):
-    """A process of a task. catches: whether it handles the signal itself."""
+    """A process of a task.
+
+    catches: whether it handles the signal itself, and is no launcher, which would end at it.
+    """
 
     pid: int
     task: int
@@ -106,25 +109,24 @@ def processes(worker: str, number: int = signal.SIGTERM) -> Iterator[Process]:
                 continue
         except OSError:
             continue
-        marks = task_marks(int(pid))
-        if marks is None or marks[0] != worker:
+        marks = marks_of(int(pid))
+        if marks.get("WORKER") != worker or not marks.get("TASK", "").isdigit():
             continue
-        caught = re.search(rb"SigCgt:\s*(\w+)", peek(f"/proc/{pid}/status"))
+        status = peek(f"/proc/{pid}/status")
+        caught, parent = (re.search(name + rb":\s*(\w+)", status) for name in (b"SigCgt", b"PPid"))
         handles = bool(caught and int(caught.group(1), 16) >> (number - 1) & 1)
         words = peek(f"/proc/{pid}/cmdline")
+        launch = parent and marks_of(int(parent.group(1))).get("LAUNCH")
+        is_launcher = TOLD in words or marks.get("LAUNCH", launch) != launch
         is_srun = os.path.basename(words.split(b"\0")[0]) == b"srun"
-        yield Process(int(pid), marks[1], handles and TOLD not in words, is_srun)
+        yield Process(int(pid), int(marks["TASK"]), handles and not is_launcher, is_srun)
 
 
-def task_marks(pid: int) -> Optional[Tuple[str, int]]:
-    """Return the worker and the task that started a process; None if none did."""
-    marks = {}
-    for item in peek(f"/proc/{pid}/environ").split(b"\0"):
-        if item.startswith((b"NEURONCTL_WORKER=", b"NEURONCTL_TASK=")):
-            name, _, value = item.decode("utf-8", "replace").partition("=")
-            marks[name] = value
-    worker, task = marks.get("NEURONCTL_WORKER"), marks.get("NEURONCTL_TASK", "")
-    return (worker, int(task)) if worker and task.isdigit() else None
+def marks_of(pid: int) -> Dict[str, str]:
+    """Return the variables of a process whose names begin with NEURONCTL_, without that."""
+    items = peek(f"/proc/{pid}/environ").split(b"\0")
+    texts = (item[10:].decode("utf-8", "replace") for item in items if item[:10] == b"NEURONCTL_")
+    return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
 def children() -> Set[int]:

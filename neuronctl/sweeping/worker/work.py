@@ -331,10 +331,9 @@ class Worker:
         """Ask what a task has left to end, and kill it a second later; return False for nothing."""
         left = node.children() - self.running.keys()
         if left and (self.running or len(self.ended) > 1):
-            others = {one.key[0] for one in [*self.running.values(), *self.ended]}
-            others.discard(attempt.key[0])
-            marks = {pid: node.task_marks(pid) for pid in left}
-            left = {pid for pid, mark in marks.items() if not mark or mark[1] not in others}
+            others = {str(one.key[0]) for one in [*self.running.values(), *self.ended]}
+            others.discard(str(attempt.key[0]))
+            left = {pid for pid in left if node.marks_of(pid).get("TASK") not in others}
         now = time.monotonic()
         for pid in left:
             if not attempt.cleared or now > attempt.cleared + 1:

@@ -35,11 +35,13 @@ export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"
 each_node=(srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0)
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
-    local faults=() visible
+    local faults=() devices visible
     command -v singularity >/dev/null || faults+=('no program on PATH: singularity')
     [ -r train.py ] || faults+=('cannot read train.py')
     [ -r pytorch_22.03-hd-py3.sif ] || faults+=('cannot read pytorch_22.03-hd-py3.sif')
-    IFS=, read -ra visible <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}"  # no list: all are visible
+    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+    [ "${!devices-all}" ] || faults+=("2 GPUs requested, but $devices is empty")
+    IFS=, read -ra visible <<<"${!devices-}"
     ((${#visible[@]} == 0 || ${#visible[@]} >= 2)) || faults+=("2 GPUs requested, ${#visible[@]} available")
     { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
     getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")
@@ -96,10 +98,12 @@ watch_log() {
 }
 (watch_log &)
 
-# Send the signal $1 to the ranks on each node: the children of torchrun, the oldest process with this launch's mark.
+# Send the signal $1 to the ranks on each node: the children of the oldest process with a launch's mark. Print the steps.
 tell_ranks() {
-    "${each_node[@]}" bash -c 'grep -lsz "^NEURONCTL_LAUNCH=$SLURM_JOB_ID.$SLURMD_NODENAME\$" /proc/[0-9]*/environ |
-        cut -d / -f 3 | xargs -r ps -o pid= --sort=start_time -p | head -n 1 | xargs -r pkill -"$1" -P' bash "$1"
+    "${each_node[@]}" bash -c 'grep -HEaszo "^NEURONCTL_LAUNCH=$SLURM_JOB_ID\.[0-9]+\.$SLURMD_NODENAME\$" \
+        $(printf "/proc/%d/environ " $(ps -u "$UID" -o pid= --sort=start_time)) | tr "\0" "\n" |
+        awk -F "[/.=]" "!(\$6 in steps) { steps[\$6]; print \$3, \$6 }" |
+        while read -r launcher step; do pkill -"$1" -P "$launcher"; echo "$step"; done' bash "$1"
 }
 
 # Run the job; asked to save before the time limit, continue in another run, until the program exits with 0.
@@ -119,13 +123,13 @@ resume_with=()
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST, as job $SLURM_JOB_ID"
 [ "$run" -ge "$most" ] || ! next=$(try 5 next_run) || echo "run $((run + 1)) waits as job $next"
 look() { timeout 20 find -L out -type f -printf '%p %s %T@\n' 2>/dev/null; }  # at the checkpoint
-trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; seen=${seen-$(look)}; tell_ranks TERM &' USR2
+trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; seen=${seen-$(look)}; tell_ranks TERM >/dev/null &' USR2
 export SLURM_EXIT_ERROR=121  # the exit code of an srun that starts nothing, which is no failure of the program's
 # torchrun starts 2 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --wait=600 \
     bash -c 'exec singularity exec --nv --bind "$BINDS" --pwd "$PWD" pytorch_22.03-hd-py3.sif \
-        env NEURONCTL_LAUNCH="$SLURM_JOB_ID.$SLURMD_NODENAME" torchrun --nnodes=2 \
-        --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+        env NEURONCTL_LAUNCH="$SLURM_JOB_ID.$SLURM_STEP_ID.$SLURMD_NODENAME" torchrun \
+        --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
         --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
         --rdzv-conf=is_host=$((SLURM_NODEID == 0)) "$@"' torchrun train.py "${resume_with[@]}" & program=$!
 # Wait for the program; shortly before the end of the job no longer, as the next run begins from the last save.

@@ -19,10 +19,12 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless y
 each_node=(srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0)
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
-    local faults=() visible
+    local faults=() devices visible
     command -v torchrun >/dev/null || faults+=('no program on PATH: torchrun')
     [ -r train.py ] || faults+=('cannot read train.py')
-    IFS=, read -ra visible <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}"  # no list: all are visible
+    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+    [ "${!devices-all}" ] || faults+=("2 GPUs requested, but $devices is empty")
+    IFS=, read -ra visible <<<"${!devices-}"
     ((${#visible[@]} == 0 || ${#visible[@]} >= 2)) || faults+=("2 GPUs requested, ${#visible[@]} available")
     { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
     getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")
@@ -30,18 +32,20 @@ check_node() {
 }
 "${each_node[@]}" bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
-# Send the signal $1 to the ranks on each node: the children of torchrun, the oldest process with this launch's mark.
+# Send the signal $1 to the ranks on each node: the children of the oldest process with a launch's mark. Print the steps.
 tell_ranks() {
-    "${each_node[@]}" bash -c 'grep -lsz "^NEURONCTL_LAUNCH=$SLURM_JOB_ID.$SLURMD_NODENAME\$" /proc/[0-9]*/environ |
-        cut -d / -f 3 | xargs -r ps -o pid= --sort=start_time -p | head -n 1 | xargs -r pkill -"$1" -P' bash "$1"
+    "${each_node[@]}" bash -c 'grep -HEaszo "^NEURONCTL_LAUNCH=$SLURM_JOB_ID\.[0-9]+\.$SLURMD_NODENAME\$" \
+        $(printf "/proc/%d/environ " $(ps -u "$UID" -o pid= --sort=start_time)) | tr "\0" "\n" |
+        awk -F "[/.=]" "!(\$6 in steps) { steps[\$6]; print \$3, \$6 }" |
+        while read -r launcher step; do pkill -"$1" -P "$launcher"; echo "$step"; done' bash "$1"
 }
 
 # Slurm signals this shell before the end: USR1 goes on to the program.
-trap 'tell_ranks USR1 &' USR1
+trap 'tell_ranks USR1 >/dev/null &' USR1
 # torchrun starts 2 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --wait=600 \
-    bash -c 'exec env NEURONCTL_LAUNCH="$SLURM_JOB_ID.$SLURMD_NODENAME" torchrun --nnodes=2 \
-        --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
+    bash -c 'exec env NEURONCTL_LAUNCH="$SLURM_JOB_ID.$SLURM_STEP_ID.$SLURMD_NODENAME" torchrun \
+        --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
         --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
         --rdzv-conf=is_host=$((SLURM_NODEID == 0)) "$@"' torchrun train.py & program=$!
 while kill -0 "$program" 2>/dev/null; do sleep 0.5; done  # a signal would lose the exit code to 'wait'

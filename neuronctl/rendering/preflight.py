@@ -17,7 +17,7 @@ class Checks:
 
     srun: the command that runs it once per node; empty where the batch shell does, since nothing
     is launched on other nodes. programs: looked for on PATH. files: must be readable. binds: what
-    is bound into the container and must exist. gpus: how many each node must show; 0 where the job
+    is bound into the container and must exist. gpus: how many each node must show; one if the job
     chooses itself. ssh: whether the first node must reach the others without a password.
     """
 
@@ -59,7 +59,7 @@ def checks(plan: JobPlan, first: LaunchParts) -> Checks:
         programs=_programs(programs, files),
         files=tuple(dict.fromkeys(files)),
         binds=_bound_paths(plan),
-        gpus=0 if _chooses_gpus(plan) else plan.gpus_per_node,
+        gpus=min(plan.gpus_per_node, 1) if _chooses_gpus(plan) else plan.gpus_per_node,
         ssh=several and any(launch.launcher.ssh for launch in plan.launches),
     )
 

@@ -280,15 +280,15 @@ def signal_and_launcher(context: RuleContext) -> Iterator[Finding]:
         return
     if launcher.signals and signal.name not in launcher.signals:
         yield Finding(
-            f"--signal={launch.request.signal}: {launcher.name} ends its processes at "
-            f"{signal.name} and fails, even if they save and exit with 0",
-            f"use {' or '.join(launcher.signals)}, which it passes on to them",
+            f"--signal={launch.request.signal}: {launcher.name} does not pass {signal.name} on; it "
+            "kills its processes, and the job fails even if they have saved",
+            f"use {' or '.join(launcher.signals)}, which it passes on to every process",
         )
     elif launcher.ssh and not launcher.signals and launch.most_nodes > 1:
         yield Finding(
-            f"--signal={launch.request.signal}: {launcher.name} starts processes over ssh, and "
-            "those on other nodes than the first never receive it",
-            "use --launcher srun, where every process receives it",
+            f"--signal={launch.request.signal}: only the processes on the first node receive it; "
+            f"{launcher.name} starts the others over ssh and does not pass signals on to them",
+            "use --launcher srun, which passes it on to every process",
         )
 
 

@@ -242,6 +242,8 @@ def test_own_trap_replaces_the_one_of_the_script(bin_dir: Path, tmp_path: Path) 
         ({}, {}, ""),
         ({"CUDA_VISIBLE_DEVICES": "2"}, {}, "2 GPUs requested, 1 available"),
         ({"ROCR_VISIBLE_DEVICES": "0"}, {}, "2 GPUs requested, 1 available"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, {}, "2 GPUs requested, but CUDA_VISIBLE_DEVICES is empty"),
+        ({"ROCR_VISIBLE_DEVICES": ""}, {}, "2 GPUs requested, but ROCR_VISIBLE_DEVICES is empty"),
         ({}, {"nvidia-smi": "exit 9"}, "nvidia-smi finds no GPU"),
     ],
 )
@@ -261,6 +263,14 @@ def test_gpus_of_one_node(
     assert (code, bool(argv)) == ((1, False) if defect else (0, True)), errors
     told = [line.split(": ", 2)[2] for line in errors.splitlines() if "preflight: " in line]
     assert told == ([defect] if defect else [])
+
+
+def test_a_job_that_sets_an_empty_list_of_gpus(bin_dir: Path) -> None:
+    empty = (("CUDA_VISIBLE_DEVICES", ""),)
+    script = render_job(plan_of(launcher="python", script="prog", gpus_per_node=1, env=empty))
+    code, argv, _, errors = run_script(script, bin_dir)
+    assert (code, argv) == (1, [])
+    assert "1 GPU requested, but CUDA_VISIBLE_DEVICES is empty" in errors
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,11 @@ export MASTER_PORT=6000
 each_node=(srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --cpu-bind=none --mem=0)
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
-    local faults=()
+    local faults=() devices
     command -v ./solver >/dev/null || faults+=('cannot run ./solver')
+    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+    [ "${!devices-all}" ] || faults+=("1 GPU requested, but $devices is empty")
+    { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
     getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")
     if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 }

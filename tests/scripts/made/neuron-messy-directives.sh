@@ -14,6 +14,13 @@ export PYTHONUNBUFFERED=1  # lines reach the log as printed
 export CUDA_VISIBLE_DEVICES=0
 export MASTER_PORT=29500
 
+# Check the node before the launch; each fault is one line in the log.
+faults=()
+devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+[ "${!devices-all}" ] || faults+=("1 GPU requested, but $devices is empty")
+{ ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
+if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
+
 set -e
 mkdir -p logs
 python train.py | tee logs/train.txt

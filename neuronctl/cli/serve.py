@@ -264,8 +264,8 @@ def _print_connection(note: Note, cluster: Cluster, as_json: bool) -> None:
         print_line(f"    {way.tunnel}")
         is_page = way.url.startswith("http") and "//127.0.0.1:" not in way.url
         print_line(f"  then {'open' if is_page else 'use '}  {way.url}")
-        again = f"neuronctl --on {cluster.name} serve connect {note.job}"
-        print_line(f"  or, without another password after 'neuronctl login':  {again}")
+        login = f"after 'neuronctl login {cluster.name}', without another password"
+        print_line(f"  or, {login}:  neuronctl --on {cluster.name} serve connect {note.job}")
     for line in way.text.split("\n") if way.text else ():
         print_line(f"  {line}".rstrip())
     if not way.reachable:

@@ -15,13 +15,12 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import signal
 import sys
 import threading
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.errors import NeuronctlError, UsageError
+from neuronctl.common.errors import NeuronctlError, UsageError, did_you_mean
 from neuronctl.common.files import (
     head,
     is_own_directory,
@@ -57,10 +56,9 @@ def answer(mark: str, packed: str) -> bool:
             return True
         if request["verb"] == "hello":
             _say(directory=_projects_directory())
-        elif request["verb"] == "push":
-            _say(**_receive(request, sys.stdin.buffer))
         else:
-            _give(request, sys.stdin.buffer)
+            with open(0, "rb", 1 << 18, closefd=False) as data:
+                _receive(request, data) if request["verb"] == "push" else _give(request, data)
     except NeuronctlError as error:
         _say(error=error.message, hint=error.hint, code=error.exit_code)
     except (OSError, EOFError) as error:
@@ -98,6 +96,8 @@ def _prepare(request: Mapping[str, Any]) -> None:
     has_code = request["words"][0] in _COPIED and os.path.isdir(os.path.join(root, ".git"))
     set_remote(request["name"], request["commands"], has_code=has_code)
     if request["dry"]:
+        import shutil
+
         atexit.register(shutil.rmtree, root, ignore_errors=True)
     folder = os.path.join(root, request["below"])
     os.chdir(folder if os.path.isdir(folder) else os.path.expanduser("~"))
@@ -211,8 +211,8 @@ def _project_folder(request: Mapping[str, Any]) -> str:
     return f"{folder}-{hashlib.sha256(request['origin'].encode()).hexdigest()[:6]}"
 
 
-def _receive(request: Mapping[str, Any], data: BinaryIO) -> Dict[str, Any]:
-    """Receive a project: the list, then the content of what is wanted. Returns the last answer."""
+def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
+    """Receive a project: the list, then the content of what is wanted."""
     files: Manifest = json.loads(data.readline())
     if not all(map(is_safe, files)):
         raise UsageError("a name of the project leads out of it")
@@ -237,9 +237,10 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> Dict[str, Any]:
                 changed.append(name)
         _say(wanted=wanted, changed=changed)
         if changed:
-            return {}
+            return
         if request["dry"]:
-            return _draft(request["directory"], files, request["scripts"], data)
+            _say(folder=_draft(request["directory"], files, request["scripts"], data))
+            return
         gone = [name for name in before if name not in files]
         note = {"origin": request["origin"], "folder": folder, "files": before}
         if wanted or gone or not before:
@@ -252,7 +253,7 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> Dict[str, Any]:
             write_private(_note_of(folder), json.dumps({**note, "files": have, "sending": {}}))
             _make_repository(folder)
     hashes = {name: (*files[name][:3], have[name][0]) for name in files}
-    return {"have": digest_of(hashes), "folder": folder, "kept": gone}
+    _say(have=digest_of(hashes), folder=folder, kept=gone)
 
 
 @contextlib.contextmanager
@@ -303,7 +304,7 @@ def _remove(folder: str, name: str, before: Mapping[str, Any]) -> bool:
     return True
 
 
-def _draft(directory: str, files: Manifest, scripts: List[str], data: BinaryIO) -> Dict[str, Any]:
+def _draft(directory: str, files: Manifest, scripts: List[str], data: BinaryIO) -> str:
     """Make a folder with the names of a project, and the content of its scripts alone."""
     import tempfile
 
@@ -313,7 +314,7 @@ def _draft(directory: str, files: Manifest, scripts: List[str], data: BinaryIO) 
         empty = entry if name in scripts else ("file", 0, 0, "")
         _receive_file(folder, name, empty, data)
     _make_repository(folder)
-    return {"folder": folder}
+    return folder
 
 
 def _make_repository(folder: str) -> None:
@@ -370,7 +371,12 @@ def _find(request: Mapping[str, Any]) -> str:
         runs = glob.glob(os.path.join(glob.escape(copied), "runs", f"{record.job_id}*", below))
         if copied and runs and record.cwd.startswith(folder):
             return max(runs, key=os.path.getmtime)
-    raise UsageError(f"no such file on the cluster: {place}")
+    parent, name = os.path.split(place.rstrip("/"))
+    names = os.listdir(parent) if os.path.isdir(parent) else []
+    hint = "submit sends the project, and 'pull .' brings back all of it"
+    raise UsageError(
+        f"no such file on the cluster: {place}", did_you_mean(name, names) if names else hint
+    )
 
 
 def _files_below(top: str) -> Iterator[Tuple[str, str]]:

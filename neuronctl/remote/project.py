@@ -7,6 +7,7 @@ place outside what was asked for.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.common.console import printable
 from neuronctl.common.errors import ConnectionLostError, UsageError
-from neuronctl.common.files import head, open_regular, sha256_of
+from neuronctl.common.files import open_regular
 from neuronctl.common.frozen import dataclass
 from neuronctl.common.words import amount, counted
 from neuronctl.remote.connection import Remote, Tell
@@ -68,32 +69,25 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
     which names each file that is refused.
     """
     files: Manifest = {}
-    refused: List[str] = []
     sizes: Dict[str, int] = {}
     for name in _names(project.root):
         path = os.path.join(project.root, name)
         try:
-            mode, size = os.lstat(path).st_mode, os.lstat(path).st_size
+            status = os.lstat(path)
         except FileNotFoundError:
             continue  # git still lists what was removed
-        if stat.S_ISLNK(mode):
+        if stat.S_ISLNK(status.st_mode):
             target = os.readlink(path)
             if is_safe(os.path.normpath(os.path.join(os.path.dirname(name), target))):
                 files[name] = ("link", 0, 0, target)
             else:
                 tell(f"not sent: {printable(name)}, a link out of the project")
-        elif stat.S_ISDIR(mode):
+        elif stat.S_ISDIR(status.st_mode):
             tell(f"not sent: {printable(name)}, a repository of its own")
-        elif stat.S_ISREG(mode):
-            files[name] = ("file", int(mode & 0o100 > 0), size, "")
+        elif stat.S_ISREG(status.st_mode):
+            files[name] = ("file", int(status.st_mode & 0o100 > 0), status.st_size, "")
             if not matches(name, allowed):
-                sizes[name] = size
-                refused += _refusal(name, path)
-    if refused:
-        raise UsageError(
-            f"not sent: {', '.join(refused)}",
-            "add it to .gitignore; to send it all the same: --allow NAME, after --on",
-        )
+                sizes[name] = status.st_size
     if sum(sizes.values()) > _MOST:
         largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
         shown = ", ".join(f"{printable(name)} ({amount(sizes[name])})" for name in largest)
@@ -102,22 +96,36 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
             f"{amount(_MOST)}; the largest: {shown}",
             "add data to .gitignore and copy it to the cluster once; or --allow NAME, after --on",
         )
+    refused: List[str] = []
     for name, entry in files.items():
         if entry[0] == "file":
-            digest = sha256_of(os.path.join(project.root, name))
-            if not digest:
-                raise UsageError(f"cannot read {printable(name)}", "its project cannot be sent")
+            digest, secret = _read(os.path.join(project.root, name))
             files[name] = (*entry[:3], digest)
+            if secret and name in sizes:
+                refused.append(f"{printable(name)} ({secret})")
+    if refused:
+        raise UsageError(
+            f"not sent: {', '.join(refused)}",
+            "add it to .gitignore; to send it all the same: --allow NAME, after --on",
+        )
     return files
 
 
-def _refusal(name: str, path: str) -> List[str]:
-    if _ENV_FILE.fullmatch(os.path.basename(name)):
-        return [f"{printable(name)} (a file of secrets)"]
-    beginning = head(path, 4096)
-    if any(sign in beginning for sign in _PRIVATE_KEYS):
-        return [f"{printable(name)} (a private key)"]
-    return []
+def _read(path: str) -> Tuple[str, str]:
+    """Return the SHA-256 of a file, and what kind of secret it is, if any."""
+    digest = hashlib.sha256()
+    try:
+        with open_regular(path) as file:
+            part = file.read(1 << 20)
+            is_key = any(sign in part[:4096] for sign in _PRIVATE_KEYS)
+            while part:
+                digest.update(part)
+                part = file.read(1 << 20)
+    except OSError as error:
+        raise UsageError(f"cannot read {printable(path)}: {error.strerror}") from None
+    if _ENV_FILE.fullmatch(os.path.basename(path)):
+        return digest.hexdigest(), "a file of secrets"
+    return digest.hexdigest(), "a private key" if is_key else ""
 
 
 def _names(root: str) -> List[str]:
@@ -152,11 +160,13 @@ def send(
     scripts: for a dry run. A new directory then has the names of all files, and the content of
     these alone. Raises ConnectionLostError unless the other side says that it has all.
     """
-    files = manifest(project, allowed, tell)
     named = [os.path.normpath(os.path.join(project.below, word)) for word in scripts or ()]
-    drafted = sorted({*named} & {*files})
-    more = {"allow": list(allowed), "dry": scripts is not None, "scripts": drafted}
-    session = run(remote, project.request(remote, "push", **more), tell)
+    more = {"allow": list(allowed), "dry": scripts is not None, "scripts": named}
+    files: Manifest = {}
+    session = run(
+        *(remote, project.request(remote, "push", **more), tell),
+        meanwhile=lambda: files.update(manifest(project, allowed, tell)),
+    )
     session.write(json.dumps(files).encode() + b"\n")
     answer = session.read_json()
     changed = ", ".join(map(printable, _texts(answer.get("changed"))))
@@ -170,8 +180,8 @@ def send(
     for name in wanted:
         if name not in files:
             raise UsageError(f"the cluster asks for what is not sent: {printable(name)}")
-    for name in wanted if scripts is None else drafted:
-        if files[name][0] == "file":
+    for name in wanted if scripts is None else files:
+        if files[name][0] == "file" and (scripts is None or name in named):
             _send_file(session, os.path.join(project.root, name), files[name][2])
     answer = session.read_json()
     session.finish()

@@ -53,8 +53,8 @@ _SHELL = (
 class Session:
     """One command on the cluster; ``state`` is the first word that it said of itself.
 
-    program, arguments: its command line, with the mark between them. Raises NotConnectedError if
-    it has surely not begun.
+    program, arguments: its command line, with the mark between them. meanwhile: is called while it
+    starts. Raises NotConnectedError if it has surely not begun.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Session:
         *,
         tty: bool = False,
         takes_input: bool = False,
+        meanwhile: Callable[[], object] = bool,
     ) -> None:
         check_socket(remote)
         self.remote, self._noise = remote, b""
@@ -85,6 +86,7 @@ class Session:
         self._errors = threading.Thread(target=self._pass_errors, daemon=True)
         self._errors.start()
         try:
+            meanwhile()
             self.state = self._begin(mark)
         except BaseException:
             self.loss()
@@ -335,16 +337,24 @@ def run(
     *,
     tty: bool = False,
     takes_input: bool = False,
+    meanwhile: Callable[[], object] = bool,
 ) -> Session:
-    """Begin a request to neuronctl there, which is sent first if it is missing."""
+    """Begin a request to neuronctl there, which is sent first if it is missing.
+
+    meanwhile: is called while Python starts there.
+    """
     path, digest = payload(remote, tell)
     packed = binascii.b2a_base64(json.dumps(request).encode(), newline=False).decode()
     if len(packed) > _LONGEST:
         raise UsageError("the command line is too long to be sent", "put it into a file")
     python = [remote.python, "-IS", "-X", "utf8", "-c"]
     for _ in range(2):
-        arguments = [digest, packed]
-        session = Session(remote, [*python, _BEGIN], arguments, tty=tty, takes_input=takes_input)
+        session = Session(
+            *(remote, [*python, _BEGIN], [digest, packed]),
+            tty=tty,
+            takes_input=takes_input,
+            meanwhile=meanwhile,
+        )
         if session.state == "begin":
             return session
         session.finish()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 
@@ -141,8 +141,18 @@ class Hostile:
     loss = finish = close_input
 
 
+def answer_with(session: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each request get these answers."""
+
+    def run(*words: object, meanwhile: Callable[[], object] = bool) -> Hostile:
+        meanwhile()
+        return session
+
+    monkeypatch.setattr(project, "run", run)
+
+
 def pull_from(session: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project, "run", lambda *words, **more: session)
+    answer_with(session, monkeypatch)
     project.pull(Remote("there", "there", ""), "results", quiet)
 
 
@@ -197,7 +207,7 @@ def test_only_files_of_the_list_are_sent(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "train.py").write_text("1")
     session = Hostile({"wanted": ["train.py", "../secret"]}, {})
-    monkeypatch.setattr(project, "run", lambda *words, **more: session)
+    answer_with(session, monkeypatch)
     with pytest.raises(UsageError, match="asks for what is not sent"):
         project.send(
             Remote("there", "there", ""), Project(str(tmp_path / "project"), "."), (), quiet
@@ -211,7 +221,7 @@ def test_sent_is_said_only_of_what_the_other_side_has(
     (tmp_path / "train.py").write_text("1")
     said: List[str] = []
     session = Hostile({"wanted": ["train.py"]}, {"have": "0" * 64, "folder": "/x"})
-    monkeypatch.setattr(project, "run", lambda *words, **more: session)
+    answer_with(session, monkeypatch)
     with pytest.raises(ConnectionLostError):
         project.send(Remote("there", "there", ""), Project(str(tmp_path), "."), (), said.append)
     assert said == []

@@ -1,7 +1,7 @@
 """neuronctl compared with what people would use instead, on a real Slurm: ``make bench``.
 
 peers.py installs what is measured, cluster.py makes the cluster and fills it, cases.py says what is
-run and compared; inside/ runs in the sandbox and only measures. definitions.py needs no Slurm.
+run and compared; inside/ runs in the sandbox and only measures.
 figures.py calculates, verdict.py has the targets, report.py and plot.py write
 docs/reference/benchmarks.*.
 """

@@ -13,7 +13,7 @@ import time
 from types import FrameType
 from typing import Any, Dict, Optional
 
-from benchmarks import cases, definitions, report, sweeps
+from benchmarks import cases, report, sweeps
 from benchmarks.cluster import cluster
 from benchmarks.peers import CHECKOUT, PINS, environments
 from benchmarks.verdict import lines
@@ -53,8 +53,6 @@ def measure(rounds: int) -> Dict[str, Any]:
         print(f"[{time.monotonic() - begun:4.0f} s] {words}", file=sys.stderr, flush=True)
 
     results: Dict[str, Any] = {"schema": 1, "rounds": rounds, "machine": _machine()}
-    say("defining classes on each Python")
-    results["definitions"] = definitions.measure(rounds)
     say(f"installing neuronctl, {' and '.join(PINS)}")
     with environments() as made:
         results["versions"] = made.versions()

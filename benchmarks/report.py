@@ -89,8 +89,6 @@ def _conditions(results: Mapping[str, Any]) -> str:
         f"{RUN:,} that do nothing, in one job, on the node's disk; *a bare loop* of bash starts "
         f"them with a log each. `sweep status` tells of {MANY:,} tasks, 9 of 10 of them ended.\n"
         "- Only Slurm's commands are counted as processes.\n"
-        "- The classes of `status` are imported with neuronctl's own frozen dataclasses and with "
-        "Python's (`neuronctl/common/frozen.py`), on every Python on PATH; in processor time.\n"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping
 
-from benchmarks import cases, definitions, sweeps
+from benchmarks import cases, sweeps
 from benchmarks.cases import MINE, RECORDS
 from benchmarks.figures import (
     Line,
@@ -30,8 +30,6 @@ TERMINAL_MORE = 50.0
 COMPLETING = 100.0
 TASK, SWEEP_STATUS, SWEEP_MEMORY = 50.0, 500.0, 60.0
 """Milliseconds that the folder costs a task, and of ``sweep status``; megabytes."""
-DEFINING = 0.75
-"""Above this ratio neuronctl.common.frozen is not worth keeping."""
 MEMORY = 40.0
 GATE = 100.0
 RENDERINGS = 2000.0
@@ -104,10 +102,6 @@ def lines(results: Mapping[str, Any]) -> List[Line]:
         time_line(f"completing {name}", of("completion", name), COMPLETING)
         for name in cases.COMPLETED
     ]
-    for python, took in results["definitions"].items():
-        own, theirs = (Samples(tuple(took[kind]), ()) for kind in definitions.KINDS)
-        figure = f"importing the classes of `status`, {python}"
-        made.append(ratio_line(figure, own, "with dataclasses", theirs, DEFINING))
     made += [memory_line(f"peak memory of {name}", one, MEMORY) for name, one in names.items()]
     rates = results["renderings"]
     made += [

@@ -11,6 +11,7 @@ import itertools
 import os
 import sys
 import time
+from dataclasses import replace
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.loader import load
@@ -26,7 +27,6 @@ from neuronctl.common.errors import (
     TemplateError,
     UsageError,
 )
-from neuronctl.common.frozen import replace
 from neuronctl.common.units import parse_since
 from neuronctl.diagnosis.evidence import Diagnosis
 from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan

@@ -11,10 +11,10 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from unittest import mock
 
 from neuronctl.catalog.loader import load
-from neuronctl.common.frozen import replace
 from neuronctl.planning import plan
 from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.request.job import JobRequest

@@ -9,13 +9,14 @@ cluster.
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Catalog, Cluster, Path, Place
 from neuronctl.common import cache, yamlfile
 from neuronctl.common.errors import CatalogError, did_you_mean
-from neuronctl.common.frozen import NOT_RESTORED, asdict, restored
 from neuronctl.common.paths import config_dir, data_path, present
+from neuronctl.common.restoring import NOT_RESTORED, restore
 from neuronctl.common.yamlfile import path_key
 from neuronctl.slurm.conf import config_file, local_cluster
 
@@ -32,7 +33,7 @@ def load(option_file: Optional[str] = None) -> Catalog:
     texts = [text_of(file) for file in files]
     name, source = "\0".join(files), "\0".join([_made_by(), *texts])
     try:
-        return restored(Catalog, cache.read("catalog", name, source))
+        return restore(Catalog, cache.read("catalog", name, source))
     except NOT_RESTORED:
         pass
     layers = [yamlfile.parse(text, file, CatalogError) for file, text in zip(files, texts)]

@@ -6,11 +6,11 @@ All times are whole seconds, all memory sizes are in MB as Slurm counts it (1 MB
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.errors import CatalogError, PolicyError, did_you_mean
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.yamlfile import KeyPath, path_key
 
 Path = KeyPath
@@ -53,9 +53,9 @@ class CommentPolicy:
     required: bool = False
     form: str = "any"
     values: Tuple[str, ...] = ()
-    fields: Mapping[str, Tuple[str, ...]] = {}
+    fields: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
     pattern: Optional[str] = None
-    meanings: Mapping[str, str] = {}
+    meanings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parts(self) -> str:
@@ -104,9 +104,9 @@ class Policy:
     submit_from: Tuple[str, ...] = ()
     """Directories that jobs may be submitted from; ``{user}`` stands for the login name."""
     comment: CommentPolicy = CommentPolicy()
-    forbidden_options: Mapping[str, str] = {}
+    forbidden_options: Mapping[str, str] = field(default_factory=dict)
     """sbatch option (``"mem"``, without dashes) or ``launcher=NAME`` -> why the site forbids it."""
-    launcher_instead_of: Mapping[str, str] = {}
+    launcher_instead_of: Mapping[str, str] = field(default_factory=dict)
     """Launcher that neuronctl would choose -> the site's own (JSC has its own torchrun)."""
     tasks_see_one_gpu: bool = False
     """Whether srun gives each of a node's tasks one GPU unless CUDA_VISIBLE_DEVICES names all."""
@@ -305,7 +305,7 @@ class Cluster:
     policy: Policy = Policy()
     modules: Tuple[str, ...] = ()
     """Modules seen on the cluster, to choose from and to tell older ones by; none is loaded."""
-    environment: Mapping[str, str] = {}
+    environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that every job on this cluster exports (JSC: HF_HUB_OFFLINE=1)."""
     network: Network = Network()
     login: Login = Login()
@@ -318,8 +318,8 @@ class Cluster:
     poll: Optional[int] = None
     """The least seconds between two questions of one waiting command to Slurm."""
     default_partition: Optional[str] = None
-    qos: Mapping[str, Qos] = {}
-    evidence: Mapping[str, str] = {}
+    qos: Mapping[str, Qos] = field(default_factory=dict)
+    evidence: Mapping[str, str] = field(default_factory=dict)
     """Path of a value or a mapping below the cluster, joined by dots -> what it rests on, if that
     is not the word of the cluster's source: ``slurm``, or ``advice`` or ``observation (WHERE,
     WHEN)``, of which nobody says that Slurm enforces it."""
@@ -383,7 +383,7 @@ class Catalog:
     default_cluster: str
     files: Tuple[str, ...]
     """The files read, lowest layer first."""
-    places: Mapping[str, Sequence[int]] = {}
+    places: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Each value's file (its index in ``files``) and line (from 1), by its path's ``path_key``."""
 
     def cluster(self, name: Optional[str] = None) -> Cluster:

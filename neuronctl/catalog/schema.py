@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
 from neuronctl.catalog.model import (
@@ -28,7 +29,6 @@ from neuronctl.catalog.model import (
 )
 from neuronctl.common import units
 from neuronctl.common.errors import did_you_mean
-from neuronctl.common.frozen import replace
 from neuronctl.common.rule_codes import CODES
 from neuronctl.common.shell import BASHS_OWN
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import List, Mapping, Optional, Sequence, Tuple
 
 import click
@@ -11,7 +12,6 @@ from neuronctl.cli.jobs import state_name
 from neuronctl.cli.say import notify, say
 from neuronctl.common.console import print_json, print_line
 from neuronctl.common.errors import NoSuchJobError, SlurmRefusedError, UsageError
-from neuronctl.common.frozen import asdict
 from neuronctl.common.words import counted
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence
 
 import click
 
 from neuronctl.cli.job_options import catalog_option
-from neuronctl.common.frozen import asdict
 
 if TYPE_CHECKING:
     from neuronctl.doctor import Check
@@ -35,7 +35,7 @@ def examine_remote(remote: Remote, request: Mapping[str, Any]) -> int:
     import time
 
     from neuronctl.cli.say import notify
-    from neuronctl.common.frozen import NOT_RESTORED, restored
+    from neuronctl.common.restoring import NOT_RESTORED, restore
     from neuronctl.common.words import duration
     from neuronctl.doctor import BAD, GOOD, Check
     from neuronctl.remote.session import run
@@ -53,7 +53,7 @@ def examine_remote(remote: Remote, request: Mapping[str, Any]) -> int:
         Check("projects", GOOD, f"{remote.name}:{remote.directory}"),
     ]
     try:
-        checks += [restored(Check, each) for each in json.loads(b"".join(parts))["checks"]]
+        checks += [restore(Check, each) for each in json.loads(b"".join(parts))["checks"]]
     except NOT_RESTORED:
         checks.append(Check("neuronctl there", BAD, f"ended with {code}", exit_code=code or 1))
     return _show(checks, "--json" in request["words"])

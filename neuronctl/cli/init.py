@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from shutil import which
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
@@ -16,7 +17,6 @@ from neuronctl.cli.say import notify, print_script
 from neuronctl.common.console import printable
 from neuronctl.common.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.common.files import open_regular
-from neuronctl.common.frozen import replace
 from neuronctl.common.shell import join, quote
 from neuronctl.planning.software import LONGEST_PROGRAM, python_file
 from neuronctl.request.job import OPTIONS, JobRequest, Source

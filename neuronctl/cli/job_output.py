@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.cli.say import drop_output, notify, print_script, say
 from neuronctl.common.console import Column, print_json, print_line, print_table, printable
 from neuronctl.common.errors import PolicyError, SlurmRefusedError, UsageError
 from neuronctl.common.files import write_whole
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.shell import join
 from neuronctl.common.words import counted
 from neuronctl.judgement.verdict import REFUSED, SLURM, Verdict

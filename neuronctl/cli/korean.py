@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 import os
 import re
+from dataclasses import replace
 from typing import Any, Mapping, Optional, TextIO
 
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError
-from neuronctl.common.frozen import replace
 from neuronctl.rules.base import Finding
 
 FILE = os.path.join(os.path.dirname(__file__), "korean.yaml")

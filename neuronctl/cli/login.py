@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 
 import click
 
 from neuronctl.cli.say import notify
 from neuronctl.common.errors import NotConnectedError, UsageError
-from neuronctl.common.frozen import replace
 from neuronctl.remote.connection import Remote, keep_remote, login
 
 

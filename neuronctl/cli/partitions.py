@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import click
@@ -21,7 +22,6 @@ from neuronctl.common.console import (
     print_text,
 )
 from neuronctl.common.errors import PolicyError, did_you_mean
-from neuronctl.common.frozen import asdict
 from neuronctl.common.words import counted
 from neuronctl.records.bad_nodes import bad_nodes
 from neuronctl.request.job import JobRequest

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from neuronctl.cli import COMMANDS, HERE, SHELLS, run_here
 from neuronctl.cli.say import notify, say
 from neuronctl.common.errors import INTERRUPTED, ConnectionLostError, UsageError, did_you_mean
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.shell import join
 from neuronctl.remote.connection import Remote, check_name, find_remote, remotes_dir
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import click
@@ -22,7 +23,6 @@ from neuronctl.common.console import (
     shortened,
 )
 from neuronctl.common.errors import UsageError, at_most_one
-from neuronctl.common.frozen import asdict
 from neuronctl.common.units import parse_since
 from neuronctl.common.words import amount, counted, duration, percent
 from neuronctl.monitoring.job_use import JobUse, advise, read_use

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Tuple
 
 import click
@@ -10,7 +11,6 @@ from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BEHIND_DASHES, job_command, plan_given
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.errors import UsageError
-from neuronctl.common.frozen import replace
 from neuronctl.common.shell import join, quote
 from neuronctl.request.typed_options import refuse_other_dash
 from neuronctl.submission.pipeline import judge_job, tested

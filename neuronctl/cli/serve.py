@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import click
@@ -15,7 +16,6 @@ from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.common import console, errors
 from neuronctl.common.console import Column, print_json, print_line, shortened
 from neuronctl.common.errors import UsageError
-from neuronctl.common.frozen import asdict, replace
 from neuronctl.common.units import parse_timeout
 from neuronctl.common.words import moment
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Dict, Optional, Tuple
 
 import click
@@ -15,7 +16,6 @@ from neuronctl.cli.jobs import raise_if_silent, state_name
 from neuronctl.cli.say import notify
 from neuronctl.common.console import is_terminal, print_json, print_line
 from neuronctl.common.errors import NoSuchJobError, at_most_one
-from neuronctl.common.frozen import replace
 from neuronctl.common.paths import state_dir
 from neuronctl.common.units import parse_since
 from neuronctl.slurm.job_id import JobId

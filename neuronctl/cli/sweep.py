@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import asdict
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -32,7 +33,6 @@ from neuronctl.cli.say import notify, say
 from neuronctl.cli.sweep_status import status
 from neuronctl.common.console import Column, print_json, print_line, print_table
 from neuronctl.common.errors import UsageError
-from neuronctl.common.frozen import asdict
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import counted
 from neuronctl.planning import JobPlan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, List, Optional, Sequence
 
 import click
@@ -9,7 +10,6 @@ import click
 from neuronctl.cli.jobs import running
 from neuronctl.cli.say import notify
 from neuronctl.common.console import Column, figures, print_json, print_line, print_table
-from neuronctl.common.frozen import asdict
 
 if TYPE_CHECKING:
     from neuronctl.slurm.srun import NodeUsage

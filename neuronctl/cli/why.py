@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, TextIO
 
 import click
@@ -13,7 +14,6 @@ from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify
 from neuronctl.common.console import folded, print_json, print_line, print_text
 from neuronctl.common.errors import NeuronctlError
-from neuronctl.common.frozen import asdict
 from neuronctl.common.units import fold_ranges, hosts
 from neuronctl.common.words import moment
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence

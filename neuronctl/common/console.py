@@ -14,9 +14,9 @@ import functools
 import itertools
 import os
 import sys
+from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, TextIO, Tuple
 
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.spelling import spelled
 
 GAP = 2
@@ -39,7 +39,7 @@ class Column:
     min_width: Optional[int] = None
     no_wrap: bool = False
     priority: int = 0
-    styles: Mapping[str, str] = {}
+    styles: Mapping[str, str] = field(default_factory=dict)
 
 
 def figures(header: str, priority: int = 0) -> Column:

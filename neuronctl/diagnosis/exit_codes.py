@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import os
 import signal
+from dataclasses import dataclass, replace
 from typing import Mapping, Optional, Tuple
 
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.diagnosis.evidence import JobEvidence, failed_step, says_signal
 from neuronctl.diagnosis.log_search import CRASHES, LogMatch
 from neuronctl.slurm.job_states import FAILED

@@ -7,11 +7,11 @@ import functools
 import os
 import re
 import time
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common.errors import NeuronctlError, SlurmError
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.secrets import hide_secrets
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from typing import Tuple
 
 from neuronctl.common.files import open_regular
-from neuronctl.common.frozen import dataclass
 
 TAIL, HEAD = 512 * 1024, 32 * 1024
 """Bytes to read from the end of a log, and from the beginning of a longer one."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
-
-from neuronctl.common.frozen import dataclass, replace
 
 _PREFIX = re.compile(
     # horovodrun and mpirun, perhaps with the time

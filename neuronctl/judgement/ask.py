@@ -6,11 +6,11 @@ import contextlib
 import os
 import re
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.loader import is_cluster
 from neuronctl.common.errors import SlurmError, SlurmUnavailableError
-from neuronctl.common.frozen import replace
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.users import login_name
 from neuronctl.judgement.snapshot import Snapshot

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.words import counted, verb
 from neuronctl.judgement.verdict import (
@@ -136,7 +136,7 @@ class JudgeBy:
     asked: Optional[AskedOnce] = None
     meanwhile: Optional[Callable[[], object]] = None
     of_script: bool = False
-    comment_parts: Mapping[str, str] = {}
+    comment_parts: Mapping[str, str] = field(default_factory=dict)
 
 
 def judge_plan(plan: JobPlan, by: JudgeBy) -> Judgement:

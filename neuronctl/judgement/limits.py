@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Iterator, Optional, Tuple
 
 from neuronctl.common import units
-from neuronctl.common.frozen import replace
 from neuronctl.common.words import counted, verb
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import running

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass, replace
 from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.common.errors import PolicyError, SlurmError
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.verdict import NOT_KNOWN, ORDER, Verdict

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
+from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Set, Tuple
 
 from neuronctl.catalog.model import Citation
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.words import moment
 from neuronctl.slurm.figures import ClusterFigures, budgets_of
 from neuronctl.slurm.job_states import HOLDING
@@ -48,7 +48,7 @@ class Snapshot:
     """Limits of whole QOS and accounts, and what their jobs hold now."""
     reservations: Optional[Tuple[Reservation, ...]] = None
     """None: not told."""
-    licenses: Mapping[str, Tuple[int, int]] = {}
+    licenses: Mapping[str, Tuple[int, int]] = field(default_factory=dict)
     """How many there are, and how many are free, by name."""
     user: str = ""
     queue: Optional[Tuple[QueueJob, ...]] = None

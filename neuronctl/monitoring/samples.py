@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import os
 import re
+from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.common.files import open_regular
-from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.nvidia_smi import SAMPLED, gpu_columns
 
 IDLE = 1.0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from typing import Dict, List, Sequence, Tuple
 
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.slurm.srun import of_each_task, on_each_node
 
 _PATIENCE = 120.0  # seconds; a node stops asking py-spy after 60

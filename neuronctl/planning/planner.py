@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from functools import partial
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common import units
 from neuronctl.common.errors import UsageError
-from neuronctl.common.frozen import replace
 from neuronctl.common.shell import Shell
 from neuronctl.common.words import counted
 from neuronctl.launch import launchers

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Tuple
 
 from neuronctl.catalog.model import Policy
 from neuronctl.common.errors import UsageError
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.words import counted
 from neuronctl.planning.model import AllocationPart
 from neuronctl.request.job import JobRequest, StepRequest

@@ -6,12 +6,13 @@ import contextlib
 import json
 import os
 import time
+from dataclasses import asdict, dataclass
 from typing import Dict, List, Optional
 
 from neuronctl.common.errors import NeuronctlError
 from neuronctl.common.files import read_private, write_private
-from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, restored
 from neuronctl.common.paths import state_dir
+from neuronctl.common.restoring import NOT_RESTORED, restore
 
 DAYS = 3
 """For how long a failure is remembered."""
@@ -57,6 +58,6 @@ def _file() -> str:
 
 def _read_faults() -> List[NodeFault]:
     try:
-        return [restored(NodeFault, row) for row in json.loads(read_private(_file()))]
+        return [restore(NodeFault, row) for row in json.loads(read_private(_file()))]
     except (NeuronctlError, OSError, RecursionError, *NOT_RESTORED):
         return []

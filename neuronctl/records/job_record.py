@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict, dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from neuronctl.common.errors import RecordError
-from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, restored
+from neuronctl.common.restoring import NOT_RESTORED, restore
 from neuronctl.common.units import expand_log_pattern, first_host
 from neuronctl.records.provenance import Provenance
 from neuronctl.slurm.fields import CLOCK_SKEW
@@ -122,7 +123,7 @@ class JobRecord:
         """What was known before sbatch ran; raises RecordError if it is damaged."""
         shared = {name: getattr(self, name) for name in _SHARED}
         try:
-            return restored(RecordDraft, {**self.rest, **shared})
+            return restore(RecordDraft, {**self.rest, **shared})
         except NOT_RESTORED as error:
             raise RecordError(
                 f"the record {self.key} ({self.job_name}) is damaged: {error!r}",
@@ -187,6 +188,6 @@ def decode(content: bytes) -> JobRecord:
     try:
         data["rest"] = data["draft"]
         known = {name: data[name] for name in JobRecord.__annotations__ if name in data}
-        return restored(JobRecord, known)
+        return restore(JobRecord, known)
     except NOT_RESTORED as error:
         raise ValueError(f"not a neuronctl record ({error!r})") from None

@@ -8,11 +8,11 @@ variables. It refuses other users' repositories by itself.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
 from neuronctl.common.errors import NeuronctlError, UsageError
 from neuronctl.common.files import sha256_of
-from neuronctl.common.frozen import dataclass
 
 _PATIENCE = 3.0
 """Seconds to wait for git on a slow file system before doing without its answer."""

@@ -22,11 +22,11 @@ import itertools
 import os
 import re
 import time
+from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Match, Optional
 
 from neuronctl.common.errors import RecordError
 from neuronctl.common.files import read_private, write_private
-from neuronctl.common.frozen import replace
 from neuronctl.common.paths import state_dir
 from neuronctl.common.users import login_name
 from neuronctl.records.job_record import (

@@ -17,12 +17,13 @@ import signal
 import stat
 import subprocess
 import threading
+from dataclasses import asdict, dataclass
 from typing import IO, Callable, Dict, Iterator, List, Tuple
 
 from neuronctl.common.errors import NotConnectedError, UsageError
 from neuronctl.common.files import open_own_directory, read_private, write_private
-from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, restored
 from neuronctl.common.paths import state_dir
+from neuronctl.common.restoring import NOT_RESTORED, restore
 
 _PERSIST = "12h"
 """How long the connection stays open without use."""
@@ -66,7 +67,7 @@ def find_remote(name: str, *, whole: bool = True) -> Remote:
     check_name(name)
     try:
         text = read_private(os.path.join(remotes_dir(), f"{name}.json"))
-        remote = restored(Remote, json.loads(text))
+        remote = restore(Remote, json.loads(text))
     except (OSError, *NOT_RESTORED):
         raise not_connected(name) from None
     if whole and not remote.directory:

@@ -12,12 +12,12 @@ import json
 import os
 import re
 import stat
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.common.console import printable
 from neuronctl.common.errors import ConnectionLostError, UsageError
 from neuronctl.common.files import open_regular
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.words import amount, counted
 from neuronctl.remote.connection import Remote, Tell
 from neuronctl.remote.host import Manifest, copy, digest_of, is_safe, matches, write_file

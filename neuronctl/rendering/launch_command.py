@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass, replace
 from typing import List, Sequence, Tuple
 
 from neuronctl.common.errors import TemplateError
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.shell import CommandWord, Shell, quote
 from neuronctl.launch.launchers import LAUNCHER, PROGRAM
 from neuronctl.planning import JobPlan, Launch

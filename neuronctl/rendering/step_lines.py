@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import List, Sequence, Tuple, Union
 
 from neuronctl.common.console import printable
-from neuronctl.common.frozen import replace
 from neuronctl.common.shell import Shell, quote
 from neuronctl.planning import JobPlan, Launch
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
 
 from neuronctl.common.errors import JobFileError
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import config_files
 from neuronctl.request.job import find
 from neuronctl.request.job_file import ON, configuration, has_keys

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import JobFileError, UsageError, did_you_mean
 from neuronctl.common.files import head, open_named
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import config_files, present
 from neuronctl.request.job import BY_NAME, Body, Layer, Origin, Source, StepRequest, find, merge
 from neuronctl.request.options import Option

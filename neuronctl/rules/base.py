@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from enum import Flag, auto
 from itertools import islice
 from typing import (
@@ -18,7 +19,6 @@ from typing import (
 )
 
 from neuronctl.catalog.model import Catalog, Citation, Path
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.rule_codes import CODES, ERROR, ROW, WARNING
 from neuronctl.planning import JobPlan, Launch
 from neuronctl.records.bad_nodes import NodeFault
@@ -156,7 +156,7 @@ class LocalFacts:
     """(step, which text, why) of the user's shell text that bash cannot read."""
     model: Tuple[Optional[float], str] = (None, "")
     """The bytes of a model server's weights, and what they are known from."""
-    bad_nodes: Mapping[str, NodeFault] = {}
+    bad_nodes: Mapping[str, NodeFault] = field(default_factory=dict)
     """Those that have failed in the user's jobs, with how."""
 
 
@@ -192,9 +192,9 @@ class RuleContext:
     local: LocalFacts = LocalFacts()
     reviewed: bool = False
     slurm: Optional[SlurmFacts] = None
-    sources: Mapping[Path, Citation] = {}
+    sources: Mapping[Path, Citation] = field(default_factory=dict)
     of_script: bool = False
-    comment_parts: Mapping[str, str] = {}
+    comment_parts: Mapping[str, str] = field(default_factory=dict)
     launch_index: int = 0
 
     @property

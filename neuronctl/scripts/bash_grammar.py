@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import time
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Iterator, Optional, Set, Tuple
 
 from neuronctl.common.errors import SlurmUnavailableError, UsageError
-from neuronctl.common.frozen import dataclass
 from neuronctl.scripts.model import SourceSpan
 from neuronctl.slurm.process import run
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import JobFileError, UsageError
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.shell import sets_errexit
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.request.job import BY_NAME, OF_SLURM, JobRequest

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence
 
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.shell import BASHS_OWN, sets_errexit
 from neuronctl.common.yamlfile.writer import Entry
 from neuronctl.launch.launchers import ALL, ONE, LauncherCall, called

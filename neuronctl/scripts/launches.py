@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.launch.launchers import Launcher, called, every
 from neuronctl.scripts.model import SourceSpan, digits
 from neuronctl.scripts.shell_reader import read_shell
@@ -55,7 +55,7 @@ class Launch:
     word: ShellWord
     command: Command
     launcher: Launcher = _NONE
-    options: Mapping[str, str] = {}
+    options: Mapping[str, str] = field(default_factory=dict)
     certain: bool = True
     inside: Tuple[Launch, ...] = ()
 

@@ -12,14 +12,15 @@ import os
 import re
 import socket
 import time
+from dataclasses import dataclass, field, replace
 from string import Template
 from typing import Callable, Dict, Iterable, List, Mapping, Optional
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import NoSuchJobError, SlurmError
 from neuronctl.common.files import read_private
-from neuronctl.common.frozen import NOT_RESTORED, dataclass, replace, restored
 from neuronctl.common.paths import state_dir
+from neuronctl.common.restoring import NOT_RESTORED, restore
 from neuronctl.common.shell import quote
 from neuronctl.common.users import login_name
 from neuronctl.serving.recipes import load
@@ -60,7 +61,7 @@ class Note:
     pid: int = 0  # of what looks after it
     python: str = ""
     program: str = ""
-    values: Mapping[str, str] = {}  # for the recipe's text
+    values: Mapping[str, str] = field(default_factory=dict)  # for the recipe's text
 
     @property
     def place(self) -> str:
@@ -113,7 +114,7 @@ def parse_note(content: bytes) -> Optional[Note]:
     """Return a note; None for text that is none, or has times that no clock shows."""
     try:
         data = json.loads(content)
-        note = restored(Note, {name: data[name] for name in Note.__annotations__ if name in data})
+        note = restore(Note, {name: data[name] for name in Note.__annotations__ if name in data})
         return note if all(0 <= at < 1 << 40 for at in (note.since, note.asked)) else None
     except (*NOT_RESTORED, RecursionError):
         return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from typing import Tuple
 
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import SITE_FAULTS, TemplateError, UsageError, did_you_mean
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.paths import present
 from neuronctl.common.units import parse_timeout
 from neuronctl.launch import launchers

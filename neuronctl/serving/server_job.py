@@ -8,11 +8,11 @@ import json
 import os
 import re
 import shutil
+from dataclasses import asdict, replace
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import head, open_own_directory, write_private
-from neuronctl.common.frozen import asdict, replace
 from neuronctl.common.paths import data_path
 from neuronctl.common.shell import Shell, join, quote
 from neuronctl.request.job import Body, JobRequest

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.errors import UsageError
-from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import parse_count
 
 

@@ -6,10 +6,10 @@ import contextlib
 import functools
 import math
 import re
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import UNLIMITED, parse_duration
 
 SEPARATOR = "\x1f"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
+from dataclasses import dataclass
 from typing import FrozenSet, Optional, Sequence, Set
 
 from neuronctl.common.errors import UsageError
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import fold_ranges
 
 _JOB_ID = (

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import FrozenSet, Optional
-
-from neuronctl.common.frozen import dataclass
 
 
 @dataclass(frozen=True)

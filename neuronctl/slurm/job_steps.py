@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass, replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.slurm.fields import SEPARATOR, ExitCode, count, parse_seconds, parse_size
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import run

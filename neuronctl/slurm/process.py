@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+from dataclasses import dataclass
 from typing import Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple, Union
 
 from neuronctl.common.errors import (
@@ -18,7 +19,6 @@ from neuronctl.common.errors import (
     SlurmUnavailableError,
     UsageError,
 )
-from neuronctl.common.frozen import dataclass
 
 # Variables that act as options (they would override a script's directives or change what a query
 # prints), and variables of an allocation, MPI, or launcher that describe *its* processes.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.fields import count, parse_number
 from neuronctl.slurm.limits import (
     ASSOCIATION_FIELDS,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import UNLIMITED, hosts
 from neuronctl.slurm.fields import (
     count,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import asdict, dataclass
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common import cache
 from neuronctl.common.files import file_state
-from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, restored
+from neuronctl.common.restoring import NOT_RESTORED, restore
 from neuronctl.slurm import fields
 from neuronctl.slurm.conf import config_file
 from neuronctl.slurm.job_id import JobId
@@ -254,6 +255,6 @@ def _write(answer: Optional[OwnQueue]) -> None:
 
 def _read() -> Optional[OwnQueue]:
     try:
-        return restored(OwnQueue, cache.read(_KIND, *_place()))
+        return restore(OwnQueue, cache.read(_KIND, *_place()))
     except NOT_RESTORED:
         return None

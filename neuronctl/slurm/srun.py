@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import compress_hostlist
 from neuronctl.slurm.fields import count, parse_number
 from neuronctl.slurm.nvidia_smi import SURVEYED, gpu_columns, query

@@ -9,9 +9,8 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Tuple, Union
-
-from neuronctl.common.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import contextlib
 import os
 import re
 import zlib
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common import units
 from neuronctl.common.errors import NeuronctlError, UsageError
 from neuronctl.common.files import write_private
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.paths import state_dir, working_directory
 from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.judgement.verdict import NOT_KNOWN, REFUSED, Verdict

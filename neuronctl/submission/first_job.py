@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import open_regular
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.request.job import OPTIONS, JobRequest

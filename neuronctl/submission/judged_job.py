@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 from neuronctl.common.errors import PolicyError
-from neuronctl.common.frozen import asdict, dataclass, replace
 from neuronctl.common.words import counted
 from neuronctl.planning import JobPlan
 from neuronctl.request.job import OF_SLURM

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Callable, Optional, Sequence
 
 from neuronctl.common.errors import PolicyError, SlurmRefusedError, SlurmUnavailableError
-from neuronctl.common.frozen import replace
 from neuronctl.judgement.verdict import CAN_START, NOT_KNOWN, REFUSED, WILL_WAIT
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tu
 from neuronctl.catalog.loader import load, recognise
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common.errors import SlurmError, UsageError
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.paths import working_directory
 from neuronctl.common.spelling import has_sent_code
 from neuronctl.common.units import compress_hostlist, hosts

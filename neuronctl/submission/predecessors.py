@@ -6,11 +6,11 @@ import contextlib
 import glob
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.common.console import printable
 from neuronctl.common.errors import NoSuchJobError, PolicyError, UsageError
-from neuronctl.common.frozen import replace
 from neuronctl.common.paths import sweep_dir
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job import Layer, Origin, Source

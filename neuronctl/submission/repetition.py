@@ -13,11 +13,11 @@ import itertools
 import os
 import re
 import time
+from dataclasses import replace
 from typing import Optional, Sequence, Tuple
 
 from neuronctl.common.errors import RecordError, SlurmUnavailableError
 from neuronctl.common.files import open_own_directory
-from neuronctl.common.frozen import replace
 from neuronctl.common.words import moment
 from neuronctl.records.recovery import Recovery, is_in_flight, recover
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
 from typing import Any, List, Mapping, Optional, Sequence
 
 from neuronctl.common.console import printable
 from neuronctl.common.errors import UsageError
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.paths import working_directory
 from neuronctl.common.shell import join
 from neuronctl.records import found_records, provenance

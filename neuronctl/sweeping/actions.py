@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import time
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import (
@@ -16,7 +17,6 @@ from neuronctl.common.errors import (
     SlurmUnavailableError,
     UsageError,
 )
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.common.paths import working_directory
 from neuronctl.common.shell import join
 from neuronctl.common.units import format_time, parse_duration

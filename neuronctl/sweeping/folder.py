@@ -12,6 +12,7 @@ import json
 import os
 import re
 import time
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.common.errors import NoSuchJobError, RecordError, UsageError
@@ -21,8 +22,8 @@ from neuronctl.common.files import (
     read_private,
     write_private,
 )
-from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, replace, restored
 from neuronctl.common.paths import sweep_dir
+from neuronctl.common.restoring import NOT_RESTORED, restore
 from neuronctl.request.axes import Axis, Row
 from neuronctl.slurm.job_states import ACTIVE, LEAVING
 from neuronctl.slurm.squeue import QueueJob
@@ -123,7 +124,7 @@ class Sweep:
             if data.pop("schema") not in (1, 2):
                 raise ValueError("it is of another version of neuronctl")
             data.pop("id", None)
-            found = restored(SweepSettings, data)
+            found = restore(SweepSettings, data)
             rows = (tuple(tuple((n, v) for n, v in row) for row in axis) for axis in found.axes)
             return replace(found, axes=tuple(rows))
         except NOT_RESTORED as error:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any, Iterable, List, Optional, Tuple
 
 from neuronctl.common.errors import SlurmError, SlurmRefusedError, UsageError
-from neuronctl.common.frozen import replace
 from neuronctl.common.units import compress_hostlist, hosts, parse_memory, split_signal
 from neuronctl.common.words import counted
 from neuronctl.launch import launchers

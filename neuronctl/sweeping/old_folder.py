@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List
 
 from neuronctl.common.errors import RecordError
 from neuronctl.common.files import read_private
-from neuronctl.common.frozen import NOT_RESTORED
+from neuronctl.common.restoring import NOT_RESTORED
 from neuronctl.sweeping.parameters import TaskState
 from neuronctl.sweeping.worker import files
 from neuronctl.sweeping.worker.files import Runs

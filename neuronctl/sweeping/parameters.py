@@ -6,10 +6,10 @@ import functools
 import itertools
 import math
 import re
+from dataclasses import dataclass
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import UsageError, did_you_mean
-from neuronctl.common.frozen import dataclass
 from neuronctl.request.axes import MOST, NAME, Axis, Row
 from neuronctl.request.job import find
 from neuronctl.request.typed_options import check_utf8

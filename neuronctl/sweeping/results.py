@@ -6,10 +6,10 @@ import math
 import re
 import time
 from collections import Counter
+from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError
-from neuronctl.common.frozen import dataclass
 from neuronctl.slurm.job_states import ACTIVE
 from neuronctl.slurm.squeue import QueueJob, ask_own_queue, runs_of
 from neuronctl.sweeping.folder import Sweep

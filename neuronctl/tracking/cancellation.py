@@ -6,10 +6,10 @@ import contextlib
 import os
 import re
 import time
+from dataclasses import dataclass, replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.common.errors import NoSuchJobError
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId

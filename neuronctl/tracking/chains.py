@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 from typing import (
     TYPE_CHECKING,
     Dict,
@@ -17,7 +18,6 @@ from typing import (
     Union,
 )
 
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.records.job_record import JobRecord
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_id import JobId

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
 from typing import Optional, Sequence, Tuple, Union
 
 from neuronctl.common.errors import NoSuchJobError, UsageError
 from neuronctl.common.files import list_again, open_regular
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_control import ControlJob, scontrol_show_job

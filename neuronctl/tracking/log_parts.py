@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import time
+from dataclasses import dataclass
 from typing import BinaryIO, Optional
 
 from neuronctl.common.errors import UsageError
-from neuronctl.common.frozen import dataclass
 
 _BLOCK = 1 << 16
 _TIME = re.compile(rb"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Callable,
@@ -22,7 +23,6 @@ from typing import (
 
 from neuronctl.common.errors import NoSuchJobError, RecordError, SlurmError, SlurmUnavailableError
 from neuronctl.common.files import head
-from neuronctl.common.frozen import dataclass
 from neuronctl.common.units import expand_hostlist, expand_log_pattern, first_host
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job

@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import os
 import re
+from dataclasses import dataclass, replace
 from typing import List, Optional, Tuple
 
 from neuronctl.common.files import file_state, tail
-from neuronctl.common.frozen import dataclass, replace
 from neuronctl.records.job_record import JobRecord
 from neuronctl.slurm.job_states import CANCELLED, GOOD, PENDING
 from neuronctl.tracking.job_status import JobStatus

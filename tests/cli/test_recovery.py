@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, List, Optional
 from unittest.mock import Mock
@@ -14,7 +15,6 @@ from fake_slurm import FakeSlurm, accounting_row, queue_row
 from recorded import draft
 
 from neuronctl.common.errors import RecordError
-from neuronctl.common.frozen import replace
 from neuronctl.records.recovery import Recovery
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId

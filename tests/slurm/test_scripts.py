@@ -12,6 +12,7 @@ import shlex
 import shutil
 import tarfile
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, FrozenSet, Iterator, List, Set, Tuple
 
@@ -19,7 +20,6 @@ import pytest
 from harness import Sandbox, sandbox_up, wait_until
 
 from neuronctl.catalog.loader import load
-from neuronctl.common.frozen import dataclass
 from neuronctl.rendering.render import render_job
 from neuronctl.scripts.job_file_draft import draft_job_file
 from neuronctl.submission.planned_job import plan_job

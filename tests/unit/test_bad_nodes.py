@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict
 
 import pytest
 
-from neuronctl.common.frozen import replace
 from neuronctl.records.bad_nodes import DAYS, NodeFault, bad_nodes, remember_fault
 from neuronctl.records.job_record import JobRecord, RecordDraft, draft_fields
 from neuronctl.slurm.job_id import JobId

@@ -56,7 +56,6 @@ def results() -> Dict[str, Any]:
         "versions": {"neuronctl": "1", "click": "8", "submitit": "1.5.4", "torchx": "0.7.0"},
         "squeue": ["squeue", "--format=%i|%j\x1f%T" + "\x1f%x" * 20],
         "renderings": {"scripts": 1024, "a_second": [3000], "planned_a_second": [900]},
-        "definitions": {"python3.9": {"frozen": [18.0] * 3, "dataclasses": [50.0] * 3}},
         "waits": {str(count): 12 for count in cases.WAITS},
         "opened": {str(count): min(count, 100) for count in cases.RECORDS},
         "processes": {

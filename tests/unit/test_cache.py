@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Tuple
 
 import pytest
 
 from neuronctl.common import cache
-from neuronctl.common.frozen import NOT_RESTORED, dataclass, restored
+from neuronctl.common.restoring import NOT_RESTORED, restore
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ class Outer:
     one: Inner
     several: Optional[Tuple[Inner, ...]]
     named: Mapping[str, Inner]
-    plain: Mapping[str, int] = {}
+    plain: Mapping[str, int] = field(default_factory=dict)
     parts: Tuple[Mapping[str, int], ...] = ()
 
 
@@ -101,7 +102,7 @@ WHOLE = Outer(
 @pytest.mark.parametrize("value", [WHOLE, Outer(Inner(""), None, {}), Outer(Inner("x"), (), {})])
 def test_objects_are_restored(value: Outer) -> None:
     kept = json.loads(json.dumps(dataclasses.asdict(value)))
-    again = restored(Outer, kept)
+    again = restore(Outer, kept)
     assert again == value and repr(again) == repr(value)
 
 
@@ -120,7 +121,7 @@ def test_another_shape_is_not_restored(change: Mapping[str, object]) -> None:
     kept = json.loads(json.dumps(dataclasses.asdict(WHOLE)))
     for data in ({**kept, **change}, None, [], 1, "x", {}):
         with pytest.raises(NOT_RESTORED):
-            restored(Outer, data)
+            restore(Outer, data)
 
 
 def test_a_pipe_in_its_place_is_not_waited_for(file: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Optional, Tuple
@@ -10,7 +11,6 @@ from typing import Any, Optional, Tuple
 import pytest
 from slurm_answers import job
 
-from neuronctl.common.frozen import replace
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import moment
 from neuronctl.diagnosis import log_search

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import List, Optional, Tuple
 
@@ -10,7 +11,6 @@ import pytest
 
 from neuronctl.catalog.loader import load
 from neuronctl.common.errors import UsageError
-from neuronctl.common.frozen import replace
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm.sbatch_options import GetoptError
 from neuronctl.submission.existing_job import existing_job, monitored

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
@@ -10,7 +11,6 @@ import pytest
 from plan_builders import cluster, plan_of
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.common.frozen import replace
 from neuronctl.rules import RuleContext, apply_rules
 from neuronctl.rules.local_facts import gather_local_facts
 from neuronctl.rules.model_size import gpus_of_model, model_size

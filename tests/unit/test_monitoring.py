@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Optional
 
 import pytest
 
-from neuronctl.common.frozen import replace
 from neuronctl.monitoring.job_use import JobUse, advise, read_sampled_use
 from neuronctl.monitoring.samples import GpuUse, NodeUse, read_samples
 from neuronctl.request.job_file import own_cluster

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 
-from neuronctl.common.frozen import replace
 from neuronctl.records.job_record import JobRecord, RecordDraft, draft_fields
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.squeue import QueueJob

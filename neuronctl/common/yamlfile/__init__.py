@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence, Tuple, Type, Union
 
 from neuronctl.common import cache
 from neuronctl.common.errors import NeuronctlError
 from neuronctl.common.files import open_named, read_trusted
-from neuronctl.common.frozen import NOT_RESTORED, asdict, dataclass, restored
+from neuronctl.common.restoring import NOT_RESTORED, restore
 
 MAX_BYTES = 1_000_000
 
@@ -71,7 +72,7 @@ def read(
     text = text_of(file, error, found=found)
     if found:
         with contextlib.suppress(*NOT_RESTORED):
-            return restored(Document, cache.read("yaml", file, text))
+            return restore(Document, cache.read("yaml", file, text))
     document = parse(text, file, error)
     if found and not any(key in document.data for key in private):
         cache.write("yaml", file, asdict(document), text)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Iterator, Optional, Tuple
 
-from neuronctl.common.frozen import dataclass
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Registry
 from neuronctl.scripts.launches import PYTHON, Launch, launches

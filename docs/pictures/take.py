@@ -116,7 +116,6 @@ def inside() -> List[str]:
     wait_until(lambda: states().get(sampled) == "COMPLETED")
     pictures: Dict[str, Tuple[str, ...]] = {
         "status.svg": ("neuronctl status",),
-        "status-watch.svg": ("neuronctl status --watch 'pre*' '한국어*'",),
         "why.svg": (f"neuronctl why {broken}", f"neuronctl why {late}"),
         "report.svg": (f"neuronctl report {sampled}",),
         "why-waits.svg": (f"neuronctl why {waits}", f"neuronctl why {after}"),

@@ -127,7 +127,7 @@ def _fix(
         words = _summary(after.findings)
         if after.text != before.text:
             rest = f"left: {words}" if after.findings else "nothing left"
-            words = f"{'mended' if write else 'would mend'} {codes}; {rest}"
+            words = f"{'fixed' if write else 'would fix'} {codes}; {rest}"
             changed += 1
             if not write:
                 print_script(hide_secrets(unified_diff(before.name, before.text, after.text)))
@@ -157,7 +157,7 @@ def _print(checked: Sequence[JudgedScript]) -> None:
             same.setdefault(finding.row, []).append(finding)
         for findings in same.values():
             _print_finding(script, findings, told if len(checked) > 1 else set())
-        mends = f"; 'neuronctl check --fix' mends {len(script.mends)}" if script.mends else ""
+        mends = f"; 'neuronctl check --fix' fixes {len(script.mends)}" if script.mends else ""
         print_line(f"{script.name}: {_summary(script.findings)}{mends}")
     if len(checked) > 1:
         clean = sum(1 for script in checked if not script.findings)

@@ -47,7 +47,7 @@ def test_the_diff_can_be_applied_and_nothing_is_written(tmp_path: Path, job: Pat
     assert result.returncode == 4, "the file is as it was"
     assert job.read_bytes() == raw(WRONG)
     assert result.stderr.decode().splitlines() == [
-        "neuronctl: job.sh: would mend NC202, NC601, NC606; nothing left",
+        "neuronctl: job.sh: would fix NC202, NC601, NC606; nothing left",
         "neuronctl: 1 of 1 script to change; --write does it",
     ]
     assert result.stdout.startswith(raw("--- job.sh\n+++ job.sh\n@@ -1,6 +1,6 @@\n"))
@@ -64,7 +64,7 @@ def test_write_changes_files_of_folders(run: Run, tmp_path: Path, job: Path) -> 
     (jobs / "bad.sh").write_text(WRONG.replace("echo \udcff", "srun -N3"), encoding="utf-8")
     result = run(*FIX, "--write", "jobs", "job.sh", code=4)
     lines = result.stdout.splitlines()
-    mended = "mended NC202, NC601, NC606;"
+    mended = "fixed NC202, NC601, NC606;"
     assert lines[:-1] == [
         f"jobs/a.sh: {mended} nothing left",
         f"jobs/bad.sh: {mended} left: 1 error",
@@ -93,7 +93,7 @@ def test_json_has_the_replacements(run: Run, job: Path) -> None:
 
 def test_check_says_what_fix_mends(run: Run, job: Path) -> None:
     assert run("check", "job.sh", code=4).stdout.endswith(
-        "\njob.sh: 3 errors; 'neuronctl check --fix' mends 2\n"
+        "\njob.sh: 3 errors; 'neuronctl check --fix' fixes 2\n"
     )
 
 

@@ -70,7 +70,7 @@ def is_judged(text: str) -> bool:
 
 
 def test_there_are_commands_to_judge() -> None:
-    assert len(commands()) > 80
+    assert len(commands()) > 70
 
 
 @pytest.fixture

@@ -63,21 +63,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     given = {**defaults, **options_layer(options, words).values}
     program = JobRequest(script=given["script"], args=given["args"], chdir=chdir)
     _refuse_batch_script(program)
-    worked: Dict[str, Worked] = {}
-    partition = given.get("partition")
-    if partition is None:
-        worked["partition"] = Worked("auto", "the one where it starts first; or name one")
-    sizes = [
-        known.gpus_per_node
-        for known in cluster.partitions.values()
-        if partition in (None, "auto") or known.name in str(partition).split(",")
-    ]
-    if any(sizes) and not any(name in given for name in _SIZE):
-        numbers = [str(number) for number in range(1, max(sizes) + 1)]
-        gpus = _ask("GPUs per node", "number of GPUs", numbers, "1") or "1"
-        why = "nothing else was requested" if gpus == "1" else "as you said"
-        worked["gpus_per_node"] = Worked(gpus, why)
-    worked.update(_comment(program, cluster, given))
+    worked = {**_partition_and_gpus(given, cluster), **_comment(program, cluster, given)}
     found, advice = software(any(name in given for name in _SOFTWARE), chdir or ".")
     worked.update(found)
     for name, value in worked.items():
@@ -108,6 +94,25 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     job_output.write_text(JOB_FILE, text, force=force, mode=0o600)
     notify(*filter(None, [advice, change]))
     notify(f"wrote {JOB_FILE}; 'neuronctl submit' submits it, with --dry-run only shows the script")
+
+
+def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str, Worked]:
+    """Return the partition and the GPUs per node, as far as they are not given."""
+    worked: Dict[str, Worked] = {}
+    partition = given.get("partition")
+    if partition is None:
+        worked["partition"] = Worked("auto", "the one where it starts first; or name one")
+    sizes = [
+        known.gpus_per_node
+        for known in cluster.partitions.values()
+        if partition in (None, "auto") or known.name in str(partition).split(",")
+    ]
+    if any(sizes) and not any(name in given for name in _SIZE):
+        numbers = [str(number) for number in range(1, max(sizes) + 1)]
+        gpus = _ask("GPUs per node", "number of GPUs", numbers, "1") or "1"
+        why = "nothing else was requested" if gpus == "1" else "as you said"
+        worked["gpus_per_node"] = Worked(gpus, why)
+    return worked
 
 
 def _ask(question: str, what: str, known: Sequence[str], default: Optional[str]) -> Optional[str]:

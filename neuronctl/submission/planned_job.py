@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load, recognise
 from neuronctl.catalog.model import Catalog, Cluster
@@ -30,7 +30,7 @@ from neuronctl.submission.judged_job import JudgedJob
 if TYPE_CHECKING:
     from neuronctl.judgement.partition_choice import Choice
     from neuronctl.judgement.snapshot import Snapshot
-    from neuronctl.records.job_record import RecordDraft
+    from neuronctl.planning.model import CodeSnapshot
     from neuronctl.request.axes import Axis
 
 
@@ -40,8 +40,7 @@ class PlannedJob:
 
     choice: as in JudgedJob. ask_slurm: whether it is judged by what Slurm says, and not as a
     script that is only shown. template: the user's own. snapshot: what Slurm has said for it.
-    steps: shell text in
-    place of the plan's steps. surroundings: of a snapshot that runs again.
+    steps: shell text in place of the plan's steps. surroundings: of a snapshot that runs again.
     """
 
     plan: JobPlan
@@ -130,35 +129,14 @@ def plan_job(
     what is varied, in place of what the job file says; None: it is no sweep. tell: hears which
     files are used that nobody has named. snapshot_place: of the copy of the code, if that is there.
     """
-    layers = [configuration() if recorded is None else recorded]
-    if has_sent_code() and recorded is None and not interactive:
-        layers.insert(
-            0, job.Layer({"snapshot": True}, {"snapshot": job.Origin(job.Source.DERIVED, "--on")})
-        )
-    if job_file is not None:
-        layers.append(read_job_file(job_file))
-    elif find_job and not (body or steps) and (not words or is_argument(words[0])):
-        own = own_job_file()
-        if own is not None:
-            layers.append(own)
-            if tell is not None:
-                tell(f"using {JOB_FILE}")
+    layers = _users_layers(interactive=interactive) if recorded is None else [recorded]
+    nameless = not (body or steps) and (not words or is_argument(words[0]))
+    layers += _job_file_layers(job_file, tell, find=find_job and nameless)
     layers.append(options_layer(options, words, body, steps))
-    request = job.build_request(layers)
-    request = _swept(request, sweep)
-    if words and request.script is None:
-        raise UsageError(
-            f"'{words[0]}' is an argument, but no program is named to receive it",
-            "name the program before it, or as 'script:' in a job file",
-        )
+    request = _swept(job.build_request(layers), sweep)
     if interactive:
         request = replace(request, body=None, steps=(), text_file=None)
-    elif request.script is None and request.body is None and not request.steps:
-        raise UsageError(
-            "no SCRIPT: there is no program to run",
-            "name it after the options, or as 'script:' in the job file; shell text: --body FILE, "
-            "or 'run:'" + ("; 'neuronctl init' writes a job file" if find_job else ""),
-        )
+    _refuse_without_program(request, words, interactive=interactive, find_job=find_job)
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
     request = _exclude_bad_nodes(located(request, cluster))
@@ -166,30 +144,86 @@ def plan_job(
         from neuronctl.submission.predecessors import wait_for_named
 
         request = wait_for_named(request, tell or (lambda message: None), ask_slurm=ask_slurm)
-    conda = None if request.conda is None else find_conda(request.conda, request.resolve_path(""))
-    code = None
-    if request.snapshot:
-        from neuronctl.records.code_snapshot import plan_snapshot
-
-        code = plan_snapshot(request.chdir or working_directory(), cluster)
-        code = replace(code, place=snapshot_place, tree="") if snapshot_place else code
     settle = partial(
-        plan, cluster=cluster, interactive=interactive, recognised=how, conda=conda, code=code
+        plan,
+        cluster=cluster,
+        interactive=interactive,
+        recognised=how,
+        conda=find_conda(request.conda, request.resolve_path("")) if request.conda else None,
+        code=_code(request, cluster, snapshot_place),
     )
     made = settle(request)
     choice = snapshot = None
     if request.partition == "auto":
-        from neuronctl.judgement.partition_choice import choose
-
-        choice = choose(made, catalog, ask=ask_slurm)
+        request, choice = _choose_partition(request, made, catalog, ask=ask_slurm)
         snapshot = choice.snapshot
-        origins = {**request.origins, "partition": job.Origin(job.Source.DERIVED, "-p auto")}
-        request = replace(request, partition=choice.plan.partition.name, origins=origins)
         made = settle(request)
     if made.until_done is not None and request.array is None and ask_slurm:
         snapshot, chain = _how_it_goes_on(made, snapshot)
         made = settle(request, chain=chain)
     return PlannedJob(made, catalog, choice, ask_slurm, template, snapshot)
+
+
+def _choose_partition(
+    request: job.JobRequest, made: JobPlan, catalog: Catalog, *, ask: bool
+) -> Tuple[job.JobRequest, Choice]:
+    """Return the request with the partition that -p auto chooses, and the choice."""
+    from neuronctl.judgement.partition_choice import choose
+
+    choice = choose(made, catalog, ask=ask)
+    origins = {**request.origins, "partition": job.Origin(job.Source.DERIVED, "-p auto")}
+    return replace(request, partition=choice.plan.partition.name, origins=origins), choice
+
+
+def _users_layers(*, interactive: bool) -> List[job.Layer]:
+    """Return the user's configuration, over a snapshot of code that --on has sent."""
+    configured = configuration()
+    if interactive or not has_sent_code():
+        return [configured]
+    sent = {"snapshot": job.Origin(job.Source.DERIVED, "--on")}
+    return [job.Layer({"snapshot": True}, sent), configured]
+
+
+def _job_file_layers(
+    file: Optional[str], tell: Optional[Callable[[str], None]], *, find: bool
+) -> List[job.Layer]:
+    """Return the job file's layer. find: take that of the current directory if none is named."""
+    if file is not None:
+        return [read_job_file(file)]
+    found = own_job_file() if find else None
+    if found is None:
+        return []
+    if tell is not None:
+        tell(f"using {JOB_FILE}")
+    return [found]
+
+
+def _refuse_without_program(
+    request: job.JobRequest, words: Sequence[str], *, interactive: bool, find_job: bool
+) -> None:
+    """Raise UsageError if a batch job has no program, or words are arguments of none."""
+    if words and request.script is None:
+        raise UsageError(
+            f"'{words[0]}' is an argument, but no program is named to receive it",
+            "name the program before it, or as 'script:' in a job file",
+        )
+    programs = (request.script, request.body, request.steps or None)
+    if not interactive and programs == (None, None, None):
+        raise UsageError(
+            "no SCRIPT: there is no program to run",
+            "name it after the options, or as 'script:' in the job file; shell text: --body FILE, "
+            "or 'run:'" + ("; 'neuronctl init' writes a job file" if find_job else ""),
+        )
+
+
+def _code(request: job.JobRequest, cluster: Cluster, place: str) -> Optional[CodeSnapshot]:
+    """Return the copy of the code that the job runs. place: of one that is there already."""
+    if not request.snapshot:
+        return None
+    from neuronctl.records.code_snapshot import plan_snapshot
+
+    code = plan_snapshot(request.chdir or working_directory(), cluster)
+    return replace(code, place=place, tree="") if place else code
 
 
 _load_the_rest = partial(import_module, "neuronctl.rendering.render")

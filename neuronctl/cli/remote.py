@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from neuronctl.cli import COMMANDS, HERE, SHELLS, run_here
 from neuronctl.cli.say import notify, say
@@ -24,74 +23,31 @@ _KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "COLORTERM", "NO_COLOR", "
 """Variables of this machine that a command there gets."""
 
 
-@dataclass(frozen=True)
 class Call:
-    """A command line for a cluster. options: of a command that submits, as click reads them."""
+    """A command line for a cluster.
 
-    words: Tuple[str, ...]
-    allowed: Tuple[str, ...]
-    browse: bool
-    options: Mapping[str, Any]
+    allowed, browse: of --allow and --open. sends: whether the project is sent before. serves:
+    whether a server answers in the end, to which a tunnel is opened. gives_job_code: whether the
+    exit code is the job's. waits: whether Ctrl-C ends it there, and loses nothing.
+    """
 
-    @property
-    def command(self) -> str:
-        return self.words[0]
-
-    @property
-    def sends(self) -> bool:
-        return self.command in _SENDS and not {*self.words[1:2]} & {*_ABOUT_JOBS}
-
-    @property
-    def is_dry(self) -> bool:
-        return self.command == "generate" or bool(self.options.get("dry_run"))
-
-    @property
-    def serves(self) -> bool:
-        """Whether a server answers in the end, to which a tunnel is opened."""
-        lists = {"list", "--list"} & {*self.words[1:2]} or self.options.get("list_recipes")
-        return self.command == "serve" and not (lists or self.is_dry)
-
-    @property
-    def gives_job_code(self) -> bool:
-        """Whether the exit code is that of the job."""
-        return bool(self.options.get("follow") or self.options.get("wait"))
-
-    @property
-    def waits(self) -> bool:
-        """Whether Ctrl-C ends it there, and loses nothing."""
-        follows = not self.options and {"-f", "--follow", "--watch", "-w"} & {*self.words}
-        return self.gives_job_code or bool(follows) or self.command in ("wait", "top", "serve")
+    def __init__(self, words: Sequence[str], allowed: Sequence[str], browse: bool) -> None:
+        self.words, self.allowed, self.browse = tuple(words), allowed, browse
+        self.command, below, options = words[0], {*words[1:2]}, _options(words)
+        self.has_key = bool(options.get("key"))
+        self.sends = self.command in _SENDS and not below & {*_ABOUT_JOBS}
+        self.is_dry = self.command == "generate" or bool(options.get("dry_run"))
+        lists = {"list", "--list"} & below or options.get("list_recipes")
+        self.serves = self.command == "serve" and not (lists or self.is_dry)
+        self.gives_job_code = bool(options.get("follow") or options.get("wait"))
+        follows = not options and {"-f", "--follow", "--watch", "-w"} & {*words}
+        self.waits = bool(follows) or self.command in ("wait", "top", "serve")
+        self.waits = self.waits or self.gives_job_code
 
 
 def run_remote(words: Sequence[str], configured: str) -> int:
     """Run a command line on the cluster that it names, or ``configured`` does; the exit code."""
-    named, call = _split(list(words))
-    if not (named or configured):
-        raise UsageError("--allow and --open need --on NAME before them")
-    names = (named or configured).split(",")
-    own = call.command in HERE and call.command not in _ANYWHERE
-    if own or {"--help", "-h"} & {*call.words[1:2]} or all(map(_is_here, names)):
-        return run_here(list(call.words))
-    for name in names:
-        check_name(name)
-    call = replace(call, options=_options(call.words))
-    if len(names) > 1:
-        return _run_on_all(names, call)
-    remote = find_remote(names[0])
-    if call.command == "pull":
-        from neuronctl.cli.pull import bring
-
-        return bring(remote, call.words[1:])
-    if call.command == "doctor":
-        from neuronctl.cli.doctor import examine_remote
-
-        return examine_remote(remote, _request(remote, call, call.words))
-    return _run_on(remote, call)
-
-
-def _split(words: List[str]) -> Tuple[str, Call]:
-    """Return the names after --on, and the call that follows it."""
-    named, allowed, browse = "", [], False
+    words, named, allowed, browse = list(words), "", [], False
     while words and words[0].partition("=")[0] in ("--on", "--allow", "--open"):
         option, sign, value = words.pop(0).partition("=")
         if option == "--open":
@@ -109,7 +65,27 @@ def _split(words: List[str]) -> Tuple[str, Call]:
         raise UsageError("no command follows --on NAME", "see 'neuronctl --help'")
     if words[0] not in COMMANDS:
         raise UsageError(f"no such command '{words[0]}'", did_you_mean(words[0], COMMANDS))
-    return named, Call(tuple(words), tuple(allowed), browse, {})
+    if not (named or configured):
+        raise UsageError("--allow and --open need --on NAME before them")
+    names = (named or configured).split(",")
+    for name in names:
+        check_name(name)
+    own = words[0] in HERE and words[0] not in _ANYWHERE
+    if own or {"--help", "-h"} & {*words[1:2]} or all(map(_is_here, names)):
+        return run_here(words)
+    call = Call(words, allowed, browse)
+    if len(names) > 1:
+        return _run_on_all(names, call)
+    remote = find_remote(names[0])
+    if call.command == "pull":
+        from neuronctl.cli.pull import bring
+
+        return bring(remote, words[1:])
+    if call.command == "doctor":
+        from neuronctl.cli.doctor import examine_remote
+
+        return examine_remote(remote, _request(remote, call, words))
+    return _run_on(remote, call)
 
 
 def _is_here(name: str) -> bool:
@@ -236,7 +212,7 @@ def _with_key(remote: Remote, call: Call) -> Tuple[Tuple[str, ...], str]:
 
     It is kept until the answer is known: typed again, it is the same submission.
     """
-    if call.command not in ("submit", "resubmit") or call.is_dry or call.options.get("key"):
+    if call.command not in ("submit", "resubmit") or call.is_dry or call.has_key:
         return call.words, ""
     import hashlib
     import secrets

@@ -58,19 +58,16 @@ def _forward(remote: Remote, address: str, port: int) -> Tuple[int, str]:
     """Add a tunnel to the connection; returns the local port, and the tunnel as ssh names it."""
     if not re.fullmatch(r"[0-9A-Za-z.:_-]+", address) or not 0 < port < 65536:
         raise NeuronctlError(f"{remote.name} names no address for its server: {address!r}")
-    host = f"[{address}]" if ":" in address else address
-    for local in (port, _free_port(), _free_port()):
+    host, local = f"[{address}]" if ":" in address else address, port
+    for _ in range(3):
         way = f"127.0.0.1:{local}:{host}:{port}"
-        made = control(remote.socket, "forward", "-L", way)
-        if made.returncode == 0:
+        result = control(remote.socket, "forward", "-L", way)
+        if result.returncode == 0:
             return local, way
-    raise NeuronctlError(f"no tunnel to {remote.name}: {made.stderr.strip()}")
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+        with socket.socket() as free:  # the server's own port may be taken here
+            free.bind(("127.0.0.1", 0))
+            local = int(free.getsockname()[1])
+    raise NeuronctlError(f"no tunnel to {remote.name}: {result.stderr.strip()}")
 
 
 def _stay(remote: Remote, wait: str, job: str) -> int:

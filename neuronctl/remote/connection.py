@@ -134,9 +134,8 @@ def _check_owner(socket: str) -> None:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         status = os.lstat(socket)
         if status.st_uid != os.geteuid() or not stat.S_ISSOCK(status.st_mode):
-            raise UsageError(
-                f"{socket} is not a socket of yours", "remove it, or set another ControlPath"
-            )
+            hint = "remove it, or set another ControlPath"
+            raise UsageError(f"{socket} is not a socket of yours", hint)
 
 
 # ------------------------------------------------------------------------- opening and closing it
@@ -176,11 +175,11 @@ def login(name: str, address: str, *, show: Callable[[bytes], object], tell: Tel
 def logout(remote: Remote) -> bool:
     """End the connection; returns False if there was none."""
     _check_owner(remote.socket)
-    ended = is_alive(remote.socket) and control(remote.socket, "exit").returncode == 0
-    if not ended:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(remote.socket)
-    return ended
+    if is_alive(remote.socket) and control(remote.socket, "exit").returncode == 0:
+        return True
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(remote.socket)
+    return False
 
 
 def _usual_address(name: str) -> str:
@@ -193,9 +192,7 @@ def _usual_address(name: str) -> str:
 
     cluster = load().clusters.get(host)
     known = cluster.login.host if cluster else None
-    if known is None:
-        return name
-    return f"{user}@{known}" if user else known
+    return "@".join(filter(None, (user, known))) if known else name
 
 
 def _settings(address: str) -> Dict[str, str]:
@@ -215,22 +212,16 @@ def _settings(address: str) -> Dict[str, str]:
 
 
 def _socket(settings: Dict[str, str]) -> str:
-    """Return where the connection's socket is: the user's ControlPath, or one of our own.
-
-    Not ssh's %C: newer ones depend on ProxyJump, too.
-    """
-    own = settings.get("controlpath", "none")
-    if own != "none":
-        return own
+    """Return where the connection's socket is: the user's ControlPath, or one of our own."""
+    if settings.get("controlpath", "none") != "none":
+        return settings["controlpath"]
     base = os.environ.get("XDG_RUNTIME_DIR") or os.path.expanduser("~/.ssh")
     folder = os.path.join(base, "neuronctl")
     try:
         os.close(open_own_directory(folder))
     except OSError as error:
         raise UsageError(f"cannot use {folder} for ssh's socket: {error.strerror}") from None
-    names = ("user", "hostname", "port", "proxyjump", "proxycommand")
-    key = "\0".join(settings.get(name, "") for name in names)
-    return os.path.join(folder, hashlib.sha256(key.encode()).hexdigest()[:16])
+    return os.path.join(folder, hashlib.sha256(settings["address"].encode()).hexdigest()[:16])
 
 
 @contextlib.contextmanager

@@ -134,7 +134,7 @@ def digest_of(files: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def matches(name: str, patterns: Sequence[str]) -> bool:
+def is_allowed(name: str, patterns: Sequence[str]) -> bool:
     """Return True if --allow names a file."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
@@ -157,34 +157,41 @@ def write_file(
     changed: its time in nanoseconds, by default now. Returns SHA-256, time, and size.
     """
     folder, name = os.path.split(path)
+    if folder and not os.path.isdir(folder):
+        os.makedirs(folder)
     aside = os.path.join(folder, f".{name[:100]}.{os.getpid()}.neuronctl")
-    mode, flags = 0o777 if executable else 0o666, os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    try:
-        descriptor = os.open(aside, flags, mode)
-    except FileNotFoundError:
-        os.makedirs(folder, exist_ok=True)
-        descriptor = os.open(aside, flags, mode)
     digest = hashlib.sha256()
-
-    def write(part: bytes) -> None:
-        digest.update(part)
-        while part:
-            part = part[os.write(descriptor, part) :]
-
     try:
-        try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with open(os.open(aside, flags, 0o777 if executable else 0o666), "wb", 0) as file:
+
+            def write(part: bytes) -> None:
+                digest.update(part)
+                while part:
+                    part = part[file.write(part) :]
+
             copy(data, size, write)
             if changed is not None:
-                os.utime(descriptor, ns=(changed, changed))
-            status = os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
+                os.utime(file.fileno(), ns=(changed, changed))
+            status = os.fstat(file.fileno())
         os.replace(aside, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(aside)
         raise
     return [digest.hexdigest(), status.st_mtime_ns, size]
+
+
+def files_below(top: str, skipped: Sequence[str] = (".git",)) -> Iterator[Tuple[str, str]]:
+    """Yield the files of a directory, and its links, each with its path below it, or one file."""
+    if os.path.isfile(top):
+        yield top, ""
+    for folder, names, files in os.walk(top):
+        files += [name for name in names if os.path.islink(os.path.join(folder, name))]
+        names[:] = sorted({*names} - {*skipped})
+        for name in sorted({*files} - {*skipped}):
+            path = os.path.join(folder, name)
+            yield path, os.path.relpath(path, top)
 
 
 # ------------------------------------------------------------------------- receiving a project
@@ -218,20 +225,16 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
         raise UsageError("a name of the project leads out of it")
     folder = _project_folder(request)
     with _alone(folder):
-        note = _read_note(folder)
-        before, sending = note.get("files", {}), note.get("sending", {})
+        before = _read_note(folder).get("files", {})
         have: Dict[str, List[Any]] = {}  # name -> hash or target, time in ns, size
         wanted, changed = [], []
         is_new = not os.path.isdir(folder)
         for name, entry in files.items():
             there = None if is_new else _content(folder, name, before)
+            sent = before.get(name, [""])[0]
             if there and there[0] == entry[3]:
                 have[name] = there
-            elif (
-                not there
-                or there[0] in (before.get(name, [""])[0], sending.get(name))
-                or matches(name, request["allow"])
-            ):
+            elif not there or there[0] == sent or is_allowed(name, request["allow"]):
                 wanted.append(name)
             else:
                 changed.append(name)
@@ -241,19 +244,20 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
         if request["dry"]:
             _say(folder=_draft(request["directory"], files, request["scripts"], data))
             return
+        kept = []
         gone = [name for name in before if name not in files]
-        note = {"origin": request["origin"], "folder": folder, "files": before}
         if wanted or gone or not before:
-            os.makedirs(folder, exist_ok=True)
-            note["sending"] = {name: files[name][3] for name in wanted}
-            write_private(_note_of(folder), json.dumps(note))
-            for name in wanted:
-                have[name] = _receive_file(folder, name, files[name], data)
-            gone = [name for name in gone if not _remove(folder, name, before)]
-            write_private(_note_of(folder), json.dumps({**note, "files": have, "sending": {}}))
-            _make_repository(folder)
+            try:
+                for name in wanted:
+                    have[name] = _receive_file(folder, name, files[name], data)
+                kept = [name for name in gone if not _remove(folder, name, before)]
+                _make_repository(folder)
+                before = {}
+            finally:  # what came before a loss is not a change that was made here
+                note = {"origin": request["origin"], "files": {**before, **have}}
+                write_private(_note_of(folder), json.dumps(note))
     hashes = {name: (*files[name][:3], have[name][0]) for name in files}
-    _say(have=digest_of(hashes), folder=folder, kept=gone)
+    _say(have=digest_of(hashes), folder=folder, kept=kept)
 
 
 @contextlib.contextmanager
@@ -286,9 +290,9 @@ def _receive_file(folder: str, name: str, entry: Any, data: BinaryIO) -> List[An
     if kind == "file":
         return write_file(path, size, data, executable=bool(executable))
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    aside = f"{path}.neuronctl-{os.getpid()}"
-    os.symlink(target, aside)
-    os.replace(aside, path)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    os.symlink(target, path)
     return _content(folder, name, {}) or []
 
 
@@ -340,8 +344,7 @@ def _give(request: Mapping[str, Any], data: BinaryIO) -> None:
 
     Each has as many bytes as the list says, however it has grown; if one breaks off, all ends.
     """
-    top = _find(request)
-    paths = list(_files_below(top)) if os.path.isdir(top) else [(top, "")]
+    paths = [each for each in files_below(_find(request)) if os.path.isfile(each[0])]
     entries = []
     for path, name in paths:
         status = os.stat(path)
@@ -377,12 +380,3 @@ def _find(request: Mapping[str, Any]) -> str:
     raise UsageError(
         f"no such file on the cluster: {place}", did_you_mean(name, names) if names else hint
     )
-
-
-def _files_below(top: str) -> Iterator[Tuple[str, str]]:
-    for folder, names, files in os.walk(top):
-        names[:] = sorted(name for name in names if name != ".git")
-        for name in sorted(name for name in files if name != ".git"):
-            path = os.path.join(folder, name)
-            if os.path.isfile(path):  # a link to one comes as a file
-                yield path, os.path.relpath(path, top)

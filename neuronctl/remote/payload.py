@@ -13,85 +13,70 @@ import os
 import re
 import sys
 import time
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, List, Tuple
 
 from neuronctl.common.errors import UsageError
-from neuronctl.common.files import write_private
+from neuronctl.common.files import file_state, write_private
 from neuronctl.common.paths import cache_dir, data_path
 from neuronctl.remote.connection import Remote, Tell
+from neuronctl.remote.host import files_below
 from neuronctl.version import __version__
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 _DATA = ("templates", "programs", "partitions.yaml", "docs")
 
+_NOT_SENT = ("__pycache__", "ko", "pictures")
+
 
 def payload(remote: Remote, tell: Tell) -> Tuple[str, str]:
     """Return the archive to send to a cluster, and its SHA-256; made if this version has none."""
     folder = os.path.join(cache_dir(), "payload")
-    key = hashlib.sha256(f"{_state()} {remote.version} {remote.machine}".encode()).hexdigest()[:16]
+    files = {f"neuronctl/{name}": path for path, name in files_below(_PACKAGE, _NOT_SENT)}
+    for data in _DATA:
+        for path, name in files_below(data_path(data), _NOT_SENT):
+            files[os.path.join("neuronctl/_data", data, name).rstrip("/")] = path
+    # A checkout's files change without a new version.
+    states = [(path, *file_state(path)) for path in files.values()]
+    state = repr((__version__, sys.version, remote.version, remote.machine, states))
+    key = hashlib.sha256(state.encode()).hexdigest()[:16]
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             match = re.fullmatch(key + r"-([0-9a-f]{64})\.zip", name)
             if match:
                 return os.path.join(folder, name), match[1]
     tell(f"packing neuronctl {__version__} for {remote.name} (Python {remote.version})")
-    data = _archive(remote)
-    digest = hashlib.sha256(data).hexdigest()
+    content = _archive(remote, files)
+    digest = hashlib.sha256(content).hexdigest()
     path = os.path.join(folder, f"{key}-{digest}.zip")
-    write_private(path, data)
-    for name in os.listdir(folder):
-        if os.stat(os.path.join(folder, name)).st_mtime < time.time() - 30 * 86400:
-            os.unlink(os.path.join(folder, name))
+    write_private(path, content)
+    for old, _ in files_below(folder):
+        if os.stat(old).st_mtime < time.time() - 30 * 86400:
+            os.unlink(old)
     return path, digest
 
 
-def _state() -> str:
-    """Return what differs once the code here has changed: a checkout's does without a version."""
-    parts = [__version__, sys.version]
-    for top in (_PACKAGE, *(data_path(name) for name in _DATA[:3])):
-        for path, _ in _below(top):
-            status = os.stat(path)
-            parts.append(f"{path} {status.st_size} {status.st_mtime_ns}")
-    return "\n".join(parts)
-
-
-def _below(top: str) -> Iterator[Tuple[str, str]]:
-    """Yield the files of a directory, each with its path below it."""
-    if os.path.isfile(top):
-        yield top, ""
-    for folder, names, files in os.walk(top):
-        names[:] = sorted(name for name in names if name not in ("__pycache__", "ko", "pictures"))
-        for name in sorted(files):
-            if not name.endswith(".pyc"):
-                path = os.path.join(folder, name)
-                yield path, os.path.relpath(path, top)
-
-
-def _archive(remote: Remote) -> bytes:
+def _archive(remote: Remote, files: Dict[str, str]) -> bytes:
+    """Return a zip file of these files, name -> path, and of the libraries that they need."""
     import io
     import tempfile
     import zipfile
 
+    whole = io.BytesIO()
     with tempfile.TemporaryDirectory(prefix="neuronctl-") as place:
-        files = _libraries(remote, place)
-        files.update((f"neuronctl/{name}", path) for path, name in _below(_PACKAGE))
-        for data in _DATA:
-            for path, name in _below(data_path(data)):
-                files[os.path.join("neuronctl", "_data", data, name).rstrip("/")] = path
-        whole = io.BytesIO()
+        files = {**_libraries(remote, place), **files}
         with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
             for name, path in sorted(files.items()):
                 with open(path, "rb") as file:
                     archive.writestr(zipfile.ZipInfo(name), file.read(), zipfile.ZIP_DEFLATED)
-        return whole.getvalue()
+    return whole.getvalue()
 
 
 def _libraries(remote: Remote, place: str) -> Dict[str, str]:
     """Return the files of the libraries for the Python there: name -> path here."""
     here = "{}.{}".format(*sys.version_info)
     if (remote.version, remote.machine) == (here, os.uname().machine) and sys.platform == "linux":
-        return dict(_installed())
+        return _installed()
     import subprocess
 
     argv = [sys.executable, "-m", "pip", "install", "--quiet", "--target", place]
@@ -104,7 +89,27 @@ def _libraries(remote: Remote, place: str) -> Dict[str, str]:
             f"{remote.machine}, which {remote.name} has",
             "check the network, or install neuronctl with pip under that Python",
         )
-    return {name: path for path, name in _below(place) if not name.startswith("bin/")}
+    return {name: path for path, name in files_below(place, ("bin",))}
+
+
+def _installed() -> Dict[str, str]:
+    """Return the files of the libraries that are installed here."""
+    from importlib import metadata
+
+    top = os.path.dirname(_PACKAGE)
+    if os.path.exists(os.path.join(top, "start.py")):  # a zipapp, with all of them beside it
+        return {name: path for path, name in files_below(top, _NOT_SENT)}
+    names, files = ["neuronctl"], {}
+    for name in names:
+        needed = [re.split(r"[^\w.-]", line)[0] for line in _needed(name)]
+        names += [each for each in needed if each not in names]
+    for name in names[1:]:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            for file in metadata.files(name) or ():
+                path = str(file.locate())
+                if not str(file).startswith("..") and os.path.isfile(path):
+                    files[str(file)] = path
+    return files
 
 
 def _needed(name: str) -> List[str]:
@@ -115,23 +120,3 @@ def _needed(name: str) -> List[str]:
         lines = metadata.requires(name) or []
         return [line.partition(";")[0].strip() for line in lines if "extra ==" not in line]
     return []
-
-
-def _installed() -> Iterator[Tuple[str, str]]:
-    """Yield (name, path) of the files of the libraries that are installed here."""
-    from importlib import metadata
-
-    top = os.path.dirname(_PACKAGE)
-    if os.path.exists(os.path.join(top, "start.py")):  # a zipapp, with all of them beside it
-        yield from ((name, path) for path, name in _below(top))
-        return
-    names = ["neuronctl"]
-    for name in names:
-        needed = [re.split(r"[^\w.-]", line)[0] for line in _needed(name)]
-        names += [each for each in needed if each not in names]
-    for name in names[1:]:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            for file in metadata.files(name) or ():
-                path = str(file.locate())
-                if not str(file).startswith("..") and os.path.isfile(path):
-                    yield str(file), path

@@ -6,7 +6,6 @@ place outside what was asked for.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -20,7 +19,15 @@ from neuronctl.common.errors import ConnectionLostError, UsageError
 from neuronctl.common.files import open_regular
 from neuronctl.common.words import amount, counted
 from neuronctl.remote.connection import Remote, Tell
-from neuronctl.remote.host import Manifest, copy, digest_of, is_safe, matches, write_file
+from neuronctl.remote.host import (
+    Manifest,
+    copy,
+    digest_of,
+    files_below,
+    is_allowed,
+    is_safe,
+    write_file,
+)
 from neuronctl.remote.session import Session, run
 
 _MOST = 200 * 1000 * 1000
@@ -86,7 +93,7 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
             tell(f"not sent: {printable(name)}, a repository of its own")
         elif stat.S_ISREG(status.st_mode):
             files[name] = ("file", int(status.st_mode & 0o100 > 0), status.st_size, "")
-            if not matches(name, allowed):
+            if not is_allowed(name, allowed):
                 sizes[name] = status.st_size
     if sum(sizes.values()) > _MOST:
         largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
@@ -137,14 +144,10 @@ def _names(root: str) -> List[str]:
         return sorted({name.rstrip("/") for name in listed.split("\0") if name})
     if root in ("/", os.path.realpath(os.path.expanduser("~"))):
         raise UsageError(f"{root} is no project", "change to the directory of your project")
-    names: List[str] = []
-    for folder, below, files in os.walk(root):
-        kept = [name for name in below if name not in _NO_PROJECT]
-        below[:] = [n for n in kept if not os.path.exists(os.path.join(folder, n, "pyvenv.cfg"))]
-        names += [os.path.relpath(os.path.join(folder, name), root) for name in files]
-        links = [name for name in below if os.path.islink(os.path.join(folder, name))]
-        names += [os.path.relpath(os.path.join(folder, name), root) for name in links]
-    return sorted(names)
+    names = [name for _, name in files_below(root, _NO_PROJECT)]
+    ends = [name.rpartition("pyvenv.cfg") for name in names]
+    environments = tuple(folder for folder, sign, rest in ends if sign and folder and not rest)
+    return [name for name in names if not name.startswith(environments)]
 
 
 def send(
@@ -221,57 +224,50 @@ def pull(remote: Remote, path: str, tell: Tell) -> Tuple[List[str], List[str], i
     Returns the names of what came, those of the files that are newer here and stay, and the bytes.
     Raises UsageError for a name that leads elsewhere.
     """
-    session = run(remote, find_project().request(remote, "pull", path=path), tell)
-    entries = _entries(session.read_json().get("files"), remote)
     top = os.path.basename(path.rstrip("/")) if os.path.isabs(path) else os.path.normpath(path)
     if not is_safe(top):
         raise UsageError(f"{path} is outside this directory", "change to the one it belongs in")
+    session = run(remote, find_project().request(remote, "pull", path=path), tell)
+    files = _read_list(session.read_json().get("files"), top, remote)
     kept, wanted = [], []
-    for number, (name, _, size, changed) in enumerate(entries):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            status = os.lstat(os.path.join(top, name) if name else top)
-            if status.st_mtime_ns >= changed:
-                if (status.st_size, status.st_mtime_ns) != (size, changed):
-                    kept.append(name or top)
-                continue
-        wanted.append(number)
+    for number, (place, _, size, changed) in enumerate(files):
+        status = os.lstat(place) if os.path.lexists(place) else None
+        if status is None or status.st_mtime_ns < changed:
+            wanted.append(number)
+        elif (status.st_size, status.st_mtime_ns) != (size, changed):
+            kept.append(place)
     session.write(json.dumps({"wanted": wanted}).encode() + b"\n")
     session.close_input()
-    came = [
-        os.path.join(top, entries[number][0]) if entries[number][0] else top for number in wanted
-    ]
-    for number, place in zip(wanted, came):
-        _, executable, size, changed = entries[number]
+    for number in wanted:
+        place, executable, size, changed = files[number]
         _check_way(place)
         try:
             write_file(place, size, session.output, executable=executable, changed=changed)
         except EOFError:
             session.loss()
-            raise ConnectionLostError(
-                f"{printable(place)} did not arrive whole", "run it again"
-            ) from None
+            message = f"{printable(place)} did not arrive whole"
+            raise ConnectionLostError(message, "run it again") from None
         except OSError as error:
             raise UsageError(f"cannot write {printable(place)}: {error.strerror}") from None
     session.finish()
-    return came, kept, sum(entries[number][2] for number in wanted)
+    return [files[number][0] for number in wanted], kept, sum(files[n][2] for n in wanted)
 
 
-def _entries(value: Any, remote: Remote) -> List[Tuple[str, bool, int, int]]:
-    """Return (name, executable, bytes, time in ns) of each file, as the other side lists them.
+def _read_list(value: Any, top: str, remote: Remote) -> List[Tuple[str, bool, int, int]]:
+    """Return (place, executable, bytes, time in ns) of each file that the other side lists.
 
     Raises UsageError for a name that leads elsewhere, or into a repository, whose files git runs.
     """
-    entries = []
-    for each in value if isinstance(value, list) else ():
-        try:
-            name, executable, size, changed = each
-            entry = (str(name), bool(executable), max(0, int(size)), int(changed))
-        except (TypeError, ValueError):
-            raise UsageError(f"{remote.name} sends a list of files that cannot be read") from None
-        if entry[0] and (not is_safe(entry[0]) or ".git" in entry[0].lower().split("/")):
-            raise UsageError(f"{remote.name} sends a name that leads elsewhere: {entry[0]!r}")
-        entries.append(entry)
-    return entries
+    files = []
+    try:
+        for name, executable, size, changed in value:
+            if name and (not is_safe(name) or ".git" in name.lower().split("/")):
+                raise UsageError(f"{remote.name} sends a name that leads elsewhere: {name!r}")
+            place = os.path.join(top, name) if name else top
+            files.append((place, bool(executable), max(0, int(size)), int(changed)))
+    except (AttributeError, TypeError, ValueError):
+        raise UsageError(f"{remote.name} sends a list of files that cannot be read") from None
+    return files
 
 
 def _check_way(place: str) -> None:

@@ -9,7 +9,7 @@ import sys
 from typing import Any, Dict, List, Optional, Sequence
 
 from neuronctl.common import errors
-from neuronctl.common.errors import NeuronctlError
+from neuronctl.common.errors import ConnectionLostError, NeuronctlError, NotConnectedError
 
 _START = (
     "import sys; del sys.path[0]; sys.path.append(sys.argv.pop(1)); "
@@ -17,8 +17,10 @@ _START = (
 )
 _PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 
+Result = subprocess.CompletedProcess
 
-def run_command(*words: str) -> subprocess.CompletedProcess[str]:
+
+def run_command(*words: str) -> Result[str]:
     """Run a command line of this neuronctl, and return what it prints."""
     argv = [sys.executable, "-c", _START, _PARENT, *words]
     return subprocess.run(
@@ -58,23 +60,19 @@ class Remote:
         """
         from neuronctl.request.typed_options import words_of
 
-        words = ["submit", "--json", *(["--key", key] if key else [])]
+        words = ["--key", key] if key else []
         words += [*words_of(options), *(["--force"] if force else []), "--", script, *args]
-        return RemoteJob(self, str(self.json(*words, allow=allow)["job_id"]))
+        return RemoteJob(self, str(self.json("submit", "--json", *words, allow=allow)["job_id"]))
 
     def status(self, *jobs: object, since: Optional[str] = None) -> List[Dict[str, Any]]:
         """Return the states of jobs; without any, those of your own jobs."""
-        more = [] if since is None else ["--since", since]
-        jobs_there: List[Dict[str, Any]] = self.json("status", *more, "--json", *map(str, jobs))[
-            "jobs"
-        ]
-        return jobs_there
+        words = ["--since", since] if since else []
+        return list(self.json("status", "--json", *words, *map(str, jobs))["jobs"])
 
     def history(self, *, limit: Optional[int] = None) -> List[Dict[str, Any]]:
         """Return the recorded submissions, newest first."""
-        more = [] if limit is None else ["-n", str(limit)]
-        submissions: List[Dict[str, Any]] = self.json("history", "--json", *more)["submissions"]
-        return submissions
+        words = ["-n", str(limit)] if limit else []
+        return list(self.json("history", "--json", *words)["submissions"])
 
     def pull(self, path: str) -> List[str]:
         """Bring a file or directory of the project back; returns the names of what came."""
@@ -86,19 +84,12 @@ class Remote:
         An exit code other than 0 is no error if there is an answer, as with ``why``.
         """
         result = self.run(*words, allow=allow, check=False)
-        try:
-            data: Dict[str, Any] = json.loads(result.stdout)
-        except ValueError:
-            data = {}
-        if data.get("schema") == "neuronctl.error/1":
-            raise _error(result.returncode, data["message"], data["hint"])
-        if result.returncode and (not data or words[0] == "submit"):
+        data: Dict[str, Any] = json.loads(result.stdout) if result.stdout else {}
+        if data.get("schema", "neuronctl.error/1") == "neuronctl.error/1":
             raise _error_of(result)
         return data
 
-    def run(
-        self, *words: str, allow: Sequence[str] = (), check: bool = True
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, allow: Sequence[str] = (), check: bool = True) -> Result[str]:
         """Run a command line there, and return what it prints.
 
         check: whether an exit code other than 0 raises what the command raises there.
@@ -127,10 +118,7 @@ class RemoteJob:
     def wait(self) -> int:
         """Wait until it ends; its exit code."""
         result = self._remote.run("wait", self.id, check=False)
-        if result.returncode in (
-            errors.NotConnectedError.exit_code,
-            errors.ConnectionLostError.exit_code,
-        ):
+        if result.returncode in (NotConnectedError.exit_code, ConnectionLostError.exit_code):
             raise _error_of(result)
         return result.returncode
 
@@ -147,18 +135,12 @@ class RemoteJob:
         return self._remote.json("why", self.id, "--json")
 
 
-def _error_of(result: subprocess.CompletedProcess[str]) -> NeuronctlError:
+def _error_of(result: Result[str]) -> NeuronctlError:
     """Return the error that a command printed; what it said before that stays out."""
     message, _, hint = result.stderr.strip().partition("\n  hint: ")
-    message = message.rpartition("neuronctl: ")[2]
-    return _error(result.returncode, message or f"exit code {result.returncode}", hint)
-
-
-def _error(code: int, message: str, hint: str) -> NeuronctlError:
-    kinds = (
-        *(errors.UsageError, errors.JobFileError, errors.PolicyError, errors.TemplateError),
-        *(errors.SlurmUnavailableError, errors.SlurmRefusedError, errors.NoSuchJobError),
-        *(errors.RecordError, errors.NotConnectedError, errors.ConnectionLostError),
-    )
-    kind = next((kind for kind in kinds if kind.exit_code == code), NeuronctlError)
-    return kind(message, hint)
+    message = message.rpartition("neuronctl: ")[2] or f"exit code {result.returncode}"
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    for kind in kinds:
+        if issubclass(kind, NeuronctlError) and kind.exit_code == result.returncode:
+            return kind(message, hint)
+    return NeuronctlError(message, hint)

@@ -17,12 +17,7 @@ import subprocess
 import threading
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.errors import (
-    ConnectionLostError,
-    NeuronctlError,
-    NotConnectedError,
-    UsageError,
-)
+from neuronctl.common.errors import ConnectionLostError, NeuronctlError, NotConnectedError
 from neuronctl.common.files import read_private
 from neuronctl.common.words import amount
 from neuronctl.remote.connection import (
@@ -39,9 +34,6 @@ from neuronctl.version import __version__
 
 _TOO_LONG = 60.0
 """Seconds without the first mark, after which nobody waits any longer."""
-
-_LONGEST = 100_000
-"""Bytes of a request; Linux takes 128 KiB for one argument."""
 
 _SHELL = (
     "case $SHELL in */bash|*/zsh) s=$SHELL;; *) s=sh;; esac; "
@@ -105,11 +97,9 @@ class Session:
         try:
             if self.process.stdin is not None:
                 self.process.stdin.flush()
-            data = json.loads(self.output.readline())
-        except (OSError, ValueError):
+            data = dict(json.loads(self.output.readline()))
+        except (OSError, TypeError, ValueError):
             raise self.loss() from None
-        if not isinstance(data, dict):
-            raise self.loss()
         if "error" in data:
             self.finish()
             error = NeuronctlError(str(data["error"]), str(data.get("hint", "")))
@@ -130,13 +120,11 @@ class Session:
         output. Raises ConnectionLostError.
         """
         write = write or write_all
-        out = Filter(raw or not os.isatty(1))
-        while True:
+        out, data = Filter(raw or not os.isatty(1)), b" "
+        while data:
             try:
                 data = self.output.read1(1 << 16)
                 write(out.shown(data, final=not data))
-                if not data:
-                    break
             except KeyboardInterrupt:
                 if self.process.stdin is None or self.process.stdin.closed:
                     self.process.kill()
@@ -313,11 +301,7 @@ finally:
 _BEGIN = (
     _PLACE
     + """\
-try:
-    there = os.stat(place).st_uid == os.getuid()
-except OSError:
-    there = False
-if not there:
+if not os.path.isdir(place) or os.stat(place).st_uid != os.getuid():
     os.write(1, b"\\036%s missing\\n" % mark.encode())
     sys.exit()
 sys.path.insert(0, place)
@@ -345,8 +329,6 @@ def run(
     """
     path, digest = payload(remote, tell)
     packed = binascii.b2a_base64(json.dumps(request).encode(), newline=False).decode()
-    if len(packed) > _LONGEST:
-        raise UsageError("the command line is too long to be sent", "put it into a file")
     python = [remote.python, "-IS", "-X", "utf8", "-c"]
     for _ in range(2):
         session = Session(

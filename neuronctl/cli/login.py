@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 
 import click
 
@@ -39,10 +38,10 @@ def _explore(remote: Remote) -> Remote:
     from neuronctl.remote.session import find_python, run
 
     version, machine, python = find_python(remote)
-    remote = replace(remote, python=python, version=version, machine=machine)
+    remote = remote._replace(python=python, version=version, machine=machine)
     session = run(remote, {"verb": "hello"}, notify)
     directory = session.read_json().get("directory")
     session.finish()
     if not isinstance(directory, str) or not os.path.isabs(directory):
         raise NotConnectedError(f"{remote.name} names no directory")
-    return replace(remote, directory=directory)
+    return remote._replace(directory=directory)

@@ -17,13 +17,11 @@ import signal
 import stat
 import subprocess
 import threading
-from dataclasses import asdict, dataclass
-from typing import IO, Callable, Dict, Iterator, List, Tuple
+from typing import IO, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 from neuronctl.common.errors import NotConnectedError, UsageError
 from neuronctl.common.files import open_own_directory, read_private, write_private
 from neuronctl.common.paths import state_dir
-from neuronctl.common.restoring import NOT_RESTORED, restore
 
 _PERSIST = "12h"
 """How long the connection stays open without use."""
@@ -37,8 +35,7 @@ _PATIENCE = 10.0
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Remote:
+class Remote(NamedTuple):
     """What this machine keeps of a cluster: a name, an address, and where things are.
 
     address: as ssh takes it. socket: of the connection. python, machine: the program and the
@@ -67,8 +64,8 @@ def find_remote(name: str, *, whole: bool = True) -> Remote:
     check_name(name)
     try:
         text = read_private(os.path.join(remotes_dir(), f"{name}.json"))
-        remote = restore(Remote, json.loads(text))
-    except (OSError, *NOT_RESTORED):
+        remote = Remote(**json.loads(text))
+    except (OSError, TypeError, ValueError):
         raise not_connected(name) from None
     if whole and not remote.directory:
         raise not_connected(name)
@@ -78,7 +75,7 @@ def find_remote(name: str, *, whole: bool = True) -> Remote:
 def keep_remote(remote: Remote) -> None:
     """Note a cluster for the next command."""
     path = os.path.join(remotes_dir(), f"{remote.name}.json")
-    write_private(path, json.dumps(asdict(remote)))
+    write_private(path, json.dumps(remote._asdict()))
 
 
 def check_name(name: str) -> None:

@@ -11,8 +11,7 @@ import json
 import os
 import re
 import stat
-from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from neuronctl.common.console import printable
 from neuronctl.common.errors import ConnectionLostError, UsageError
@@ -41,8 +40,7 @@ _PRIVATE_KEYS = (b" PRIVATE KEY-----", b" PRIVATE KEY BLOCK-----", b"PuTTY-User-
 _ENV_FILE = re.compile(r"\.env(?!\.(?:example|sample|template|dist)$)(?:\..*)?|.*\.env")
 
 
-@dataclass(frozen=True)
-class Project:
+class Project(NamedTuple):
     """A directory on this machine. below: the path in it from which neuronctl was called."""
 
     root: str

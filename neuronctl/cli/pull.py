@@ -24,12 +24,10 @@ def command(paths: Tuple[str, ...]) -> None:
     raise UsageError("pull needs a cluster", f"neuronctl --on NAME pull {' '.join(paths)}")
 
 
-def bring(remote: Remote, words: Sequence[str]) -> int:
-    """Bring what the words after ``pull`` name; returns the exit code."""
+def bring(remote: Remote, paths: Sequence[str]) -> int:
+    """Bring files and directories of the project back; returns the exit code."""
     from neuronctl.remote.project import pull
 
-    with command.make_context("pull", list(words)) as context:
-        paths: Tuple[str, ...] = context.params["paths"]
     for path in paths:
         came, kept, size = pull(remote, path, notify)
         for name in came:

@@ -26,15 +26,16 @@ _KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "COLORTERM", "NO_COLOR", "
 class Call:
     """A command line for a cluster.
 
-    allowed, browse: of --allow and --open. sends: whether the project is sent before. serves:
-    whether a server answers in the end, to which a tunnel is opened. gives_job_code: whether the
-    exit code is the job's. waits: whether Ctrl-C ends it there, and loses nothing.
+    allowed, browse: of --allow and --open. options: as click reads them. sends: whether the project
+    is sent before. serves: whether a server answers in the end, to which a tunnel is opened.
+    gives_job_code: whether the exit code is the job's. waits: whether Ctrl-C ends it there, and
+    loses nothing.
     """
 
     def __init__(self, words: Sequence[str], allowed: Sequence[str], browse: bool) -> None:
         self.words, self.allowed, self.browse = tuple(words), allowed, browse
-        self.command, below, options = words[0], {*words[1:2]}, _options(words)
-        self.has_key = bool(options.get("key"))
+        self.options = options = _options(words)
+        self.command, below = words[0], {*words[1:2]}
         self.sends = self.command in _SENDS and not below & {*_ABOUT_JOBS}
         self.is_dry = self.command == "generate" or bool(options.get("dry_run"))
         lists = {"list", "--list"} & below or options.get("list_recipes")
@@ -80,7 +81,7 @@ def run_remote(words: Sequence[str], configured: str) -> int:
     if call.command == "pull":
         from neuronctl.cli.pull import bring
 
-        return bring(remote, words[1:])
+        return bring(remote, call.options["paths"])
     if call.command == "doctor":
         from neuronctl.cli.doctor import examine_remote
 
@@ -106,8 +107,8 @@ def _is_here(name: str) -> bool:
 
 
 def _options(words: Sequence[str]) -> Mapping[str, Any]:
-    """Return the options of a command that submits; raises UsageError as the command does."""
-    if words[0] not in ("submit", "resubmit", "generate", "serve", "sweep"):
+    """Return the options of a command that is read here; raises UsageError as it does there."""
+    if words[0] not in ("submit", "resubmit", "generate", "serve", "sweep", "pull"):
         return {}
     import click
 
@@ -212,7 +213,7 @@ def _with_key(remote: Remote, call: Call) -> Tuple[Tuple[str, ...], str]:
 
     It is kept until the answer is known: typed again, it is the same submission.
     """
-    if call.command not in ("submit", "resubmit") or call.is_dry or call.has_key:
+    if call.command not in ("submit", "resubmit") or call.is_dry or call.options.get("key"):
         return call.words, ""
     import hashlib
     import secrets
@@ -268,7 +269,7 @@ def _run_on_all(names: Sequence[str], call: Call) -> int:
         answers = {name: json.loads(text) if text else None for name, text in texts.items()}
         print_json("neuronctl.remotes/1", {"remotes": answers})
     for name, result in zip(names, results):
-        if "--json" not in call.words:
+        if result.stdout and "--json" not in call.words:
             shown = Filter(not os.isatty(1)).shown(result.stdout.encode(), final=True)
             write_all(f"{name}:\n".encode() + shown)
         for line in result.stderr.splitlines():

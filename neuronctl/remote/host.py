@@ -365,7 +365,7 @@ def _find(request: Mapping[str, Any]) -> str:
     from neuronctl.records.store import RecordStore
 
     folder = _project_folder(request)
-    below = os.path.join(request["below"], request["path"])
+    below = os.path.normpath(os.path.join(request["below"], request["path"]))
     place = os.path.join(folder, below)
     if os.path.exists(place):
         return place
@@ -374,8 +374,8 @@ def _find(request: Mapping[str, Any]) -> str:
         runs = glob.glob(os.path.join(glob.escape(copied), "runs", f"{record.job_id}*", below))
         if copied and runs and record.cwd.startswith(folder):
             return max(runs, key=os.path.getmtime)
-    parent, name = os.path.split(place.rstrip("/"))
-    names = os.listdir(parent) if os.path.isdir(parent) else []
+    parent, name = os.path.split(place)
+    names = {*os.listdir(parent)} - {".git"} if os.path.isdir(parent) else set()
     hint = "submit sends the project, and 'pull .' brings back all of it"
     raise UsageError(
         f"no such file on the cluster: {place}", did_you_mean(name, names) if names else hint

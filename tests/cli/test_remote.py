@@ -155,6 +155,7 @@ def test_pull_brings_back_what_differs(node: Login) -> None:
     Path("results/a b/한글").write_text("mine")
     assert "newer here: kept" in on("pull", "results").stderr
     assert "did you mean results?" in on("pull", "result", code=2).stderr
+    assert "Missing argument" in on("pull", code=2).stderr
 
 
 def test_pull_of_all_leaves_the_repository_here_alone(node: Login) -> None:
@@ -187,6 +188,7 @@ def test_several_clusters_and_one_that_does_not_answer(node: Login) -> None:
         [*NEURONCTL, "--on", "there,nowhere", "status"], capture_output=True, text=True
     )
     assert said.stdout.startswith("there:\n") and said.returncode == 10
+    assert "nowhere" not in said.stdout
     assert "neuronctl login nowhere" in said.stderr
 
 

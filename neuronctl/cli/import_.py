@@ -26,8 +26,8 @@ def command(
 ) -> None:
     """Turn a batch script into a job file that does the same.
 
-    FILE may be - for standard input. What neuronctl understands becomes an option of the job; the
-    rest stays shell text. Standard error lists, with file and line, what a job file cannot express.
+    FILE may be - for standard input. Directives become keys of the job file; the rest stays shell
+    text. Standard error lists, with file and line, what a job file cannot express.
     """
     from neuronctl.scripts.job_file_draft import draft_job_file
 

@@ -234,20 +234,17 @@ class LauncherCall:
 
 
 def called(
-    words: Sequence[Optional[str]],
-    launchers: Optional[Sequence[Launcher]] = None,
-    *,
-    akin: bool = True,
+    words: Sequence[Optional[str]], launchers: Optional[Sequence[Launcher]] = None
 ) -> Optional[LauncherCall]:
     """Find the launcher that the first of these words call; None if they call none.
 
     words: of a command, or of what follows ``python -m``; None for one that is not known.
-    launchers: those to choose from, by default every one. akin: whether to recognise
-    also programs that start processes as a launcher does but are not it, such as mpiexec.hydra.
+    launchers: those to choose from, by default every one. A program that starts processes as a
+    launcher does, such as mpiexec.hydra, counts as that launcher.
     """
     found: Optional[LauncherCall] = None
     for launcher in every() if launchers is None else launchers:
-        for command in (*launcher.programs, *(launcher.akin if akin else ())):
+        for command in (*launcher.programs, *launcher.akin):
             if not words or words[0] != command[0] or tuple(words[: len(command)]) != command:
                 continue
             options, length = _options_called(launcher, words, len(command))

@@ -1,4 +1,4 @@
-"""The job file of a batch script: keys for what it starts, or else shell text."""
+"""The job file of a batch script: its directives as keys, and the rest as shell text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from neuronctl.common.shell import sets_errexit
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.request.job import BY_NAME, OF_SLURM, JobRequest
 from neuronctl.request.job_file import parse_job_file
+from neuronctl.scripts.bash_grammar import parsed, text_of
 from neuronctl.scripts.directives import DIRECTIVE
 from neuronctl.scripts.header import read_header
-from neuronctl.scripts.job_file_program import program_entries, uses_arguments
 from neuronctl.scripts.model import AFTER_COMMAND, MISSPELLED, REMARK, Header, interpreter
 from neuronctl.scripts.script_file import MOST_CHARACTERS
-from neuronctl.scripts.script_request import job_variables, request_of_script
+from neuronctl.scripts.script_request import request_of_script
 from neuronctl.scripts.shell_reader import read_shell
 
 
@@ -66,10 +66,8 @@ def draft_job_file(
     body = "\n".join(lines[first - 1 :])
     remarks: List[Remark] = []
     asked = request_of_script(header, name, cluster)
-    program = _program(body, header, asked)
-    launcher = next((str(one.value) for one in program or () if one.key == "launcher"), "none")
     keys = [Entry("cluster", cluster.name)] if name_cluster else []
-    keys += _directive_entries(header, name, asked, launcher, remarks)
+    keys += _directive_entries(header, name, asked, remarks)
     comments = [
         line[1:].lstrip()
         for line in lines[1 : first - 1]
@@ -79,15 +77,10 @@ def draft_job_file(
     if arguments is not None:
         message = "refers to the arguments of the script, and shell text in a job file has none"
         remarks.append(Remark(first - 1 + arguments, message, "write the values themselves"))
-    if launcher != "none":
-        message = f"{launcher} starts as 'neuronctl generate' shows, with variables of its own"
-        remarks.append(Remark(0, message, "to keep the line as it is, write it under 'run:'"))
-    if any(entry.key == "module" for entry in program or ()) and " purge" not in text:
-        message = "the job runs 'module purge' before it loads modules"
-        loads = (at for at, line in enumerate(lines, 1) if re.match(r"\s*(module|ml)\b", line))
-        remarks.append(Remark(next(loads), message, "to keep what is loaded, use 'setup:'"))
-    entries = program or [Entry("run", _run_text(body, header))]
-    entries = _with_variables(entries, header, cluster.policy.gpu_option)
+    given, names = header.options, _VARIABLES.keys() - {cluster.policy.gpu_option}
+    lost = {_VARIABLES[option]: given[option].value for option in names if option in given}
+    entries = [Entry("env", lost)] if lost else []
+    entries.append(Entry("run", _run_text(body, header)))
     above = [f"From {'standard input' if name == '<stdin>' else name}", *comments]
     made = write([*keys, *entries], above=above)
     try:
@@ -98,35 +91,8 @@ def draft_job_file(
     return JobFileDraft(made, tuple(ordered))
 
 
-def _program(body: str, header: Header, asked: JobRequest) -> Optional[List[Entry]]:
-    """Return the keys of a script that starts one program, None for others."""
-    shell = read_shell(body, job_variables(header))
-    unusual = shell.broken or shell.left_out or _first_lines(header) or asked.max_nodes is not None
-    if unusual or uses_arguments(body) is not None:
-        return None
-    if asked.gpus_per_node and not header.options.keys() & {"cpus-per-task", "cpus-per-gpu"}:
-        asked = replace(asked, cpus_per_task=0)
-    entries = program_entries(body, shell, asked)
-    counts = (asked.nodes or 1, asked.ntasks_per_node or 1, asked.gpus_per_node or 1)
-    several = max(counts) > 1 and bool(header.options.keys() & {"ntasks", "gpus"})
-    launches = any(one.key == "launcher" and one.value != "none" for one in entries or ())
-    if several and launches and not header.options.keys() & {"nodes", "nodelist"}:
-        return None  # srun would pin to its nodes what Slurm may spread
-    return entries
-
-
 _VARIABLES = {"gpus-per-node": "SLURM_GPUS_PER_NODE", "gpus": "SLURM_GPUS"}
 """What Slurm sets if GPUs are requested by such an option."""
-
-
-def _with_variables(entries: List[Entry], header: Header, own: str) -> List[Entry]:
-    """Return the keys, with the variables of options for GPUs other than the job's own."""
-    given, names = header.options, _VARIABLES.keys() - {own}
-    lost = {_VARIABLES[name]: given[name].value for name in names if name in given}
-    exported = next((entry.value for entry in entries if entry.key == "env"), {})
-    if not lost or not isinstance(exported, dict):
-        return entries
-    return [Entry("env", {**lost, **exported}), *(one for one in entries if one.key != "env")]
 
 
 def _refuse(header: Header, name: str, text: str) -> None:
@@ -155,12 +121,9 @@ def _refuse(header: Header, name: str, text: str) -> None:
 
 
 def _directive_entries(
-    header: Header, name: str, asked: JobRequest, launcher: str, remarks: List[Remark]
+    header: Header, name: str, asked: JobRequest, remarks: List[Remark]
 ) -> List[Entry]:
-    """Return the keys for the directives; append what no key can say to ``remarks``.
-
-    launcher: of the job file; ``none`` if the batch shell starts the program.
-    """
+    """Return the keys for the directives; append what no key can say to ``remarks``."""
     remarked: Dict[str, str] = {}
     behind = {each.place.line: each.text for each in header.ignored if each.reason == REMARK}
     values: Dict[str, object] = {}
@@ -183,7 +146,7 @@ def _directive_entries(
                 remarks.append(Remark(number, f"--{key} is not carried over: {error}"))
             else:
                 values[key] = _typed(key, value)
-    _add_defaults(values, header, name, asked, launcher)
+    _add_defaults(values, header, name, asked)
     for ignored in header.ignored:
         if ignored.reason in (AFTER_COMMAND, MISSPELLED):
             what = ignored.text if len(ignored.text) < 60 else f"{ignored.text[:57]}…"
@@ -195,9 +158,7 @@ def _directive_entries(
     return [*made, Entry("sbatch", others)] if others else made
 
 
-def _add_defaults(
-    values: Dict[str, object], header: Header, name: str, asked: JobRequest, launcher: str
-) -> None:
+def _add_defaults(values: Dict[str, object], header: Header, name: str, asked: JobRequest) -> None:
     """Add the keys without which neuronctl would choose another value than Slurm."""
     if {"gpus", "gpus-per-node"} <= values.keys():
         values["nodes"] = str(asked.nodes)
@@ -206,12 +167,9 @@ def _add_defaults(
         values.pop("gpus-per-node", None)  # Slurm takes --gres=gpu
     if asked.gpus_per_node and not values.keys() & {"gres", "gpus", "gpus-per-node"}:
         values["gpus-per-node"] = str(asked.gpus_per_node)  # from the GPUs per task
-    tasks = values.keys() & {"ntasks", "ntasks-per-node"}
-    if launcher != "none" and (asked.gpus_per_node or 0) > 1 and not tasks:
-        values["ntasks-per-node"] = "1"  # neuronctl would start one task per GPU
     if "cpus-per-gpu" in header.options:
         values["cpus-per-task"] = str(asked.cpus_per_task)
-    elif asked.gpus_per_node or launcher == "none":
+    else:
         values.setdefault("cpus-per-task", "0")  # as many as Slurm gives
     file = name.rpartition("/")[2] if name.isprintable() else "job"
     values.setdefault("job-name", "sbatch" if name == "<stdin>" else file)
@@ -246,3 +204,17 @@ def _run_text(body: str, header: Header) -> str:
     text = (text if does else f"{text}\n:").strip("\n") + "\n"
     # A job file's text ends at its first failing line; a script does not.
     return text if text.count("\n") == 1 or sets_errexit(text) else f"set +e\n{text}"
+
+
+def uses_arguments(text: str) -> Optional[int]:
+    """Return the first line, from 1, that refers to the script's arguments; None if none does."""
+    if re.search(r"(?m)^[ \t]*set[ \t]+--", text):
+        return None  # it has arguments of its own making
+    waiting = [parsed(text)[0]]
+    while waiting:
+        node = waiting.pop()
+        if re.match(r"\$(\{?[1-9@*]|#|\{#[}@*1-9])", text_of(node)) and "expansion" in node.type:
+            return node.start_point[0] + 1
+        if node.type != "function_definition":
+            waiting += reversed(node.children)
+    return None

@@ -9,7 +9,7 @@ import click
 
 from neuronctl.cli.say import notify
 from neuronctl.common.errors import NotConnectedError, UsageError
-from neuronctl.remote.connection import Remote, keep_remote, login
+from neuronctl.remote.connection import keep_remote, login
 
 
 @click.command("login")
@@ -23,20 +23,11 @@ def command(name: str, address: str) -> None:
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("login asks for your password: it needs a terminal")
-    from neuronctl.remote.session import Filter
+    from neuronctl.remote.session import Filter, find_python, run
 
     out = Filter(False)
     remote = login(name, address, show=lambda data: os.write(2, out.shown(data)), tell=notify)
     keep_remote(remote)  # 'logout' ends the connection also if the next step fails
-    remote = _explore(remote)
-    keep_remote(remote)
-    notify(f"connected to {name}; projects go to {remote.directory}")
-
-
-def _explore(remote: Remote) -> Remote:
-    """Ask which Python is there, and where projects go; raises NotConnectedError."""
-    from neuronctl.remote.session import find_python, run
-
     version, machine, python = find_python(remote)
     remote = remote._replace(python=python, version=version, machine=machine)
     session = run(remote, {"verb": "hello"}, notify)
@@ -44,4 +35,5 @@ def _explore(remote: Remote) -> Remote:
     session.finish()
     if not isinstance(directory, str) or not os.path.isabs(directory):
         raise NotConnectedError(f"{remote.name} names no directory")
-    return remote._replace(directory=directory)
+    keep_remote(remote._replace(directory=directory))
+    notify(f"connected to {name}; projects go to {directory}")

@@ -250,11 +250,10 @@ def _lost(remote: Remote, call: Call, error: BaseException) -> ConnectionLostErr
 
 def _run_on_all(names: Sequence[str], call: Call) -> int:
     """Run a command that changes nothing on several clusters; the first exit code but 0."""
-    import json
     from concurrent.futures import ThreadPoolExecutor
 
     from neuronctl.remote.host import write_all
-    from neuronctl.remote.python import run_command
+    from neuronctl.remote.python import read_answer, run_command
     from neuronctl.remote.session import Filter
 
     if call.sends or call.command in (*SHELLS, "cancel", "pull", "doctor", "wait"):
@@ -265,8 +264,7 @@ def _run_on_all(names: Sequence[str], call: Call) -> int:
     if "--json" in call.words:
         from neuronctl.common.console import print_json
 
-        texts = {name: result.stdout for name, result in zip(names, results)}
-        answers = {name: json.loads(text) if text else None for name, text in texts.items()}
+        answers = {name: read_answer(result) or None for name, result in zip(names, results)}
         print_json("neuronctl.remotes/1", {"remotes": answers})
     for name, result in zip(names, results):
         if result.stdout and "--json" not in call.words:

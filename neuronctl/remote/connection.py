@@ -17,7 +17,7 @@ import signal
 import stat
 import subprocess
 import threading
-from typing import IO, Callable, Dict, Iterator, List, NamedTuple, Tuple
+from typing import IO, Callable, Dict, List, NamedTuple, Tuple
 
 from neuronctl.common.errors import NotConnectedError, UsageError
 from neuronctl.common.files import open_own_directory, read_private, write_private
@@ -103,13 +103,6 @@ def ssh_command(remote: Remote, command: str, mark: str, *, tty: bool = False) -
     return ["ssh", "-F", "none", "-S", remote.socket, *words, kind, "--", "cluster", command]
 
 
-def check_socket(remote: Remote) -> None:
-    """Raise NotConnectedError if the socket is gone, and UsageError if it is another user's."""
-    _check_owner(remote.socket)
-    if not os.path.exists(remote.socket):
-        raise not_connected(remote.name)
-
-
 def is_alive(socket: str) -> bool:
     """Return True if ssh's master answers at the socket."""
     return os.path.exists(socket) and control(socket, "check").returncode == 0
@@ -126,7 +119,7 @@ def control(socket: str, verb: str, *words: str) -> subprocess.CompletedProcess[
         return subprocess.CompletedProcess(argv, 255, "", "ssh does not answer")
 
 
-def _check_owner(socket: str) -> None:
+def check_owner(socket: str) -> None:
     """Refuse a socket of another user, who would see and answer every command."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         status = os.lstat(socket)
@@ -147,8 +140,13 @@ def login(name: str, address: str, *, show: Callable[[bytes], object], tell: Tel
     check_name(name)
     settings = _settings(address or _usual_address(name))
     remote = Remote(name, settings["address"], _socket(settings))
-    with _one_login(remote.socket):
-        _check_owner(remote.socket)
+    check_owner(remote.socket)
+    # Two logins at once would ask twice, and leave a connection that nobody finds.
+    with open(f"{remote.socket}.lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError("another login is in progress", "answer that one") from None
         if is_alive(remote.socket):
             tell(f"already connected to {name}")
             return remote
@@ -171,7 +169,7 @@ def login(name: str, address: str, *, show: Callable[[bytes], object], tell: Tel
 
 def logout(remote: Remote) -> bool:
     """End the connection; returns False if there was none."""
-    _check_owner(remote.socket)
+    check_owner(remote.socket)
     if is_alive(remote.socket) and control(remote.socket, "exit").returncode == 0:
         return True
     with contextlib.suppress(FileNotFoundError):
@@ -219,17 +217,6 @@ def _socket(settings: Dict[str, str]) -> str:
     except OSError as error:
         raise UsageError(f"cannot use {folder} for ssh's socket: {error.strerror}") from None
     return os.path.join(folder, hashlib.sha256(settings["address"].encode()).hexdigest()[:16])
-
-
-@contextlib.contextmanager
-def _one_login(socket: str) -> Iterator[None]:
-    """Wait for no other login: two would ask twice, and leave a connection that nobody finds."""
-    with open(f"{socket}.lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError("another login is in progress", "answer that one") from None
-        yield
 
 
 def _authenticate(

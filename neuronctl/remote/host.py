@@ -224,7 +224,10 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
     if not all(map(is_safe, files)):
         raise UsageError("a name of the project leads out of it")
     folder = _project_folder(request)
-    with _alone(folder):
+    os.close(open_own_directory(os.path.dirname(_note_of(folder))))
+    with open(f"{_note_of(folder)}.lock", "w") as lock:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
         before = _read_note(folder).get("files", {})
         have: Dict[str, List[Any]] = {}  # name -> hash or target, time in ns, size
         wanted, changed = [], []
@@ -258,16 +261,6 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
                 write_private(_note_of(folder), json.dumps(note))
     hashes = {name: (*files[name][:3], have[name][0]) for name in files}
     _say(have=digest_of(hashes), folder=folder, kept=kept)
-
-
-@contextlib.contextmanager
-def _alone(folder: str) -> Iterator[None]:
-    """Let one at a time send to a folder."""
-    os.close(open_own_directory(os.path.dirname(_note_of(folder))))
-    with open(f"{_note_of(folder)}.lock", "w") as file:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _content(folder: str, name: str, before: Mapping[str, Any]) -> Optional[List[Any]]:

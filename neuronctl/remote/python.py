@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -26,6 +27,14 @@ def run_command(*words: str) -> Result[str]:
     return subprocess.run(
         argv, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace"
     )
+
+
+def read_answer(result: Result[str]) -> Dict[str, Any]:
+    """Return the JSON that a command has printed; {} for what is none."""
+    with contextlib.suppress(ValueError):
+        data = json.loads(result.stdout)
+        return data if isinstance(data, dict) else {}
+    return {}
 
 
 class Remote:
@@ -84,7 +93,7 @@ class Remote:
         An exit code other than 0 is no error if there is an answer, as with ``why``.
         """
         result = self.run(*words, allow=allow, check=False)
-        data: Dict[str, Any] = json.loads(result.stdout) if result.stdout else {}
+        data = read_answer(result)
         if data.get("schema", "neuronctl.error/1") == "neuronctl.error/1":
             raise _error_of(result)
         return data

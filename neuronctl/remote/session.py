@@ -23,7 +23,7 @@ from neuronctl.common.words import amount
 from neuronctl.remote.connection import (
     Remote,
     Tell,
-    check_socket,
+    check_owner,
     is_alive,
     not_connected,
     ssh_command,
@@ -59,7 +59,9 @@ class Session:
         takes_input: bool = False,
         meanwhile: Callable[[], object] = bool,
     ) -> None:
-        check_socket(remote)
+        check_owner(remote.socket)
+        if not os.path.exists(remote.socket):
+            raise not_connected(remote.name)
         self.remote, self._noise = remote, b""
         mark = os.urandom(8).hex()
         self._mark = f"\036{mark} ".encode()
@@ -110,7 +112,6 @@ class Session:
 
     def finish(self) -> int:
         """Return the exit code once all is said; raises ConnectionLostError."""
-        self.close_input()
         return self.show(raw=True, write=lambda data: None)
 
     def show(self, *, raw: bool, write: Optional[Callable[[bytes], object]] = None) -> int:

@@ -187,6 +187,14 @@ class Price:
 
 
 @dataclass(frozen=True)
+class LocalDisk:
+    """A disk of each node. size_gb: in GB (10^9 bytes)."""
+
+    path: str = ""
+    size_gb: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class Partition:
     """One partition: its nodes and its limits per user."""
 
@@ -210,6 +218,7 @@ class Partition:
     """Memory of one GPU, in GB (10^9 bytes)."""
     interconnect: Optional[str] = None
     """The link between the GPUs of a node, if the source says so: ``nvlink``."""
+    local_disk: LocalDisk = LocalDisk()
     arch: str = "x86_64"
     """CPU architecture as ``uname -m`` prints it."""
     max_submit_jobs: Optional[int] = None

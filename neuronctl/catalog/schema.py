@@ -17,6 +17,7 @@ from neuronctl.catalog.model import (
     CommentPolicy,
     Containers,
     CorePolicy,
+    LocalDisk,
     Login,
     Network,
     Partition,
@@ -55,7 +56,7 @@ _PLAIN = (
     "it becomes part of shell commands: use letters, digits, '.', '_', and '-'",
 )
 _FORMS: Mapping[str, Tuple[str, str]] = {
-    **dict.fromkeys(("submit_from", "image_dirs", "scratch"), _DIRECTORY),
+    **dict.fromkeys(("submit_from", "image_dirs", "scratch", "path"), _DIRECTORY),
     **dict.fromkeys(("interface", "host_suffix", "host"), _PLAIN),
     "date": (r"\d{4}(-\d{2}(-\d{2})?)?", "write 2026-08-12, 2026-08, or 2026"),
     "evidence": (
@@ -201,7 +202,19 @@ _BY_TYPE: Mapping[str, _Read] = {
 
 _MODELS: Mapping[str, type] = {
     kind.__name__: kind
-    for kind in (CommentPolicy, Containers, CorePolicy, Login, Network, Policy, Price, WallTime)
+    for kind in (
+        *(
+            CommentPolicy,
+            Containers,
+            CorePolicy,
+            LocalDisk,
+            Login,
+            Network,
+            Policy,
+            Price,
+            WallTime,
+        ),
+    )
 }
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import Dict, List, Tuple
 
-from neuronctl.catalog.model import Catalog, Cluster
+from neuronctl.catalog.model import Catalog, Cluster, LocalDisk
 from neuronctl.common import units
 from neuronctl.common.words import counted
 
@@ -19,6 +19,13 @@ def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
         days = counted(cluster.scratch_days, "day")
         told = f"the site removes a file from {cluster.scratch or 'it'} after {days} without access"
         lines.append(("scratch", told))
+    disks: Dict[LocalDisk, List[str]] = {}
+    for partition in cluster.partitions.values():
+        disks.setdefault(partition.local_disk, []).append(partition.name)
+    for disk, names in disks.items():
+        size = f" ({disk.size_gb} GB)" if disk.size_gb else ""
+        if disk.path:
+            lines.append(("local disk", f"{disk.path}{size} on each node of {', '.join(names)}"))
     if policy.comment.required:
         forms = {"any": "any text", "word": "one word", "fields": policy.comment.parts}
         form = policy.comment.pattern or forms[policy.comment.form]

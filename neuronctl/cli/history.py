@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
@@ -39,12 +39,27 @@ from neuronctl.tracking.submissions import MOST, States, failed_ones, named_sinc
     show_default=True,
     help="Show at most N submissions.",
 )
+@click.option(
+    "--metric",
+    metavar="PATTERN",
+    is_flag=False,
+    flag_value="",
+    help="Show the last metric of each log, or what PATTERN matches.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.history/2).")
-def command(name: str, since: Optional[str], failed: bool, limit: int, as_json: bool) -> None:
+def command(
+    name: str,
+    since: Optional[str],
+    failed: bool,
+    limit: int,
+    metric: Optional[str],
+    as_json: bool,
+) -> None:
     """List recorded submissions, newest first, and their states.
 
     NAME is a job's name, or a pattern such as 'train*'. The list includes refused and interrupted
-    submissions.
+    submissions. A job's metric is what its program prints as "neuronctl: metric=0.93", or what
+    --metric 'best acc ([0-9.]+)' matches.
     """
     store = RecordStore.default()
     after = 0 if since is None else parse_since(since, int(time.time()))
@@ -54,11 +69,12 @@ def command(name: str, since: Optional[str], failed: bool, limit: int, as_json: 
     notify(*notes)
     if failed:
         records = failed_ones(records, states)[:limit]
+    metrics = None if metric is None else _metrics(states, metric)
     if as_json:
-        data = [_data(record, states.get(record.key, ())) for record in records]
+        data = [_data(record, states.get(record.key, ()), metrics) for record in records]
         print_json("neuronctl.history/2", {"submissions": data})
     elif records:
-        _print(records, states)
+        _print(records, states, metrics)
     else:
         chosen = name != "*" or since is not None or failed
         print_line("no such submissions recorded" if chosen else "no submissions recorded")
@@ -74,7 +90,18 @@ def _arguments(record: JobRecord) -> str:
     return shortened(join(hide_in_words(words)), 40)
 
 
-def _print(records: Sequence[JobRecord], states: States) -> None:
+def _metrics(states: States, pattern: str) -> Dict[str, str]:
+    """Return the last metric in the logs of each job or task, by its id."""
+    from neuronctl.sweeping.metrics import METRIC, check_metric, last_metric
+
+    check_metric(pattern)
+    known = itertools.chain.from_iterable(states.values())
+    return {str(one.id): last_metric((one.stdout, one.stderr), pattern or METRIC) for one in known}
+
+
+def _print(
+    records: Sequence[JobRecord], states: States, metrics: Optional[Mapping[str, str]]
+) -> None:
     styles = {**STATE_STYLES, "REFUSED": STATE_STYLES[FAILED]}
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
@@ -86,6 +113,7 @@ def _print(records: Sequence[JobRecord], states: States) -> None:
         Column("STATE", no_wrap=True, styles=styles),
         Column("REASON OR EXIT"),
         figures("USED", 2),
+        *([] if metrics is None else [figures("METRIC")]),
     ]
     rows = []
     for record in records:
@@ -110,6 +138,9 @@ def _print(records: Sequence[JobRecord], states: States) -> None:
                 "" if one is None or one.elapsed is None else duration(one.elapsed),
             ]
         )
+        if metrics is not None:
+            values = filter(None, (metrics[str(each.id)] for each in known))
+            rows[-1].append(shortened(", ".join(values), 24))
     print_table(columns, rows)
 
 
@@ -124,7 +155,9 @@ def _state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
     return state_counts(known) or UNKNOWN
 
 
-def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:
+def _data(
+    record: JobRecord, known: Sequence[JobStatus], metrics: Optional[Mapping[str, str]]
+) -> Dict[str, Any]:
     from neuronctl.cli.json_data import status_data
 
     try:
@@ -132,6 +165,10 @@ def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:
     except RecordError as error:
         command_line = None
         notify(error.message)
+    jobs = [status_data(status) for status in known]
+    if metrics is not None:
+        for job in jobs:
+            job["metric"] = metrics[job["job_id"]]
     return {
         "record": record.key,
         "job_id": None if record.job_id is None else str(record.job_id),
@@ -142,5 +179,5 @@ def _data(record: JobRecord, known: Sequence[JobStatus]) -> Dict[str, Any]:
         "work_dir": record.cwd,
         "command_line": command_line,
         "failure": record.failure,
-        "jobs": [status_data(status) for status in known],
+        "jobs": jobs,
     }

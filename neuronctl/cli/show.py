@@ -38,22 +38,33 @@ from neuronctl.tracking.runs import runs_words
 @click.argument("other", metavar="[JOB]", required=False)
 @click.option("--script", "only_script", is_flag=True, help="Print only the script, as submitted.")
 @click.option("--code", is_flag=True, help="Also compare the code of two snapshots.")
+@click.option("--metric", metavar="PATTERN", help="Compare what PATTERN matches last in two logs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.show/2).")
-def command(job: str, other: Optional[str], only_script: bool, code: bool, as_json: bool) -> None:
+def command(
+    job: str,
+    other: Optional[str],
+    only_script: bool,
+    code: bool,
+    metric: Optional[str],
+    as_json: bool,
+) -> None:
     """Show everything known about one job, or what differs between two.
 
     JOB is a job id, 4711_3 for an array task, or the name of your newest job with that name. With
-    two jobs, show compares plans, scripts, arguments, and code (commit, program, and snapshot).
+    two jobs, show compares plans, scripts, arguments, code (commit, program, and snapshot), and
+    what each log last has as "neuronctl: metric=0.93", or what --metric 'acc ([0-9.]+)' matches.
     """
     store = RecordStore.default()
     if other is not None:
         at_most_one({"--script": only_script, "a second JOB": True})
         pair = recorded_job(job, store), recorded_job(other, store)
         notify(*store.warnings)
-        _print_differences(*pair, code=code, as_json=as_json)
+        _print_differences(*pair, code=code, metric=metric or "", as_json=as_json)
         return
-    if code:
-        raise UsageError("--code compares two jobs", f"name the other one: show --code {job} JOB")
+    for option in ["--code"] * code or ["--metric"] * (metric is not None):
+        raise UsageError(
+            f"{option} compares two jobs", f"name the other one: show {job} JOB {option}"
+        )
     asked = one_job(job, store)
     if only_script:
         print_script(record_of(store, asked.job).draft.script)
@@ -130,12 +141,22 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
     return [(name, text) for name, text in rows if text]
 
 
-def _print_differences(first: JobRecord, second: JobRecord, *, code: bool, as_json: bool) -> None:
-    """Print how two jobs differ. code: compare the code of their snapshots too."""
-    from neuronctl.records.code_snapshot import compare_snapshots
+def _print_differences(
+    first: JobRecord, second: JobRecord, *, code: bool, metric: str, as_json: bool
+) -> None:
+    """Print how two jobs differ. code: compare the code of their snapshots too.
 
+    metric: the pattern of what is compared in their logs; "": of what programs print.
+    """
+    from neuronctl.records.code_snapshot import compare_snapshots
+    from neuronctl.sweeping.metrics import METRIC, check_metric, last_metric
+
+    check_metric(metric)
+    logs = ((one.log_path(), one.log_path(err=True)) for one in (first, second))
+    reached = [last_metric(paths, metric or METRIC) for paths in logs]
     names = f"job {first.job_id}", f"job {second.job_id}"
     values = changed_values(first.draft, second.draft, code=True)
+    values += [("metric", reached[0], reached[1])] if any(reached) else []
     changed = compare_snapshots(first.draft, second.draft, names) if code else []
     known = is_code_known(first.draft) and is_code_known(second.draft)
     before, after = (record.draft.script.splitlines() for record in (first, second))

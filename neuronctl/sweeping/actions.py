@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import time
 from dataclasses import dataclass, replace
@@ -27,8 +26,9 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.submission.judged_job import stored_request
 from neuronctl.submission.pipeline import Reporter
 from neuronctl.submission.planned_job import PlannedJob
-from neuronctl.sweeping.folder import METRIC, Sweep, SweepSettings
+from neuronctl.sweeping.folder import Sweep, SweepSettings
 from neuronctl.sweeping.jobs import ask_runs, plan_task, submit_workers, task_words
+from neuronctl.sweeping.metrics import METRIC, check_metric
 from neuronctl.sweeping.parameters import Task, TaskState, make_tasks
 from neuronctl.sweeping.worker.files import FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
 from neuronctl.tracking.cancellation import cancel, is_active, targets_of
@@ -77,7 +77,7 @@ def describe_sweep(
     planned: the job of one task, with what is varied. counts: further fields of the settings.
     """
     plan, request = planned.plan, planned.plan.request
-    _check_pattern(metric)
+    check_metric(metric)
     try:
         seconds = None if task_time is None else parse_duration(task_time)
     except ValueError as error:
@@ -109,19 +109,6 @@ def describe_sweep(
         **counts,
     )
     return settings, tasks
-
-
-def _check_pattern(pattern: Optional[str]) -> None:
-    """Refuse a pattern that is none, or has several groups."""
-    try:
-        groups = re.compile((pattern or "").encode("utf-8", "surrogateescape")).groups
-    except (re.error, RecursionError) as error:
-        raise UsageError(f"--metric: '{pattern}' is no regular expression: {error}") from None
-    if groups > 1:
-        raise UsageError(
-            f"--metric: '{pattern}' has {groups} groups: one says where the figure is",
-            "write (?:…) for the others",
-        )
 
 
 def open_sweep(name: str) -> Tuple[Sweep, SweepSettings]:

@@ -27,13 +27,11 @@ from neuronctl.common.restoring import NOT_RESTORED, restore
 from neuronctl.request.axes import Axis, Row
 from neuronctl.slurm.job_states import ACTIVE, LEAVING
 from neuronctl.slurm.squeue import QueueJob
+from neuronctl.sweeping.metrics import METRIC
 from neuronctl.sweeping.old_folder import read_old_states
 from neuronctl.sweeping.parameters import Task, TaskState
 from neuronctl.sweeping.worker import files
 from neuronctl.sweeping.worker.files import CONTINUES, ENDING, RUNNING, WAITING, Key, Runs, State
-
-METRIC = r"neuronctl: metric=(\S+)"
-"""The pattern of a metric, unless the sweep has one of its own."""
 
 _SILENCE = 60
 """Seconds without a sign of life after which a worker of a job that has ended counts as dead."""

@@ -72,7 +72,7 @@ def test_json(run: Run) -> None:
         "name": "bigmem", "nodes": 4, "node_list": "bigmem[01-04]",
         "cores_per_node": [48, 56, 24, 48], "cores_total": None, "memory_mb_per_node": None,
         "gpus_per_node": 0, "gpu": None, "gpu_types": [], "gpu_memory_gb": None,
-        "interconnect": None,
+        "interconnect": None, "local_disk": {"path": "", "size_gb": None},
         "arch": "x86_64", "max_submit_jobs": 8, "max_running_jobs": 4, "max_gpus": None,
         "max_nodes": None,
         "wall_time": {"default": 172800, "maximum": 172800, "interactive_maximum": 28800},

@@ -142,6 +142,28 @@ def test_what_differs_between_two_jobs(
     assert "cannot be combined" in run("show", "7", "8", "--script", code=2).stderr
 
 
+def test_metrics_of_jobs(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
+) -> None:
+    """history and show compare the last metric in the logs, or what a pattern matches."""
+    for job, value in (7, "0.5"), (8, "0.75"), (9, ""):
+        submitted(job)
+        text = f"neuronctl: metric=0.1\nneuronctl: metric={value}\nacc of {job}: {job * 11}\n"
+        (tmp_path / f"train_{job}.out").write_text(text if value else "acc\n")
+    forget(fake_slurm)
+    fake_slurm.accounting(*(accounting_row(job) for job in "789"))
+    lines = run("history", "--metric").stdout.splitlines()
+    assert lines[0].endswith("METRIC")
+    assert [line.split()[-1] for line in lines[2:]] == ["0.75", "0.5"]
+    data = json.loads(run("history", "--metric", "acc of .: (.*)", "--json").stdout)
+    assert [one["jobs"][0]["metric"] for one in data["submissions"]] == ["", "88", "77"]
+    assert "no regular expression" in run("history", "--metric", "(", code=2).stderr
+    assert re.search(r"metric +0\.5 +0\.75", run("show", "7", "8").stdout)
+    data = json.loads(run("show", "7", "8", "--metric", "^acc of .", "--json").stdout)
+    assert {"name": "metric", "first": "acc of 7", "second": "acc of 8"} in data["plan"]
+    assert "compares two jobs" in run("show", "7", "--metric", "x", code=2).stderr
+
+
 def test_names(
     run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -383,6 +383,10 @@ def last_line(tail: bytes) -> str:
     return own[-1].decode("utf-8", "replace")[:200] if own else ""
 
 
+TAIL = 8 << 20
+"""Bytes at the end of a log that are looked through."""
+
+
 def find_metric(tail: bytes, pattern: str) -> str:
     """Return what a pattern's first group, or all of it, matches last; "" if nothing does."""
     with contextlib.suppress(re.error, RecursionError):  # an older Python's patterns know less

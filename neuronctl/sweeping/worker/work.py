@@ -20,7 +20,6 @@ BEAT = 10  # seconds between signs of life
 ASK = 60  # seconds between questions whether Slurm still runs this job
 REST = 5  # seconds without a new task after Slurm failed to start one
 PATIENCE = 600  # seconds in which writing to the folder is tried again
-_TAIL = 8 << 20  # bytes of a log that are looked through
 _RUNS = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "CONFIGURING")
 
 
@@ -346,7 +345,7 @@ class Worker:
         """Write down how a task ended; return False while a lost step of it still runs."""
         key, code = attempt.key, attempt.code
         with files.open_own(self._log(key)) as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL))
+            log.seek(max(0, log.seek(0, os.SEEK_END) - files.TAIL))
             tail = log.read()
         state = files.judge(code, key, tail, self.options.by_srun)
         in_doubt = self.options.by_srun or code > 128

@@ -302,8 +302,6 @@ class JobPlan(Sizes):
     decisions: Tuple[Decision, ...]
     launches: Tuple[Launch, ...]
     """What the job starts, in order, at least one; those with the same number run side by side."""
-    model: Tuple[str, ...] = ()
-    """Of a model server: what each parameter takes in bytes, the model, and the server's words."""
     until_done: Optional[UntilDone] = None
     """How it goes on after its time limit; None: it does not."""
     code: Optional[CodeSnapshot] = None

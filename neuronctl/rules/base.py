@@ -154,8 +154,6 @@ class LocalFacts:
     """What is known of each launch of a job with steps, in order."""
     broken_texts: Tuple[Tuple[str, str, SyntaxProblem], ...] = ()
     """(step, which text, why) of the user's shell text that bash cannot read."""
-    model: Tuple[Optional[float], str] = (None, "")
-    """The bytes of a model server's weights, and what they are known from."""
     bad_nodes: Mapping[str, NodeFault] = field(default_factory=dict)
     """Those that have failed in the user's jobs, with how."""
 

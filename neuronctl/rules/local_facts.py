@@ -17,7 +17,6 @@ from neuronctl.planning import JobPlan, Launch, software
 from neuronctl.records.bad_nodes import bad_nodes
 from neuronctl.request.job import JobRequest
 from neuronctl.rules.base import Fault, LocalFacts
-from neuronctl.rules.model_size import model_size
 from neuronctl.slurm.conf import local_cluster
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
         log=None if chdir or (elsewhere and _logs_elsewhere(plan)) else _log_fault(plan),
         variables=frozenset(filter(_is_inherited, os.environ)),
         of_steps=tuple(LocalFacts(**facts) for facts in launches) if plan.steps else (),
-        model=model_size(plan.model) if plan.model else (None, ""),
         broken_texts=tuple(_broken_texts(plan)),
         bad_nodes=bad_nodes(local_cluster()),
         **({} if plan.steps else launches[0]),

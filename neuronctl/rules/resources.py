@@ -13,7 +13,6 @@ from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
 from neuronctl.planning.needs import needs_of
 from neuronctl.rules.base import UNCITED, Finding, RuleContext, Trait, job_rule, nearest
-from neuronctl.rules.model_size import gpus_of_model
 
 _NODES = "nodes ntasks nodelist"
 _CORES = "cpus-per-task ntasks-per-node ntasks cpus-per-gpu"
@@ -329,34 +328,6 @@ def memory_a_node(context: RuleContext) -> Iterator[Finding]:
             f"request at most --mem {has}M",
             context.cite_partition("memory_mb_per_node"),
         )
-
-
-@job_rule(NOTE, "NC135", "a model's weights and GPU memory")
-def model_and_gpus(context: RuleContext) -> Iterator[Finding]:
-    plan, each = context.plan, context.plan.partition.gpu_memory_gb
-    if not plan.model:
-        return
-    weights, source = context.local.model
-    gpus = gpus_of_model(plan.model, plan.gpus_per_node, plan.nodes)
-    has = f"{counted(gpus, 'GPU')} of {plan.partition.name}"
-    memory = (each or 0) * 1e9 * gpus
-    size = f" {'has' if gpus == 1 else 'have'} {memory / 1e9:.0f} GB"
-    has += size if each else ": the catalog does not say their memory"
-    cited = context.cite_partition("gpu_memory_gb") if each else UNCITED
-    if weights is None:
-        yield Finding(f"whether {plan.model[1]} fits is not sure: {source}; {has}", "", cited)
-        return
-    share = weights / memory if memory else 0.0
-    message = f"the weights of {plan.model[1]} take about {weights / 1e9:.1f} GB (by {source})"
-    message += f"; {has}"
-    if share <= 0.8:
-        yield Finding(message, "", cited)
-    else:
-        problem = "they do not fit" if share > 1 else "little is left for the KV cache"
-        need = 1 << (int(weights / (0.8e9 * (each or 1)))).bit_length()  # heads divide by 2, 4, 8
-        more = f"request {need} GPUs, " if need <= plan.partition.gpus_per_node else ""
-        hint = f"{more}take a partition with larger ones, or a quantized model"
-        yield Finding(f"{message}: {problem}", hint, cited, severity=WARNING)
 
 
 @job_rule(ERROR, "NC141", "wall time over the limit", Trait.PARTITION, about="time")

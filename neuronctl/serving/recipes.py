@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from typing import Tuple
 
@@ -36,7 +35,7 @@ class Recipe:
     guard: str = OWN  # whether it asks for the token itself, or stands behind the GATE, which does
     launcher: str = ""  # the one that starts the command; "": none is needed
     setup: str = ""  # shell text that the batch shell runs before
-    model: str = ""  # if the first word is a model: bytes of a parameter whose name says none
+    model: str = ""  # not empty if the first word is a model, and no option
     url: str = ""  # what the user opens, with $port, $token, and the like
     print: str = ""  # what the user is told
 
@@ -84,8 +83,6 @@ def read(name: str, file: str, *, own: bool) -> Recipe:
             continue
         if not isinstance(value, str) or not value.strip() or "\0" in value:
             raise TemplateError(f"{where}: '{key}' is not text", "quote it, or begin it with '|'")
-        if key == "model" and not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value):
-            raise TemplateError(f"{where}: model: '{value}' is not a number of bytes", "write '2'")
         if key == "guard" and value not in (OWN, GATE):
             raise TemplateError(f"{where}: guard: must be {OWN} or {GATE}, not '{value}'")
     for key in _REQUIRED:

@@ -62,8 +62,7 @@ def plan_server(
     setup += tuple(_setup(recipe, settings))
     if job.plan.launches[0].wrapping.srun:
         setup += ("unset TMPDIR  # a container of Pyxis has a /tmp of its own",)
-    model = (recipe.model, *words) if recipe.model and words else ()
-    planned = replace(job.plan, request=replace(request, setup=setup), model=model)
+    planned = replace(job.plan, request=replace(request, setup=setup))
     return replace(job, plan=planned), settings
 
 

@@ -169,8 +169,6 @@ def test_vllm_is_ready_when_it_completes(sandbox: Sandbox, no_jobs: None) -> Non
         "1",
     ]
     done = sandbox.exec(["sh", "-c", start, "sh", *OPTIONS, *words])
-    assert "NC135: the weights of x/m-70B take about 140.0 GB" in done.stderr
-    assert "2 GPUs of amd_a100nv_8 have 160 GB: little is left" in done.stderr
     found = json.loads(done.stdout)
     assert found["text"].split() == ["model", "x/m-70B", "API", "key", found["token"]]
     log = sandbox.exec(["cat", "vllm.out"]).stdout

@@ -198,13 +198,6 @@ def test_a_recipe_says_when_it_must_be_ready_and_that_it_is_open(own: Path) -> N
     assert (recipe.ready_within, recipe.open) == (120, True)
 
 
-@pytest.mark.parametrize("model", ["two", "-1", "2 bytes", "'2'\nmodel: 3"])
-def test_a_models_bytes_are_a_number(own: Path, model: str) -> None:
-    (own / "mine.yaml").write_text(GOOD + f"model: {model}\n")
-    with pytest.raises(TemplateError, match=r"mine\.yaml:[45]"):
-        recipes.load("mine")
-
-
 @pytest.mark.parametrize(
     ("recipe", "words"),
     [

@@ -31,7 +31,7 @@ from neuronctl.sweeping.metrics import METRIC
 from neuronctl.sweeping.old_folder import read_old_states
 from neuronctl.sweeping.parameters import Task, TaskState
 from neuronctl.sweeping.worker import files
-from neuronctl.sweeping.worker.files import CONTINUES, ENDING, RUNNING, WAITING, Key, Runs, State
+from neuronctl.sweeping.worker.files import CONTINUES, ENDING, RUNNING, WAITING, Runs, State
 
 _SILENCE = 60
 """Seconds without a sign of life after which a worker of a job that has ended counts as dead."""
@@ -208,13 +208,12 @@ class Sweep:
         with self._reported("read"):
             begun = files.read_states(self.folder, ask_runs, self._is_silent, results)
         states: List[TaskState] = []
-        records = results.records or {}
         for sizes, tasks in self._parts():
             row = tuple(sizes.items())
             for number, (_, values) in enumerate(tasks, len(states) + 1):
-                state = begun.get(number)
-                known = TaskState(number, values, row)
-                states.append(_begun(known, state, records) if state else known)
+                state = begun.get(number, _NOT_BEGUN)
+                record = results.ended.get((number, state.attempt))
+                states.append(_task_state(number, values, row, state, record))
         return states
 
     def _is_silent(self, worker: str, beat: bytes) -> bool:
@@ -289,26 +288,38 @@ def names() -> List[str]:
     return []
 
 
-def _begun(task: TaskState, state: State, records: Dict[Key, Dict[str, Any]]) -> TaskState:
-    """Return a task that has begun, with what is known of its last attempt."""
-    sizes = task.sizes if state.sizes is None else tuple(state.sizes.items())
-    if state.state == WAITING:  # it is to be done again
-        return task._replace(sizes=sizes, attempt=state.attempt)
-    known = state.claim or records.get((task.number, state.attempt), {})
-    start, end = known.get("start"), known.get("end")
-    name = {CONTINUES: WAITING, ENDING: RUNNING}.get(state.state, state.state)
+_NOT_BEGUN = State(WAITING)
+
+
+def _task_state(
+    number: int,
+    values: Dict[str, str],
+    sizes: Row,
+    state: State,
+    record: Optional[Tuple[Any, ...]],
+) -> TaskState:
+    """Return a task with what is known of its last attempt. record: the FIELDS, if it ended."""
+    name, attempt = state.state, state.attempt
+    if state.sizes is not None:
+        sizes = tuple(state.sizes.items())
+    if name == WAITING:  # also one to be done again
+        return TaskState(number, values, sizes, name, attempt)
+    record = record or tuple(map((state.claim or {}).get, files.FIELDS))
+    _, node, _, _, start, end, code, job, metric, last_line, version = record
+    if name in (CONTINUES, ENDING):
+        name, code = (WAITING if name == CONTINUES else RUNNING), None
     return TaskState(
-        task.number,
-        task.values,
+        number,
+        values,
         sizes,
         name,
-        state.attempt,
-        known.get("code") if name == state.state else None,
+        attempt,
+        code,
         start if start is None else int(start),
         end if end is None else int(end),
-        str(known.get("node", "")),
-        known.get("job"),
-        str(known.get("metric", "")),
-        str(known.get("last_line", "")),
-        str(known.get("version", "")),
+        str(node or ""),
+        job,
+        str(metric or ""),
+        str(last_line or ""),
+        str(version or ""),
     )

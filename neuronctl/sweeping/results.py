@@ -49,9 +49,10 @@ class SweepStatus:
     @property
     def seconds_left(self) -> Optional[int]:
         """Return how long the rest takes if as many tasks run as now; None: not known."""
-        took = [task.seconds or 0 for task in self.tasks if task.state in (DONE, FAILED)]
         run = [task for task in self.tasks if task.state == RUNNING]
-        if not took or not run:
+        ended = (task for task in self.tasks if task.state in (DONE, FAILED))
+        took = [task.seconds or 0 for task in ended] if run else []
+        if not took:
             return None
         each, now = sum(took) / len(took), time.time()
         rest = [min(each, max(0.0, each - now + (task.start or now))) for task in run]
@@ -96,11 +97,12 @@ def read_status(name: str) -> SweepStatus:
         return runs_of(rows)
 
     tasks = sweep.states(ask_runs)
-    figures = {task.number: task.figure for task in tasks}
-    tasks.sort(key=lambda task: (figures[task.number] is None, -(figures[task.number] or 0)))
+    figures = (task.figure for task in tasks)
+    ranks = [math.inf if figure is None else -figure for figure in figures]
+    order = sorted(range(len(tasks)), key=ranks.__getitem__)
     return SweepStatus(
         name,
-        tuple(tasks),
+        tuple(tasks[index] for index in order),
         tuple(row for row in rows if row.id.job in known and row.state in ACTIVE),
         sweep.notes(),
         "".join(problems[:1]),

@@ -55,4 +55,4 @@ def test_only_the_ranks_get_a_signal(deepspeed_bench: Sandbox, deepspeed_venv: P
 def test_only_the_ranks_of_steps_get_a_signal(
     deepspeed_bench: Sandbox, deepspeed_venv: Path
 ) -> None:
-    only_ranks_get_it(deepspeed_bench, deepspeed_venv, "deepspeed", "torchrun", until_done=True)
+    only_ranks_get_it(deepspeed_bench, deepspeed_venv, "deepspeed", "deepspeed", until_done=True)

@@ -181,17 +181,21 @@ def encode_part(
 # ------------------------------------------------------------------------------------- results
 
 
+FIELDS: Tuple[str, ...] = ("state", "node", "task", "attempt", "start", "end")
+FIELDS += ("code", "job", "metric", "last_line", "version")
+"""What the record of an attempt that has ended says."""
+
+
 class Results:
     """How attempts ended. Each refresh reads only what was added.
 
-    ended: the state and the node of each. records: the whole record of each, if asked for. longest:
-    seconds that the longest finished attempt took.
+    ended: the state and the node of each; of whole results, all FIELDS. longest: seconds that the
+    longest finished attempt took.
     """
 
     def __init__(self, folder: str, whole: bool = False) -> None:
-        self.folder, self.longest = folder, 0.0
-        self.ended: Dict[Key, Tuple[str, str]] = {}
-        self.records: Optional[Dict[Key, Dict[str, Any]]] = {} if whole else None
+        self.folder, self.whole, self.longest = folder, whole, 0.0
+        self.ended: Dict[Key, Tuple[Any, ...]] = {}
         self.read_to: Dict[str, int] = {}
         self.same: Dict[Tuple[str, str], Tuple[str, str]] = {}  # one for all that are alike
 
@@ -203,24 +207,25 @@ class Results:
             whole = data[: data.rfind(b"\n") + 1]
             self.read_to[name] = start + len(whole)
             for record in decode(whole):
-                with contextlib.suppress(KeyError, TypeError):
-                    self._keep(record)
+                self._keep(tuple(map(record.get, FIELDS)))
         return self
 
-    def _keep(self, record: Dict[str, Any]) -> None:
-        end = (record["state"], record["node"])
-        key, seconds = (record["task"], record["attempt"]), record["end"] - record["start"]
-        if not isinstance(key[0], int) or not isinstance(key[1], int):
+    def _keep(self, fields: Tuple[Any, ...]) -> None:
+        state, _, number, attempt, start, end = fields[:6]
+        try:
+            seconds = end - start
+        except TypeError:
             return
-        self.ended[key] = self.same.setdefault(end, end)
-        if self.records is not None:
-            self.records[key] = record
-        if end[0] in (DONE, FAILED):
-            self.longest = max(self.longest, seconds)
+        if [str, str, int, int] != [*map(type, fields[:4])]:
+            return
+        key = (number, attempt)
+        self.ended[key] = fields if self.whole else self.same.setdefault(fields[:2], fields[:2])
+        if seconds > self.longest and state in (DONE, FAILED):
+            self.longest = seconds
 
     def state(self, key: Key) -> Optional[str]:
         """Return the state in which an attempt ended; None if it has not."""
-        return self.ended.get(key, (None, ""))[0]
+        return self.ended[key][0] if key in self.ended else None
 
 
 # ------------------------------------------------------------------------------------- states
@@ -254,21 +259,26 @@ def read_states(
     between has ended. is_silent: whether a worker is dead whose last sign of life is this one.
     """
     states: Dict[int, Any] = {}  # at first, the last attempt of each task
-    ended: Dict[Tuple[str, int], State] = {}  # one for all that are alike
+    same: Dict[Tuple[str, int], State] = {}  # one for all that are alike
     for entry in os.scandir(f"{folder}/claims"):
         text, _, rest = entry.name.partition(".")
-        if text.isdigit() and rest.isdigit():
-            states[int(text)] = max(int(rest), states.get(int(text), 0))
+        if text.isdecimal() and rest.isdecimal():
+            number, attempt = int(text), int(rest)
+            if attempt > states.get(number, 0):
+                states[number] = attempt
     runs = ask_runs()
     results.refresh()
     again = _read_again(folder)
     last = {key[0]: key[1] for key in sorted(again)}
     sizes = {key[0]: record["sizes"] for key, record in again.items() if "sizes" in record}
-    for number, attempt in states.items():
-        key = (number, attempt)
-        state, claim, mark = results.state(key), None, again.get(key, {})
+    for key in states.items():
+        (number, attempt), state = key, results.state(key)
+        claim, mark = None, again.get(key, {})
         if state in (DONE, FAILED) and not mark and number not in sizes:
-            states[number] = ended.setdefault((state, attempt), State(state, attempt))
+            alike = (state, attempt)
+            if alike not in same:
+                same[alike] = State(state, attempt)
+            states[number] = same[alike]
             continue
         if mark:
             state = WAITING

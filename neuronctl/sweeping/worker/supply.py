@@ -139,7 +139,7 @@ class Supply:
     def _any_done(self, besides: str = "") -> bool:
         """Return True if any task is done, on another node than this one."""
         ends = self.results.refresh().ended.values()
-        return any(state == DONE and name != besides for state, name in ends)
+        return any(end[0] == DONE and end[1] != besides for end in ends)
 
     def _doubt_node(self) -> None:
         """Let others try what failed here at once, if it is much and others succeed."""

@@ -113,7 +113,8 @@ class CodeSnapshot:
 
     root: of the repository. below: the job's directory in it, "" for the root. tree: git's name of
     the state, "" if the copy is there already. place: the copy's directory, in which ``code`` is
-    the tree. purge_days: after which the site deletes what nobody uses.
+    the tree. purge_days: after which the site deletes what nobody uses. shared: names the directory
+    in which all jobs of a sweep run; another job has one of its own.
     """
 
     root: str
@@ -121,6 +122,7 @@ class CodeSnapshot:
     tree: str
     place: str
     purge_days: Optional[int] = None
+    shared: str = ""
 
     @property
     def code(self) -> str:

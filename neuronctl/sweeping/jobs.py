@@ -125,8 +125,11 @@ def _with_tasks(
     """Return the job with a worker in place of its one step; write: the worker's code, too."""
     from neuronctl.rendering.render import render_sweep
 
+    plan = planned.plan
+    if plan.code:  # where a task left its checkpoint, any job may continue it
+        plan = replace(plan, code=replace(plan.code, shared=f"sweep-{sweep.id}"))
     steps = render_sweep(
-        planned.plan,
+        plan,
         sweep.worker_code(write=write),
         sweep.folder,
         sizes=dict(sizes),
@@ -137,7 +140,7 @@ def _with_tasks(
         until_done=task.request.until_done,
         metric=settings.metric,
     )
-    return replace(planned, steps=steps)
+    return replace(planned, plan=plan, steps=steps)
 
 
 def _asked_signal(task: JobPlan) -> Tuple[str, int]:

@@ -155,6 +155,18 @@ def test_the_script_is_short(run: Run, fake_slurm: FakeSlurm) -> None:
         assert len(lines) <= 60 and "/worker " in script
 
 
+def test_all_jobs_run_in_one_copy_of_the_snapshot(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any of them may continue what a task has left there."""
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "-q"], check=True)
+    Path("train.py").touch()
+    fake_slurm.answer("sbatch", "4711\n")
+    run("sweep", "--snapshot", "--no-requeue", *LR)
+    assert f"own=../runs/sweep-{folder().name} " in fake_slurm.stdin()
+
+
 def test_a_sweep_is_removed_with_its_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", "4711\n")
     run("sweep", *LR)

@@ -259,22 +259,27 @@ def test_scancel_of_a_run_ends_it(chain: bool, going: Sandbox) -> None:
 
 SNAPSHOT = """\
 echo "$(cat said) $PWD" >>"$NEURONCTL_SUBMIT_DIR/ran"
+[ "$NEURONCTL_RUN" = 2 ] || { echo "$SLURM_JOB_ID" >>checkpoint; sleep 1; }
 until [ -e "$NEURONCTL_SUBMIT_DIR/go-$NEURONCTL_RUN" ]; do sleep 0.2; done
+cat checkpoint
 [ "$NEURONCTL_RUN" = 2 ] || exit 75
 """
 
 
 def test_a_snapshot_is_what_was_submitted(going: Sandbox) -> None:
-    """Whatever is edited between two runs."""
+    """Whatever is edited between two runs, and whatever another job with it writes."""
     options = ["--gpus-per-node=1", "--snapshot", "--no-requeue"]
     job = Going(going, *options, body=SNAPSHOT, more={"said": "one"})
-    job.begun(1)
+    other = json.loads(job.exec("neuronctl", "resubmit", job.id, "--json"))["job_id"]
+    job.wait_until(lambda: len(job.lines("ran")) == 2)
     job.exec("sh", "-c", "echo two >said; touch go-1 go-2")
-    job.begun(2)
-    assert job.ended() == "COMPLETED"
-    (said,) = set(job.lines("ran"))
-    words, place = said.split()
-    assert words == "one" and "/runs/neuronctl-" in place
+    job.none_left()
+    assert {line.split()[0] for line in job.lines("ran")} == {"one"}
+    places = {line.split()[1] for line in job.lines("ran")}
+    assert len(places) == 2 and all("/runs/neuronctl-" in place for place in places)
+    for one in (job.id, other):
+        log = job.lines(f"goes_{one}.out")
+        assert [line for line in log if line.isdigit()] == [one, one], "its own, in both runs"
 
 
 @pytest.mark.long

@@ -15,7 +15,6 @@ import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import time
 from typing import Any, Callable, Dict, List
@@ -245,9 +244,6 @@ def torture(broken: Broken, runs: int, seed: int, side_by_side: int = 10) -> Dic
         left = sandbox.exec(["squeue", "-h"]).stdout
         wrong += [f"left in the queue: {left}"] if left else []
         print(f"{count} runs of {chains} chains, {dict(breaker.done)}, wrong: {wrong}", flush=True)
-    for process in breaker.broken.started:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0)
     return {"runs": count, "chains": chains, "faults": dict(breaker.done), "wrong": wrong}
 
 

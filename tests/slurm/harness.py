@@ -250,8 +250,8 @@ def own_name(name: str) -> str:
     return f"{name}-{RUN}-{os.getpid()}"
 
 
-_RESTARTED: List[Any] = []
-"""Daemons that were started again, until their sandbox is down."""
+RESTARTED: List[Any] = []
+"""Daemons that were started again; they run until their sandbox is down."""
 
 
 def restart(sandbox: Sandbox) -> None:
@@ -282,7 +282,7 @@ def restart(sandbox: Sandbox) -> None:
         return states.returncode == 0 and "*" not in states.stdout
 
     wait_until(all_answer)
-    _RESTARTED.extend(running.values())
+    RESTARTED.extend(running.values())
 
 
 def _first_beside(sandbox: Sandbox, pid: int) -> int:
@@ -313,7 +313,7 @@ def sandbox_up(name: str, *options: str) -> Iterator[Sandbox]:
         yield made
     finally:
         made.neuronctl("sandbox", "down")
-        while _RESTARTED:
-            _RESTARTED.pop().wait()
+        while RESTARTED:
+            RESTARTED.pop().wait()
         if made.name in _SERVERS:
             _SERVERS.pop(made.name)[1].close()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import pytest
-from harness import COMMENT, Sandbox, processes, sandbox_up, wait_until
+from harness import COMMENT, RESTARTED, Sandbox, processes, sandbox_up, wait_until
 
 from neuronctl.sandbox import enter
 
@@ -31,7 +31,7 @@ class Broken:
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
-        self.started: List[subprocess.Popen[bytes]] = []
+        self.started = RESTARTED
         self.homes: Dict[Tuple[str, str], int] = {}
 
     def root(self, *argv: str, check: bool = True) -> str:
@@ -132,8 +132,6 @@ def broken(slurm_there: None) -> Iterator[Broken]:
         sandbox.write("p.sh", "#!/bin/bash\nexit ${1:-0}\n")
         sandbox.exec(["chmod", "+x", "p.sh"])
         yield made
-    for process in made.started:
-        process.wait()
 
 
 @pytest.fixture(scope="module")

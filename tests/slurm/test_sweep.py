@@ -10,6 +10,7 @@ from typing import Iterator, List
 import pytest
 from harness import Sandbox, processes, sandbox_up, wait_until
 from sweep_faults import JOB, Swept, retried
+from test_faults import Broken
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,39 @@ def test_a_cancelled_job(sandbox: Sandbox) -> None:
     swept.wait()
     counts = swept.counts()
     assert (counts["ended"], counts["interrupted"], counts["doubled"]) == (6, 1, 0)
+
+
+def test_a_node_that_is_down_takes_no_more_tasks(sandbox: Sandbox) -> None:
+    """Without its slurmd, its worker goes on, and every srun of it fails."""
+    swept, node = Swept(sandbox, "down", 2), "nodename=gpu36"
+    words = ["--side-by-side", "2", "--jobs", "2", "--gpus-per-node", "4", "-c", "4"]
+    swept.start(40, *words, seconds="0.5")
+    wait_until(lambda: len(begun(swept)) >= 4)
+    with Broken(sandbox).without("slurmd", "gpu36"):
+        sandbox.root("scontrol", "update", node, "state=down", "reason=test")
+        wait_until(lambda: len(swept.shell("ls ran | grep ended", check=False).split()) == 40)
+    sandbox.root("scontrol", "update", node, "state=resume", check=False)
+    wait_until(lambda: {task["state"] for task in swept.tasks()} == {"done", "failed"})
+    sandbox.cancel_all()
+    counts = swept.counts()
+    assert (counts["ended"], counts["doubled"], counts["misreported"]) == (40, 0, 0)
+
+
+def test_a_hidden_partition(sandbox: Sandbox) -> None:
+    """Its jobs run, whatever a plain squeue says."""
+    partition = ("scontrol", "update", "partitionname=amd_a100nv_8")
+    sandbox.root(*partition, "hidden=yes")
+    try:
+        swept = Swept(sandbox, "hidden", 2)
+        swept.start(6, "--jobs", "2", seconds="3")
+        wait_until(lambda: len(begun(swept)) == 2)
+        assert sandbox.exec(["squeue", "-h"]).stdout == ""
+        assert [task["state"] for task in swept.tasks()[:2]] == ["running"] * 2
+        swept.wait()
+    finally:
+        sandbox.root(*partition, "hidden=no")
+    counts = swept.counts()
+    assert (counts["ended"], counts["interrupted"], counts["doubled"]) == (6, 0, 0)
 
 
 def begun(swept: Swept) -> List[str]:

@@ -137,8 +137,6 @@ def quick_requeues(name: str, *options: str) -> Iterator[Sandbox]:
         wait_until(lambda: made.root("scontrol", "ping", check=False).returncode == 0)
         made.root("scontrol", "update", "partition=cas_v100nv_8", "preemptmode=cancel")
         yield made
-    for process in broken.started:
-        process.wait()
 
 
 @pytest.fixture(scope="module")

@@ -5,18 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import asdict
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Dict,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-    cast,
-)
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
 import click
 
@@ -111,6 +100,9 @@ def _number(
 
 
 _jobs_option = _number("--jobs", "N", "Submit at most N jobs at a time.")
+_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.sweep-change/1)."
+)
 
 
 @job_command("sweep", cls=SweepCommand)
@@ -126,9 +118,7 @@ _jobs_option = _number("--jobs", "N", "Submit at most N jobs at a time.")
 @click.option(
     "--metric", metavar="PATTERN", help="Take the metric from lines such as 'best acc ([0-9.]+)'."
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.sweep-change/1)."
-)
+@_json
 @_number("--side-by-side", "K", "Run K tasks at a time in each job, each with its own GPUs.", 1)
 @_axes_options
 @optional_program
@@ -163,16 +153,14 @@ def command(
     )
     settings, tasks = describe_sweep(planned, task_time, metric, **files, **counts)
     how = {"most": jobs, "force": force, "dry_run": dry_run}
-    reporter = _Reporter(dry_run=dry_run, explain=explain, as_json=as_json)
+    reporter = _Reporter(as_json, dry_run=dry_run, explain=explain)
     _submit(Sweep(planned.plan.job_name), settings, tasks, reporter, **how)
 
 
 class _Reporter(TerminalReporter):
     """Reports the jobs of a sweep; as_json: on standard error only."""
 
-    def __init__(
-        self, *, dry_run: bool = False, explain: bool = False, as_json: bool = False
-    ) -> None:
+    def __init__(self, as_json: bool, *, dry_run: bool = False, explain: bool = False) -> None:
         super().__init__(SubmitMode(dry_run), explain=explain)
         self.as_json = as_json
 
@@ -182,11 +170,7 @@ class _Reporter(TerminalReporter):
 
 
 def _submit(
-    sweep: Sweep,
-    settings: SweepSettings,
-    tasks: Sequence[Task],
-    reporter: _Reporter,
-    **how: Any,
+    sweep: Sweep, settings: SweepSettings, tasks: Sequence[Task], reporter: _Reporter, **how: Any
 ) -> None:
     from neuronctl.sweeping.actions import add_tasks, plan_tasks
 
@@ -206,10 +190,7 @@ def _print_change(change: Change, as_json: bool) -> None:
 
 
 def _show(
-    sweep: Sweep,
-    settings: SweepSettings,
-    tasks: Sequence[Task],
-    plans: Mapping[Row, JobPlan],
+    sweep: Sweep, settings: SweepSettings, tasks: Sequence[Task], plans: Dict[Row, JobPlan]
 ) -> None:
     """Show the first tasks, how many there are, and what they cost at most."""
     columns = [Column("TASK"), *(Column(name) for name, _ in tasks[0].parameters)]
@@ -230,9 +211,6 @@ def _show(
 
 _group = cast(click.Group, command)
 _name = click.argument("name", metavar="NAME")
-_json = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.sweep-change/1)."
-)
 
 
 @_group.command("retry")
@@ -262,7 +240,7 @@ def retry(
 
     given = {"time": time, "mem": mem}
     options = {option: value for option, value in given.items() if value is not None}
-    reporter = _Reporter(as_json=as_json)
+    reporter = _Reporter(as_json)
     change = retry_tasks(name, tasks, reporter, failed=failed, options=options, most=jobs)
     _print_change(change, as_json)
 
@@ -279,7 +257,7 @@ def add(name: str, as_json: bool, **given: Any) -> None:
     from neuronctl.sweeping.actions import extend
 
     sweep, settings, tasks = extend(name, _axes(given))
-    _submit(sweep, settings, tasks, _Reporter(as_json=as_json))
+    _submit(sweep, settings, tasks, _Reporter(as_json))
 
 
 @_group.command("cancel")

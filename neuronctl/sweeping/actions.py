@@ -131,9 +131,7 @@ def open_sweep(name: str) -> Tuple[Sweep, SweepSettings]:
     return sweep, replace(settings, request=request)
 
 
-def plan_tasks(
-    sweep: Sweep, settings: SweepSettings, tasks: Sequence[Task]
-) -> Mapping[Row, JobPlan]:
+def plan_tasks(sweep: Sweep, settings: SweepSettings, tasks: Sequence[Task]) -> Dict[Row, JobPlan]:
     """Return the plan of a task of each size; raises UsageError if the sweep cannot take these."""
     if any(task.words[0] != tasks[0].words[0] for task in tasks):
         raise UsageError(

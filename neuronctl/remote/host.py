@@ -93,7 +93,8 @@ def _projects_directory() -> str:
 def _prepare(request: Mapping[str, Any]) -> None:
     """Make this process what the command line expects."""
     root = request["dry"] or _project_folder(request)
-    has_code = request["words"][0] in _COPIED and os.path.isdir(os.path.join(root, ".git"))
+    is_copied = request["words"][0] in _COPIED and os.path.isdir(root)
+    has_code = is_copied and _make_repository(root)
     set_remote(request["name"], request["commands"], has_code=has_code)
     if request["dry"]:
         import shutil
@@ -160,20 +161,23 @@ def write_file(
     if folder and not os.path.isdir(folder):
         os.makedirs(folder)
     aside = os.path.join(folder, f".{name[:100]}.{os.getpid()}.neuronctl")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    file = os.open(aside, flags, 0o777 if executable else 0o666)
     digest = hashlib.sha256()
+
+    def write(part: bytes) -> None:
+        digest.update(part)
+        while part:
+            part = part[os.write(file, part) :]
+
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with open(os.open(aside, flags, 0o777 if executable else 0o666), "wb", 0) as file:
-
-            def write(part: bytes) -> None:
-                digest.update(part)
-                while part:
-                    part = part[file.write(part) :]
-
+        try:
             copy(data, size, write)
             if changed is not None:
-                os.utime(file.fileno(), ns=(changed, changed))
-            status = os.fstat(file.fileno())
+                os.utime(file, ns=(changed, changed))
+            status = os.fstat(file)
+        finally:
+            os.close(file)
         os.replace(aside, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -254,7 +258,6 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
                 for name in wanted:
                     have[name] = _receive_file(folder, name, files[name], data)
                 kept = [name for name in gone if not _remove(folder, name, before)]
-                _make_repository(folder)
                 before = {}
             finally:  # what came before a loss is not a change that was made here
                 note = {"origin": request["origin"], "files": {**before, **have}}
@@ -310,12 +313,11 @@ def _draft(directory: str, files: Manifest, scripts: List[str], data: BinaryIO) 
     for name, entry in files.items():
         empty = entry if name in scripts else ("file", 0, 0, "")
         _receive_file(folder, name, empty, data)
-    _make_repository(folder)
     return folder
 
 
-def _make_repository(folder: str) -> None:
-    """Let snapshots of the code be made: git knows what the project ignores.
+def _make_repository(folder: str) -> bool:
+    """Let snapshots of the code be made: git knows what the project ignores; False without git.
 
     A directory that it ignores is linked into them, so that what jobs write there is not in a copy.
     """
@@ -327,6 +329,7 @@ def _make_repository(folder: str) -> None:
     for line in head(os.path.join(folder, ".gitignore"), 65536).decode(errors="replace").split():
         if re.fullmatch(r"/?[A-Za-z0-9][\w-]*/", line) and line.strip("/") not in _NO_RESULTS:
             os.makedirs(os.path.join(folder, line.strip("/")), exist_ok=True)
+    return os.path.isdir(os.path.join(folder, ".git"))
 
 
 # ------------------------------------------------------------------------- giving files back

@@ -120,14 +120,17 @@ def _read(path: str) -> Tuple[str, str]:
     """Return the SHA-256 of a file, and what kind of secret it is, if any."""
     digest = hashlib.sha256()
     try:
-        with open_regular(path) as file:
-            part = file.read(1 << 20)
-            is_key = any(sign in part[:4096] for sign in _PRIVATE_KEYS)
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            beginning = part = os.read(file, 1 << 16)
             while part:
                 digest.update(part)
-                part = file.read(1 << 20)
+                part = os.read(file, 1 << 16)
+        finally:
+            os.close(file)
     except OSError as error:
         raise UsageError(f"cannot read {printable(path)}: {error.strerror}") from None
+    is_key = any(sign in beginning[:4096] for sign in _PRIVATE_KEYS)
     if _ENV_FILE.fullmatch(os.path.basename(path)):
         return digest.hexdigest(), "a file of secrets"
     return digest.hexdigest(), "a private key" if is_key else ""

@@ -142,7 +142,8 @@ def login(name: str, address: str, *, show: Callable[[bytes], object], tell: Tel
     remote = Remote(name, settings["address"], _socket(settings))
     check_owner(remote.socket)
     # Two logins at once would ask twice, and leave a connection that nobody finds.
-    with open(f"{remote.socket}.lock", "w") as lock:
+    os.close(open_own_directory(remotes_dir()))
+    with open(os.path.join(remotes_dir(), "login.lock"), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -239,9 +239,10 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
         for name, entry in files.items():
             there = None if is_new else _content(folder, name, before)
             sent = before.get(name, [""])[0]
-            if there and there[0] == entry[3]:
+            runs = there and os.lstat(os.path.join(folder, name)).st_mode & 0o100
+            if there and there[0] == entry[3] and (runs or not entry[1]):
                 have[name] = there
-            elif not there or there[0] == sent or is_allowed(name, request["allow"]):
+            elif not there or there[0] in (sent, entry[3]) or is_allowed(name, request["allow"]):
                 wanted.append(name)
             else:
                 changed.append(name)

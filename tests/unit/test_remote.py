@@ -227,6 +227,19 @@ def test_sent_is_said_only_of_what_the_other_side_has(
     assert said == []
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [(".env.local", ""), ("prod.env", ""), ("key", "-----BEGIN OPENSSH PRIVATE KEY-----\n")],
+)
+def test_secrets_are_refused_by_name(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    (tmp_path / ".env.example").touch()
+    here = Project(str(tmp_path), ".")
+    with pytest.raises(UsageError, match=f"^not sent: {name} "):
+        project.manifest(here, (), quiet)
+    assert set(project.manifest(here, (name,), quiet)) == {name, ".env.example"}
+
+
 def test_more_than_200_megabytes_are_refused(tmp_path: Path) -> None:
     with open(tmp_path / "data.bin", "wb") as file:
         file.truncate(201 * 1000 * 1000)

@@ -17,7 +17,7 @@ from neuronctl.judgement.start_conditions import check_start_conditions
 from neuronctl.judgement.verdict import Doubt, Outcome, Wait
 from neuronctl.planning import JobPlan
 from neuronctl.records.bad_nodes import NodeFault
-from neuronctl.rules.base import RULES, Finding, RuleContext, Trait, declare
+from neuronctl.rules.base import RULES, Finding, RuleContext, Trait, job_rule
 from neuronctl.slurm.limits import Scope
 from neuronctl.slurm.scontrol import names_of
 
@@ -78,13 +78,13 @@ _CLOSED = Trait.CLOSES_PARTITION | Trait.ONLY_NOW
 _WAITS = Trait.WAITS | Trait.ONLY_NOW
 
 # The forecast finds what these rules report.
-declare(ERROR, "NC501", "more jobs than may be in the queue", _CLOSED, about="partition")
-declare(ERROR, "NC509", "a size that a limit never lets start", Trait.PARTITION, about=_SIZES)
-declare(WARNING, "NC512", "dependency on an unknown job", about="dependency")
-declare(NOTE, "NC534", "nodes that failed in your jobs", about="exclude")
-declare(ERROR, "NC113", "larger than the partition's nodes", Trait.PARTITION, about=_SIZES)
-declare(ERROR, "NC514", "not yours to use", Trait.ONLY_NOW, about="account qos reservation")
-declare(ERROR, "NC515", "array index over the cluster's maximum", about="array")
+job_rule(ERROR, "NC501", "more jobs than may be in the queue", _CLOSED, about="partition")
+job_rule(ERROR, "NC509", "a size that a limit never lets start", Trait.PARTITION, about=_SIZES)
+job_rule(WARNING, "NC512", "dependency on an unknown job", about="dependency")
+job_rule(NOTE, "NC534", "nodes that failed in your jobs", about="exclude")
+job_rule(ERROR, "NC113", "larger than the partition's nodes", Trait.PARTITION, about=_SIZES)
+job_rule(ERROR, "NC514", "not yours to use", Trait.ONLY_NOW, about="account qos reservation")
+job_rule(ERROR, "NC515", "array index over the cluster's maximum", about="array")
 for _code, _title in (
     ("NC502", "waits for a running job's end"),
     ("NC503", "waits for what a user may hold"),
@@ -93,7 +93,7 @@ for _code, _title in (
     ("NC506", "waits as asked"),
     ("NC507", "waits for what others hold of a shared limit"),
 ):
-    declare(WARNING, _code, _title, _WAITS, about="partition")
+    job_rule(WARNING, _code, _title, _WAITS, about="partition")
 
 
 def live_findings(

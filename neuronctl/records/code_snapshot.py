@@ -2,20 +2,17 @@
 
 What git tracks, and what is new and not ignored, is copied; what is ignored (data, outputs,
 environments) and submodules are linked to where they are, and logs of jobs are left out. Jobs with
-the same code share a copy, of which each makes its own at its start (``runs``). One that no job has
-used for 90 days, and into which none has written, is removed when the next one is made.
+the same code share a copy, of which each makes its own at its start (``runs``).
 """
 
 from __future__ import annotations
 
 import contextlib
-import glob
 import hashlib
 import os
 import shutil
 import tempfile
-import time
-from typing import List, Optional, Sequence, Set, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import NeuronctlError, RecordError, UsageError
@@ -30,9 +27,6 @@ from neuronctl.slurm.process import run
 
 LARGEST = 500 << 20
 """Bytes of new files that are copied at most."""
-
-_KEPT = 90 * 86400
-"""Seconds for which a copy is kept after it was last used."""
 
 _LOGS = tuple(f":(exclude)*.{kind}" for kind in ("out", "err", "log", "runs", "stacks"))
 
@@ -115,7 +109,6 @@ def make_snapshot(snapshot: CodeSnapshot) -> None:
                     os.symlink(os.path.join(root, name.rstrip("/")), path)
     except (OSError, NeuronctlError) as error:
         raise RecordError(f"the snapshot cannot be written to {snapshot.place}: {error}") from None
-    _remove_expired(os.path.dirname(snapshot.place))
 
 
 def compare_snapshots(first: RecordDraft, second: RecordDraft, names: Sequence[str]) -> List[str]:
@@ -132,33 +125,9 @@ def compare_snapshots(first: RecordDraft, second: RecordDraft, names: Sequence[s
     return run([*words, "--", *copies], timeout=300).stdout.splitlines()
 
 
-def keep_snapshot(place: str) -> bool:
-    """Return True if a copy is as it was made; it then counts as used."""
+def is_whole(place: str) -> bool:
+    """Return True if a copy is as it was made."""
     with contextlib.suppress(OSError):
-        os.utime(os.path.join(place, "sums"))
         check = ["sha256sum", "--check", "--quiet", "../sums"]
         return run(check, cwd=os.path.join(place, "code"), timeout=300).returncode == 0
-    return False
-
-
-def _remove_expired(store: str) -> None:
-    with contextlib.suppress(OSError):
-        for name in os.listdir(store):
-            place = os.path.join(store, name)
-            sums = os.path.join(place, "sums")
-            with contextlib.suppress(OSError):
-                if time.time() - os.stat(sums).st_mtime > _KEPT:
-                    with open(sums, encoding="utf-8", errors="surrogateescape") as file:
-                        made = {line.rstrip("\n").partition("  ")[2] for line in file}
-                    if not _has_results(place, made):
-                        shutil.rmtree(place)
-
-
-def _has_results(place: str, made: Set[str]) -> bool:
-    """Return True if a copy, or a job's own copy of it, has files that were not copied."""
-    for code in (os.path.join(place, "code"), *glob.glob(os.path.join(place, "runs", "*"))):
-        for folder, _, names in os.walk(code):
-            paths = [os.path.join(folder, name) for name in names if not name.endswith(".pyc")]
-            if any(os.path.relpath(p, code) not in made and not os.path.islink(p) for p in paths):
-                return True
     return False

@@ -323,23 +323,6 @@ Judge = Callable[[Subject], Iterator[Finding]]
 """Yields a finding for each thing that is wrong with what it is given."""
 
 
-def declare(
-    severity: str,
-    code: str,
-    title: str,
-    traits: Trait = Trait.NONE,
-    *,
-    about: Optional[str] = None,
-    yields_to: str = "",
-) -> Rule:
-    """Register a rule. The arguments are those of Rule; about, yields_to: separated by blanks."""
-    if code in RULES or code not in CODES:
-        raise ValueError(f"{code} is declared twice, or is not in rule_codes")
-    options = None if about is None else tuple(about.split())
-    RULES[code] = Rule(code, severity, title, traits, options, tuple(yields_to.split()))
-    return RULES[code]
-
-
 class Registry(Generic[Subject]):
     """The rules that judge one kind of subject, each with its function."""
 
@@ -356,8 +339,14 @@ class Registry(Generic[Subject]):
         about: Optional[str] = None,
         yields_to: str = "",
     ) -> Callable[[Judge[Subject]], Judge[Subject]]:
-        """Declare the rule that the function below is. The arguments are those of declare()."""
-        declare(severity, code, title, traits, about=about, yields_to=yields_to)
+        """Register the rule that the function below is; its findings may come from elsewhere.
+
+        The arguments are those of Rule; about, yields_to: separated by blanks.
+        """
+        if code in RULES or code not in CODES:
+            raise ValueError(f"{code} is declared twice, or is not in rule_codes")
+        options = None if about is None else tuple(about.split())
+        RULES[code] = Rule(code, severity, title, traits, options, tuple(yields_to.split()))
         return lambda judge: self.judges.setdefault(code, judge)
 
     def judge(

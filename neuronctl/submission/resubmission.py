@@ -86,14 +86,14 @@ def _enter_directory(record: JobRecord) -> None:
 
 
 def _whole_snapshot(record: JobRecord, tell: Notify, *, needed: bool) -> str:
-    """Return the place of the job's copy of the code, which then counts as used.
+    """Return the place of the job's copy of the code.
 
     If it is not as it was: "", or UsageError if it is needed.
     """
-    from neuronctl.records.code_snapshot import keep_snapshot
+    from neuronctl.records.code_snapshot import is_whole
 
     place = record.draft.snapshot
-    if place and keep_snapshot(place):
+    if place and is_whole(place):
         return place
     gone = f"the snapshot of job {record.job_id} is no longer whole"
     if needed:

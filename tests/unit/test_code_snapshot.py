@@ -12,7 +12,7 @@ from test_repository import git
 
 from neuronctl.common.errors import UsageError
 from neuronctl.records import code_snapshot
-from neuronctl.records.code_snapshot import keep_snapshot, make_snapshot, plan_snapshot
+from neuronctl.records.code_snapshot import is_whole, make_snapshot, plan_snapshot
 
 CLUSTER = toy_cluster()
 
@@ -50,12 +50,12 @@ def test_what_is_copied_and_what_is_linked(tree: Path) -> None:
     assert (code / "sub/data").is_symlink() and (code / "sub/data/x").read_text() == "much\n"
     assert not (code / "sub/old.pyc").exists()
     assert "run.sh" not in git(tree, "ls-files"), "the user's own index is as it was"
-    assert keep_snapshot(found.place)
+    assert is_whole(found.place)
     os.unlink(code / "run.sh")  # as a purge does
     (code / "made").touch()
-    assert not keep_snapshot(found.place)
+    assert not is_whole(found.place)
     make_snapshot(found)
-    assert (code / "made").exists() and keep_snapshot(found.place)
+    assert (code / "made").exists() and is_whole(found.place)
 
 
 def test_logs_of_jobs_are_left_out(tree: Path) -> None:
@@ -122,24 +122,6 @@ def test_scratch_is_where_they_are(tree: Path, tmp_path: Path) -> None:
     assert found.purge_days == 15
     gone = replace(own, scratch=f"{tmp_path}/nowhere")
     assert plan_snapshot(str(tree), gone).purge_days is None
-
-
-def test_copies_expire_unless_a_job_has_written_into_them(tree: Path) -> None:
-    made = []
-    for number in range(3):
-        (tree / "run.sh").write_text(f"{number}\n")
-        made.append(plan_snapshot(str(tree), CLUSTER))
-        make_snapshot(made[-1])
-    old, used, _ = made
-    (Path(used.code) / "sub" / "last.pt").touch()
-    for snapshot in (old, used):
-        os.utime(f"{snapshot.place}/sums", (1, 1))
-    (tree / "run.sh").write_text("again\n")
-    make_snapshot(plan_snapshot(str(tree), CLUSTER))
-    there = [os.path.exists(snapshot.place) for snapshot in made]
-    assert there == [False, True, True]
-    assert (tree / "sub/data/x").exists()
-    assert keep_snapshot(used.place) and os.stat(f"{used.place}/sums").st_mtime > 1
 
 
 def test_it_is_kept_where_nobody_else_can_write(tree: Path, tmp_path: Path) -> None:

@@ -23,8 +23,6 @@ export GLOO_SOCKET_IFNAME=ib0                  # juwels-booster wants it
 export CUDA_VISIBLE_DEVICES=0,1,2,3
 export NCCL_SOCKET_IFNAME=ib0
 export MASTER_PORT=6000
-
-each_node=(srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --cpu-bind=none --mem=0)
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
     local faults=() devices
@@ -35,7 +33,7 @@ check_node() {
     getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")
     if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 }
-"${each_node[@]}" bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --cpu-bind=none --mem=0 bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
 # srun starts 4 tasks of ./solver on each of 2 nodes.
 srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=12 --kill-on-bad-exit=1 --wait=600 \

@@ -2,6 +2,5 @@
 
 peers.py installs what is measured, cluster.py makes the cluster and fills it, cases.py says what is
 run and compared; inside/ runs in the sandbox and only measures.
-figures.py calculates, verdict.py has the targets, report.py and plot.py write
-docs/reference/benchmarks.*.
+figures.py calculates, report.py has the targets and writes docs/reference/benchmarks.md.
 """

@@ -16,7 +16,6 @@ from typing import Any, Dict, Optional
 from benchmarks import cases, report, sweeps
 from benchmarks.cluster import cluster
 from benchmarks.peers import CHECKOUT, PINS, environments
-from benchmarks.verdict import lines
 
 PLACE = CHECKOUT / "docs" / "reference"
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -37,8 +36,8 @@ def main() -> None:
         sys.exit("benchmarks: interrupted; the sandbox is down, nothing was written")
     except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
         sys.exit(f"benchmarks: {error}; nothing was written")
-    (PLACE / "benchmarks.json").write_text(_json(results), encoding="utf-8")
-    judged = lines(results)
+    (PLACE / "benchmarks.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    judged = report.lines(results)
     (PLACE / "benchmarks.md").write_text(report.page(results, judged), encoding="utf-8")
     print(report.table(judged))
     short = [line.figure for line in judged if line.met is False]
@@ -84,18 +83,6 @@ def _machine() -> Dict[str, Any]:
         "python": platform.python_version(),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     }
-
-
-def _json(results: Dict[str, Any]) -> str:
-    """JSON with one line per command, so that two results can be compared."""
-    text = json.dumps({**results, "groups": {}}, indent=1)
-    groups = [
-        f"  {json.dumps(group)}: {{\n"
-        + ",\n".join(f"   {json.dumps(name)}: {json.dumps(one)}" for name, one in cases_.items())
-        + "\n  }"
-        for group, cases_ in results["groups"].items()
-    ]
-    return text.replace('"groups": {}', '"groups": {\n' + ",\n".join(groups) + "\n }") + "\n"
 
 
 def _interrupt(number: int, frame: Optional[FrameType]) -> None:

@@ -73,18 +73,6 @@ class Cluster:
         )
         return answer
 
-    def renderings(self, rounds: int) -> Dict[str, Any]:
-        """How many scripts a second one process renders (inside/renderings.py)."""
-        asked = {"rounds": rounds, "cluster": CLUSTER}
-        argv = ["python", f"{self.scratch}/inside/renderings.py"]
-        answer: Dict[str, Any] = json.loads(self.run(argv, asked))
-        return answer
-
-    def opened(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
-        """How many records a neuronctl command opens (inside/opened_files.py)."""
-        program = f"{self.scratch}/inside/opened_files.py"
-        return int(self.run([*_with(env), "python", program, *argv]))
-
     def waits(self, jobs: Sequence[int], counts: Sequence[int], seconds: int) -> Dict[str, int]:
         """The requests to slurmctld of so many ``neuronctl wait`` at once (inside/waiting.py)."""
         asked = {"jobs": list(jobs), "counts": list(counts), "seconds": seconds}
@@ -133,10 +121,6 @@ class Cluster:
     def jobs(self) -> int:
         """How many jobs the controller knows."""
         return len(self.run(["squeue", "--noheader", "--states=all", "--format=%i"]).split())
-
-
-def _with(env: Mapping[str, str]) -> List[str]:
-    return ["env", *(f"{name}={value}" for name, value in env.items())]
 
 
 @contextlib.contextmanager

@@ -45,7 +45,7 @@ def sweeping(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
             case("sweep", ["sh", "-c", sweep]),
             case(
                 "submitit",
-                [str(made.peers / "bin/python"), str(inside / "map_with_submitit.py"), str(TASKS)],
+                [str(made.peers / "bin/python"), str(inside / "with_submitit.py"), str(TASKS)],
             ),
         ],
         few,
@@ -58,8 +58,6 @@ def sweeping(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
     groups["sweep status"] = cluster.measure(
         [
             case("table", ["neuronctl", "sweep", "status", "many"]),
-            case("--csv", ["neuronctl", "sweep", "status", "many", "--csv"]),
-            case("--json", ["neuronctl", "sweep", "status", "many", "--json"]),
         ],
         rounds,
     )

@@ -11,6 +11,7 @@
 
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-6}  # 24 cores / 4 processes, unless you exported it
+
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
     local faults=() devices visible

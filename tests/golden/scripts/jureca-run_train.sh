@@ -19,7 +19,6 @@ export HF_DATASETS_OFFLINE=1                   # jureca wants it
 export HF_EVALUATE_OFFLINE=1                   # jureca wants it
 export TRANSFORMERS_OFFLINE=1                  # jureca wants it
 
-each_node=(srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --cpu-bind=none --mem=0)
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
     local faults=() devices visible
@@ -33,7 +32,7 @@ check_node() {
     getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")
     if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 }
-"${each_node[@]}" bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --cpu-bind=none --mem=0 bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
 # torchrun_jsc starts 4 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=128 --kill-on-bad-exit=1 --wait=600 \

@@ -18,6 +18,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 32 cores / 4 processes, unless y
 
 # Scratch and this directory; binding one twice gives a warning per process.
 export BINDS="/scratch/$USER"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"
+
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
     local faults=() devices visible

@@ -13,7 +13,6 @@
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 64 cores / 8 processes, unless you exported it
 
-each_node=(srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0)
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
     local faults=() devices visible
@@ -31,7 +30,7 @@ check_node() {
     done
     if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 }
-"${each_node[@]}" bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
 hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "s/\$/:8/" | paste -sd,)
 # horovodrun starts 8 processes of train.py on each of 2 nodes.

@@ -12,6 +12,7 @@
 
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
+
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
     local faults=() devices visible

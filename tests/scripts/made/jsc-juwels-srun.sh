@@ -23,6 +23,7 @@ export GLOO_SOCKET_IFNAME=ib0                  # juwels-booster wants it
 export CUDA_VISIBLE_DEVICES=0,1,2,3
 export NCCL_SOCKET_IFNAME=ib0
 export MASTER_PORT=6000
+
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
     local faults=() devices

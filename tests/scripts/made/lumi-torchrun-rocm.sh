@@ -17,7 +17,6 @@ export PYTHONNOUSERSITE=1                     # ~/.local is not the image's
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-7}  # 56 cores / 8 processes, unless you exported it
 export NCCL_SOCKET_IFNAME=hsn
 
-each_node=(srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0)
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
     local faults=() devices visible
@@ -33,7 +32,7 @@ check_node() {
     getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")
     if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 }
-"${each_node[@]}" bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
+srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
 # torchrun starts 8 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=56 --kill-on-bad-exit=1 --wait=600 \

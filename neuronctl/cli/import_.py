@@ -40,6 +40,11 @@ def command(
     else:
         job_output.write_text(write, made.text, force=force, mode=0o600)
         say(f"wrote {write}; review it with 'neuronctl generate -f {write}'")
+    say(
+        "neuronctl's script adds to it: a check of the nodes (none with 'preflight: false'), and "
+        "lines that set PYTHONUNBUFFERED and set or unset what training programs read, such as "
+        "MASTER_ADDR"
+    )
     for remark in made.remarks:
         say(
             f"{name}:{remark.line}: {remark.message}"

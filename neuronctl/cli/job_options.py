@@ -9,6 +9,7 @@ import click
 
 from neuronctl.common.errors import UsageError
 from neuronctl.common.secrets import is_private
+from neuronctl.common.shell import quote
 from neuronctl.launch import launchers
 from neuronctl.request.job import OPTIONS, Body
 from neuronctl.request.job_file import read_body
@@ -143,6 +144,9 @@ def plan_given(given: Mapping[str, Any], words: Sequence[str] = (), **how: Any) 
     from neuronctl.cli.say import notify
     from neuronctl.submission.planned_job import plan_job
 
+    file = words[0] if words else ""
+    if file.endswith((".yaml", ".yml")) and os.path.isfile(file) and not os.access(file, os.X_OK):
+        raise UsageError(f"'{file}' is not a program", f"if it is a job file: -f {quote(file)}")
     options = dict(given)
     how["catalog_file"] = options.pop("catalog")
     how.update((name, options.pop(name, None)) for name in ("job_file", "body", "template"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Iterator
+from typing import Iterator, Sequence, Tuple, Union
 
 from neuronctl.common import units
 from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.common.shell import join, quote
 from neuronctl.common.words import counted
 from neuronctl.launch.launchers import option_name
+from neuronctl.planning import JobPlan, Launch
 from neuronctl.planning.software import called_launcher, python_file, python_module
 from neuronctl.rules.base import Copies, Finding, RuleContext, Trait, job_rule
 
@@ -122,12 +123,19 @@ def stated_size(context: RuleContext) -> Iterator[Finding]:
     launch, here = context.launch, context.local
     if launch.most_nodes > launch.nodes or here.copies in (Copies.NO_SIGN, Copies.ALONE):
         return  # NC310 reports the latter
-    for name, count in dict.fromkeys(here.stated_sizes):
+    yield from contradictions(launch.request.script or "", here.stated_sizes, launch)
+
+
+def contradictions(
+    program: str, sizes: Sequence[Tuple[str, int]], job: Union[JobPlan, Launch]
+) -> Iterator[Finding]:
+    """Yield each size that a program states and that its job or launch does not have."""
+    for name, count in dict.fromkeys(sizes):
         figure, unit, where, taken = _STATED[name]
-        has = getattr(launch, figure)
+        has = getattr(job, figure)
         if has and count != has:
             yield Finding(
-                f"{launch.request.script} states {name}={count}, and the job has "
+                f"{program} states {name}={count}, and the job has "
                 f"{counted(has, unit)}{where}: the processes wait for others, or fail",
                 f"request {counted(count, unit)}{where}, or write {taken}",
             )

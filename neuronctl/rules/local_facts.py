@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.common.files import head
 from neuronctl.common.paths import defaults_file, working_directory
@@ -58,7 +58,7 @@ def _launch_facts(plan: JobPlan, launch: Launch, chdir: Optional[Fault]) -> Dict
         "not_on_path": () if chdir else tuple(_not_on_path(plan, launch)),
         "copies": _copies(launch),
         "has_directives": _has_directives(request),
-        "stated_sizes": tuple(_stated_sizes(text)),
+        "stated_sizes": stated_sizes(text),
         "imports": _imports(text) if text and software.is_python(request) else (),
     }
 
@@ -99,13 +99,15 @@ def _imports(text: str) -> Tuple[str, ...]:
     return tuple(name for name in found if name not in ("import", "as"))
 
 
-def _stated_sizes(text: str) -> Iterator[Tuple[str, int]]:
-    """Yield the sizes in a program's calls of Lightning, Ray Train, and torch's spawn."""
+def stated_sizes(text: str) -> Tuple[Tuple[str, int], ...]:
+    """Return the sizes in a program's calls of Lightning, Ray Train, and torch's spawn."""
+    found: List[Tuple[str, int]] = []
     calls = r"\b(?:Trainer|Fabric|ScalingConfig|mp\.spawn|multiprocessing\.spawn)\("
     for call in re.finditer(calls + r"((?:[^()]|\([^()]*\))*)\)", text):
         own = re.sub(r"\([^()]*\)", "", call[1])
         sizes = r"\b(devices|gpus|num_nodes|num_workers|nprocs)\s*=\s*([1-9]\d{0,5})\s*(?:,|$)"
-        yield from ((name, int(count)) for name, count in re.findall(sizes, own))
+        found += [(name, int(count)) for name, count in re.findall(sizes, own)]
+    return tuple(found)
 
 
 def _directory_fault(plan: JobPlan) -> Optional[Fault]:
@@ -142,8 +144,6 @@ def _program_fault(plan: JobPlan, request: JobRequest) -> Optional[Fault]:
     elif not (script.endswith(".py") or os.access(path, os.X_OK) or _has_directives(request)):
         words = f"'{script}' is not executable"  # directives are a rule of their own
         hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
-        if script.endswith((".yaml", ".yml")):
-            hint = f"if it is a job file: -f {quote(script)}"
     return Fault(words, hint) if words else None
 
 
@@ -193,8 +193,12 @@ def imports_of(request: JobRequest) -> Tuple[str, ...]:
 def _python_text(request: JobRequest) -> str:
     """Return the text of the job's Python file; "" if there is none, or if it is not here."""
     file = software.python_file(request)
-    path = request.resolve_path(file or "")
-    if file is None or not os.path.isfile(path):
+    return "" if file is None else python_text(request.resolve_path(file))
+
+
+def python_text(path: str) -> str:
+    """Return the text of a Python file without its comments; "" if there is none."""
+    if not os.path.isfile(path):
         return ""
     text = head(path, software.LONGEST_PROGRAM).decode("utf-8", "replace")
     return re.sub(r"(?m)^[ \t]*#.*", "", text)

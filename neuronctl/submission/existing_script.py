@@ -7,6 +7,7 @@ import os
 import re
 import zlib
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog, Cluster
@@ -246,7 +247,10 @@ def judge_script(
     version = "" if now_at is None else now_at.on_cluster.snapshot.limits.config.version
     release = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
     facts = ScriptFacts(
-        *(text_read, header, shell, made, broken, left_out), name=name, release=release
+        *(text_read, header, shell, made, broken, left_out),
+        name=name,
+        release=release,
+        read_program=partial(_program_text, header),
     )
     found = check_script(facts, () if judgement is None else judgement.findings, now=now)
     verdict = None
@@ -254,6 +258,13 @@ def judge_script(
         # Only what holds for the script stands against it.
         verdict = judgement.with_rules(found).verdict
     return JudgedScript(name, text, found, made, verdict)
+
+
+def _program_text(header: Header, name: str) -> str:
+    """Return the text of a Python program in the job's directory; "" if it is not here."""
+    from neuronctl.rules.local_facts import python_text
+
+    return python_text(os.path.join(header.value("chdir") or "", name))
 
 
 def judge_shell_text(made: JobPlan, script: str) -> Tuple[Finding, ...]:

@@ -290,14 +290,29 @@ def test_the_partition_of_a_heterogeneous_job(
     assert records()[0]["partition"] == "fat"
 
 
-def test_check_judges_directives_below_the_first_command(
-    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+@pytest.mark.parametrize(
+    ("lines", "known"),
+    [
+        # sbatch does not read directives below the first command.
+        ("echo begins\n#SBATCH -p cas_v100_4 -t 5 --gres=gpu:1\n", ["NC101", "NC603"]),
+        ("#SBATCH -p of_another_cluster -t 5 --gres=gpu:99\n", ["NC101"]),
+    ],
+)
+def test_check_and_submit_give_one_verdict(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, lines: str, known: List[str]
 ) -> None:
-    """sbatch does not read them; check and submit say the same of the job that remains."""
-    text = "#!/bin/bash\necho begins\n#SBATCH -p cas_v100_4 -t 5 --gres=gpu:1\nsrun true\n"
-    (tmp_path / "job.sh").write_text(text)
+    (tmp_path / "job.sh").write_text(f"#!/bin/bash\n{lines}srun true\n")
     (checked,) = json.loads(run("check", "--cluster", "neuron", "--json", "job.sh").stdout)["files"]
     words = ["submit", "--cluster", "neuron", "--json", "--dry-run", "job.sh"]
     submitted = json.loads(run(*words).stdout)
-    codes = [[one["code"] for one in part["findings"]] for part in (checked, submitted)]
-    assert codes[0] == codes[1] == ["NC101", "NC603"]
+    findings = [
+        [(one["code"], one["severity"]) for one in part["findings"]]
+        for part in (checked, submitted)
+    ]
+    assert findings[0] == findings[1] == [(code, "warning") for code in known]
+
+
+def test_a_job_file_without_its_option_is_one_error(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("partition: gpu\nscript: t.py\n")
+    said = "neuronctl: 'job.yaml' is not a program\n  hint: if it is a job file: -f job.yaml\n"
+    assert run("submit", "job.yaml", code=2).stderr == said

@@ -26,11 +26,16 @@ gres: gpu:1
 time: 1:00:00
 comment: field=misc;appl=pytorch
 output: slurm-%j.out
-module: [gcc/11.5.0]
-script: train.py
-args: [--lr, 0.10]
+run: |
+  set +e
+  module purge
+  module load gcc/11.5.0
+  #SBATCH --mem=5G
+  python train.py --lr 0.10
 """
 REMARKS = """\
+neuronctl's script adds to it: a check of the nodes (none with 'preflight: false'), and lines that \
+set PYTHONUNBUFFERED and set or unset what training programs read, such as MASTER_ADDR
 job.sh:7: '#SBATCH --mem=5G' has no effect (after the first command)
 """
 Run = Callable[..., Any]
@@ -55,7 +60,7 @@ def test_for_another_cluster(run: Run) -> None:
 def test_from_standard_input(run: Run) -> None:
     result = run("import", "-", input=SCRIPT)
     assert result.stdout.startswith("# From standard input\njob-name: sbatch\n")
-    assert result.stderr.startswith("<stdin>:7: ")
+    assert "\n<stdin>:7: " in result.stderr
 
 
 def test_into_a_file_that_is_not_there(run: Run, tmp_path: Path) -> None:

@@ -78,7 +78,6 @@ def test_the_directory_is_gone(here: Path) -> None:
         ("fifo", "'fifo' is not a file"),
         ("moved.py", "no file 'moved.py' in /"),
         ("./tool", "'./tool' is not executable"),
-        ("job.yaml", "'job.yaml' is not executable"),
     ],
 )
 def test_a_program_that_cannot_run(here: Path, script: str, words: str) -> None:
@@ -88,10 +87,7 @@ def test_a_program_that_cannot_run(here: Path, script: str, words: str) -> None:
     (here / "moved.py").symlink_to("/gone/t.py")
     (here / "tool").write_text("#!/bin/sh\n")
     (here / "tool").chmod(0o644)
-    (here / "job.yaml").write_text("nodes: 1\n")
     assert problem("NC401", script=script).startswith(words)
-    asked = told("NC401", script=script)[1] == "if it is a job file: -f job.yaml"
-    assert asked == (script == "job.yaml")
 
 
 def test_programs_that_can(here: Path) -> None:

@@ -41,6 +41,10 @@ FOUND: List[Row] = [
     ("NC660", CPU, "python t.py $SLURM_SUBMITDIR@@"),
     ("NC660", CPU, "python t.py $SLURM_NUM_TASKS@@"),
     ("NC660", ARRAY, 'A=(1 2)\nB=${A[$SLURM_TASK_ARRAY_ID]}@@\npython t.py "$B"'),
+    ("NC660", ARRAY, "python t.py ${SLURM_ARRAY_TASKID:-1}@@"),
+    ("NC660", CPU, "python t.py ${SLURM_NTASK:-1}@@"),
+    ("NC660", CPU, "export SLURM_NTASK=4@@\npython t.py"),
+    ("NC660", CPU, "SLURM_CPU_PER_TASK=4 python t.py@@"),
     ("NC661", f"{CPU} --export=NONE@@", "srun python t.py"),
     ("NC661", f"{CPU} --export=A=1,B=2@@", "srun python t.py"),
     ("NC661", f"{CPU} --export=none@@", "srun --export=ALL true\nsrun python t.py"),
@@ -192,6 +196,8 @@ FOUND: List[Row] = [
     ("NC646", GPU, "python t.py | tee log@@"),
     ("NC646", GPU, "zcat x | python t.py | gzip > y@@"),
     ("NC649", CPU, "export $N=4@@\n./a"),
+    ("NC649", CPU, "python t.py \\\n\n  --lr 1@@\n"),
+    ("NC649", CPU, "python t.py --lr 1 \\\n \n\n  --epochs=3@@"),
     ("NC649", CPU, "if [ $N=1 ]; then@@\n./a\nfi"),
     ("NC649", CPU, "for i in {1..$N}; do@@\n./a $i\ndone"),
     ("NC660", CPU, "mpirun -np $NSLOTS ./a@@"),
@@ -223,6 +229,9 @@ RIGHT: List[Row] = [
         ARRAY,
         "python t.py $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID $SLURM_TMPDIR $SLURMD_NODENAME",
     ),
+    ("NC660", CPU, "export SLURM_NTASKS_ALL=4\npython t.py $SLURM_NTASKS_ALL"),
+    ("NC660", CPU, "python t.py ${SLURM_NTASKS:-1} ${SLURM_TMPDIR:-/tmp}"),
+    ("NC649", CPU, "python t.py --lr 1 \\\n\npython u.py"),
     ("NC660", ARRAY, "SLURM_TASK_ARRAY_ID=$SLURM_ARRAY_TASK_ID\npython t.py $SLURM_TASK_ARRAY_ID"),
     ("NC661", f"{CPU} --export=NONE", "export SLURM_EXPORT_ENV=ALL\nsrun python t.py"),
     ("NC661", f"{CPU} --export=NONE", "unset SLURM_EXPORT_ENV\nsrun python t.py"),
@@ -489,3 +498,11 @@ def test_conda_and_module_in_a_shell_that_is_no_login_shell(
 def test_a_dash_of_a_word_processor_in_the_first_line(small: Catalog) -> None:
     findings = judged(f"#!/bin/bash –l\n#SBATCH {GPU}\npython t.py\n", small)
     assert ("NC615", 1) in [(one.code, one.place.line) for one in findings]
+
+
+def test_a_program_that_states_another_size(small: Catalog) -> None:
+    Path("t.py").write_text("from lightning import Trainer\nTrainer(devices=4, num_nodes=2)\n")
+    assert ("NC306", 3, "warning") in found(GPUS, "srun python t.py", small)
+    right = found(NODES, "srun python t.py", small)
+    moved = found(GPUS, "cd /tmp\nsrun python t.py", small)
+    assert "NC306" not in {each[0] for each in (*right, *moved)}

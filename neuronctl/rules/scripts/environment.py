@@ -144,18 +144,32 @@ def not_set(facts: ScriptFacts) -> Iterator[Finding]:
     ] + [variable.word for variable in facts.shell.assignments]
     for word in words:
         for name in word.names:
-            if name in word.raw and f"{{{name}:" not in facts.text:
+            if name in word.raw:
                 used.setdefault(name, word.place)
     if facts.header.given and facts.header.for_bash:
+        yield from _misspelled_names(facts, used)
         yield from _not_set_by_slurm(facts, used)
+
+
+def _misspelled_names(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
+    """Yield a name that is nearly one of Slurm's: used and never set, or exported and not used."""
+    before = [each for command in facts.shell.commands for each in command.assigned]
+    assigned = {each.name: each for each in (*facts.shell.assignments, *before)}
+    for name, place in used.items():
+        near = "" if name in assigned else _misspelled(name)
+        looks = rf"(-v |\bread\b.*|\bfor |\(\(.*|(\[|\btest) [^]]*\$\{{?){name}\b"
+        if near and not re.search(looks, facts.text):
+            words = f"${name} is empty here: Slurm has no such variable"
+            yield Finding(words, f"did you mean ${near}?", place=place)
+    for name, variable in assigned.items():
+        near = "" if name in used else _misspelled(name)
+        if near and (variable.exported or variable in before):
+            words = f"nothing here reads {name}, and Slurm has no such variable"
+            yield Finding(words, f"did you mean {near}?", place=variable.place)
 
 
 def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
     for name, place in used.items():
-        near = _misspelled(name)
-        if near and not any(asks_for(name, line) for line in facts.lines):
-            words = f"${name} is empty here: Slurm has no such variable"
-            yield Finding(words, f"did you mean ${near}?", place=place)
         options = _ONLY_WITH.get(name, ())
         instead = "" if facts.header.foreign else _ELSEWHERE.get(name, "")
         if not (options or instead) or any(asks_for(name, line) for line in facts.lines):

@@ -12,8 +12,10 @@ from neuronctl.common.words import counted
 from neuronctl.launch.launchers import ONE
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Finding, Trait
+from neuronctl.rules.consistency import contradictions
+from neuronctl.rules.local_facts import stated_sizes
 from neuronctl.rules.scripts.nested_launchers import is_own_program, is_trifle
-from neuronctl.rules.scripts.script_facts import ScriptFacts, Start, script_rule
+from neuronctl.rules.scripts.script_facts import SCRIPT_RULES, ScriptFacts, Start, script_rule
 from neuronctl.scripts.launches import CONTAINERS, PYTHON, Launch
 from neuronctl.scripts.model import GPU_OPTIONS
 
@@ -147,6 +149,21 @@ def _starts_one(start: Start) -> bool:
     words = (word.text for each in launch.below() for word in each.own_words)
     return one and known and not any(map(_SEVERAL.match, words))
 
+
+def _stated_sizes(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find the only Python program of a job that states another size than the job's."""
+    works = [run for run in facts.every_launch if run.kind == PYTHON and not run.command.captured]
+    if facts.plan is None or len(works) != 1 or not facts.fixed_nodes or facts.shell.calls("cd"):
+        return
+    (run,) = works
+    program = run.options.get("script") or run.word.value or ""
+    sizes = stated_sizes(facts.read_program(program))
+    several = [each for each in sizes if each != ("devices", 1)]  # NC625 reports that
+    for finding in contradictions(program, several, facts.plan):
+        yield replace(finding, place=run.place)
+
+
+SCRIPT_RULES.judges["NC306"] = _stated_sizes
 
 _BY_RANK = re.compile(r"(?i)torch|local_?(rank|id)|--\w*dist|\bddp\b|nccl|lightning")
 """A script of a program that usually takes the GPU with the number of its local rank."""

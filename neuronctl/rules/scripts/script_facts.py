@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Iterator, Optional, Tuple
 
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Registry
@@ -53,9 +53,9 @@ class ScriptFacts:
     """A script as it was read.
 
     plan: what its directives ask for, None if they cannot be read. text: the file's, as far as it
-    is read. unreadable: what bash cannot read of it. left_out: the first
-    line that is not read, 0 if all are. name: the file's. release: Slurm's, such as (22, 5); empty
-    if it is not known.
+    is read. unreadable: what bash cannot read of it. left_out: the first line that is not read, 0
+    if all are. name: the file's. release: Slurm's, such as (22, 5); empty if it is not known.
+    read_program: returns the text of a Python file that the job starts, "" if it is not here.
     """
 
     text: str
@@ -66,6 +66,7 @@ class ScriptFacts:
     left_out: int = 0
     name: str = ""
     release: Tuple[int, ...] = ()
+    read_program: Callable[[str], str] = field(default=lambda name: "", compare=False)
 
     @cached_property
     def lines(self) -> Tuple[str, ...]:

@@ -102,18 +102,25 @@ def _lost_options(facts: ScriptFacts) -> Iterator[Finding]:
         if each.name[:1] == "-" and not facts.lines[each.place.line - 2].startswith("#")
     ]
     for place, raw in sorted(firsts, key=lambda one: one[0].line):
-        before = place.line - 1
+        filled = [at for at in range(1, place.line) if facts.lines[at - 1].strip()]
+        before = filled[-1] if filled else 0
         above = facts.lines[before - 1] if before else ""
-        if facts.lines[before][: place.column - 1].strip() or not above.strip():
+        apart = before < place.line - 1  # by blank lines
+        if facts.lines[place.line - 1][: place.column - 1].strip() or not above.strip():
+            continue
+        if apart and not above.endswith("\\"):
             continue
         comment = above.lstrip().startswith("#")
         blank = re.search(r"^[^#]*[^#&|;({\s]\s*\\[ \t]+$", above)
         option = re.match(r"--?[A-Za-z][\w-]*(=|$)|[+~]{0,2}[A-Za-z_]\w*\.[\w.]*=", raw)
-        if not blank and (not option or (above.endswith("\\") and not comment)):
+        if not blank and (not option or (above.endswith("\\") and not comment and not apart)):
             continue
         why, hint = "the line above does not end with a backslash", f"end line {before} with ' \\'"
         if blank:
             why, hint = f"a blank follows the backslash of line {before}", "remove the blank"
+        elif apart:
+            why = f"the blank line {before + 1} ends the command before it"
+            hint = "remove that line"
         elif comment:
             why = f"the comment of line {before} ends the command before it"
             hint = "move the comment above the command"

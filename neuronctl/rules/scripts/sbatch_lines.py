@@ -1,4 +1,4 @@
-"""NC601 to NC606, NC615, NC634: what sbatch refuses of directives, ignores, or takes as it is."""
+"""NC601 to NC606 and NC634: what sbatch refuses of directives, ignores, or takes as it is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Iterator, Tuple
 
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.users import login_name
-from neuronctl.common.words import counted, other_dash
+from neuronctl.common.words import counted
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts.script_facts import ScriptFacts, script_rule
 from neuronctl.scripts import model
@@ -170,14 +170,6 @@ def unexpanded(facts: ScriptFacts) -> Iterator[Finding]:
             edits = _with_patterns(facts, option) if log else ()
             severity = ERROR if fails else WARNING
             yield Finding(message, hint, about=(name,), place=place, severity=severity, edits=edits)
-
-
-@script_rule(WARNING, "NC615", "dash that only looks like one", Trait.UNREACHED)
-def look_alike_character(facts: ScriptFacts) -> Iterator[Finding]:
-    dash = other_dash(facts.header.shebang)
-    if dash:
-        message = f"the first line has {dash}, which begins no option: the job fails at once"
-        yield Finding(message, "retype the line: #!/bin/bash -l", place=SourceSpan(1))
 
 
 _SAME_PATH = (

@@ -166,18 +166,11 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Finding]:
 _ITS_CORES = ("exact", "exclusive", "cpus_per_task", "threads_per_core", "cpus_per_gpu")
 
 
-# How programs are told their number of threads, as patterns of the options' names.
-_THREADS = {
-    **dict.fromkeys(("gmx", "gmx_mpi"), "-ntomp|-nt"),
-    **dict.fromkeys(("bwa", "bwa-mem2", "minimap2", "fastqc", "spades.py", "megahit"), "-t"),
-    **dict.fromkeys(("bowtie2", "hisat2", "stringtie", "salmon", "julia"), "-p|--threads|-t"),
-    **dict.fromkeys(("samtools", "bgzip"), "-@|--threads"),
-    **dict.fromkeys(("blastn", "blastp", "blastx", "tblastn"), "-num_threads"),
-    **dict.fromkeys(("make", "parallel"), "-j|--jobs"),
-    "STAR": "--runThreadN",
-}
+_THREADS = re.compile(
+    r"--?(?:[\w-]*workers[\w-]*|(?:num[_-]?)?(?:cpus|threads|jobs|procs)|runThreadN|ntomp)|-j(\d+)"
+)
+"""Options of many programs that take a number of threads, workers, or jobs."""
 _SUBMIT = ("snakemake", "nextflow")  # jobs of their own
-_WORKERS = r"--[\w-]*workers[\w-]*|--(num[_-]?)?(cpus|threads|jobs|procs)"
 
 
 @script_rule(WARNING, "NC637", "more threads than cores")
@@ -221,11 +214,10 @@ def _told_by_options(facts: ScriptFacts, start: Start, plan: JobPlan) -> Iterato
     name, told = start.launch.name, facts.has("cpus-per-task")
     of_task = any(outer.is_launcher for outer in start.outer)
     cores = plan.cpus_per_task if of_task else plan.cores_per_node
-    options = re.compile(f"(?:{_THREADS.get(name, _WORKERS)})(\\d+)?")
     # A site may give cores with each GPU.
     most = 2 * cores if told else max(2 * cores, 7 * plan.gpus_per_node)
     for pair in start.launch.pairs:
-        asked = options.fullmatch(pair.name)
+        asked = _THREADS.fullmatch(pair.name)
         count = (digits(asked[1] or pair.value.value) if asked else None) or 0
         if most < count < 1000 and name not in _SUBMIT:
             alone = "" if told else ", unless it has the node alone"
@@ -234,5 +226,5 @@ def _told_by_options(facts: ScriptFacts, start: Start, plan: JobPlan) -> Iterato
                 f"turns{alone}",
                 f"request #SBATCH --cpus-per-task={count}, or write {cores}",
                 place=pair.word.place,
-                severity=WARNING if told and name in _THREADS else NOTE,
+                severity=NOTE,
             )

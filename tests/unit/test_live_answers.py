@@ -126,12 +126,13 @@ def test_scontrol_and_sacctmgr_rows() -> None:
         "No reservations\n"
         "NodeName=n1 CPUAlloc=8 CPUTot=64 Gres=gpu:a100:8(S:0-1) GresUsed=gpu:a100:3(IDX:0-2) "
         "RealMemory=1000 AllocMem=10 State=MIXED Partitions=gpu,old  Reason=State=x\n"
-        "NodeName=n2 CPUAlloc=8 CPUTot=64 State=MIXED\n"
+        "NodeName=n2 CPUAlloc=8 CPUTot=64 RealMemory=900 MemSpecLimit=200 State=MIXED\n"
         "NodeName=n3 CPUAlloc=8 CPUTot=64 Gres=gpu:a100:8(S:0-1) GresUsed=gpu:a100:3(IDX:1,4,5) "
         "RealMemory=1000 AllocMem=10 State=MIXED Partitions=gpu,old Comment=a=b\n"
         "No licenses\n"
     )
     assert (one.names, other.names) == (("n1", "n3"), ("n2",))
+    assert (one.memory_mb, other.memory_mb) == (1000, 700)  # without what Slurm keeps for itself
     assert rest == "No reservations\nNo licenses\n"
     assert (one.gpus, one.gpus_used, one.gpu) == (8, 3, "a100")
     assert (one.cores_used, one.state) == (8, "MIXED")

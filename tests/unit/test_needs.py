@@ -77,6 +77,7 @@ FIT = """
 -n 24|-N1-4 -n 24|-N3 -n20|-n6 -c3|-G 12|-G v100:8|--mem-per-cpu=8000 -n 12|-n 13|-n 20 -G 8
 -N2 -n16|-N4 -n10|-n2 --ntasks-per-node=1|-n 10 --ntasks-per-node=4
 -G 4|-G 5 -N2
+--profile=task -n 4|--acctg-freq=30 -n 4|--wckey=thesis -n 4|--delay-boot=5 -n 4
 --gres=gpu:v100:1,gpu:v100:1|--gres=gpu:4 -N2|--gres=gpu:a100:2 -N2
 --cpus-per-gpu=2 --gpus-per-node=4|--mem=32000 -N2|--mem=0 -N4|--mem-per-cpu=8000 -c4
 """

@@ -16,6 +16,7 @@ def test_words_and_advice_name_the_job() -> None:
     held = explain("JobHeldUser", "4711")
     assert held.words == "held by its user"
     assert held.advice == "release it with 'scontrol release 4711'"
+    assert explain("ReservationDeleted", "4711").words.startswith("held until you act")
     assert explain("BecauseX").words == "BecauseX" and explain("BecauseX").advice == ""
     assert explain("ReqNodeNotAvail, UnavailableNodes:g1").words.endswith("(UnavailableNodes:g1)")
     drained = (

@@ -6,6 +6,7 @@ All times are whole seconds, all memory sizes are in MB as Slurm counts it (1 MB
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
@@ -249,6 +250,12 @@ class Partition:
     def gpu_names(self) -> Tuple[str, ...]:
         """Its GPU types; empty: unknown."""
         return self.gpu_types or ((self.gpu,) if self.gpu else ())
+
+    @property
+    def has_amd_gpus(self) -> bool:
+        """Return True if its GPUs are AMD's, such as mi250x."""
+        amd = re.compile(r"(?i)(amd[-_ ]?)?(instinct[-_ ]?)?mi\d")
+        return any(map(amd.match, self.gpu_names))
 
     @property
     def min_cores_per_node(self) -> Optional[int]:

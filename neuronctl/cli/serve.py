@@ -50,7 +50,6 @@ json_option = click.option(
 
 
 @job_command("serve", cls=_Serve)
-@click.option("--idle", metavar="TIME", help="End a server that nobody uses for TIME, such as 1h.")
 @click.option(
     "--ready-within", metavar="TIME", help="End a server that does not answer within TIME."
 )
@@ -64,7 +63,6 @@ def command(
     as_json: bool,
     list_recipes: bool,
     ready_within: Optional[str],
-    idle: Optional[str],
     force: bool,
     explain: bool,
     **given: Any,
@@ -90,7 +88,7 @@ def command(
     job, settings = plan_server(
         *(replace(recipe, ready_within=within or recipe.ready_within), words[1:]),
         lambda more: plan_given({**given, **more}),
-        idle=_seconds("--idle", idle),
+        idle=_seconds("--idle", given.pop("idle")),
     )
     if job.plan.most_nodes > 1 and not recipe.launcher:
         notify(f"warning: {recipe.name} runs on one node, and the job gets {job.plan.most_nodes}")

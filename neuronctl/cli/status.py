@@ -79,7 +79,6 @@ class _Question:
         self.after = None if since is None else parse_since(since, int(time.time()))
         self.ids = [JobId.parse(word) for word in words if not is_name(word)]
         self.names = [word for word in words if is_name(word)]
-        at_most_one({"job ids": self.ids, "names": self.names})
         at_most_one({"--since": since, "job ids": self.ids})
         self.since = since
         self.state = None if state is None else state_name(state)
@@ -89,14 +88,23 @@ class _Question:
 
         oldest: how many seconds old squeue's answer about all of the user's jobs may be.
         """
-        found = look_up(self.ids) if self.ids else mine(since=self.after, oldest=oldest)
+        found = look_up(self.ids) if self.ids else self._named(oldest)
+        if self.ids and self.names:
+            others = self._named(oldest)
+            by_id = {job.id: job for job in (*found.jobs, *others.jobs)}
+            notes = tuple(dict.fromkeys((*found.notes, *others.notes)))
+            found = replace(found, jobs=tuple(by_id.values()), notes=notes)
         jobs = found.jobs
-        if self.names:
-            jobs = tuple(job for job in jobs if any(is_named(job.name, n) for n in self.names))
         if self.state is not None:
             self.check(replace(found, jobs=jobs))
             jobs = tuple(job for job in jobs if job.state == self.state)
         return replace(found, jobs=jobs)
+
+    def _named(self, oldest: float) -> Found:
+        """Return the user's jobs; if names are asked for, only those that have one of them."""
+        found = mine(since=self.after, oldest=oldest)
+        named = (job for job in found.jobs if any(is_named(job.name, n) for n in self.names))
+        return replace(found, jobs=tuple(named)) if self.names else found
 
     def check(self, found: Found) -> None:
         """Raise NoSuchJobError for what was asked for and nobody knows."""

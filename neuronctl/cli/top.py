@@ -1,43 +1,101 @@
-"""``neuronctl top``: GPU, CPU and memory use of a running job."""
+"""``neuronctl top``: GPU, CPU and memory use of running jobs."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 import click
 
 from neuronctl.cli.jobs import running
 from neuronctl.cli.say import notify
-from neuronctl.common.console import Column, figures, print_json, print_line, print_table
+from neuronctl.common.console import (
+    Column,
+    figures,
+    print_json,
+    print_line,
+    print_table,
+    shortened,
+)
 
 if TYPE_CHECKING:
-    from neuronctl.slurm.srun import NodeUsage
+    from neuronctl.monitoring.node_use import JobUsage, NodeUsage
+
+_MOST = 32
+"""The newest running jobs that a list asks; each takes one srun."""
 
 
 @click.command("top")
-@click.argument("job", metavar="[JOB]", default="*")
+@click.argument("job", metavar="[JOB]", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.top/1).")
 def command(job: str, as_json: bool) -> None:
-    """Show the GPU, CPU, and memory use of a running job, per node.
+    """Show the GPU, CPU, and memory use of running jobs.
 
-    JOB is a job id, 4711_3 for an array task, or the name of a running job; the default is your
-    newest. srun asks each node for its GPUs (with nvidia-smi), load, and memory.
+    Without JOB, each of your running jobs is a line, the idlest first. JOB is a job id, 4711_3 for
+    an array task, or the name of a running job, which is shown by node. srun asks each node for its
+    GPUs (with nvidia-smi, rocm-smi, or amd-smi), load, and memory.
     """
-    from neuronctl.slurm.srun import read_node_usage
-    from neuronctl.tracking.lookup import nodes_of
+    from neuronctl.monitoring.node_use import read_job_usage
 
-    status = running(job)
-    nodes = nodes_of(status)
-    usages = read_node_usage(status.job_id, nodes)
-    silent = sorted(set(nodes) - {usage.node for usage in usages})
+    if not job:
+        _list(as_json)
+        return
+    usage = read_job_usage(running(job))
     if as_json:
-        data = [asdict(usage) for usage in usages]
-        print_json("neuronctl.top/1", {"job_id": str(status.id), "nodes": data, "silent": silent})
+        print_json("neuronctl.top/1", _data(usage))
     else:
-        _print(usages)
-    if silent:
-        notify(f"no answer from {', '.join(silent)}")
+        _print(usage.nodes)
+    if usage.silent:
+        notify(f"no answer from {', '.join(usage.silent)}")
+
+
+def _data(usage: JobUsage) -> Dict[str, Any]:
+    nodes = [asdict(node) for node in usage.nodes]
+    return {"job_id": str(usage.status.id), "nodes": nodes, "silent": usage.silent}
+
+
+def _list(as_json: bool) -> None:
+    """Show the user's running jobs, the idlest first."""
+    from neuronctl.monitoring.node_use import read_each_usage
+    from neuronctl.slurm.job_states import RUNNING
+    from neuronctl.tracking.job_status import order
+    from neuronctl.tracking.lookup import queued
+
+    jobs = sorted((job for job in queued() if job.state == RUNNING), key=order)
+    usages = read_each_usage(jobs[-_MOST:])
+    for usage in usages:
+        problem = usage.problem or (usage.silent and f"no answer from {', '.join(usage.silent)}")
+        notify(*([f"job {usage.status.id}: {problem}"] if problem else []))
+    if as_json:
+        data = [{**_data(one), "name": one.status.name, "use": one.use} for one in usages]
+        print_json("neuronctl.top/1", {"jobs": data})
+        return
+    if not usages:
+        print_line("no running jobs of yours")
+        return
+    columns = [Column("JOB", no_wrap=True, style="bold"), Column("NAME", no_wrap=True, priority=1)]
+    columns += [Column("NODES", no_wrap=True, priority=3), figures("GPUS"), figures("USE")]
+    columns += [figures("MEMORY", 1), figures("LOAD", 2)]
+    print_table(columns, [_row(usage) for usage in usages])
+    if len(jobs) > _MOST:
+        print_line(f"the newest {_MOST} of {len(jobs)} running jobs; 'top JOB' shows any")
+
+
+def _row(usage: JobUsage) -> List[str]:
+    status, nodes = usage.status, usage.nodes
+    use = "?" if usage.use is None else f"{usage.use:.0f} %"
+    memory = [gpu.memory_used for gpu in usage.gpus if gpu.memory_used is not None]
+    whole = [gpu.memory for gpu in usage.gpus if gpu.memory is not None]
+    load = [node.load for node in nodes if node.load is not None]
+    return [
+        str(status.id),
+        shortened(status.name, 20),
+        shortened(status.node_list, 20),
+        str(len(usage.gpus) or status.gpus or ""),
+        use if usage.gpus or status.gpus else "",
+        _part(sum(memory), sum(whole)) if memory and whole else "",
+        f"{sum(load):.1f}" if load else "",
+    ]
 
 
 def _print(usages: Sequence[NodeUsage]) -> None:

@@ -13,7 +13,7 @@ from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify
 from neuronctl.common.console import folded, print_json, print_line, print_text
-from neuronctl.common.errors import NeuronctlError
+from neuronctl.common.errors import NeuronctlError, UsageError
 from neuronctl.common.units import fold_ranges, hosts
 from neuronctl.common.words import moment
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
@@ -33,11 +33,11 @@ _MOST = 4  # kinds of ends of one array that are explained
 
 
 @click.command("why")
-@click.argument("job", metavar="[JOB]", default="*")
+@click.argument("jobs", metavar="[JOB]...", nargs=-1)
 @click.option("--stacks", is_flag=True, help="Also show what the processes of a running job do.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.why/1).")
-def command(job: str, stacks: bool, as_json: bool) -> None:
-    """Explain why a job is waiting, or how it ended and why.
+def command(jobs: Sequence[str], stacks: bool, as_json: bool) -> None:
+    """Explain why jobs are waiting, or how they ended and why.
 
     JOB is a job id, 4711_3 for an array task, or the name of your newest job with that name; the
     default is your newest job. What Slurm reports is stated as fact. What an exit code or a log
@@ -48,10 +48,17 @@ def command(job: str, stacks: bool, as_json: bool) -> None:
     for. Processes with the same stacks are shown once, the odd ones first.
     """
     store = RecordStore.default()
-    processes = _read_stacks(job) if stacks else []
-    found = found_jobs([one_job(job, store)], store)
-    groups = examine_groups(found.jobs)
-    shown = groups[:_MOST]
+    words = tuple(dict.fromkeys(jobs)) or ("*",)
+    if stacks and len(words) > 1:
+        raise UsageError("--stacks looks at one job", "name one")
+    processes = _read_stacks(words[0]) if stacks else []
+    found = found_jobs([one_job(word, store) for word in words], store)
+    by_job: Dict[int, List[JobStatus]] = {}
+    for status in found.jobs:
+        by_job.setdefault(status.id.job, []).append(status)
+    each = [examine_groups(same) for same in by_job.values()]
+    shown = [group for groups in each for group in groups[:_MOST]]
+    more = sum(len(groups) for groups in each) - len(shown)
     if as_json:
         data: Dict[str, Any] = {"jobs": [_data(group) for group in shown]}
         if stacks:
@@ -62,9 +69,9 @@ def command(job: str, stacks: bool, as_json: bool) -> None:
             if number:
                 print_line()
             _print(group)
-        if len(groups) > _MOST:
+        if more:
             print_line()
-            print_line(f"{len(groups) - _MOST} more kinds of ends; name a task to see its own.")
+            print_line(f"{more} more kinds of ends; name a task to see its own.")
         _print_stacks(processes)
     raise_if_silent(found)
 

@@ -63,16 +63,29 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
         what = f"{status.state}: run {len(evidence.runs.runs)} was to continue in another one"
         remedy = f"'neuronctl resubmit {_again(status.id)}' continues from what it has saved"
         return Diagnosis("no-next-run", what, remedy=remedy, line=last_line(evidence))
-    stalled = next((one for one in backwards(evidence) if endings.STALLED in one.text), None)
-    if stalled is not None:
-        remedy = "look where its processes are while one like it hangs: 'neuronctl why --stacks'"
-        return Diagnosis("stalled", "--stall ended it", remedy=remedy, line=stalled)
+    for option, (kind, remedy) in _BY_OPTION.items():
+        words = endings.ENDED_BY[option]
+        line = next((one for one in backwards(evidence) if words in one.text), None)
+        if line is not None:
+            return Diagnosis(kind, f"--{option} ended it", remedy=remedy, line=line)
     if endings.is_launch_failure(status):
         return _launch_failure(evidence)
     if status.state in _BY_STATE:
         return _diagnose_state(evidence)
     return _diagnose_failed(evidence)
 
+
+_BY_OPTION = {
+    "stall": (
+        "stalled",
+        "look where its processes are while one like it hangs: 'neuronctl why --stacks'",
+    ),
+    "idle": (
+        "idle",
+        "if it was done, let the program end; otherwise read in its log what it waited for",
+    ),
+}
+"""Option with which a job's own script ends it -> (kind, remedy)."""
 
 _IDLE = "serve: nobody used it for "
 """How the line begins that a server with --idle writes before it ends (programs/server)."""

@@ -21,17 +21,17 @@ class Wrapping:
     srun: Tuple[CommandWord, ...] = ()  # options of srun, if Slurm starts the container (Pyxis)
 
 
-Wrap = Callable[[JobRequest, Optional[Shell], bool], Wrapping]
-"""Given the request, the user's scratch directory as shell text (or None), and whether the node's
-GPUs are passed in."""
+Wrap = Callable[[JobRequest, Optional[Shell], str], Wrapping]
+"""Given the request, the user's scratch directory as shell text (or None), and the option that
+passes the node's GPUs in: ``--nv``, ``--rocm``, or "" without GPUs."""
 
 
 def _singularity(
-    command: str, request: JobRequest, scratch: Optional[Shell], gpus: bool
+    command: str, request: JobRequest, scratch: Optional[Shell], gpus: str
 ) -> Wrapping:
     words: Tuple[CommandWord, ...] = (command, "exec")
-    if gpus and "--rocm" not in request.container_options:
-        words += ("--nv",)
+    if gpus and not {"--nv", "--rocm"} & set(request.container_options):
+        words += (gpus,)
     words += request.container_options
     # By itself the runtime binds the home directory, but not scratch, and $PWD not always.
     before: Tuple[str, ...] = ()
@@ -47,7 +47,7 @@ def _singularity(
     return Wrapping(before=before, prefix=(*words, *last))
 
 
-def _pyxis(request: JobRequest, scratch: Optional[Shell], gpus: bool) -> Wrapping:
+def _pyxis(request: JobRequest, scratch: Optional[Shell], gpus: str) -> Wrapping:
     mounts = [f"{scratch}:{scratch}"] if scratch is not None else []
     mounts += ["$PWD:$PWD", *map(_quoted, request.binds)]
     return Wrapping(

@@ -350,6 +350,12 @@ class JobPlan(Sizes):
         return None if self.request.stall is None else parse_timeout(self.request.stall)
 
     @property
+    def idle(self) -> Optional[int]:
+        """Return the seconds without use of GPUs and cores after which it is ended, or None."""
+        has_gpus = self.gpus_per_node > 0
+        return parse_timeout(self.request.idle) if self.request.idle and has_gpus else None
+
+    @property
     def passes_signal(self) -> bool:
         """Whether the batch shell passes the signal on to what it has started."""
         launcher = self.launches[0].launcher

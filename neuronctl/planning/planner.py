@@ -117,7 +117,8 @@ class _LaunchBuilder(SizeBuilder):
         own = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
         if self.code is not None:  # whose links lead there
             request = replace(request, binds=(*request.binds, self.code.root))
-        return RUNTIMES[name](request, own, self.gpus > 0)
+        option = "--rocm" if self.partitions[0].has_amd_gpus else "--nv"
+        return RUNTIMES[name](request, own, option if self.gpus else "")
 
 
 class _PlanBuilder(_LaunchBuilder):
@@ -157,6 +158,9 @@ class _PlanBuilder(_LaunchBuilder):
         output = self._log("output", request.output, ".out")
         error = self._log("error", request.error, ".err")
         self._software()
+        if request.idle and not self.gpus and request.origin("idle").source is not Source.CONFIG:
+            hint = "request GPUs, such as --gpus-per-node 1, or leave out --idle"
+            raise UsageError("--idle looks at the job's GPUs, and it requests none", hint)
         launches = self._launches(cpus_per_task, place)
         until_done = self._until_done(time_limit)
         if self.code is not None:

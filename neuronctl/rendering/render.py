@@ -129,14 +129,16 @@ def signalled(plan: JobPlan) -> str:
     return "program"
 
 
-def render_batch_shell(interval: int, before: Optional[str]) -> str:
-    """Return what bash reads before somebody's own batch script: the sampler.
+def render_batch_shell(before: Optional[str], *, monitor: bool, idle: int) -> str:
+    """Return what bash reads before somebody's own batch script: the sampler, and --idle's watch.
 
-    interval: seconds between its samples. before: the user's own BASH_ENV.
+    before: the user's own BASH_ENV. idle: seconds; 0: the job is not watched.
     """
     template = template_environment.script_templates().get_template("shipped/batch_shell.sh.j2")
     each = once_on_each('"$SLURM_JOB_NUM_NODES"') + NO_MEMORY
-    return template.render(interval=interval, before=before, srun=each)
+    job = "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}"
+    settings = {"monitor": monitor, "idle": idle, "this_job": job, "interval": MONITOR_INTERVAL}
+    return re.sub(r"\n\s*\n+", "\n", template.render(before=before, srun=each, **settings))
 
 
 def render_shell(
@@ -147,7 +149,8 @@ def render_shell(
     command: shell text of the command that the text ends by running, in place of a shell.
     """
     lines = script_lines.variable_lines(plan)
-    text = _render("salloc.sh.j2", plan, template, exports=lines, command=command)
+    each = once_per_node(plan) + NO_MEMORY if plan.most_nodes > 1 else ""
+    text = _render("salloc.sh.j2", plan, template, exports=lines, command=command, each_node=each)
     return text.lstrip("\n")
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import jinja2
 
 from neuronctl.common.files import read_private, write_private
 from neuronctl.common.paths import cache_dir, config_dir, data_path
 from neuronctl.common.shell import quote
+from neuronctl.common.words import duration
 from neuronctl.launch.launchers import template_text
 from neuronctl.slurm.nvidia_smi import SAMPLED, query
 from neuronctl.version import __version__
@@ -41,6 +42,12 @@ def launcher_templates() -> jinja2.Environment:
     return _environment("launchers", directories())
 
 
+def gpu_reader(amd: Optional[bool] = None) -> str:
+    """Return the shell function that prints a node's GPU figures. amd: whether they are AMD's."""
+    template = script_templates().get_template("shipped/use.j2")
+    return str(template.module.read_gpus(amd))  # type: ignore[attr-defined]
+
+
 def render_page(name: str, **values: Any) -> str:
     """Return a shipped page, in which ``{{ value }}`` is escaped for HTML."""
     loader = jinja2.FileSystemLoader(shipped_directory())
@@ -62,7 +69,7 @@ def _environment(kind: str, directories: Tuple[str, ...]) -> jinja2.Environment:
         bytecode_cache=_Compiled(kind),
         **_SYNTAX,
     )
-    environment.filters["q"] = quote
+    environment.filters.update(q=quote, duration=duration)
     environment.globals["sampled_gpu_fields"] = query(*SAMPLED)
     return environment
 

@@ -280,6 +280,11 @@ class JobRequest:
         values.still_time,
         batch_only=True,
     )
+    idle: Optional[str] = _job(
+        "--idle TIME",
+        "End the job if its GPUs and cores rest for so long, such as 30m.",
+        values.still_time,
+    )
     snapshot: Optional[bool] = _job(
         "--snapshot",
         "Run from a copy of the current code: all files that git does not ignore.",

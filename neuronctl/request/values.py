@@ -69,7 +69,7 @@ def cores(text: str) -> int:
 def still_time(text: str) -> str:
     """A time of at least ten seconds, with its unit."""
     if units.parse_timeout(text) < 10:
-        raise ValueError(f"'{text}' is less than 10 s, in which many a program writes nothing")
+        raise ValueError(f"'{text}' is less than 10 s, in which many a program rests")
     return text
 
 

@@ -15,6 +15,7 @@ from neuronctl.common.errors import UsageError
 from neuronctl.common.files import head, open_own_directory, write_private
 from neuronctl.common.paths import data_path
 from neuronctl.common.shell import Shell, join, quote
+from neuronctl.rendering.template_environment import gpu_reader
 from neuronctl.request.job import Body, JobRequest
 from neuronctl.request.typed_options import check_utf8
 from neuronctl.serving.connection import MARK, folders
@@ -57,12 +58,13 @@ def plan_server(
     on_loopback = job.plan.cluster.login.ssh_to_nodes
     values = asdict(recipe)
     settings = {name: values[name] for name in _OF_PROGRAM}
+    idle = idle or job.plan.idle or 0
     settings.update(address="127.0.0.1" if on_loopback else "", idle=idle)
     setup = (*request.setup, "set +e") if request.setup else ()
     setup += tuple(_setup(recipe, settings))
     if job.plan.launches[0].wrapping.srun:
         setup += ("unset TMPDIR  # a container of Pyxis has a /tmp of its own",)
-    planned = replace(job.plan, request=replace(request, setup=setup))
+    planned = replace(job.plan, request=replace(request, setup=setup, idle=None))
     return replace(job, plan=planned), settings
 
 
@@ -123,7 +125,8 @@ def _program_files(settings: Settings) -> Dict[str, str]:
     place = data_path("programs/server")
     names = sorted(name for name in os.listdir(place) if name.endswith(".py"))
     texts = {name: head(os.path.join(place, name), 1 << 20).decode("utf-8") for name in names}
-    return {**texts, "recipe.json": json.dumps(settings, indent=1) + "\n"}
+    recipe = json.dumps(settings, indent=1) + "\n"
+    return {**texts, "recipe.json": recipe, "gpus.sh": gpu_reader()}
 
 
 def _program_name(files: Mapping[str, str]) -> str:
@@ -151,7 +154,7 @@ def _setup(recipe: Recipe, settings: Settings) -> List[str]:
     return [
         "# serve: its program runs this script again with PORT and TOKEN, and watches the server.",
         f"program={quote(os.path.join(folders(), program))}",
-        f'[[ $(cat "$program"/*.{{py,json}} | sha256sum) == {program[7:]}* ]] ||',
+        f'[[ $(cat "$program"/*.{{py,json,sh}} | sha256sum) == {program[7:]}* ]] ||',
         '    { echo "serve: $(hostname -s) cannot read $program as it was" >&2; exit 1; }',
         f'[ "${MARK}" = "$SLURM_JOB_ID" ] || exec python3 -EsB "$program/main.py" run "$0"',
         f"umask {umask:04o}  # yours; the log was made with 0077, so that nobody else reads it",

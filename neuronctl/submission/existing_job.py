@@ -68,6 +68,7 @@ def existing_job(
     configured = configuration().values
     otherwise = configured if recorded is None else recorded
     script = monitored(script, said.get("monitor"), otherwise.get("monitor"), tell)
+    script = watched(script, said.get("idle") or (recorded or {}).get("idle") or "")
     catalog = load(catalog_file)
     cluster, _ = recognise(catalog, options.get("cluster") or configured.get("cluster"))
     job = _with_asked(ExistingJob(script, catalog, cluster), said, tell)
@@ -101,7 +102,7 @@ def _with_asked(job: ExistingJob, said: Mapping[str, Any], tell: Notify) -> Exis
     return job
 
 
-_NOT_SBATCHS = ("cluster", "field", "appl", "monitor", "after", "after-ok")
+_NOT_SBATCHS = ("cluster", "field", "appl", "monitor", "idle", "after", "after-ok")
 """Options that are not sbatch's and mean something for a script all the same."""
 
 
@@ -151,6 +152,14 @@ def monitored(
     if why:
         tell(f"the job is not sampled: {why}")
     return replace(script, monitor=not why)
+
+
+def watched(script: ExistingScript, idle: str) -> ExistingScript:
+    """Return the script as --idle watches its job; raises UsageError if nothing can."""
+    why = _why_unsampled(script) if idle else ""
+    if why:
+        raise UsageError(f"--idle cannot watch this job: {why}", "leave out --idle")
+    return replace(script, idle=idle)
 
 
 def _why_unsampled(script: ExistingScript) -> str:

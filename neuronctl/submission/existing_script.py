@@ -18,7 +18,6 @@ from neuronctl.common.paths import state_dir, working_directory
 from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.judgement.verdict import NOT_KNOWN, REFUSED, Verdict
 from neuronctl.planning import JobPlan, plan
-from neuronctl.planning.model import MONITOR_INTERVAL
 from neuronctl.records.job_record import RecordDraft
 from neuronctl.request.job import JobRequest, Origin, Source
 from neuronctl.rules import Finding
@@ -52,7 +51,7 @@ class ExistingScript:
 
     text: bytes that are not UTF-8 as surrogates. path: absolute, "" where the text does not come
     from a file. header: with the command line and the environment over it. monitor: whether its job
-    is sampled.
+    is sampled. idle: how long it may rest before it is ended; "": for ever.
     """
 
     line: SbatchLine
@@ -60,6 +59,7 @@ class ExistingScript:
     path: str
     header: Header
     monitor: bool = False
+    idle: str = ""
 
     @property
     def name(self) -> str:
@@ -106,7 +106,8 @@ class ExistingScript:
     def add_options(self, *options: str) -> ExistingScript:
         """Return the same script with more options, over those that it has."""
         words = (*self.line.options, *options, *self.line.script)
-        return replace(read_existing(words, self.text, self.text), monitor=self.monitor)
+        again = read_existing(words, self.text, self.text)
+        return replace(again, monitor=self.monitor, idle=self.idle)
 
     @property
     def draft(self) -> RecordDraft:
@@ -115,7 +116,7 @@ class ExistingScript:
         error, time_limit = header.value("error"), None
         with contextlib.suppress(ValueError):  # which sbatch refuses too
             time_limit = units.parse_time(header.value("time") or "")
-        request = {"script": self.path, "monitor": self.monitor}
+        request = {"script": self.path, "monitor": self.monitor, "idle": self.idle}
         return RecordDraft(
             cwd=self.chdir,
             script=self.text,
@@ -397,15 +398,16 @@ class ExistingJob:
 
 
 def batch_shell_variables(script: ExistingScript) -> Dict[str, str]:
-    """Return what sbatch's environment needs for the sampler; nothing for a job without it.
+    """Return what sbatch's environment needs for what starts before the script, if anything does.
 
-    Raises UsageError if the sampler's file cannot be written.
+    Raises UsageError if the file that bash reads cannot be written.
     """
-    if not script.monitor:
+    if not script.monitor and not script.idle:
         return {}
     from neuronctl.rendering.render import render_batch_shell
 
-    text = render_batch_shell(MONITOR_INTERVAL, os.environ.get("BASH_ENV") or None)
+    before, idle = os.environ.get("BASH_ENV") or None, units.parse_timeout(script.idle or "0s")
+    text = render_batch_shell(before, monitor=script.monitor, idle=idle)
     # Jobs that wait still need the file that they were submitted with.
     name = f"{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}.sh"
     path = os.path.join(state_dir(), "samplers", name)
@@ -413,5 +415,5 @@ def batch_shell_variables(script: ExistingScript) -> Dict[str, str]:
         try:
             write_private(path, text)
         except OSError as error:
-            raise UsageError(f"--monitor: cannot write its file: {error}") from None
+            raise UsageError(f"cannot write {path}: {error}") from None
     return {"BASH_ENV": path}

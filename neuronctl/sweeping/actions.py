@@ -58,7 +58,7 @@ class Change:
 
 def refuse_options(options: Mapping[str, Any]) -> None:
     """Refuse options, by their names, that mean nothing in a job of several tasks."""
-    for name in ("array", "resume_with", "stall"):
+    for name in ("array", "resume_with", "stall", "idle"):
         if options.get(name):
             option = name.replace("_", "-")
             raise UsageError(f"--{option} is not for a sweep, whose jobs do several tasks")

@@ -45,8 +45,8 @@ def ending_words(status: JobStatus) -> str:
 
 def ending_cause(status: JobStatus) -> str:
     """Return what ended a job other than its own exit: ``time limit reached``; "" for nothing."""
-    if status.state == CANCELLED and is_stalled(status):
-        return "--stall ended it"
+    if status.state == CANCELLED and (option := ended_by(status)):
+        return f"--{option} ended it"
     if status.state == CANCELLED:
         uid = "" if status.cancelled_by is None else f"uid {status.cancelled_by}"
         who = canceller(status) or uid
@@ -60,16 +60,18 @@ def ending_cause(status: JobStatus) -> str:
     return signal_name(exit.signal)
 
 
-def is_stalled(status: JobStatus) -> bool:
-    """Return True if the script of a job with --stall wrote that it no longer moves."""
-    if status.record is None or not status.record.rest.get("request", {}).get("stall"):
-        return False
-    paths = filter(None, (status.stderr, status.stdout))
-    return any(STALLED.encode() in tail(path, _TAIL) for path in paths)
+def ended_by(status: JobStatus) -> str:
+    """Return ``stall`` or ``idle`` if the script of a job with that option wrote so; else ""."""
+    request = {} if status.record is None else status.record.rest.get("request", {})
+    paths = [path for path in (status.stderr, status.stdout) if path]
+    for option, words in ENDED_BY.items():
+        if request.get(option) and any(words.encode() in tail(path, _TAIL) for path in paths):
+            return option
+    return ""
 
 
-STALLED, _TAIL = " no longer moves: ", 1 << 20
-"""What that script writes before it ends the job (templates/stall.j2), before the stacks."""
+ENDED_BY, _TAIL = {"stall": " no longer moves: ", "idle": "idle: no GPU was used"}, 1 << 20
+"""What a script writes before it ends its job (templates/stall.j2, use.j2)."""
 
 
 def exit_words(status: JobStatus) -> str:

@@ -9,21 +9,24 @@ import time
 
 from asking import has_connection
 
+TOOLS = ("nvidia-smi", "rocm-smi", "amd-smi")
 GPU_IDLE, CORES_IDLE = 5, 0.2  # percent of a GPU, and cores, that a resting server may use
 
 
 def gpus_work():
-    """Return True if a GPU of this job works, or if nvidia-smi does not say that it rests."""
-    devices = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    if not re.match(r"\d|GPU-|MIG-", devices) or not shutil.which("nvidia-smi"):
+    """Return True if a GPU of this job works, or if its tool does not say that it rests."""
+    names = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+    devices = next(filter(None, map(os.environ.get, names)), "")
+    if not re.match(r"\d|GPU-|MIG-", devices) or not any(map(shutil.which, TOOLS)):
         return False
-    query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+    reader = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpus.sh")
+    ask = ["bash", "-c", '. "$1"; read_gpus utilization.gpu', "bash", reader]
     try:
-        answer = subprocess.check_output(
-            query + ["-i", devices], stderr=subprocess.DEVNULL, timeout=30
-        )
-        return any(int(line) > GPU_IDLE for line in answer.decode().split("\n") if line.strip())
-    except (OSError, ValueError, subprocess.SubprocessError):
+        answer = subprocess.check_output(ask, stderr=subprocess.DEVNULL, timeout=30).decode()
+        titles, *rows = [re.split(" *, *", line.strip()) for line in answer.strip().split("\n")]
+        use = next(place for place, title in enumerate(titles) if title.startswith("utilization"))
+        return not rows or any(int(row[use]) > GPU_IDLE for row in rows)
+    except (OSError, ValueError, IndexError, StopIteration, subprocess.SubprocessError):
         return True
 
 

@@ -60,6 +60,21 @@ def test_top(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "neuronctl: train is job 7\n" in run("top", "train").stderr
     fake_slurm.answer("srun", stderr="srun: error: Job has expired\n", code=1)
     assert "Job has expired" in run("top", "7", code=7).stderr
-    fake_slurm.answer("srun", said)
-    fake_slurm.queue(*(queue_row(id, node_list=f"gpu0{id}") for id in "32"))
-    assert "neuronctl: your newest is job 3\n" in run("top").stderr
+
+
+def test_top_lists_all_running_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
+    rows = [queue_row(id, node_list=f"gpu0{id}", name=f"train{id}") for id in "23"]
+    fake_slurm.queue(*rows, queue_row("5", state="PENDING"))
+    fake_slurm.answer("srun", stderr="srun: error: Job has expired\n", code=1)
+    done = run("top")
+    assert [line.split()[:2] for line in done.stdout.splitlines()[1:]] == [
+        ["2", "train2"],
+        ["3", "train3"],
+    ]
+    assert "neuronctl: job 2: " in done.stderr and "Job has expired" in done.stderr
+    assert [job["job_id"] for job in json.loads(run("top", "--json").stdout)["jobs"]] == ["2", "3"]
+
+
+def test_top_of_no_running_job(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("5", state="PENDING"))
+    assert run("top").stdout == "no running jobs of yours\n"

@@ -185,15 +185,32 @@ def test_some_waiting_tasks_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None
     assert row["job_id"] == "7_[2-9]"
 
 
-def test_a_job_that_stall_ended(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+def test_ids_and_names_together(run: Run, fake_slurm: FakeSlurm) -> None:
+    rows = [queue_row("7", name="prepare"), queue_row("8"), queue_row("9", name="other")]
+    fake_slurm.queue(*rows)
+    listed = jobs(run("status", "--json", "7", "tr*", "8").stdout)
+    assert [job["job_id"] for job in listed] == ["7", "8"]
+    assert "no matching jobs: nobody" in run("status", "7", "nobody", code=8).stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [
+        ("stall", "the job no longer moves: for 30 min, this log has not changed\nstacks\n"),
+        ("idle", "idle: no GPU was used, so the job ends\n"),
+    ],
+)
+def test_a_job_that_its_own_script_ended(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, option: str, line: str
+) -> None:
     """Its own scancel is not the user's."""
     log = tmp_path / "7.out"
-    record(7, output=str(log), cwd=str(tmp_path), request={"stall": "30m"})
+    record(7, output=str(log), cwd=str(tmp_path), request={option: "30m"})
     me = f"CANCELLED by {os.getuid()}"
     ended = {"state": "CANCELLED", "name": "train", "work_dir": str(tmp_path)}
     fake_slurm.queue(queue_row("7", **ended))
     fake_slurm.accounting(accounting_row("7", **{**ended, "state": me}))
     log.write_text("step 1\n")
     assert "cancelled by you" in run("status").stdout
-    log.write_text("the job no longer moves: for 30 min, this log has not changed\nstacks\n")
-    assert "--stall ended it" in run("status").stdout
+    log.write_text(line)
+    assert f"--{option} ended it" in run("status").stdout

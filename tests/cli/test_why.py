@@ -51,6 +51,21 @@ def test_forgotten_by_the_controller(run: Run, fake_slurm: FakeSlurm, tmp_path: 
     assert job["log"] == log
 
 
+def test_several_jobs_by_id_and_name(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    record(7, tmp_path)
+    (tmp_path / "8.out").write_text("idle: no GPU was used, so the job ends\n")
+    record(8, tmp_path, job_name="eval", request={"idle": "30m"})
+    ended = {"state": "FAILED", "exit": "256"}
+    fake_slurm.queue(
+        queue_row("7", **ended), queue_row("8", name="eval", state="CANCELLED"), queue_row("9_1")
+    )
+    told = json.loads(run("why", "7", "eval", "9_1", "7", "--json").stdout)["jobs"]
+    kinds = [(job["job_id"], job["kind"]) for job in told]
+    assert kinds == [("7", "exit-code"), ("8", "idle"), ("9_1", "running")]
+    assert "Job 8 (eval): --idle ended it." in run("why", "7", "eval").stdout
+    assert "--stacks looks at one job" in run("why", "--stacks", "7", "8", code=2).stderr
+
+
 def test_where_in_the_program_and_what_a_step_says(
     run: Run, fake_slurm: FakeSlurm, tmp_path: Path
 ) -> None:

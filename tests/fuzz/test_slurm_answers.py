@@ -11,6 +11,7 @@ from fake_slurm import accounting_row, queue_row
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from neuronctl.monitoring.node_use import parse_node_usage
 from neuronctl.slurm import fields
 from neuronctl.slurm.allocation import from_environment
 from neuronctl.slurm.conf import parse_cluster_name
@@ -29,7 +30,6 @@ from neuronctl.slurm.scontrol import (
     parse_reservations,
 )
 from neuronctl.slurm.squeue import parse_squeue
-from neuronctl.slurm.srun import parse_node_usage
 
 QUEUE = tuple(
     "".join(row + "\x1e\n" for row in rows)

@@ -155,6 +155,7 @@ CASES: Dict[str, List[str]] = {
     "two-nodes-until-done.sh": [*TORCHRUN, "--until-done", "train.py"],
     "two-nodes-chain.sh": [*TORCHRUN, *CHAIN, "train.py"],
     "two-nodes-monitor.sh": [*TORCHRUN, "--monitor", "train.py"],
+    "two-nodes-idle.sh": [*TORCHRUN, "--idle", "30m", "train.py"],
     "two-nodes-stall.sh": [*TORCHRUN, "--stall", "1h", "train.py"],
     "two-nodes-signal.sh": [*TORCHRUN, "--signal", "USR1@120", "train.py"],
     "two-nodes-everything.sh": [

@@ -9,11 +9,11 @@ from typing import Dict, List, Optional
 import pytest
 
 from neuronctl.monitoring.job_use import JobUse, advise, read_sampled_use
+from neuronctl.monitoring.node_use import parse_node_usage
 from neuronctl.monitoring.samples import GpuUse, NodeUse, read_samples
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_steps import parse_steps, usage_of
-from neuronctl.slurm.srun import parse_node_usage
 from neuronctl.tracking.job_status import JobStatus
 
 START = 1_795_000_000

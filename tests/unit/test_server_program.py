@@ -19,7 +19,9 @@ from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import pytest
+from gpu_tools import NVIDIA_SMI, install
 
+from neuronctl.rendering.template_environment import gpu_reader
 from neuronctl.serving import recipes
 
 PROGRAM = Path(__file__).parents[2] / "programs" / "server"
@@ -396,7 +398,7 @@ def test_ports_are_tried_with_bind(
 
 @pytest.mark.parametrize(
     ("says", "busy"),
-    [("echo 3", False), ("echo 50", True), ("echo '[N/A]'", True), ("exit 9", True)],
+    [("3", False), ("50", True), ("[N/A]", True), ("", True)],
 )
 def test_a_gpu_of_which_nothing_is_known_counts_as_busy(
     program: Callable[[str], Any],
@@ -405,11 +407,14 @@ def test_a_gpu_of_which_nothing_is_known_counts_as_busy(
     says: str,
     busy: bool,
 ) -> None:
-    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{says}\n")
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", install(tmp_path, {"nvidia-smi": NVIDIA_SMI}))
+    monkeypatch.setenv("USE", str(tmp_path / "use"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert program("use").gpus_work() is busy
+    (tmp_path / "use").write_text(says and f"0, {says}\n")
+    (tmp_path / "gpus.sh").write_text(gpu_reader())
+    use = program("use")
+    monkeypatch.setattr(use, "__file__", str(tmp_path / "use.py"))
+    assert use.gpus_work() is busy
 
 
 @pytest.mark.parametrize(("text", "busy"), [("while :; do :; done", True), ("sleep 60", False)])

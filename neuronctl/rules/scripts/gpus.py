@@ -210,7 +210,6 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 _DRIVER = re.compile(r"--nv|(SINGULARITY|APPTAINER)_NV|libcuda\.so|libnvidia|/dev/nvidia|(?i:rocm)")
-_OF_AMD = re.compile(r"(?i)(amd[-_ ]?)?(instinct[-_ ]?)?mi\d")
 
 
 @script_rule(WARNING, "NC663", "container that sees no GPU", Trait.ABSENCE)
@@ -218,7 +217,7 @@ def blind_container(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node or _DRIVER.search(facts.text):
         return
-    if _OF_AMD.match(plan.partition.gpu or ""):
+    if plan.partition.has_amd_gpus:
         return  # whose containers need only the devices, which are there
     for launch in facts.every_launch:
         words = launch.command.words

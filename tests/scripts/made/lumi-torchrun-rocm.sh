@@ -28,7 +28,7 @@ check_node() {
     [ "${!devices-all}" ] || faults+=("8 GPUs requested, but $devices is empty")
     IFS=, read -ra visible <<<"${!devices-}"
     ((${#visible[@]} == 0 || ${#visible[@]} >= 8)) || faults+=("8 GPUs requested, ${#visible[@]} available")
-    { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
+    ! command -v rocm-smi >/dev/null || timeout 30 rocm-smi --showuse --csv | grep -q ^card || faults+=('rocm-smi finds no GPU')
     getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")
     if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 }

@@ -1,0 +1,137 @@
+"""What a running job's nodes use now: GPUs, cores, and memory."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import List, Optional, Sequence, Tuple
+
+from neuronctl.common.errors import NeuronctlError
+from neuronctl.slurm.fields import count, parse_number
+from neuronctl.slurm.nvidia_smi import SURVEYED, gpu_columns, query
+from neuronctl.slurm.srun import of_each_task, on_each_node
+from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.lookup import nodes_of
+
+# What a node reports about itself: one fact per line, "KIND<tab>values". The tool may exist and
+# find no GPU. Load, cores, and memory are those of the whole node; GPU memory is in MiB.
+_SURVEY = r"""
+printf '@node\t%s\n' "${SLURMD_NODENAME:-$(hostname -s)}"
+read_gpus "$1" 2>/dev/null | while IFS= read -r line; do printf '@gpu\t%s\n' "$line"; done
+read -r load rest </proc/loadavg
+printf '@load\t%s\n' "$load"
+printf '@cores\t%s\n' "$(getconf _NPROCESSORS_ONLN)"
+while read -r name value unit; do
+    case $name in MemTotal: | MemAvailable:) printf '@%s\t%s\n' "${name%:}" "$value" ;; esac
+done </proc/meminfo
+"""
+
+_AT_ONCE = 8
+"""The jobs whose nodes are asked at the same time, each by one srun."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as its vendor's tool reports it; None if unknown. use: percent. memory: MiB."""
+
+    index: str
+    name: str
+    use: Optional[float]
+    memory_used: Optional[float]
+    memory: Optional[float]
+    power: Optional[float]
+    temperature: Optional[float]
+
+
+@dataclass(frozen=True)
+class NodeUsage:
+    """A node of a job. load: average of the last minute. cores, memory (MiB): of the whole node."""
+
+    node: str
+    gpus: Tuple[Gpu, ...] = ()
+    load: Optional[float] = None
+    cores: Optional[int] = None
+    memory_used: Optional[float] = None
+    memory: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class JobUsage:
+    """A running job and its nodes now. silent: the nodes that did not answer; problem: why."""
+
+    status: JobStatus
+    nodes: Tuple[NodeUsage, ...] = ()
+    silent: Tuple[str, ...] = ()
+    problem: str = ""
+
+    @property
+    def gpus(self) -> Tuple[Gpu, ...]:
+        return tuple(gpu for node in self.nodes for gpu in node.gpus)
+
+    @property
+    def use(self) -> Optional[float]:
+        """Return the mean use of its GPUs in percent; None if it is not known."""
+        known = [gpu.use for gpu in self.gpus if gpu.use is not None]
+        return sum(known) / len(known) if known else None
+
+
+def parse_node_usage(text: str) -> Tuple[NodeUsage, ...]:
+    """Parse the nodes' reports, in task order; other lines are skipped."""
+    each = ("\n".join(lines) for lines in of_each_task(text).values())
+    told = [re.findall(r"(?m)^@(\w+)\t(.*)", lines) for lines in each]
+    return tuple(_node(facts) for facts in told if facts)
+
+
+def _node(facts: Sequence[Tuple[str, str]]) -> NodeUsage:
+    told = dict(facts)
+    total, free = (parse_number(told.get(name, "")) for name in ("MemTotal", "MemAvailable"))
+    return NodeUsage(
+        node=told.get("node", ""),
+        gpus=_gpus([text for kind, text in facts if kind == "gpu"]),
+        load=parse_number(told.get("load", "")),
+        cores=count(told.get("cores", "")),
+        memory_used=None if total is None or free is None else (total - free) / 1024,
+        memory=None if total is None else total / 1024,
+    )
+
+
+def _gpus(lines: Sequence[str]) -> Tuple[Gpu, ...]:
+    """Return the GPUs of a header with nvidia-smi's titles, and one line a GPU."""
+    places = gpu_columns(lines[0]) if lines else {}
+    if not set(SURVEYED) <= set(places):
+        return ()
+    gpus = []
+    for line in lines[1:]:
+        row = [text.strip() for text in line.split(",")]
+        if len(row) > max(places.values()):
+            index, name, *figures = (row[places[figure]] for figure in SURVEYED)
+            gpus.append(Gpu(index, name, *map(parse_number, figures)))
+    return tuple(gpus)
+
+
+def read_job_usage(status: JobStatus) -> JobUsage:
+    """Survey every node of a running job with one srun; raise as on_each_node()."""
+    from neuronctl.rendering.template_environment import gpu_reader
+
+    nodes = nodes_of(status)
+    survey = ["bash", "-c", f"{gpu_reader()}{_SURVEY}", "bash", query(*SURVEYED)]
+    usages = parse_node_usage(on_each_node(status.job_id, nodes, survey, timeout=30))
+    return JobUsage(status, usages, tuple(sorted(set(nodes) - {usage.node for usage in usages})))
+
+
+def read_each_usage(statuses: Sequence[JobStatus]) -> List[JobUsage]:
+    """Survey running jobs at the same time; one that cannot be asked has a problem.
+
+    The idlest come first, and those of which nothing is known last.
+    """
+
+    def survey(status: JobStatus) -> JobUsage:
+        try:
+            return read_job_usage(status)
+        except NeuronctlError as error:
+            return JobUsage(status, problem=error.message)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        usages = list(pool.map(survey, statuses))
+    return sorted(usages, key=lambda job: (job.use is None, job.use or 0.0))

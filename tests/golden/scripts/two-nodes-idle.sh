@@ -18,10 +18,12 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless y
 each_node=(srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0)
 # Check each node before the launch; each fault is one line in the log.
 check_node() {
-    local faults=() visible
+    local faults=() devices visible
     command -v torchrun >/dev/null || faults+=('no program on PATH: torchrun')
     [ -r train.py ] || faults+=('cannot read train.py')
-    IFS=, read -ra visible <<<"${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:-}}"  # no list: all are visible
+    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+    [ "${!devices-all}" ] || faults+=("2 GPUs requested, but $devices is empty")
+    IFS=, read -ra visible <<<"${!devices-}"
     ((${#visible[@]} == 0 || ${#visible[@]} >= 2)) || faults+=("2 GPUs requested, ${#visible[@]} available")
     { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
     getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")

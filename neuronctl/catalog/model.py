@@ -254,8 +254,7 @@ class Partition:
     @property
     def has_amd_gpus(self) -> bool:
         """Return True if its GPUs are AMD's, such as mi250x."""
-        amd = re.compile(r"(?i)(amd[-_ ]?)?(instinct[-_ ]?)?mi\d")
-        return any(map(amd.match, self.gpu_names))
+        return any(map(re.compile(r"(?i)(amd[-_ ]?)?(instinct[-_ ]?)?mi\d").match, self.gpu_names))
 
     @property
     def min_cores_per_node(self) -> Optional[int]:

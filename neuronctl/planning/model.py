@@ -352,8 +352,8 @@ class JobPlan(Sizes):
     @property
     def idle(self) -> Optional[int]:
         """Return the seconds without use of GPUs and cores after which it is ended, or None."""
-        has_gpus = self.gpus_per_node > 0
-        return parse_timeout(self.request.idle) if self.request.idle and has_gpus else None
+        idle = self.request.idle if self.gpus_per_node else None
+        return None if idle is None else parse_timeout(idle)
 
     @property
     def passes_signal(self) -> bool:

@@ -158,9 +158,6 @@ class _PlanBuilder(_LaunchBuilder):
         output = self._log("output", request.output, ".out")
         error = self._log("error", request.error, ".err")
         self._software()
-        if request.idle and not self.gpus and request.origin("idle").source is not Source.CONFIG:
-            hint = "request GPUs, such as --gpus-per-node 1, or leave out --idle"
-            raise UsageError("--idle looks at the job's GPUs, and it requests none", hint)
         launches = self._launches(cpus_per_task, place)
         until_done = self._until_done(time_limit)
         if self.code is not None:
@@ -285,7 +282,11 @@ class _PlanBuilder(_LaunchBuilder):
         self, until_done: Optional[model.UntilDone]
     ) -> Mapping[str, Union[str, bool, None]]:
         """Return the options for the job's end: the signal before it, and whether it requeues."""
-        requeue = self.request.requeue if until_done is None else not until_done.chain
+        request = self.request
+        if request.idle and not self.gpus and request.origin("idle").source is not Source.CONFIG:
+            hint = "request GPUs, such as --gpus-per-node 1, or leave out --idle"
+            raise UsageError("--idle looks at the job's GPUs, and it requests none", hint)
+        requeue = request.requeue if until_done is None else not until_done.chain
         return {"signal": self._signal(until_done), "requeue": requeue}
 
     def _signal(self, until_done: Optional[model.UntilDone]) -> Optional[str]:

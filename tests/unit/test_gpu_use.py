@@ -86,7 +86,7 @@ AT_FIRST = "SECONDS=1795"
 
 
 def run_idle_job(
-    folder: Path, use: str, *, begun: str = "", program: str = "", limit: int = 9
+    folder: Path, use: str, *, begun: str = "", program: str = "", limit: int = 9, cores: str = "1"
 ) -> str:
     """Run a job with --idle 4s, whose program waits to be ended; return its errors.
 
@@ -102,7 +102,7 @@ def run_idle_job(
     )
     environment = {
         **{"PATH": path, "HOME": str(folder), "USE": str(folder / "use"), "SLURMD_NODENAME": "n1"},
-        **{"SLURM_JOB_ID": f"idle{os.getpid()}", "SLURM_JOB_CPUS_PER_NODE": "1"},
+        **{"SLURM_JOB_ID": f"idle{os.getpid()}", "SLURM_JOB_CPUS_PER_NODE": cores},
     }
     with (folder / "errors").open("w") as errors:
         script = ["bash", "-c", render_job(plan)]
@@ -142,7 +142,10 @@ BURN = "while [ ! -s ended ] && ((SECONDS < 9)); do :; done"
     ids=["use not known", "no GPU in sight", "one of two at work", "reads data with its core"],
 )
 def test_leaves_a_job_at_work_alone(tmp_path: Path, use: str, program: str) -> None:
-    assert run_idle_job(tmp_path, use, begun="SECONDS=1800", program=program) == ""
+    # Of a whole core, a busy machine may leave less than half to the program.
+    cores = "0.2" if program else "1"
+    errors = run_idle_job(tmp_path, use, begun="SECONDS=1800", program=program, cores=cores)
+    assert errors == ""
     assert not is_ended(tmp_path)
 
 

@@ -178,6 +178,11 @@ def test_a_sweep_is_removed_with_its_jobs(run: Run, fake_slurm: FakeSlurm) -> No
     fake_slurm.queue(queue_row("4711", name="train"), queue_row("99", name="train"))
     change = json.loads(run("sweep", "cancel", "train", "--json").stdout)
     assert change["cancelled"] == ["4711"]  # the other merely has its name
+    fake_slurm.queue()
+    more = ("add", "train", "--param", "lr=0.5", "--json")
+    assert json.loads(run("sweep", *more).stdout)["added"] == 1
+    assert json.loads(run("sweep", "rm", "train", "--json").stdout)["name"] == "train"
+    assert json.loads(run("sweep", "--json", *LR).stdout)["jobs"] == [4711]
     assert run("sweep", "rm", "nope", code=8).stderr.startswith("neuronctl: there is no sweep")
 
 

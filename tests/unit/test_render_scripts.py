@@ -489,9 +489,10 @@ def test_a_program_that_ended_gets_no_signal(bin_dir: Path, tmp_path: Path) -> N
 
 
 def test_a_job_is_ended_though_a_look_never_returns(bin_dir: Path, tmp_path: Path) -> None:
-    """As where its file server or node no longer answers."""
+    """As where its file server or node no longer answers. Only its own processes are looked at."""
     for name, text in {
         "stat": "exec sleep 20",
+        "py-spy": 'tr "\\0" "\\n" <"/proc/$3/environ" | grep ^SLURM_JOB_ID= >>"$RECORD/looked"',
         "python": 'until [ -s "$RECORD/ended" ]; do sleep 0.2; done',
         "scancel": 'echo "$@" >"$RECORD/ended"',
     }.items():
@@ -502,7 +503,9 @@ def test_a_job_is_ended_though_a_look_never_returns(bin_dir: Path, tmp_path: Pat
         **{"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)},
         **{"SLURM_JOB_ID": "4711", "RECORD": str(tmp_path)},
     }
-    with (tmp_path / "errors").open("w") as errors:
+    foreign = {**environment, "SLURM_JOB_ID": "47110"}
+    with (tmp_path / "errors").open("w") as errors, subprocess.Popen(["python"], env=foreign):
         subprocess.run(["bash", "-c", render_job(made)], env=environment, stderr=errors)
+    assert set((tmp_path / "looked").read_text().split()) == {"SLURM_JOB_ID=4711"}
     assert (tmp_path / "ended").read_text() == "4711\n"
     assert "the job no longer moves: for 2 s" in (tmp_path / "errors").read_text()

@@ -122,9 +122,9 @@ class Sweep:
             if data.pop("schema") not in (1, 2):
                 raise ValueError("it is of another version of neuronctl")
             data.pop("id", None)
-            found = restore(SweepSettings, data)
-            rows = (tuple(tuple((n, v) for n, v in row) for row in axis) for axis in found.axes)
-            return replace(found, axes=tuple(rows))
+            axes = [[tuple(map(tuple, row)) for row in axis] for axis in data.pop("axes")]
+            found = restore(SweepSettings, {**data, "axes": []})  # it takes its time for 100,000
+            return replace(found, axes=tuple(map(tuple, axes)))
         except NOT_RESTORED as error:
             raise RecordError(f"{self.path}/sweep.json is damaged: {error!r}") from None
 

@@ -166,28 +166,12 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Finding]:
 _ITS_CORES = ("exact", "exclusive", "cpus_per_task", "threads_per_core", "cpus_per_gpu")
 
 
-_THREADS = re.compile(
-    r"--?(?:[\w-]*workers[\w-]*|(?:num[_-]?)?(?:cpus|threads|jobs|procs)|runThreadN|ntomp)|-j(\d+)"
-)
-"""Options of many programs that take a number of threads, workers, or jobs."""
-_SUBMIT = ("snakemake", "nextflow")  # jobs of their own
-
-
 @script_rule(WARNING, "NC637", "more threads than cores")
 def threads(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     whole_nodes = facts.has("exclusive", "cpus-per-gpu", "mincpus")
     if plan is None or whole_nodes or facts.header.value("mem") == "0" or not facts.header.given:
         return
-    yield from _omp_threads(facts, plan)
-    for start in facts.starts:
-        found = next(_told_by_options(facts, start, plan), None)
-        if found is not None:
-            yield found
-            return
-
-
-def _omp_threads(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
     programs = [start for start in facts.starts if start.outer and not start.launch.is_launcher]
     each = max((start.each or 1 for start in programs), default=1)
     steps = any(run.is_srun and run.has("cpus_per_task") for run in facts.every_launch)
@@ -207,24 +191,3 @@ def _omp_threads(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
                 severity=WARNING if told else NOTE,
             )
             return
-
-
-def _told_by_options(facts: ScriptFacts, start: Start, plan: JobPlan) -> Iterator[Finding]:
-    """Compare the threads or workers that a program's own words name with its cores."""
-    name, told = start.launch.name, facts.has("cpus-per-task")
-    of_task = any(outer.is_launcher for outer in start.outer)
-    cores = plan.cpus_per_task if of_task else plan.cores_per_node
-    # A site may give cores with each GPU.
-    most = 2 * cores if told else max(2 * cores, 7 * plan.gpus_per_node)
-    for pair in start.launch.pairs:
-        asked = _THREADS.fullmatch(pair.name)
-        count = (digits(asked[1] or pair.value.value) if asked else None) or 0
-        if most < count < 1000 and name not in _SUBMIT:
-            alone = "" if told else ", unless it has the node alone"
-            yield Finding(
-                f"{counted(count, 'thread')} or workers, and {counted(cores, 'core')}: they take "
-                f"turns{alone}",
-                f"request #SBATCH --cpus-per-task={count}, or write {cores}",
-                place=pair.word.place,
-                severity=NOTE,
-            )

@@ -1,4 +1,4 @@
-"""What docs/reference explains of a rule: its row in rules.md, and its part of script-rules.md."""
+"""Find what docs/reference says of a rule: its row in rules.md, or its part of script-rules.md."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def explanation(code: str) -> str:
     if code not in rules:
         raise UsageError(f"there is no rule '{code}'", did_you_mean(code, rules))
     row = re.search(rf"^\| {code} \| ([a-z, ]+) \| (.*) \|$", _page("rules.md"), re.MULTILINE)
-    assert row is not None  # a test holds that each has one
-    section = re.search(rf"^## {code}\n((?:(?!## ).*\n)+)", _page("script-rules.md"), re.MULTILINE)
-    text = f"{code} ({row[1]}): {rules[code].title}\n\n{row[2]}".replace("\\|", "|")
-    text += "" if section is None else f"\n\n{section[1].strip()}"
+    section = rf"^## {code}\n\n\*([A-Za-z, ]+)\.\* ((?:(?!## ).*\n)+)"
+    match = row or re.search(section, _page("script-rules.md"), re.MULTILINE)
+    assert match is not None  # a test holds that each has one
+    text = f"{code} ({match[1].lower()}): {rules[code].title}\n\n{match[2].strip()}"
     text = text.replace("```diff", "- is wrong, + is right:\n").replace("\n```", "")
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)  # without links
 

@@ -235,7 +235,7 @@ def _lost(remote: Remote, call: Call, error: BaseException) -> ConnectionLostErr
     """Return the error for a connection that was lost while a command ran."""
     name = remote.name
     message = getattr(error, "message", "interrupted")
-    hint = getattr(error, "hint", "") or f"neuronctl login {name}"
+    hint = getattr(error, "hint", "")
     if call.command in ("submit", "resubmit"):
         message += (
             f": it is not known whether the job was accepted; 'neuronctl --on {name} "

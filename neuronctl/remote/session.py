@@ -154,7 +154,8 @@ class Session:
         """Return the error for an end that was not reached."""
         self.process.kill()
         self.end()
-        return ConnectionLostError(f"the connection to {self.remote.name} was lost")
+        name = self.remote.name
+        return ConnectionLostError(f"the connection to {name} was lost", f"neuronctl login {name}")
 
     def _begin(self, mark: str) -> str:
         """Return what follows the mark on standard output."""
@@ -182,7 +183,7 @@ class Session:
                 f"nothing was done: {name} refuses one more session over the connection",
                 "wait until your other commands end; a site may allow only one (MaxSessions 1)",
             )
-        if code == 255:
+        if code < 0 or code == 255:
             raise self.loss()  # it may have begun
         lines = self._noise.decode("utf-8", "replace").strip().split("\n")
         raise NotConnectedError(

@@ -78,12 +78,14 @@ def test_a_command_that_ssh_could_not_begin_is_none(remote: Remote, tmp_path: Pa
         shown(remote, "true")
 
 
+@pytest.mark.parametrize("end", ["exit 255", "kill -9 $$"])
 def test_a_connection_that_breaks_before_the_first_mark_is_a_loss(
-    remote: Remote, tmp_path: Path
+    remote: Remote, tmp_path: Path, end: str
 ) -> None:
-    (tmp_path / "bin" / "ssh").write_text("#!/bin/sh\nexit 255\n")
-    with pytest.raises(ConnectionLostError):
+    (tmp_path / "bin" / "ssh").write_text(f"#!/bin/sh\n{end}\n")
+    with pytest.raises(ConnectionLostError) as error:
         shown(remote, "true")
+    assert error.value.hint == "neuronctl login there"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a socket away")

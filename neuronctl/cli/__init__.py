@@ -12,7 +12,13 @@ import io
 import os
 import sys
 
-from neuronctl.common.errors import INTERRUPTED, SITE_FAULTS, NeuronctlError, UsageError
+from neuronctl.common.errors import (
+    INTERRUPTED,
+    SITE_FAULTS,
+    NeuronctlError,
+    PolicyError,
+    UsageError,
+)
 from neuronctl.version import describe_version
 
 TYPE_CHECKING = False
@@ -161,9 +167,14 @@ def _report(error: NeuronctlError) -> int:
     from neuronctl.cli.say import say
 
     for problem in (error, *error.others):
-        say(f"neuronctl: {problem.message}")
-        if problem.hint:
-            say(f"  hint: {problem.hint}")
+        message, hint = problem.message, problem.hint
+        if isinstance(problem, PolicyError):
+            from neuronctl.cli.korean import in_korean
+
+            message, hint = in_korean(message), in_korean(hint)
+        say(f"neuronctl: {message}")
+        if hint:
+            say(f"  hint: {hint}")
     from neuronctl.common.console import asked_json, print_json
 
     if asked_json:

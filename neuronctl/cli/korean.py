@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
 from dataclasses import replace
 from typing import Any, Mapping, Optional, TextIO
 
@@ -39,11 +40,15 @@ def in_language(finding: Finding, file: TextIO) -> Finding:
     says = {**rule["says"], **texts()["every"]["says"]}
     place = "".join(re.findall(r"^(?:\S+:\d+|step [^:]*): ", finding.message))
     english = finding.message[len(place) :]
-    message = korean(english, says)
-    if message == english:  # then the title says what it is about
-        message = f"{rule['title']}: {english}"
-    hint = korean(finding.hint, says)
+    message, hint = korean(english, says), korean(finding.hint, says)
+    if message == english or (finding.hint and hint == finding.hint):
+        return finding  # one finding is in one language
     return replace(finding, title=rule["title"], message=place + message, hint=hint)
+
+
+def in_korean(text: str) -> str:
+    """Return the message or the hint of a refusal as it is to be shown on standard error."""
+    return korean(text, texts()["refused"]) if is_korean(sys.stderr) else text
 
 
 def explained(code: str, english: str) -> str:
@@ -60,14 +65,17 @@ _LONGEST = 1_000
 
 
 def korean(text: str, says: Mapping[str, str]) -> str:
-    """Return a text in Korean, as a whole or part by part, as far as ``says`` has it."""
+    """Return a text in Korean, as a whole or part by part; unchanged if ``says`` lacks a part."""
     if len(text) > _LONGEST:
         return text
     whole = _translated(text, says)
     if whole is not None:
         return whole
     parts = re.split(r"; |(?<=\?) ", text)
-    return "; ".join(_translated(part, says) or part for part in parts).replace("?; ", "? ")
+    translated = [_translated(part, says) for part in parts]
+    if None in translated:
+        return text
+    return "; ".join(filter(None, translated)).replace("?; ", "? ")
 
 
 def _translated(text: str, says: Mapping[str, str]) -> Optional[str]:

@@ -19,7 +19,7 @@ from neuronctl.rules.scripts.script_facts import SCRIPT_RULES
 Run = Callable[..., Any]
 KOREAN = {"LC_ALL": "", "LC_MESSAGES": "", "LANG": "ko_KR.UTF-8"}
 HANGUL = re.compile("[가-힣]")
-RULES = [code for code in texts() if code != "every"]
+RULES = [code for code in texts() if code not in ("every", "refused")]
 KEPT = re.compile(
     r"\{\w+\}|(?<![\w-])--?[a-z][\w-]*|\$\w+|\b[A-Z_]{4,}\b|'neuronctl [a-z]+|mkdir|chmod|srun",
     re.ASCII,
@@ -53,7 +53,7 @@ def test_twenty_rules_that_there_are() -> None:
         assert texts()[code]["explain"].endswith(("니다.", "세요.")), code
 
 
-@pytest.mark.parametrize("code", texts())
+@pytest.mark.parametrize("code", [*RULES, "every"])
 def test_translations_follow_the_rules(code: str) -> None:
     """Whoever changes a rule's words changes their translation, too."""
     judges = {**JOB_RULES.judges, **SCRIPT_RULES.judges}
@@ -97,6 +97,8 @@ def test_findings_in_korean(run: Run, tmp_path: Path) -> None:
         assert all(map(HANGUL.search, told[code])), told[code]
     generated = seen(run, "generate", "-p", "nosuch", "train.py")
     assert "error NC101: neuron에 'nosuch' 파티션이 없습니다\n" in generated
+    assert "neuronctl: 거부되었습니다: 오류 2개" in generated
+    assert "  hint: 그래도 진행하려면 --force 옵션을 쓰세요\n" in generated
 
 
 def test_explain_in_korean(run: Run) -> None:

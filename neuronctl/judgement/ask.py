@@ -77,7 +77,6 @@ class Question:
             groups=_groups() if by_group or reservations else (),
             limited_groups=groups,
             reservations=reservations,
-            licenses=site.parse_licenses(shown),
             user=self._user,
         )
 

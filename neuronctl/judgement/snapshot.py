@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Set, Tuple
 
 from neuronctl.catalog.model import Citation
@@ -48,8 +48,6 @@ class Snapshot:
     """Limits of whole QOS and accounts, and what their jobs hold now."""
     reservations: Optional[Tuple[Reservation, ...]] = None
     """None: not told."""
-    licenses: Mapping[str, Tuple[int, int]] = field(default_factory=dict)
-    """How many there are, and how many are free, by name."""
     user: str = ""
     queue: Optional[Tuple[QueueJob, ...]] = None
     """All users' jobs in the partitions of the nodes; None: not asked."""

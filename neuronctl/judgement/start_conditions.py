@@ -6,7 +6,7 @@ Also which of its sbatch options are not judged at all.
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, Mapping, Tuple
+from typing import Dict, Iterator, List, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.words import moment
@@ -54,15 +54,12 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     begin = request.sbatch_value("begin")
     if begin is not None:
         yield from _begin(begin, on_cluster.snapshot.asked_at)
-    licenses = request.sbatch_value("licenses")
-    if licenses is not None:
-        yield from _licenses(licenses, on_cluster.snapshot.licenses)
     one_thread = all(group.threads == 1 for group in on_cluster.pool)
     for option in request.sbatch:
         name, _, value = option.partition("=")
         known = name in _JUDGED and re.fullmatch(_JUDGED[name], value, re.ASCII)
         of_threads = one_thread and option in _OF_THREADS
-        if not (known or of_threads) and name not in ("hold", "begin", "licenses", "nodes"):
+        if not (known or of_threads) and name not in ("hold", "begin", "nodes"):
             words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
             yield Doubt(words, refusable=True)
 
@@ -104,17 +101,6 @@ def _qos_not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     elif names:
         words = f"without -q, Slurm takes QOS {name}; account {association.account} lacks it"
         yield Finding(words, f"name one with -q: {names}", shown, code="NC514")
-
-
-def _licenses(text: str, told: Mapping[str, Tuple[int, int]]) -> Iterator[Outcome]:
-    wanted = [re.fullmatch(r"([^:|=]+)(?:[:=](\d{1,9}))?", item) for item in text.split(",")]
-    for match in wanted:
-        if match is None or match[1] not in told or told[match[1]][0] < int(match[2] or 1):
-            yield Doubt(f"Slurm may refuse --licenses={text}", refusable=True)
-        elif told[match[1]][1] < int(match[2] or 1):
-            have, free = told[match[1]]
-            words = f"{free} of {have} licenses {match[1]} are free; requested {match[2] or 1}"
-            yield Wait("NC507", "Licenses", words)
 
 
 def _begin(text: str, now: int) -> Iterator[Outcome]:

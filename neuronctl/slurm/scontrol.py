@@ -198,7 +198,7 @@ def scontrol_questions(user: str, job_ids: Sequence[int] = ()) -> Tuple[List[str
 
     user: whose group limits are asked for. job_ids: the jobs whose states are asked for.
     """
-    lines = ["show config", "show partition", "show node", "show reservation", "show licenses"]
+    lines = ["show config", "show partition", "show node", "show reservation"]
     lines += [f"show job {number}" for number in job_ids]
     lines.append(f"show assoc_mgr flags=assoc,qos users={user}")
     return ["scontrol", "--all", "--detail", "--oneliner"], "".join(line + "\n" for line in lines)
@@ -337,14 +337,6 @@ def parse_reservations(text: str) -> Tuple[Reservation, ...]:
 
 
 _ALLOWED = ("Users", "Groups", "Accounts")
-
-
-def parse_licenses(text: str) -> Dict[str, Tuple[int, int]]:
-    """Parse the ``LicenseName=`` lines: name -> how many there are, and how many are free."""
-    return {
-        line["LicenseName"]: (count(line["Total"]) or 0, count(line["Free"]) or 0)
-        for line in _lines(text, "LicenseName")
-    }
 
 
 def parse_job_states(text: str) -> Dict[int, str]:

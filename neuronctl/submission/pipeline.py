@@ -91,25 +91,21 @@ def submit_job(
     draft = replace(job.draft, script=job.script, command_line=tuple(reporter.command_line))
     if judged is not None:
         draft = judged.recorded(draft)
-    if dry_run:
-        try:
-            judged = tested(judged, draft, reporter.tell)
-        except SlurmRefusedError as error:
-            reporter.slurm_refused(draft, judged, error)
-            raise
-        reporter.submitting(draft, judged)
-        return None
-    if judged is not None and judged.verdict is not None and judged.verdict.kind == NOT_KNOWN:
-        with contextlib.suppress(SlurmRefusedError):  # sbatch says so at once
-            judged = tested(judged, draft)
-            draft = replace(draft, verdict=str(judged.verdict)) if judged else draft
-    reporter.submitting(draft, judged)
-    if judged is not None and judged.plan.code is not None and judged.plan.code.tree:
-        from neuronctl.records.code_snapshot import make_snapshot
-
-        make_snapshot(judged.plan.code)
-    claim = partial(take_key, key, notify=reporter.tell) if key else None
     try:
+        if dry_run:
+            judged = tested(judged, draft, reporter.tell)
+        elif judged is not None and judged.verdict and judged.verdict.kind == NOT_KNOWN:
+            with contextlib.suppress(SlurmRefusedError):  # sbatch says so at once
+                judged = tested(judged, draft) or judged
+                draft = replace(draft, verdict=str(judged.verdict))
+        reporter.submitting(draft, judged)
+        if dry_run:
+            return None
+        if judged is not None and judged.plan.code is not None and judged.plan.code.tree:
+            from neuronctl.records.code_snapshot import make_snapshot
+
+            make_snapshot(judged.plan.code)
+        claim = partial(take_key, key, notify=reporter.tell) if key else None
         done = submit_draft(job, draft, reporter.tell, claim)
     except SlurmRefusedError as error:
         reporter.slurm_refused(draft, judged, error)

@@ -303,7 +303,6 @@ def test_what_is_left_of_the_minutes_of_a_user_or_an_account(
 def test_limits_on_what_few_sites_count(name: str, figures: str, asked: Any, kind: str) -> None:
     look = live(
         *((), with_more(f"{name} {figures}")),
-        licenses={"foo": (2, 2)},
         limited_groups=(shared("QOS", "p_gpu"),),
     )
     assert judged(look, **asked).verdict.kind == kind

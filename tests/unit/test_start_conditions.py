@@ -8,8 +8,6 @@ import time
 import pytest
 from slurm_answers import BUSY, NOW, job, judged, live, node, with_partition
 
-from neuronctl.slurm.scontrol import parse_licenses
-
 
 def test_singleton_waits_for_jobs_of_its_name() -> None:
     asked = {"gpus_per_node": 1, "dependency": "singleton", "job_name": "fold"}
@@ -63,28 +61,7 @@ def test_what_it_waits_for_does_not_hide_that_slurm_may_refuse_it() -> None:
     look = live(limits=with_partition(max_memory_mb_per_cpu=999))
     assert judged(look, gpus_per_node=1, sbatch=("hold",)).verdict.kind == "not known"
     assert judged(live(), gpus_per_node=1, sbatch=("hold", "tmp=5")).verdict.kind == "not known"
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("foo", "can start now"),
-        ("foo:1,bar:2", "can start now"),
-        ("foo:2", "will wait"),
-        ("foo:4", "not known"),  # sbatch refuses it
-        ("baz", "not known"),
-        ("foo|bar", "not known"),
-    ],
-)
-def test_licenses(text: str, kind: str) -> None:
-    told = parse_licenses(
-        "LicenseName=foo Total=3 Used=2 Free=1 Reserved=0 Remote=no\n"
-        "LicenseName=bar Total=2 Used=0 Free=2 Reserved=0 Remote=no\n"
-    )
-    said = judged(live(licenses=told), gpus_per_node=1, sbatch=(f"licenses={text}",)).verdict
-    assert said.kind == kind
-    if kind == "will wait":
-        assert (said.cause, said.words) == ("Licenses", "1 of 3 licenses foo are free; requested 2")
+    assert judged(live(), gpus_per_node=1, sbatch=("licenses=foo",)).verdict.kind == "not known"
 
 
 @pytest.mark.parametrize("option", ["hint=nomultithread", "threads-per-core=1"])

@@ -73,18 +73,11 @@ SCRIPTS: Dict[str, Tuple[str, str]] = {
     # The shell.
     "strict": (f"{GPU} -N 1", "set -euo pipefail\nX=1\nexport Y=2\n./look $X | cat"),
     "login": ("LOGIN", "./look a"),
-    "export": (f"{GPU} -N 1", 'export A="x y" B=\'$z\'\nexport C=$A\n./look "$A"'),
-    "path": (f"{GPU} -N 1", 'export PATH="$PWD/tools:$PATH" LD_LIBRARY_PATH=/x\n./look a'),
-    "directory": (f"{GPU} -N 1", "mkdir -p sub dir\ncd sub\n../look a"),
     "chdir": (f"{GPU} -N 1 -D /scratch/neuron/below", "../look a"),
-    "limits": (f"{GPU} -N 1", "ulimit -s 4096\numask 077\n./look a"),
-    "lengths": (f"{GPU} -N 1", "A=(ab c)\n./look ${#A[0]} ${#A[@]}"),
     "document": (f"{GPU} -N 1", "cat >t.sh <<EOF\n#SBATCH -n 3\n./look h\nEOF\nbash t.sh"),
-    "function": (f"{GPU} -N 1", 'f() { ./look "$1"; }\nf a; f b'),
     # Arrays, signals, and the rest of a header.
     "array": (f"{GPU} -N 1 --array=3-4", "./look $SLURM_ARRAY_TASK_ID"),
     "variables": (f"{GPU} -N 1 -J name --mail-type=NONE --nice=5", "./look $SLURM_JOB_NAME"),
-    "threads": (f"{GPU} -N 1", "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\n./look a"),
 }
 
 OF_THE_JOB = re.compile(

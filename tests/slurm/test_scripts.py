@@ -1,4 +1,4 @@
-"""People's scripts, the same jobs as job files, and the scripts imported: all run and do the same.
+"""People's scripts and the same jobs as job files: both run and do the same.
 
 tests/scripts/README.md says which are not run, and why.
 """
@@ -14,15 +14,10 @@ import tarfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, FrozenSet, Iterator, List, Set, Tuple
+from typing import Dict, Iterator, List, Set, Tuple
 
 import pytest
 from harness import Sandbox, sandbox_up, wait_until
-
-from neuronctl.catalog.loader import load
-from neuronctl.rendering.render import render_job
-from neuronctl.scripts.job_file_draft import draft_job_file
-from neuronctl.submission.planned_job import plan_job
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.yaml") if path.stem != "catalog")
@@ -118,8 +113,6 @@ class Ran:
     ends: Tuple[str, ...]
     """State and exit code, of each task of an array."""
     files: Dict[str, str]
-    asked: FrozenSet[str]
-    """What Slurm took the job for, as scontrol shows it."""
 
 
 def lay_out(directory: Path) -> None:
@@ -128,9 +121,6 @@ def lay_out(directory: Path) -> None:
         for kind, script in (("plain", SCRIPTS), ("ours", SCRIPTS / "made")):
             (directory / kind).mkdir(parents=True, exist_ok=True)
             shutil.copy(script / f"{name}.sh", directory / kind)
-        if name not in NOT_RUN:
-            (directory / "imported").mkdir(exist_ok=True)
-            (directory / "imported" / f"{name}.sh").write_text(imported(name, directory))
     for stub, names in STUBS.items():
         for name in names:
             (directory / "stubs").mkdir(exist_ok=True)
@@ -150,19 +140,6 @@ def lay_out(directory: Path) -> None:
     )
 
 
-def imported(name: str, directory: Path) -> str:
-    """The script that ``generate`` makes of what ``import`` makes of a script."""
-    cluster = re.findall(r"(?m)^cluster: (\S+)", (SCRIPTS / f"{name}.yaml").read_text())[0]
-    catalog = load(None)
-    # The preflight listens on the port, which all scripts here have on one machine.
-    port = f"MASTER_PORT={6100 + NAMES.index(name)}"
-    text = re.sub(r"\bMASTER_PORT=\d+", port, (SCRIPTS / f"{name}.sh").read_text())
-    made = draft_job_file(text, f"{name}.sh", catalog.cluster(cluster))
-    (directory / f"{name}.yaml").write_text(made.text)
-    planned = plan_job({"cluster": cluster}, job_file=str(directory / f"{name}.yaml"))
-    return render_job(planned.plan)
-
-
 @pytest.fixture(scope="module")
 def ran(
     slurm_there: None, tmp_path_factory: pytest.TempPathFactory
@@ -180,7 +157,7 @@ def ran(
 def run_all(
     sandbox: Sandbox, directory: Path, names: List[str]
 ) -> Iterator[Tuple[Tuple[str, str], Ran]]:
-    jobs = [(kind, name) for name in names for kind in ("plain", "ours", "imported")]
+    jobs = [(kind, name) for name in names for kind in ("plain", "ours")]
     lines = "".join(f"{kind} {name} {OPTIONS.get(name, '')}\n" for kind, name in jobs)
     said = sandbox.exec(["bash", "-c", SUBMIT], input=lines, copy=[str(directory)]).stdout
     refused = [line for line in said.splitlines() if not re.fullmatch(r"\w+ [\w-]+ \d+", line)]
@@ -192,18 +169,10 @@ def run_all(
     except TimeoutError as error:
         raise AssertionError(sandbox.exec(queue).stdout) from error
     ends: Dict[str, List[str]] = {}
-    asked: Dict[str, Set[str]] = {}
     for line in sandbox.exec(["scontrol", "-o", "show", "jobs"]).stdout.splitlines():
         job = dict(word.partition("=")[::2] for word in shlex.split(line.replace("'", "")))
         task = job.get("ArrayTaskId", "")
         known = ends.setdefault(job.get("ArrayJobId", job["JobId"]), [])
-        number = job.get("ArrayJobId", job["JobId"])
-        words = {f"{field}={masked(job.get(field, ''))}" for field in ASKED}
-        words |= {masked(re.sub(rf"(?<!\d){number}(?!\d)", "JOB", job[log])) for log in LOGS}
-        gpus = [job.get(name, "") for name in ("TresPerNode", "TresPerJob")]
-        # On one node, --gpus is --gpus-per-node.
-        words.add("".join(gpus) if job["NumNodes"] == "1" else " and ".join(gpus))
-        asked.setdefault(job.get("ArrayJobId", job["JobId"]), set()).update(words)
         known.append(f"{task} {job['JobState']} {job['ExitCode']}".strip())
     packed = base64.b64decode(sandbox.exec(["sh", "-c", COLLECT]).stdout)
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
@@ -231,18 +200,9 @@ def run_all(
                     for path, text in mine.items()
                     if not re.search(r"\.(out|err|[oe]\d+)$", path)
                 },
-                asked=frozenset(asked[ids[kind, name]]),
             ),
         )
 
-
-ASKED = """
-JobName Partition QOS Requeue TimeLimit Dependency NumNodes NumCPUs NumTasks CPUs/Task ReqB:S:C:T
-TRES MinMemoryNode MinMemoryCPU Features OverSubscribe Contiguous Network Comment CoreSpec
-ReqNodeList ExcNodeList StdIn MailType Nice WorkDir
-""".split()  # noqa: SIM905
-LOGS = ("StdOut", "StdErr")
-"""What scontrol shows of what a job asks for."""
 
 ALWAYS = ("LAUNCHED", "LAUNCHER_OPTIONS", "CONTAINER", "CONDA_DEFAULT_ENV", "VIRTUAL_ENV")
 
@@ -285,7 +245,7 @@ def starts(name: str, records: Dict[str, str]) -> Tuple[str, ...]:
 
 def masked(text: str, numbers: str = r"\b\d{4,5}\b") -> str:
     """``text`` without what differs from run to run: ports, temporary names, the directory."""
-    text = re.sub(r"work\.\w{6}", "work.TMP", re.sub(r"/(plain|ours|imported)/", "/", text))
+    text = re.sub(r"work\.\w{6}", "work.TMP", re.sub(r"/(plain|ours)/", "/", text))
     text = re.sub(r"(?<= )\./(?=\w+\.sif)", "", text)  # an image here, by name or by path
     return re.sub(numbers, "N", text)
 
@@ -297,15 +257,6 @@ def test_both_do_the_same(name: str, ran: Dict[Tuple[str, str], Ran]) -> None:
     assert plain.starts, "a script that starts nothing shows nothing"
     assert ours.ends == plain.ends
     assert ours.files == plain.files
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in NOT_RUN])
-def test_what_is_imported_does_the_same(name: str, ran: Dict[Tuple[str, str], Ran]) -> None:
-    plain, imported = ran["plain", name], ran["imported", name]
-    assert Counter(imported.starts) == Counter(plain.starts)
-    assert imported.ends == plain.ends
-    assert imported.files == plain.files
-    assert imported.asked == plain.asked
 
 
 def test_the_tables_name_every_script() -> None:

@@ -12,7 +12,7 @@ from benchmarks.sweeps import MANY, RUN, TASKS
 _MARK = {True: "met", False: "**NOT met**", None: ""}
 _BUSY = 0.5
 """The load average above which the machine is said to be busy."""
-_PROCESSES = {"submit": 4, "history -n 5000": 6}
+_PROCESSES = {"submit": 3, "history -n 5000": 6}
 """Slurm processes, where more than 2 are allowed: history asks anew for each 500 records."""
 
 

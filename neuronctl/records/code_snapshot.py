@@ -127,7 +127,8 @@ def compare_snapshots(first: RecordDraft, second: RecordDraft, names: Sequence[s
 
 def is_whole(place: str) -> bool:
     """Return True if a copy is as it was made."""
-    with contextlib.suppress(OSError):
-        check = ["sha256sum", "--check", "--quiet", "../sums"]
-        return run(check, cwd=os.path.join(place, "code"), timeout=300).returncode == 0
-    return False
+    code = os.path.join(place, "code")
+    if not os.path.isdir(code):
+        return False
+    check = ["sha256sum", "--check", "--quiet", "../sums"]
+    return run(check, cwd=code, timeout=300).returncode == 0

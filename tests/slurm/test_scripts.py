@@ -232,14 +232,15 @@ def starts(name: str, records: Dict[str, str]) -> Tuple[str, ...]:
     for path, (host, place, *words) in noted.items():
         env = variables[path]
         job = env["SLURM_JOB_ID"]
-        kept = [f"{one}={env[one]}" for one in sorted(names) if one in env]
         gpus = len([one for one in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if one])
-        line = masked(f"in {place}: {shlex.join(words)} [{' '.join(kept)}] {gpus} GPUs")
+        rank = f"{env.pop('LAUNCHED', '')} of {gpus} GPUs"  # never the job's number
+        kept = [f"{one}={env[one]}" for one in sorted(names) if one in env]
+        line = masked(f"in {place}: {shlex.join(words)} [{' '.join(kept)}]")
         if "SLURM_JOB_ID" in (SCRIPTS / f"{name}.sh").read_text():
             line = re.sub(rf"\b{job}\b", "JOB", line)
         for number, one in enumerate(sorted(hosts[job])):
             line = re.sub(rf"\b{one}\b", f"host{number}", line)
-        found.append(f"host{sorted(hosts[job]).index(host)} {line}")
+        found.append(f"host{sorted(hosts[job]).index(host)} {line} {rank}")
     return tuple(sorted(found))
 
 

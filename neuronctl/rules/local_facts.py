@@ -204,6 +204,11 @@ def python_text(path: str) -> str:
     return re.sub(r"(?m)^[ \t]*#.*", "", text)
 
 
+def program_text(directory: str, name: str) -> str:
+    """Return the same of a program of the job's directory."""
+    return python_text(os.path.join(directory, name))
+
+
 def _copies(launch: Launch) -> str:
     """Return what the copies of a program do that a launcher starts several times by default."""
     request = launch.request

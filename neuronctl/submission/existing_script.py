@@ -223,6 +223,8 @@ def judge_script(
     not judged as a job. now: as it is about to be submitted, by all rules, those about this user
     and this hour included.
     """
+    from neuronctl.rules.local_facts import program_text
+
     text = "" if is_too_long(text) else text
     text_read = beginning(text.replace("\r\n", "\n"))
     broken = _unreadable(text_read, header)
@@ -251,7 +253,7 @@ def judge_script(
         *(text_read, header, shell, made, broken, left_out),
         name=name,
         release=release,
-        read_program=partial(_program_text, header),
+        read_program=partial(program_text, header.value("chdir") or ""),
     )
     found = check_script(facts, () if judgement is None else judgement.findings, now=now)
     verdict = None
@@ -259,13 +261,6 @@ def judge_script(
         # Only what holds for the script stands against it.
         verdict = judgement.with_rules(found).verdict
     return JudgedScript(name, text, found, made, verdict)
-
-
-def _program_text(header: Header, name: str) -> str:
-    """Return the text of a Python program in the job's directory; "" if it is not here."""
-    from neuronctl.rules.local_facts import python_text
-
-    return python_text(os.path.join(header.value("chdir") or "", name))
 
 
 def judge_shell_text(made: JobPlan, script: str) -> Tuple[Finding, ...]:

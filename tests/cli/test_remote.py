@@ -57,11 +57,10 @@ def node(connected: Login, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> L
     return connected
 
 
-def on(*words: str, code: int = 0, **more: object) -> subprocess.CompletedProcess[str]:
+def on(*words: str, code: int = 0, name: str = "there") -> subprocess.CompletedProcess[str]:
     """Run a command line on the cluster."""
-    result = subprocess.run(
-        [*NEURONCTL, "--on", "there", *words], capture_output=True, text=True, timeout=60, **more
-    )
+    argv = [*NEURONCTL, "--on", name, *words]
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert result.returncode == code, (result.stdout, result.stderr)
     return result
 
@@ -181,11 +180,8 @@ def test_standard_input_is_left_alone(node: Login) -> None:
 
 
 def test_several_clusters_and_one_that_does_not_answer(node: Login) -> None:
-    said = subprocess.run(
-        [*NEURONCTL, "--on", "there,nowhere", "status"], capture_output=True, text=True
-    )
-    assert said.stdout.startswith("there:\n") and said.returncode == 10
-    assert "nowhere" not in said.stdout
+    said = on("status", code=10, name="there,nowhere")
+    assert said.stdout.startswith("there:\n") and "nowhere" not in said.stdout
     assert "neuronctl login nowhere" in said.stderr
 
 
@@ -206,9 +202,8 @@ def test_on_the_cluster_itself_it_runs_there(
     conf = tmp_path / "slurm.conf"
     conf.write_text("ClusterName=neuron\n")
     monkeypatch.setenv("SLURM_CONF", str(conf))
-    for words in (["--on", "neuron", "history"], ["--on", "elsewhere", "history"]):
-        said = subprocess.run([*NEURONCTL[:3], *words], capture_output=True, text=True)
-        assert said.returncode == (0 if words[1] == "neuron" else 10), said.stderr
+    on("history", name="neuron")
+    on("history", name="elsewhere", code=10)
 
 
 def test_a_dead_connection_is_one_line_and_opens_none(
@@ -272,8 +267,7 @@ def test_a_socket_of_somebody_else_is_refused(node: Login, monkeypatch: pytest.M
     other = {**data, "name": "foreign", "socket": "/dev/null"}
     (state / "foreign.json").write_text(json.dumps(other))
     (state / "foreign.json").chmod(0o600)
-    said = subprocess.run([*NEURONCTL, "--on", "foreign", "status"], capture_output=True, text=True)
-    assert said.returncode == 2 and "/dev/null is not a socket of yours" in said.stderr
+    assert "/dev/null is not a socket of yours" in on("status", code=2, name="foreign").stderr
 
 
 def test_doctor_says_how_the_connection_is(node: Login) -> None:

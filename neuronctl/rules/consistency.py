@@ -16,6 +16,7 @@ from neuronctl.planning.model import SAVE, has_trap
 from neuronctl.planning.software import called_launcher, python_file, python_module
 from neuronctl.request.job import BY_NAME, UNTIL_DONE
 from neuronctl.rules.base import Copies, Finding, RuleContext, Trait, job_rule
+from neuronctl.scripts.model import INSTEAD_OF
 
 
 @job_rule(ERROR, "NC301", "tasks and nodes contradict each other")
@@ -241,30 +242,17 @@ def exclusive_options(context: RuleContext) -> Iterator[Finding]:
         yield Finding("--conda and --venv cannot be combined", "keep one of them")
 
 
-OTHER_WORDS = {
-    "clusters": "log in to that cluster; --cluster NAME plans for it",
-    "cpus-per-gpu": "request cores per task: -c",
-    **dict.fromkeys(
-        ["gpus-per-socket", "gpus-per-task", "tres-per-job", "tres-per-node", "tres-per-task"],
-        "request GPUs per node: --gpus-per-node",
-    ),
-    "no-requeue": "use neuronctl's own --no-requeue",
-    "ntasks-per-gpu": "request tasks per node: --ntasks-per-node",
-}
-"""sbatch options for which neuronctl has its own; as --sbatch they would go unchecked."""
-
-
 @job_rule(ERROR, "NC313", "sbatch option that has another of neuronctl's own")
 def other_words(context: RuleContext) -> Iterator[Finding]:
     for option in context.plan.request.sbatch:
         name = option.partition("=")[0]
-        if name in OTHER_WORDS:
+        if name in INSTEAD_OF:
             yield Finding(
-                f"--sbatch {option} would bypass neuronctl's plan and checks", OTHER_WORDS[name]
+                f"--sbatch {option} would bypass neuronctl's plan and checks", INSTEAD_OF[name]
             )
     for name in sorted({"SBATCH_CLUSTERS", "SLURM_CLUSTERS"} & context.local.variables):
         words = f"${name} names another cluster than this one, for which the job is planned"
-        hint = f"unset {name}, or {OTHER_WORDS['clusters']}"
+        hint = f"unset {name}, or {INSTEAD_OF['clusters']}"
         yield Finding(words, hint, severity=WARNING if context.reviewed else "")
 
 

@@ -15,7 +15,14 @@ from neuronctl.request.job_file import parse_job_file
 from neuronctl.scripts.bash_grammar import parsed, text_of
 from neuronctl.scripts.directives import DIRECTIVE
 from neuronctl.scripts.header import read_header
-from neuronctl.scripts.model import AFTER_COMMAND, MISSPELLED, REMARK, Header, interpreter
+from neuronctl.scripts.model import (
+    AFTER_COMMAND,
+    INSTEAD_OF,
+    MISSPELLED,
+    REMARK,
+    Header,
+    interpreter,
+)
 from neuronctl.scripts.script_file import MOST_CHARACTERS
 from neuronctl.scripts.script_request import request_of_script
 from neuronctl.scripts.shell_reader import read_shell
@@ -39,10 +46,7 @@ class JobFileDraft:
 
 
 _CANNOT_SAY = {
-    "clusters": "log in to that cluster; --cluster NAME plans for it",
-    "cpus-per-gpu": "request cores per task: cpus-per-task",
-    **dict.fromkeys(("gpus-per-socket", "gpus-per-task"), "request GPUs per node: gpus-per-node"),
-    **dict.fromkeys(("ntasks-per-gpu", "tres-per-task"), "request tasks per node: ntasks-per-node"),
+    **INSTEAD_OF,
     **dict.fromkeys(("wait", "parsable", "test-only"), "type it with 'neuronctl submit'"),
 }
 """sbatch's options that a job file does not take, and what to write or type instead."""

@@ -10,6 +10,18 @@ from typing import Dict, Mapping, Optional, Tuple
 GPU_OPTIONS = ("gpus-per-node", "gpus", "gres", "gpus-per-task", "gpus-per-socket")
 """The options of sbatch and srun that request GPUs."""
 
+INSTEAD_OF = {
+    "clusters": "log in to that cluster; --cluster NAME plans for it",
+    "cpus-per-gpu": "request cores per task: --cpus-per-task",
+    **dict.fromkeys(
+        ("gpus-per-socket", "gpus-per-task", "tres-per-job", "tres-per-node", "tres-per-task"),
+        "request GPUs per node: --gpus-per-node",
+    ),
+    "no-requeue": "use neuronctl's own --no-requeue",
+    "ntasks-per-gpu": "request tasks per node: --ntasks-per-node",
+}
+"""sbatch's options for which neuronctl has its own, and what to write or type instead."""
+
 SCRIPT, COMMAND_LINE = "script", "command line"
 
 # Why a line or a part of one has no effect.

@@ -91,9 +91,11 @@ def run_remote(words: Sequence[str], configured: str) -> int:
 
 def _is_here(name: str) -> bool:
     """Return True if this machine belongs to the cluster, and no login has used the name."""
+    if os.path.exists(os.path.join(remotes_dir(), f"{name}.json")):
+        return False
     from neuronctl.slurm.process import installed
 
-    if not installed() or os.path.exists(os.path.join(remotes_dir(), f"{name}.json")):
+    if not installed():
         return False
     from neuronctl.catalog.loader import is_cluster, load
     from neuronctl.request.job_file import configured_cluster

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Tuple
+from typing import Any, NoReturn, Tuple
 
 import click
 
@@ -42,12 +42,7 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
     shell itself runs outside the image; 'neuronctl run --container' enters it.
     """
     if words and not click.get_current_context().meta[BEHIND_DASHES]:
-        refuse_other_dash(words[0])
-        there = join([*(["python"] if words[0].endswith(".py") else []), *words])
-        raise UsageError(
-            f"'{words[0]}' among the options: salloc takes no SCRIPT",
-            f"omit it to get a shell, or run it in the allocation: -- {there}",
-        )
+        _refuse_script(words)
     planned = plan_given(given, interactive=True)
     reporter = job_output.TerminalReporter(job_output.SubmitMode(dry_run=dry_run), explain=explain)
     judged = judge_job(planned, reporter, force=force)
@@ -88,3 +83,13 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
         )
         return 0
     become(argv, {_WIRING: wiring, **plan.secrets})
+
+
+def _refuse_script(words: Tuple[str, ...]) -> NoReturn:
+    """Raise UsageError for a program among the options."""
+    refuse_other_dash(words[0])
+    there = join([*(["python"] if words[0].endswith(".py") else []), *words])
+    raise UsageError(
+        f"'{words[0]}' among the options: salloc takes no SCRIPT",
+        f"omit it to get a shell, or run it in the allocation: -- {there}",
+    )

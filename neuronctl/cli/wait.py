@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import List, Optional, Tuple
+from typing import TYPE_CHECKING, List, Optional, Tuple
 
 import click
 
@@ -12,6 +12,9 @@ from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.common.console import print_json, print_line
 from neuronctl.common.errors import TIMED_OUT, NeuronctlError, UsageError
 from neuronctl.common.units import parse_timeout
+
+if TYPE_CHECKING:
+    from neuronctl.tracking.follow import JobWatch
 
 
 @click.command("wait")
@@ -57,18 +60,7 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     if failed is not None and not watches:
         raise failed
     if as_json:
-        from neuronctl.cli.json_data import status_data
-
-        rows = [
-            {
-                "job_id": str(watch.job),
-                "ended": watch.ended,
-                "exit_status": watch.exit_status if watch.ended else None,
-                "jobs": [status_data(status) for status in watch.statuses],
-            }
-            for watch in watches
-        ]
-        print_json("neuronctl.wait/1", {"timed_out": late is not None, "waited_for": rows})
+        _print_json(watches, timed_out=late is not None)
     if failed is not None:
         raise failed
     if late is not None:
@@ -77,6 +69,22 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     if not as_json:
         hint_at_why([watch.job for watch in ended if watch.exit_status])
     return max(watch.exit_status for watch in ended)
+
+
+def _print_json(watches: List[JobWatch], *, timed_out: bool) -> None:
+    """Print how each job stands."""
+    from neuronctl.cli.json_data import status_data
+
+    rows = [
+        {
+            "job_id": str(watch.job),
+            "ended": watch.ended,
+            "exit_status": watch.exit_status if watch.ended else None,
+            "jobs": [status_data(status) for status in watch.statuses],
+        }
+        for watch in watches
+    ]
+    print_json("neuronctl.wait/1", {"timed_out": timed_out, "waited_for": rows})
 
 
 def _print_now(line: str) -> None:

@@ -52,16 +52,8 @@ def build(
     # Mount this while the machine's /proc is visible; a user namespace may not mount it later.
     kernel.mount_proc("/proc")
     for entry in os.scandir(_OLD + root):
-        if entry.name in new:
-            continue
-        place = "/" + entry.name
-        if entry.is_symlink():
-            os.symlink(os.readlink(entry.path), place)
-        elif entry.is_dir():
-            Path(place).mkdir()
-            kernel.bind(_OLD + place if entry.name in _MACHINES_OWN else entry.path, place)
-            if for_others and entry.name != "dev":
-                kernel.make_read_only(place)
+        if entry.name not in new:
+            _bind_entry(entry, read_only=for_others and entry.name != "dev")
     for name in new - {"etc"}:
         Path("/", name).mkdir(exist_ok=True)
     Path("/tmp").chmod(0o1777)
@@ -84,6 +76,18 @@ def build(
         kernel.bind(_OLD + source, place)
     kernel.unmount(_OLD)
     Path(_OLD).rmdir()
+
+
+def _bind_entry(entry: os.DirEntry[str], *, read_only: bool) -> None:
+    """Show an entry of the old root's top level in the new one."""
+    place = "/" + entry.name
+    if entry.is_symlink():
+        os.symlink(os.readlink(entry.path), place)
+    elif entry.is_dir():
+        Path(place).mkdir()
+        kernel.bind(_OLD + place if entry.name in _MACHINES_OWN else entry.path, place)
+        if read_only:
+            kernel.make_read_only(place)
 
 
 def _copy_readable(source: str, target: str) -> None:

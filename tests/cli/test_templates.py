@@ -142,7 +142,8 @@ def test_every_value_of_the_plan_is_documented(root: Path) -> None:
     names = {field.name for kind in (JobPlan, Launch) for field in dataclasses.fields(kind)}
     for kind in (*JobPlan.__mro__, Launch):
         names |= {name for name, value in vars(kind).items() if isinstance(value, property)}
-    assert names == documented(root, r"^\| `plan\.(\w+)` \|")
+    cells = " ".join(documented(root, r"^\| (`plan\.[^|]+) \|"))
+    assert names == set(re.findall(r"`plan\.(\w+)`", cells))
 
 
 def test_every_block_is_documented(root: Path) -> None:

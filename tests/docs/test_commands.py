@@ -26,7 +26,8 @@ INTRO = """\
 # Commands
 
 Generated from `--help` by `make docs`. An option that another command shares with
-`neuronctl submit` is described only there, and `-h, --help` only once.
+`neuronctl submit` is described only there, and `-h, --help` only once. A subcommand whose only
+option is `--json` is described with its command.
 """
 
 
@@ -67,6 +68,8 @@ def page() -> str:
         groups = command.get_help(context).split("\n\n")
         if path != "neuronctl":
             groups = [re.sub(HELP, "", group) for group in groups]
+        if is_in_its_parent(path, command, groups):
+            continue
         if path == "neuronctl submit":
             submit = {group.partition(":")[0]: plain(group) for group in groups if plain(group)}
         elif path != "neuronctl":
@@ -74,6 +77,12 @@ def page() -> str:
         text = "\n\n".join(groups)
         parts.append(f"## {path}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
+
+
+def is_in_its_parent(path: str, command: click.Command, groups: List[str]) -> bool:
+    """Return True for a subcommand of which its command's page says all."""
+    own = {option.split()[0] for group in groups for option in plain(group)}
+    return path.count(" ") == 2 and "\n" not in (command.help or "").strip() and own <= {"--json"}
 
 
 def without_shared(groups: List[str], submit: Dict[str, List[str]]) -> List[str]:

@@ -36,9 +36,6 @@ from neuronctl.sweeping.worker.files import CONTINUES, ENDING, RUNNING, WAITING,
 _SILENCE = 60
 """Seconds without a sign of life after which a worker of a job that has ended counts as dead."""
 
-_CODE = ("__init__", "__main__", "files", "node", "main", "supply", "work")
-"""Modules of the worker."""
-
 
 @dataclass(frozen=True)
 class SweepSettings:
@@ -132,15 +129,16 @@ class Sweep:
         """Return the directory in the folder from which jobs run the worker of this version."""
         place = os.path.dirname(files.__file__)
         sources = {}
-        for name in _CODE:
-            with open(f"{place}/{name}.py", "rb") as file:
-                sources[name] = file.read()
+        for name in sorted(os.listdir(place)):
+            if name.endswith(".py"):
+                with open(f"{place}/{name}", "rb") as file:
+                    sources[name] = file.read()
         digest = hashlib.sha256(b"\0".join(sources.values())).hexdigest()[:12]
         path = f"{self.folder}/code/{digest}"
         with self._reported("write"):
             for name, source in sources.items() if write else ():
-                if not os.path.exists(f"{path}/worker/{name}.py"):
-                    write_private(f"{path}/worker/{name}.py", source)
+                if not os.path.exists(f"{path}/worker/{name}"):
+                    write_private(f"{path}/worker/{name}", source)
         return path
 
     # --------------------------------------------------------------------------- tasks

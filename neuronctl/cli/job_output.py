@@ -6,7 +6,7 @@ import os
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional, Sequence, TextIO, Tuple
+from typing import TYPE_CHECKING, Any, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.cli.say import drop_output, notify, print_script, say
 from neuronctl.common.console import Column, print_json, print_line, print_table, printable
@@ -225,6 +225,14 @@ def summary(judged: JudgedJob) -> str:
 
 _MOST_STARTS = 4
 """What starts is told of so many programs of a job with steps."""
+
+
+def write_page(file: str, template: str, **values: Any) -> None:
+    """Write a page of a shipped template, private to its user, and say so."""
+    from neuronctl.rendering.template_environment import render_page
+
+    write_text(file, render_page(template, **values), force=True, mode=0o600)
+    notify(f"wrote {file}: open it in a browser")
 
 
 def write_text(path: str, text: str, *, force: bool, mode: int = 0o700) -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
+from neuronctl.cli.job_options import file_option
 from neuronctl.cli.jobs import found_jobs, one_job
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify
 from neuronctl.common.console import (
     Column,
+    draws_blocks,
     figures,
     folded,
     print_json,
@@ -26,6 +28,7 @@ from neuronctl.common.errors import UsageError, at_most_one
 from neuronctl.common.units import parse_since
 from neuronctl.common.words import amount, counted, duration, percent
 from neuronctl.monitoring.job_use import JobUse, advise, read_use
+from neuronctl.monitoring.samples import GpuUse, NodeUse, without_series
 from neuronctl.tracking.endings import ending_words
 
 if TYPE_CHECKING:
@@ -38,8 +41,9 @@ _MOST = 16
 @click.command("report")
 @click.argument("jobs", metavar="[JOB]...", nargs=-1)
 @click.option("--since", metavar="WHEN", help="Your jobs since 12h, 7d, or a day (2026-11-01).")
+@file_option("--html", metavar="FILE", help="Write one job's figures over time as a page.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.report/1).")
-def command(jobs: Sequence[str], since: Optional[str], as_json: bool) -> None:
+def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_json: bool) -> None:
     """Show what jobs did with their GPUs, cores, and memory.
 
     JOB is a job id, 4711_3 for an array task, or the name of your newest job with that name. For
@@ -47,13 +51,16 @@ def command(jobs: Sequence[str], since: Optional[str], as_json: bool) -> None:
     that was submitted with --monitor; for others, report has only what accounting recorded.
     """
     at_most_one({"JOB": jobs, "--since": since})
+    at_most_one({"--html": html, "--json": as_json})
     if not jobs and since is None:
         hint = "'neuronctl status' lists your jobs; --since 7d sums up those of a week"
         raise UsageError("report needs JOB or --since", hint)
     found = _find_named(jobs) if since is None else _find_since(since)
     used = read_use(found)
     notify(*(job.unread for job in used if job.unread))
-    if as_json:
+    if html is not None:
+        _write_page(html, used)
+    elif as_json:
         print_json("neuronctl.report/1", {"jobs": [_data(job) for job in used]})
     elif len(used) == 1:
         _print_job(used[0])
@@ -104,18 +111,72 @@ def _print_sums(used: Sequence[JobUse]) -> None:
 
 
 def _print_job(job: JobUse) -> None:
-    status = job.status
-    how = ending_words(status) if status.ended else ""
-    print_line(f"Job {status.id} ({status.name}): {status.state}{how and f', {how}'}", "bold")
+    print_line(_title(job.status), "bold")
     print_rows(_figures(job))
     if job.last_gpus:
         _print_gpus(job)
-    said = advise(job)
-    if not job.nodes and not job.unread and status.start is not None:
-        said.append("it has no samples beside its log; submit with --monitor to have them")
-    for text in said:
+        print_over_time(job.last_nodes)
+    for text in _advice(job):
         print_line()
         print_text(folded(f"{text[0].upper()}{text[1:]}.", "- ", "  "))
+
+
+def _advice(job: JobUse) -> List[str]:
+    advice = advise(job)
+    if not job.nodes and not job.unread and job.status.start is not None:
+        advice.append("it has no samples beside its log; submit with --monitor to have them")
+    return advice
+
+
+def _title(status: JobStatus) -> str:
+    how = ending_words(status) if status.ended else ""
+    return f"Job {status.id} ({status.name}): {status.state}{how and f', {how}'}"
+
+
+def _write_page(file: str, used: Sequence[JobUse]) -> None:
+    from neuronctl.cli.job_output import write_page
+    from neuronctl.monitoring.over_time import charts_of, sampled_for
+
+    if len(used) != 1:
+        raise UsageError("--html shows one job", "name one, or one task of an array: 4711_3")
+    job = used[0]
+    facts = [*_figures(job), *((job.place(gpu), _gpu_figures(gpu)) for gpu in job.last_gpus)]
+    write_page(
+        *(file, "report.html.j2"),
+        title=_title(job.status),
+        facts=facts,
+        advice=advise(job),
+        groups=charts_of(job) if job.nodes else [],
+        sampled=sampled_for(job) if job.nodes else "",
+        runs=len(job.runs),
+    )
+
+
+def _gpu_figures(gpu: GpuUse) -> str:
+    memory = "?" if gpu.memory_peak is None else f"{gpu.memory_peak / 1024:.1f} GiB"
+    return (
+        f"in use {_figure(gpu.use, '{:.0f} %')}; idle {_share(gpu.idle)}; at most {memory}; "
+        f"{_figure(gpu.power, '{:.0f} W')}"
+    )
+
+
+def print_over_time(nodes: Sequence[NodeUse], last: float = 0) -> None:
+    """Draw the use and memory of each GPU over time, if the terminal can show blocks.
+
+    last: only so many last seconds; 0: all.
+    """
+    if not draws_blocks():
+        return
+    from neuronctl.monitoring.over_time import gpu_lines
+
+    lines = gpu_lines(nodes, 50, last)
+    shown = lines[: 2 * _MOST]
+    width = max((len(name) for name, _ in shown), default=0)
+    print_line()
+    for name, drawn in shown:
+        print_line(f"{name:>{width}}  {drawn}")
+    if len(lines) > len(shown):
+        print_line(f"the first {_MOST} of {len(lines) // 2} GPUs; --html has all")
 
 
 def _figures(job: JobUse) -> List[Tuple[str, str]]:
@@ -191,6 +252,14 @@ def _share(value: Optional[float]) -> str:
     return "?" if value is None else percent(value)
 
 
+def _node_data(node: NodeUse) -> Dict[str, Any]:
+    """Return a node's figures without those over time, which the files beside the log have."""
+    data = asdict(without_series(node))
+    for each in (data, *data["gpus"]):
+        del each["series"]
+    return data
+
+
 def _data(job: JobUse) -> Dict[str, Any]:
     return {
         **status_data(job.status),
@@ -201,7 +270,7 @@ def _data(job: JobUse) -> Dict[str, Any]:
         "gpu_idle": job.idle,
         "cores_busy": job.cores_busy,
         "silent_nodes": job.silent,
-        "nodes_sampled": [asdict(node) for node in job.nodes],
+        "nodes_sampled": [_node_data(node) for node in job.nodes],
         "accounted": None if job.accounted is None else asdict(job.accounted),
         "advice": advise(job),
     }

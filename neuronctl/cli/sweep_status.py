@@ -224,17 +224,14 @@ def _print_csv(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> None:
 
 
 def _write_page(file: str, name: str, scales: Sequence[Scale]) -> None:
-    from neuronctl.cli.job_output import write_text
-    from neuronctl.rendering.template_environment import render_page
+    from neuronctl.cli.job_output import write_page
 
     if not scales:
         raise UsageError(
             "no size of the job is varied, or no task of it is done: there is no curve to show",
             "a scaling study varies nodes, gpus-per-node, or ntasks: --param nodes=1,2,4",
         )
-    page = render_page("scaling.html.j2", title=name, scales=scales, duration=format_elapsed)
-    write_text(file, page, force=True, mode=0o600)
-    notify(f"wrote {file}: open it in a browser")
+    write_page(file, "scaling.html.j2", title=name, scales=scales, duration=format_elapsed)
 
 
 def _bar(scale: Scale, largest: float) -> str:

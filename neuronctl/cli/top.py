@@ -11,6 +11,7 @@ from neuronctl.cli.jobs import running
 from neuronctl.cli.say import notify
 from neuronctl.common.console import (
     Column,
+    draws_blocks,
     figures,
     print_json,
     print_line,
@@ -45,8 +46,19 @@ def command(job: str, as_json: bool) -> None:
         print_json("neuronctl.top/1", _data(usage))
     else:
         _print(usage.nodes)
+        _print_last_minutes(usage)
     if usage.silent:
         notify(f"no answer from {', '.join(usage.silent)}")
+
+
+def _print_last_minutes(usage: JobUsage) -> None:
+    """Draw the last five minutes of a job that is sampled."""
+    if not usage.gpus or not draws_blocks():
+        return
+    from neuronctl.cli.report import print_over_time
+    from neuronctl.monitoring.job_use import read_use
+
+    print_over_time(read_use([usage.status])[0].last_nodes, last=300)
 
 
 def _data(usage: JobUsage) -> Dict[str, Any]:

@@ -12,7 +12,14 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 from neuronctl.catalog.model import Cluster, Price
 from neuronctl.common.units import UNLIMITED, format_time, hosts
 from neuronctl.common.words import duration, percent, verb
-from neuronctl.monitoring.samples import GpuUse, NodeUse, folder_of, mean, read_samples
+from neuronctl.monitoring.samples import (
+    GpuUse,
+    NodeUse,
+    folder_of,
+    mean,
+    read_samples,
+    without_series,
+)
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_states import COMPLETED
 from neuronctl.slurm.job_steps import StepEnd, read_usage
@@ -149,6 +156,8 @@ def read_use(statuses: Sequence[JobStatus]) -> List[JobUse]:
     """Return what is known of each job; sacct is asked once for all without samples."""
     cluster = own_cluster()
     sampled = [read_sampled_use(status, cluster, ask=len(statuses) == 1) for status in statuses]
+    if len(sampled) > 1:
+        sampled = [replace(job, nodes=tuple(map(without_series, job.nodes))) for job in sampled]
     silent = [job.status for job in sampled if not job.nodes]
     accounted = read_usage([status.id for status in silent])
     return [replace(job, accounted=accounted.get(job.status.id)) for job in sampled]

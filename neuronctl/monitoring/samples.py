@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.common.files import open_regular
@@ -34,6 +34,7 @@ class GpuUse:
     memory_peak: Optional[float] = None  # MiB
     memory: Optional[float] = None  # MiB
     power: Optional[float] = None  # mean in W
+    series: Tuple[Tuple[float, ...], ...] = ()  # samples: time, use, memory, power; NaN: not known
 
     @property
     def never_used(self) -> bool:
@@ -57,6 +58,12 @@ class NodeUse:
     memory_peak: float = 0.0  # without page cache
     silent: float = 0.0  # seconds without the samples that were due
     gpus: Tuple[GpuUse, ...] = ()
+    series: Tuple[Tuple[float, float], ...] = ()  # samples: time, CPU seconds until then
+
+
+def without_series(node: NodeUse) -> NodeUse:
+    """Return the same without its figures over time, which take much memory."""
+    return replace(node, series=(), gpus=tuple(replace(gpu, series=()) for gpu in node.gpus))
 
 
 def folder_of(log: str) -> str:
@@ -169,6 +176,7 @@ def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
         cpu=_growth(cpu),
         memory_peak=max(memory),
         silent=sum(step for step in steps if step > 2.5 * every),
+        series=tuple(zip(times, cpu)),
         gpus=_read_gpus(f"{path[: -len('.csv')]}.gpus.csv", name, times, every),
     )
 
@@ -228,6 +236,7 @@ def _gpu_use(
         memory_peak=max(memory, default=None),
         memory=max(whole, default=None),
         power=mean(power),
+        series=tuple(zip(times, columns[0], columns[1], columns[3])),
     )
 
 

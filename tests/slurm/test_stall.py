@@ -1,12 +1,13 @@
-"""``--stall``: a job that no longer moves is ended."""
+"""``--stall`` and ``--idle``: a job that no longer moves, or that rests, is ended."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Dict, Iterator, List
 
 import pytest
-from harness import Sandbox, sandbox_up, wait_until
+from harness import COMMENT, Sandbox, sandbox_up, wait_until
 
 HANGS = "import time\nprint('begins', flush=True)\ntime.sleep(600)\n"
 MOVES = """\
@@ -68,3 +69,64 @@ def test_leaves_what_moves_alone(still: Sandbox) -> None:
     saving = submit(still, "--gpus-per-node=1", "--checkpoint=kept", "moves.py", "kept")
     for job in (moving, saving):
         assert wait(still, job) == "COMPLETED"
+
+
+NVIDIA_SMI = """\
+#!/bin/sh
+echo "utilization.gpu [%]"
+case $USE in
+    *gpu*) [ "${USE#*-}" = "$SLURMD_NODENAME" ] && echo 50 || echo 0 ;;
+    until) [ -e rested ] && echo 0 || echo 50 ;;
+    *) echo "$USE" ;;
+esac
+"""
+OWN = """\
+#!/bin/bash
+#SBATCH -p amd_a100nv_8 -N2 --ntasks-per-node=1 --gres=gpu:1 -t 10 -o still_%j.err
+sleep 4; touch rested; sleep 300
+"""
+READS = "import time\nend = time.monotonic() + 30\nwhile time.monotonic() < end:\n    pass\n"
+RESTS = "import time\ntime.sleep(30)\n"
+LATE = ["--setup", "SECONDS=1795"]  # the half hour before the first use has nearly passed
+TWO = ["-N2", "--launcher=srun"]
+IDLE = [*OPTIONS[:8], "--no-preflight", "--idle", "10s", "--json", "-J", "still"]
+
+
+def with_use(still: Sandbox, use: str, *words: str) -> str:
+    """What a command prints on a machine whose GPUs are in use for so many percent."""
+    call = f'chmod 755 bin/nvidia-smi; export PATH=$PWD/bin:$PATH USE="{use}"; exec "$@"'
+    done = still.exec(["sh", "-c", call, "sh", *words], check=False)
+    return done.stdout + done.stderr
+
+
+def test_ends_what_rests_and_nothing_else(still: Sandbox) -> None:
+    files = {"bin/nvidia-smi": NVIDIA_SMI, "own.sh": OWN, "reads.py": READS, "rests.py": RESTS}
+    for name, text in files.items():
+        still.write(name, text)
+    submit = ["neuronctl", "submit", *IDLE]
+    one = [*submit, "--gpus-per-node=1", *LATE]
+    runs = {
+        "never used": ("0", [*one, "hangs.py"], "CANCELLED"),
+        "two nodes": ("0", [*one, *TWO, "hangs.py"], "CANCELLED"),
+        "one of two nodes works": ("on-gpu36", [*one, *TWO, "rests.py"], "COMPLETED"),
+        "not known": ("[N/A]", [*one, "rests.py"], "COMPLETED"),
+        "reads data": ("0", [*one, "-c1", "reads.py"], "COMPLETED"),
+        "own script": (
+            "until",
+            ["neuronctl", "submit", "--json", "--idle", "10s", COMMENT, "own.sh"],
+            "CANCELLED",
+        ),
+    }
+    jobs = {name: with_use(still, use, *words) for name, (use, words, _) in runs.items()}
+    for name, (_, _, state) in runs.items():
+        job = re.findall('"job_id": "([0-9]+)"', jobs[name])[0]
+        assert wait(still, job) == state, name
+        told = json.loads(still.exec(["neuronctl", "why", "--json", job]).stdout)["jobs"][0]
+        assert (told["kind"] == "idle") == (state == "CANCELLED"), name
+
+
+def test_an_allocation_that_rests_ends(still: Sandbox) -> None:
+    still.write("bin/nvidia-smi", NVIDIA_SMI)
+    options = [*OPTIONS[:8], "--gpus-per-node=1", "--idle", "10s", *LATE]
+    told = with_use(still, "0", "neuronctl", "salloc", *options, "--", "sleep", "300")
+    assert "idle: no GPU was used, so the job ends" in told

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Optional
 
 import pytest
 
+from neuronctl.cli.report import _write_page
+from neuronctl.common.errors import UsageError
 from neuronctl.monitoring.job_use import JobUse, advise, read_sampled_use
 from neuronctl.monitoring.node_use import parse_node_usage
+from neuronctl.monitoring.over_time import gpu_lines
 from neuronctl.monitoring.samples import GpuUse, NodeUse, read_samples
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
@@ -42,6 +46,37 @@ def gpus(
 
 def row(index: int, use: object, memory: object = 40000) -> str:
     return f"{index}, {use}, {memory}, 81559, [N/A]"
+
+
+def test_use_and_memory_over_time_are_lines_of_blocks(tmp_path: Path) -> None:
+    node(tmp_path)
+    moments = {10 * n: [row(0, 100 if n < 30 else 0, 81559)] for n in range(60) if n // 15 != 2}
+    gpus(tmp_path, moments)
+    lines = gpu_lines(read_samples(str(tmp_path), 4711), 8)
+    assert lines == [("GPU 0 use", "████  ▁▁"), ("      memory", "████  ██")]
+    assert gpu_lines(read_samples(str(tmp_path), 4711), 50, last=100)[0][1] == "▁" * 10
+
+
+def test_a_page_of_a_job(tmp_path: Path) -> None:
+    """It is whole without other files; what is not known is a gap, or left out."""
+    node(tmp_path)
+    gpus(tmp_path, {10 * n: [row(0, 90), row(1, 0)] for n in range(60) if not 20 < n < 40})
+    job = JobUse(replace(STATUS, name="<b>"), read_samples(str(tmp_path), 4711))
+    page = tmp_path / "page.html"
+    _write_page(str(page), [job])
+    text = page.read_text()
+    assert "&lt;b&gt;" in text and "<b>" not in text
+    assert not re.search("(src|href)=|url\\(|@import", text)
+    assert re.findall("<h2>(.*)</h2>", text) == [
+        "GPU 0 of gpu30",
+        "GPU 1 of gpu30",
+        "Cores of gpu30",
+    ]
+    assert text.count("<polyline") == 2 * 2 * 2 + 1  # use and memory; no power, and the cores
+    assert "1 of 2 GPUs was never used (GPU 1)" in text
+    assert page.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(UsageError, match="--html shows one job"):
+        _write_page(str(page), [job, job])
 
 
 def test_a_node(tmp_path: Path) -> None:

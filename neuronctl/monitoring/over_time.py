@@ -1,0 +1,131 @@
+"""What a job used over time: its samples in equal spans of time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Iterable, List, Optional, Sequence, Tuple
+
+from neuronctl.common.units import format_elapsed
+from neuronctl.monitoring.job_use import JobUse
+from neuronctl.monitoring.samples import GpuUse, NodeUse, mean
+
+USE, MEMORY, POWER = 1, 2, 3
+"""Places of the figures in a GPU's samples."""
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def mean_by_span(
+    samples: Iterable[Tuple[float, float]], since: float, until: float, count: int, every: float
+) -> List[Optional[float]]:
+    """Return the mean of (time, value) in each of ``count`` spans; None if nothing is known.
+
+    every: seconds between two samples; in a span without any, the value before it holds so long.
+    """
+    width = max(until - since, 1.0) / count
+    spans: List[List[float]] = [[] for _ in range(count)]
+    held, at = 0.0, -math.inf
+    for time, value in samples:
+        if not since <= time <= until or value != value:
+            continue
+        place = min(int((time - since) / width), count - 1)
+        first = int((at - since) / width) + 1 if time - at <= 2.5 * every else place
+        for empty in range(first, place):
+            spans[empty].append(held)
+        spans[place].append(value)
+        held, at = value, time
+    return [mean(span) for span in spans]
+
+
+def blocks(values: Sequence[Optional[float]], largest: float) -> str:
+    """Return a line of blocks, the fullest for ``largest``; a space for what is not known."""
+    top = len(_BLOCKS) - 1
+    return "".join(
+        " " if value is None else _BLOCKS[min(top, max(0, round(value / largest * top)))]
+        for value in values
+    )
+
+
+def gpu_lines(nodes: Sequence[NodeUse], width: int, last: float = 0) -> List[Tuple[str, str]]:
+    """Return (what, blocks) of the use and memory of each GPU that has samples.
+
+    width: the most blocks; there are no more than samples. last: only so many last seconds; 0: all.
+    """
+    lines: List[Tuple[str, str]] = []
+    for node in nodes:
+        since = max(node.first, node.last - last) if last else node.first
+        count = max(1, min(width, int((node.last - since) / node.every)))
+        for gpu in node.gpus:
+            name = f"{node.node} GPU {gpu.index}" if len(nodes) > 1 else f"GPU {gpu.index}"
+            for title, place, largest in (("use", USE, 100.0), ("memory", MEMORY, gpu.memory or 0)):
+                values = mean_by_span(_figures(gpu, place), since, node.last, count, node.every)
+                peak = largest or max((value for value in values if value), default=1.0)
+                lines.append((f"{name} {title}", blocks(values, peak)))
+                name = " " * len(name)
+    return lines
+
+
+def _figures(gpu: GpuUse, place: int) -> Iterable[Tuple[float, float]]:
+    return ((sample[0], sample[place]) for sample in gpu.series)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure over time. lines: unbroken stretches of points in SVG, 0 to 300 by 0 to 60."""
+
+    title: str
+    largest: str
+    mean: str
+    lines: Tuple[str, ...]
+
+
+_SPANS, _WIDE, _TALL = 150, 300, 60
+
+
+def _chart(
+    title: str, unit: str, values: Sequence[Optional[float]], largest: Optional[float] = None
+) -> Optional[Chart]:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    top = largest or max(*known, 1.0)
+    lines: List[List[str]] = [[]]
+    for place, value in enumerate(values):
+        if value is None:
+            lines.append([])
+            continue
+        x, y = (place + 0.5) / len(values) * _WIDE, _TALL * (1 - min(1.0, value / top))
+        lines[-1].append(f"{x:.1f},{y:.1f}")
+    shown = tuple(" ".join(line) for line in lines if line)
+    return Chart(title, f"{top:.4g} {unit}", f"{mean(known):.3g} {unit}", shown)
+
+
+def charts_of(job: JobUse) -> List[Tuple[str, List[Chart]]]:
+    """Return the names and charts of the last run: of each GPU, and of each node's cores."""
+    nodes = job.last_nodes
+    since, until = min(node.first for node in nodes), max(node.last for node in nodes)
+    every = max(node.every for node in nodes)
+    charts: List[Tuple[str, List[Optional[Chart]]]] = []
+    for gpu in job.last_gpus:
+        use, memory, power = (
+            mean_by_span(_figures(gpu, place), since, until, _SPANS, every)
+            for place in (USE, MEMORY, POWER)
+        )
+        memory = [None if value is None else value / 1024 for value in memory]
+        whole = None if gpu.memory is None else gpu.memory / 1024
+        of_gpu = [_chart("use", "%", use, 100.0), _chart("memory", "GiB", memory, whole)]
+        charts.append((f"GPU {gpu.index} of {gpu.node}", [*of_gpu, _chart("power", "W", power)]))
+    for node in nodes:
+        steps = zip(node.series, node.series[1:])
+        busy = [(b[0], max(0.0, b[1] - a[1]) / (b[0] - a[0])) for a, b in steps if b[0] > a[0]]
+        spans = mean_by_span(busy, since, until, _SPANS, every)
+        of_node = _chart("in use", "cores", spans, float(node.cores or 0))
+        charts.append((f"Cores of {node.node}", [of_node]))
+    return [(name, [chart for chart in each if chart is not None]) for name, each in charts]
+
+
+def sampled_for(job: JobUse) -> str:
+    """Return how long the last run was sampled."""
+    nodes = job.last_nodes
+    return format_elapsed(max(node.last for node in nodes) - min(node.first for node in nodes))

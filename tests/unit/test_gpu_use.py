@@ -10,7 +10,7 @@ from typing import Dict
 
 import pytest
 from gpu_tools import AMD_SMI, NVIDIA_SMI, ROCM_SMI, install
-from plan_builders import plan_of
+from plan_builders import GPU, cluster, plan_of
 
 from neuronctl.common.errors import SlurmRefusedError, UsageError
 from neuronctl.monitoring import node_use
@@ -62,6 +62,32 @@ def test_a_node_without_a_tool_prints_nothing(tmp_path: Path) -> None:
 
 
 HEADER = "index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB], power.draw [W], "
+
+
+AMD = cluster(partitions={"gpu": replace(GPU, gpu="mi250x")})
+
+
+def test_a_container_gets_the_driver_of_the_partitions_gpus() -> None:
+    amd = plan_of(AMD, container="x.sif", gpus_per_node=1)
+    assert amd.launches[0].wrapping.prefix[:3] == ("singularity", "exec", "--rocm")
+    others = plan_of(container="x.sif", gpus_per_node=1)
+    assert others.launches[0].wrapping.prefix[:3] == ("singularity", "exec", "--nv")
+
+
+@pytest.mark.parametrize(
+    ("tool", "code"), [(ROCM_SMI, 0), ("#!/bin/sh\necho WARNING: No AMD GPUs\n", 1)]
+)
+def test_the_preflight_asks_rocm_smi(tmp_path: Path, tool: str, code: int) -> None:
+    path = install(tmp_path, {"rocm-smi": tool, "prog": "#!/bin/sh\n"})
+    text = render_job(plan_of(AMD, script="prog", launcher="python", gpus_per_node=1))
+    done = subprocess.run(
+        ["bash", "-c", text],
+        env={"PATH": path, "HOME": str(tmp_path), "SLURM_JOB_ID": "7"},
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        timeout=60,
+    )
+    assert (done.returncode, "rocm-smi finds no GPU" in done.stderr) == (code, code == 1)
 
 
 STATUS = JobStatus(JobId(3), 3, "train", "kim", "gpu", "RUNNING", "", "squeue")

@@ -28,6 +28,7 @@ FOLLOWS = re.compile(r"<!-- follows (\S+)")
 CONSOLE = re.compile(r'(<div class="language-console highlight")(>.*?<code>(.*?)</code>)', re.S)
 TYPED = re.compile(r"(?m)^\$ ((?:.*\\\n)*.*)$")
 KOREAN = "한국어"
+LOST = "<p>The page may have moved. Search for it above, or choose one from the list.</p>"
 Section = Tuple[str, List[Tuple[str, str]]]
 
 
@@ -172,6 +173,8 @@ def main(out: str, url: str = "") -> None:
     korean = build(work, {**project, "nav": [*in_korean, {"English": "README.md"}]}, "ko")
     shutil.rmtree(site / "ko")
     shutil.move(str(korean / "ko"), site / "ko")
+    lost = (site / "404.html").read_text(encoding="utf-8")
+    (site / "404.html").write_text(lost.replace("</h1>", f"</h1>\n{LOST}", 1), encoding="utf-8")
     for file in site.rglob("*.html"):
         file.write_text(with_copied_commands(file.read_text(encoding="utf-8")), encoding="utf-8")
     for page, text in texts.items():

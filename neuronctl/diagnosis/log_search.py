@@ -162,10 +162,20 @@ def search(
     for mark in before + marks:
         if found is None or (mark.match.number and mark.match.number <= found.number):
             break
-        entry = mark.entry
-        if entry and entry.kind != found.kind and {found.kind, "*"} & {*entry.explains}:
+        if _explains(mark, found):
             return replace(mark.match, where=found.where, consequence=False)
     return found
+
+
+def _explains(mark: _Mark, found: LogMatch) -> bool:
+    """Return True if what was found follows from a mark above it."""
+    entry = mark.entry
+    if not entry or entry.kind == found.kind or not {found.kind, "*"} & {*entry.explains}:
+        return False
+    # An absolute path leads to the same file from every directory.
+    paths = [re.search(r"[`'\"‘](/[^'\"’:]+)", line) for line in (mark.match.line, found.line)]
+    directory, path = (match[1] if match else "" for match in paths)
+    return entry.kind != "no-directory" or path.startswith(directory) or not path
 
 
 def _last_failure(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> Optional[LogMatch]:
@@ -290,6 +300,8 @@ def _find_marks(lines: Sequence[str]) -> List[_Mark]:
         one = raised.get(index)
         if one is not None:
             inside = index + len(one.lines)
+            if one.ignored:
+                continue
             names = {entry.name for part in known[index:inside] for entry in part}
             those = [entry for entry in entries() if not entry.patterns or entry.name in names]
             made = _match_exception(those, one, raw, number)

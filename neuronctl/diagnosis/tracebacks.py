@@ -20,6 +20,7 @@ _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.*))?')
 _GOES_ON = re.compile(r'\s+File ".*", line \d+, in |    \S')
 TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_IGNORED = "Exception ignored in"
 _NOT_OF_IT = re.compile(
     r"[=*#-]{5}|srun: |slurmstepd|\S+: line \d+: |wandb: "
     r"|ERROR: LoadError: |(?:cp|mv|rm|cat|ls): cannot "
@@ -70,7 +71,7 @@ class Raised:
     index: of its line. lines: its message, with what belongs to it. frame: the last one of the
     user's own code, or the last one of all. raiser: the file that raised it. before: the exception
     during whose handling it was raised; direct: which is its cause. below: the lines behind a blank
-    one that may still be of the message.
+    one that may still be of the message. ignored: Python printed it and went on.
     """
 
     index: int
@@ -80,6 +81,7 @@ class Raised:
     before: Optional[int] = None
     direct: bool = False
     below: Sequence[str] = ()
+    ignored: bool = False
 
     @property
     def name(self) -> str:
@@ -130,6 +132,7 @@ class _Process:
         self.last: Optional[int] = None  # the line of its last exception
         self.chained = False  # whether the next exception was raised while that was handled
         self.direct = False  # whether it is its direct cause
+        self.ignored = False  # whether the next exception was raised by a destructor
 
     def end_traceback(self, lines: Sequence[str], index: int) -> Raised:
         """Return the exception in a line, which ends the innermost traceback."""
@@ -138,7 +141,7 @@ class _Process:
         before = self.last if self.chained else None
         self.last = index
         frame = _user_frame(self.frames)
-        return Raised(index, message, frame, raiser, before, self.direct, below)
+        return Raised(index, message, frame, raiser, before, self.direct, below, self.ignored)
 
 
 def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
@@ -154,6 +157,8 @@ def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
         if TRACEBACK in line:  # behind text where a process' output and errors are mixed
             process.open += 1
             process.frames = []
+        elif line.startswith(_IGNORED):
+            process.ignored = True
         elif line.startswith(_CHAINED):
             process.chained, process.direct = True, line.startswith(_CHAINED[1])
         elif process.open and line and not line[0].isspace():
@@ -163,7 +168,7 @@ def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
                 exceptions[index] = process.end_traceback(lines, index)
             else:
                 process.broken += 1
-            process.chained = False
+            process.chained = process.ignored = False
         elif line.startswith(_UNREADABLE) or _ends_cut_off(lines, index, line):
             message, below = _message(lines, index)
             exceptions[index] = Raised(index, message, _place(lines[:index]), below=below)

@@ -78,6 +78,39 @@ def test_a_directory_that_is_missing_explains_only_missing_files() -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/scratch/kim/a.csv", "no-directory"), ("/home/kim/a.csv", "missing-file")],
+)
+def test_a_missing_directory_explains_no_absolute_path_elsewhere(path: str, kind: str) -> None:
+    no_file = f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"
+    assert kind_of([CHDIR, *STEPS, *TRACE, no_file]) == kind
+
+
+def test_an_exception_that_python_ignored_is_no_cause() -> None:
+    lines = [*TRACE, "RuntimeError: Error building extension 'cpu_adam'"]
+    ignored = [
+        "Exception ignored in: <function Adam.__del__ at 0x155>",
+        *TRACE,
+        "AttributeError: x",
+    ]
+    assert kind_of([*lines, *ignored]) == "compiler"
+
+
+def test_a_shell_without_module_explains_wrong_arguments() -> None:
+    usage = "glm.py: error: argument --path: expected one argument"
+    assert kind_of(["slurm_script: line 2: module: command not found", usage]) == (
+        "environment-module"
+    )
+
+
+def test_pyxis_has_no_more_to_tell_than_that_the_import_failed() -> None:
+    failed = "slurmstepd: error: pyxis: failed to import docker image"
+    refused = "slurmstepd: error: pyxis:     [ERROR] Could not process JSON input"
+    assert "path with a slash" in explain(failed).remedy
+    assert "needs a login" in explain(failed, refused).cause
+
+
+@pytest.mark.parametrize(
     ("lines", "kind", "words"),
     [
         (["Error in fit(x, y) :", "  object 'y' not found"], "r", "object 'y' not found"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import signal
 from dataclasses import dataclass, replace
@@ -22,10 +21,10 @@ from neuronctl.diagnosis.knowledge import (
     needed_texts,
 )
 from neuronctl.diagnosis.tracebacks import (
-    TRACEBACK,
     Raised,
     find_raised,
     is_frame,
+    ordinary_lines,
     plain_end,
     rank_of,
     whole_lines,
@@ -121,7 +120,6 @@ _SAYS_ERROR = re.compile(
     r"|.*: (?:fatal )?error: |\S*(?:Error|Exception): |.*\b[Ff]atal error\b)"
 )
 
-
 _MOST_WORDS = 100
 """Characters of a line that a cause repeats, so that it takes at most three lines."""
 
@@ -185,7 +183,7 @@ def _last_failure(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> 
         follows = mark.match.consequence or mark.match.exit
         is_apart = alone and not follows and mark.match.kind != MESSAGE
         most = _CLOSE_ALONE if is_apart else _CLOSE
-        if not groups or _ordinary_lines(lines, groups[-1][-1].index, mark.index) > most:
+        if not groups or ordinary_lines(lines, groups[-1][-1].index, mark.index, _CLOSE) > most:
             groups.append([])
         groups[-1].append(mark)
     consequence: Optional[LogMatch] = None
@@ -374,7 +372,7 @@ def _match_line(
         words = _matched_words(entry, line, lowered)
         if words is None or (entry.kind == "preflight" and not _ends_with(lines[index:])):
             continue
-        if entry.weak and _ordinary_lines(lines, index, len(lines), _WEAK) > _WEAK:
+        if entry.weak and ordinary_lines(lines, index, len(lines), _WEAK) > _WEAK:
             return None
         rank = rank_of(lines[index])
         return _Mark(
@@ -409,15 +407,6 @@ def _ends_with(lines: Sequence[str]) -> bool:
     """Return True if a failed preflight is the end of a log: the job would have begun otherwise."""
     others = [line for line in lines if not re.match(r"preflight: |srun: |slurmstepd|$", line)]
     return len(others) <= 2 and "preflight: all is well" not in lines
-
-
-def _ordinary_lines(lines: Sequence[str], after: int, before: int, most: int = _CLOSE) -> int:
-    """How many lines between two, up to ``most``, are of no traceback nor launcher's table."""
-    between = (plain_end(lines[index]) for index in range(after + 1, before))
-    ordinary = (
-        line for line in between if line and line[0].isalnum() and not line.startswith(TRACEBACK)
-    )
-    return len(list(itertools.islice(ordinary, most + 1)))
 
 
 def _launcher_report(lines: Sequence[str], index: int, line: str) -> Optional[LogMatch]:

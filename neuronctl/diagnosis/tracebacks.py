@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
@@ -120,6 +121,15 @@ def rank_of(line: str) -> str:
 def is_frame(line: str) -> bool:
     """Return True if the next line is one of source."""
     return _GOES_ON.match(line) is not None and "File" in line
+
+
+def ordinary_lines(lines: Sequence[str], after: int, before: int, most: int) -> int:
+    """Return how many lines between two are of no traceback nor table; at most ``most`` + 1."""
+    between = (plain_end(lines[index]) for index in range(after + 1, before))
+    ordinary = (
+        line for line in between if line and line[0].isalnum() and not line.startswith(TRACEBACK)
+    )
+    return len(list(itertools.islice(ordinary, most + 1)))
 
 
 class _Process:

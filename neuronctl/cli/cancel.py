@@ -9,6 +9,7 @@ from typing import List, Mapping, Optional, Sequence, Tuple
 import click
 
 from neuronctl.cli.jobs import state_name
+from neuronctl.cli.pipeline import is_pipeline, jobs_in_queue, stop_pipelines
 from neuronctl.cli.say import notify, say
 from neuronctl.common.console import print_json, print_line
 from neuronctl.common.errors import NoSuchJobError, SlurmRefusedError, UsageError
@@ -31,7 +32,7 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     """Cancel pending or running jobs by id, name, or state.
 
     JOB is a job id, 4711_3 for an array task, '4711_[1-5]' for several, or a name such as train or
-    'sweep-*'. With --state and no JOB, all your jobs in that state are cancelled.
+    'sweep-*', or a pipeline. With --state and no JOB, all your jobs in that state are cancelled.
 
     If a name matches several jobs, neuronctl lists them and asks for confirmation. Without a
     terminal, it refuses them unless you add --yes. It lists jobs that have already ended with
@@ -42,6 +43,12 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     if state is not None:
         active = [known.name for known in STATES.values() if known.short]
         state = state_name(state, active, "in which a job can be cancelled")
+    pipelines = [word for word in jobs if is_pipeline(word)]
+    if pipelines:
+        jobs = tuple(word for word in jobs if word not in pipelines) + jobs_in_queue(pipelines)
+        if not jobs:
+            stop_pipelines(pipelines)
+            return
     words: List[cancellation.JobOrName] = [
         word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(jobs)
     ]
@@ -55,6 +62,7 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     if len(chosen) > 1 and not yes and not _agreed(chosen, targets if jobs else {}):
         say("nothing done")
         return
+    stop_pipelines(pipelines)
     refused = cancellation.cancel(chosen) if chosen else {}
     rows: List[cancellation.Outcome] = []
     for word, statuses in known.items():

@@ -28,12 +28,16 @@ if TYPE_CHECKING:
 @job_options.force_option
 @job_options.catalog_option
 @click.option("--same-code", is_flag=True, help="Run the job's snapshot, even if options change.")
+@click.option(
+    "--failed", is_flag=True, help="JOB is a pipeline: run again what failed or did not run."
+)
 @job_options.job_options([option.long for option in OPTIONS])
 def command(
     job: str,
     words: Tuple[str, ...],
     mode: SubmitMode,
     same_code: bool,
+    failed: bool,
     force: bool,
     catalog: Optional[str],
     **options: Any,
@@ -51,6 +55,11 @@ def command(
 
     With --follow or --wait, neuronctl exits with the job's own exit code.
     """
+    if failed:
+        from neuronctl.cli.pipeline import go_on_with
+
+        go_on_with(job, words, options)
+        return None
     args = words if click.get_current_context().meta[job_options.BEHIND_DASHES] else None
     if words and args is None:
         raise UsageError(

@@ -16,7 +16,7 @@ from neuronctl.cli.jobs import raise_if_silent, state_name
 from neuronctl.cli.say import notify
 from neuronctl.common.console import is_terminal, print_json, print_line
 from neuronctl.common.errors import NoSuchJobError, at_most_one
-from neuronctl.common.paths import state_dir
+from neuronctl.common.paths import pipeline_dir, state_dir
 from neuronctl.common.units import parse_since
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import installed
@@ -49,6 +49,12 @@ def command(
     --watch ends when the jobs have ended.
     """
     at_most_one({"--watch": watching, "--json": as_json})
+    if len(jobs) == 1 and os.path.isdir(pipeline_dir()):
+        from neuronctl.cli import pipeline
+
+        if pipeline.is_pipeline(jobs[0]):
+            pipeline.show_pipeline(jobs[0], as_json=as_json)
+            return
     question = _Question(jobs, since, state)
     if watching:
         with contextlib.suppress(KeyboardInterrupt):

@@ -8,6 +8,7 @@ from neuronctl.cli.job_options import body_option, job_command, optional_program
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify
 from neuronctl.cli.submission import submission_options
+from neuronctl.request.job_file import is_pipeline
 from neuronctl.scripts.script_file import batch_script
 from neuronctl.submission.pipeline import submit_job
 
@@ -27,6 +28,8 @@ def command(
     If SCRIPT has #SBATCH lines, it goes to sbatch unchanged, with ARGS. Slurm options given here
     override those in the script, and --monitor samples the job.
 
+    If the file of -f has "jobs:", they are submitted as a pipeline.
+
     Without SCRIPT and -f, neuronctl reads job.yaml in this directory if the file is yours. ARGS
     after -- replace those of the job file.
 
@@ -34,6 +37,11 @@ def command(
     printed on standard output; if the job is refused, nothing is.
     """
     job: Submittable
+    if given["job_file"] and is_pipeline(given["job_file"]):
+        from neuronctl.cli import pipeline
+
+        pipeline.submit(words, given, mode, force=force, explain=explain)
+        return None
     text = batch_script(words[0]) if words else None
     if text is not None:
         from neuronctl.submission.existing_job import existing_job

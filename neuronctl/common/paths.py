@@ -41,6 +41,11 @@ def sweep_dir(name: str = "") -> str:
     return os.path.join(state_dir(), "sweeps", name)
 
 
+def pipeline_dir(name: str = "") -> str:
+    """Return the folder of a pipeline, or of all of them; may not exist."""
+    return os.path.join(state_dir(), "pipelines", name)
+
+
 def cache_dir() -> str:
     """``$XDG_CACHE_HOME/neuronctl``, by default ``~/.cache/neuronctl``; may not exist."""
     return _xdg("XDG_CACHE_HOME", ".cache")

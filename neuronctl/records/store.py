@@ -63,9 +63,14 @@ class RecordStore:
         """Return the user's own store: ``$XDG_STATE_HOME/neuronctl/jobs``."""
         return cls(os.path.join(state_dir(), "jobs"))
 
-    def begin(self, draft: RecordDraft, cluster: Optional[str] = None) -> str:
-        """Write the intent to submit to a cluster, and return the key to complete it with."""
-        now = time.time()
+    def begin(
+        self, draft: RecordDraft, cluster: Optional[str] = None, *, at: Optional[float] = None
+    ) -> str:
+        """Write the intent to submit to a cluster, and return the key to complete it with.
+
+        at: when it was submitted, if it was (epoch seconds).
+        """
+        now = time.time() if at is None else at
         stamp = time.strftime(_STAMP, time.gmtime(now))
         key = f"{stamp}{int(now * 1000) % 1000:03d}Z-{os.urandom(4).hex()}"
         record = JobRecord(

@@ -176,6 +176,12 @@ def render_sweep(plan: JobPlan, code: str, folder: str, **options: Any) -> str:
     return _render("sweep.j2", plan, **words).strip()
 
 
+def render_pipeline_job(**words: object) -> str:
+    """Return what sbatch gets for a job of a pipeline, after the directives."""
+    template = template_environment.script_templates().get_template("shipped/pipeline.j2")
+    return template.render(**words)
+
+
 def render_run(plan: JobPlan) -> str:
     """Return the shell text that launches ``plan`` from the allocation it stands in."""
     parts = launch_parts(plan, plan.launches[0])

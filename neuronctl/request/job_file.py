@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 JOB_FILE = "job.yaml"
 """What ``submit`` and ``generate`` read in the current directory where no job is named."""
 
+JOBS = "jobs"
+"""The key of a job file that describes a pipeline: its jobs, by their names."""
+
 ON = "on"
 """The key of a configuration that names the cluster on which commands run."""
 
@@ -29,7 +33,7 @@ _LONGEST = 4 * 1024 * 1024
 """Bytes of shell text: sbatch takes no longer script."""
 
 # Allowed in a job file, but not among a user's defaults.
-_PROGRAM_KEYS = ("script", "args", "run", "steps", "sweep")
+_PROGRAM_KEYS = ("script", "args", "run", "steps", "sweep", JOBS)
 
 # What a step may have of its own.
 _STEP_OPTIONS = (
@@ -100,6 +104,45 @@ def has_keys(text: str) -> bool:
     return any(line.strip() and not line.lstrip().startswith("#") for line in text.split("\n"))
 
 
+def is_pipeline(path: str) -> bool:
+    """Return True if a job file has jobs of a pipeline; a pipe, which is read once, has not."""
+    from neuronctl.common import yamlfile
+
+    with contextlib.suppress(OSError, JobFileError):
+        if os.path.isfile(path) and re.search(rb"\bjobs\b", head(path, _LONGEST)):
+            return JOBS in yamlfile.read(path, JobFileError).data
+    return False
+
+
+def read_pipeline(path: str) -> Dict[str, Layer]:
+    """Return the jobs of a pipeline by their names, each with what the file sets for all.
+
+    Raises JobFileError with file:line.
+    """
+    from neuronctl.common import yamlfile
+
+    document = yamlfile.read(path, JobFileError)
+    shared, jobs = _layer(document, Source.JOB_FILE, ()), document.data.get(JOBS)
+    read = _Reader(document, (JOBS,))
+    if not isinstance(jobs, dict) or not jobs:
+        raise read.error(f"expected jobs by their names, found {_kind(jobs)}", _JOBS_EXAMPLE)
+    layers: Dict[str, Layer] = {}
+    for name, data in jobs.items():
+        place = read.child(str(name))
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}", str(name)):
+            raise place.error("a job's name has up to 50 letters, digits, _ and -")
+        if not isinstance(data, dict):
+            raise place.error(f"expected the options of a job, found {_kind(data)}", _JOBS_EXAMPLE)
+        own = _layer(document, Source.JOB_FILE, _PROGRAM_KEYS[:-1], (JOBS, name))
+        layers[name] = merge([shared, own])
+    return layers
+
+
+_JOBS_EXAMPLE = (
+    "jobs: {prepare: {script: prepare.py}, train: {script: train.py, after-ok: prepare}}"
+)
+
+
 def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
     """Steps as a job file has them; raises JobFileError."""
     from neuronctl.common.yamlfile import Document
@@ -135,11 +178,22 @@ def own_cluster(catalog_file: Optional[str] = None, asked: Optional[str] = None)
     return recognise(load(catalog_file), asked or configured_cluster())[0]
 
 
-def _layer(document: Document, source: Source, program_keys: Sequence[str]) -> Layer:
+def _layer(
+    document: Document, source: Source, program_keys: Sequence[str], at: Tuple[str, ...] = ()
+) -> Layer:
+    """Return what the keys of a document set, or those at a place in it, such as a job's."""
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
-    for key, data in document.data.items():
-        read = _Reader(document, (key,))
+    rows = document.data
+    for part in at:
+        rows = rows[part]
+    for key, data in rows.items():
+        read = _Reader(document, (*at, key))
+        if key == JOBS and source is Source.JOB_FILE and not at:
+            if JOBS not in program_keys:
+                continue
+            words = "the file describes a pipeline, and not one job"
+            raise read.error(words, "'neuronctl submit -f FILE', with --dry-run to see its scripts")
         if key == ON and source is Source.CONFIG:  # of the command line, and no job's
             continue
         if key in program_keys:
@@ -183,7 +237,7 @@ class _Reader:
 
     def error(self, message: str, hint: str = "") -> JobFileError:
         keys = [key for key in self.path if not key.isdigit()]
-        key = keys[-1] if keys[0] == "steps" else keys[0]
+        key = keys[-1] if keys[0] in ("steps", JOBS) else keys[0]
         return JobFileError(f"{self.where}: {key}: {message}", hint)
 
     def text(self, value: Any) -> str:

@@ -129,7 +129,7 @@ def plan_job(
     what is varied, in place of what the job file says; None: it is no sweep. tell: hears which
     files are used that nobody has named. snapshot_place: of the copy of the code, if that is there.
     """
-    layers = _users_layers(interactive=interactive) if recorded is None else [recorded]
+    layers = users_layers(interactive=interactive) if recorded is None else [recorded]
     nameless = not (body or steps) and (not words or is_argument(words[0]))
     layers += _job_file_layers(job_file, tell, find=find_job and nameless)
     layers.append(options_layer(options, words, body, steps))
@@ -175,7 +175,7 @@ def _choose_partition(
     return replace(request, partition=choice.plan.partition.name, origins=origins), choice
 
 
-def _users_layers(*, interactive: bool) -> List[job.Layer]:
+def users_layers(*, interactive: bool = False) -> List[job.Layer]:
     """Return the user's configuration, over a snapshot of code that --on has sent."""
     configured = configuration()
     if interactive or not has_sent_code():

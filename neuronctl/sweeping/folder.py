@@ -127,19 +127,8 @@ class Sweep:
 
     def worker_code(self, *, write: bool = True) -> str:
         """Return the directory in the folder from which jobs run the worker of this version."""
-        place = os.path.dirname(files.__file__)
-        sources = {}
-        for name in sorted(os.listdir(place)):
-            if name.endswith(".py"):
-                with open(f"{place}/{name}", "rb") as file:
-                    sources[name] = file.read()
-        digest = hashlib.sha256(b"\0".join(sources.values())).hexdigest()[:12]
-        path = f"{self.folder}/code/{digest}"
         with self._reported("write"):
-            for name, source in sources.items() if write else ():
-                if not os.path.exists(f"{path}/worker/{name}"):
-                    write_private(f"{path}/worker/{name}", source)
-        return path
+            return worker_code(self.folder, write=write)
 
     # --------------------------------------------------------------------------- tasks
 
@@ -276,6 +265,22 @@ class Sweep:
                 f"cannot {deed} the sweep's folder {self.path}: {error.strerror}",
                 error.hint if isinstance(error, UntrustedFileError) else hint,
             ) from None
+
+
+def worker_code(folder: str, *, write: bool = True) -> str:
+    """Return the directory in a folder from which jobs run this version's worker; raise OSError."""
+    place = os.path.dirname(files.__file__)
+    sources = {}
+    for name in sorted(os.listdir(place)):
+        if name.endswith(".py"):
+            with open(f"{place}/{name}", "rb") as file:
+                sources[name] = file.read()
+    digest = hashlib.sha256(b"\0".join(sources.values())).hexdigest()[:12]
+    path = f"{folder}/code/{digest}"
+    for name, source in sources.items() if write else ():
+        if not os.path.exists(f"{path}/worker/{name}"):
+            write_private(f"{path}/worker/{name}", source)
+    return path
 
 
 def names() -> List[str]:

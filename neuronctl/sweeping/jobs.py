@@ -22,6 +22,7 @@ from neuronctl.submission.pipeline import Reporter, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.sweeping.folder import Sweep, SweepSettings
 from neuronctl.sweeping.worker.files import Runs
+from neuronctl.sweeping.worker.pipeline import OVER_LIMIT
 
 _MOST = 1000
 """Jobs of a sweep that are submitted at once: what Slurm's MaxArraySize allows by default."""
@@ -29,9 +30,6 @@ _MOST = 1000
 _RUNS = 999
 _SAVE = 60
 """Seconds before a job's end in which its tasks are asked to save, unless --signal says more."""
-
-_OVER_LIMIT = "(?i)submit ?(job)?s?.*limit|Invalid job array specification"
-"""Slurm's words for too many jobs."""
 
 
 def task_words(plan: JobPlan, args: Iterable[str]) -> Tuple[str, ...]:
@@ -98,7 +96,7 @@ def submit_workers(
                 jobs.append(done.job_id)
             return jobs
         except SlurmRefusedError as error:
-            if count == 1 or not re.search(_OVER_LIMIT, error.message):
+            if count == 1 or not re.search(OVER_LIMIT, error.message):
                 raise
             reporter.tell(f"Slurm takes no {count} jobs: {error.message}")
             count //= 2

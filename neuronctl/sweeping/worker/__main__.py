@@ -1,10 +1,12 @@
-"""Start the worker: the script of a sweep's job runs this directory."""
+"""Start the worker: the script of a sweep's or pipeline's job runs this directory."""
 
 import os
 import sys
 
 sys.path[0] = os.path.dirname(sys.path[0])
 
-from worker.main import main  # type: ignore[import-not-found]  # noqa: E402
+from worker import main, pipeline  # type: ignore[import-not-found]  # noqa: E402
 
-sys.exit(main(sys.argv[1:]))
+if sys.argv[1] == "pipeline":
+    sys.exit(pipeline.main(sys.argv[2:]))
+sys.exit(main.main(sys.argv[1:]))

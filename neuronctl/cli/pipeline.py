@@ -1,0 +1,148 @@
+"""Pipelines on the command line: submit -f, status, cancel, and resubmit --failed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Sequence, Tuple
+
+from neuronctl.cli.job_output import SubmitMode, TerminalReporter
+from neuronctl.cli.say import notify
+from neuronctl.common.console import Column, print_json, print_line, print_table
+from neuronctl.common.errors import NoSuchJobError, UsageError
+from neuronctl.common.paths import pipeline_dir
+from neuronctl.common.words import counted
+
+if TYPE_CHECKING:
+    from neuronctl.sweeping.worker.pipeline import Job, State
+
+_STYLES = {"done": "dim", "running": "green", "pending": "yellow", "waiting": "yellow"}
+_STYLES.update({"failed": "bold red", "not run": "bold", "not known": "bold"})
+
+
+def submit(
+    words: Sequence[str], given: Mapping[str, Any], mode: SubmitMode, *, force: bool, explain: bool
+) -> None:
+    """Submit the pipeline that the file of ``given`` describes; its options count for all jobs."""
+    from neuronctl.pipelines.pipeline import submit_pipeline
+    from neuronctl.pipelines.plan import plan_pipeline
+
+    options = dict(given)
+    path, catalog = options.pop("job_file"), options.pop("catalog")
+    template, body = options.pop("template"), options.pop("body")
+    others = {
+        "a program": words,
+        "--body": body,
+        "--follow": mode.follow,
+        "--wait": mode.wait,
+        "--key": mode.key,
+        "--json": mode.as_json,
+        "--after": options.get("after") or options.get("after_ok"),
+    }
+    for option, value in others.items():
+        if value:
+            raise UsageError(f"{option} means nothing for a pipeline", "its file names its jobs")
+    planned = plan_pipeline(path, options, catalog_file=catalog, template=template, tell=notify)
+    reporter = TerminalReporter(mode, explain=explain)
+    if submit_pipeline(planned, reporter, force=force, dry_run=mode.dry_run) is not None:
+        print_line(f"Submitted pipeline {planned.name} of {counted(len(planned.jobs), 'job')}")
+        print_line(f"  follow  neuronctl status {planned.name}")
+
+
+def is_pipeline(word: str) -> bool:
+    """Return True if a word names a pipeline of the user's."""
+    if not os.path.isdir(pipeline_dir()) or "/" in word or word in ("", ".", ".."):
+        return False
+    from neuronctl.pipelines.pipeline import folder_of
+
+    return bool(folder_of(word))
+
+
+def show_pipeline(name: str, *, as_json: bool) -> None:
+    """Print the jobs of a pipeline, each with its state."""
+    from neuronctl.pipelines.pipeline import folder_of, is_stopped, read_jobs, record_jobs
+
+    folder = folder_of(name)
+    jobs = read_jobs(folder)
+    record_jobs(folder)
+    states = {job.name: state for job, state in jobs}
+    if as_json:
+        data = [_data(job, state) for job, state in jobs]
+        print_json("neuronctl.pipeline/1", {"pipeline": name, "jobs": data})
+        return
+    columns = [
+        Column("NAME", style="bold", no_wrap=True),
+        Column("AFTER"),
+        Column("STATE", no_wrap=True, styles=_STYLES),
+        Column("JOB", no_wrap=True),
+        Column("WHY"),
+    ]
+    rows = []
+    for job, state in jobs:
+        after = ", ".join([*job.after, *(f"{name} (ok)" for name in job.after_ok)])
+        why = state.why or _waits_for(job, state, states)
+        rows.append([job.name, after, state.state, str(state.job or ""), why])
+    print_table(columns, rows)
+    kinds = [state.state for state in states.values()]
+    undone = kinds.count("failed") + kinds.count("not run")
+    stands = "waiting" in kinds and not {"pending", "running", "not known"} & set(kinds)
+    if is_stopped(folder):
+        notify(f"the pipeline was cancelled; 'neuronctl resubmit {name} --failed' goes on")
+    elif undone or stands:
+        words = [f"{counted(undone, 'job')} failed or did not run"] if undone else []
+        words += ["no job of it is in the queue"] if stands else []
+        notify(f"{'; '.join(words)}: 'neuronctl resubmit {name} --failed' goes on")
+
+
+def _waits_for(job: Job, state: State, states: Mapping[str, State]) -> str:
+    if state.state not in ("waiting", "pending"):
+        return ""
+    ended = ("done", "failed", "not run")
+    names = [name for name in (*job.after, *job.after_ok) if states[name].state not in ended]
+    if names:
+        return f"waits for {', '.join(names)}"
+    return "not in the queue yet" if state.state == "waiting" else ""
+
+
+def _data(job: Job, state: State) -> Dict[str, Any]:
+    return {
+        "name": job.name,
+        "after": job.after,
+        "after_ok": job.after_ok,
+        "state": state.state,
+        "job_id": state.job,
+        "why": state.why,
+    }
+
+
+def jobs_in_queue(names: Sequence[str]) -> Tuple[str, ...]:
+    """Return the ids of the jobs of pipelines that are in the queue."""
+    from neuronctl.pipelines.pipeline import folder_of, read_jobs
+
+    states = [state for name in names for _, state in read_jobs(folder_of(name))]
+    return tuple(str(one.job) for one in states if one.state in ("pending", "running"))
+
+
+def stop_pipelines(names: Sequence[str]) -> None:
+    """Let no other job of these pipelines begin."""
+    for name in names:
+        from neuronctl.pipelines.pipeline import folder_of, stop
+
+        stop(folder_of(name))
+        notify(f"no other job of the pipeline {name} begins")
+
+
+def go_on_with(name: str, words: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Run again what has failed or did not run."""
+    if not is_pipeline(name):
+        hint = "'neuronctl submit -f FILE' makes one of a file with 'jobs:'"
+        raise NoSuchJobError(f"there is no pipeline '{name}'", hint)
+    changed = [option for option, value in options.items() if value not in (None, (), False)]
+    if words or changed:
+        raise UsageError(
+            "--failed runs the jobs as they were submitted",
+            "cancel the pipeline, change its file, and submit that",
+        )
+    from neuronctl.pipelines.pipeline import go_on
+
+    names = go_on(name, notify, {})
+    print_line(f"again: {', '.join(names)}" if names else "no job failed, and none was left out")

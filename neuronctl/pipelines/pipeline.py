@@ -1,0 +1,234 @@
+"""What a user does with a pipeline: submit it, look at it, cancel it, and go on with it.
+
+``neuronctl.sweeping.worker.pipeline`` says what its files hold, and submits its jobs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from dataclasses import asdict, replace
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
+
+from neuronctl.common.errors import (
+    PolicyError,
+    RecordError,
+    SlurmRefusedError,
+    SlurmUnavailableError,
+    UsageError,
+)
+from neuronctl.common.files import (
+    UntrustedFileError,
+    open_own_directory,
+    read_private,
+    write_private,
+)
+from neuronctl.common.paths import pipeline_dir
+from neuronctl.common.restoring import NOT_RESTORED, restore
+from neuronctl.pipelines.plan import PlannedPipeline, tasks_of
+from neuronctl.records.job_record import RecordDraft
+from neuronctl.records.store import RecordStore
+from neuronctl.slurm.conf import local_cluster
+from neuronctl.submission.pipeline import Reporter, judge_job
+from neuronctl.sweeping.folder import worker_code
+from neuronctl.sweeping.worker import files
+from neuronctl.sweeping.worker.files import FAILED, NOT_KNOWN, RUNNING, WAITING
+from neuronctl.sweeping.worker.pipeline import (
+    DIRECTORIES,
+    NOT_RUN,
+    PENDING,
+    Job,
+    Pipeline,
+    State,
+)
+
+
+def folder_of(name: str) -> str:
+    """Return the folder of the pipeline of this name; "" if there is none."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        data = json.loads(read_private(f"{pipeline_dir(name)}/pipeline.json"))
+        return os.path.join(pipeline_dir(name), str(data["id"]))
+    return ""
+
+
+def submit_pipeline(
+    planned: PlannedPipeline, reporter: Reporter, *, force: bool = False, dry_run: bool = False
+) -> Optional[str]:
+    """Judge all jobs, and submit as many as there is room for; return the pipeline's folder.
+
+    The jobs submit the others. With ``dry_run``, stop before that: None.
+
+    Raises what ``judge_job`` raises, before anything is submitted; PolicyError if a pipeline of
+    this name goes on.
+    """
+    drafts = {}
+    for name, job in planned.jobs.items():
+        reporter.tell(f"{planned.name}: {name}")
+        judged = judge_job(job, reporter, force=force)
+        draft = replace(job.draft, script=job.script, command_line=tuple(reporter.command_line))
+        drafts[name] = judged.recorded(draft) if judged else draft
+        if dry_run:
+            reporter.submitting(drafts[name], judged)
+    if dry_run:
+        return None
+    with _reported(planned.name):
+        folder = _make_folder(planned, drafts)
+        variables = {
+            name: value for job in planned.jobs.values() for name, value in job.variables.items()
+        }
+        try:
+            return _advance(folder, reporter.tell, variables)
+        except SlurmRefusedError as error:
+            _remove(planned.name, folder)
+            raise SlurmRefusedError(error.message) from None
+
+
+def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> str:
+    base, id = pipeline_dir(planned.name), os.urandom(8).hex()
+    before, folder = folder_of(planned.name), os.path.join(base, id)
+    if before and not is_over(before):
+        hint = f"'neuronctl cancel {planned.name}', or name this one: -J NAME"
+        raise PolicyError(f"the pipeline '{planned.name}' has not ended", hint)
+    for directory in DIRECTORIES:
+        os.close(open_own_directory(f"{folder}/{directory}"))
+    code = worker_code(folder)
+    rows = []
+    for name, job in planned.jobs.items():
+        draft = drafts[name]
+        after, after_ok = list(planned.after[name]), list(planned.after_ok[name])
+        place, tasks = draft.submit_dir or draft.cwd, tasks_of(job)
+        rows.append(Job(name, after, after_ok, tasks, place)._asdict())
+        write_private(f"{folder}/drafts/{name}.json", json.dumps(asdict(draft)))
+        _write_script(folder, planned.name, code, name, 1, draft.script)
+        if job.plan.code is not None and job.plan.code.tree:
+            from neuronctl.records.code_snapshot import make_snapshot
+
+            make_snapshot(job.plan.code)
+    write_private(f"{folder}/jobs.json", json.dumps(rows), sync=True)
+    if before:
+        with contextlib.suppress(OSError):  # one of two commands does it
+            os.unlink(f"{base}/pipeline.json")
+    if not files.publish(f"{base}/pipeline.json", json.dumps({"schema": 1, "id": id}).encode()):
+        shutil.rmtree(folder, ignore_errors=True)
+        raise UsageError(f"another command has just made a pipeline '{planned.name}'")
+    if before:
+        shutil.rmtree(before, ignore_errors=True)
+    return folder
+
+
+def _remove(name: str, folder: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(f"{pipeline_dir(name)}/pipeline.json")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_script(
+    folder: str, pipeline: str, code: str, name: str, attempt: int, script: str
+) -> None:
+    """Write what sbatch gets, with the directives of the job's script, and that script."""
+    from neuronctl.rendering.render import render_pipeline_job
+
+    path = f"{folder}/scripts/{name}.{attempt}"
+    lines = script.split("\n")
+    last = max(number for number, line in enumerate(lines) if line.startswith("#SBATCH"))
+    head = "\n".join(line for line in lines[: last + 1] if line.startswith("#"))
+    words = {"pipeline": pipeline, "name": name, "attempt": attempt}
+    run = path + ".run"
+    text = render_pipeline_job(**words, code=code, folder=folder, script=run)
+    data = script.encode("utf-8", "surrogateescape")
+    write_private(run, data)
+    write_private(path, f"{head}\n{text}")
+
+
+def _advance(folder: str, tell: Callable[[str], None], variables: Dict[str, str]) -> str:
+    pipeline = Pipeline(folder, lambda message: tell(message.partition(": ")[2]))
+    left, queued = pipeline.advance({**os.environ, **variables})
+    record_jobs(folder)
+    waiting = [state for state in pipeline.states.values() if state.state == WAITING]
+    if left and not queued:
+        why = next((state.why for state in waiting if state.why), "Slurm does not answer")
+        name = os.path.basename(os.path.dirname(folder))
+        hint = f"'neuronctl resubmit {name} --failed' tries again"
+        if not files.list_names(folder + "/claims"):  # else a job may be in the queue
+            raise SlurmRefusedError(f"no job of the pipeline '{name}' was submitted: {why}", hint)
+        raise SlurmUnavailableError(f"whether a job of '{name}' was submitted is open: {why}", hint)
+    return folder
+
+
+def record_jobs(folder: str) -> None:
+    """Write the records of jobs that other jobs of the pipeline have submitted."""
+    store = RecordStore.default()
+    with contextlib.suppress(OSError, *NOT_RESTORED, RecordError):
+        for key in files.list_names(folder + "/ids"):
+            path, name = f"{folder}/ids/{key}", key.rpartition(".")[0]
+            number = next(files.decode(files.read(path)), {}).get("job")
+            mark = f"{folder}/drafts/{key}.recorded"
+            if not isinstance(number, int) or not files.publish(mark, b""):
+                continue
+            draft = restore(RecordDraft, json.loads(read_private(f"{folder}/drafts/{name}.json")))
+            at = os.stat(path).st_mtime
+            record = store.begin(draft, local_cluster(), at=at)
+            store.complete(record, number, local_cluster(), submitted_at=int(at))
+
+
+def read_jobs(folder: str) -> List[Tuple[Job, State]]:
+    """Return the jobs of a pipeline, each with its state; raises RecordError."""
+    with _reported(os.path.basename(os.path.dirname(folder))):
+        pipeline = Pipeline(folder)
+        pipeline.look()
+        return [(job, pipeline.states[job.name]) for job in pipeline.jobs]
+
+
+def is_over(folder: str) -> bool:
+    """Return True if no job of a pipeline is in the queue, or will be."""
+    states = {state.state for _, state in read_jobs(folder)}
+    if NOT_KNOWN in states or PENDING in states or RUNNING in states:
+        return False
+    return WAITING not in states or is_stopped(folder)
+
+
+def is_stopped(folder: str) -> bool:
+    """Return True if the pipeline was cancelled."""
+    return os.path.exists(folder + "/stopped")
+
+
+def stop(folder: str) -> None:
+    """Let no job of a pipeline begin, and none be submitted."""
+    with _reported(os.path.basename(os.path.dirname(folder))):
+        write_private(folder + "/stopped", "", sync=True)
+
+
+def go_on(name: str, tell: Callable[[str], None], variables: Dict[str, str]) -> Tuple[str, ...]:
+    """Let jobs that failed, were cancelled, or did not run be done again; return their names."""
+    folder = folder_of(name)
+    with _reported(name):
+        jobs = read_jobs(folder)
+        again = [(job, state) for job, state in jobs if state.state in (FAILED, NOT_RUN)]
+        code = worker_code(folder)
+        for job, state in again:
+            attempt = int(state.key.rpartition(".")[2]) + 1
+            draft = restore(
+                RecordDraft, json.loads(read_private(f"{folder}/drafts/{job.name}.json"))
+            )
+            _write_script(folder, name, code, job.name, attempt, draft.script)
+            files.publish(f"{folder}/again/{state.key}", b"")
+        files.remove(folder + "/stopped")
+        waits = any(state.state == WAITING for _, state in jobs)
+        if again or waits:
+            _advance(folder, tell, variables)
+    return tuple(job.name for job, _ in again)
+
+
+@contextlib.contextmanager
+def _reported(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, *NOT_RESTORED) as error:
+        words = error.strerror if isinstance(error, OSError) else repr(error)
+        hint = "free some space there, or set XDG_STATE_HOME to a directory that you own"
+        raise RecordError(
+            f"the folder of the pipeline '{name}' cannot be used: {words}",
+            error.hint if isinstance(error, UntrustedFileError) else hint,
+        ) from None

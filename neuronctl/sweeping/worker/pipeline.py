@@ -1,0 +1,421 @@
+"""A job of a pipeline: it submits the jobs that come next, runs its script, and writes its end.
+
+In a pipeline's folder, KEY is a job's name and attempt, such as ``train.1``, and for a task of an
+array ``train.1.7``. jobs.json: the jobs; scripts/KEY: what sbatch gets; scripts/KEY.run: what that
+runs; claims/KEY.N: somebody submits it, for the Nth time; ids/KEY: its job id; begun/KEY and
+ended/KEY: its begin and its exit code; not_run/KEY: why it does not run; refused/KEY: what sbatch
+says; again/KEY: another attempt follows; stopped: no job begins.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from types import FrameType
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from . import files, node
+from .files import DONE, FAILED, NOT_KNOWN, RUNNING, WAITING
+
+PENDING, NOT_RUN = "pending", "not run"
+"""States of a job, beside those of a task. WAITING: it is not in the queue yet."""
+
+DIRECTORIES = (
+    *("scripts", "claims", "ids", "begun", "ended"),
+    *("not_run", "refused", "again", "code", "drafts"),
+)
+OVER_LIMIT = "(?i)submit ?(job)?s?.*limit|Invalid job array specification"
+"""Slurm's words for too many jobs."""
+_UNSURE = "(?i)contact|timed out|socket|zero bytes|connect|temporar"
+"""Words of an sbatch that may have submitted the job nevertheless."""
+_CLAIM = 150  # seconds after which somebody who submits a job, and has no id, has died
+_PAUSE = 30  # seconds between looks for room in the queue, while the job runs
+_LAST = 300  # seconds for which an ended job looks, if nothing else is in the queue that could
+_FROM_JOB = re.compile("SLURM|SBATCH_|PMI|NEURONCTL_|GPU_DEVICE_ORDINAL|[A-Z]+_VISIBLE_DEVICES")
+
+
+class Job(NamedTuple):
+    """A job: after and after_ok are names; tasks of an array are ``.7``; sbatch runs in place."""
+
+    name: str
+    after: List[str]
+    after_ok: List[str]
+    tasks: List[str]
+    place: str
+
+
+class State(NamedTuple):
+    """What has become of a job's last attempt. job: its id. why: of what has not succeeded."""
+
+    state: str
+    key: str
+    job: Optional[int] = None
+    why: str = ""
+
+
+class Queue(NamedTuple):
+    """The user's jobs. states: RUNNING or PENDING, by id. paths: ids, by the path of the script.
+
+    waits: jobs that wait for others.
+    """
+
+    states: Dict[int, str]
+    paths: Dict[str, int]
+    waits: Dict[int, bool]
+
+
+def ask_queue() -> Optional[Queue]:
+    """Return what is in the queue; None if Slurm does not answer."""
+    text = node.ask("squeue", "--all", "-h", "--me", "-o", "%F|%t|%E|%o")
+    if text is None:
+        return None
+    queue = Queue({}, {}, {})
+    for line in text.splitlines():
+        number, state, dependency, path = (line.split("|", 3) + [""] * 3)[:4]
+        if not number.isdigit():
+            continue
+        id = int(number)
+        if queue.states.get(id) != RUNNING:
+            queue.states[id] = PENDING if state == "PD" else RUNNING
+        queue.paths[path] = id
+        queue.waits[id] = "unfulfilled" in dependency
+    return queue
+
+
+class Pipeline:
+    """The files of a pipeline. place: where to write what happens."""
+
+    def __init__(self, folder: str, tell: Callable[[str], None] = print) -> None:
+        self.folder, self.tell = folder, tell
+        with files.open_own(folder + "/jobs.json") as file:
+            rows = json.loads(file.read().decode())
+        self.jobs = [Job(**row) for row in rows]
+        self.states: Dict[str, State] = {}
+        self.begun: List[str] = []  # keys, as of the last look
+
+    def read(self, path: str) -> Dict[str, Any]:
+        """Return the record in a file; {} if there is none."""
+        return next(files.decode(files.read(f"{self.folder}/{path}")), {})
+
+    def publish(self, path: str, record: Dict[str, Any]) -> bool:
+        """Write a record that nobody has written; return False if somebody has."""
+        return files.publish(f"{self.folder}/{path}", files.encode(record))
+
+    # ---------------------------------------------------------------------------- states
+
+    def look(self, ask: Callable[[], Optional[Queue]] = ask_queue) -> Optional[Queue]:
+        """Set the states, in the order of the jobs; return the queue, if it was asked.
+
+        What is not in the queue has ended if it was there before the queue was asked, and its end
+        is read after that.
+        """
+        again = files.list_names(self.folder + "/again")
+        self.begun = sorted(files.list_names(self.folder + "/begun"))
+        keys = {}
+        for job in self.jobs:
+            attempts = 1 + sum(name.rpartition(".")[0] == job.name for name in again)
+            keys[job.name] = f"{job.name}.{attempts}"
+        states = {job.name: self._read_end(job, keys[job.name]) for job in self.jobs}
+        queue = None
+        if not all(states.values()):
+            ids = {name: self._read_id(keys[name]) for name in keys}
+            queue = ask()
+            self.begun = sorted(files.list_names(self.folder + "/begun"))
+            for job in self.jobs:
+                key = keys[job.name]
+                state = states[job.name] or self._queued(key, ids[job.name], queue)
+                if state.state == FAILED:
+                    state = self._read_end(job, key) or state
+                states[job.name] = state
+        self.states = {name: state for name, state in states.items() if state}
+        return queue
+
+    def _begun(self, key: str) -> List[str]:
+        return [name for name in self.begun if name == key or name.startswith(key + ".")]
+
+    def _read_id(self, key: str) -> Optional[int]:
+        """Return a job's id: of two with one key, that of the one which runs."""
+        paths = ["begun/" + name for name in self._begun(key)[:1]]
+        for path in [*paths, "ids/" + key]:
+            number = self.read(path).get("job")
+            if isinstance(number, int):
+                return number
+        return None
+
+    def _read_end(self, job: Job, key: str) -> Optional[State]:
+        """Return how a job has ended, by its own words; None if it has not said so."""
+        id = self._read_id(key)
+        why = self.read("not_run/" + key).get("why")
+        if why is not None:
+            return State(NOT_RUN, key, id, str(why))
+        codes = [self.read(f"ended/{key}{task}").get("code") for task in job.tasks]
+        if None in codes:
+            return None
+        bad = [code for code in codes if code != 0]
+        return State(FAILED if bad else DONE, key, id, f"exit code {bad[0]}" if bad else "")
+
+    def _queued(self, key: str, id: Optional[int], queue: Optional[Queue]) -> State:
+        """Return the state of a job without an end."""
+        if queue is None:
+            claimed = id is not None or self._claims(key)
+            return State(NOT_KNOWN if claimed else WAITING, key, id, "Slurm does not answer")
+        if id is None:
+            id = queue.paths.get(f"{self.folder}/scripts/{key}")
+        if id is None:
+            return State(WAITING, key, None, str(self.read("refused/" + key).get("why", "")))
+        if id in queue.states:
+            return State(queue.states[id], key, id)
+        begun = self._begun(key)
+        why = "it ended without an exit code" if begun else "it left the queue before it began"
+        return State(FAILED, key, id, f"{why}: 'neuronctl why {id}'")
+
+    def _claims(self, key: str) -> int:
+        names = files.list_names(self.folder + "/claims")
+        return sum(name.rpartition(".")[0] == key for name in names)
+
+    def blocked(self, job: Job) -> str:
+        """Return why a job is not to run; "" if nothing says so."""
+        for name in job.after_ok:
+            if self.states[name].state in (FAILED, NOT_RUN):
+                return f"{name} {'failed' if self.states[name].state == FAILED else 'did not run'}"
+        return ""
+
+    # -------------------------------------------------------------------------- submission
+
+    def advance(self, variables: Dict[str, str], me: str = "") -> Tuple[int, int]:
+        """Submit what there is room for; return how many jobs are left, and are in the queue.
+
+        variables: the environment. me: the job that does it, which does not count.
+        """
+        if os.path.exists(self.folder + "/stopped"):
+            return 0, 0
+        queue = self.look()
+        for job in self.jobs:
+            why = self.blocked(job)
+            if why and self.states[job.name].state in (WAITING, PENDING):
+                self._skip(job.name, why)
+        if queue is not None and not self._submit_ready(queue, variables):
+            self._let_one_wait(queue, me)
+        states = [state.state for name, state in self.states.items() if name != me]
+        left, queued = (WAITING, NOT_KNOWN), (PENDING, RUNNING)
+        return sum(state in left for state in states), sum(state in queued for state in states)
+
+    def _submit_ready(self, queue: Queue, variables: Dict[str, str]) -> bool:
+        """Submit jobs after those for which they wait; return False if there is no room for all."""
+        for job in self.jobs:
+            state = self.states[job.name]
+            earlier = [self.states[name] for name in (*job.after, *job.after_ok)]
+            if state.state != WAITING or any(one.state in (WAITING, NOT_KNOWN) for one in earlier):
+                continue
+            ids = [one.job for one in earlier if one.state in (PENDING, RUNNING) and one.job]
+            if not self._submit(job, state.key, ids, variables):
+                return False
+            queue.waits[self.states[job.name].job or 0] = bool(ids)
+        return True
+
+    def _let_one_wait(self, queue: Queue, me: str) -> None:
+        """Let a pending job wait for another one, so that it notices if that one dies."""
+        active = {name: state.job or 0 for name, state in self.states.items()
+                  if state.state in (PENDING, RUNNING)}  # fmt: skip
+        pending = [id for name, id in active.items()
+                   if self.states[name].state == PENDING and name != me]  # fmt: skip
+        others = [id for id in active.values() if pending and id != pending[-1]]
+        if others and not any(queue.waits.get(id) for id in pending):
+            node.ask(
+                "scontrol", "update", f"jobid={pending[-1]}", f"dependency=afterany:{others[0]}"
+            )
+
+    def _skip(self, name: str, why: str) -> None:
+        state = self.states[name]
+        self.publish("not_run/" + state.key, {"why": why})
+        self.states[name] = state._replace(state=NOT_RUN, why=why)
+        self.tell(f"pipeline: {name} does not run: {why}")
+        if state.job is not None:
+            node.ask("scancel", "--state=PENDING", str(state.job))
+
+    def _submit(self, job: Job, key: str, after: List[int], variables: Dict[str, str]) -> bool:
+        """Submit a job, unless somebody else does; return False if there is no room for more."""
+        count = self._claims(key)
+        if count and not self._is_old(f"{self.folder}/claims/{key}.{count}"):
+            return True
+        claim = f"claims/{key}.{count + 1}"
+        if not self.publish(claim, {}):
+            return True
+        command = ["sbatch", "--parsable"]
+        if after:
+            command.append("--dependency=afterany:" + ":".join(map(str, sorted(after))))
+        command.append(f"{self.folder}/scripts/{key}")
+        code, out, message = _run(command, job.place, variables)
+        match = re.match(r"(\d+)", out)
+        if code == 0 and match:
+            id = int(match.group(1))
+            self.publish("ids/" + key, {"job": id})
+            files.remove(f"{self.folder}/refused/{key}")
+            self.states[job.name] = State(PENDING, key, id)
+            self.tell(f"pipeline: {job.name} is job {id}")
+            return True
+        if not re.search(_UNSURE, message) and code is not None:
+            files.remove(f"{self.folder}/{claim}")
+        files.remove(f"{self.folder}/refused/{key}")
+        self.publish("refused/" + key, {"why": message})
+        self.states[job.name] = State(WAITING, key, None, message)
+        return not re.search(OVER_LIMIT, message)
+
+    def _is_old(self, path: str) -> bool:
+        """Return True if a file is older than a claim stays so, by the file system's clock."""
+        now = f"{self.folder}/claims/.now-{os.urandom(8).hex()}"
+        files.write(now, b"", os.O_EXCL)
+        try:
+            return os.stat(now).st_mtime - os.stat(path).st_mtime > _CLAIM
+        except FileNotFoundError:
+            return False
+        finally:
+            files.remove(now)
+
+
+def _run(
+    command: List[str], place: str, variables: Dict[str, str]
+) -> Tuple[Optional[int], str, str]:
+    """Run sbatch; return its exit code, None if it does not answer, its output, and its words."""
+    given = {name: value for name, value in variables.items() if not _FROM_JOB.match(name)}
+    try:
+        done = subprocess.run(  # noqa: UP022
+            command,
+            cwd=place,
+            env=given,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            timeout=120,
+        )
+    except subprocess.TimeoutExpired:
+        return None, "", "sbatch does not answer"
+    except OSError as error:
+        return 1, "", str(error)
+    words = " ".join(done.stderr.replace("sbatch: error: ", "").split())
+    return done.returncode, done.stdout, words or "sbatch fails without a word"
+
+
+# ------------------------------------------------------------------------------------ a job
+
+
+class Run:
+    """The run of a job: its script is a child of this process, which passes signals on to it."""
+
+    def __init__(self, folder: str, name: str, attempt: str) -> None:
+        self.pipeline = Pipeline(folder, lambda message: print(message, flush=True))
+        self.variables = node.environment()
+        self.name = name
+        self.job = next(job for job in self.pipeline.jobs if job.name == name)
+        task = os.environ.get("SLURM_ARRAY_TASK_ID", "")
+        self.id = int(os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ["SLURM_JOB_ID"])
+        self.attempt = f"{name}.{attempt}"
+        self.key = self.attempt + (f".{task}" if task else "")
+        self.asked: List[int] = []
+        self.child: Optional[subprocess.Popen[bytes]] = None
+        for number in ("TERM", "INT", "HUP", "USR1", "USR2"):
+            signal.signal(getattr(signal, "SIG" + number), self._forward)
+
+    def _forward(self, number: int, frame: Optional[FrameType]) -> None:
+        self.asked.append(number)
+        if self.child is not None:
+            node.kill(self.child.pid, number)
+
+    def run(self) -> int:
+        """Run the job, if it is to run; return its exit code."""
+        pipeline = self.pipeline
+        mark = {"job": self.id, "node": os.uname().nodename, "start": int(time.time())}
+        if not _insist(lambda: pipeline.publish("begun/" + self.key, mark)):
+            other = pipeline.read("begun/" + self.key).get("job")
+            if other != self.id:
+                print(f"pipeline: job {other} runs {self.name} already", flush=True)
+                return 0
+            if pipeline.read("ended/" + self.key).get("code") == 0:  # requeued at its end
+                self._hand_over()
+                return 0
+            files.remove(f"{pipeline.folder}/ended/{self.key}")  # of a run before a requeue
+        if os.path.exists(pipeline.folder + "/stopped"):
+            pipeline.publish("not_run/" + self.attempt, {"why": "the pipeline was cancelled"})
+            return 0
+        left = self._advance()
+        why = self._why_not()
+        if why:
+            pipeline.publish("not_run/" + self.attempt, {"why": why})
+            print(f"pipeline: {self.name} does not run: {why}", flush=True)
+            self._advance()
+            return 0
+        code = self._run_script(left)
+        _insist(lambda: pipeline.publish("ended/" + self.key, {"code": code}))
+        self._hand_over()
+        return code
+
+    def _advance(self) -> Tuple[int, int]:
+        try:
+            return self.pipeline.advance(self.variables, self.name)
+        except OSError as error:
+            print(f"pipeline: {error}", flush=True)
+            return 1, 1
+
+    def _why_not(self) -> str:
+        """Return why this job is not to run, once it is known how those before it have ended."""
+        before = (*self.job.after, *self.job.after_ok)
+        while not self.asked:
+            states = [self.pipeline.states.get(name) for name in before]
+            unknown = any(state is None or state.state == NOT_KNOWN for state in states)
+            if not unknown or not before:
+                return self.pipeline.blocked(self.job) if before else ""
+            time.sleep(5)
+            self._advance()
+        return ""
+
+    def _run_script(self, left: Tuple[int, int]) -> int:
+        """Run the script; look for room meanwhile, if jobs are left that are not in the queue."""
+        if self.asked:
+            return 128 + self.asked[0]
+        path = f"{self.pipeline.folder}/scripts/{self.attempt}.run"
+        with files.open_own(path) as file:
+            words = file.readline()[2:].split()
+        self.child = subprocess.Popen([*words, os.fsencode(path)], env=self.variables)
+        for number in self.asked:
+            node.kill(self.child.pid, number)
+        while True:
+            try:
+                code = self.child.wait(_PAUSE if left[0] else None)
+                return code if code >= 0 else 128 - code
+            except subprocess.TimeoutExpired:
+                left = self._advance()
+
+    def _hand_over(self) -> None:
+        """Submit what comes next; wait for room only if no other job of the pipeline can."""
+        until = time.monotonic() + _LAST
+        while True:
+            left, others = self._advance()
+            if not left or others or self.asked or time.monotonic() > until:
+                break
+            time.sleep(5)
+        if left and not others:
+            print(f"pipeline: {left} jobs are left, and none of them is in the queue", flush=True)
+
+
+def _insist(write: Callable[[], bool]) -> bool:
+    """Write, for up to a minute if the folder cannot be written; raise OSError after that."""
+    for _ in range(12):
+        try:
+            return write()
+        except OSError as error:
+            print(f"pipeline: {error}", flush=True)
+            time.sleep(5)
+    return write()
+
+
+def main(arguments: List[str]) -> int:
+    """Run a job of a pipeline. arguments: the pipeline's folder, the job's name, its attempt."""
+    try:
+        return Run(*arguments).run()
+    except (OSError, ValueError) as error:
+        print(f"pipeline: its folder cannot be used, or was deleted: {error}", flush=True)
+        return 1

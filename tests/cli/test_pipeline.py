@@ -1,0 +1,153 @@
+"""Pipelines on the command line: their file, what is submitted of it, and what is said."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Callable, List
+
+import pytest
+from fake_slurm import FakeSlurm
+
+pytestmark = pytest.mark.usefixtures("program")
+Run = Callable[..., Any]
+
+HEAD = """\
+cluster: neuron-2022
+partition: amd_a100nv_8
+comment: pytorch
+gpus-per-node: 1
+time: 1:00:00
+"""
+JOBS = """\
+jobs:
+  prepare:
+    run: echo prepared
+  train:
+    script: train.py
+    args: [--lr, 0.10]
+    after-ok: prepare
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    (tmp_path / "study.yaml").write_text(HEAD + JOBS)
+    return tmp_path
+
+
+def folder(name: str = "study") -> Path:
+    base = Path(os.environ["XDG_STATE_HOME"], "neuronctl/pipelines", name)
+    return base / str(json.loads((base / "pipeline.json").read_text())["id"])
+
+
+def test_shows_each_script_and_submits_nothing(
+    run: Run, fake_slurm: FakeSlurm, study: Path
+) -> None:
+    result = run("submit", "--dry-run", "-f", "study.yaml")
+    assert result.stdout.count("#SBATCH --job-name=study-") == 2
+    assert "train.py --lr 0.10" in result.stdout
+    assert fake_slurm.calls("sbatch") == []
+    assert not (Path(os.environ["XDG_STATE_HOME"]) / "neuronctl/pipelines").exists()
+
+
+def test_submits_what_there_is_room_for(run: Run, fake_slurm: FakeSlurm, study: Path) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    result = run("submit", "-f", "study.yaml", "-t", "30")
+    assert "Submitted pipeline study of 2 jobs" in result.stdout
+    first, second = fake_slurm.calls("sbatch")
+    assert first[-1] == f"{folder()}/scripts/prepare.1"
+    assert second[-2] == "--dependency=afterany:4711"
+    script = Path(second[-1]).read_text()
+    assert "#SBATCH --time=00:30:00" in script
+    assert f"script={second[-1]}.run" in script
+    for path in folder().rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0
+
+
+def test_each_job_has_a_record(run: Run, fake_slurm: FakeSlurm, study: Path) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", "-f", "study.yaml")
+    run("status", "study")
+    shown = run("history").stdout
+    assert (shown.count("study-prepare"), shown.count("study-train")) == (1, 1)
+
+
+def test_what_slurm_refuses_leaves_no_pipeline(
+    run: Run, fake_slurm: FakeSlurm, study: Path
+) -> None:
+    fake_slurm.answer("sbatch", "", "sbatch: error: Invalid qos specification", code=1)
+    assert "Invalid qos" in run("submit", "-f", "study.yaml", code=7).stderr
+    assert run("status", "study", code=8).stdout == ""
+
+
+def test_says_what_each_job_waits_for(run: Run, fake_slurm: FakeSlurm, study: Path) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", "-f", "study.yaml")
+    fake_slurm.answer("squeue", f"4711|PD|(null)|{folder()}/scripts/prepare.1\n")
+    (first, second) = json.loads(run("status", "study", "--json").stdout)["jobs"]
+    assert (first["state"], second["after_ok"]) == ("pending", ["prepare"])
+    assert "waits for prepare" in run("status", "study").stdout
+    assert "has not ended" in run("submit", "-f", "study.yaml", code=4).stderr
+
+
+def test_goes_on_with_what_failed(run: Run, fake_slurm: FakeSlurm, study: Path) -> None:
+    """Those that never began have failed, and what needs them does not run."""
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", "-f", "study.yaml")
+    assert "2 jobs failed" in run("status", "study").stderr
+    assert "again: prepare, train" in run("resubmit", "study", "--failed").stdout
+    assert fake_slurm.calls("sbatch")[2][-1].endswith("/scripts/prepare.2")
+
+
+def test_cancel_lets_nothing_else_begin(run: Run, fake_slurm: FakeSlurm, study: Path) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", "-f", "study.yaml")
+    assert "no other job of the pipeline study begins" in run("cancel", "study").stderr
+    assert (folder() / "stopped").exists()
+    assert "was cancelled" in run("status", "study").stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("jobs: [a]\n", "study.yaml:6: jobs: expected jobs by their names, found a list"),
+        ("jobs: {}\n", "expected jobs by their names"),
+        ("jobs: {a: 3}\n", "a: expected the options of a job, found the number 3"),
+        ("jobs: {a/b: {run: x}}\n", "a job's name has up to 50 letters"),
+        ("jobs: {a.b: {run: x}}\n", "a job's name has up to 50 letters"),
+        ("jobs: {a: {run: x, after: b}}\n", "there is no job 'b' in this pipeline"),
+        ("jobs: {a: {run: x, nodez: 1}}\n", "unknown key 'nodez'"),
+        ("jobs: {a: {run: x, nodes: -1}}\n", "study.yaml:6: nodes:"),
+        ("jobs: {a: {run: x, after: a}}\n", "wait in a circle: a waits for a"),
+        (
+            "jobs: {a: {run: x, after: b}, b: {run: x, after-ok: a}, c: {run: x, after: a}}\n",
+            "wait in a circle: a waits for b waits for a",
+        ),
+        ("jobs: {a: {gpus-per-node: 1}}\n", "no SCRIPT"),
+        ("script: train.py\n" + JOBS, "unknown key 'script'"),
+    ],
+)
+def test_errors_in_the_file(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, text: str, words: str
+) -> None:
+    (tmp_path / "study.yaml").write_text(HEAD + text)
+    result = run("submit", "-f", "study.yaml", code=None)
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert fake_slurm.calls("sbatch") == []
+
+
+@pytest.mark.parametrize(
+    "options", [["--follow"], ["--wait"], ["--key", "k"], ["--json"], ["--after", "4711"]]
+)
+def test_options_of_one_job_are_refused(run: Run, study: Path, options: List[str]) -> None:
+    said = run("submit", *options, "-f", "study.yaml", code=2).stderr
+    assert "means nothing for a pipeline" in said
+
+
+def test_other_commands_say_what_it_is(run: Run, study: Path) -> None:
+    said = run("generate", "-f", "study.yaml", code=3).stderr
+    assert "describes a pipeline" in said and "--dry-run" in said
+    assert "there is no pipeline 'x'" in run("resubmit", "x", "--failed", code=8).stderr

@@ -21,7 +21,6 @@ def test_by_name(run: Run, fake_slurm: FakeSlurm) -> None:
     rows = json.loads(run("status", "train*", "--json").stdout)["jobs"]
     assert [row["job_id"] for row in rows] == ["1"]
     assert "no matching jobs: nix*" in run("status", "nix*", code=8).stderr
-    assert "cannot be combined with" in run("status", "1", "train*", code=2).stderr
 
 
 @pytest.mark.parametrize("no_color", ["", "1"], ids=["colors", "NO_COLOR"])

@@ -62,5 +62,7 @@ def test_batch_only_options_are_named() -> None:
 
 def test_every_key_of_the_text_exists() -> None:
     for name in re.findall(r"`([a-z-]+)`", page("job-file.md")):
-        others = "script args run steps sweep --body true false yes generate salloc deep"
+        others = (
+            "script args run steps sweep jobs submit --body true false yes generate salloc deep"
+        )
         assert name in {*BY_NAME, *others.split()}, name

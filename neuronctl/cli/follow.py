@@ -75,9 +75,10 @@ def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
         if words:
             screen.say(words)
     screen.say(watch.last_words(), watch.statuses)
-    from neuronctl.cli.why import explain_end
+    from neuronctl.cli.why import explain_end, print_offline_runs
 
     explain_end(watch.statuses, file=sys.stderr, completed=True)
+    print_offline_runs(watch.statuses, file=sys.stderr)
     if watch.exit_status:
         hint_at_why([watch.job])
     return watch.exit_status

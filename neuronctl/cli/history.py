@@ -25,6 +25,7 @@ from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.runs import runs_words
 from neuronctl.tracking.submissions import MOST, States, failed_ones, named_since, states_of
+from neuronctl.tracking.wandb_runs import wandb_url
 
 
 @click.command("history")
@@ -115,6 +116,8 @@ def _print(
         figures("USED", 2),
         *([] if metrics is None else [figures("METRIC")]),
     ]
+    urls = {record.key: wandb_url(one) for record in records for one in states.get(record.key, ())}
+    columns += [Column("W&B RUN", priority=6, no_wrap=True)] if any(urls.values()) else []
     rows = []
     for record in records:
         known = states.get(record.key, ())
@@ -141,6 +144,7 @@ def _print(
         if metrics is not None:
             values = filter(None, (metrics[str(each.id)] for each in known))
             rows[-1].append(shortened(", ".join(values), 24))
+        rows[-1] += [urls.get(record.key, "")] * (len(columns) - len(rows[-1]))
     print_table(columns, rows)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
 from neuronctl.common.rule_codes import ROW
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import utc
+from neuronctl.tracking.wandb_runs import wandb_url
 
 if TYPE_CHECKING:
     from neuronctl.judgement.snapshot import Snapshot
@@ -45,6 +46,7 @@ def status_data(status: JobStatus) -> Dict[str, Any]:
         "time_limit": None if unlimited else status.time_limit,
         "unlimited": unlimited,
         "record": status.key,
+        "wandb_url": wandb_url(status) or None,
     }
 
 

@@ -31,6 +31,7 @@ from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.runs import runs_words
+from neuronctl.tracking.wandb_runs import wandb_url
 
 
 @click.command("show")
@@ -123,6 +124,7 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
         ("GPUs", "" if status.gpus is None else str(status.gpus)),
         ("directory", status.work_dir),
         ("log", status.stdout or ""),
+        ("W&B run", wandb_url(status)),
         ("errors", (status.stderr or "") if status.stderr != status.stdout else ""),
     ]
     return [(name, text) for name, text in rows if text]

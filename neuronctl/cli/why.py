@@ -14,6 +14,7 @@ from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify
 from neuronctl.common.console import folded, print_json, print_line, print_text
 from neuronctl.common.errors import NeuronctlError, UsageError
+from neuronctl.common.shell import join
 from neuronctl.common.units import fold_ranges, hosts
 from neuronctl.common.words import moment
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
@@ -25,6 +26,7 @@ from neuronctl.slurm.job_states import CANCELLED, GOOD, OUT_OF_MEMORY, UNKNOWN
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import nodes_of
 from neuronctl.tracking.runs import runs_words
+from neuronctl.tracking.wandb_runs import offline_runs
 
 if TYPE_CHECKING:
     from neuronctl.monitoring.stacks import ProcessStack
@@ -72,6 +74,7 @@ def command(jobs: Sequence[str], stacks: bool, as_json: bool) -> None:
         if more:
             print_line()
             print_line(f"{more} more kinds of ends; name a task to see its own.")
+        print_offline_runs(found.jobs)
         _print_stacks(processes)
     raise_if_silent(found)
 
@@ -185,6 +188,13 @@ def explain_end(
         diagnosis = examine(jobs[0])[1]
         for line in answer(jobs, diagnosis) if diagnosis.cause else ():
             print_text(folded(line), file=file)
+
+
+def print_offline_runs(jobs: Sequence[JobStatus], file: Optional[TextIO] = None) -> None:
+    """Print the command that uploads the offline W&B runs of jobs that have ended."""
+    folders = dict.fromkeys(path for job in jobs if job.ended for path in offline_runs(job))
+    if folders:
+        print_text(f"W&B has not uploaded these runs:\nwandb sync {join(list(folders))}", file=file)
 
 
 def _state_words(evidence: JobEvidence) -> str:

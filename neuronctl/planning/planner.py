@@ -19,7 +19,15 @@ from neuronctl.launch.environments import Conda
 from neuronctl.planning import model
 from neuronctl.planning.directives import directives
 from neuronctl.planning.sizes import SizeBuilder
-from neuronctl.planning.software import activation, exports, named_after, program, runs_python
+from neuronctl.planning.software import (
+    activation,
+    exports,
+    imports_wandb,
+    named_after,
+    program,
+    runs_python,
+    wandb_run,
+)
 from neuronctl.planning.steps import Share, step_place, step_request
 from neuronctl.request.job import JobRequest, Source, StepRequest
 from neuronctl.request.values import one_line
@@ -61,6 +69,7 @@ def plan(
 class _LaunchBuilder(SizeBuilder):
     """Settles what a launch needs beside its sizes, for the job's one launch and for a step's."""
 
+    wandb: Optional[model.Export] = None
     conda: Optional[Conda] = None
     code: Optional[model.CodeSnapshot] = None
 
@@ -93,7 +102,9 @@ class _LaunchBuilder(SizeBuilder):
 
     def _exports(self, cores: int) -> Tuple[model.Export, ...]:
         processes = self.processes if self.launcher.distributed else 1
-        return exports(self.request, self.cluster, cores=cores, processes=processes)
+        return exports(
+            self.request, self.cluster, cores=cores, processes=processes, wandb=self.wandb
+        )
 
     def _wrapping(self) -> Wrapping:
         request = self.request
@@ -146,9 +157,16 @@ class _PlanBuilder(_LaunchBuilder):
         self.steps = self._steps(request.steps)
         self.settle_tasks(self.steps)
 
+    def _settle_wandb(self, place: Optional[model.AllocationPart]) -> None:
+        """Let all runs of a batch job continue one W&B run; a launch inside a job makes its own."""
+        if not self.interactive and place is None:
+            logs = imports_wandb(self.request) or any(step.wandb for step in self.steps)
+            self.wandb = wandb_run(self.request, self.cluster) if logs else None
+
     def plan(self, place: Optional[model.AllocationPart]) -> model.JobPlan:
         """Return the plan. place: the part of an allocation to launch on."""
         request = self.request
+        self._settle_wandb(place)
         partition = self.partitions[0]
         cpus_per_task = self._cpus_per_task(place)
         cores = self.ntasks_per_node * cpus_per_task
@@ -406,6 +424,7 @@ class _StepBuilder(_LaunchBuilder):
         request = step_request(step, share, job.request, name)
         super().__init__(request, job.cluster, interactive=False)
         self.step, self.share, self.name, self.code = step, share, name, job.code
+        self.wandb = wandb_run(request, job.cluster, name) if imports_wandb(request) else None
         self.settle_tasks()
         if share.beside and self.launcher.own_variables:
             raise UsageError(

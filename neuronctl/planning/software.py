@@ -175,8 +175,50 @@ def activation(
     return tuple(steps)
 
 
+WANDB_RUN = "WANDB_RUN_ID"
+_WANDB = re.compile(
+    r"(?mi)^[ \t]*(?:import|from)[ \t][^#\n]*\bwandb|\bWandb(?:Logger|Callback)\b"
+    r"|^[^#\n]*(?:report_to|log_with)\b[^\n]*wandb"
+)
+_SEVERAL_RUNS = re.compile(r"\bwandb\.(?:agent|sweep)\(|\breinit\s*=")
+"""What makes several W&B runs of one process."""
+
+
+def imports_wandb(request: JobRequest) -> bool:
+    """Return True if the program, or a module beside it, logs one run to W&B."""
+    file = python_file(request)
+    if file is None or {WANDB_RUN, "WANDB_SWEEP_ID"}.intersection(dict(request.env)):
+        return False
+    path = request.resolve_path(file)
+    text = head(path, LONGEST_PROGRAM).decode("utf-8", "replace")
+    if not _WANDB.search(text):
+        modules = re.findall(r"(?m)^[ \t]*(?:import|from)[ \t]+([\w.]+)", text)
+        beside = {os.path.join(os.path.dirname(path), *name.split(".")) for name in modules}
+        files = (f"{name}{end}" for name in sorted(beside) for end in (".py", "/__init__.py"))
+        text += "\n".join(head(name, LONGEST_PROGRAM).decode("utf-8", "replace") for name in files)
+    return bool(_WANDB.search(text)) and not _SEVERAL_RUNS.search(text)
+
+
+def wandb_run(request: JobRequest, cluster: Cluster, step: str = "") -> Export:
+    """Return the variable by which all runs of a job, or of its step, continue one W&B run."""
+    if step:
+        part = "-".join(re.findall("[0-9]+", step))
+        return Export(WANDB_RUN, Shell(f"${WANDB_RUN}-{part}"), f"of {step}")
+    # The script's fourth argument is the first job, of a chain or of one that was resubmitted.
+    job, task = "${4:-$SLURM_JOB_ID}", ""
+    if request.array:
+        job, task = "${4:-$SLURM_ARRAY_JOB_ID}", "_$SLURM_ARRAY_TASK_ID"
+    words = Shell(f"nc-{cluster.name}-{job}{task} WANDB_RESUME=allow")
+    return Export(WANDB_RUN, words, "all runs of this job continue it")
+
+
 def exports(
-    request: JobRequest, cluster: Cluster, *, cores: int, processes: int
+    request: JobRequest,
+    cluster: Cluster,
+    *,
+    cores: int,
+    processes: int,
+    wandb: Optional[Export] = None,
 ) -> Tuple[Export, ...]:
     """Return the job's variables, the user's last; cores and processes are those of one node."""
     given = dict(request.env)
@@ -201,6 +243,7 @@ def exports(
     for name, value in cluster.environment.items():
         if name not in given:
             made.append(Export(name, value, f"{cluster.name} wants it"))
+    made += [wandb] if wandb is not None else []
     for name, value in given.items():
         made.append(Export(name, None if is_private(name, value) else value))
     return tuple(made)

@@ -9,6 +9,7 @@ from typing import Iterable, List, Optional, Sequence, Tuple
 from neuronctl.common.console import printable
 from neuronctl.common.shell import quote, sets_errexit
 from neuronctl.planning import Directive, Export, JobPlan, Launch
+from neuronctl.planning.software import WANDB_RUN
 
 RemarkedLine = Tuple[str, str]
 """A line of a script, and a remark on it or ""."""
@@ -79,6 +80,8 @@ def export_lines(exports: Iterable[Export], before: str) -> List[RemarkedLine]:
             text = f': "${{{variable.name}:?is a secret: export it before you {before}}}"'
         else:
             text = f"export {variable.name}={quote(variable.value)}"
+        if variable.name == WANDB_RUN and variable.remark:  # else it is the user's own
+            text = f"[[ ${{WANDB_SWEEP_ID-}}${{WANDB_RUN_ID-nc-}} != nc-* ]] || {text}"
         lines.append((text, variable.remark))
     return lines
 

@@ -9,6 +9,7 @@ from typing import List, Sequence, Tuple, Union
 from neuronctl.common.console import printable
 from neuronctl.common.shell import Shell, quote
 from neuronctl.planning import JobPlan, Launch
+from neuronctl.planning.software import WANDB_RUN
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
 from neuronctl.rendering.script_lines import add_remarks, export_lines, function_body, indented
 
@@ -46,6 +47,8 @@ def task_launch(plan: JobPlan) -> Tuple[str, bool]:
     """Return the text that launches a sweep's task (``$@``), or "", and whether srun does."""
     first, *others = plan.steps[0]
     beside = "NEURONCTL_SLOT" if others else ""
+    exports = tuple(export for export in first.exports if export.name != WANDB_RUN)  # a task's own
+    first = replace(first, exports=exports)
     launch = replace(first, program=(Shell('"$@"'),))
     words = launch_words(plan, launch, launch_parts(plan, launch))
     by_srun = words[0] == "srun"

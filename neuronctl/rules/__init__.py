@@ -10,6 +10,7 @@ from neuronctl.rules import (  # noqa: F401
     local_files,
     policy,
     resources,
+    several_processes,
 )
 from neuronctl.rules.base import (
     JOB_RULES,

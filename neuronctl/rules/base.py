@@ -148,6 +148,8 @@ class LocalFacts:
     own modules."""
     stated_sizes: Tuple[Tuple[str, int], ...] = ()
     """The sizes of its training that a Python program states, such as ("devices", 4)."""
+    wandb_line: int = 0
+    """Where the program calls wandb.init on every rank; 0: it does not, or starts one process."""
     variables: FrozenSet[str] = frozenset()
     """The names of the variables that the job inherits, or that would choose its cluster."""
     of_steps: Tuple[LocalFacts, ...] = ()

@@ -57,10 +57,20 @@ def _launch_facts(plan: JobPlan, launch: Launch, chdir: Optional[Fault]) -> Dict
         "program": None if chdir else _program_fault(plan, request),
         "not_on_path": () if chdir else tuple(_not_on_path(plan, launch)),
         "copies": _copies(launch),
+        "wandb_line": _wandb_line(launch, text),
         "has_directives": _has_directives(request),
         "stated_sizes": stated_sizes(text),
         "imports": _imports(text) if text and software.is_python(request) else (),
     }
+
+
+def _wandb_line(launch: Launch, text: str) -> int:
+    """Return the line of a program that calls wandb.init in each of several processes, or 0."""
+    if launch.processes < 2 or "wandb.init" not in text:
+        return 0
+    from neuronctl.rules.python_program import wandb_init_line  # here: few programs call it
+
+    return wandb_init_line(text)
 
 
 def _is_inherited(name: str) -> bool:

@@ -10,7 +10,7 @@ import ast
 import os
 import re
 import warnings
-from typing import Iterator, List, Sequence, Set, Tuple
+from typing import Iterator, List, Sequence, Set, Tuple, Union
 
 from neuronctl.common.files import open_regular
 from neuronctl.planning.software import LONGEST_PROGRAM, own_modules
@@ -132,3 +132,56 @@ def _imports(tree: ast.AST) -> Iterator[Tuple[int, List[str]]]:
             module = node.module.split(".") if node.module else []
             # A name may be a module of that package.
             yield from ((node.level, [*module, alias.name]) for alias in node.names)
+
+
+_CHOOSES = re.compile(r"(?i)rank|is_main|main_process|master|zero|primary|chief|\bgroup=|disabled")
+"""What tells one process from the others, in a condition or in the arguments of wandb.init."""
+
+
+_Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
+
+
+def wandb_init_line(text: str) -> int:
+    """Return the line of a program's first wandb.init that every rank reaches; 0 if none does.
+
+    A condition, a decorator, or an argument that names the rank keeps the others out.
+    """
+    if "wandb.init" not in text or "WANDB_MODE" in text:
+        return 0
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return 0
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+    def is_kept(call: ast.AST, within: Set[str]) -> bool:
+        """Return True if only some ranks reach a call. within: functions that it is called in."""
+        if _CHOOSES.search(ast.unparse(call)):
+            return True
+        node = call
+        while node in parents:
+            node = parents[node]
+            if isinstance(node, (ast.If, ast.IfExp)) and _CHOOSES.search(ast.unparse(node.test)):
+                return True
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                return node.name in within or is_kept_function(node, {*within, node.name})
+        return False
+
+    def is_kept_function(function: _Function, within: Set[str]) -> bool:
+        leaves = [
+            node.test
+            for node in ast.walk(function)
+            if isinstance(node, ast.If) and isinstance(node.body[-1], (ast.Return, ast.Raise))
+        ]
+        if any(_CHOOSES.search(ast.unparse(part)) for part in (*function.decorator_list, *leaves)):
+            return True
+        used = [call for call in calls if ast.unparse(call.func).split(".")[-1] == function.name]
+        return bool(used) and all(is_kept(call, within) for call in used)
+
+    lines = (
+        call.lineno
+        for call in calls
+        if ast.unparse(call.func) == "wandb.init" and not is_kept(call, set())
+    )
+    return min(lines, default=0)

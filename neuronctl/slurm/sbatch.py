@@ -103,6 +103,7 @@ def sbatch(
     script: str,
     *,
     mark: str = "",
+    first_job: Optional[int] = None,
     cwd: Optional[str] = None,
     environment: Optional[Mapping[str, str]] = None,
 ) -> Submitted:
@@ -110,7 +111,8 @@ def sbatch(
 
     mark: a word without spaces that identifies the job later: the script's first argument, which
     Slurm stores with the job (Command in squeue and scontrol, SubmitLine in sacct) and which
-    generated scripts ignore. cwd: the directory to submit from (the job's, unless the script has
+    generated scripts ignore. first_job: whose W&B run it continues: the fourth argument, as of
+    templates/until_done.j2. cwd: the directory to submit from (the job's, unless the script has
     ``--chdir``). environment: variables that the job inherits in addition to the user's (secrets,
     which no script contains).
 
@@ -120,6 +122,7 @@ def sbatch(
     """
     env = {**clean_environment(os.environ, for_job=True), **(environment or {})}
     marked = ["/dev/stdin", f"neuronctl-{mark}"] if mark else []
+    marked += ["1", "", str(first_job)] if marked and first_job else []
     return _submit(["sbatch", "--parsable", *marked], script, cwd, env)
 
 

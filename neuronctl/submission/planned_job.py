@@ -41,6 +41,7 @@ class PlannedJob:
     choice: as in JudgedJob. ask_slurm: whether it is judged by what Slurm says, and not as a
     script that is only shown. template: the user's own. snapshot: what Slurm has said for it.
     steps: shell text in place of the plan's steps. surroundings: of a snapshot that runs again.
+    first_job: as in RecordDraft.
     """
 
     plan: JobPlan
@@ -51,6 +52,7 @@ class PlannedJob:
     snapshot: Optional[Snapshot] = None
     steps: str = ""
     surroundings: Provenance = Provenance()
+    first_job: Optional[int] = None
 
     slurm_cluster = None
 
@@ -94,6 +96,7 @@ class PlannedJob:
             of_sweep=bool(self.steps),
             snapshot=plan.code.place if plan.code else "",
             surroundings=self.surroundings,
+            first_job=self.first_job,
         )
 
     @property

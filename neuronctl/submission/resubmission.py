@@ -69,7 +69,13 @@ def plan_resubmission(
     planned = plan_job(
         options, catalog_file=catalog_file, recorded=layer, tell=tell, snapshot_place=snapshot
     )
+    planned = planned if changed else replace(planned, first_job=_first_job(record))
     return replace(planned, surroundings=record.draft.surroundings) if snapshot else planned
+
+
+def _first_job(record: JobRecord) -> Optional[int]:
+    """Return the job that a record's job is, submitted again without a change, or itself."""
+    return record.draft.first_job or record.job_id
 
 
 def _enter_directory(record: JobRecord) -> None:
@@ -218,7 +224,8 @@ class RecordedJob:
         """The recorded draft, without what was found then; with the snapshot goes its commit."""
         then = self.record.draft
         code = then.surroundings if then.snapshot else Provenance()
-        return replace(then, findings=(), forced=False, verdict="", surroundings=code)
+        again = replace(then, findings=(), forced=False, verdict="", surroundings=code)
+        return replace(again, first_job=_first_job(self.record))
 
     @property
     def script(self) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Callable, Iterator, Mapping, Optional, Protoco
 from neuronctl.common.errors import RecordError, SlurmError
 from neuronctl.common.units import expand_log_pattern
 from neuronctl.common.users import login_name
+from neuronctl.planning.software import WANDB_RUN
 from neuronctl.records.provenance import Provenance, read_provenance
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.slurm.conf import local_cluster
@@ -143,7 +144,13 @@ def submit_draft(
                 draft.sbatch, draft.script, cwd=place, environment=variables
             )
         else:
-            submitted = sbatch(draft.script, mark=recording.key, cwd=place, environment=variables)
+            submitted = sbatch(
+                draft.script,
+                mark=recording.key,
+                first_job=draft.first_job if WANDB_RUN in draft.script else None,
+                cwd=place,
+                environment=variables,
+            )
     except KeyboardInterrupt:
         recording.failed("", certain=False)
         warn("interrupted while sbatch was running: the job may be in the queue ('status' tells)")

@@ -199,6 +199,30 @@ def test_resubmit_byte_for_byte(
     assert "no record of job 99" in run("resubmit", "99", code=8).stderr
 
 
+def test_resubmissions_continue_one_wandb_run(
+    run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path
+) -> None:
+    """An unchanged one gets the first job's id; its run's address and folders are shown."""
+    (tmp_path / "train.py").write_text("import wandb\n")
+    submitted(7)
+    for job, words in (8, ("7",)), (9, ("8",)), (10, ("9", "-t", "9")):
+        fake_slurm.answer("sbatch", f"{job}\n")
+        run("resubmit", *words, "--force")
+    first, *others = (call[4:] for call in fake_slurm.calls("sbatch"))
+    assert (first, others) == ([], [["1", "", "7"], ["1", "", "7"], []])
+    folder = tmp_path / "wandb/offline-run-20261103_101112-nc-neuron-7"
+    folder.mkdir(parents=True)
+    url = "https://wandb.ai/me/p/runs/nc-neuron-7"
+    (tmp_path / "train_8.out").write_text(f"wandb: View run at {url}\n")
+    forget(fake_slurm)
+    fake_slurm.accounting(*(accounting_row(str(job)) for job in (7, 8, 9, 10)))
+    assert url in run("show", "8").stdout and url in run("history").stdout
+    assert json.loads(run("status", "8", "--json").stdout)["jobs"][0]["wandb_url"] == url
+    line = f"wandb sync {folder}\n"
+    assert line in run("why", "9").stdout and line in run("logs", "-f", "9").stderr
+    assert "wandb sync" not in run("why", "10").stdout
+
+
 def test_a_program_resubmits(
     fake_slurm: FakeSlurm, submitted: Callable[..., str], tmp_path: Path, monkeypatch: Any
 ) -> None:

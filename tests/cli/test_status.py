@@ -87,7 +87,7 @@ def test_json(run: Run, fake_slurm: FakeSlurm) -> None:
         "end": "2037-01-01T10:10:05Z", "elapsed": 62, "time_limit": None, "unlimited": True,
         "nodes": 1, "node_list": "gpu01", "gpus": 2, "work_dir": "/scratch/kim",
         "stdout": "/scratch/kim/train-7.out", "stderr": "/scratch/kim/train-7.out",
-        "source": "squeue", "record": key, "server": None,
+        "source": "squeue", "record": key, "wandb_url": None, "server": None,
     }  # fmt: skip
 
 

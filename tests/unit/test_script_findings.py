@@ -215,6 +215,9 @@ FOUND: List[Row] = [
     ("NC646", GPU, "set -o pipefail\npython train.py | tee log\necho done@@"),
     ("NC646", GPU, "python train.py || true@@\npython evaluate.py"),
     ("NC646", GPU, "set -e\npython train.py || echo failed@@"),
+    ("NC668", "-p gpu -N 1 -n 2", "@@srun uv run python t.py"),
+    ("NC668", "-p gpu -N 1 -n 2", "srun bash -c '@@uv sync; python t.py'"),
+    ("NC668", "-p gpu -N 1 --array=0-3", "@@uv run python t.py"),
 ]
 
 RIGHT: List[Row] = [
@@ -395,6 +398,10 @@ RIGHT: List[Row] = [
     ("NC627", "-p gpu -N 4 --ntasks-per-node=1 --gpus-per-task=1", "srun train --distributed"),
     ("NC627", "-p gpu -N 1 -n 4 --gpus-per-task=1", "srun ./jax_program"),
     ("NC660", CPU, '#tmp="--tmp=/x"\n./a $tmp'),
+    ("NC668", "-p gpu -N 1 -n 2", "srun uv run --no-sync python t.py"),
+    ("NC668", "-p gpu -N 1 -n 2", "uv sync\nsrun .venv/bin/python t.py"),
+    ("NC668", "-p gpu -N 1 -G 2", "uv run torchrun --nproc_per_node=2 t.py"),
+    ("NC668", "-p gpu -N 1 -n 2", "export UV_NO_SYNC=1\nsrun uv run t.py"),
 ]
 
 
@@ -412,6 +419,21 @@ def found(options: str, commands: str, small: Catalog) -> List[Tuple[str, int, s
 @pytest.fixture(autouse=True)
 def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("srun -n 2 python train.py", 3),
+        ("torchrun --nproc_per_node=2 train.py", 3),
+        ("python train.py", 0),
+        ("srun -n 2 python gone.py", 0),
+    ],
+)
+def test_wandb_init_of_every_rank(command: str, line: int, small: Catalog, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import wandb\nwandb.init()\n")
+    lines = [one[1] for one in found("-p gpu -N 1 -n 2", command, small) if one[0] == "NC667"]
+    assert lines == [line] * (line > 0)
 
 
 @pytest.mark.parametrize(("code", "options", "commands"), FOUND)

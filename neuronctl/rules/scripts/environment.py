@@ -1,15 +1,16 @@
-"""NC638, NC660, and NC661: environments and variables that programs do not get."""
+"""Environments and variables that programs do not get, or that their tasks change."""
 
 from __future__ import annotations
 
 import functools
 import os
 import re
-from typing import Dict, Iterator, Mapping, Optional, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts.script_facts import ScriptFacts, asks_for, script_rule
+from neuronctl.rules.several_processes import SYNC_ONCE, uv_changes
 from neuronctl.scripts.model import SCRIPT, SourceSpan
 from neuronctl.scripts.shell_text import Command
 
@@ -248,3 +249,23 @@ def _not_exported(facts: ScriptFacts) -> Iterator[Finding]:
 def _leaves_out(value: Optional[str]) -> bool:
     """Return True if a value of --export leaves the rest of the environment out."""
     return bool(value) and "$" not in (value or "") and "ALL" not in (value or "").split(",")
+
+
+@script_rule(WARNING, "NC668", "uv changes one environment in several tasks")
+def uv_in_tasks(facts: ScriptFacts) -> Iterator[Finding]:
+    if re.search("UV_NO_SYNC|UV_PROJECT_ENVIRONMENT", facts.text):
+        return
+    seen: List[Command] = []
+    for start in facts.starts:
+        command, program = start.launch.command, start.launch.own_words
+        before = len(command.words) - len(program)
+        words = [word.text for word in command.words]
+        call = uv_changes(words) if start.launch.name == "uv" or "uv" in words[:before] else ""
+        if not call or command in seen:
+            continue
+        seen.append(command)
+        several = (start.nodes or 1) * (start.each or 1) > 1
+        if several or facts.has("array"):
+            tasks = "in each task that this starts" if several else "in each task of the array"
+            message = f"'{call}' {tasks} changes .venv while the others use it, and can break it"
+            yield Finding(message, SYNC_ONCE, place=command.place)

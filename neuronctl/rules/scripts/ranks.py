@@ -1,13 +1,18 @@
-"""NC631, NC632, and NC642: ranks, ports, and addresses that are not what each process needs."""
+"""Ranks, ports, addresses, and W&B runs that are not what each process needs."""
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Iterator, List, Optional, Sequence, Tuple
 
+from neuronctl.common.files import head
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
+from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.rules.base import Finding
+from neuronctl.rules.python_program import wandb_init_line
 from neuronctl.rules.scripts.script_facts import ScriptFacts, Start, script_rule
+from neuronctl.rules.several_processes import RANK_0_ONLY
 from neuronctl.scripts.launches import PYTHON, SHELL
 from neuronctl.scripts.model import SourceSpan, digits
 
@@ -101,6 +106,20 @@ def _nodes_are_shared(facts: ScriptFacts) -> bool:
     # A job of several nodes usually has whole ones, of four GPUs or eight.
     whole = plan.partition.gpus_per_node or (4 if plan.nodes > 1 else 8)
     return plan.gpus_per_node < whole
+
+
+@script_rule(WARNING, "NC667", "every rank starts a W&B run")
+def every_rank_logs(facts: ScriptFacts) -> Iterator[Finding]:
+    for start in facts.starts:
+        script = start.launch.options.get("script") or start.launch.word.text
+        if start.launch.kind != PYTHON or (start.nodes or 1) * (start.each or 1) < 2:
+            continue
+        directory = "" if facts.plan is None else facts.plan.request.chdir or ""
+        program = head(os.path.join(directory, script), LONGEST_PROGRAM)
+        line = wandb_init_line(program.decode("utf-8", "replace"))
+        if line:
+            message = f"{script}:{line} calls wandb.init in each process that this starts"
+            yield Finding(message, RANK_0_ONLY, place=start.launch.place)
 
 
 _LOOPBACK = r"(localhost|127\.0\.0\.1|::1|0\.0\.0\.0)"

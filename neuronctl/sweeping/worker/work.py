@@ -249,6 +249,10 @@ class Worker:
             words = [b"/bin/bash", b"-c", b'export -nf launch; launch "$@"', b"launch", *words]
         marks = {"TASK": key[0], "ATTEMPT": key[1], "SLOT": attempt.slot}
         variables = {"NEURONCTL_" + name: str(value) for name, value in marks.items()}
+        run = self.variables.get("WANDB_RUN_ID", "")
+        if run.startswith("nc-"):  # the job's, as the script exports it
+            sweep = os.path.basename(self.folder)
+            variables["WANDB_RUN_ID"] = f"{run.rpartition('-')[0]}-{sweep}-{key[0]}"
         log = self._patiently(lambda: os.open(self._log(key), os.O_WRONLY | os.O_CREAT, 0o600))
         try:
             attempt.process = self._start(words, dict(self.variables, **variables), log)

@@ -85,7 +85,13 @@ OWN = """\
 #SBATCH -p amd_a100nv_8 -N2 --ntasks-per-node=1 --gres=gpu:1 -t 10 -o still_%j.err
 sleep 4; touch rested; sleep 300
 """
-READS = "import time\nend = time.monotonic() + 30\nwhile time.monotonic() < end:\n    pass\n"
+READS = """\
+import os, time
+os.fork(), os.fork()  # four, so that the job gets its core on a busy machine, too
+end = time.monotonic() + 30
+while time.monotonic() < end:
+    pass
+"""
 RESTS = "import time\ntime.sleep(30)\n"
 LATE = ["--setup", "SECONDS=1795"]  # the half hour before the first use has nearly passed
 TWO = ["-N2", "--launcher=srun"]

@@ -136,10 +136,10 @@ def go_on_with(name: str, words: Sequence[str], options: Mapping[str, Any]) -> N
     if not is_pipeline(name):
         hint = "'neuronctl submit -f FILE' makes one of a file with 'jobs:'"
         raise NoSuchJobError(f"there is no pipeline '{name}'", hint)
-    changed = [option for option, value in options.items() if value not in (None, (), False)]
+    changed = [option for option, value in options.items() if value not in (None, (), False, "")]
     if words or changed:
         raise UsageError(
-            "--failed runs the jobs as they were submitted",
+            "--failed runs the jobs as they were submitted, and takes no other option",
             "cancel the pipeline, change its file, and submit that",
         )
     from neuronctl.pipelines.pipeline import go_on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import click
@@ -58,7 +59,7 @@ def command(
     if failed:
         from neuronctl.cli.pipeline import go_on_with
 
-        go_on_with(job, words, options)
+        go_on_with(job, words, {**options, **asdict(mode), "same_code": same_code, "force": force})
         return None
     args = words if click.get_current_context().meta[job_options.BEHIND_DASHES] else None
     if words and args is None:

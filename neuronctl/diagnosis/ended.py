@@ -36,6 +36,7 @@ def diagnose(evidence: JobEvidence) -> Diagnosis:
     """Return why a job waits, how it is doing, or how it ended."""
     diagnosis = _diagnose(evidence)
     remedy = diagnosis.remedy.replace("{memory}", evidence.more_memory)
+    remedy = remedy.replace("{job}", str(evidence.status.id))
     return replace(diagnosis, remedy=remedy.replace("{id}", _again(evidence.status.id)))
 
 
@@ -61,7 +62,9 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
         return Diagnosis("finished", f"{status.state} for Slurm, but all is done")
     if evidence.runs is not None and evidence.runs.is_cut_off(status):
         what = f"{status.state}: run {len(evidence.runs.runs)} was to continue in another one"
-        remedy = f"'neuronctl resubmit {_again(status.id)}' continues from what it has saved"
+        remedy = (
+            f"'neuronctl resubmit {_again(status.id)}' goes on from its last save, if it made one"
+        )
         return Diagnosis("no-next-run", what, remedy=remedy, line=last_line(evidence))
     for option, (kind, remedy) in _BY_OPTION.items():
         words = endings.ENDED_BY[option]
@@ -362,7 +365,7 @@ def _after_last_run(id: JobId, runs: Runs) -> str:
             "'neuronctl help go-on-until-done'"
         )
     if last.cause == LAST:
-        return f"'neuronctl resubmit {_again(id)}' continues from what it has saved"
+        return f"'neuronctl resubmit {_again(id)}' goes on from its last save, if it made one"
     return f"read what its last run wrote: 'neuronctl logs --run {last.number} {id}'"
 
 

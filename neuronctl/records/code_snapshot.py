@@ -118,7 +118,9 @@ def compare_snapshots(first: RecordDraft, second: RecordDraft, names: Sequence[s
         if not os.path.exists(os.path.join(place, "sums")):
             what = f"the snapshot of {name} is gone" if place else f"{name} has no snapshot"
             commits = [draft.surroundings.git_commit[:12] for draft in (first, second)]
-            hint = f"compare their commits: git diff {' '.join(commits)}" if all(commits) else ""
+            hint = "--snapshot keeps a copy of the code of the next jobs"
+            if all(commits) and commits[0] != commits[1]:
+                hint = f"compare their commits: git diff {' '.join(commits)}"
             raise UsageError(f"{what}: its code cannot be compared", hint)
     words = ["git", "diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-color"]
     copies = [os.path.join(place, "code") for place in places]

@@ -101,6 +101,16 @@ def test_goes_on_with_what_failed(run: Run, fake_slurm: FakeSlurm, study: Path) 
     assert fake_slurm.calls("sbatch")[2][-1].endswith("/scripts/prepare.2")
 
 
+@pytest.mark.parametrize("options", [["--dry-run"], ["--json"], ["-t", "3"], ["--", "x"]])
+def test_going_on_takes_no_other_option(
+    run: Run, fake_slurm: FakeSlurm, study: Path, options: List[str]
+) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", "-f", "study.yaml")
+    run("resubmit", "study", "--failed", *options, code=2)
+    assert len(fake_slurm.calls("sbatch")) == 2
+
+
 def test_cancel_lets_nothing_else_begin(run: Run, fake_slurm: FakeSlurm, study: Path) -> None:
     fake_slurm.answer("sbatch", "4711\n")
     run("submit", "-f", "study.yaml")

@@ -43,7 +43,10 @@ def shell(own: Sandbox, text: str, *words: str) -> str:
 
 def shown(own: Sandbox, job: str) -> List[Dict[str, str]]:
     """``scontrol show job``, without what is another one each time."""
-    blocks = own.exec(["scontrol", "show", "job", job]).stdout.strip().split("\n\n")
+    show = ["scontrol", "show", "job", job]
+    # A busy slurmctld may break a connection off.
+    text = wait_until(lambda: own.exec(show, check=False).stdout, seconds=60)
+    blocks = text.strip().split("\n\n")
     found = []
     for block in blocks:
         words = re.findall(r"(?m)(?:^ *|(?<=\S) )([A-Z][\w:/]*)=((?:(?! [A-Z][\w:/]*=).)*)", block)

@@ -48,6 +48,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         background=_is_in_background(plan),
         in_function=_is_function(plan) and not steps,
         tells="program" if steps else signalled(plan),
+        is_sweep=bool(steps),
         starts=printable(first.starts) if several else "",
         checks=checked,
         looks=looks,

@@ -30,7 +30,8 @@ _LINES = re.compile(
     rb"\n(?:run (?P<begun>\d{1,6}) of at most (?P<most>\d{1,6}), on (?P<nodes>[^\s,]\S*?)"
     rb"(?:,? (?:as )?\(?job (?P<job>\d{1,10})\)?)?"
     rb"|run \d{1,6}: (?P<asked>time to save)[^\n]*"
-    rb"|run \d{1,6} (?P<how>saved|did not save|did not end|broke off|ended after the request)"
+    rb"|run \d{1,6} (?P<how>saved|did not save|did not end|broke off|ended after the request"
+    rb"|took no more tasks)"
     rb" \(exit code (?P<code>\d{1,3})\)"
     rb"|run \d{1,6} ended with exit code (?P<ended>\d{1,3}): another one follows"  # of 0.2.0
     rb"|(?:run \d{1,6} (?:waits|follows)|another run follows,) as job (?P<next>\d{1,10})"

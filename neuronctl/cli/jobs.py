@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Iterable, Sequence
 
 from neuronctl.cli.say import notify
-from neuronctl.common.errors import SlurmUnavailableError, UsageError, did_you_mean
+from neuronctl.common.errors import NoSuchJobError, SlurmUnavailableError, UsageError, did_you_mean
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import STATES
 
@@ -24,6 +24,11 @@ def one_job(word: str, store: RecordStore) -> JobId:
 
     if not is_name(word):
         return JobId.parse(word)
+    from neuronctl.cli.pipeline import is_pipeline
+
+    if is_pipeline(word):
+        hint = f"'neuronctl status {word}' shows its jobs; name one of them, such as {word}-NAME"
+        raise NoSuchJobError(f"'{word}' is a pipeline, not a job", hint)
     found = newest(word, store)
     if word == "*":
         notify(f"job {found}, your newest")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Sequence, Tuple
 
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
@@ -44,7 +45,9 @@ def submit(
     planned = plan_pipeline(path, options, catalog_file=catalog, template=template, tell=notify)
     reporter = TerminalReporter(mode, explain=explain)
     if submit_pipeline(planned, reporter, force=force, dry_run=mode.dry_run) is not None:
-        print_line(f"Submitted pipeline {planned.name} of {counted(len(planned.jobs), 'job')}")
+        queued, count = len(jobs_in_queue([planned.name])), counted(len(planned.jobs), "job")
+        rest = "" if queued == len(planned.jobs) else f", {queued} of them in the queue now"
+        print_line(f"Submitted pipeline {planned.name} of {count}{rest}")
         print_line(f"  follow  neuronctl status {planned.name}")
 
 
@@ -79,7 +82,7 @@ def show_pipeline(name: str, *, as_json: bool) -> None:
     rows = []
     for job, state in jobs:
         after = ", ".join([*job.after, *(f"{name} (ok)" for name in job.after_ok)])
-        why = state.why or _waits_for(job, state, states)
+        why = _waits_for(job, state, states) or state.why
         rows.append([job.name, after, state.state, str(state.job or ""), why])
     print_table(columns, rows)
     kinds = [state.state for state in states.values()]
@@ -96,11 +99,15 @@ def show_pipeline(name: str, *, as_json: bool) -> None:
 def _waits_for(job: Job, state: State, states: Mapping[str, State]) -> str:
     if state.state not in ("waiting", "pending"):
         return ""
+    from neuronctl.sweeping.worker.pipeline import OVER_LIMIT
+
     ended = ("done", "failed", "not run")
     names = [name for name in (*job.after, *job.after_ok) if states[name].state not in ended]
     if names:
         return f"waits for {', '.join(names)}"
-    return "not in the queue yet" if state.state == "waiting" else ""
+    if state.state == "waiting" and (not state.why or re.search(OVER_LIMIT, state.why)):
+        return "waits for room in the queue"
+    return ""
 
 
 def _data(job: Job, state: State) -> Dict[str, Any]:
@@ -145,4 +152,5 @@ def go_on_with(name: str, words: Sequence[str], options: Mapping[str, Any]) -> N
     from neuronctl.pipelines.pipeline import go_on
 
     names = go_on(name, notify, {})
-    print_line(f"again: {', '.join(names)}" if names else "no job failed, and none was left out")
+    nothing = "none of its jobs has failed or was left out so far"
+    print_line(f"again: {', '.join(names)}" if names else nothing)

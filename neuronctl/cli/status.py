@@ -49,11 +49,15 @@ def command(
     --watch ends when the jobs have ended.
     """
     at_most_one({"--watch": watching, "--json": as_json})
-    if len(jobs) == 1 and os.path.isdir(pipeline_dir()):
+    if jobs and os.path.isdir(pipeline_dir()):
         from neuronctl.cli import pipeline
 
-        if pipeline.is_pipeline(jobs[0]):
-            pipeline.show_pipeline(jobs[0], as_json=as_json)
+        pipelines = [word for word in jobs if pipeline.is_pipeline(word)]
+        at_most_one({"--json": as_json, "a pipeline beside others": pipelines and jobs[1:]})
+        for name in pipelines:
+            pipeline.show_pipeline(name, as_json=as_json)
+        jobs = tuple(word for word in jobs if word not in pipelines)
+        if not jobs:
             return
     question = _Question(jobs, since, state)
     if watching:

@@ -65,7 +65,7 @@ def submit_pipeline(
     """
     drafts = {}
     for name, job in planned.jobs.items():
-        reporter.tell(f"{planned.name}: {name}")
+        reporter.tell(f"checking {job.plan.job_name}")
         judged = judge_job(job, reporter, force=force)
         draft = replace(job.draft, script=job.script, command_line=tuple(reporter.command_line))
         drafts[name] = judged.recorded(draft) if judged else draft

@@ -134,6 +134,8 @@ def read_pipeline(path: str) -> Dict[str, Layer]:
         if not isinstance(data, dict):
             raise place.error(f"expected the options of a job, found {_kind(data)}", _JOBS_EXAMPLE)
         own = _layer(document, Source.JOB_FILE, _PROGRAM_KEYS[:-1], (JOBS, name))
+        if not {"script", "body", "steps"} & own.values.keys():
+            raise place.error("the job has no program", "add 'script:' or 'run:'")
         layers[name] = merge([shared, own])
     return layers
 

@@ -89,6 +89,8 @@ def test_says_what_each_job_waits_for(run: Run, fake_slurm: FakeSlurm, study: Pa
     (first, second) = json.loads(run("status", "study", "--json").stdout)["jobs"]
     assert (first["state"], second["after_ok"]) == ("pending", ["prepare"])
     assert "waits for prepare" in run("status", "study").stdout
+    assert "waits for prepare" in run("status", "study", "4711", code=None).stdout
+    assert "is a pipeline" in run("why", "study", code=8).stderr
     assert "has not ended" in run("submit", "-f", "study.yaml", code=4).stderr
 
 
@@ -135,7 +137,7 @@ def test_cancel_lets_nothing_else_begin(run: Run, fake_slurm: FakeSlurm, study: 
             "jobs: {a: {run: x, after: b}, b: {run: x, after-ok: a}, c: {run: x, after: a}}\n",
             "wait in a circle: a waits for b waits for a",
         ),
-        ("jobs: {a: {gpus-per-node: 1}}\n", "no SCRIPT"),
+        ("jobs: {a: {gpus-per-node: 1}}\n", "study.yaml:6: a: the job has no program"),
         ("script: train.py\n" + JOBS, "unknown key 'script'"),
     ],
 )

@@ -26,6 +26,7 @@ DIRECTORIES = (
     *("scripts", "claims", "ids", "begun", "ended"),
     *("not_run", "refused", "again", "code", "drafts"),
 )
+CANCELLED = "the pipeline was cancelled"
 OVER_LIMIT = "(?i)submit ?(job)?s?.*limit|Invalid job array specification"
 """Slurm's words for too many jobs."""
 _UNSURE = "(?i)contact|timed out|socket|zero bytes|connect|temporar"
@@ -168,6 +169,8 @@ class Pipeline:
         if id in queue.states:
             return State(queue.states[id], key, id)
         begun = self._begun(key)
+        if not begun and os.path.exists(self.folder + "/stopped"):
+            return State(NOT_RUN, key, id, CANCELLED)
         why = "it ended without an exit code" if begun else "it left the queue before it began"
         return State(FAILED, key, id, f"{why}: 'neuronctl why {id}'")
 
@@ -339,7 +342,7 @@ class Run:
                 return 0
             files.remove(f"{pipeline.folder}/ended/{self.key}")  # of a run before a requeue
         if os.path.exists(pipeline.folder + "/stopped"):
-            pipeline.publish("not_run/" + self.attempt, {"why": "the pipeline was cancelled"})
+            pipeline.publish("not_run/" + self.attempt, {"why": CANCELLED})
             return 0
         left = self._advance()
         why = self._why_not()

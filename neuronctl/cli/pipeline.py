@@ -151,6 +151,6 @@ def go_on_with(name: str, words: Sequence[str], options: Mapping[str, Any]) -> N
         )
     from neuronctl.pipelines.pipeline import go_on
 
-    names = go_on(name, notify, {})
+    names = go_on(name, notify)
     nothing = "none of its jobs has failed or was left out so far"
     print_line(f"again: {', '.join(names)}" if names else nothing)

@@ -8,7 +8,7 @@ from neuronctl.cli.job_options import body_option, job_command, optional_program
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify
 from neuronctl.cli.submission import submission_options
-from neuronctl.request.job_file import is_pipeline
+from neuronctl.request.job_file import describes_pipeline
 from neuronctl.scripts.script_file import batch_script
 from neuronctl.submission.pipeline import submit_job
 
@@ -37,7 +37,7 @@ def command(
     printed on standard output; if the job is refused, nothing is.
     """
     job: Submittable
-    if given["job_file"] and is_pipeline(given["job_file"]):
+    if given["job_file"] and describes_pipeline(given["job_file"]):
         from neuronctl.cli import pipeline
 
         pipeline.submit(words, given, mode, force=force, explain=explain)

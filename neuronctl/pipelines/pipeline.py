@@ -200,7 +200,7 @@ def stop(folder: str) -> None:
         write_private(folder + "/stopped", "", sync=True)
 
 
-def go_on(name: str, tell: Callable[[str], None], variables: Dict[str, str]) -> Tuple[str, ...]:
+def go_on(name: str, tell: Callable[[str], None]) -> Tuple[str, ...]:
     """Let jobs that failed, were cancelled, or did not run be done again; return their names."""
     folder = folder_of(name)
     with _reported(name):
@@ -217,7 +217,7 @@ def go_on(name: str, tell: Callable[[str], None], variables: Dict[str, str]) -> 
         files.remove(folder + "/stopped")
         waits = any(state.state == WAITING for _, state in jobs)
         if again or waits:
-            _advance(folder, tell, variables)
+            _advance(folder, tell, {})
     return tuple(job.name for job, _ in again)
 
 

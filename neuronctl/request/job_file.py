@@ -104,7 +104,7 @@ def has_keys(text: str) -> bool:
     return any(line.strip() and not line.lstrip().startswith("#") for line in text.split("\n"))
 
 
-def is_pipeline(path: str) -> bool:
+def describes_pipeline(path: str) -> bool:
     """Return True if a job file has jobs of a pipeline; a pipe, which is read once, has not."""
     from neuronctl.common import yamlfile
 

@@ -86,7 +86,7 @@ def ask_queue() -> Optional[Queue]:
 
 
 class Pipeline:
-    """The files of a pipeline. place: where to write what happens."""
+    """The files of a pipeline, and the states of its jobs. tell: hears what is done."""
 
     def __init__(self, folder: str, tell: Callable[[str], None] = print) -> None:
         self.folder, self.tell = folder, tell

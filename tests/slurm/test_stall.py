@@ -87,13 +87,15 @@ sleep 4; touch rested; sleep 300
 """
 READS = """\
 import os, time
-os.fork(), os.fork()  # four, so that the job gets its core on a busy machine, too
-end = time.monotonic() + 30
+os.fork(), os.fork()
+end = time.monotonic() + 20
 while time.monotonic() < end:
     pass
 """
-RESTS = "import time\ntime.sleep(30)\n"
+RESTS = "import time\ntime.sleep(20)\n"
 LATE = ["--setup", "SECONDS=1795"]  # the half hour before the first use has nearly passed
+# A busy machine gives the job less than half of a core.
+FEW = ["--setup", "SLURM_JOB_CPUS_PER_NODE=0.4"]
 TWO = ["-N2", "--launcher=srun"]
 IDLE = [*OPTIONS[:8], "--no-preflight", "--idle", "10s", "--json", "-J", "still"]
 
@@ -116,7 +118,7 @@ def test_ends_what_rests_and_nothing_else(still: Sandbox) -> None:
         "two nodes": ("0", [*one, *TWO, "hangs.py"], "CANCELLED"),
         "one of two nodes works": ("on-gpu36", [*one, *TWO, "rests.py"], "COMPLETED"),
         "not known": ("[N/A]", [*one, "rests.py"], "COMPLETED"),
-        "reads data": ("0", [*one, "-c1", "reads.py"], "COMPLETED"),
+        "reads data": ("0", [*one, *FEW, "reads.py"], "COMPLETED"),
         "own script": (
             "until",
             ["neuronctl", "submit", "--json", "--idle", "10s", COMMENT, "own.sh"],

@@ -162,6 +162,10 @@ and srun names the task that failed first."""
 
 def _cancelled(evidence: JobEvidence) -> Tuple[str, str, str]:
     status, who = evidence.status, evidence.canceller
+    if evidence.left_out:
+        name = status.submit_line.split("/")[-4]  # of the pipeline
+        remedy = f"once that is mended, 'neuronctl resubmit {name} --failed' goes on"
+        return "not-run", f"not run: {evidence.left_out}", remedy
     if not who and status.cancelled_by is not None:
         who = f"the user with uid {status.cancelled_by}"
     what = f"cancelled{who and f' by {who}'}{_when(evidence)}"

@@ -38,7 +38,7 @@ class JobEvidence:
     pending job, the jobs of its partition. reservations: of a job that waits for them. earlier: its
     runs before a requeue, newest first. steps: of an ended job. more_memory: how to request more
     memory on this cluster. most_time: the partition's maximum in seconds. now: epoch seconds.
-    runs: of a job that goes on.
+    runs: of a job that goes on. left_out: why a pipeline did not run it.
     """
 
     status: JobStatus
@@ -56,6 +56,7 @@ class JobEvidence:
     runs: Optional[Runs] = None
     steps: Tuple[StepEnd, ...] = ()
     more_memory: str = "request more memory with --mem (or more cores, if memory comes with them)"
+    left_out: str = ""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from neuronctl.slurm.sacct import AccountingJob, sacct
 from neuronctl.slurm.scontrol import Reservation
 from neuronctl.slurm.squeue import QueueJob, squeue
 from neuronctl.tracking.chains import chain_of
-from neuronctl.tracking.endings import canceller, is_launch_failure
+from neuronctl.tracking.endings import canceller, is_launch_failure, why_left_out
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
 from neuronctl.tracking.runs import runs_of
@@ -125,6 +125,7 @@ def gather(status: JobStatus) -> JobEvidence:
         status=status,
         now=int(time.time()),
         canceller=canceller(status),
+        left_out=why_left_out(status),
         logs=tuple(logs),
         unread=tuple(unread),
         log_guessed=guessed,

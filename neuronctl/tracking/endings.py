@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import pwd
 import signal
 from typing import TYPE_CHECKING, Union
 
-from neuronctl.common.files import tail
+from neuronctl.common.files import read_private, tail
+from neuronctl.common.paths import pipeline_dir
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_states import CANCELLED, STATES
 
@@ -47,6 +50,8 @@ def ending_cause(status: JobStatus) -> str:
     """Return what ended a job other than its own exit: ``time limit reached``; "" for nothing."""
     if status.state == CANCELLED and (option := ended_by(status)):
         return f"--{option} ended it"
+    if status.state == CANCELLED and (failed := why_left_out(status)):
+        return f"not run: {failed}"
     if status.state == CANCELLED:
         uid = "" if status.cancelled_by is None else f"uid {status.cancelled_by}"
         who = canceller(status) or uid
@@ -72,6 +77,17 @@ def ended_by(status: JobStatus) -> str:
 
 ENDED_BY, _TAIL = {"stall": " no longer moves: ", "idle": "idle: no GPU was used"}, 1 << 20
 """What a script writes before it ends its job (templates/stall.j2, use.j2)."""
+
+
+def why_left_out(status: JobStatus) -> str:
+    """Return why a pipeline left a job out, such as ``a failed``; "" if none did."""
+    path = status.submit_line.rpartition(" ")[2]  # FOLDER/scripts/KEY
+    if not path.startswith(pipeline_dir()):
+        return ""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        data = json.loads(read_private(path.replace("/scripts/", "/not_run/")))
+        return str(data.get("why", ""))
+    return ""
 
 
 def exit_words(status: JobStatus) -> str:

@@ -38,7 +38,8 @@ class JobStatus:
     it; last_seen: the state that it had when Slurm last did. gpus: of the whole job. source:
     ``"squeue"``, ``"sacct"``, or ``"record"``. own_id: whether job_id is certain to be
     the task's own job id. exit_low: the exit code is sacct's,
-    which subtracts 128 from codes above 127 (139 becomes 11). submit_line: accounting's.
+    which subtracts 128 from codes above 127 (139 becomes 11). submit_line: accounting's, or
+    the path of the script in the queue.
 
     >>> status = neuronctl.status(70)[0]
     >>> status.name, status.exit.code
@@ -284,7 +285,7 @@ def _merge_queue_row(
         elapsed=elapsed,
         gpus=gpus,
         record=record,
-        submit_line="" if past is None else past.submit_line,
+        submit_line=row.command if past is None else past.submit_line,
     )
 
 

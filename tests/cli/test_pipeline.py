@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
-from fake_slurm import FakeSlurm
+from fake_slurm import FakeSlurm, accounting_row, queue_row
 
 pytestmark = pytest.mark.usefixtures("program")
 Run = Callable[..., Any]
@@ -101,6 +101,26 @@ def test_goes_on_with_what_failed(run: Run, fake_slurm: FakeSlurm, study: Path) 
     assert "2 jobs failed" in run("status", "study").stderr
     assert "again: prepare, train" in run("resubmit", "study", "--failed").stdout
     assert fake_slurm.calls("sbatch")[2][-1].endswith("/scripts/prepare.2")
+
+
+@pytest.mark.parametrize("row", [queue_row, accounting_row])
+def test_why_a_job_was_left_out(
+    run: Run, fake_slurm: FakeSlurm, study: Path, row: Callable[..., str]
+) -> None:
+    """The pipeline cancels it with the user's own scancel."""
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", "-f", "study.yaml")
+    (folder() / "not_run/train.1").write_text('\n{"why": "prepare failed"}\n')
+    (folder() / "not_run/train.1").chmod(0o600)
+    command = f"{'sbatch ' * (row is accounting_row)}{folder()}/scripts/train.1"
+    line = row("4711", state="CANCELLED", name="study-train", node_list="", command=command)
+    run("status", "study")
+    fake_slurm.queue(*[line] * (row is queue_row))
+    fake_slurm.accounting(*[line] * (row is accounting_row))
+    said = run("why", "4711").stdout
+    assert "not run: prepare failed" in said
+    assert "neuronctl resubmit study --failed" in " ".join(said.split())
+    assert "not run: prepare failed" in " ".join(run("history", "study-train").stdout.split())
 
 
 @pytest.mark.parametrize("options", [["--dry-run"], ["--json"], ["-t", "3"], ["--", "x"]])

@@ -161,6 +161,16 @@ def test_what_needs_a_failed_job_does_not_run(fake: Fake) -> None:
     assert fake.advance().states["b"].why == "a failed"
     assert fake.calls()[-2:] == ["scancel --state=PENDING 12", "scancel --state=PENDING 13"]
     assert fake.states() == {"a": "failed", "b": "not run", "c": "not run", "d": "pending"}
+    assert fake.advance().states["c"].why == "a failed"
+
+
+def test_what_is_not_to_run_does_not_look_completed(fake: Fake) -> None:
+    fake.jobs(a="", b="a")
+    (fake.path / "b.sh").write_text(f"touch {fake.path}/ran")
+    fake.end("a", 3)
+    assert fake.run("b", 12) == 0
+    assert fake.calls() == ["scancel 12"]
+    assert not (fake.path / "ran").exists()
 
 
 @pytest.mark.parametrize(("begun", "why"), [(True, "without an exit code"), (False, "left the")])
@@ -219,7 +229,7 @@ def test_a_cancelled_pipeline_begins_nothing(fake: Fake) -> None:
     (fake.path / "a.sh").write_text(f"touch {fake.path}/ran")
     assert fake.run("a", 11) == 0
     assert not (fake.path / "ran").exists()
-    assert fake.calls() == []
+    assert fake.calls() == ["scancel 11"]
 
 
 def test_an_array_is_done_when_each_task_is(fake: Fake) -> None:

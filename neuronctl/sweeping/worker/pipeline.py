@@ -181,8 +181,10 @@ class Pipeline:
     def blocked(self, job: Job) -> str:
         """Return why a job is not to run; "" if nothing says so."""
         for name in job.after_ok:
-            if self.states[name].state in (FAILED, NOT_RUN):
-                return f"{name} {'failed' if self.states[name].state == FAILED else 'did not run'}"
+            if self.states[name].state == FAILED:
+                return f"{name} failed"
+            if self.states[name].state == NOT_RUN:
+                return self.states[name].why
         return ""
 
     # -------------------------------------------------------------------------- submission
@@ -341,15 +343,13 @@ class Run:
                 self._hand_over()
                 return 0
             files.remove(f"{pipeline.folder}/ended/{self.key}")  # of a run before a requeue
-        if os.path.exists(pipeline.folder + "/stopped"):
-            pipeline.publish("not_run/" + self.attempt, {"why": CANCELLED})
-            return 0
         left = self._advance()
         why = self._why_not()
         if why:
             pipeline.publish("not_run/" + self.attempt, {"why": why})
             print(f"pipeline: {self.name} does not run: {why}", flush=True)
-            self._advance()
+            self._hand_over()
+            node.ask("scancel", os.environ["SLURM_JOB_ID"])  # it is not COMPLETED
             return 0
         code = self._run_script(left)
         _insist(lambda: pipeline.publish("ended/" + self.key, {"code": code}))
@@ -367,6 +367,8 @@ class Run:
         """Return why this job is not to run, once it is known how those before it have ended."""
         before = (*self.job.after, *self.job.after_ok)
         while not self.asked:
+            if os.path.exists(self.pipeline.folder + "/stopped"):
+                return CANCELLED
             states = [self.pipeline.states.get(name) for name in before]
             unknown = any(state is None or state.state == NOT_KNOWN for state in states)
             if not unknown or not before:

@@ -112,8 +112,8 @@ def _search_results(words: Sequence[str], pages: Mapping[str, str]) -> str:
         rows += ["", "What a log with such a line means:", "", *causes[:3], ""]
     if rows:
         return "\n".join([f"# {' '.join(words)}", "", *rows]).replace("\n\n\n", "\n\n")
-    similar = did_you_mean(words[0].lower(), {*pages, *COMMANDS}).partition("valid: ")[0]
-    hint = similar.strip() or "type: neuronctl help, which lists the topics"
+    similar = did_you_mean(words[0].lower(), {*pages, *COMMANDS})
+    hint = "'neuronctl help' lists the topics" if similar.startswith("valid") else similar
     raise UsageError(f"there is nothing about '{' '.join(words)}'", hint)
 
 

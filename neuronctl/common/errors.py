@@ -129,13 +129,14 @@ class ConnectionLostError(NeuronctlError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown name: the closest matches, then all valid names."""
+    """Return a hint for an unknown name: the closest matches; all valid names if none is close."""
     import difflib
 
     names = sorted(known)
-    matches = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
-    guess = f"did you mean {' or '.join(matches)}? " if matches else ""
-    return f"{guess}valid: {', '.join(names) or 'none'}"
+    matches = difflib.get_close_matches(word, names, n=2, cutoff=0.6)
+    if matches:
+        return f"did you mean {' or '.join(matches)}?"
+    return f"valid: {', '.join(names) or 'none'}"
 
 
 def at_most_one(options: Mapping[str, object]) -> None:

@@ -14,8 +14,19 @@ import functools
 import itertools
 import os
 import sys
-from dataclasses import dataclass, field
-from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, TextIO, Tuple
+from typing import (
+    Any,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    TextIO,
+    Tuple,
+)
 
 from neuronctl.common.spelling import spelled
 
@@ -23,8 +34,7 @@ GAP = 2
 """Blanks between two columns."""
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """One column of a table.
 
     style is rich's (``"bold"``, ``"green"``), styles that of cells with a certain text. min_width
@@ -39,7 +49,7 @@ class Column:
     min_width: Optional[int] = None
     no_wrap: bool = False
     priority: int = 0
-    styles: Mapping[str, str] = field(default_factory=dict)
+    styles: Mapping[str, str] = {}
 
 
 def figures(header: str, priority: int = 0) -> Column:

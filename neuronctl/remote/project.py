@@ -243,11 +243,12 @@ def pull(remote: Remote, path: str, tell: Tell) -> Tuple[List[str], List[str], i
         place, executable, size, changed = files[number]
         _check_way(place)
         try:
-            write_file(place, size, session.output, executable=executable, changed=changed)
+            write_file(place, size, session, executable=executable, changed=changed)
         except EOFError:
-            session.loss()
-            message = f"{printable(place)} did not arrive whole"
-            raise ConnectionLostError(message, "run it again") from None
+            error = session.loss()
+            raise ConnectionLostError(
+                f"{error.message}: {printable(place)} did not arrive whole", error.hint
+            ) from None
         except OSError as error:
             raise UsageError(f"cannot write {printable(place)}: {error.strerror}") from None
     session.finish()

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import threading
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
@@ -32,8 +33,8 @@ from neuronctl.remote.host import write_all
 from neuronctl.remote.payload import payload
 from neuronctl.version import __version__
 
-_TOO_LONG = 60.0
-"""Seconds without the first mark, after which nobody waits any longer."""
+_BEGINNING, _SILENCE = 60, 120
+"""Seconds for the first mark, and for an answer or for taking what is sent."""
 
 _SHELL = (
     "case $SHELL in */bash|*/zsh) s=$SHELL;; *) s=sh;; esac; "
@@ -62,7 +63,7 @@ class Session:
         check_owner(remote.socket)
         if not os.path.exists(remote.socket):
             raise not_connected(remote.name)
-        self.remote, self._noise = remote, b""
+        self.remote, self._noise, self._is_silent = remote, b"", False
         mark = os.urandom(8).hex()
         self._mark = f"\036{mark} ".encode()
         words = ["sh", "-c", _SHELL, "x", *program, mark, *arguments]
@@ -89,13 +90,20 @@ class Session:
     def write(self, data: bytes) -> None:
         """Send bytes to the other side; raises ConnectionLostError."""
         assert self.process.stdin is not None
+        self._expect(_SILENCE)
         try:
             self.process.stdin.write(data)
         except OSError:
             raise self.loss() from None
 
+    def read(self, size: int) -> bytes:
+        """Return the next bytes of the other side, at most so many; none at its end."""
+        self._expect(_SILENCE)
+        return bytes(self.output.read1(size))
+
     def read_json(self) -> Dict[str, Any]:
         """Return the next answer; raises the error that it names, or ConnectionLostError."""
+        self._expect(_SILENCE)
         try:
             if self.process.stdin is not None:
                 self.process.stdin.flush()
@@ -112,6 +120,7 @@ class Session:
 
     def finish(self) -> int:
         """Return the exit code once all is said; raises ConnectionLostError."""
+        self._expect(_SILENCE)
         return self.show(raw=True, write=lambda data: None)
 
     def show(self, *, raw: bool, write: Optional[Callable[[bytes], object]] = None) -> int:
@@ -146,6 +155,7 @@ class Session:
         """Wait for the end of ssh, and return its exit code."""
         self.close_input()
         code = self.process.wait()
+        signal.alarm(0)
         self._errors.join(2)
         self.output.close()
         return code
@@ -155,27 +165,41 @@ class Session:
         self.process.kill()
         self.end()
         name = self.remote.name
-        return ConnectionLostError(f"the connection to {name} was lost", f"neuronctl login {name}")
+        if not self._is_silent:
+            hint = f"neuronctl login {name}"
+            return ConnectionLostError(f"the connection to {name} was lost", hint)
+        return ConnectionLostError(
+            f"no answer from {name} for {_SILENCE} s",
+            "try again later (its file system may hang), or connect anew: "
+            f"neuronctl logout {name}, then neuronctl login {name}",
+        )
+
+    def _expect(self, seconds: int) -> None:
+        """End ssh if nothing comes within that time: whoever reads or writes then sees an end."""
+
+        def give_up(*_: object) -> None:
+            self._is_silent = True
+            self.process.kill()
+
+        signal.signal(signal.SIGALRM, give_up)
+        signal.alarm(seconds)
 
     def _begin(self, mark: str) -> str:
         """Return what follows the mark on standard output."""
         name = self.remote.name
-        timer = threading.Timer(_TOO_LONG, self.process.kill)
-        timer.daemon = True
-        timer.start()
+        self._expect(_BEGINNING)
         while line := self.output.readline():
             _, sign, state = line.partition(self._mark)
             if sign:
-                timer.cancel()
+                signal.alarm(0)
                 return str(state.strip().decode("ascii", "replace"))
         code = self.end()
-        if code < 0 and timer.finished.is_set():
+        if self._is_silent:
             raise ConnectionLostError(
-                f"{name} did not begin the command within {_TOO_LONG:.0f} s",
+                f"{name} did not begin the command within {_BEGINNING} s",
                 f"if 'ssh {name}' works, look for 'exec' in your ~/.bash_profile or ~/.profile "
                 f"there; otherwise: neuronctl logout {name}, then neuronctl login {name}",
             )
-        timer.cancel()
         if mark.encode() in self._noise and not is_alive(self.remote.socket):
             raise not_connected(name)
         if mark.encode() in self._noise:

@@ -16,6 +16,7 @@ import pytest
 
 from neuronctl.common.errors import ConnectionLostError, NotConnectedError, UsageError
 from neuronctl.remote import payload, project
+from neuronctl.remote import session as session_module
 from neuronctl.remote.connection import Remote, _usual_address, check_name
 from neuronctl.remote.host import is_safe
 from neuronctl.remote.project import Project
@@ -88,6 +89,21 @@ def test_a_connection_that_breaks_before_the_first_mark_is_a_loss(
     assert error.value.hint == "neuronctl login there"
 
 
+@pytest.mark.parametrize(
+    "wait",
+    [Session.read_json, Session.finish, lambda session: session.write(bytes(1 << 20))],
+    ids=["answer", "end", "write"],
+)
+def test_a_cluster_that_stays_silent_is_left(
+    wait: Callable[[Session], object], remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "_SILENCE", 1)
+    command = Session(remote, ["sh", "-c", "printf '\\036%s begin\\n' $0; exec sleep 600"])
+    with pytest.raises(ConnectionLostError, match="no answer from there for 1 s") as error:
+        wait(command)
+    assert "neuronctl logout there, then neuronctl login there" in error.value.hint
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a socket away")
 def test_a_socket_of_another_user_is_not_used(remote: Remote) -> None:
     os.lchown(remote.socket, 12345, 12345)
@@ -137,10 +153,16 @@ class Hostile:
     def write(self, data: bytes) -> None:
         self.sent += data
 
+    def read(self, size: int) -> bytes:
+        return self.output.read(size)
+
     def close_input(self) -> None:
         """Hear nothing more."""
 
-    loss = finish = close_input
+    finish = close_input
+
+    def loss(self) -> ConnectionLostError:
+        return ConnectionLostError("the connection was lost")
 
 
 def answer_with(session: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:

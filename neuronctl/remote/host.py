@@ -140,7 +140,7 @@ def is_allowed(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def copy(file: BinaryIO, size: int, write: Callable[[bytes], object]) -> None:
+def copy(file: Any, size: int, write: Callable[[bytes], object]) -> None:
     """Read as many bytes as were announced, and write them; raises EOFError if there are fewer."""
     while size:
         part = file.read(min(size, 1 << 20))
@@ -151,7 +151,7 @@ def copy(file: BinaryIO, size: int, write: Callable[[bytes], object]) -> None:
 
 
 def write_file(
-    path: str, size: int, data: BinaryIO, *, executable: bool, changed: Optional[int] = None
+    path: str, size: int, data: Any, *, executable: bool, changed: Optional[int] = None
 ) -> List[Any]:
     """Write a file that appears once it is whole. Raises EOFError.
 

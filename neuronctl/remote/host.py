@@ -18,7 +18,7 @@ import re
 import signal
 import sys
 import threading
-from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import NeuronctlError, UsageError, did_you_mean
 from neuronctl.common.files import (
@@ -140,14 +140,15 @@ def is_allowed(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def copy(file: Any, size: int, write: Callable[[bytes], object]) -> None:
-    """Read as many bytes as were announced, and write them; raises EOFError if there are fewer."""
-    while size:
-        part = file.read(min(size, 1 << 20))
-        if not part:
-            raise EOFError("a file became shorter, or the connection ended")
-        write(part)
-        size -= len(part)
+def parts_of(path: str, size: int = 1 << 62) -> Iterator[bytes]:
+    """Yield the content of a file, up to a size; raises OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        while size and (part := os.read(file, min(size, 1 << 16))):
+            size -= len(part)
+            yield part
+    finally:
+        os.close(file)
 
 
 def write_file(
@@ -163,16 +164,17 @@ def write_file(
     aside = os.path.join(folder, f".{name[:100]}.{os.getpid()}.neuronctl")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     file = os.open(aside, flags, 0o777 if executable else 0o666)
-    digest = hashlib.sha256()
-
-    def write(part: bytes) -> None:
-        digest.update(part)
-        while part:
-            part = part[os.write(file, part) :]
-
+    digest, left = hashlib.sha256(), size
     try:
         try:
-            copy(data, size, write)
+            while left:
+                part = data.read(min(left, 1 << 20))
+                if not part:
+                    raise EOFError("a file became shorter, or the connection ended")
+                digest.update(part)
+                left -= len(part)
+                while part:
+                    part = part[os.write(file, part) :]
             if changed is not None:
                 os.utime(file, ns=(changed, changed))
             status = os.fstat(file)
@@ -348,11 +350,15 @@ def _give(request: Mapping[str, Any], data: BinaryIO) -> None:
         entries.append([name, int(status.st_mode & 0o100 > 0), status.st_size, status.st_mtime_ns])
     _say(files=entries)
     for number in json.loads(data.readline())["wanted"]:
+        size = entries[number][2]
         try:
-            with open(paths[number][0], "rb") as file:
-                copy(file, entries[number][2], write_all)
-        except (OSError, EOFError) as error:
+            for part in parts_of(paths[number][0], size):
+                write_all(part)
+                size -= len(part)
+        except OSError as error:
             sys.exit(f"neuronctl: cannot read {paths[number][0]}: {error}")
+        if size:
+            sys.exit(f"neuronctl: {paths[number][0]} became shorter")
 
 
 def _find(request: Mapping[str, Any]) -> str:

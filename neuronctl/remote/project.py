@@ -15,16 +15,15 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from neuronctl.common.console import printable
 from neuronctl.common.errors import ConnectionLostError, UsageError
-from neuronctl.common.files import open_regular
 from neuronctl.common.words import amount, counted
 from neuronctl.remote.connection import Remote, Tell
 from neuronctl.remote.host import (
     Manifest,
-    copy,
     digest_of,
     files_below,
     is_allowed,
     is_safe,
+    parts_of,
     write_file,
 )
 from neuronctl.remote.session import Session, run
@@ -34,7 +33,7 @@ _MOST = 200 * 1000 * 1000
 
 _NO_PROJECT = (".git", "__pycache__", "node_modules")
 
-_PRIVATE_KEYS = (b" PRIVATE KEY-----", b" PRIVATE KEY BLOCK-----", b"PuTTY-User-Key-File")
+_PRIVATE_KEY = re.compile(rb" PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File")
 """What a private key has in its first lines."""
 
 _ENV_FILE = re.compile(r"\.env(?!\.(?:example|sample|template|dist)$)(?:\..*)?|.*\.env")
@@ -119,21 +118,16 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
 def _read(path: str) -> Tuple[str, str]:
     """Return the SHA-256 of a file, and what kind of secret it is, if any."""
     digest = hashlib.sha256()
+    beginning = b""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            beginning = part = os.read(file, 1 << 16)
-            while part:
-                digest.update(part)
-                part = os.read(file, 1 << 16)
-        finally:
-            os.close(file)
+        for part in parts_of(path):
+            beginning = beginning or part[:4096]
+            digest.update(part)
     except OSError as error:
         raise UsageError(f"cannot read {printable(path)}: {error.strerror}") from None
-    is_key = any(sign in beginning[:4096] for sign in _PRIVATE_KEYS)
     if _ENV_FILE.fullmatch(os.path.basename(path)):
         return digest.hexdigest(), "a file of secrets"
-    return digest.hexdigest(), "a private key" if is_key else ""
+    return digest.hexdigest(), "a private key" if _PRIVATE_KEY.search(beginning) else ""
 
 
 def _names(root: str) -> List[str]:
@@ -204,12 +198,13 @@ def send(
 
 def _send_file(session: Session, path: str, size: int) -> None:
     try:
-        with open_regular(path) as file:
-            copy(file, size, session.write)
-    except EOFError:
-        raise UsageError(f"{printable(path)} changed while it was sent", "try again") from None
+        for part in parts_of(path, size):
+            session.write(part)
+            size -= len(part)
     except OSError as error:
         raise UsageError(f"cannot read {printable(path)}: {error.strerror}") from None
+    if size:
+        raise UsageError(f"{printable(path)} changed while it was sent", "try again")
 
 
 def _texts(value: Any) -> List[str]:

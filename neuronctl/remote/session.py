@@ -76,6 +76,7 @@ class Session:
             start_new_session=not tty,
             bufsize=1 << 18,
         )
+        signal.signal(signal.SIGALRM, self._give_up)
         assert self.process.stdout is not None
         self.output: Any = self.process.stdout
         self._errors = threading.Thread(target=self._pass_errors, daemon=True)
@@ -90,7 +91,7 @@ class Session:
     def write(self, data: bytes) -> None:
         """Send bytes to the other side; raises ConnectionLostError."""
         assert self.process.stdin is not None
-        self._expect(_SILENCE)
+        signal.alarm(_SILENCE)
         try:
             self.process.stdin.write(data)
         except OSError:
@@ -98,12 +99,12 @@ class Session:
 
     def read(self, size: int) -> bytes:
         """Return the next bytes of the other side, at most so many; none at its end."""
-        self._expect(_SILENCE)
+        signal.alarm(_SILENCE)
         return bytes(self.output.read1(size))
 
     def read_json(self) -> Dict[str, Any]:
         """Return the next answer; raises the error that it names, or ConnectionLostError."""
-        self._expect(_SILENCE)
+        signal.alarm(_SILENCE)
         try:
             if self.process.stdin is not None:
                 self.process.stdin.flush()
@@ -120,7 +121,7 @@ class Session:
 
     def finish(self) -> int:
         """Return the exit code once all is said; raises ConnectionLostError."""
-        self._expect(_SILENCE)
+        signal.alarm(_SILENCE)
         return self.show(raw=True, write=lambda data: None)
 
     def show(self, *, raw: bool, write: Optional[Callable[[bytes], object]] = None) -> int:
@@ -174,20 +175,15 @@ class Session:
             f"neuronctl logout {name}, then neuronctl login {name}",
         )
 
-    def _expect(self, seconds: int) -> None:
-        """End ssh if nothing comes within that time: whoever reads or writes then sees an end."""
-
-        def give_up(*_: object) -> None:
-            self._is_silent = True
-            self.process.kill()
-
-        signal.signal(signal.SIGALRM, give_up)
-        signal.alarm(seconds)
+    def _give_up(self, *_: object) -> None:
+        """End ssh after a silence: whoever reads or writes then sees an end."""
+        self._is_silent = True
+        self.process.kill()
 
     def _begin(self, mark: str) -> str:
         """Return what follows the mark on standard output."""
         name = self.remote.name
-        self._expect(_BEGINNING)
+        signal.alarm(_BEGINNING)
         while line := self.output.readline():
             _, sign, state = line.partition(self._mark)
             if sign:

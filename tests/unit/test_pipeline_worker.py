@@ -201,6 +201,40 @@ def test_of_two_jobs_with_one_key_one_runs(fake: Fake) -> None:
     assert (fake.path / "ran").read_text() == "ran\n"
 
 
+def test_a_requeued_job_has_not_failed(fake: Fake) -> None:
+    """Its end by SIGTERM is none, nor is what needs it left out."""
+    fake.jobs(a="", b="a", c="")
+    fake.advance()
+    (fake.path / "a.sh").write_text("kill $$")
+    (fake.path / "queue/11").write_text(f"11|R|(null)|{fake.folder}/scripts/a.1\n")
+    assert fake.run("a", 11) == 143
+    assert fake.states() == {"a": "running", "b": "pending", "c": "pending"}
+    (fake.path / "queue/11").write_text(f"11|PD|(null)|{fake.folder}/scripts/a.1\n")
+    assert fake.advance().states["a"].state == "pending"
+    (fake.path / "silent").touch()
+    assert fake.advance().states["a"].state == "not known"
+    assert not list(Path(fake.folder, "not_run").iterdir())
+
+
+def test_of_two_attempts_only_the_last_runs(fake: Fake) -> None:
+    fake.jobs(a="")
+    (fake.path / "a.sh").write_text(f"touch {fake.path}/ran")
+    (Path(fake.folder) / "again/a.1").touch()
+    assert fake.run("a", 11) == 0
+    assert not (fake.path / "ran").exists()
+
+
+def test_of_two_that_have_ended_one_waits_for_room(fake: Fake) -> None:
+    fake.jobs(a="", b="", c="any:a any:b")
+    for name, job in (("a", 11), ("b", 12)):
+        files.write(f"{fake.folder}/begun/{name}.1", files.encode({"job": job}), 0)
+        fake.end(name, 0)
+        (fake.path / f"queue/{job}").write_text(f"{job}|R|(null)|x\n")
+    (fake.path / "room").write_text("2")
+    looks = [Pipeline(fake.folder).advance(dict(os.environ), name) for name in ("a", "b")]
+    assert looks == [(1, 1), (1, 0)]
+
+
 @pytest.mark.parametrize(("code", "runs"), [(0, 1), (3, 2)])
 def test_a_requeued_job_runs_again_unless_it_was_done(fake: Fake, code: int, runs: int) -> None:
     fake.jobs(a="")
@@ -243,6 +277,7 @@ def test_an_array_is_done_when_each_task_is(fake: Fake) -> None:
     (fake.path / "queue/11").write_text("11|R|(null)|x\n")
     assert fake.states() == {"a": "running"}
     assert fake.run("a", 12, SLURM_ARRAY_TASK_ID="2", **ids) == 1
+    (fake.path / "queue/11").unlink()
     assert fake.states() == {"a": "failed"}
 
 

@@ -95,6 +95,7 @@ class Pipeline:
         self.jobs = [Job(**row) for row in rows]
         self.states: Dict[str, State] = {}
         self.begun: List[str] = []  # keys, as of the last look
+        self.ending: List[str] = []  # names of jobs whose script has ended, and which are not gone
 
     def read(self, path: str) -> Dict[str, Any]:
         """Return the record in a file; {} if there is none."""
@@ -106,11 +107,12 @@ class Pipeline:
 
     # ---------------------------------------------------------------------------- states
 
-    def look(self, ask: Callable[[], Optional[Queue]] = ask_queue) -> Optional[Queue]:
+    def look(self, final: str = "") -> Optional[Queue]:
         """Set the states, in the order of the jobs; return the queue, if it was asked.
 
         What is not in the queue has ended if it was there before the queue was asked, and its end
-        is read after that.
+        is read after that. What has failed and is in the queue may be requeued, and so goes on.
+        final: the job that does not.
         """
         again = files.list_names(self.folder + "/again")
         self.begun = sorted(files.list_names(self.folder + "/begun"))
@@ -118,19 +120,27 @@ class Pipeline:
         for job in self.jobs:
             attempts = 1 + sum(name.rpartition(".")[0] == job.name for name in again)
             keys[job.name] = f"{job.name}.{attempts}"
-        states = {job.name: self._read_end(job, keys[job.name]) for job in self.jobs}
-        queue = None
-        if not all(states.values()):
-            ids = {name: self._read_id(keys[name]) for name in keys}
-            queue = ask()
-            self.begun = sorted(files.list_names(self.folder + "/begun"))
-            for job in self.jobs:
-                key = keys[job.name]
-                state = states[job.name] or self._queued(key, ids[job.name], queue)
-                if state.state == FAILED:
-                    state = self._read_end(job, key) or state
-                states[job.name] = state
-        self.states = {name: state for name, state in states.items() if state}
+        ends = {job.name: self._read_end(job, keys[job.name]) for job in self.jobs}
+        unsure = {
+            name
+            for name, end in ends.items()
+            if end is None or (end.state == FAILED and end.job and name != final)
+        }
+        ids = {name: self._read_id(keys[name]) for name in unsure}
+        queue = ask_queue() if unsure else None
+        self.begun = sorted(files.list_names(self.folder + "/begun"))
+        self.states, self.ending = {}, []
+        for job in self.jobs:
+            key, end = keys[job.name], ends[job.name]
+            if end is not None and job.name not in unsure:
+                state = end
+            else:
+                state = self._queued(key, ids[job.name], queue)
+            if state.state == FAILED:
+                state = self._read_end(job, key) or state
+            if end is not None and queue is not None and queue.states.get(end.job or 0) == RUNNING:
+                self.ending.append(job.name)
+            self.states[job.name] = state
         return queue
 
     def _begun(self, key: str) -> List[str]:
@@ -189,23 +199,32 @@ class Pipeline:
 
     # -------------------------------------------------------------------------- submission
 
-    def advance(self, variables: Dict[str, str], me: str = "") -> Tuple[int, int]:
-        """Submit what there is room for; return how many jobs are left, and are in the queue.
+    def advance(
+        self, variables: Dict[str, str], me: str = "", *, final: bool = True
+    ) -> Tuple[int, int]:
+        """Submit what there is room for; return how many jobs are left, and will do the same.
 
-        variables: the environment. me: the job that does it, which does not count.
+        variables: the environment. me: the job that does it, which does not count. final: whether
+        its end is one, and no requeue follows.
         """
         if os.path.exists(self.folder + "/stopped"):
             return 0, 0
-        queue = self.look()
+        queue = self.look(me if final else "")
         for job in self.jobs:
             why = self.blocked(job)
             if why and self.states[job.name].state in (WAITING, PENDING):
                 self._skip(job.name, why)
         if queue is not None and not self._submit_ready(queue, variables):
             self._let_one_wait(queue, me)
-        states = [state.state for name, state in self.states.items() if name != me]
-        left, queued = (WAITING, NOT_KNOWN), (PENDING, RUNNING)
-        return sum(state in left for state in states), sum(state in queued for state in states)
+        mine = self.states[me].job or 0 if me else 0
+        left = active = 0
+        for name, state in self.states.items():
+            goes_on = state.state in (PENDING, RUNNING)
+            if name in self.ending:  # of several that wait for room, the last one stays
+                goes_on = (state.job or 0) > mine
+            left += name != me and state.state in (WAITING, NOT_KNOWN)
+            active += name != me and goes_on
+        return left, active
 
     def _submit_ready(self, queue: Queue, variables: Dict[str, str]) -> bool:
         """Submit jobs after those for which they wait; return False if there is no room for all."""
@@ -358,7 +377,8 @@ class Run:
 
     def _advance(self) -> Tuple[int, int]:
         try:
-            return self.pipeline.advance(self.variables, self.name)
+            final = signal.SIGTERM not in self.asked and len(self.job.tasks) == 1
+            return self.pipeline.advance(self.variables, self.name, final=final)
         except OSError as error:
             print(f"pipeline: {error}", flush=True)
             return 1, 1
@@ -369,6 +389,8 @@ class Run:
         while not self.asked:
             if os.path.exists(self.pipeline.folder + "/stopped"):
                 return CANCELLED
+            if os.path.exists(f"{self.pipeline.folder}/again/{self.attempt}"):
+                return "another attempt follows"
             states = [self.pipeline.states.get(name) for name in before]
             unknown = any(state is None or state.state == NOT_KNOWN for state in states)
             if not unknown or not before:
@@ -390,6 +412,8 @@ class Run:
         while True:
             try:
                 code = self.child.wait(_PAUSE if left[0] else None)
+                if code in (-signal.SIGTERM, 128 + signal.SIGTERM):  # Slurm asks all processes
+                    self.asked.append(signal.SIGTERM)
                 return code if code >= 0 else 128 - code
             except subprocess.TimeoutExpired:
                 left = self._advance()

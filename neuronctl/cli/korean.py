@@ -1,6 +1,6 @@
-"""What is shown of the rules that students meet most where the locale is Korean: korean.yaml.
+"""Show the commonest rules and causes in Korean if the locale is: korean.yaml, korean_why.yaml.
 
-JSON, records, and the library stay English, and so does every text that the file does not have.
+JSON, records, and the library stay English, and so does every text that the files do not have.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import os
 import re
 import sys
 from dataclasses import replace
-from typing import Any, Mapping, Optional, TextIO
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError
 from neuronctl.rules.base import Finding
 
 FILE = os.path.join(os.path.dirname(__file__), "korean.yaml")
+WHY_FILE = os.path.join(os.path.dirname(__file__), "korean_why.yaml")
 
 
 def is_korean(file: TextIO) -> bool:
@@ -60,6 +61,38 @@ def explained(code: str, english: str) -> str:
     return text + (f"\n\n-: 틀린 것, +: 맞는 것\n{example}" if example else "")
 
 
+@functools.cache
+def why_texts() -> Mapping[str, str]:
+    """Return the sentences of ``why`` and the shipped causes: English -> Korean."""
+    from neuronctl.diagnosis import exit_codes, knowledge
+
+    document = yamlfile.read(knowledge.SHIPPED, CatalogError)
+    english = {
+        entry.name: {"means": entry.means, "do": entry.remedy}
+        for entry in knowledge.read_entries(document, whole=True)
+    }
+    data = yamlfile.read(WHY_FILE, CatalogError).data
+    says: Dict[str, str] = dict(data["says"])
+    for name, translation in data["causes"].items():
+        for key, text in translation.items():
+            template = {**english, **exit_codes.meanings()}[name][key]
+            says[template.replace("{0}", "{quoted}").replace("{memory}", "{more}")] = text
+    return says
+
+
+def why_in_korean(lines: Sequence[str], file: TextIO) -> Tuple[List[str], Callable[[str], str]]:
+    """Return the lines of ``why``'s answer as they are to be shown on ``file``.
+
+    And the function that translates the facts below them: both keep English if the locale is not
+    Korean, or if a part of the answer has no translation.
+    """
+    if is_korean(file):
+        translated = [_translated(line, why_texts()) for line in lines]
+        if None not in translated:
+            return [*filter(None, translated)], lambda text: korean(text, why_texts())
+    return [*lines], str
+
+
 _LONGEST = 1_000
 """The characters of a text that is looked up: patterns are slow with much longer ones."""
 
@@ -78,15 +111,43 @@ def korean(text: str, says: Mapping[str, str]) -> str:
     return "; ".join(filter(None, translated)).replace("?; ", "? ")
 
 
+_SENTENCES = ("what", "cause", "more")
+"""The names that stand for sentences, which are translated themselves."""
+
+_PATTERNS = {
+    **dict.fromkeys((*_SENTENCES, "where", "quoted"), ".*?"),  # with semicolons, too
+    **dict.fromkeys(("code", "line", "rank"), r"\d+"),
+    "jobs": r"\d+ [a-z ]+",
+}
+_UNITS = (("s", "초"), ("min", "분"), ("h", "시간"), ("d", "일"))
+
+
 def _translated(text: str, says: Mapping[str, str]) -> Optional[str]:
     for english, translation in says.items():
         words = re.split(r"\{(\w+)\}", english)  # every second one is a name
+        if not text.startswith(words[0]):
+            continue
         words[::2] = map(re.escape, words[::2])
-        words[1::2] = (rf"(?P<{name}>(?:(?!; ).)*?)" for name in words[1::2])
+        names = words[1::2]
+        words[1::2] = (f"(?P<{name}>{_PATTERNS.get(name, '(?:(?!; ).)*?')})" for name in names)
         match = re.fullmatch("".join(words), text)
-        if match is not None:
-            # "2" of "2 tasks": Korean counts with a word of its own.
-            given = match.groupdict().items()
-            figures = {name: re.sub(r"^(\d+) [A-Za-z ]+$", r"\1", value) for name, value in given}
-            return translation.format(**figures)
+        if match is None:
+            continue
+        values = {name: _value(name, value, says) for name, value in match.groupdict().items()}
+        if None not in values.values():
+            return translation.format(**values)
     return None
+
+
+def _value(name: str, text: str, says: Mapping[str, str]) -> Optional[str]:
+    """Return what stands in place of a name: a text, a duration, or a figure with its unit."""
+    if name in _SENTENCES:
+        forms = (text, text[:1].lower() + text[1:])  # at the beginning of a sentence
+        translations = (korean(form, says) for form in forms)
+        return next((each for each in translations if each not in forms), None)
+    if re.fullmatch(r"(?:\d+ (?:s|min|h|d) ?)+", text):
+        for unit, word in _UNITS:
+            text = re.sub(rf"(\d+) {unit}\b", rf"\1{word}", text)
+        return text
+    # "2" of "2 tasks": Korean counts with a word of its own.
+    return re.sub(r"^(\d+) [A-Za-z ]+$", r"\1", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, TextIO
 
@@ -11,6 +12,7 @@ import click
 from neuronctl.cli.job_table import state_style
 from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent
 from neuronctl.cli.json_data import status_data
+from neuronctl.cli.korean import why_in_korean
 from neuronctl.cli.say import notify
 from neuronctl.common.console import folded, print_json, print_line, print_text
 from neuronctl.common.errors import NeuronctlError, UsageError
@@ -112,32 +114,36 @@ def _print_stacks(processes: Sequence[ProcessStack]) -> None:
 
 def _print(group: JobGroup) -> None:
     evidence, diagnosis = group.evidence, group.diagnosis
-    for words in answer(group.jobs, diagnosis):
+    lines, translate = why_in_korean(answer(group.jobs, diagnosis), sys.stdout)
+    for words in lines:
         print_text(folded(words))
     print_text("")
-    _print_fact("state", _state_words(evidence), state_style(group.jobs))
+    state, log = translate("state"), translate("log")
+    _print_fact(state, translate(_state_words(evidence)), state_style(group.jobs))
     line = diagnosis.line
     if line is not None:
         place = "last line" if line.number == 1 else f"line {line.number} from its end"
         place = place if line.number else "near its beginning"
         guess = " (not recorded; this is sbatch's default)" if evidence.log_guessed else ""
-        _print_fact("log", f"{line.path}, {place}{guess}:")
+        _print_fact(log, translate(f"{line.path}, {place}{guess}:"))
         for before in diagnosis.around or (line.text[:600],):
             is_it = before.strip() == line.text or len(diagnosis.around) == 0
             _print_fact("", before[:600], "bold" if is_it else "")
     elif not evidence.logs and evidence.log_guessed and evidence.status.ended:
-        _print_fact("log", "not known: there is no record of it, and no log at sbatch's default")
+        words = "not known: there is no record of it, and no log at sbatch's default"
+        _print_fact(log, translate(words))
     elif not evidence.logs and evidence.unread and not evidence.log_guessed:
-        log = evidence.unread[0]
-        gone = " (deleted or moved since, or on another machine)" if log.missing else ""
-        _print_fact("log", f"{log.path}: {log.problem}{gone}")
+        unread = evidence.unread[0]
+        gone = " (deleted or moved since, or on another machine)" if unread.missing else ""
+        _print_fact(log, f"{unread.path}: {unread.problem}{gone}")
     for node, fault in _bad_nodes(evidence.status).items():
         words = f"{node} failed in your jobs, last on {moment(fault.at)} (job {fault.job})"
-        _print_fact("node", f"{words}: {fault.why}")
+        _print_fact(translate("node"), translate(f"{words}: {fault.why}"))
 
 
 def _print_fact(name: str, text: str, style: str = "") -> None:
-    print_text(folded(text, f"  {name:<7}", " " * 9), style)
+    width = 7 if name.isascii() else 7 - len(name)  # Hangul takes two cells
+    print_text(folded(text, f"  {name:<{width}}", " " * 9), style)
 
 
 def _bad_nodes(status: JobStatus) -> Dict[str, NodeFault]:
@@ -186,7 +192,8 @@ def explain_end(
         return
     with contextlib.suppress(NeuronctlError):
         diagnosis = examine(jobs[0])[1]
-        for line in answer(jobs, diagnosis) if diagnosis.cause else ():
+        lines = answer(jobs, diagnosis) if diagnosis.cause else []
+        for line in why_in_korean(lines, file or sys.stdout)[0]:
             print_text(folded(line), file=file)
 
 

@@ -76,11 +76,11 @@ def meaning_of(ending: Ending) -> Mapping[str, str]:
     """Return what exits.yaml says of a signal or an exit code: kind, means, do."""
     number = ending.signal
     name = signal_name(number).rpartition(" ")[2] if number else str(ending.code)
-    return _meanings().get(name, {})
+    return meanings().get(name, {})
 
 
 @functools.cache
-def _meanings() -> Mapping[str, Mapping[str, str]]:
+def meanings() -> Mapping[str, Mapping[str, str]]:
     """Return what is known of signals, by name, and of exit codes, by number."""
     file = os.path.join(os.path.dirname(__file__), "exits.yaml")
     return yamlfile.read(file, CatalogError).data

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Set
 
 import pytest
+from fake_slurm import FakeSlurm, accounting_row, queue_row
 
-from neuronctl.cli.korean import texts
+import neuronctl
+from neuronctl.cli.korean import texts, why_texts
 from neuronctl.judgement.rule_pages import every_rule
 from neuronctl.rules.base import JOB_RULES
 from neuronctl.rules.scripts.script_facts import SCRIPT_RULES
@@ -66,6 +68,59 @@ def test_translations_follow_the_rules(code: str) -> None:
         kept = set(KEPT.findall(korean))
         assert set(KEPT.findall(english)) <= kept, korean
         assert {name for name in kept if name[0] == "{"} <= set(KEPT.findall(english)), korean
+
+
+def test_translations_follow_the_sentences_of_why() -> None:
+    """Its causes follow by their names; its sentences stand in these files."""
+    root = Path(neuronctl.__file__).parent
+    files = [*root.glob("diagnosis/*.[py][ya]*"), *root.glob("tracking/*.py"), root / "cli/why.py"]
+    files += [root / "slurm/pending_reasons.py", root / "slurm/job_states.py"]
+    words = set(re.findall(r"\w+", " ".join(file.read_text("utf-8") for file in files)))
+    assert len(why_texts()) > 200
+    for english, korean in why_texts().items():
+        assert set(re.findall(r"\w+", re.sub(r"\{\w+\}", " ", english))) <= words, english
+        kept = set(KEPT.findall(korean))
+        assert HANGUL.search(korean) and set(KEPT.findall(english)) <= kept, korean
+        assert {name for name in kept if name[0] == "{"} <= set(KEPT.findall(english)), korean
+
+
+ENDS = {
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.": (
+        "1:0",
+        "GPU 메모리",
+    ),
+    "ModuleNotFoundError: No module named 'einops'": ("1:0", "'einops' 모듈이 없습니다"),
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.": ("OUT_OF_MEMORY", "메모리"),
+    "slurmstepd: error: *** JOB 7 CANCELLED DUE TO TIME LIMIT ***": ("TIMEOUT", "시간 제한"),
+    "MyError: the reader is closed": ("1:0", "원인을 알 수 없습니다"),
+    "": ("0:9", "강제로 종료"),
+}
+
+
+@pytest.mark.parametrize(("log", "ending", "korean"), [(log, *end) for log, end in ENDS.items()])
+def test_why_in_korean(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, log: str, ending: str, korean: str
+) -> None:
+    """Each line is in Korean but for what it quotes; JSON is English."""
+    (tmp_path / "slurm-7.out").write_text(f"{log}\n" if log else "")
+    end = {"exit": ending} if ":" in ending else {"state": ending, "exit": "0:0"}
+    fake_slurm.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
+    row = accounting_row("7", **{"state": "FAILED", "work_dir": str(tmp_path), **end})
+    fake_slurm.accounting(row)
+    answer, facts = seen(run, "why", "7").split("\n\n", 1)
+    assert korean in " ".join(answer.split())
+    assert answer.startswith("작업 7 (train): ") and "\n해결 방법: " in answer
+    assert facts.startswith("  상태   ") and "(출처: sacct)" in facts
+    assert not HANGUL.search(seen(run, "why", "--json", "7"))
+
+
+def test_why_is_in_one_language(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    """A cause without a translation leaves the whole answer in English."""
+    (tmp_path / "slurm-7.out").write_text(
+        "ERROR: Lost atoms: original 4000 current 3987 (src/thermo.cpp:481)\n"
+    )
+    fake_slurm.queue(queue_row("7", state="FAILED", exit="256", work_dir=str(tmp_path)))
+    assert not HANGUL.search(seen(run, "why", "7"))
 
 
 WRONG = """\

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -28,6 +29,9 @@ _PERSIST = "12h"
 
 _METHODS = "gssapi-with-mic,hostbased,publickey,keyboard-interactive"
 """Of the methods that ask, one: after a wrong code, ssh would ask again by the next one."""
+
+_ONE_ATTEMPT = "NumberOfPasswordPrompts=1"
+"""Five wrong codes lock the account at some sites: a wrong one is typed anew by its user."""
 
 _PATIENCE = 10.0
 """Seconds for ssh's answer about its own socket."""
@@ -226,8 +230,14 @@ def _authenticate(
     """Start the master in the background; returns ssh's exit code and what it said."""
     options = ["ControlMaster=yes", f"ControlPersist={_PERSIST}", "RemoteCommand=none"]
     options += ["ServerAliveInterval=15", "ServerAliveCountMax=3", "ConnectionAttempts=1"]
-    # Five wrong codes lock the account at some sites: a wrong one is typed anew by its user.
-    options += ["NumberOfPasswordPrompts=1", f"PreferredAuthentications={methods}"]
+    options += [_ONE_ATTEMPT, f"PreferredAuthentications={methods}"]
+    jumps = settings.get("proxyjump", "none")
+    if jumps != "none":  # whose own ssh would ask three times
+        *before, last = jumps.split(",")
+        way = ["-J", ",".join(before)] if before else []
+        last = last if last.startswith("ssh://") else f"ssh://{last}"
+        words = ["ssh", f"-o{_ONE_ATTEMPT}", *way, "-W", "[%h]:%p", "--", last]
+        options.append(f"ProxyCommand={shlex.join(words)}")
     argv = ["ssh", "-S", remote.socket, *(f"-o{option}" for option in options)]
     argv += ["-T", "--", settings["address"], "true"]
     # A ProxyJump's process stays in this terminal's session, and must outlive the terminal.
@@ -237,12 +247,12 @@ def _authenticate(
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )
-    words: List[bytes] = []
+    parts: List[bytes] = []
 
     def read(pipe: IO[bytes]) -> None:
         with pipe:
             while data := os.read(pipe.fileno(), 4096):
-                words.append(data)
+                parts.append(data)
                 show(data)
 
     assert process.stderr is not None
@@ -251,4 +261,4 @@ def _authenticate(
     reader.start()
     code = process.wait()
     reader.join(1)
-    return code, b"".join(words).decode("utf-8", "replace")
+    return code, b"".join(parts).decode("utf-8", "replace")

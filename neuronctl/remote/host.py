@@ -254,6 +254,7 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
         if request["dry"]:
             _say(folder=_draft(request["directory"], files, request["scripts"], data))
             return
+        os.makedirs(folder, exist_ok=True)  # jobs of a project without files run there, too
         kept = []
         gone = [name for name in before if name not in files]
         if wanted or gone or not before:

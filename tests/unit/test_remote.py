@@ -17,7 +17,7 @@ import pytest
 from neuronctl.common.errors import ConnectionLostError, NotConnectedError, UsageError
 from neuronctl.remote import payload, project
 from neuronctl.remote import session as session_module
-from neuronctl.remote.connection import Remote, _usual_address, check_name
+from neuronctl.remote.connection import Remote, _usual_address, check_name, login
 from neuronctl.remote.host import is_safe
 from neuronctl.remote.project import Project
 from neuronctl.remote.session import _INSTALL, Filter, Session
@@ -328,6 +328,19 @@ def test_a_name_of_the_catalog_has_its_login_host(
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert _usual_address(name) == address
+
+
+def test_a_jump_host_asks_once(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = "printf 'hostname inner\\nproxyjump a,me@gate:2222\\n'"
+    Path("bin/ssh").write_text(
+        f"#!/bin/sh\n[ $1 != -G ] || exec {settings}\nprintf '%s\\n' \"$@\" >words; exit 255\n"
+    )
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path("state").absolute()))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(Path("bin").absolute()))
+    with pytest.raises(NotConnectedError):
+        login("inner", "", show=quiet, tell=quiet)  # type: ignore[arg-type]
+    jump = "ssh -oNumberOfPasswordPrompts=1 -J a -W '[%h]:%p' -- ssh://me@gate:2222"
+    assert f"-oProxyCommand={jump}" in Path("words").read_text().splitlines()
 
 
 def test_commands_without_on_load_nothing_of_it() -> None:

@@ -49,9 +49,10 @@ def _known_job(mode: SubmitMode) -> Optional[Submission]:
         return None
     from neuronctl.submission.repetition import job_of_key
 
-    done = job_of_key(mode.key, notify)
+    reporter = TerminalReporter(mode)
+    done = job_of_key(mode.key, notify, reporter.command_line)
     if done is not None and done.record is not None:
-        TerminalReporter(mode).submitted(done.record.draft, None, done)
+        reporter.submitted(done.record.draft, None, done)
     return done
 
 

@@ -9,7 +9,7 @@ from neuronctl.common.errors import NoSuchJobError
 from neuronctl.common.secrets import hide_in_words
 from neuronctl.common.shell import join
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
-from neuronctl.request.job import JobRequest, Layer, Origin, Source, StepRequest
+from neuronctl.request.job import OPTIONS, JobRequest, Layer, Origin, Source, StepRequest
 from neuronctl.slurm.conf import local_cluster
 
 Change = Tuple[str, str, str]
@@ -77,10 +77,11 @@ def _requested(draft: RecordDraft) -> Dict[str, str]:
     lists["arguments"] = lists.pop("args", ())
     lists["env"] = ["=".join(pair) for pair in lists.get("env", ())]
     found = {}
+    longs = {option.field: option.long for option in OPTIONS}
     for name, value in lists.items():
         words = value if isinstance(value, (list, tuple)) else [value]
         texts = [word if isinstance(word, str) else json.dumps(word) for word in words]
-        found[name.replace("_", "-")] = join(hide_in_words(texts))
+        found[longs.get(name, name.replace("_", "-"))] = join(hide_in_words(texts))
     return found
 
 

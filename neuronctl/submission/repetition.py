@@ -14,10 +14,12 @@ import os
 import re
 import time
 from dataclasses import replace
-from typing import Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import RecordError, SlurmUnavailableError
 from neuronctl.common.files import open_own_directory
+from neuronctl.common.secrets import hide_in_words
+from neuronctl.common.shell import join
 from neuronctl.common.words import moment
 from neuronctl.records.recovery import Recovery, is_in_flight, recover
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
@@ -25,17 +27,26 @@ from neuronctl.slurm.conf import local_cluster
 from neuronctl.submission.transaction import Notify, Recording, Submission, Submittable
 
 
-def job_of_key(key: str, notify: Notify) -> Optional[Submission]:
+def job_of_key(key: str, notify: Notify, command_line: Sequence[str] = ()) -> Optional[Submission]:
     """Return the job that was submitted with a key; None if there is none.
 
+    command_line: what the user calls now; notify hears whether it differs from that of the job.
     Waits while another process submits it. Raises SlurmUnavailableError while it is not known
     whether Slurm took the job, and RecordError.
     """
     _, record = _last(key)
     done = _job_of(record, notify, "another key submits another job") if record else None
-    if done is not None:
+    if done is not None and record is not None:
         notify(f"job {done.job_id} has this key: nothing else was submitted")
+        before = record.draft.command_line
+        if command_line and _without_views(before) != _without_views(command_line):
+            command = join(hide_in_words(before))
+            notify(f"job {done.job_id} has other arguments; it was submitted with: {command}")
     return done
+
+
+def _without_views(words: Sequence[str]) -> List[str]:
+    return [word for word in words if word not in ("--json", "--wait", "--follow")]
 
 
 def take_key(key: str, recording: Recording, notify: Notify) -> Optional[Submission]:

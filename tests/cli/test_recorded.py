@@ -247,7 +247,7 @@ def test_resubmit_with_overrides(
     script = submitted(7, "--env", "A=1", "--env", "B=2")
     fake_slurm.answer("sbatch", "8\n")
     result = run("resubmit", "7", "-t", "9", "--env", "A=3", "--force")
-    assert "time: 00:05:00 -> 00:09:00" in result.stderr
+    assert "time: 00:05:00 -> 00:09:00" in result.stderr and "time-limit" not in result.stderr
     changed = script.replace("--time=00:05:00", "--time=00:09:00").replace("A=1", "A=3")
     assert fake_slurm.stdin() == changed
 

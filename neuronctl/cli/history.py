@@ -23,7 +23,7 @@ from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm.job_states import FAILED, UNKNOWN
 from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
-from neuronctl.tracking.runs import runs_words
+from neuronctl.tracking.runs import failed_tasks, runs_words
 from neuronctl.tracking.submissions import MOST, States, failed_ones, named_since, states_of
 from neuronctl.tracking.wandb_runs import wandb_url
 
@@ -128,6 +128,7 @@ def _print(
         how = record.failure.strip().partition("\n")[0][:100]
         if not how and one is not None:
             how = "; ".join(filter(None, (outcome_words(one), runs_words(one))))
+        how = how or failed_tasks(known)
         rows.append(
             [
                 "-" if record.job_id is None else str(record.job_id),

@@ -21,7 +21,6 @@ from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify, say
 from neuronctl.cli.sweep_status import status
 from neuronctl.common.console import Column, print_json, print_line, print_table
-from neuronctl.common.errors import UsageError
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import counted
 from neuronctl.planning import JobPlan
@@ -151,10 +150,10 @@ def command(
     planned = plan_given(
         {**given, "body": None}, words, find_job=True, ask_slurm=not dry_run, sweep=axes
     )
-    settings, tasks = describe_sweep(planned, task_time, metric, **files, **counts)
-    how = {"most": jobs, "force": force, "dry_run": dry_run}
+    settings, tasks = describe_sweep(planned, task_time, metric, jobs=jobs, **files, **counts)
     reporter = _Reporter(as_json, dry_run=dry_run, explain=explain)
-    _submit(Sweep(planned.plan.job_name), settings, tasks, reporter, **how)
+    sweep = Sweep(planned.plan.job_name)
+    _submit(sweep, settings, tasks, reporter, force=force, dry_run=dry_run)
 
 
 class _Reporter(TerminalReporter):
@@ -232,8 +231,9 @@ def retry(
 ) -> None:
     """Continue a sweep: submit jobs for its tasks as the limits allow.
 
-    TASKs are run again, however they ended. Without TASK, interrupted tasks are run again, and with
-    --failed also those that failed. A paused or cancelled sweep continues. Nodes on which tasks
+    TASKs are run again, however they ended, but with --failed only if they have not succeeded.
+    Without TASK, interrupted tasks are run again, and with --failed also those that failed. Without
+    --jobs, that of the sweep holds. A paused or cancelled sweep continues. Nodes on which tasks
     died at once are excluded.
     """
     from neuronctl.sweeping.actions import retry as retry_tasks
@@ -241,7 +241,7 @@ def retry(
     given = {"time": time, "mem": mem}
     options = {option: value for option, value in given.items() if value is not None}
     reporter = _Reporter(as_json)
-    change = retry_tasks(name, tasks, reporter, failed=failed, options=options, most=jobs)
+    change = retry_tasks(name, tasks, reporter, failed=failed, options=options, jobs=jobs)
     _print_change(change, as_json)
 
 
@@ -300,14 +300,12 @@ def rm(name: str, as_json: bool) -> None:
 def logs(name: str, task: int, attempt: Optional[int], as_json: bool) -> None:
     """Show the log of one task, by its number in 'neuronctl sweep status'."""
     from neuronctl.cli.logs import copy_log
+    from neuronctl.sweeping.actions import task_of
     from neuronctl.sweeping.jobs import ask_runs
 
     sweep = Sweep(name)
     sweep.settings()
-    states = sweep.states(ask_runs)
-    if task > len(states):
-        raise UsageError(f"the sweep {name} has {counted(len(states), 'task')}")
-    state = states[task - 1]
+    state = task_of(name, sweep.states(ask_runs), task)
     files = {n: sweep.log(task, n) for n in range(1, state.attempt + 1)}
     there = {n: file for n, file in files.items() if os.path.exists(file)}
     if as_json:

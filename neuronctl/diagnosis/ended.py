@@ -29,7 +29,7 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, PENDING, STATES, UNKNOWN
 from neuronctl.tracking import endings
 from neuronctl.tracking.job_status import NOT_RESPONDING
-from neuronctl.tracking.runs import LAST, NOT_SAVED, Runs
+from neuronctl.tracking.runs import GOES_ON, LAST, NOT_SAVED, Runs
 
 
 def diagnose(evidence: JobEvidence) -> Diagnosis:
@@ -37,6 +37,7 @@ def diagnose(evidence: JobEvidence) -> Diagnosis:
     diagnosis = _diagnose(evidence)
     remedy = diagnosis.remedy.replace("{memory}", evidence.more_memory)
     remedy = remedy.replace("{job}", str(evidence.status.id))
+    remedy = remedy.replace("{name}", evidence.status.name)
     return replace(diagnosis, remedy=remedy.replace("{id}", _again(evidence.status.id)))
 
 
@@ -183,8 +184,12 @@ def _cancelled(evidence: JobEvidence) -> Tuple[str, str, str]:
 def _when(evidence: JobEvidence) -> str:
     """When it was cancelled."""
     status, runs = evidence.status, evidence.runs
-    if runs is not None and len(runs.runs) > 1 and status.state != PENDING:
-        return f" in run {runs.runs[-1].number}"
+    if runs is not None and runs.runs and status.state != PENDING:
+        last = runs.runs[-1]
+        if not began(status) or last.cause == GOES_ON:
+            return f" after run {last.number}, before the next one started"
+        if last.number > 1:
+            return f" in run {last.number}"
     return f" after {duration(status.elapsed)}" if began(status) else " before it started"
 
 
@@ -240,6 +245,9 @@ def _killed_step(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
 def _completed(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     what = f"completed with exit code 0 after {duration(status.elapsed)}"
+    if evidence.failed_tasks:
+        remedy = "fix the cause, then 'neuronctl sweep retry {name} --failed' runs them again"
+        return Diagnosis("tasks-failed", what, evidence.failed_tasks, remedy)
     by_step = _killed_step(evidence, f"{what}, though not all of it")
     if by_step is not None:
         return by_step

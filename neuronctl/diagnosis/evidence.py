@@ -38,7 +38,8 @@ class JobEvidence:
     pending job, the jobs of its partition. reservations: of a job that waits for them. earlier: its
     runs before a requeue, newest first. steps: of an ended job. more_memory: how to request more
     memory on this cluster. most_time: the partition's maximum in seconds. now: epoch seconds.
-    runs: of a job that goes on. left_out: why a pipeline did not run it.
+    runs: of a job that goes on. failed_tasks: of a sweep's job, in words. left_out: why a pipeline
+    did not run it.
     """
 
     status: JobStatus
@@ -55,6 +56,7 @@ class JobEvidence:
     most_time: Optional[int] = None
     runs: Optional[Runs] = None
     steps: Tuple[StepEnd, ...] = ()
+    failed_tasks: str = ""
     more_memory: str = "request more memory with --mem (or more cores, if memory comes with them)"
     left_out: str = ""
 

@@ -29,7 +29,7 @@ from neuronctl.tracking.chains import chain_of
 from neuronctl.tracking.endings import canceller, is_launch_failure, why_left_out
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
-from neuronctl.tracking.runs import runs_of
+from neuronctl.tracking.runs import failed_tasks, runs_of
 
 
 def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
@@ -65,7 +65,9 @@ def examine_groups(jobs: Sequence[JobStatus]) -> List[JobGroup]:
     """Diagnose the tasks of an array or the components of a job, bad ends first."""
     alike: Dict[Tuple[Any, ...], List[JobStatus]] = {}
     for status in jobs:
-        alike.setdefault((status.state, status.exit, status.stated_reason), []).append(status)
+        failed = bool(failed_tasks([status]))
+        kind = (status.state, status.exit, status.stated_reason, failed)
+        alike.setdefault(kind, []).append(status)
     order = {**dict.fromkeys(ENDED, 0), **dict.fromkeys(GOOD, 2)}
     ordered = sorted(alike.values(), key=lambda same: order.get(same[0].state, 1))
     return [group for same in ordered for group in _split_by_cause(same)]
@@ -81,6 +83,8 @@ def _split_by_cause(same: List[JobStatus]) -> List[JobGroup]:
     groups: Dict[Tuple[str, str], JobGroup] = {}
     for status in same[: most if failed else 1]:
         evidence, diagnosis = examine(status)
+        if status.state == COMPLETED and len(same) > 1:
+            diagnosis = replace(diagnosis, cause=failed_tasks(same) or diagnosis.cause)
         raised = diagnosis.line.text if diagnosis.line and diagnosis.kind == "exception" else ""
         key = (diagnosis.kind, raised.partition(":")[0])
         groups.setdefault(key, JobGroup([], evidence, diagnosis)).jobs.append(status)
@@ -133,6 +137,7 @@ def gather(status: JobStatus) -> JobEvidence:
         log_full=fault is not None and fault.is_full,
         queue=queue,
         reservations=reservations,
+        failed_tasks=failed_tasks([status]),
         earlier=_earlier(status),
         more_memory=_more_memory(status),
         most_time=None if partition is None else partition.wall_time.maximum,

@@ -95,7 +95,7 @@ class Judgement:
             return Verdict(NOT_KNOWN, words)
         size = forecast.on_cluster.array_size
         if size > 1:
-            words += f"; its {size} tasks start as far as that and your limits reach"
+            words += f"; the {size} jobs of its array start as far as that and your limits allow"
         return Verdict(CAN_START, words)
 
     def with_rules(self, findings: Iterable[Finding]) -> Judgement:

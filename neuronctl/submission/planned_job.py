@@ -71,7 +71,8 @@ class PlannedJob:
             texts = judge_shell_text(self.plan, self.script)
             judgement = judgement.with_rules((*judgement.findings, *texts))
         verdict = judgement.verdict if self.ask_slurm else None
-        return JudgedJob(self.plan, judgement.findings, verdict, self.choice)
+        findings = tuple(dict.fromkeys(judgement.findings))  # a sweep's tasks have the same ones
+        return JudgedJob(self.plan, findings, verdict, self.choice)
 
     @property
     def variables(self) -> Mapping[str, str]:

@@ -38,6 +38,11 @@ def plan_resubmission(
     tell hears what is submitted, and what has changed in the directory. Raises UsageError for what
     cannot be submitted again, and PolicyError if it would wait forever for a recorded job.
     """
+    if record.draft.of_sweep:
+        raise UsageError(
+            f"job {record.job_id} takes tasks of the sweep {record.job_name}",
+            f"'neuronctl sweep retry {record.job_name} --failed' submits jobs for what is left",
+        )
     if options.get("chdir"):  # begins where the user is, as with sbatch
         options = {**options, "chdir": os.path.join(working_directory(), options["chdir"])}
     _enter_directory(record)
@@ -59,11 +64,6 @@ def plan_resubmission(
     if not (changed or waits) and (snapshot or not record.draft.snapshot):
         tell(f"{what}, byte for byte, from {working_directory()}")
         return RecordedJob(record, variables)
-    if record.draft.of_sweep:
-        raise UsageError(
-            f"job {record.job_id} takes tasks of the sweep {record.job_name}, as its other jobs do",
-            f"'neuronctl sweep retry {record.job_name}' submits more, with the sweep's own options",
-        )
     layer = _layer_again(record, options, args)
     options = {**options, "env": (*(options.get("env") or ()), *variables)}
     planned = plan_job(

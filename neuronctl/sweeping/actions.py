@@ -30,7 +30,7 @@ from neuronctl.sweeping.folder import Sweep, SweepSettings
 from neuronctl.sweeping.jobs import ask_runs, plan_task, submit_workers, task_words
 from neuronctl.sweeping.metrics import METRIC, check_metric
 from neuronctl.sweeping.parameters import Task, TaskState, make_tasks
-from neuronctl.sweeping.worker.files import FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
+from neuronctl.sweeping.worker.files import DONE, FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
 from neuronctl.tracking.cancellation import cancel, is_active, targets_of
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import queued
@@ -70,6 +70,7 @@ def describe_sweep(
     metric: Optional[str],
     catalog: Optional[str],
     template: Optional[str],
+    jobs: Optional[int],
     **counts: int,
 ) -> Tuple[SweepSettings, Tuple[Task, ...]]:
     """Return the settings of a new sweep, and its tasks; raises UsageError.
@@ -106,6 +107,7 @@ def describe_sweep(
         template=template and os.path.abspath(template),
         task_time=seconds,
         metric=metric or METRIC,
+        jobs=jobs,
         **counts,
     )
     return settings, tasks
@@ -213,24 +215,26 @@ def retry(
     *,
     failed: bool,
     options: Mapping[str, str],
-    most: Optional[int],
+    jobs: Optional[int],
 ) -> Change:
     """Go on with a sweep.
 
-    numbers: tasks that are done again, whatever became of them; none: those that were interrupted
-    and, if ``failed``, those that failed. options: of their jobs, by long names, such as time.
+    numbers: tasks that are done again; none: those that were interrupted and, if ``failed``, those
+    that failed. options: of their jobs, by long names, such as time. jobs: as in SweepSettings.
     """
     sweep, settings = open_sweep(name)
+    settings = replace(settings, jobs=jobs or settings.jobs)
     states = sweep.states(ask_runs)
     if any(state.state == NOT_KNOWN for state in states):
         raise SlurmUnavailableError(
             "Slurm does not answer, so that it is not known which tasks still run",
             "try again later",
         )
-    chosen = [_of_number(name, states, number) for number in dict.fromkeys(numbers)]
-    if not numbers:
-        wanted = (INTERRUPTED, FAILED) if failed else (INTERRUPTED,)
-        chosen = [state for state in states if state.state in wanted]
+    wanted = (INTERRUPTED, FAILED) if failed else (INTERRUPTED,)
+    chosen = [state for state in states if state.state in wanted]
+    if numbers:
+        least = wanted if failed else (INTERRUPTED, FAILED, DONE)
+        chosen = [_of_number(name, states, number, least) for number in dict.fromkeys(numbers)]
     for sizes in dict.fromkeys(state.sizes for state in chosen):
         same = [state for state in chosen if state.sizes == sizes]
         given = {**dict(sizes), **options} if options else None
@@ -240,18 +244,35 @@ def retry(
     if not chosen:
         sweep.do_again([])
     reporter.tell(f"{counted(len(chosen), 'task')} to do again")
-    change = submit_waiting(sweep, settings, reporter, most=most)
+    left = 0 if failed or numbers else sum(state.state == FAILED for state in states)
+    if left:
+        words = f"{counted(left, 'failed task')} not run again"
+        reporter.tell(f"{words}: 'neuronctl sweep retry {name} --failed' includes failed tasks")
+    change = submit_waiting(sweep, settings, reporter)
     return replace(change, again=tuple(state.number for state in chosen))
 
 
-def _of_number(name: str, states: Sequence[TaskState], number: int) -> TaskState:
-    """Return a task that can be done again."""
-    if not 0 < number <= len(states):
-        raise UsageError(f"the sweep {name} has {counted(len(states), 'task')}, and no {number}")
-    state = states[number - 1]
+def _of_number(
+    name: str, states: Sequence[TaskState], number: int, wanted: Sequence[str]
+) -> TaskState:
+    """Return a task that is in one of these states, in which it can be done again."""
+    state = task_of(name, states, number)
     if state.state in (RUNNING, WAITING):
         raise UsageError(f"task {number} is {state.state}: only one that has ended is done again")
+    if state.state not in wanted:
+        hint = f"'neuronctl sweep retry {name} {number}' runs it again"
+        raise UsageError(f"--failed: task {number} is {state.state}", hint)
     return state
+
+
+def task_of(name: str, states: Sequence[TaskState], number: int) -> TaskState:
+    """Return the task of this number; raises UsageError if there is none."""
+    if number > len(states):
+        raise UsageError(
+            f"the sweep {name} has {counted(len(states), 'task')}, and no {number}",
+            f"'neuronctl sweep status {name}' lists them",
+        )
+    return states[number - 1]
 
 
 def cancel_jobs(name: str) -> Change:

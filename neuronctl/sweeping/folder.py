@@ -31,7 +31,7 @@ from neuronctl.sweeping.metrics import METRIC
 from neuronctl.sweeping.old_folder import read_old_states
 from neuronctl.sweeping.parameters import Task, TaskState
 from neuronctl.sweeping.worker import files
-from neuronctl.sweeping.worker.files import CONTINUES, ENDING, RUNNING, WAITING, Runs, State
+from neuronctl.sweeping.worker.files import CONTINUES, ENDING, INTERRUPTED, WAITING, Runs, State
 
 _SILENCE = 60
 """Seconds without a sign of life after which a worker of a job that has ended counts as dead."""
@@ -46,7 +46,7 @@ class SweepSettings:
     jobs need, by name. catalog, template: as for plan_job(). side_by_side: tasks at a time in a
     job. task_time: seconds a task takes at most; None: as long as the longest so far. retries: how
     often an interrupted task is done again. max_fails: so many failures without a success pause it.
-    metric: the pattern of a task's metric in its log.
+    metric: the pattern of a task's metric in its log. jobs: at a time, at most; None: no limit.
     """
 
     words: Tuple[str, ...]
@@ -61,6 +61,7 @@ class SweepSettings:
     retries: int = 2
     max_fails: int = 5
     metric: str = METRIC
+    jobs: Optional[int] = None
 
 
 class Sweep:
@@ -310,7 +311,7 @@ def _task_state(
     record = record or tuple(map((state.claim or {}).get, files.FIELDS))
     _, node, _, _, start, end, code, job, metric, last_line, version = record
     if name in (CONTINUES, ENDING):
-        name, code = (WAITING if name == CONTINUES else RUNNING), None
+        name, code = (WAITING if name == CONTINUES else INTERRUPTED), None
     return TaskState(
         number,
         values,

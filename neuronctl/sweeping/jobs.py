@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from typing import Any, Iterable, List, Optional, Tuple
+from typing import Any, Iterable, List, Tuple
 
 from neuronctl.common.errors import SlurmError, SlurmRefusedError, UsageError
 from neuronctl.common.units import compress_hostlist, hosts, parse_memory, split_signal
@@ -58,13 +58,11 @@ def submit_workers(
     sizes: Row,
     tasks: int,
     reporter: Reporter,
-    *,
-    most: Optional[int] = None,
     **how: Any,
 ) -> List[int]:
     """Submit jobs for so many tasks beside those in the queue, and return their ids.
 
-    There are as many as the limits allow now, and at most ``most``. They are one array; or jobs of
+    There are as many as the limits and ``settings.jobs`` allow now. They are one array; or jobs of
     their own, if Slurm would not requeue them. how: as for submit_job().
     """
     workers, all_workers = (0, 0) if how.get("dry_run") else _count_workers(sweep, sizes)
@@ -74,12 +72,14 @@ def submit_workers(
     assert planned.plan.until_done is not None
     chain = planned.plan.until_done.chain
     room, wanted = _room(planned, chain), -(-tasks // settings.side_by_side) - workers
+    room = min(room, (settings.jobs or _MOST) - all_workers)
     if all_workers and min(room, wanted) <= 0:
         queued, left = counted(all_workers, "job"), counted(tasks, "task")
         later = "" if workers else f": 'neuronctl sweep retry {sweep.name}' once there is room"
-        reporter.tell(f"{queued} in the queue, and room for {room} more; {left} to do{later}")
+        more = f"room for {max(0, room)} more"
+        reporter.tell(f"{queued} in the queue, and {more}; {left} to do{later}")
         return []
-    count = max(1, min(most or _MOST, _MOST, wanted, room))
+    count = max(1, min(_MOST, wanted, room))
     jobs: List[int] = []
     while True:
         array = count > 1 and not chain
@@ -138,7 +138,8 @@ def _with_tasks(
         until_done=task.request.until_done,
         metric=settings.metric,
     )
-    return replace(planned, plan=plan, steps=steps)
+    launches = tuple(replace(launch, step="") for launch in plan.launches)  # to a user, no step
+    return replace(planned, plan=replace(plan, launches=launches), steps=steps)
 
 
 def _asked_signal(task: JobPlan) -> Tuple[str, int]:

@@ -124,11 +124,11 @@ def sweep(
         sweep=tuple(axes),
     )
     counts = {"side_by_side": side_by_side, "retries": retries, "max_fails": max_fails}
-    settings, tasks = describe_sweep(planned, task_time, metric, catalog, template, **counts)
+    settings, tasks = describe_sweep(planned, task_time, metric, catalog, template, jobs, **counts)
     folder, reporter = SweepFolder(planned.plan.job_name), Reporter()
     reporter.command_line = ["python", *sys.argv]
     plans = plan_tasks(folder, settings, tasks)
-    change = add_tasks(folder, settings, tasks, plans, reporter, most=jobs, force=force)
+    change = add_tasks(folder, settings, tasks, plans, reporter, force=force)
     return Sweep(folder.name, change)
 
 

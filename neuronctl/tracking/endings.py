@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Union
 from neuronctl.common.files import read_private, tail
 from neuronctl.common.paths import pipeline_dir
 from neuronctl.slurm.fields import ExitCode
-from neuronctl.slurm.job_states import CANCELLED, STATES
+from neuronctl.slurm.job_states import CANCELLED, COMPLETED, STATES
+from neuronctl.tracking.runs import failed_tasks
 
 if TYPE_CHECKING:
     from neuronctl.slurm.job_control import ControlJob
@@ -56,6 +57,8 @@ def ending_cause(status: JobStatus) -> str:
         uid = "" if status.cancelled_by is None else f"uid {status.cancelled_by}"
         who = canceller(status) or uid
         return f"cancelled by {who}" if who else ""
+    if status.state == COMPLETED:
+        return failed_tasks([status])
     if status.state in STATES and STATES[status.state].ending:
         return STATES[status.state].ending
     exit = status.exit
@@ -128,9 +131,11 @@ def exit_status(status: JobStatus) -> int:
     """Return the exit code of a command that follows or waits for the job.
 
     The batch script's own if it is not zero; 124 for TIMEOUT and DEADLINE, 143 for CANCELLED
-    and PREEMPTED, 137 for OUT_OF_MEMORY; 128 + signal; 0 for COMPLETED; 1 for everything else,
-    including unknown.
+    and PREEMPTED, 137 for OUT_OF_MEMORY; 128 + signal; 0 for COMPLETED, but 1 if it is a sweep's
+    and tasks failed; 1 for everything else, including unknown.
     """
+    if status.state == COMPLETED and failed_tasks([status]):
+        return 1
     if status.exit is not None and status.exit.code:
         return min(status.exit.code, 255)
     of_state = STATES[status.state].exit_status if status.state in STATES else None

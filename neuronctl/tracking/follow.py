@@ -28,6 +28,7 @@ from neuronctl.tracking import chains, endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths, matches, remember
+from neuronctl.tracking.runs import failed_tasks
 
 _FIRST, _LONGEST_WAITING = 1.0, 10.0  # seconds between squeues
 _LONGEST_RUNNING = ((3600, 60.0), (60, 15.0), (0, 5.0))  # of a job that has run for so long
@@ -257,7 +258,8 @@ class JobWatch:
     def last_words(self) -> str:
         """Return the line that reports the end."""
         if len(self.statuses) != 1:
-            return f"job {self.job} ended: {_summary(self.statuses)}"
+            failed = failed_tasks(self.statuses)
+            return f"job {self.job} ended: {_summary(self.statuses)}{failed and f' ({failed})'}"
         status = self.statuses[0]
         if status.state == UNKNOWN:
             return f"job {self.job} ended, exit code unknown ({status.stated_reason})"

@@ -10,9 +10,10 @@ import functools
 import os
 import re
 from dataclasses import dataclass, replace
-from typing import List, Optional, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.common.files import file_state, tail
+from neuronctl.common.words import counted
 from neuronctl.records.job_record import JobRecord
 from neuronctl.slurm.job_states import CANCELLED, GOOD, PENDING
 from neuronctl.tracking.job_status import JobStatus
@@ -21,7 +22,7 @@ FINISHED, GOES_ON, FAILED, LAST = "finished", "goes-on", "failed", "last"
 """How a run ended: the program was done; it is to go on; it failed; no more runs were allowed."""
 
 SAVED, NOT_SAVED = "saved", "did not save"
-"""What the script says of a program only with evidence; otherwise, it ended after the request."""
+"""What the script says of a program only with evidence; else it ended after the request."""
 
 _MOST = 16 * 1024 * 1024
 """Bytes at the end of a log that are looked through."""
@@ -30,8 +31,8 @@ _LINES = re.compile(
     rb"\n(?:run (?P<begun>\d{1,6}) of at most (?P<most>\d{1,6}), on (?P<nodes>[^\s,]\S*?)"
     rb"(?:,? (?:as )?\(?job (?P<job>\d{1,10})\)?)?"
     rb"|run \d{1,6}: (?P<asked>time to save)[^\n]*"
-    rb"|run \d{1,6} (?P<how>saved|did not save|did not end|broke off|ended after the request"
-    rb"|took no more tasks)"
+    rb"|run \d{1,6} (?P<how>saved|did not save|did not end|broke off"
+    rb"|ended after the request(?: to save)?|took no more tasks)"  # of 0.2.0: without "to save"
     rb" \(exit code (?P<code>\d{1,3})\)"
     rb"|run \d{1,6} ended with exit code (?P<ended>\d{1,3}): another one follows"  # of 0.2.0
     rb"|(?:run \d{1,6} (?:waits|follows)|another run follows,) as job (?P<next>\d{1,10})"
@@ -113,6 +114,33 @@ def runs_words(status: JobStatus) -> str:
     return "" if runs is None else runs.words(status)
 
 
+def failed_tasks(jobs: Sequence[JobStatus]) -> str:
+    """Return how many tasks failed in a sweep's jobs, by their logs, and what shows them; or ""."""
+    ended = [end for job in jobs for end in _task_ends(job)]
+    failed = ended.count(b"failed")
+    if not failed:
+        return ""
+    words = f"{failed} of the {counted(len(ended), 'task')} that it ran failed"
+    return f"{words}: 'neuronctl sweep status {jobs[0].name} --failed'"
+
+
+def _task_ends(job: JobStatus) -> Sequence[bytes]:
+    """Return how each task ended that a sweep's job ran; () for another job."""
+    if job.record is None or not job.record.rest.get("of_sweep") or job.stdout is None:
+        return ()
+    return _read_task_ends(job.stdout, file_state(job.stdout))
+
+
+@functools.lru_cache(maxsize=256)
+def _read_task_ends(path: str, state: Tuple[int, ...]) -> Sequence[bytes]:
+    ends = dict(_TASK_END.findall(tail(path, _MOST)))  # a task's last end
+    return tuple(ends.values())
+
+
+_TASK_END = re.compile(rb"(?m)^task (\d+) (done|failed): exit code ")
+"""What a sweep's worker writes into its job's log (neuronctl/sweeping/worker/work.py)."""
+
+
 @functools.lru_cache(maxsize=256)  # of a table of jobs; each is asked for several times
 def _read_log(path: str, state: Tuple[int, ...]) -> Runs:
     text = tail(path, _MOST)
@@ -144,7 +172,7 @@ def read_runs(text: bytes, begin: int = 0) -> Runs:
             runs[-1] = replace(runs[-1], cause=GOES_ON, code=code, how=how)
         elif runs and "ended" in told:
             code = int(told["ended"])
-            how = SAVED if code == 75 else "ended after the request"
+            how = SAVED if code == 75 else "ended after the request to save"
             runs[-1] = replace(runs[-1], cause=GOES_ON, code=code, how=how)
         elif runs and LAST in told:
             runs[-1] = replace(runs[-1], cause=LAST)

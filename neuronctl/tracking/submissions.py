@@ -11,6 +11,7 @@ from neuronctl.slurm.job_states import CANCELLED, GOOD
 from neuronctl.tracking.job_names import is_named
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import look_up
+from neuronctl.tracking.runs import failed_tasks
 
 MOST = 5000
 """Submissions whose states are looked up at once."""
@@ -26,13 +27,14 @@ def named_since(store: RecordStore, name: str = "*", since: int = 0) -> Iterator
 
 
 def failed_ones(records: Sequence[JobRecord], states: States) -> List[JobRecord]:
-    """Return the submissions that Slurm refused, and those of which a job has failed."""
+    """Return the submissions that Slurm refused, and those of which a job or a task failed."""
     fine = (*GOOD, CANCELLED)
     return [
         record
         for record in records
         if record.status == "failed"
         or any(job.ended and job.state not in fine for job in states.get(record.key, ()))
+        or failed_tasks(states.get(record.key, ()))
     ]
 
 

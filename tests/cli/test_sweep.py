@@ -131,16 +131,66 @@ def test_cancelled_and_gone_on_with(run: Run, fake_slurm: FakeSlurm) -> None:
     run("sweep", "retry", "train")
     assert not (folder() / "paused").exists() and len(fake_slurm.calls("sbatch")) == 2
     assert "has no log" in run("sweep", "logs", "train", "2").stderr
-    assert "has 3 tasks" in run("sweep", "logs", "train", "4", code=None).stderr
+    refused = run("sweep", "logs", "train", "4", code=None).stderr
+    assert "has 3 tasks, and no 4" in refused and "'neuronctl sweep status train'" in refused
 
 
-def test_one_of_its_jobs_is_not_planned_anew(run: Run, fake_slurm: FakeSlurm) -> None:
+def test_one_of_its_jobs_is_not_resubmitted(run: Run, fake_slurm: FakeSlurm) -> None:
+    """The sweep would not know that job: 'sweep rm' could delete the folder that it uses."""
     fake_slurm.answer("sbatch", "4711\n")
     run("sweep", *LR)
-    run("resubmit", "4711")
-    assert fake_slurm.stdin().count("/worker ") == 1
-    result = run("resubmit", "4711", "-t", "10", code=None)
-    assert result.returncode == 2 and "neuronctl sweep retry train" in result.stderr
+    for words in ([], ["-t", "10"]):
+        result = run("resubmit", "4711", *words, code=2)
+        assert "'neuronctl sweep retry train --failed'" in result.stderr
+    assert len(fake_slurm.calls("sbatch")) == 1
+
+
+def test_a_job_whose_tasks_failed_has_not_succeeded(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("sweep", *LR)
+    log = tmp_path / "train_4711_1.out"
+    log.write_text("task 1 failed: exit code 3 after 2 s\ntask 2 done: exit code 0 after 2 s\n")
+    job = {"name": "train", "work_dir": str(tmp_path), "state": "COMPLETED"}
+    tasks = [queue_row(f"4711_{n}", own=str(4710 + n), **job) for n in (1, 2)]
+    fake_slurm.queue(*tasks)
+    words = "1 of the 2 tasks that it ran failed: 'neuronctl sweep status train --failed'"
+    waited = run("wait", "4711", code=1)
+    assert waited.stdout == f"job 4711 ended: 2 COMPLETED ({words})\n"
+    assert words in run("wait", "4711_1", code=1).stdout and run("wait", "4711_2")
+    why = " ".join(run("why", "4711").stdout.split())
+    assert f"{words}. What to do: fix the cause" in why
+    assert "'neuronctl sweep retry train --failed'" in why
+    assert json.loads(run("why", "4711", "--json").stdout)["jobs"][0]["kind"] == "tasks-failed"
+    assert "4711" in run("history", "--failed").stdout
+    log.write_text(log.read_text() + "task 1 done: exit code 0 after 2 s\n")  # after a retry
+    assert run("wait", "4711") and "4711" not in run("history", "--failed").stdout
+
+
+def test_retry_says_what_it_leaves_out(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("sweep", *LR)
+    finish(Sweep("train"), 1, code=1)
+    finish(Sweep("train"), 2)
+    result = run("sweep", "retry", "train")
+    assert "1 failed task not run again: 'neuronctl sweep retry train --failed'" in result.stderr
+    refused = run("sweep", "retry", "train", "1", "2", "--failed", code=2).stderr
+    assert "--failed: task 2 is done" in refused and "neuronctl sweep retry train 2" in refused
+    assert "1 task to do again" in run("sweep", "retry", "train", "1", "--failed").stderr
+
+
+def test_jobs_at_a_time_are_remembered(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("sweep", "--jobs", "1", *LR)
+    run("sweep", "retry", "train")
+    assert "--array" not in fake_slurm.stdin()
+    fake_slurm.queue(queue_row("4711", name="train"))
+    more = run("sweep", "add", "train", "--param", "lr=0.5")
+    assert "1 job in the queue, and room for 0 more" in more.stderr
+    assert len(fake_slurm.calls("sbatch")) == 2
+    run("sweep", "retry", "train", "--jobs", "3")
+    assert "#SBATCH --array=1-2\n" in fake_slurm.stdin()
 
 
 def test_a_program_with_the_name_of_a_command(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -150,7 +200,9 @@ def test_a_program_with_the_name_of_a_command(run: Run, fake_slurm: FakeSlurm) -
 
 def test_the_script_is_short(run: Run, fake_slurm: FakeSlurm) -> None:
     for words in (["--side-by-side", "2"], ["--no-requeue"]):
-        script = run("sweep", "--dry-run", *words, *LR).stdout
+        result = run("sweep", "--dry-run", *words, *LR)
+        script = result.stdout
+        assert "step 1" not in result.stderr
         lines = [line for line in script.splitlines() if line]
         assert len(lines) <= 60 and "/worker " in script
 

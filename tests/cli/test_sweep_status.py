@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any, Callable, List
@@ -31,6 +32,7 @@ def grid(fake_slurm: FakeSlurm) -> str:
     finish(sweep, 4, metric="0.93")
     claim(sweep, 5, job=41)
     claim(sweep, 6, job=40)
+    os.utime(f"{sweep.folder}/alive/40.1.abc")  # its worker lived a moment ago; its job has ended
     sweep.add_job(41)
     sweep.add_job(43)
     fake_slurm.queue(

@@ -37,7 +37,7 @@ STEPS = "steps:\n- run: 'true'\n- {script: goes.py, args: [waits, 3]}\n"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "train_ddp.py"
 
 ENDS = {
-    "saved": r"run \d+ (?:saved|did not \w+|ended after the request) \(exit code \d+\)",
+    "saved": r"run \d+ (?:saved|did not \w+|ended after the request to save) \(exit code \d+\)",
     "finished": r"done in \d+ runs",
     "failed": r"the program failed with exit code \d+: no other run follows",
     "last": r"that was the last of \d+ runs",

@@ -62,8 +62,13 @@ TWO = f"{ONE}run 1 ended with exit code 75: another one follows\nrun 2 of at mos
 
 
 def test_a_job_that_goes_on_was_cancelled_in_a_run() -> None:
-    for log, words in ((ONE, "after 1 min 2 s"), (TWO, "in run 2")):
-        given = {"canceller": "you", "runs": read_runs(log.encode())}
+    waits = {"elapsed": 0, "node_list": "", "start": None}
+    for log, more, words in (
+        (ONE, {}, "after 1 min 2 s"),
+        (TWO, {}, "in run 2"),
+        (ONE, waits, "after run 1, before the next one started"),
+    ):
+        given = {"canceller": "you", "runs": read_runs(log.encode()), **more}
         assert diagnose(evidence("CANCELLED", **given)).what == f"cancelled by you {words}"
 
 

@@ -458,8 +458,8 @@ def ask(how: str, folder: Path, bin_dir: Path, **request: Any) -> Tuple[int, Lis
     [
         ("trap 'exit 75' TERM", 75, "saved"),
         ("trap 'echo x >>kept; exit 1' TERM", 1, "saved"),
-        ("echo x >kept; trap 'exit 1' TERM", 1, "ended after the request"),
-        ("echo x >kept; trap 'kill -KILL $$' TERM", 137, "ended after the request"),
+        ("echo x >kept; trap 'exit 1' TERM", 1, "ended after the request to save"),
+        ("echo x >kept; trap 'kill -KILL $$' TERM", 137, "ended after the request to save"),
         ("echo x >kept", 143, "did not save"),
     ],
 )

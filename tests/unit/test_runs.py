@@ -59,7 +59,7 @@ def test_runs_by_their_lines() -> None:
         ("run 3 ended with exit code 1: another one follows", "goes-on", 1, False),
         ("run 3 did not save (exit code 143)", "goes-on", 143, False),
         ("run 3 took no more tasks (exit code 75)", "goes-on", 75, False),
-        ("run 3 ended after the request (exit code 1)", "goes-on", 1, False),
+        ("run 3 ended after the request to save (exit code 1)", "goes-on", 1, False),
         ("something else", "", None, False),
     ],
 )

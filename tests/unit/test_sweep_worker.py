@@ -249,11 +249,13 @@ def test_a_task_with_other_sizes_is_for_other_jobs(folder: str, no_jobs: None) -
     assert found[1].sizes == {"mem": "9G"}  # 'sweep retry --failed' keeps them
 
 
+@pytest.mark.parametrize("is_retried", [False, True])
 def test_a_worker_waits_for_one_that_may_be_dying(
-    folder: str, no_jobs: None, monkeypatch: pytest.MonkeyPatch
+    folder: str, no_jobs: None, monkeypatch: pytest.MonkeyPatch, is_retried: bool
 ) -> None:
     add(folder, ["a"])
     claim(folder, 1)
+    files.do_again(folder, [{"task": 1, "attempt": 1}] * is_retried)
     made = supplied(folder)
     assert made.next_key() is None and made.waits
     now = time.monotonic()

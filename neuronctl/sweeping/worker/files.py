@@ -280,11 +280,11 @@ def read_states(
                 same[alike] = State(state, attempt)
             states[number] = same[alike]
             continue
-        if mark:
-            state = WAITING
-        elif state is None:
+        if state is None:
             claim = next(decode(read(f"{folder}/claims/{number}.{attempt}")), {})
             state = _claim_state(folder, claim, runs, is_silent)
+        if mark and state not in (ENDING, NOT_KNOWN):
+            state = WAITING
         counted = range(last.get(number, 0) + 1, attempt + 1)
         tries = sum(results.state((number, each)) != CONTINUES for each in counted)
         avoid = str(mark.get("avoid", "")) if mark.get("until", 0) > time.time() else ""

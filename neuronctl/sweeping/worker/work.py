@@ -72,9 +72,10 @@ class Worker:
         while not self.began and not self.got and not self.stop:
             if self._is_gone() is None:
                 select.select([wake], [], [], REST)
-        if self.this_job == str(self.job):  # of a chain, nobody else knows it
+        job = self.path("jobs", self.this_job.partition("_")[0])
+        if not os.path.exists(job):  # of a chain, nobody else knows it
             sizes = json.dumps(self.options.sizes).encode()
-            files.publish(self.path("jobs", self.this_job), sizes)
+            self._patiently(lambda: files.publish(job, sizes))
         while True:
             self._reap()
             self._hear()
@@ -370,8 +371,8 @@ class Worker:
         record.update(last_line=files.last_line(tail))
         path, data = self.path("results", self.name), files.encode(record)
         self._patiently(lambda: files.write(path, data, os.O_APPEND))
-        said = f"task {key[0]} ended with exit code {code} after {seconds:.0f} s"
-        print(said if state in (DONE, FAILED) else f"{said}: {state}", flush=True)
+        how = f"{state}: exit code {code} after {seconds:.0f} s"  # tracking/runs.py reads it
+        print(f"task {key[0]} {how}", flush=True)
         self._react(key, state, seconds, record["last_line"])
         return True
 

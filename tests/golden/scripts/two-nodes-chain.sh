@@ -69,7 +69,7 @@ if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?;
 end() { echo "$1"; [ ! "$next" ] || try "$((code ? 60 : 1))" scancel -t PENDING "$next"; exit "$code"; }  # without another run
 [ "$code" -ne 0 ] || end "done in $run runs"
 [[ $asked || $code -eq 75 || $code -eq 121 ]] || end "the program failed with exit code $code: no other run follows"
-case $code in 75) how=saved ;; 124) how='did not end' ;; 121) how='broke off' ;; *) how='ended after the request' ;; esac
+case $code in 75) how=saved ;; 124) how='did not end' ;; 121) how='broke off' ;; *) how='ended after the request to save' ;; esac
 echo "run $run $how (exit code $code)"
 [ "$run" -lt "$most" ] || end "that was the last of $most runs"
 next=$(try 120 next_run) || end "the next run could not be submitted: no other run follows"

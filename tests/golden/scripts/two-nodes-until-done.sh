@@ -59,7 +59,7 @@ if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?;
 end() { echo "$1"; exit "$code"; }
 [ "$code" -ne 0 ] || end "done in $run runs"
 [[ $asked || $code -eq 75 || $code -eq 121 ]] || end "the program failed with exit code $code: no other run follows"
-case $code in 75) how=saved ;; 124) how='did not end' ;; 121) how='broke off' ;; *) how='ended after the request' ;; esac
+case $code in 75) how=saved ;; 124) how='did not end' ;; 121) how='broke off' ;; *) how='ended after the request to save' ;; esac
 echo "run $run $how (exit code $code)"
 [ "$run" -lt "$most" ] || end "that was the last of $most runs"
 requeue() { squeue -aht RUNNING -j "$SLURM_JOB_ID" | grep -q . && scontrol requeue "$SLURM_JOB_ID"; }

@@ -266,7 +266,7 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
         if found is None or not found[1].cause or found[1].exit:
             return replace(made, line=last_line(evidence))
         cause = f"{made.cause}; likely, {found[1].cause}"
-        return replace(made, cause=cause, remedy=found[1].remedy, line=found[0])
+        return replace(made, cause=cause, remedy=found[1].remedy or _SET_E, line=found[0])
     if found is not None and found[1].kind == "command-not-found" and _SCRIPT in found[0].text:
         cause = f"{found[1].cause}, and the script went on"
         return Diagnosis("completed", what, cause, found[1].remedy, certain=False, line=found[0])
@@ -325,20 +325,22 @@ def _diagnose_failed(evidence: JobEvidence) -> Diagnosis:
         # A launcher exits with a code of its own, and names the process that failed first.
         line = last_line(evidence) if match.exit == ending.code else line
         ending = first_process(ending, match)
-    elif match is not None and _outweighs(match, ending.signal):
+    elif match is not None and _outweighs(match, ending):
         return _from_log(evidence, ending.what, line, match)
     return _from_exit(evidence, ending, line, silent=match is None)
 
 
-def _outweighs(match: LogMatch, number: int) -> bool:
-    """Return True if a log message says more than the usual meaning of a signal.
+def _outweighs(match: LogMatch, ending: Ending) -> bool:
+    """Return True if a log message says more than the usual meaning of a signal or exit code.
 
     It does, unless a process dies of that signal without a message and the log only shows what
     followed.
     """
-    silent = number in CRASHES and not match.stopped
+    if match.kind == MESSAGE:
+        return not meaning_of(ending)
+    silent = ending.signal in CRASHES and not match.stopped
     follows = match.kind in FOLLOWS or (silent and (match.consequence or match.kind == EXCEPTION))
-    return match.kind != MESSAGE and not (number and follows)
+    return not (ending.signal and follows)
 
 
 def _from_exit(
@@ -421,8 +423,10 @@ def _not_known(evidence: JobEvidence, made: Diagnosis) -> Diagnosis:
     of_err = made.line is not None and made.line.path == status.stderr != status.stdout
     logs = f"neuronctl logs {status.id}{' --err' if of_err else ''}"
     remedy = f"the cause is unknown: read what it wrote with '{logs}'"
+    if made.cause:
+        remedy = f"'{logs}' shows what came before"
     if made.cause and made.where:
-        remedy = f"see what that line of the program expects; '{logs}' shows what came before"
+        remedy = f"see what that line of the program expects; {remedy}"
     where = made.where or _first_task(evidence)
     return replace(made, remedy=remedy, where=where, around=lines_around(evidence, made.line))
 

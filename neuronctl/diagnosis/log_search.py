@@ -55,10 +55,10 @@ class LogMatch:
 
     @property
     def weight(self) -> int:
-        """Return how much it tells: causes more than exceptions, and consequences least."""
+        """Return how much it tells: causes most, and what follows from another failure least."""
         if self.consequence:
-            return 1
-        return 0 if self.kind == MESSAGE else 2 if self.kind == EXCEPTION else 3
+            return 0 if self.kind in FOLLOWS else 2
+        return {MESSAGE: 1, EXCEPTION: 3}.get(self.kind, 4)
 
 
 EXCEPTION, MESSAGE = "exception", "message"
@@ -108,8 +108,7 @@ _REPORTS = tuple(
         r"^\S+: line \d+: +\d+ (?P<name>[A-Z][a-z ]+?)(?: +\(core dumped\))?  ",
     )
 )
-_OF_SHELL = "shell"
-"""The kind of bash's own report: what a script kills at its end did not fail before the rest."""
+_OF_SHELL = "shell"  # bash's own report: what a script kills at its end did not fail first
 
 _NO_NEWS = frozenset((0, 1, 255, -1, -2, -15))
 """What says little: 1 is any Python exception, 255 ssh's own code, and SIGTERM ends the others."""
@@ -339,24 +338,24 @@ def _match_exception(known: Sequence[Entry], one: Raised, raw: str, number: int)
     """Return what an exception says: by its message and class, or by its class only."""
     where = "" if one.frame is None else one.frame.words
     where = " ".join(filter(None, (where, rank_of(raw) and f"(rank {rank_of(raw)})")))
+    # Some messages begin on the line below the name.
+    message = next((line for line in (one.lines[0].partition(": ")[2], *one.lines[1:]) if line), "")
+    raised = one.name + (message and f": {clipped(message, _MOST_WORDS)}")
     for entry in known:
         if entry.exceptions and one.name not in entry.exceptions:
             continue
         if entry.frame and not compiled(entry.frame).search(one.raiser):
             continue
         if not entry.patterns:
-            return _Mark(
-                one.index, _log_match(entry, one.name, one.lines[0], number, where), entry, True
-            )
+            by_class = _log_match(entry, raised, one.lines[0], number, where)
+            return _Mark(one.index, by_class, entry, True)
         silent = entry.role in (NOISE, ADVICE)
         for further, line in enumerate(one.lines[:1] if silent else one.lines):
             words = _matched_words(entry, line)
             if words is not None:
                 told = _log_match(entry, words, line, number - further, where)
                 return _Mark(one.index, told, entry, True)
-    # Some messages begin on the line below the name.
-    message = next((line for line in (one.lines[0].partition(": ")[2], *one.lines[1:]) if line), "")
-    cause = f"the program raised {one.name}" + (message and f": {clipped(message, _MOST_WORDS)}")
+    cause = f"the program raised {raised}"
     match = LogMatch(EXCEPTION, cause, "", one.lines[0], number, where=where)
     return _Mark(one.index, match, raised=True)
 
@@ -379,7 +378,9 @@ def _match_line(
             index, _log_match(entry, words, line, number, rank and f"(rank {rank})"), entry
         )
     if _SAYS_ERROR.search(line):
-        return _Mark(index, LogMatch(MESSAGE, "", "", line, number))
+        whose = "Slurm's" if line.startswith(("srun", "slurmstepd")) else "the program's"
+        cause = f"{whose} own error: {clipped(line, _MOST_WORDS)}"
+        return _Mark(index, LogMatch(MESSAGE, cause, "", line, number))
     return None
 
 
@@ -397,10 +398,8 @@ def _matched_words(entry: Entry, line: str, lowered: str = "") -> Optional[str]:
 def _log_match(entry: Entry, words: str, line: str, number: int, where: str) -> LogMatch:
     means = entry.means.replace("{0}", clipped(words, _MOST_WORDS))
     remedy = entry.remedy.replace("{0}", words)
-    follows = entry.role == CONSEQUENCE
-    return LogMatch(
-        entry.kind, means, remedy, line, number, consequence=follows, entry=entry.name, where=where
-    )
+    found = LogMatch(entry.kind, means, remedy, line, number, entry.role == CONSEQUENCE)
+    return replace(found, entry=entry.name, where=where)
 
 
 def _ends_with(lines: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ from neuronctl.common import units
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import counted, duration, moment, verb
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, is_of_slurm, last_line, search
+from neuronctl.diagnosis.log_search import MESSAGE
 from neuronctl.slurm.job_states import LEAVING, PENDING, RUNNING, STATES
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
@@ -39,7 +40,7 @@ def running(evidence: JobEvidence) -> Diagnosis:
     quiet = quiet_words(evidence) if status.state == RUNNING else ""
     what += quiet and f"; its log has not changed for {quiet}"
     found = search(evidence)
-    if found is not None and found[1].cause:
+    if found is not None and found[1].kind != MESSAGE:
         line, sign = found
         cause = f"its log already shows an error: {sign.cause}"
         return Diagnosis("running", what, cause, sign.remedy, certain=False, line=line)

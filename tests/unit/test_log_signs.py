@@ -32,6 +32,34 @@ def explain(*lines: str, code: int = 1, state: str = "FAILED") -> Diagnosis:
     return diagnose(JobEvidence(status, 1000, logs=(LogTail("/s/7.out", lines),)))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR: the backend has GPUs but none are requested (main.cpp:204)",
+        "error: Could not acquire lock",
+        "Fatal error: the box is too small",
+        "Error: An error has occurred when calling a function:",
+    ],
+)
+def test_an_error_that_is_not_known_is_quoted(line: str) -> None:
+    assert explain(*STEPS, line).cause == f"the program's own error: {line}"
+
+
+def test_srun_reports_an_error_of_its_own() -> None:
+    line = "srun: error: task 0 launch failed: Unspecified error"
+    assert explain(*STEPS, line).cause == f"Slurm's own error: {line}"
+
+
+def test_a_class_of_exceptions_keeps_its_message() -> None:
+    assert "'image'" in explain(*TRACE, "KeyError: 'image'").cause
+
+
+def test_an_error_before_a_failed_assertion_is_the_cause() -> None:
+    message = ["--> FOAM FATAL IO ERROR:", "Essential entry 'value' missing"]
+    later = "a.out: /src/a.h:438: T& A::operator(): Assertion 'row <= rows' failed."
+    assert "Essential entry" in explain(*message, later, code=134).cause
+
+
 def kind_of(lines: Sequence[str]) -> str:
     return explain(*lines).kind
 
@@ -56,7 +84,7 @@ def test_a_known_cause_counts_more(lines: List[str], kind: str) -> None:
 
 
 def test_a_cause_far_above_an_error_was_survived() -> None:
-    assert explain("No space left on device", *STEPS * 9, "ERROR: no such atom").cause == ""
+    assert explain("No space left on device", *STEPS * 9, "ERROR: no such atom").kind == "message"
 
 
 @pytest.mark.parametrize("header", ["graph.InternalError: failed:", "RuntimeError: it failed"])
@@ -74,7 +102,7 @@ def test_a_directory_that_is_missing_explains_only_missing_files() -> None:
     no_file = "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'"
     assert kind_of([CHDIR, *STEPS, *TRACE, no_file]) == "no-directory"
     assert kind_of([CHDIR, *STEPS, *TRACE, "ValueError: odd"]) == "exception"
-    assert explain(CHDIR, *STEPS, "ERROR: no such atom").cause == ""
+    assert explain(CHDIR, *STEPS, "ERROR: no such atom").kind == "message"
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     program = JobRequest(script=given["script"], args=given["args"], chdir=chdir)
     _refuse_batch_script(program)
     worked = {**_partition_and_gpus(given, cluster), **_comment(program, cluster, given)}
-    found, advice = software(any(name in given for name in _SOFTWARE), chdir or ".")
+    found, advice = software(any(name in given for name in _SOFTWARE), program)
     worked.update(found)
     for name, value in worked.items():
         notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import Optional, Sequence, Tuple
 
 from neuronctl.common.shell import quote
 
@@ -96,6 +96,29 @@ def activate_venv(directory: str) -> Tuple[ShellLine, ...]:
     # A shell expands ~ on the command line; a job file is read by no shell.
     text = f'"$HOME"/{quote(path[2:])}' if path.startswith("~/") else quote(path)
     return (ShellLine(f". {text}", f"cannot activate the environment {directory}"),)
+
+
+def find_venv(program: str, directory: str, names: Sequence[str] = (".venv",)) -> Tuple[str, str]:
+    """Return the environment beside a program, and a uv.lock without one; "" for each without.
+
+    Both are searched for from the program up to the job's directory, and are relative to it. An
+    environment of somebody who owns neither the job nor the program does not count.
+    """
+    file = os.path.abspath(os.path.join(directory, program))
+    owners = {0, os.getuid(), *(os.stat(path).st_uid for path in [file] if os.path.isfile(file))}
+    top, place = os.path.abspath(directory), os.path.dirname(file) if program else file
+    while True:
+        is_inside = f"{place}/".startswith(f"{top}/")
+        name = os.path.relpath(place, top) if is_inside else place
+        for venv in names:
+            path = os.path.join(place, venv)
+            if os.path.isfile(f"{path}/bin/activate") and os.lstat(path).st_uid in owners:
+                return os.path.normpath(os.path.join(name, venv)), ""
+        if os.path.isfile(f"{place}/uv.lock"):
+            return "", os.path.normpath(os.path.join(name, "uv.lock"))
+        if place == top or not is_inside:
+            return "", ""
+        place = os.path.dirname(place)
 
 
 def define_module(login_shell: bool) -> Tuple[ShellLine, ...]:

@@ -12,6 +12,7 @@ from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import open_regular
 from neuronctl.common.yamlfile.writer import Entry, write
+from neuronctl.launch.environments import find_venv
 from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.request.job import OPTIONS, JobRequest
 
@@ -43,15 +44,18 @@ def programs(directory: str) -> List[str]:
     return main or others
 
 
-def software(taken: bool, directory: str) -> Tuple[Dict[str, Worked], str]:
+def software(taken: bool, program: JobRequest) -> Tuple[Dict[str, Worked], str]:
     """Return the environment beside the program, and what to do where only its list is there.
 
     taken: whether the options or the configuration name one.
     """
-    for name in () if taken else (".venv", "venv"):
-        if os.path.isfile(f"{directory}/{name}/bin/activate"):
-            return {"venv": Worked(name, "it is beside the program")}, ""
-    if taken or not os.path.isfile(f"{directory}/requirements.txt"):
+    if taken:
+        return {}, ""
+    directory = program.chdir or "."
+    venv, lock = find_venv(program.script or "", directory, (".venv", "venv"))
+    if venv:
+        return {"venv": Worked(venv, "it is beside the program")}, ""
+    if lock or not os.path.isfile(f"{directory}/requirements.txt"):
         return {}, ""
     return {}, (
         "there is a requirements.txt, but no environment: python3 -m venv .venv && "

@@ -16,8 +16,9 @@ from neuronctl.common.spelling import has_sent_code
 from neuronctl.common.units import compress_hostlist, hosts
 from neuronctl.judgement.judgement import JudgeBy, judge_plan
 from neuronctl.launch.containers import find_image
-from neuronctl.launch.environments import find_conda
+from neuronctl.launch.environments import find_conda, find_venv
 from neuronctl.planning import JobPlan, plan
+from neuronctl.planning.software import python_file
 from neuronctl.records.bad_nodes import bad_nodes
 from neuronctl.records.job_record import RecordDraft
 from neuronctl.records.provenance import Provenance
@@ -144,6 +145,8 @@ def plan_job(
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
     request = _exclude_bad_nodes(located(request, cluster))
+    if recorded is None and not interactive:
+        request = _with_venv(request, tell)
     if request.after or request.after_ok:
         from neuronctl.submission.predecessors import wait_for_named
 
@@ -280,6 +283,30 @@ def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Option
         if why:
             return snapshot, why
     return snapshot, ""
+
+
+def _with_venv(request: job.JobRequest, tell: Optional[Callable[[str], None]]) -> job.JobRequest:
+    """Return the request with the environment beside its Python program, unless it has another.
+
+    Another is one that the request names or that is active, which the job inherits.
+    """
+    named = (request.venv, request.conda, request.container, request.modules, request.setup)
+    conda = os.environ.get("CONDA_DEFAULT_ENV", "base")
+    starts_python = (request.script or "").endswith(".py") or request.script in _PYTHONS
+    if any(named) or not starts_python or "VIRTUAL_ENV" in os.environ or conda != "base":
+        return request
+    venv, lock = find_venv(python_file(request) or "", request.resolve_path("") or ".")
+    if lock and tell is not None:
+        tell(f"{lock} is here, but no .venv beside it: run 'uv sync' on the login node first")
+    if not venv:
+        return request
+    if tell is not None:
+        tell(f"using {venv}; to use another, name it with --venv or --conda")
+    origins = {**request.origins, "venv": job.Origin(job.Source.DERIVED, "beside the program")}
+    return replace(request, venv=venv, origins=origins)
+
+
+_PYTHONS = ("python", "python3")
 
 
 def _exclude_bad_nodes(request: job.JobRequest) -> job.JobRequest:

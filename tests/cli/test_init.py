@@ -135,9 +135,13 @@ def test_the_environment_is_found(run: Run, tmp_path: Path) -> None:
     said = run("init", "--field", "nlp", cwd=here).stderr
     assert "there is a requirements.txt, but no environment: python3 -m venv .venv" in said
     assert "venv" not in written(here)
+    (here / "uv.lock").touch()
+    said = run("init", "--field", "nlp", "--force", cwd=here).stderr
+    assert "requirements.txt" not in said and "run 'uv sync' on the login node first" in said
+    assert "venv" not in written(here)
     (here / ".venv" / "bin").mkdir(parents=True)
     (here / ".venv" / "bin" / "activate").touch()
-    run("init", "--field", "nlp", "--force", cwd=here)
+    assert "uv sync" not in run("init", "--field", "nlp", "--force", cwd=here).stderr
     assert written(here)["venv"] == ".venv"
 
 

@@ -42,6 +42,54 @@ def test_what_was_reviewed_is_what_is_submitted(run: Run, fake_slurm: FakeSlurm)
     assert "neuronctl logs -f 4711" in result.stdout
 
 
+def test_the_environment_beside_the_program(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A .venv is used for a Python program unless the job, or the shell, has another."""
+    for name in ("VIRTUAL_ENV", "CONDA_DEFAULT_ENV"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/train.py").touch()
+
+    def activated(*words: str) -> str:
+        lines = run("generate", *ONE, *words).stdout.splitlines()
+        return next((line for line in lines if "/bin/activate" in line), "")
+
+    def plain(*words: str) -> bool:
+        return activated(*words) == ""
+
+    (tmp_path / "uv.lock").touch()
+    locked = run("generate", *ONE, "sub/train.py")
+    assert "uv.lock is here, but no .venv beside it: run 'uv sync'" in locked.stderr
+    assert "activate" not in locked.stdout
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/activate").touch()
+    for words in (["train.py"], ["sub/train.py"], [str(tmp_path / "train.py")]):
+        assert activated(*words).startswith(". .venv/bin/activate ")
+    assert activated("python", "-m", "json.tool").startswith(". .venv/bin/activate ")
+    assert "using .venv" in run("generate", *ONE, "train.py").stderr
+    assert activated("--chdir", str(tmp_path), "train.py").startswith(". .venv/bin/activate ")
+    assert plain("--module", "cuda/12", "train.py") and plain("--setup", "true", "train.py")
+    assert plain("uv", "run", "train.py") and plain("bash", "train.py")
+    (tmp_path / "sub/.venv/bin").mkdir(parents=True)
+    (tmp_path / "sub/.venv/bin/activate").touch()
+    assert activated("sub/train.py").startswith(". sub/.venv/bin/activate ")
+    monkeypatch.setenv("CONDA_DEFAULT_ENV", "mine")
+    assert plain("train.py")
+    monkeypatch.setenv("CONDA_DEFAULT_ENV", "base")
+    assert not plain("train.py")
+    monkeypatch.setenv("VIRTUAL_ENV", "/opt/mine")
+    assert plain("train.py")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs an environment of another user")
+def test_an_environment_of_another_user_is_not_used(run: Run, tmp_path: Path) -> None:
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/activate").touch()
+    os.chown(tmp_path / ".venv", 65534, 65534)
+    assert "activate" not in run("generate", *ONE, "train.py").stdout
+
+
 def test_what_starts_is_told_of_few_programs(
     run: Run, fake_slurm: FakeSlurm, tmp_path: Path
 ) -> None:

@@ -1,6 +1,6 @@
 """The samples that a job's nodes wrote beside its log.
 
-templates/monitor.j2 writes them. ``JOB-RESTART.NODE.csv`` has the node's figures, one line a
+templates/use.j2 writes them. ``JOB-RESTART.NODE.csv`` has the node's figures, one line a
 sample; ``JOB-RESTART.NODE.gpus.csv`` has a line for each GPU and sample. Columns are found by the
 names in each header. Several jobs may share a log, and so a folder.
 """

@@ -19,9 +19,6 @@ from neuronctl.launch.environments import ShellLine
 from neuronctl.launch.launchers import Launcher, option_name
 from neuronctl.request.job import JobRequest, Source
 
-MONITOR_INTERVAL = 10
-"""Seconds: the sampler then takes about 0.12 % of a core (docs/how-to/gpu-use.md)."""
-
 
 @dataclass(frozen=True)
 class Directive:

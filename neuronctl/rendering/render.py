@@ -12,7 +12,7 @@ from neuronctl.common.errors import TemplateError
 from neuronctl.common.words import duration
 from neuronctl.launch.launchers import LAUNCHER
 from neuronctl.planning import JobPlan
-from neuronctl.planning.model import MONITOR_INTERVAL, has_trap
+from neuronctl.planning.model import has_trap
 from neuronctl.planning.software import runs_shell
 from neuronctl.rendering import script_lines, template_environment
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
@@ -54,7 +54,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         looks=looks,
         several_nodes=plan.most_nodes > 1,
         each_node=once_per_node(plan) + NO_MEMORY,
-        monitor=MONITOR_INTERVAL if plan.request.monitor else None,
+        monitor=plan.request.monitor,
         stall=stall,
     )
     for asked, line, name in (
@@ -138,8 +138,8 @@ def render_batch_shell(before: Optional[str], *, monitor: bool, idle: int) -> st
     template = template_environment.script_templates().get_template("shipped/batch_shell.sh.j2")
     each = once_on_each('"$SLURM_JOB_NUM_NODES"') + NO_MEMORY
     job = "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}"
-    settings = {"monitor": monitor, "idle": idle, "this_job": job, "interval": MONITOR_INTERVAL}
-    return re.sub(r"\n\s*\n+", "\n", template.render(before=before, srun=each, **settings))
+    text = template.render(before=before, srun=each, monitor=monitor, idle=idle, this_job=job)
+    return re.sub(r"\n\s*\n+", "\n", text)
 
 
 def render_shell(

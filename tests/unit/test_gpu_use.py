@@ -182,4 +182,4 @@ def test_a_job_without_gpus_has_nothing_to_watch() -> None:
 
 def test_an_allocation_is_watched_from_its_first_shell() -> None:
     text = render_shell(plan_of(gpus_per_node=1, nodes=2, idle="30m", interactive=True))
-    assert "(watch_idle &)" in text and "srun --nodes=2 --ntasks=2" in text
+    assert "(watch_nodes &)" in text and "srun --nodes=2 --ntasks=2" in text

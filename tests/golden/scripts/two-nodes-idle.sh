@@ -31,9 +31,9 @@ check_node() {
 }
 "${each_node[@]}" bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
-# Print the job's GPUs on this node, once or every $2 seconds, as CSV with nvidia-smi's titles: the figures $1.
+# Print the job's GPUs on this node as CSV with nvidia-smi's titles: the figures $1.
 read_gpus() {
-    ${2:+exec} nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --format=csv,nounits ${2:+--loop="$2"} --query-gpu="$1"
+    nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --format=csv,nounits --query-gpu="$1"
 }
 # Print the CPU seconds of the job's processes on the node $1, with those of their ended children, and their memory in bytes.
 read_processes() {
@@ -44,16 +44,16 @@ read_processes() {
         $1 == "RssAnon:" { memory += $2 * 1024 }
         END { printf "%.2f,%.0f\n", cpu / ticks, memory }'
 }
-
-# Print every $1 seconds how this node is: "used" (a GPU is above 5 %), "busy" (half of the job's cores are, or it is not known), or "rests".
+# Look at this node every 10 seconds.
+# Print "used" (a GPU is above 5 %), "busy" (half of the job's cores are, or it is not known), or "rests".
 watch_node() {
-    local every=$1 batch_shell=${2-} node=${SLURMD_NODENAME:-$(hostname -s)} gpus spent before='' at=$SECONDS
+    local file=$1 batch_shell=${2-} node=${SLURMD_NODENAME:-$(hostname -s)} gpus spent before='' at=$SECONDS
+    local cores=${SLURM_JOB_CPUS_PER_NODE%%[(,]*}
     trap '' HUP INT QUIT USR1 USR2 ALRM XCPU
     while [ -z "$batch_shell" ] || kill -0 "$batch_shell" 2>/dev/null; do
-        gpus=$(timeout -k 5 30 bash -c "$(declare -f read_gpus); read_gpus utilization.gpu" 2>/dev/null)
+        gpus=$(timeout -k 5 30 bash -c "$(declare -f read_gpus); read_gpus index,utilization.gpu,memory.used,memory.total,power.draw" 2>/dev/null)
         spent=$(read_processes "$node")
-        echo "$node $(awk -F ' *, *' -v spent="${spent%,*}" -v before="$before" -v seconds="$((SECONDS - at))" \
-            -v cores="${SLURM_JOB_CPUS_PER_NODE%%[(,]*}" '
+        echo "$node $(awk -F ' *, *' -v spent="${spent%,*}" -v before="$before" -v seconds="$((SECONDS - at))" -v cores="$cores" '
             NR == 1 { for (column = 1; column <= NF; column++) if ($column ~ /^ *utilization/) use = column; next }
             use && $use ~ /^ *[0-9]/ { known = 1; if ($use > 5) used = 1; next }
             { unknown = 1 }
@@ -62,16 +62,15 @@ watch_node() {
                 print used ? "used" : busy ? "busy" : "rests"
             }' <<<"$gpus")"
         before=${spent%,*} at=$SECONDS
-        sleep "$every"
+        sleep 10
     done
 }
 # End the job once all nodes have rested for 30 min. The time counts from the first use of a GPU, or after 30 minutes.
-watch_idle() {
-    local node how at unwatched='' used='' since=1800
+watch_nodes() {
+    local file=/dev/null/nothing node how at unwatched='' used='' since=1800
     declare -A rests
     while kill -0 "$$"; do
-        "${each_node[@]}" bash -c "$(declare -f read_gpus read_processes watch_node); watch_node \"\$@\"" bash \
-            10 </dev/null
+        "${each_node[@]}" bash -c "$(declare -f read_gpus read_processes watch_node); watch_node \"\$@\"" bash "$file" </dev/null
         kill -0 "$$" && echo '- unwatched' && sleep 30
     done 2>/dev/null | while read -r node how; do
         [ "$unwatched$how" != unwatched ] || { unwatched=yes; echo "idle: the watch on the nodes ended; it begins anew" >&2; }
@@ -85,7 +84,7 @@ watch_idle() {
         for _ in {1..60}; do scancel "$SLURM_JOB_ID" && exit; sleep 15; done
     done
 }
-(watch_idle &)
+(watch_nodes &)
 
 # torchrun starts 2 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --wait=600 \

@@ -31,9 +31,9 @@ check_node() {
 }
 "${each_node[@]}" bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
-# Print the job's GPUs on this node, once or every $2 seconds, as CSV with nvidia-smi's titles: the figures $1.
+# Print the job's GPUs on this node as CSV with nvidia-smi's titles: the figures $1.
 read_gpus() {
-    ${2:+exec} nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --format=csv,nounits ${2:+--loop="$2"} --query-gpu="$1"
+    nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --format=csv,nounits --query-gpu="$1"
 }
 # Print the CPU seconds of the job's processes on the node $1, with those of their ended children, and their memory in bytes.
 read_processes() {
@@ -44,33 +44,34 @@ read_processes() {
         $1 == "RssAnon:" { memory += $2 * 1024 }
         END { printf "%.2f,%.0f\n", cpu / ticks, memory }'
 }
-
-# Sample the use of GPUs, cores, and memory on each node into files beside the log, for neuronctl report.
-monitor_nodes() {
-    local log
-    log=$(readlink "/proc/$$/fd/1") && [ -f "$log" ] || return 0
-    ("${each_node[@]}" bash -c "$(declare -f read_gpus read_processes sample_node); sample_node \"\$@\"" bash \
-        "$log.samples" 10 </dev/null &>/dev/null &)
-}
-sample_node() {
-    local folder=$1 every=$2 batch_shell=${3-} node=${SLURMD_NODENAME:-$(hostname -s)} file gpus line
-    local cores=${SLURM_JOB_CPUS_PER_NODE%%[(,]*} memory=${SLURM_MEM_PER_NODE:-0}
-    ((memory)) || memory=$((${SLURM_MEM_PER_CPU:-0} * ${cores:-0}))
+# Look at this node every 10 seconds; write what the job uses into the files $1.csv and $1.gpus.csv.
+watch_node() {
+    local file=$1 batch_shell=${2-} node=${SLURMD_NODENAME:-$(hostname -s)} gpus spent now
+    local cores=${SLURM_JOB_CPUS_PER_NODE%%[(,]*}
     trap '' HUP INT QUIT USR1 USR2 ALRM XCPU
-    file=$folder/$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}.$node
-    mkdir -p "$folder" && exec >"$file.csv" || return 0
-    echo "# cores=$cores memory=${memory}M every=$every"
-    echo 'time,cpu,memory'  # in seconds and bytes
-    read_gpus index,utilization.gpu,memory.used,memory.total,power.draw "$every" \
-        > >(while IFS= read -r line; do printf '%(%s)T,%s\n' -1 "$line"; done >"$file.gpus.csv") &
-    gpus=$!
-    while [ -z "$batch_shell" ] || kill -0 "$batch_shell"; do
-        printf '%(%s)T,%s\n' -1 "$(read_processes "$node")"
-        sleep "$every"
+    file=$file.$node
+    mkdir -p "${file%/*}" && [ -s "$file.csv" ] || printf '# cores=%s memory=%sM every=10\ntime,cpu,memory\n' \
+        "$cores" "${SLURM_MEM_PER_NODE:-$((${SLURM_MEM_PER_CPU:-0} * ${cores:-0}))}" >"$file.csv"  # in seconds and bytes
+    while [ -z "$batch_shell" ] || kill -0 "$batch_shell" 2>/dev/null; do
+        gpus=$(timeout -k 5 30 bash -c "$(declare -f read_gpus); read_gpus index,utilization.gpu,memory.used,memory.total,power.draw" 2>/dev/null)
+        spent=$(read_processes "$node")
+        printf -v now '%(%s)T' -1
+        echo "$now,$spent" >>"$file.csv"
+        [[ $gpus != *utilization* ]] || sed "$([ ! -s "$file.gpus.csv" ] || echo '1d;')s/^/$now,/" <<<"$gpus" >>"$file.gpus.csv"
+        sleep 10
     done
-    kill "$gpus"
 }
-monitor_nodes
+# Sample the use of GPUs, cores, and memory on each node into files beside the log, for neuronctl report.
+watch_nodes() {
+    local log=/proc/$BASHPID/fd/1 file=/dev/null/nothing
+    log=$(readlink "$log") && [ -f "$log" ] && file=$log.samples/$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0} || return
+    rm -f "$file".*.csv
+    while kill -0 "$$"; do
+        "${each_node[@]}" bash -c "$(declare -f read_gpus read_processes watch_node); watch_node \"\$@\"" bash "$file" </dev/null
+        kill -0 "$$" && echo '- unwatched' && sleep 30
+    done &>/dev/null
+}
+(watch_nodes &)
 
 # torchrun starts 2 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --wait=600 \

@@ -21,13 +21,13 @@ PAGE = ROOT / "docs" / "reference" / "commands.md"
 WIDTH = 100
 FEW = 5
 """So many options are not worth a list of their names."""
-HELP = re.compile(r"\n  -h, --help .*")
+HELP = re.compile(r"\n  (?:-h, --help|--json) .*")
 INTRO = """\
 # Commands
 
 Generated from `--help` by `make docs`. An option that another command shares with
-`neuronctl submit` is described only there, and `-h, --help` only once. A subcommand whose only
-option is `--json` is described with its command.
+`neuronctl submit` is described only there, and `-h, --help` only once. [JSON](json.md) lists the
+commands with `--json`. A subcommand without other options is described with its command.
 """
 
 
@@ -82,7 +82,7 @@ def page() -> str:
 def is_in_its_parent(path: str, command: click.Command, groups: List[str]) -> bool:
     """Return True for a subcommand of which its command's page says all."""
     own = {option.split()[0] for group in groups for option in plain(group)}
-    return path.count(" ") == 2 and "\n" not in (command.help or "").strip() and own <= {"--json"}
+    return path.count(" ") == 2 and "\n" not in (command.help or "").strip() and not own
 
 
 def without_shared(groups: List[str], submit: Dict[str, List[str]]) -> List[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -150,7 +151,7 @@ def connect(job: str, as_json: bool) -> int:
         raise UsageError(
             f"job {asked} is not a server of yours", "'neuronctl serve RECIPE' starts one"
         )
-    return _wait(asked, record, recognise(load(None), None)[0], as_json)
+    return _wait(asked, record, recognise(load(None), None)[0], as_json, again=True)
 
 
 def _newest_server() -> JobId:
@@ -206,13 +207,18 @@ class _Reporter(TerminalReporter):
         notify(f"submitted batch job {done.job_id}; its log: {done.output}")
 
 
-def _wait(job: JobId, record: Optional[JobRecord], cluster: Cluster, as_json: bool) -> int:
-    """Wait for the server's first answer, and print how to reach it; returns the exit code."""
-    from neuronctl.serving.connection import ANSWERS, UNKNOWN, read_note, wait_for_server
+def _wait(
+    job: JobId, record: Optional[JobRecord], cluster: Cluster, as_json: bool, *, again: bool = False
+) -> int:
+    """Wait for the server's first answer, and print how to reach it; returns the exit code.
+
+    again: whether its log was shown before; then only its end is.
+    """
+    from neuronctl.serving.connection import ANSWERS, BY_SLURM, UNKNOWN, read_note, wait_for_server
     from neuronctl.tracking.follow import JobWatch
 
     watch = JobWatch(job, record)
-    progress = _Progress(watch)
+    progress = _Progress(watch, only_end=again)
     try:
         note = wait_for_server(watch, progress.show, progress.show_log)
     except KeyboardInterrupt:
@@ -229,7 +235,7 @@ def _wait(job: JobId, record: Optional[JobRecord], cluster: Cluster, as_json: bo
         progress.show_log(last=True)
         notify(watch.last_words())
         note = read_note(job.job)
-        if note is not None and note.words:
+        if note is not None and note.words not in ("", BY_SLURM):
             notify(note.summary)
         explain_end(watch.statuses, file=sys.stderr)
         hint_at_why([job])
@@ -282,10 +288,11 @@ class _Progress:
     The state is redrawn on a terminal, and elsewhere printed when it changes.
     """
 
-    def __init__(self, watch: JobWatch) -> None:
+    def __init__(self, watch: JobWatch, *, only_end: bool) -> None:
         from neuronctl.tracking.follow import GrowingLog
 
         self._watch, self._begun, self._shown = watch, time.monotonic(), ""
+        self._only_end = only_end
         self._logs = [GrowingLog(sys.stderr.buffer, err=err) for err in (False, True)]
         self._rest = [b"", b""]
 
@@ -305,10 +312,15 @@ class _Progress:
         if not last and time.monotonic() - self._begun < _SHORT:
             return
         for place, log in enumerate(self._logs):
-            log.path = log.path or self._watch.log_path(log.err)
+            if log.path is None:
+                log.path = self._watch.log_path(log.err)
+                with contextlib.suppress(OSError):
+                    size = os.stat(log.path or "").st_size
+                    log.position = max(0, size - 4096) if self._only_end else 0
             if place and log.path == self._logs[0].path:
                 continue  # both in one file
             *lines, self._rest[place] = (self._rest[place] + log.read()).split(b"\n")
-            for line in lines + ([self._rest[place]] if last and self._rest[place] else []):
+            lines += [self._rest[place]] if last and self._rest[place] else []
+            for line in lines[-10:] if self._only_end else lines:
                 self.show("")
                 sys.stderr.write(console.printable(f"  | {line.decode('utf-8', 'replace')}") + "\n")

@@ -27,13 +27,18 @@ from neuronctl.serving.recipes import load
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_states import PENDING, RUNNING
 from neuronctl.slurm.srun import of_each_task, on_each_node
+from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.follow import JobWatch
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.lookup import nodes_of, queued
+from neuronctl.tracking.lookup import mine, nodes_of
 
 MARK = "NEURONCTL_SERVER"
 """The variable by which a server's script knows that the program runs it."""
 
+BY_SLURM = "Slurm ended its job"
+"""What a job notes that was cancelled, requeued, or out of time."""
+
+_KEPT = 7 * 86400  # seconds for which an ended server is listed
 _EVERY = 0.5  # seconds between two looks at a job's note
 _FRESH = 5.0  # seconds for which a note holds; it is written every 3
 _PATIENCE = 10.0  # seconds for a node to say how its server is
@@ -67,7 +72,7 @@ class Note:
     def place(self) -> str:
         """The address and the port."""
         address = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{address}:{self.port}"
+        return f"{address}:{self.port}" if self.port else ""
 
     @property
     def summary(self) -> str:
@@ -153,18 +158,31 @@ def running_servers(jobs: Iterable[JobStatus]) -> Dict[int, Note]:
 
 
 def all_servers() -> List[Note]:
-    """Return how each server is, of jobs that run and of those that have ended lately."""
-    jobs = queued()
-    notes = running_servers(jobs)
-    pending = {job.id.job for job in jobs if job.state == PENDING}
-    for job in set(servers()) - set(notes):
-        note = read_note(job)
-        if note is not None and job in pending:
-            notes[job] = replace(note, state=STARTING, words="it waits for its next run")
-        elif note is not None:
-            words = note.words if note.state == ENDED else "it was killed with its job"
-            notes[job] = replace(note, state=ENDED, words=words)
-    return [notes[job] for job in sorted(notes)]
+    """Return how each server is, of jobs in the queue and of those of the last week."""
+    recent = mine(since=int(time.time()) - _KEPT).sure().jobs
+    jobs = {job.id.job: job for job in recent if job.record and MARK in job.record.draft.script}
+    notes = running_servers(jobs.values())
+    for number in {*servers(), *jobs} - set(notes):
+        job, note = jobs.get(number), read_note(number)
+        if note is not None:
+            notes[number] = _note_at_rest(note, job)
+        elif job is not None:  # it has not begun, or never did
+            state, words = ENDED if job.ended else STARTING, outcome_words(job)
+            notes[number] = Note(
+                number, 0, job.name, job.name, "", "", 0, "", state, words, "", 0, 0
+            )
+    return [notes[number] for number in sorted(notes)]
+
+
+def _note_at_rest(note: Note, job: Optional[JobStatus]) -> Note:
+    """Return a note with what Slurm says of its job, which does not run."""
+    if job is not None and job.state == PENDING:
+        return replace(note, state=STARTING, words="it waits for its next run")
+    if note.state == ENDED and note.words != BY_SLURM:
+        return note
+    is_known = job is not None and job.ended
+    words = outcome_words(job) if job is not None and is_known else "it was killed with its job"
+    return replace(note, state=ENDED, words=words)
 
 
 def wait_for_server(

@@ -236,7 +236,7 @@ class Server:
 
     def pass_signal_on(self, number, frame):
         if number == signal.SIGTERM:
-            self.ending = self.ending or ("it was cancelled or requeued, or out of time", 143)
+            self.ending = self.ending or ("Slurm ended its job", 143)
             self.note.pop("token", None)
         if self.process is None or self.process.poll() is not None:
             return

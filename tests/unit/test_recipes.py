@@ -9,17 +9,22 @@ import shutil
 import stat
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, Optional, Tuple
 
 import pytest
 
 from neuronctl.catalog.loader import load as load_catalog
+from neuronctl.cli.serve import _Progress
 from neuronctl.common.errors import TemplateError, UsageError
 from neuronctl.launch import launchers
-from neuronctl.serving import recipes
-from neuronctl.serving.connection import Note, connect, parse_note
+from neuronctl.serving import connection, recipes
+from neuronctl.serving.connection import BY_SLURM, ENDED, Note, connect, parse_note
 from neuronctl.serving.server_job import make_place, plan_server
+from neuronctl.slurm.job_id import JobId
 from neuronctl.submission.planned_job import plan_job
+from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.lookup import Found
 
 GOOD = "title: mine\ncommand: run it\nready: ask /\n"
 SSHD = """#!/bin/bash
@@ -293,3 +298,42 @@ def test_a_server_that_has_ended_says_so_once() -> None:
     words = "http ended with exit code 137"
     note = Note(7, 0, "a", "http", "n1", "::1", 80, "j7.localhost", "ended", words, "kim", 9, 0)
     assert note.summary == words
+
+
+@pytest.mark.parametrize("noted", [None, BY_SLURM, "it was idle"])
+@pytest.mark.parametrize(
+    ("state", "reason", "words"),
+    [
+        ("PENDING", "Resources", "http starts: waiting for free nodes or GPUs"),
+        ("CANCELLED", "", "http ended: cancelled by you"),
+    ],
+)
+def test_the_list_says_what_slurm_says_of_a_server(
+    noted: Optional[str], state: str, reason: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record: Any = SimpleNamespace(draft=SimpleNamespace(script=connection.MARK), rest={})
+    record.array, record.log_path = None, lambda *_, **__: ""
+    job = JobStatus(
+        *(JobId(7), 7, "http", "kim", "p", state, reason, "squeue"),
+        record=record,
+        cancelled_by=os.getuid(),
+    )
+    monkeypatch.setattr(connection, "mine", lambda **_: Found((job,)))
+    note = (
+        None if noted is None else Note(7, 0, "http", "http", "", "", 0, "", ENDED, noted, "", 0, 0)
+    )
+    monkeypatch.setattr(connection, "read_note", lambda job: note)
+    if noted is not None:
+        words = "http starts: it waits for its next run" if state == "PENDING" else words
+        words = f"http ended: {noted}" if noted != BY_SLURM and state == "CANCELLED" else words
+    assert [server.summary for server in connection.all_servers()] == [words]
+
+
+def test_connect_shows_only_the_end_of_a_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log").write_text("".join(f"line {number}\n" for number in range(1000)))
+    watch: Any = SimpleNamespace(log_path=lambda err: str(tmp_path / "log"))
+    _Progress(watch, only_end=True).show_log(last=True)
+    shown = [f"  | line {number}" for number in range(990, 1000)]
+    assert capsys.readouterr().err.splitlines() == shown

@@ -155,7 +155,7 @@ def test_a_server_is_noted_and_leaves_nothing_but_how_it_ended(start: Callable[.
     assert job.end() == 143
     assert sorted(file.name for file in job.folder.iterdir()) == ["note"]
     assert note["token"] not in (job.folder / "note").read_text()
-    assert "cancelled or requeued" in job.note()["words"]
+    assert job.note()["words"] == "Slurm ended its job"
     assert not [*job.place.glob("serve.*")], "its TMPDIR"
 
 

@@ -64,18 +64,16 @@ class LogMatch:
 EXCEPTION, MESSAGE = "exception", "message"
 """Kinds: an exception that is not known; a line with the words of an error that is not known."""
 
-FOLLOWS = ("child", "peer")
-"""Kinds of consequences that say nothing of what came first."""
+FOLLOWS = ("child", "peer")  # kinds of consequences that say nothing of what came first
 
 _CLOSE, _CLOSE_ALONE = 20, 2
 """Other lines that may stand between failures that belong together; of a single process."""
 
-_WEAK = 6
-"""Other lines that may follow what counts only at the end."""
+_WEAK = 6  # other lines that may follow what counts only at the end
 
-CRASHES = frozenset((4, 7, 8, 9, 11))
-"""Signals of which a process dies without a word of its own."""
+CRASHES = frozenset((4, 7, 8, 9, 11))  # signals of which a process dies without a message
 
+# What precedes srun's killing of the other tasks of a step.
 _STOPPED = (
     "srun: launch/slurm: _step_signal",
     "srun: Force Term",
@@ -83,10 +81,8 @@ _STOPPED = (
     "srun: Terminating",
     "slurmstepd: error: *** STEP",
 )
-"""What precedes srun's killing of the other tasks of a step."""
 
-_OF_CRASHES = ("out-of-memory", "shared-memory")
-"""What kills processes that have no chance to say so."""
+_OF_CRASHES = ("out-of-memory", "shared-memory")  # kills processes without a message
 
 _NAMES = {signal.strsignal(number): number for number in signal.valid_signals()}
 
@@ -116,11 +112,14 @@ _NO_NEWS = frozenset((0, 1, 255, -1, -2, -15))
 _SAYS_ERROR = re.compile(
     r"^(?!srun: error: \S+: task|slurmstepd\S*: error: \*\*\*)(?:(?:\S+ )?\W{0,3}"
     r"(?:(?i:fatal(?: error)?|error)\b ?(?:[:!]| in )|ERROR\b|FATAL\b|Abort\()"
-    r"|.*: (?:fatal )?error: |\S*(?:Error|Exception): |.*\b[Ff]atal error\b)"
+    r"|.*: (?:fatal )?error: |\S*(?:Error|Exception): |.*\b(?:[Ff]atal error|FATAL ERROR)\b"
+    r"|\S+ failed with [^ec]|(?i:(?:[\w.-]+(?: \w+)?: )?(?:failed to|unable to|could not|cannot) )"
+    r"|\w+::Abort::|\[E::\w+\] |STOP \S|panic: |(?:ABORT|Abort(?:ing)?): |usage: )"
 )
 
-_MOST_WORDS = 100
-"""Characters of a line that a cause repeats, so that it takes at most three lines."""
+_SAYS_WARNING = re.compile(r"\W*warning\b", re.IGNORECASE)
+
+_MOST_WORDS, _MOST_QUOTED = 100, 180  # characters of a line in a cause: at most three lines
 
 
 @dataclass(frozen=True)
@@ -206,16 +205,19 @@ def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
     alone: tracebacks of a single process are of one run after the other.
     """
     group = _after_other_program(group) if alone else group
+    group = [mark for mark in group if not _SAYS_WARNING.match(mark.match.line)] or group
     known = _known_causes(group)
     by_preflight = [mark for mark in known if mark.match.kind == "preflight"]
     by_slurm = [mark for mark in known if mark.match.line.startswith(("slurmstepd", "srun"))]
+    # The connection to a node may break as another failure ends the step.
+    by_slurm = [mark for mark in by_slurm if mark.match.kind != "node-fault" or mark is known[0]]
     if by_preflight or by_slurm:
         return (by_preflight or by_slurm)[0]
     raised = [mark for mark in group if mark.raised and not mark.match.consequence]
     raised = raised[-1:] if alone else raised
-    explained = next((mark for mark in raised if mark.known), None)
-    if explained is not None:
-        return explained
+    explained = [mark for mark in raised if mark.known]
+    if explained:
+        return explained[0]
     reports = _telling_reports(group, raised)
     crashed = [mark for mark in reports if -mark.match.exit in CRASHES]
     if crashed:
@@ -223,11 +225,14 @@ def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
     if known and (reports or not raised):
         return known[0]
     reported = _reported_failure(group, raised, reports) if reports else None
-    if reported is not None:
-        return reported
-    telling = [mark for mark in group if mark.match.consequence and mark.match.kind not in FOLLOWS]
-    messages = [mark for mark in group if mark.match.kind == MESSAGE and not telling]
-    return next(iter(raised or messages), None)
+    return reported or next(iter(raised or _first_messages(group)), None)
+
+
+def _first_messages(group: Sequence[_Mark]) -> List[_Mark]:
+    """Return the messages that are not known, up to a consequence that tells."""
+    telling = (mark.match.consequence and mark.match.kind not in FOLLOWS for mark in group)
+    count = next((place for place, tells in enumerate(telling) if tells), len(group))
+    return [mark for mark in group[:count] if mark.match.kind == MESSAGE]
 
 
 def _after_other_program(group: Sequence[_Mark]) -> Sequence[_Mark]:
@@ -237,8 +242,7 @@ def _after_other_program(group: Sequence[_Mark]) -> Sequence[_Mark]:
     return later if any(mark.match.kind in _LANGUAGES for mark in later) else group
 
 
-_LANGUAGES = ("julia", "r", "matlab")
-"""Kinds of errors that end a program as a traceback ends one in Python."""
+_LANGUAGES = ("julia", "r", "matlab")  # errors that end a program as a traceback does
 
 
 def _known_causes(group: Sequence[_Mark]) -> List[_Mark]:
@@ -379,7 +383,9 @@ def _match_line(
         )
     if _SAYS_ERROR.search(line):
         whose = "Slurm's" if line.startswith(("srun", "slurmstepd")) else "the program's"
-        cause = f"{whose} own error: {clipped(line, _MOST_WORDS)}"
+        below = next((text.strip() for text in lines[index + 1 : index + 4] if text.strip()), "")
+        message = f"{line} {below}".strip() if re.fullmatch(r".{,60}[:;!.]", line) else line
+        cause = f"{whose} own error: {clipped(message, _MOST_QUOTED)}"
         return _Mark(index, LogMatch(MESSAGE, cause, "", line, number))
     return None
 
@@ -439,11 +445,6 @@ def _launcher_report(lines: Sequence[str], index: int, line: str) -> Optional[Lo
 
 def _torch_rank(lines: Sequence[str]) -> str:
     """Return the rank and host in torchrun's table, which follows its line about a failure."""
-    table = list(lines[:80])
-    for index, line in enumerate(table):
-        if line.startswith("Root Cause"):
-            said = dict(
-                re.findall(r"^ +(host|rank) +: (\S+)", "\n".join(table[index:]), re.MULTILINE)[:2]
-            )
-            return f"rank {said['rank']} on {said['host']}" if len(said) == 2 else ""
-    return ""
+    table = "\n".join(lines[:80]).partition("\nRoot Cause")[2]
+    named = dict(re.findall(r"^ +(host|rank) +: (\S+)", table, re.MULTILINE)[:2])
+    return f"rank {named['rank']} on {named['host']}" if len(named) == 2 else ""

@@ -33,9 +33,10 @@ _NOT_OF_IT = re.compile(
 
 _CONTINUES = re.compile(
     r"(?:unknown:|requested:|Fatal error:|FOAM FATAL (?:IO )?ERROR ?:.{0,30}|^Error in .* ?:"
-    r"|^Error using .+|^ERROR:(?: LoadError:)*(?: TaskFailedException:?)?)$"
+    r"|^Error using .+|PETSC ERROR: -+ Error Message -+|terminate called after .+'"
+    r"|^ERROR:(?: LoadError:)*(?: TaskFailedException:?)?)$"
 )
-"""Lines of Lmod, GROMACS, OpenFOAM, R, MATLAB, and Julia whose message is on the next line."""
+"""Lines of Lmod, GROMACS, OpenFOAM, R, MATLAB, PETSc, C++, and Julia with a message below."""
 
 _UNREADABLE = ("SyntaxError: ", "IndentationError: ", "TabError: ")
 """What ends a program before it runs, and stands behind no traceback then."""

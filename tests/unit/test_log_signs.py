@@ -39,6 +39,9 @@ def explain(*lines: str, code: int = 1, state: str = "FAILED") -> Diagnosis:
         "error: Could not acquire lock",
         "Fatal error: the box is too small",
         "Error: An error has occurred when calling a function:",
+        "assembler failed with 'no reads'.",
+        "solver: could not read the mesh",
+        "STOP the time step is too small",
     ],
 )
 def test_an_error_that_is_not_known_is_quoted(line: str) -> None:
@@ -52,6 +55,30 @@ def test_srun_reports_an_error_of_its_own() -> None:
 
 def test_a_class_of_exceptions_keeps_its_message() -> None:
     assert "'image'" in explain(*TRACE, "KeyError: 'image'").cause
+
+
+def test_a_warning_is_no_cause() -> None:
+    warning = "WARNING: skipping mount of sysfs: stat sysfs: no such file or directory"
+    assert "No runscript" in explain(warning, "ERROR:   No runscript found in container").cause
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["terminate called after throwing an instance of 'nc::Error'", "  what():  no such grid"],
+        ["The model stops due to a fatal error.", "  no such grid"],
+        ["[0]PETSC ERROR: ----- Error Message -----", "[0]PETSC ERROR: no such grid"],
+    ],
+)
+def test_a_message_on_the_next_line_is_quoted(lines: List[str]) -> None:
+    assert "no such grid" in explain(*lines, code=134).cause
+
+
+def test_a_lost_connection_to_a_node_follows_from_an_earlier_error() -> None:
+    lost = "srun: error: slurm_receive_msg[10.0.0.1]: Zero Bytes were transmitted or received"
+    assert (
+        "no_such" in explain("python: symbol lookup error: undefined symbol: no_such", lost).cause
+    )
 
 
 def test_an_error_before_a_failed_assertion_is_the_cause() -> None:

@@ -96,17 +96,6 @@ def not_connected(name: str) -> NotConnectedError:
 # ------------------------------------------------------------------------- using it
 
 
-def ssh_command(remote: Remote, command: str, mark: str, *, tty: bool = False) -> List[str]:
-    """Return the command line that runs a command over the connection, and never opens one.
-
-    mark: what ssh says on standard error if there is no connection, and the command cannot begin.
-    """
-    options = ("ControlMaster=no", "BatchMode=yes", f"ProxyCommand=sh -c 'echo {mark} >&2'")
-    words = [f"-o{option}" for option in (*options, "LogLevel=ERROR")]
-    kind = "-tt" if tty else "-T"
-    return ["ssh", "-F", "none", "-S", remote.socket, *words, kind, "--", "cluster", command]
-
-
 def is_alive(socket: str) -> bool:
     """Return True if ssh's master answers at the socket."""
     return os.path.exists(socket) and control(socket, "check").returncode == 0

@@ -16,16 +16,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from neuronctl.common.console import printable
 from neuronctl.common.errors import ConnectionLostError, UsageError
 from neuronctl.common.words import amount, counted
+from neuronctl.remote import host
 from neuronctl.remote.connection import Remote, Tell
-from neuronctl.remote.host import (
-    Manifest,
-    digest_of,
-    files_below,
-    is_allowed,
-    is_safe,
-    parts_of,
-    write_file,
-)
+from neuronctl.remote.host import Manifest, is_allowed, is_safe, parts_of
 from neuronctl.remote.session import Session, run
 
 _MOST = 200 * 1000 * 1000
@@ -139,7 +132,7 @@ def _names(root: str) -> List[str]:
         return sorted({name.rstrip("/") for name in listed.split("\0") if name})
     if root in ("/", os.path.realpath(os.path.expanduser("~"))):
         raise UsageError(f"{root} is no project", "change to the directory of your project")
-    names = [name for _, name in files_below(root, _NO_PROJECT)]
+    names = [name for _, name in host.files_below(root, _NO_PROJECT)]
     ends = [name.rpartition("pyvenv.cfg") for name in names]
     environments = tuple(folder for folder, sign, rest in ends if sign and folder and not rest)
     return [name for name in names if not name.startswith(environments)]
@@ -186,7 +179,7 @@ def send(
     folder, sizes = str(answer.get("folder")), [(name, files[name][2]) for name in wanted]
     if scripts is not None:
         return folder, sizes
-    if answer.get("have") != digest_of(files):
+    if answer.get("have") != host.digest_of(files):
         raise ConnectionLostError("the project did not arrive whole", "run it again")
     if wanted:
         total = f"{counted(len(wanted), 'file')} ({amount(sum(size for _, size in sizes))})"
@@ -238,7 +231,7 @@ def pull(remote: Remote, path: str, tell: Tell) -> Tuple[List[str], List[str], i
         place, executable, size, changed = files[number]
         _check_way(place)
         try:
-            write_file(place, size, session, executable=executable, changed=changed)
+            host.write_file(place, size, session, executable=executable, changed=changed)
         except EOFError:
             error = session.loss()
             raise ConnectionLostError(

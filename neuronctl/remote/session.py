@@ -21,14 +21,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 from neuronctl.common.errors import ConnectionLostError, NeuronctlError, NotConnectedError
 from neuronctl.common.files import read_private
 from neuronctl.common.words import amount
-from neuronctl.remote.connection import (
-    Remote,
-    Tell,
-    check_owner,
-    is_alive,
-    not_connected,
-    ssh_command,
-)
+from neuronctl.remote.connection import Remote, Tell, check_owner, is_alive, not_connected
 from neuronctl.remote.host import write_all
 from neuronctl.remote.payload import payload
 from neuronctl.version import __version__
@@ -67,9 +60,13 @@ class Session:
         mark = os.urandom(8).hex()
         self._mark = f"\036{mark} ".encode()
         words = ["sh", "-c", _SHELL, "x", *program, mark, *arguments]
+        # Without a connection, ssh says the mark, and the command cannot begin.
+        options = ("ControlMaster=no", "BatchMode=yes", f"ProxyCommand=sh -c 'echo {mark} >&2'")
+        given = [f"-o{option}" for option in (*options, "LogLevel=ERROR")]
+        ssh = ["ssh", "-F", "none", "-S", remote.socket, *given, "-tt" if tty else "-T"]
         # Without a terminal, Ctrl-C must not reach ssh: closing its input asks for the end there.
         self.process = subprocess.Popen(
-            ssh_command(remote, f"exec {shlex.join(words)}", mark, tty=tty),
+            [*ssh, "--", "cluster", f"exec {shlex.join(words)}"],
             stdin=None if tty or takes_input else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -336,29 +333,16 @@ if answer(mark, request):
 """Python that runs there: a request to the neuronctl of the content hash ``digest``."""
 
 
-def run(
-    remote: Remote,
-    request: Mapping[str, Any],
-    tell: Tell,
-    *,
-    tty: bool = False,
-    takes_input: bool = False,
-    meanwhile: Callable[[], object] = bool,
-) -> Session:
+def run(remote: Remote, request: Mapping[str, Any], tell: Tell, **options: Any) -> Session:
     """Begin a request to neuronctl there, which is sent first if it is missing.
 
-    meanwhile: is called while Python starts there.
+    options: of the session.
     """
     path, digest = payload(remote, tell)
     packed = binascii.b2a_base64(json.dumps(request).encode(), newline=False).decode()
     python = [remote.python, "-IS", "-X", "utf8", "-c"]
     for _ in range(2):
-        session = Session(
-            *(remote, [*python, _BEGIN], [digest, packed]),
-            tty=tty,
-            takes_input=takes_input,
-            meanwhile=meanwhile,
-        )
+        session = Session(remote, [*python, _BEGIN], [digest, packed], **options)
         if session.state == "begin":
             return session
         session.finish()

@@ -417,20 +417,24 @@ def test_a_gpu_of_which_nothing_is_known_counts_as_busy(
     assert use.gpus_work() is busy
 
 
-@pytest.mark.parametrize(("text", "busy"), [("while :; do :; done", True), ("sleep 60", False)])
+# Eight, so that a busy machine gives them half a core together.
+BUSY = "for _ in {1..8}; do (while :; do :; done) & done; wait"
+
+
+@pytest.mark.parametrize(("text", "busy"), [(BUSY, True), ("sleep 60", False)])
 def test_cores_count_as_use(program: Callable[[str], Any], text: str, busy: bool) -> None:
     recipe = {"used": "false", "guard": "own"}
     server = SimpleNamespace(recipe=recipe, job="777001", holds=lambda text: False)
     use = program("use").Use(server)
     env = {**os.environ, "SLURM_JOB_ID": "777001", "CUDA_VISIBLE_DEVICES": ""}
-    with subprocess.Popen(["bash", "-c", text], env=env) as process:
+    with subprocess.Popen(["bash", "-c", text], env=env, start_new_session=True) as process:
         use.is_seen()
-        for _ in range(30 if busy else 1):  # a busy machine may give it less than half a core
+        for _ in range(30 if busy else 1):
             time.sleep(2)
             seen = use.is_seen()
             if seen:
                 break
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
     assert seen is busy
 
 

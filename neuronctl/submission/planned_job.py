@@ -128,11 +128,10 @@ def plan_job(
     """Plan a job from options, a job file and the user's configuration, in this order of weight.
 
     options, words, body, steps: as in options_layer(). recorded: a recorded request, in place of
-    the user's configuration, which it includes. ask_slurm: whether ``-p auto`` and the judgement go
-    by what Slurm says now, and not by the catalog alone. template: as in PlannedJob.
-    find_job: whether it is that of job.yaml in the current directory where no job is named. sweep:
-    what is varied, in place of what the job file says; None: it is no sweep. tell: hears which
-    files are used that nobody has named. snapshot_place: of the copy of the code, if that is there.
+    the user's configuration. ask_slurm: whether to judge by what Slurm says now. template: as in
+    PlannedJob. find_job: whether to use job.yaml if no job is named. sweep: what is varied, in
+    place of the job file's; None: nothing. tell: receives the names of files that are used unasked.
+    snapshot_place: of the copy of the code, if there is one.
     """
     layers = users_layers(interactive=interactive) if recorded is None else [recorded]
     nameless = not (body or steps) and (not words or is_argument(words[0]))
@@ -145,8 +144,7 @@ def plan_job(
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
     request = _exclude_bad_nodes(located(request, cluster))
-    if recorded is None and not interactive:
-        request = _with_venv(request, tell)
+    request = request if recorded or interactive else _with_venv(request, tell)
     if request.after or request.after_ok:
         from neuronctl.submission.predecessors import wait_for_named
 

@@ -129,9 +129,8 @@ def plan_job(
 
     options, words, body, steps: as in options_layer(). recorded: a recorded request, in place of
     the user's configuration. ask_slurm: whether to judge by what Slurm says now. template: as in
-    PlannedJob. find_job: whether to use job.yaml if no job is named. sweep: what is varied, in
-    place of the job file's; None: nothing. tell: receives the names of files that are used unasked.
-    snapshot_place: of the copy of the code, if there is one.
+    PlannedJob. find_job: whether to use job.yaml if no job is named. sweep: what is varied; None:
+    nothing. tell: receives the files used unasked. snapshot_place: of the copy of the code.
     """
     layers = users_layers(interactive=interactive) if recorded is None else [recorded]
     nameless = not (body or steps) and (not words or is_argument(words[0]))

@@ -138,7 +138,9 @@ def _fix(
                 words, after, changed = f"left as it is: {error.strerror}", before, changed - 1
         tell(f"{before.name}: {words}")
         left.append(after if write else before)
-    how = "changed" if write else "to change; --write does it" if changed else "to change"
+    how = (
+        "changed" if write else "to change; --write applies the changes" if changed else "to change"
+    )
     tell(f"{changed} of {counted(len(texts), 'script')} {how}")
     return left
 

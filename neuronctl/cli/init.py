@@ -148,10 +148,10 @@ def _show_distributed(request: JobRequest, copies: Finding) -> str:
     print_script(unified_diff(path, text, change.text))
     notify(
         f"{copies.code}: {copies.message}",
-        "this change makes it one training on all GPUs",
+        "this change makes it one training run on all GPUs",
         *(f"left to you: {what}" for what in change.by_hand),
-        "each process takes batches of its own: one step sees as many samples as all of them "
-        "together; adapt the batch size or the learning rate",
+        "each process takes its own batches, so one step sees the samples of all: adapt the batch "
+        "size or the learning rate",
     )
     again = join(("neuronctl", *sys.argv[1:]))
     return f"make the change: {again} | patch {quote(path)}; then: {again}"

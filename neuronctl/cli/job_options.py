@@ -37,7 +37,7 @@ _SECTIONS = {
     "Launch": "launcher launcher-option preflight",
     "Dependencies, arrays, and signals": "after after-ok dependency array requeue signal",
     "Continuing after the time limit": "until-done max-runs resume-with",
-    "Jobs that stall or rest": "stall checkpoint idle",
+    "Stalled and idle jobs": "stall checkpoint idle",
     "Sampling for a report": "monitor",
     "Parameters": "param together table commands",
     "Tasks of the sweep": "side-by-side task-time retries max-fails metric jobs",

@@ -63,20 +63,24 @@ def explained(code: str, english: str) -> str:
 
 @functools.cache
 def why_texts() -> Mapping[str, str]:
-    """Return the sentences of ``why`` and the shipped causes: English -> Korean."""
+    """Return the sentences of ``why`` and the shipped causes: English -> Korean.
+
+    A translation whose cause is gone, or no longer quotes anything, is left out.
+    """
     from neuronctl.diagnosis import exit_codes, knowledge
 
     document = yamlfile.read(knowledge.SHIPPED, CatalogError)
-    english = {
-        entry.name: {"means": entry.means, "do": entry.remedy}
-        for entry in knowledge.read_entries(document, whole=True)
-    }
+    entries = knowledge.read_entries(document, whole=True)
+    english = {entry.name: {"means": entry.means, "do": entry.remedy} for entry in entries}
+    english.update({name: dict(ending) for name, ending in exit_codes.meanings().items()})
     data = yamlfile.read(WHY_FILE, CatalogError).data
     says: Dict[str, str] = dict(data["says"])
     for name, translation in data["causes"].items():
-        for key, text in translation.items():
-            template = {**english, **exit_codes.meanings()}[name][key]
-            says[template.replace("{0}", "{quoted}").replace("{memory}", "{more}")] = text
+        for key, template in english.get(name, {}).items():
+            template = template.replace("{0}", "{quoted}").replace("{memory}", "{more}")
+            names = re.findall(r"\{\w+\}", translation.get(key, ""))
+            if key in translation and all(name in template for name in names):
+                says[template] = translation[key]
     return says
 
 

@@ -16,4 +16,4 @@ def command(name: str) -> None:
     Jobs and servers there continue.
     """
     ended = logout(find_remote(name, whole=False))
-    notify(f"the connection to {name} is ended" if ended else f"there was no connection to {name}")
+    notify(f"the connection to {name} is closed" if ended else f"there was no connection to {name}")

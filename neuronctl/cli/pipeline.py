@@ -41,7 +41,7 @@ def submit(
     }
     for option, value in others.items():
         if value:
-            raise UsageError(f"{option} means nothing for a pipeline", "its file names its jobs")
+            raise UsageError(f"{option} cannot be used for a pipeline", "its file names its jobs")
     planned = plan_pipeline(path, options, catalog_file=catalog, template=template, tell=notify)
     reporter = TerminalReporter(mode, explain=explain)
     if submit_pipeline(planned, reporter, force=force, dry_run=mode.dry_run) is not None:
@@ -89,11 +89,11 @@ def show_pipeline(name: str, *, as_json: bool) -> None:
     undone = kinds.count("failed") + kinds.count("not run")
     stands = "waiting" in kinds and not {"pending", "running", "not known"} & set(kinds)
     if is_stopped(folder):
-        notify(f"the pipeline was cancelled; 'neuronctl resubmit {name} --failed' goes on")
+        notify(f"the pipeline was cancelled; 'neuronctl resubmit {name} --failed' continues it")
     elif undone or stands:
         words = [f"{counted(undone, 'job')} failed or did not run"] if undone else []
-        words += ["no job of it is in the queue"] if stands else []
-        notify(f"{'; '.join(words)}: 'neuronctl resubmit {name} --failed' goes on")
+        words += ["none of its jobs is in the queue"] if stands else []
+        notify(f"{'; '.join(words)}: 'neuronctl resubmit {name} --failed' continues it")
 
 
 def _waits_for(job: Job, state: State, states: Mapping[str, State]) -> str:
@@ -135,7 +135,7 @@ def stop_pipelines(names: Sequence[str]) -> None:
         from neuronctl.pipelines.pipeline import folder_of, stop
 
         stop(folder_of(name))
-        notify(f"no other job of the pipeline {name} begins")
+        notify(f"no other job of the pipeline {name} will start")
 
 
 def go_on_with(name: str, words: Sequence[str], options: Mapping[str, Any]) -> None:
@@ -152,5 +152,5 @@ def go_on_with(name: str, words: Sequence[str], options: Mapping[str, Any]) -> N
     from neuronctl.pipelines.pipeline import go_on
 
     names = go_on(name, notify)
-    nothing = "none of its jobs has failed or was left out so far"
+    nothing = "none of its jobs has failed or been left out so far"
     print_line(f"again: {', '.join(names)}" if names else nothing)

@@ -39,7 +39,7 @@ def command() -> None:
 @click.option(
     "--cluster", metavar="NAME", help="Cluster of the catalog (default: its default cluster)."
 )
-@file_option("--catalog", help="Catalog file, which also holds inside.")
+@file_option("--catalog", help="Catalog file, also used inside the sandbox.")
 @click.option(
     "--nodes",
     "counts",

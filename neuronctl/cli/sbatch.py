@@ -49,7 +49,7 @@ def call(words: Sequence[str]) -> int:
     if outer_job() and "SLURM_CPU_BIND" in os.environ:
         tell(
             f"warning: this is inside job {outer_job()}, and the new job inherits its "
-            "SLURM_CPU_BIND, for which srun may fail there: unset ${!SLURM_CPU_BIND@} first"
+            "SLURM_CPU_BIND, which may make srun fail there: unset ${!SLURM_CPU_BIND@} first"
         )
     variables: Mapping[str, str] = {}
     unrecorded = ""

@@ -163,7 +163,7 @@ def _newest_server() -> JobId:
     running = [each.id for each in queued() if each.state == RUNNING and each.id.job in known]
     if not running:
         raise errors.NoSuchJobError(
-            "no server of yours is running", "name one that waits, or start one: see --list"
+            "no server of yours is running", "name one that is waiting, or start one: see --list"
         )
     return max(running, key=lambda id: id.job)
 
@@ -243,7 +243,7 @@ def _wait(
     if note.state == UNKNOWN:
         raise errors.SlurmUnavailableError(
             f"it is not known whether {note.recipe} of job {job} answers: {note.words}",
-            "try again in some seconds",
+            "try again in a few seconds",
         )
     if note.state != ANSWERS:
         notify(f"job {job}: {note.summary}")

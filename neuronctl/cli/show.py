@@ -177,7 +177,9 @@ def _print_differences(
     if not (values or lines or changed):
         print_line(f"{' and '.join(names)} do not differ" + (" in what is recorded" * (not known)))
     if not known:
-        notify("which code they ran is not known: no snapshot or commit without changes of both")
+        notify(
+            "which code they ran is unknown: not both have a snapshot or a commit without changes"
+        )
 
 
 def _local(epoch: Optional[int]) -> str:

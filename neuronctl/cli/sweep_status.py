@@ -121,7 +121,7 @@ def _print_counts(found: SweepStatus) -> None:
             print_line(f"{told}; to use it again: rm {quote(found.folder)}/bad/{node}")
         else:
             failed = "" if why.startswith("cancelled") else " --failed"
-            print_line(f"paused: {why}; to go on: neuronctl sweep retry {name}{failed}")
+            print_line(f"paused: {why}; to continue: neuronctl sweep retry {name}{failed}")
     if found.seconds_left:
         left = format_elapsed(found.seconds_left)
         at_once = counted(found.counts[RUNNING], "task")
@@ -136,7 +136,7 @@ def _print_counts(found: SweepStatus) -> None:
     is_left = {WAITING, INTERRUPTED} & found.counts.keys() and not found.unanswered
     if is_left and not found.jobs and "" not in found.notes:
         why = f"no job is left to do them: neuronctl why {name}"
-        print_line(f"{why}; to go on: neuronctl sweep retry {name}")
+        print_line(f"{why}; to continue: neuronctl sweep retry {name}")
     print_line()
 
 
@@ -228,7 +228,7 @@ def _write_page(file: str, name: str, scales: Sequence[Scale]) -> None:
 
     if not scales:
         raise UsageError(
-            "no size of the job is varied, or no task of it is done: there is no curve to show",
+            "there is no curve: no parameter varies the job's size, or no such task is done",
             "a scaling study varies nodes, gpus-per-node, or ntasks: --param nodes=1,2,4",
         )
     write_page(file, "scaling.html.j2", title=name, scales=scales, duration=format_elapsed)

@@ -130,7 +130,7 @@ def _print(group: JobGroup) -> None:
             is_it = before.strip() == line.text or len(diagnosis.around) == 0
             _print_fact("", before[:600], "bold" if is_it else "")
     elif not evidence.logs and evidence.log_guessed and evidence.status.ended:
-        words = "not known: there is no record of it, and no log at sbatch's default"
+        words = "unknown: there is no record of it and no log at sbatch's default path"
         _print_fact(log, translate(words))
     elif not evidence.logs and evidence.unread and not evidence.log_guessed:
         unread = evidence.unread[0]

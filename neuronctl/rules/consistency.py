@@ -121,7 +121,7 @@ _STATED = {
 
 
 @job_rule(
-    WARNING, "NC306", "program that states another size than the job's", Trait.LAUNCH | Trait.STEP
+    WARNING, "NC306", "program that states a different size than the job", Trait.LAUNCH | Trait.STEP
 )
 def stated_size(context: RuleContext) -> Iterator[Finding]:
     launch, here = context.launch, context.local
@@ -242,7 +242,7 @@ def exclusive_options(context: RuleContext) -> Iterator[Finding]:
         yield Finding("--conda and --venv cannot be combined", "keep one of them")
 
 
-@job_rule(ERROR, "NC313", "sbatch option that has another of neuronctl's own")
+@job_rule(ERROR, "NC313", "sbatch option for which neuronctl has its own")
 def other_words(context: RuleContext) -> Iterator[Finding]:
     for option in context.plan.request.sbatch:
         name = option.partition("=")[0]
@@ -301,8 +301,8 @@ def gpus_over_ssh(context: RuleContext) -> Iterator[Finding]:
     shared = not launch.request.exclusive and 0 < launch.gpus_per_node < has
     if by_ssh and launch.most_nodes > 1 and shared:
         yield Finding(
-            f"{launcher.name} starts processes over ssh, and those on other nodes than the "
-            "first do not learn which GPUs are theirs: they may use another job's",
+            f"{launcher.name} starts processes over ssh; on all nodes but the first, they do not "
+            "learn which GPUs are theirs and may use another job's",
             f"request whole nodes (--gpus-per-node {has}), or --launcher {launcher.name}-mpi",
         )
 
@@ -417,17 +417,23 @@ def until_done(context: RuleContext) -> Iterator[Finding]:
         )
     if request.resume_with and request.script is None:
         yield Finding(
-            "--resume-with has no program to which its words could be added",
+            "--resume-with has no program to which its arguments could be added",
             "let the shell text look for the checkpoint itself",
         )
     before, limit, signal = plan.until_done.before_end, plan.time_limit, plan.signal
     problem, longer = "", ""
     if signal is not None and signal.name in units.NEVER_HANDLED:
-        problem = f"the program is to save at {signal.name}, which no program can handle"
+        problem = (
+            f"the program would be asked to save at {signal.name}, which no program can handle"
+        )
     elif before <= 0:
-        problem = "the program is to save 0 s before the end, which leaves no time to save"
+        problem = (
+            "the program would be asked to save 0 s before the end, which leaves no time to save"
+        )
     elif limit is not None and 0 <= limit <= before:
-        problem = f"the program is to save {before} s before the end, and a run has {limit} s"
+        problem = (
+            f"the program would be asked to save {before} s before the end, and a run has {limit} s"
+        )
         longer = ", or a longer --time"
     if problem:
         seconds = 300 if limit is None or limit < 0 else max(1, min(300, limit // 4))

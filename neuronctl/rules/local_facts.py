@@ -128,7 +128,7 @@ def _directory_fault(plan: JobPlan) -> Optional[Fault]:
     if os.path.isdir(directory):
         return Fault(f"you cannot enter the directory '{directory}': permission denied", hint)
     if "~" in directory.split("/"):
-        hint = "Slurm takes ~ as a name: write the home directory out"
+        hint = "Slurm does not expand ~: write out the home directory"
     return Fault(f"there is no directory '{directory}': Slurm would run the job in /tmp", hint)
 
 

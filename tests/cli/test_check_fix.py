@@ -48,7 +48,7 @@ def test_the_diff_can_be_applied_and_nothing_is_written(tmp_path: Path, job: Pat
     assert job.read_bytes() == raw(WRONG)
     assert result.stderr.decode().splitlines() == [
         "neuronctl: job.sh: would fix NC202, NC601, NC606; nothing left",
-        "neuronctl: 1 of 1 script to change; --write does it",
+        "neuronctl: 1 of 1 script to change; --write applies the changes",
     ]
     assert result.stdout.startswith(raw("--- job.sh\n+++ job.sh\n@@ -1,6 +1,6 @@\n"))
     subprocess.run(["git", "apply", "-p0"], input=result.stdout, cwd=tmp_path, check=True)

@@ -186,7 +186,7 @@ def test_the_change_that_makes_a_program_distributed(run: Run, tmp_path: Path) -
     )
     assert (
         "train.py' | patch 'my train.py'; then: neuronctl init" in refused.stderr
-        and "batches of its own" in refused.stderr
+        and "its own batches" in refused.stderr
     )
     subprocess.run(
         ["git", "apply", "-p0"], input=refused.stdout.encode(), cwd=here, check=True,

@@ -92,7 +92,7 @@ ENDS = {
     "ModuleNotFoundError: No module named 'einops'": ("1:0", "'einops' 모듈이 없습니다"),
     "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.": ("OUT_OF_MEMORY", "메모리"),
     "slurmstepd: error: *** JOB 7 CANCELLED DUE TO TIME LIMIT ***": ("TIMEOUT", "시간 제한"),
-    "MyError: the reader is closed": ("1:0", "원인을 알 수 없습니다"),
+    "MyError: the reader is closed": ("1:0", "프로그램이 낸 오류입니다"),
     "": ("0:9", "강제로 종료"),
 }
 

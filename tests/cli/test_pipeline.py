@@ -136,7 +136,7 @@ def test_going_on_takes_no_other_option(
 def test_cancel_lets_nothing_else_begin(run: Run, fake_slurm: FakeSlurm, study: Path) -> None:
     fake_slurm.answer("sbatch", "4711\n")
     run("submit", "-f", "study.yaml")
-    assert "no other job of the pipeline study begins" in run("cancel", "study").stderr
+    assert "no other job of the pipeline study will start" in run("cancel", "study").stderr
     assert (folder() / "stopped").exists()
     assert "was cancelled" in run("status", "study").stderr
 
@@ -176,7 +176,7 @@ def test_errors_in_the_file(
 )
 def test_options_of_one_job_are_refused(run: Run, study: Path, options: List[str]) -> None:
     said = run("submit", *options, "-f", "study.yaml", code=2).stderr
-    assert "means nothing for a pipeline" in said
+    assert "cannot be used for a pipeline" in said
 
 
 def test_other_commands_say_what_it_is(run: Run, study: Path) -> None:

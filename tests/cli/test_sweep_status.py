@@ -85,7 +85,9 @@ def test_json_and_csv_have_the_same(run: Run, grid: str) -> None:
 
 
 def test_what_keeps_it_back_is_named(run: Run, grid: str, fake_slurm: FakeSlurm) -> None:
-    left = "\nno job is left to do them: neuronctl why grid; to go on: neuronctl sweep retry grid\n"
+    left = (
+        "\nno job is left to do them: neuronctl why grid; to continue: neuronctl sweep retry grid\n"
+    )
     assert left not in run("sweep", "status", "grid").stdout
     fake_slurm.queue()
     assert left in run("sweep", "status", "grid").stdout
@@ -256,7 +258,7 @@ def test_a_scaling_study_is_a_table_bars_and_a_page(
 
 def test_no_page_without_a_curve(run: Run, grid: str, tmp_path: Path) -> None:
     told = run("sweep", "status", "grid", "--html", "grid.html", code=2).stderr
-    assert "no size of the job is varied" in told and "--param nodes=1,2,4" in told
+    assert "no parameter varies the job's size" in told and "--param nodes=1,2,4" in told
     assert not (tmp_path / "grid.html").exists()
 
 

@@ -25,9 +25,7 @@ def nobody_gets_it(facts: ScriptFacts) -> Iterator[Finding]:
     traps = facts.shell.traps(name.upper())
     if "B" in flags:
         if not traps and not facts.shell.calls("exec") and not facts.reads_more:
-            message = (
-                f"bash ends at the signal {name}, as it has no trap for it, and so does the job"
-            )
+            message = f"bash has no trap for the signal {name}, which ends it and the job"
             hint = f"write a trap for {name}, or remove B:, and start the program with srun"
             yield Finding(message, hint, place=given.place)
     elif traps and name.upper() not in ("TERM", "INT"):

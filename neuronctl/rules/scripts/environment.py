@@ -71,7 +71,7 @@ def _module_is_missing(facts: ScriptFacts) -> Iterator[Finding]:
     command = next(iter(facts.shell.calls("module", "ml")), None)
     if command is None or not _is_first(facts, command, "source", ".", "eval"):
         return
-    where = "is there only in login shells"
+    where = "exists only in login shells"
     if facts.plan is not None and facts.plan.cluster.policy.login_shell:
         message = f"on {facts.plan.cluster.name}, {command.name} {where}"
         yield Finding(message, "begin with #!/bin/bash -l", place=command.place)
@@ -95,7 +95,7 @@ def _out_of_order(facts: ScriptFacts) -> Iterator[Finding]:
         elif words[:1] in (["load"], ["add"]):
             other = re.search(r"(?i)(^| |/)(python3?|\w*conda\d?)(/| |$)", " ".join(words))
             if active and other and later and "activate" not in below and "python " in below:
-                message = f"python is that of {other[2]} from here on, and not of the environment "
+                message = f"from here on, python is that of {other[2]}, not of the environment "
                 message += f"of line {active.place.line}"
                 yield Finding(message, "load modules before that line", place=command.place)
                 return
@@ -239,8 +239,8 @@ def _not_exported(facts: ScriptFacts) -> Iterator[Finding]:
     bare = any(not launch.has("export") for launch in steps)
     if given is not None and _leaves_out(given.value) and bare and not mended:
         yield Finding(
-            f"{given.text} holds for each srun, too (SLURM_EXPORT_ENV): tasks get neither PATH nor "
-            "what the script exports, and programs are not found",
+            f"{given.text} also applies to each srun (SLURM_EXPORT_ENV): tasks get neither PATH "
+            "nor what the script exports, and programs are not found",
             "write export SLURM_EXPORT_ENV=ALL above the first srun",
             place=given.place if given.source == SCRIPT else facts.top,
         )

@@ -142,12 +142,11 @@ def plan_job(
     _refuse_without_program(request, words, interactive=interactive, find_job=find_job)
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
+    tell = tell or (lambda message: None)
     request = _exclude_bad_nodes(located(request, cluster))
-    request = request if recorded or interactive else _with_venv(request, tell)
-    if request.after or request.after_ok:
-        from neuronctl.submission.predecessors import wait_for_named
-
-        request = wait_for_named(request, tell or (lambda message: None), ask_slurm=ask_slurm)
+    if recorded is None and not interactive:
+        request = _with_venv(request, tell)
+    request = _with_dependencies(request, tell, ask_slurm=ask_slurm)
     settle = partial(
         plan,
         cluster=cluster,
@@ -282,7 +281,18 @@ def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Option
     return snapshot, ""
 
 
-def _with_venv(request: job.JobRequest, tell: Optional[Callable[[str], None]]) -> job.JobRequest:
+def _with_dependencies(
+    request: job.JobRequest, tell: Callable[[str], None], *, ask_slurm: bool
+) -> job.JobRequest:
+    """Return the request with the ids of the jobs that it names to wait for."""
+    if not (request.after or request.after_ok):
+        return request
+    from neuronctl.submission.predecessors import wait_for_named
+
+    return wait_for_named(request, tell, ask_slurm=ask_slurm)
+
+
+def _with_venv(request: job.JobRequest, tell: Callable[[str], None]) -> job.JobRequest:
     """Return the request with the environment beside its Python program, unless it has another.
 
     Another is one that the request names or that is active, which the job inherits.
@@ -293,12 +303,11 @@ def _with_venv(request: job.JobRequest, tell: Optional[Callable[[str], None]]) -
     if any(named) or not starts_python or "VIRTUAL_ENV" in os.environ or conda != "base":
         return request
     venv, lock = find_venv(python_file(request) or "", request.resolve_path("") or ".")
-    if lock and tell is not None:
+    if lock:
         tell(f"{lock} is here, but no .venv beside it: run 'uv sync' on the login node first")
     if not venv:
         return request
-    if tell is not None:
-        tell(f"using {venv}; to use another, name it with --venv or --conda")
+    tell(f"using {venv}; to use another, name it with --venv or --conda")
     origins = {**request.origins, "venv": job.Origin(job.Source.DERIVED, "beside the program")}
     return replace(request, venv=venv, origins=origins)
 

@@ -113,8 +113,8 @@ _SAYS_ERROR = re.compile(
     r"^(?!srun: error: \S+: task|slurmstepd\S*: error: \*\*\*)(?:(?:\S+ )?\W{0,3}"
     r"(?:(?i:fatal(?: error)?|error)\b ?(?:[:!]| in )|ERROR\b|FATAL\b|Abort\()"
     r"|.*: (?:fatal )?error: |\S*(?:Error|Exception): |.*\b(?:[Ff]atal error|FATAL ERROR)\b"
-    r"|\S+ failed with [^ec]|(?i:(?:[\w.-]+(?: \w+)?: )?(?:failed to|unable to|could not|cannot) )"
-    r"|\w+::Abort::|\[E::\w+\] |STOP \S|panic: |(?:ABORT|Abort(?:ing)?): |usage: )"
+    r"|\S+ failed with [^ec]|.*\bexecvp error\b|\w+::Abort::|\[E::\w+\] |STOP \S|usage: "
+    r"|(?i:(?:[\w.-]+(?: \w+)?: )?(?:failed to|unable to|could not|cannot|invalid) |abort: ))"
 )
 
 _SAYS_WARNING = re.compile(r"\W*warning\b", re.IGNORECASE)

@@ -93,7 +93,7 @@ def _arguments(record: JobRecord) -> str:
 
 def _metrics(states: States, pattern: str) -> Dict[str, str]:
     """Return the last metric in the logs of each job or task, by its id."""
-    from neuronctl.sweeping.metrics import METRIC, check_metric, last_metric
+    from neuronctl.sweeping.parameters import METRIC, check_metric, last_metric
 
     check_metric(pattern)
     known = itertools.chain.from_iterable(states.values())

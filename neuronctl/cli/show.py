@@ -151,7 +151,7 @@ def _print_differences(
     metric: the pattern of what is compared in their logs; "": of what programs print.
     """
     from neuronctl.records.code_snapshot import compare_snapshots
-    from neuronctl.sweeping.metrics import METRIC, check_metric, last_metric
+    from neuronctl.sweeping.parameters import METRIC, check_metric, last_metric
 
     check_metric(metric)
     logs = ((one.log_path(), one.log_path(err=True)) for one in (first, second))

@@ -28,8 +28,7 @@ from neuronctl.submission.pipeline import Reporter
 from neuronctl.submission.planned_job import PlannedJob
 from neuronctl.sweeping.folder import Sweep, SweepSettings
 from neuronctl.sweeping.jobs import ask_runs, plan_task, submit_workers, task_words
-from neuronctl.sweeping.metrics import METRIC, check_metric
-from neuronctl.sweeping.parameters import Task, TaskState, make_tasks
+from neuronctl.sweeping.parameters import METRIC, Task, TaskState, check_metric, make_tasks
 from neuronctl.sweeping.worker.files import DONE, FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
 from neuronctl.tracking.cancellation import cancel, is_active, targets_of
 from neuronctl.tracking.job_status import JobStatus

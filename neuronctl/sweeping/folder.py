@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
@@ -27,14 +26,10 @@ from neuronctl.common.restoring import NOT_RESTORED, restore
 from neuronctl.request.axes import Axis, Row
 from neuronctl.slurm.job_states import ACTIVE, LEAVING
 from neuronctl.slurm.squeue import QueueJob
-from neuronctl.sweeping.metrics import METRIC
 from neuronctl.sweeping.old_folder import read_old_states
-from neuronctl.sweeping.parameters import Task, TaskState
+from neuronctl.sweeping.parameters import METRIC, Task, TaskState
 from neuronctl.sweeping.worker import files
-from neuronctl.sweeping.worker.files import CONTINUES, ENDING, INTERRUPTED, WAITING, Runs, State
-
-_SILENCE = 60
-"""Seconds without a sign of life after which a worker of a job that has ended counts as dead."""
+from neuronctl.sweeping.worker.files import CONTINUES, WAITING, Runs, State
 
 
 @dataclass(frozen=True)
@@ -194,7 +189,8 @@ class Sweep:
             return read_old_states(self.path, ask_runs)
         results = files.Results(self.folder, whole=True)
         with self._reported("read"):
-            begun = files.read_states(self.folder, ask_runs, self._is_silent, results)
+            # Whose job has ended no longer runs, even if its worker is still alive for a moment.
+            begun = files.read_states(self.folder, ask_runs, lambda *_: True, results)
         states: List[TaskState] = []
         for sizes, tasks in self._parts():
             row = tuple(sizes.items())
@@ -203,11 +199,6 @@ class Sweep:
                 record = results.ended.get((number, state.attempt))
                 states.append(_task_state(number, values, row, state, record))
         return states
-
-    def _is_silent(self, worker: str, beat: bytes) -> bool:
-        with contextlib.suppress(OSError):
-            return time.time() - os.stat(f"{self.folder}/alive/{worker}").st_mtime > _SILENCE
-        return True
 
     def log(self, number: int, attempt: int) -> str:
         """Return the log file of an attempt."""
@@ -310,8 +301,8 @@ def _task_state(
         return TaskState(number, values, sizes, name, attempt)
     record = record or tuple(map((state.claim or {}).get, files.FIELDS))
     _, node, _, _, start, end, code, job, metric, last_line, version = record
-    if name in (CONTINUES, ENDING):
-        name, code = (WAITING if name == CONTINUES else INTERRUPTED), None
+    if name == CONTINUES:
+        name, code = WAITING, None
     return TaskState(
         number,
         values,

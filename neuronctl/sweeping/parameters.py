@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import UsageError, did_you_mean
+from neuronctl.common.files import tail
 from neuronctl.request.axes import MOST, NAME, Axis, Row
 from neuronctl.request.job import find
 from neuronctl.request.typed_options import check_utf8
+from neuronctl.sweeping.worker.files import TAIL, find_metric
 
 SIZES = ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "gpus")
 """Options of a job that a parameter of the same name sets."""
@@ -145,3 +147,26 @@ def _fill(words: Sequence[str], values: Dict[str, str]) -> Tuple[str, ...]:
         _PLACE.sub(lambda at: f"{{{at['literal']}}}" if at["literal"] else values[at["name"]], word)
         for word in words
     )
+
+
+METRIC = r"neuronctl: metric=(\S+)"
+"""The pattern of a metric, unless the user names another."""
+
+
+def last_metric(logs: Iterable[Optional[str]], pattern: str = METRIC) -> str:
+    """Return what a pattern finds last in the first log that has it; "" if none has."""
+    values = (find_metric(tail(log, TAIL), pattern) for log in dict.fromkeys(logs) if log)
+    return next(filter(None, values), "")
+
+
+def check_metric(pattern: Optional[str]) -> None:
+    """Refuse a pattern that is none, or has several groups."""
+    try:
+        groups = re.compile((pattern or "").encode("utf-8", "surrogateescape")).groups
+    except (re.error, RecursionError) as error:
+        raise UsageError(f"--metric: '{pattern}' is no regular expression: {error}") from None
+    if groups > 1:
+        raise UsageError(
+            f"--metric: '{pattern}' has {groups} groups: one says where the figure is",
+            "write (?:…) for the others",
+        )

@@ -134,11 +134,8 @@ def sweep(
 
 def _texts(values: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the values of parameters as a job file has them: text, or a list of texts."""
-    lists = {
-        name: each if isinstance(each, (str, list, tuple, range)) else [each]
-        for name, each in values.items()
-    }
-    return {
-        name: each if isinstance(each, str) else [str(value) for value in each]
-        for name, each in lists.items()
-    }
+    texts: Dict[str, Any] = {}
+    for name, each in values.items():
+        several = each if isinstance(each, (list, tuple, range)) else [each]
+        texts[name] = each if isinstance(each, str) else list(map(str, several))
+    return texts

@@ -359,8 +359,12 @@ class Worker:
         elif state == INTERRUPTED and self.options.nodes > 1:
             self._finish(75, f"srun lost task {key[0]}")  # Slurm ends what is left of it
             return True
-        if self.options.by_srun and state == INTERRUPTED and self._kill_lost(key[0]):
-            return False
+        if self.options.by_srun and state == INTERRUPTED:
+            lost = [one.pid for one in node.processes(self.name) if one.task == key[0]]
+            for pid in lost:  # of a step that srun has lost
+                node.kill(pid, signal.SIGKILL)
+            if lost:
+                return False
         if self.options.until_done and (code == 75 or (self.saves and state == INTERRUPTED)):
             state = CONTINUES
         seconds = attempt.ended - attempt.begun
@@ -376,20 +380,13 @@ class Worker:
         self._react(key, state, seconds, record["last_line"])
         return True
 
-    def _kill_lost(self, number: int) -> bool:
-        """Kill what runs of a step that srun has lost; return False for nothing."""
-        left = [one.pid for one in node.processes(self.name) if one.task == number]
-        for pid in left:
-            node.kill(pid, signal.SIGKILL)
-        return bool(left)
-
     def _react(self, key: Key, state: str, seconds: float, line: Any) -> None:
         """Decide what an end means for the sweep and for this node."""
         if state == DONE:
             self.supply.quick, self.supply.healthy, self.unproven = [], True, 0
             self.supply.results.longest = max(self.supply.results.longest, seconds)
         elif state == FAILED:
-            self.looked, self.unproven = 0.0, 0
+            self.unproven = 0
             self._patiently(lambda: self.supply.judge_failure(key, seconds))
         elif not self.stop:
             self.supply.look_at = 0.0

@@ -177,15 +177,21 @@ def _submit(
     _show(sweep, settings, tasks, plans)
     change = add_tasks(sweep, settings, tasks, plans, reporter, **how)
     if not how.get("dry_run"):
-        _print_change(change, reporter.as_json)
+        _print_to_do(change, reporter.as_json)
 
 
-def _print_change(change: Change, as_json: bool) -> None:
+def _print_change(change: Change, as_json: bool, *lines: str) -> None:
+    """Print what was done: as JSON, or in these lines."""
     if as_json:
         print_json("neuronctl.sweep-change/1", asdict(change))
-    elif not change.paused:
-        print_line(f"Sweep {change.name}: {counted(change.to_do, 'task')} to do")
-        print_line(f"  follow  neuronctl sweep status {change.name}")
+    for line in () if as_json else lines:
+        print_line(line)
+
+
+def _print_to_do(change: Change, as_json: bool) -> None:
+    to_do = f"Sweep {change.name}: {counted(change.to_do, 'task')} to do"
+    follow = f"  follow  neuronctl sweep status {change.name}"
+    _print_change(change, as_json, *(() if change.paused else (to_do, follow)))
 
 
 def _show(
@@ -242,7 +248,7 @@ def retry(
     options = {option: value for option, value in given.items() if value is not None}
     reporter = _Reporter(as_json)
     change = retry_tasks(name, tasks, reporter, failed=failed, options=options, jobs=jobs)
-    _print_change(change, as_json)
+    _print_to_do(change, as_json)
 
 
 @_group.command("add")
@@ -268,12 +274,8 @@ def cancel(name: str, as_json: bool) -> None:
     from neuronctl.sweeping.actions import cancel_jobs
 
     change = cancel_jobs(name)
-    if as_json:
-        _print_change(change, as_json)
-        return
-    print_line(f"Sweep {name}: no more tasks are taken")
-    for job in change.cancelled:
-        print_line(f"{job} cancelled")
+    jobs = (f"{job} cancelled" for job in change.cancelled)
+    _print_change(change, as_json, f"Sweep {name}: no more tasks are taken", *jobs)
 
 
 @_group.command("rm")
@@ -283,11 +285,7 @@ def rm(name: str, as_json: bool) -> None:
     """Cancel the jobs of a sweep, wait until they have ended, and delete its logs and results."""
     from neuronctl.sweeping.actions import remove
 
-    change = remove(name, notify)
-    if as_json:
-        _print_change(change, as_json)
-    else:
-        print_line(f"Sweep {name} is deleted")
+    _print_change(remove(name, notify), as_json, f"Sweep {name} is deleted")
 
 
 @_group.command("logs")

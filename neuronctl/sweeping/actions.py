@@ -297,17 +297,15 @@ def remove(name: str, tell: Callable[[str], None]) -> Change:
     change = cancel_jobs(name)
     sweep = Sweep(name)
     end = time.monotonic() + _PATIENCE
-    jobs = _active_jobs(sweep)
-    if jobs:
-        tell(f"waiting until {counted(len(jobs), 'job')} of the sweep {name} have left")
-    while jobs:
+    if change.cancelled:
+        tell(f"waiting until {counted(len(change.cancelled), 'job')} of the sweep {name} have left")
+    while jobs := _active_jobs(sweep):
         if time.monotonic() > end:
             raise SlurmUnavailableError(
                 f"job {jobs[0].id} has not left: it is {jobs[0].state}",
                 f"nothing is deleted; repeat 'neuronctl sweep rm {name}' once it has ended",
             )
         time.sleep(2)
-        jobs = _active_jobs(sweep)
     _delete(sweep)
     return change
 

@@ -64,6 +64,9 @@ def test_a_cancelled_job(sandbox: Sandbox) -> None:
     swept.wait()
     counts = swept.counts()
     assert (counts["ended"], counts["interrupted"], counts["doubled"]) == (6, 1, 0)
+    waited = sandbox.exec(["neuronctl", "wait", "cancelled"], check=False)
+    assert "failed: 'neuronctl sweep status cancelled --failed'" in waited.stdout
+    assert waited.returncode == 143  # of the cancelled one
 
 
 def test_a_node_that_is_down_takes_no_more_tasks(sandbox: Sandbox) -> None:
@@ -112,6 +115,7 @@ def test_paused_where_all_fail(sandbox: Sandbox) -> None:
     assert "none of the first 5 tasks succeeded" in json.dumps(status)
     why = sandbox.exec(["neuronctl", "why", "paused"]).stdout
     assert "the sweep takes no more tasks: none of the first 5" in " ".join(why.split())
+    assert "'neuronctl sweep retry paused --failed'" in " ".join(why.split())
     assert " paused " in sandbox.exec(["neuronctl", "history"]).stdout
     sandbox.write("paused/no-such-file", "exit 0\n")
     swept.sweep("retry", "paused", "--failed")

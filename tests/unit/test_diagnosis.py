@@ -173,6 +173,12 @@ def test_cancelled(given: Any, words: str) -> None:
     assert words in diagnose(evidence("CANCELLED", **given)).what
 
 
+def test_a_paused_sweep_is_named() -> None:
+    line = "no more tasks: the sweep is paused: none of the first 5 tasks succeeded"
+    made = diagnose(evidence("FAILED", line, exit=ExitCode(1, 0)))
+    assert "'neuronctl sweep retry train --failed'" in made.remedy and "NAME" not in made.remedy
+
+
 def test_log_directory() -> None:
     made = diagnose(evidence("FAILED", exit=ExitCode(0, 53), log_problem="there is no /x"))
     assert made.kind == "log-directory" and "there is no /x" in made.cause and not made.certain

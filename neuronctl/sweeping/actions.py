@@ -19,7 +19,7 @@ from neuronctl.common.errors import (
 from neuronctl.common.paths import working_directory
 from neuronctl.common.shell import join
 from neuronctl.common.units import format_time, parse_duration
-from neuronctl.common.words import counted, moment
+from neuronctl.common.words import counted, moment, verb
 from neuronctl.planning import JobPlan
 from neuronctl.request.axes import Axis, Row
 from neuronctl.slurm.job_id import JobId
@@ -297,8 +297,9 @@ def remove(name: str, tell: Callable[[str], None]) -> Change:
     change = cancel_jobs(name)
     sweep = Sweep(name)
     end = time.monotonic() + _PATIENCE
-    if change.cancelled:
-        tell(f"waiting until {counted(len(change.cancelled), 'job')} of the sweep {name} have left")
+    if count := len(change.cancelled):
+        left = f"{verb(count, 'has', 'have')} left"
+        tell(f"waiting until {counted(count, 'job')} of the sweep {name} {left}")
     while jobs := _active_jobs(sweep):
         if time.monotonic() > end:
             raise SlurmUnavailableError(

@@ -10,10 +10,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable, Iterator, List
 
 import pytest
 from fake_slurm import FakeSlurm
+from forks import Command, Forks
 from ssh_server import Login, make_login
 from terminal import on_terminal
 
@@ -57,10 +58,17 @@ def node(connected: Login, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> L
     return connected
 
 
+FORKS: List[Forks] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server(forks: Forks) -> None:
+    FORKS[:] = [forks]
+
+
 def on(*words: str, code: int = 0, name: str = "there") -> subprocess.CompletedProcess[str]:
     """Run a command line on the cluster."""
-    argv = [*NEURONCTL, "--on", name, *words]
-    result = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    result = FORKS[0].run(Command(["--on", name, *words], dict(os.environ), Path.cwd()))
     assert result.returncode == code, (result.stdout, result.stderr)
     return result
 

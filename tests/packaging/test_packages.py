@@ -57,14 +57,6 @@ def call(argv: List[str], cwd: Path, **env: str) -> str:
     return result.stdout
 
 
-def build(what: str, source: Path, to: Path) -> Path:
-    """Build the ``wheel`` or ``sdist`` of ``source`` with what is installed here."""
-    argv = [sys.executable, "-m", "build", "--no-isolation", f"--{what}", "--outdir", str(to), "."]
-    call(argv, source)
-    (built,) = to.iterdir()
-    return built
-
-
 @pytest.fixture(scope="module")
 def tracked() -> Set[str]:
     """The files git tracks, as paths below the checkout."""
@@ -75,14 +67,9 @@ def tracked() -> Set[str]:
     return {name for name in listed.split("\0") if name and (ROOT / name).exists()}
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
-
-
-@pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("sdist", ROOT, tmp_path_factory.mktemp("sdist"))
+@pytest.fixture
+def wheel(built: List[Path]) -> Path:
+    return built[0]
 
 
 def in_wheel(path: Path) -> Dict[str, bytes]:
@@ -107,17 +94,17 @@ def test_wheel_holds_the_tracked_files(wheel: Path, tracked: Set[str]) -> None:
     assert all(shipped[name] == (ROOT / source).read_bytes() for name, source in expected.items())
 
 
-def test_sdist_holds_the_tracked_files(sdist: Path, tracked: Set[str]) -> None:
-    with tarfile.open(sdist) as archive:
+def test_sdist_holds_the_tracked_files(built: List[Path], tracked: Set[str]) -> None:
+    with tarfile.open(built[1]) as archive:
         names = {m.name.split("/", 1)[1] for m in archive.getmembers() if m.isfile()}
     assert sorted(names) == sorted({*tracked, "PKG-INFO", "neuronctl/commit.txt"})
 
 
-def test_sdist_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Path) -> None:
-    call(["tar", "-xf", str(sdist)], tmp_path)
-    (source,) = tmp_path.iterdir()
-    again = build("wheel", source, tmp_path / "out")
-    assert in_wheel(again) == in_wheel(wheel)
+def test_the_checkout_builds_the_wheel_of_the_sdist(wheel: Path, tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(tmp_path)]
+    call([*argv, "."], ROOT)
+    (direct,) = tmp_path.iterdir()
+    assert in_wheel(direct) == in_wheel(wheel)
 
 
 def test_installed_wheel_does_what_the_checkout_does(

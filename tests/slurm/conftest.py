@@ -12,6 +12,7 @@ from typing import Dict, Iterator, List
 
 import pytest
 from bench import (  # noqa: F401, fixtures
+    CACHE,
     bench,
     cannot,
     container_bench,
@@ -43,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if item not in left]
     units: Dict[str, str] = {}
-    waiting: Dict[str, None] = dict.fromkeys(["going", "accounts", "broken"])
+    waiting: Dict[str, None] = dict.fromkeys(["going", "test_sweep", "accounts", "broken"])
     busy: Dict[str, None] = {}
     rest: Dict[str, None] = {}
     for item in items:
@@ -98,6 +99,8 @@ def group_of(item: pytest.Item) -> str:
         return f"bench-{parameters['launcher']}"
     if {"bench", "deepspeed_bench", "training"} & set(fixtures) or "wrapper" in parameters:
         return f"bench-{item.path.stem}"
+    if item.path.stem in ("test_pipeline", "test_sweep"):
+        return item.path.stem
     return next((name for name in _SHARED if name in fixtures), "")
 
 
@@ -115,8 +118,13 @@ def slurm_there(clean_session: None, pytestconfig: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def sandbox(slurm_there: None) -> Iterator[Sandbox]:
-    """The worker's sandbox: two nodes of amd_a100nv_8 and cas_v100nv_8, four of cas_v100nv_4."""
-    with sandbox_up("tests", "--nodes", "cas_v100nv_4=4") as made:
+    """The worker's sandbox: two nodes of amd_a100nv_8 and cas_v100nv_8, four of cas_v100nv_4.
+
+    It shows what the bench has built, or will have.
+    """
+    CACHE.mkdir(mode=0o755, parents=True, exist_ok=True)
+    binds = ["--bind", str(CACHE), "--bind", f"{CACHE}:/cache"]
+    with sandbox_up("tests", "--nodes", "cas_v100nv_4=4", *binds) as made:
         yield made
 
 

@@ -10,9 +10,22 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 
 import pytest
 from forks import Command, Forks
@@ -47,6 +60,7 @@ _STARTING = threading.Lock()
 """Held while a server is looked for and started."""
 
 Result = subprocess.CompletedProcess
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -64,7 +78,14 @@ def wait_until(check: Callable[[], T], seconds: float = 180) -> T:
         waited = time.monotonic() - begun
         if waited >= seconds:
             raise TimeoutError(f"not true within {seconds:g} s")
-        time.sleep(min(0.3 + waited / 20, 1.0))
+        time.sleep(min(0.3 + waited / 20, 1.5))
+
+
+def at_once(do: Callable[[S], T], items: Iterable[S]) -> List[T]:
+    """What ``do`` returns for each item, all side by side: most of a test's time is waiting."""
+    each = list(items)
+    with ThreadPoolExecutor(len(each)) as pool:
+        return list(pool.map(do, each))
 
 
 def _checked(result: Result[str], argv: Sequence[str], check: bool) -> Result[str]:

@@ -6,10 +6,9 @@ import json
 import os
 import pty
 import sys
-import time
 
 import pytest
-from harness import COMMENT, Sandbox
+from harness import COMMENT, Sandbox, wait_until
 from terminal import to_the_end
 
 JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-N2", "--ntasks-per-node=1", "-c2"]
@@ -25,10 +24,8 @@ def nothing_left(no_jobs: None) -> None:
 def job(sandbox: Sandbox) -> str:
     """A job that runs a step on two nodes."""
     made = sandbox.exec([*JOB, "--wrap=srun sleep 300"]).stdout.strip()
-    give_up = time.monotonic() + 180
-    while "RUNNING" not in sandbox.exec(["squeue", "-h", "-o%T", "-j", made]).stdout:
-        assert time.monotonic() < give_up
-        time.sleep(0.2)
+    queue = ["squeue", "-h", "-o%T", "-j", made]
+    wait_until(lambda: "RUNNING" in sandbox.exec(queue).stdout)
     return made
 
 

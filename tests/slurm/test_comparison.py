@@ -19,7 +19,7 @@ from neuronctl.common.words import counted
 
 SEED = 20261122
 STATES = 6
-REQUESTS = 14
+REQUESTS = 10
 """In each state."""
 
 

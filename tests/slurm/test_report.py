@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict
+from typing import Any, Dict, List, Tuple
 
 import pytest
-from harness import COMMENT, Sandbox
+from harness import COMMENT, Sandbox, at_once
 
 pytestmark = pytest.mark.usefixtures("no_jobs")
 
@@ -153,8 +153,9 @@ def test_a_script_of_ones_own_is_sampled_unchanged(sandbox: Sandbox) -> None:
     call = 'chmod 755 bin/nvidia-smi; PATH=$PWD/bin:$PATH exec neuronctl sbatch "$@"'
     options = ["-p", "amd_a100nv_8", "-N2", "--ntasks-per-node=1", "-c2", "--gres=gpu:2", "-t5"]
     options += [COMMENT, "--parsable", "--wait", "-o", "own_%j.out"]
-    runs = (("", options, 2), ("before.sh", [*options, "-N1"], 1), ("", options, 0))
-    for before, more, count in runs:
+
+    def check(run: Tuple[str, List[str], int]) -> None:
+        before, more, count = run
         own = f"export FILES={2 * count}; " + (f"export BASH_ENV={before}; " if before else "")
         own += "export XDG_CONFIG_HOME=$PWD/sampled; " if count else ""
         done = sandbox.exec(["sh", "-c", own + call, "sh", *more, "own.sh"], check=False)
@@ -167,3 +168,5 @@ def test_a_script_of_ones_own_is_sampled_unchanged(sandbox: Sandbox) -> None:
         nodes = report(sandbox, job)["nodes_sampled"]
         assert len(nodes) == count
         assert all(node["samples"] >= 2 and len(node["gpus"]) == 4 for node in nodes)
+
+    at_once(check, (("", options, 2), ("before.sh", [*options, "-N1"], 1), ("", options, 0)))

@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Set, Tuple
@@ -17,6 +18,7 @@ from typing import Dict, List, Optional, Sequence, Set, Tuple
 import pytest
 import yaml
 from begun import begun
+from bench import CACHE
 from harness import (
     COMMENT,
     SYSTEM,
@@ -253,15 +255,16 @@ def test_limits_of_a_user_wait_or_refuse(sandbox: Sandbox, no_jobs: None) -> Non
 
 
 @pytest.mark.parametrize(
-    ("partition", "gpus", "cores"),
-    [("amd_a100nv_8", 8, 64), ("cas_v100nv_8", 8, 32), ("cas_v100nv_4", 4, 40)],
+    ("partition", "gpus", "cores", "count"),
+    [("amd_a100nv_8", 8, 64, 1), ("cas_v100nv_8", 8, 32, 32), ("cas_v100nv_4", 4, 40, 4)],
 )
-@pytest.mark.parametrize("tasks", ["one", "a GPU", "a core"])
 def test_a_whole_node_whatever_the_machine_has(
-    sandbox: Sandbox, no_jobs: None, partition: str, gpus: int, cores: int, tasks: str
+    sandbox: Sandbox, no_jobs: None, partition: str, gpus: int, cores: int, count: int
 ) -> None:
-    """Slurm binds the tasks of a step that fills a node to cores, which must not be looked for."""
-    count = {"one": 1, "a GPU": gpus, "a core": cores}[tasks]
+    """Slurm binds the tasks of a step that fills a node to cores, which must not be looked for.
+
+    One task, one for each core, and one for each GPU.
+    """
     words = ["srun", "-p", partition, f"--gres=gpu:{gpus}", COMMENT, "-t", "5", "-N", "2"]
     shape = [f"--ntasks-per-node={count}", f"--cpus-per-task={cores // count}"]
     said = "echo $SLURM_CPUS_PER_TASK $SLURM_CPUS_ON_NODE $CUDA_VISIBLE_DEVICES"
@@ -510,7 +513,8 @@ def test_root_starts_it_and_nothing_of_the_machine_can_be_written(sandbox: Sandb
         for place, options, kind in mounts
         if "rw" in options and kind.split()[0] not in ("tmpfs", "proc")
     }
-    assert all(f"{place}/".startswith(("/dev/", "/run/neuronctl/dev/")) for place in writable)
+    given = ("/dev/", "/run/neuronctl/dev/", f"{CACHE}/", "/cache/")
+    assert all(f"{place}/".startswith(given) for place in writable)
     for place in ("/usr", "/var/lib", str(Path(sys.executable).parent)):
         tried = sandbox.root("touch", f"{place}/written", check=False)
         assert "Read-only file system" in tried.stderr
@@ -520,13 +524,11 @@ def test_root_starts_it_and_nothing_of_the_machine_can_be_written(sandbox: Sandb
     assert not Path("/var/tmp/of-the-sandbox").exists()
 
 
-def test_a_directory_given_with_bind_can_be_written(slurm_there: None, tmp_path: Path) -> None:
-    (tmp_path / "results").mkdir(mode=0o777)
-    (tmp_path / "results").chmod(0o777)
-    binds = ["--bind", f"{tmp_path}/results", "--bind", f"{tmp_path}/results:/results"]
-    with sandbox_up("given", *SMALL, *binds) as made:
-        made.exec(["touch", f"{tmp_path}/results/a", "/results/b"])
-    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["a", "b"]
+def test_a_directory_given_with_bind_can_be_written(sandbox: Sandbox) -> None:
+    with tempfile.TemporaryDirectory(dir=CACHE) as place:
+        Path(place).chmod(0o777)
+        sandbox.exec(["touch", f"{place}/a", f"/cache/{Path(place).name}/b"])
+        assert sorted(path.name for path in Path(place).iterdir()) == ["a", "b"]
 
 
 REPLACED = """

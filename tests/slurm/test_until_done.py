@@ -8,10 +8,10 @@ import random
 import re
 import time
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping
+from typing import Callable, Dict, Iterator, List, Mapping, Tuple
 
 import pytest
-from harness import COMMENT, Sandbox, sandbox_up, wait_until
+from harness import COMMENT, Sandbox, at_once, sandbox_up, wait_until
 from test_faults import Broken
 
 PROGRAM = """\
@@ -45,25 +45,30 @@ ENDS = {
 
 
 class Going:
-    """A job that goes on, and what it leaves in its directory."""
+    """A job that goes on, and what it leaves in its directory, which has the job's name."""
 
     def __init__(
-        self, sandbox: Sandbox, *words: str, body: str = "", more: Mapping[str, str] = {}
+        self,
+        sandbox: Sandbox,
+        *words: str,
+        body: str = "",
+        more: Mapping[str, str] = {},
+        name: str = "goes",
     ) -> None:
-        self.sandbox = sandbox
-        sandbox.exec(["sh", "-c", "rm -rf going; git init -q going"])
+        self.sandbox, self.name = sandbox, name
+        sandbox.exec(["sh", "-c", f"rm -rf {name}; git init -q {name}"])
         files = {"goes.py": PROGRAM, "lines.sh": LINES, "steps.yaml": STEPS, **more}
         if body:
             files, words = {**files, "body.sh": body}, (*words, "--body", "body.sh")
-        for name, text in files.items():
-            sandbox.write(f"going/{name}", text)
+        for file, text in files.items():
+            sandbox.write(f"{name}/{file}", text)
         options = ["-p", "amd_a100nv_8", "-t", "10", "--field", "misc", "--appl", "pytorch"]
-        options += ["--until-done", "--no-preflight", "--json", "-J", "goes"]
+        options += ["--until-done", "--no-preflight", "--json", "-J", name]
         made = self.exec("neuronctl", "submit", *options, *words)
         self.id = str(json.loads(made)["job_id"])
 
     def exec(self, *words: str, check: bool = True) -> str:
-        inside = ["sh", "-c", 'cd going && "$@"', "sh", *words]
+        inside = ["sh", "-c", 'cd "$0" && "$@"', self.name, *words]
         return self.sandbox.exec(inside, check=check).stdout
 
     def lines(self, name: str) -> List[str]:
@@ -71,7 +76,7 @@ class Going:
 
     @property
     def log(self) -> str:
-        return self.exec("cat", f"goes_{self.id}.out", check=False)
+        return self.exec("cat", f"{self.name}_{self.id}.out", check=False)
 
     def causes(self) -> List[str]:
         """How the runs ended, as the log tells it."""
@@ -100,7 +105,7 @@ class Going:
         try:
             wait_until(check)
         except TimeoutError as error:
-            show = f"squeue; scontrol show job; ps -ef --forest; cat goes_{self.id}.*"
+            show = f"squeue; scontrol show job; ps -ef --forest; cat {self.name}_{self.id}.*"
             raise AssertionError(self.exec("sh", "-c", show, check=False)) from error
 
     def begun(self, run: int) -> None:
@@ -113,9 +118,12 @@ class Going:
         self.wait_until(lambda: self.state() not in going)
         return self.state()
 
+    def queue(self) -> str:
+        return self.exec("squeue", "-h", "-n", self.name)
+
     def none_left(self) -> None:
-        """Nothing is in the queue, and nothing will begin."""
-        self.wait_until(lambda: self.exec("squeue", "-h") == "")
+        """Nothing of it is in the queue, and nothing will begin."""
+        self.wait_until(lambda: self.queue() == "")
 
 
 CONFIGURED = (
@@ -163,50 +171,66 @@ FORMS: Dict[str, List[str]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_goes_on_until_the_program_ends_with_0(form: str, going: Sandbox) -> None:
-    *options, last = FORMS[form]
-    job = Going(going, *options, *(last.split() if "goes.py" in last else [last]))
-    count = 4 if form == "srun" else 1
-    for run in (1, 2):
-        job.ready(run, count)
-        job.soon_over()
-        job.begun(run + 1)
-    assert job.ended() == "COMPLETED"
-    job.none_left()
-    assert job.causes() == ["saved", "saved", "finished"]
-    more = {"python": "--resume the latest", "srun": "-r", "chain": "-r"}.get(form, "")
-    wanted = [
-        f"{run} {rank} {more if run > 1 else ''}" for run in (1, 2, 3) for rank in range(count)
-    ]
-    assert sorted(job.lines("ran")) == wanted
-    assert "run 3 of at most 10" in job.exec("neuronctl", "status", job.id)
+def test_goes_on_until_the_program_ends_with_0(going: Sandbox) -> None:
+    """In every form, side by side."""
+
+    def check(form: str) -> None:
+        *options, last = FORMS[form]
+        words = last.split() if "goes.py" in last else [last]
+        job = Going(going, *options, *words, name=form)
+        count = 4 if form == "srun" else 1
+        for run in (1, 2):
+            job.ready(run, count)
+            job.soon_over()
+            job.begun(run + 1)
+        assert job.ended() == "COMPLETED", form
+        job.none_left()
+        assert job.causes() == ["saved", "saved", "finished"], form
+        more = {"python": "--resume the latest", "srun": "-r", "chain": "-r"}.get(form, "")
+        wanted = [
+            f"{run} {rank} {more if run > 1 else ''}" for run in (1, 2, 3) for rank in range(count)
+        ]
+        assert sorted(job.lines("ran")) == wanted, form
+        assert "run 3 of at most 10" in job.exec("neuronctl", "status", job.id), form
+
+    at_once(check, FORMS)
 
 
-@pytest.mark.parametrize("chain", [False, True])
-def test_another_run_after_a_node_died(chain: bool, going: Sandbox) -> None:
-    job = Going(going, "--gpus-per-node=1", *["--no-requeue"] * chain, "goes.py", "waits", "2")
-    job.ready(1)
-    node = job.exec("squeue", "-h", "-j", job.id, "-t", "R", "-o", "%N").strip()
-    going.root("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
-    going.root("scontrol", "update", f"nodename={node}", "state=resume", check=False)
-    job.begun(2)
-    assert job.ended() == "COMPLETED"
-    assert job.causes() == ["finished"]
+BOTH = {"requeued": [], "chained": ["--no-requeue"]}
 
 
-@pytest.mark.parametrize("chain", [False, True])
-def test_another_run_after_a_preemption(chain: bool, going: Sandbox) -> None:
-    partition = "cas_v100nv_8" if chain else "amd_a100nv_8"  # whose preempted jobs are cancelled
-    options = ["-p", partition, "--gpus-per-node=1"]
-    job = Going(going, *options, "goes.py", "waits", "2")
-    job.ready(1)
-    urgent = ["-p", "urgent", "-N2", "--exclusive", "-t", "5", COMMENT, "-o/dev/null"]
-    nodes = {"cas_v100nv_8": "gpu[01-02]", "amd_a100nv_8": "gpu[35-36]"}[partition]
-    job.exec("sbatch", *urgent, f"-w{nodes}", "--wrap", "sleep 1")
-    job.begun(2)
-    assert job.ended() == "COMPLETED"
-    assert job.causes()[-1] == "finished"
+def test_another_run_after_a_node_died(going: Sandbox) -> None:
+    def begin(name: str) -> Going:
+        options = ["--gpus-per-node=1", "--nodelist=gpu36", *BOTH[name]]
+        job = Going(going, *options, "goes.py", "waits", "2", name=name)
+        job.ready(1)
+        return job
+
+    jobs = at_once(begin, BOTH)
+    going.root("scontrol", "update", "nodename=gpu36", "state=down", "reason=test")
+    going.root("scontrol", "update", "nodename=gpu36", "state=resume", check=False)
+    for job in jobs:
+        job.begun(2)
+        assert job.ended() == "COMPLETED"
+        assert job.causes() == ["finished"]
+
+
+def test_another_run_after_a_preemption(going: Sandbox) -> None:
+    """Requeued by the one partition; a chain is cancelled by the other."""
+    nodes = {"amd_a100nv_8": "gpu[35-36]", "cas_v100nv_8": "gpu[01-02]"}
+
+    def check(pair: Tuple[str, str]) -> None:
+        name, partition = pair
+        options = ["-p", partition, "--gpus-per-node=1", *BOTH[name]]
+        job = Going(going, *options, "goes.py", "waits", "2", name=name)
+        job.ready(1)
+        urgent = ["-p", "urgent", "-N2", "--exclusive", "-t", "5", COMMENT, "-o/dev/null"]
+        job.exec("sbatch", *urgent, f"-w{nodes[partition]}", "--wrap", "sleep 1")
+        job.begun(2)
+        assert job.ended() == "COMPLETED"
+        assert job.causes()[-1] == "finished"
+
+    at_once(check, zip(BOTH, nodes))
 
 
 def test_a_chain_survives_its_batch_shell(going: Sandbox) -> None:
@@ -226,22 +250,26 @@ def test_an_array_requeues_its_own_task_only(going: Sandbox) -> None:
     assert job.exec("sh", "-c", "ls -d [12]-*").split() == ["1-1", "1-2", "2-1", "2-2"]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_nothing_begins_after_cancel(seed: int, going: Sandbox) -> None:
-    """Wherever it is: the first time before it starts, then while it runs, saves, or waits."""
-    moment = random.Random(seed)
-    chain = ["--no-requeue"] if seed > 2 else []
-    job = Going(going, "--gpus-per-node=1", *chain, "goes.py", "waits", "99")
-    if seed:
-        job.ready(1)
-        job.soon_over()
-    wait = str(round(moment.uniform(0, 2.5), 2))
-    job.exec("sh", "-c", f"sleep {wait}; neuronctl cancel {job.id}")
-    job.none_left()
-    begun = job.lines("ran")
+def test_nothing_begins_after_cancel(going: Sandbox) -> None:
+    """Wherever it is: the first before it starts, the others while they run, save, or wait."""
+
+    def check(seed: int) -> Tuple[Going, List[str]]:
+        chain = ["--no-requeue"] if seed > 2 else []
+        name = f"cancelled-{seed}"
+        job = Going(going, "--gpus-per-node=1", *chain, "goes.py", "waits", "99", name=name)
+        if seed:
+            job.ready(1)
+            job.soon_over()
+        wait = str(round(random.Random(seed).uniform(0, 2.5), 2))
+        job.exec("sh", "-c", f"sleep {wait}; neuronctl cancel {job.id}")
+        job.none_left()
+        return job, job.lines("ran")
+
+    ends = at_once(check, range(5))
     time.sleep(12)  # a requeue takes less here
-    assert job.exec("squeue", "-h") == ""
-    assert job.lines("ran") == begun
+    for job, begun in ends:
+        assert job.queue() == ""
+        assert job.lines("ran") == begun
 
 
 @pytest.mark.parametrize("chain", [False, True])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -78,17 +77,15 @@ def why(sandbox: Sandbox, job: str) -> Tuple[Dict[str, Any], str]:
 
 
 def wait_for(sandbox: Sandbox, job: str, *states: str) -> None:
-    give_up = time.monotonic() + 150
-    while True:
+    def has_come() -> bool:
         result = sandbox.exec(["neuronctl", "status", "--json", job], check=False)
         jobs = json.loads(result.stdout)["jobs"]
-        if jobs and all(
+        return bool(jobs) and all(
             one["state"] in states and (not one["ended"] or one["exit_code"] is not None)
             for one in jobs
-        ):
-            return
-        assert time.monotonic() < give_up, jobs
-        time.sleep(0.3)
+        )
+
+    wait_until(has_come)
 
 
 @pytest.mark.long
@@ -176,11 +173,9 @@ def test_jobs_that_wait_and_run(sandbox: Sandbox) -> None:
     second = sandbox.exec([*sbatch, "--wrap=true"]).stdout.strip()
     third = sandbox.exec([*sbatch, "--nice=50", "--wrap=true"]).stdout.strip()
     held = submit(sandbox, "--hold", "--wrap=true")
-    give_up = time.monotonic() + 180
     # Slurm may name the third's reason when it is submitted, the second's only later.
-    while [why(sandbox, job)[0]["reason"] for job in (second, third)] != ["Resources", "Priority"]:
-        assert time.monotonic() < give_up
-        time.sleep(1)
+    wait_until(lambda: why(sandbox, second)[0]["reason"] == "Resources")
+    wait_until(lambda: why(sandbox, third)[0]["reason"] == "Priority")
     data, text = why(sandbox, second)
     assert (data["kind"], data["reason"]) == ("waiting", "Resources")
     assert "1 job is running, and the first ends in" in text
@@ -212,10 +207,8 @@ def test_a_node_fails_and_somebody_else_cancels(sandbox: Sandbox) -> None:
     data, text = why(sandbox, lost)
     assert data["kind"] == "node-failure" and data["certain"]
     assert "a node failed (gpu36)" in text
-    give_up = time.monotonic() + 180
-    while "ts previous run on gpu36" not in why(sandbox, again)[1]:
-        assert time.monotonic() < give_up, "accounting never heard of the run before the requeue"
-        time.sleep(0.5)
+    # Accounting hears later of the run before the requeue.
+    wait_until(lambda: "ts previous run on gpu36" in why(sandbox, again)[1])
     data, text = why(sandbox, again)
     assert data["state"] == "PENDING" and "since it was requeued" in text
     assert "a node failed (NODE_FAIL)" in text

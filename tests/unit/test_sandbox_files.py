@@ -33,21 +33,6 @@ def words(line: str) -> Dict[str, str]:
     return dict(word.split("=", 1) for word in line.split())
 
 
-def test_a_node_claims_what_the_catalog_says() -> None:
-    text = slurmconf.cluster_conf(made(), with_qos=True, pmix=True)
-    assert words(lines(text, "NodeName=gpu36")[0]) == {
-        "NodeName": "gpu36",
-        "NodeAddr": "10.77.1.2",
-        "Sockets": "2",
-        "CoresPerSocket": "32",
-        "ThreadsPerCore": "1",
-        "RealMemory": "256000",
-        "Gres": "gpu:a100:8",
-        "State": "UNKNOWN",
-    }
-    assert "Gres" not in words(lines(text, "NodeName=cpu01")[0])
-
-
 def test_an_odd_number_of_cores_is_one_socket() -> None:
     odd = dataclasses.replace(CPU, cores_per_node=(7,))
     text = slurmconf.cluster_conf(made(A100, odd), with_qos=True, pmix=True)
@@ -97,17 +82,6 @@ def test_gpus_by_their_device_files() -> None:
         f"NodeName=gpu36 Name=gpu Type=a100 File={slurmconf.GPU_DEVICE}[0-7]",
         f"NodeName=gpu01 Name=gpu File={slurmconf.GPU_DEVICE}0",
         f"NodeName=gpu02 Name=gpu File={slurmconf.GPU_DEVICE}0",
-    ]
-
-
-def test_limits_of_a_user_wait_and_do_not_deny() -> None:
-    commands = slurmconf.sacctmgr_commands(made(), "ada")
-    limits = "MaxSubmitJobsPerUser=20 MaxJobsPerUser=10 MaxTRESPerUser=gres/gpu=88"
-    assert [" ".join(words) for words in commands] == [
-        f"sacctmgr --immediate add qos p_amd_a100nv_8 {limits}",
-        "sacctmgr --immediate add qos p_cpu",
-        "sacctmgr --immediate add account sandbox Cluster=test",
-        "sacctmgr --immediate add user ada Account=sandbox Cluster=test",
     ]
 
 
@@ -183,10 +157,3 @@ def test_what_the_site_requires_is_set() -> None:
     assert setup.config_text(made().cluster) == "cluster: test\n"
     strict = made(policy=Policy(account_required=True, qos_required=True)).cluster
     assert setup.config_text(strict) == "cluster: test\naccount: sandbox\nqos: normal\n"
-
-
-def test_every_node_has_a_cable_to_the_bridge() -> None:
-    text = setup.network_batch("eth0", [11, 12, 13])
-    for number, pid in enumerate((11, 12, 13)):
-        assert f"link add node{number} type veth peer name eth0 netns {pid}\n" in text
-        assert f"link set node{number} master eth0\n" in text

@@ -214,7 +214,8 @@ def test_resubmissions_continue_one_wandb_run(
     folder.mkdir(parents=True)
     url = "https://wandb.ai/me/p/runs/nc-neuron-7"
     (tmp_path / "train_8.out").write_text(f"wandb: View run at {url}\n")
-    (tmp_path / "train_9.out").touch()  # a log that is not there yet is waited for
+    for end in ("out", "err"):  # a log that is not there yet is waited for
+        (tmp_path / f"train_9.{end}").touch()
     forget(fake_slurm)
     fake_slurm.accounting(*(accounting_row(str(job)) for job in (7, 8, 9, 10)))
     assert url in run("show", "8").stdout and url in run("history").stdout

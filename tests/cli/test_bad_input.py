@@ -38,12 +38,8 @@ def records() -> List[Path]:
 
 
 USAGE = [
-    (["-t", "24h"], ["--time", "'24h' is not a Slurm time"]),
-    (["-J", "two\nlines"], ["--job-name", "control character '\\n'"]),
     (["--gpus-per-node", "2", "--gres", "gpu:4"], ["--gpus-per-node", "--gres", "contradict"]),
     (["--env", "NO_SUCH_NAME"], ["is not exported in your shell", "--env NO_SUCH_NAME=VALUE"]),
-    (["-N", "2", "-G", "3"], ["--gpus: 3 GPUs", "-N 2 --gpus-per-node 2 requests 4 GPUs"]),
-    (["--launcher", "tochrun"], ["unknown launcher 'tochrun'", "torchrun"]),
     (["--no-such-option"], ["--no-such-option"]),
 ]
 
@@ -59,12 +55,6 @@ def test_wrong_usage(options: List[str], words: List[str], run: Run, fake_slurm:
 def test_job_file_that_is_a_program(name: str, run: Run, tmp_path: Path) -> None:
     (tmp_path / name).write_text("#!/bin/bash\n#SBATCH -N 2\nsrun true\n")
     one_error(run("submit", *ONE, "-f", name, code=3), f"{name} is a program", "without -f")
-
-
-def test_unknown_key_in_job_file(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text("nodes: 2\n\nparition: gpu\n")
-    result = run("submit", "-f", "job.yaml", "train.py", code=3)
-    one_error(result, "job.yaml:3: unknown key 'parition'", "did you mean partition")
 
 
 def test_wrong_configuration(run: Run, clean_home: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Callable, Dict
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("new_option")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 TABLE = "neuronctl/request/job.py"

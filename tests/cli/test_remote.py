@@ -21,6 +21,7 @@ from terminal import on_terminal
 import neuronctl
 from neuronctl.common.errors import NoSuchJobError, NotConnectedError, UsageError
 
+pytestmark = pytest.mark.xdist_group("remote")
 Run = Callable[..., subprocess.CompletedProcess]
 SUBMIT = ("submit", "--cluster", "neuron", "-p", "cas_v100nv_8", "-t", "5", "--gpus-per-node", "1")
 SUBMIT = (*SUBMIT, "--field", "cv", "--appl", "pytorch", "--force")

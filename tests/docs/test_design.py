@@ -12,6 +12,7 @@ from typing import Dict, Iterator, List, Set, Tuple
 import pytest
 from doc_pages import ROOT
 
+pytestmark = pytest.mark.xdist_group("design")
 PACKAGE = ROOT / "neuronctl"
 ONLY = {
     "yaml": ("common/yamlfile/",),

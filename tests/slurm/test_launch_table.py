@@ -52,39 +52,6 @@ def test_every_launcher_runs_its_own_framework() -> None:
         assert name in ("python", "none", "mpirun") or kinds & {"torch", "horovod"}, name
 
 
-CONDA = """\
-conda() {
-    if [ "$1" = activate ]; then
-        export CONDA_DEFAULT_ENV=$2 CONDA_PREFIX="$CONDA_STAND_IN/envs/$2"
-        export PATH="$CONDA_PREFIX/bin:$PATH"
-    fi
-}
-"""
-
-
-def test_conda_is_activated_in_a_batch_shell(bench: Sandbox, horovod_venv: Path) -> None:
-    """A stand-in: the program and the file that conda itself consists of, seen from a shell."""
-    bench.write("tell.py", TELL)
-    bench.write("conda/etc/profile.d/conda.sh", CONDA)
-    base = f"{bench.scratch}/conda"
-    bench.write("conda/bin/conda", f'#!/bin/sh\n[ "$*" = "info --base" ] && echo {base}\n')
-    lines = [
-        "mkdir -p conda/envs conda-told && chmod +x conda/bin/conda",
-        f"ln -sfn {horovod_venv} conda/envs/torch",
-    ]
-    bench.exec(["sh", "-c", "\n".join(lines)])
-    words = [*JOB, *size("srun"), "--launcher=srun", "--conda=torch", "--output=conda-told/log"]
-    env = ["--env=TELL_KIND=own", f"--env=TELL_WHERE={bench.scratch}/conda-told"]
-    env += ["--env=TELL_OPTIONS="]
-    env += [f"--env=CONDA_STAND_IN={base}"]
-    before = ["sh", "-c", 'PATH="$0:$PATH" CONDA_STAND_IN=${0%/bin}; export CONDA_STAND_IN; '
-              'exec "$@"', f"{base}/bin"]  # fmt: skip
-    bench.exec([*before, "neuronctl", "submit", "--wait", *words, *env, "tell.py"], timeout=200)
-    told = bench.exec(["sh", "-c", "cat conda-told/*.json"]).stdout
-    assert told.count('"total": 10') == 4
-    assert told.count(f'"prefix": "{base}/envs/torch"') == 4
-
-
 def test_pyxis_is_text_only(bench: Sandbox) -> None:
     """No Enroot here: the line is what Pyxis' own documentation says, and nobody ran it."""
     bench.write("tell.py", TELL)

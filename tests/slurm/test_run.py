@@ -63,15 +63,17 @@ print(socket.gethostname(), os.environ["CUDA_VISIBLE_DEVICES"])
 BY_HAND = ("salloc", "-Q", "-p", "amd_a100nv_8", "-t", "10", COMMENT, "--nodes=2")
 
 
-@pytest.mark.parametrize("gpus", ["--gres=gpu:4", "--gpus-per-node=4"])
 @pytest.mark.parametrize(
-    ("options", "expected"),
+    ("gpus", "options", "expected"),
     [
-        ("--nodelist gpu36 --gpus-per-node 1", ["gpu36 0"]),
-        ("--nodes 1 --gpus-per-node 2 --launcher python", ["gpu35 0,1"]),
-        ("--launcher python", ["gpu35 0,1,2,3"]),
-        ("--launcher srun --gpus-per-node 1", ["gpu35 0", "gpu36 0"]),
-        ("--launcher srun", ["gpu35 0,1,2,3"] * 4 + ["gpu36 0,1,2,3"] * 4),
+        ("--gres=gpu:4", "--nodelist gpu36 --gpus-per-node 1", ["gpu36 0"]),
+        ("--gres=gpu:4", "--nodes 1 --gpus-per-node 2 --launcher python", ["gpu35 0,1"]),
+        ("--gres=gpu:4", "--launcher python", ["gpu35 0,1,2,3"]),
+        ("--gpus-per-node=4", "--launcher srun --gpus-per-node 1", ["gpu35 0", "gpu36 0"]),
+        *(
+            (gpus, "--launcher srun", ["gpu35 0,1,2,3"] * 4 + ["gpu36 0,1,2,3"] * 4)
+            for gpus in ("--gres=gpu:4", "--gpus-per-node=4")
+        ),
     ],
 )
 def test_an_allocation_made_by_hand(

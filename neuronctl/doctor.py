@@ -22,6 +22,7 @@ from neuronctl.records.store import RecordStore
 from neuronctl.rendering import template_environment
 from neuronctl.rendering.template_errors import reported
 from neuronctl.request.job_file import configuration, configured_cluster, read_config
+from neuronctl.rules.quotas import quotas_of_user
 from neuronctl.serving import recipes
 from neuronctl.slurm.process import installed, where_slurm_is
 from neuronctl.version import __version__
@@ -65,6 +66,7 @@ def examine(catalog_file: Optional[str] = None) -> Tuple[Check, ...]:
         "catalog": lambda: _catalog(catalog_file),
         "cluster": lambda: _cluster(catalog_file),
         "directories": _directories,
+        "quota": lambda: _quotas(catalog_file),
         "configuration": _configuration,
         "site": _site_files,
         "records": _records,
@@ -135,6 +137,15 @@ def _cluster(file: Optional[str]) -> Iterator[Check]:
 def _directories() -> Iterator[Check]:
     for name, path in (("records", state_dir()), ("cache", cache_dir())):
         yield _writable(name, path)
+
+
+def _quotas(file: Optional[str]) -> Iterator[Check]:
+    for quota in quotas_of_user(recognise(load(file), configured_cluster())[0]):
+        words = f"{quota.words}: {', '.join(quota.holds)}"
+        if quota.is_low:
+            yield _wrong("quota", words, "free some space there", RecordError)
+        else:
+            yield Check("quota", GOOD, words)
 
 
 def _configuration() -> Iterator[Check]:

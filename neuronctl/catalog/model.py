@@ -330,14 +330,14 @@ class Cluster:
     """The user's scratch directory; ``{user}`` stands for the login name."""
     scratch_days: Optional[int] = None
     """Days without access after which the site removes a file there: deletes or renames it."""
-    poll: Optional[int] = None
-    """The least seconds between two questions of one waiting command to Slurm."""
+    quota: Optional[str] = None
+    """The site's command that prints the user's quotas, besides ``lfs quota`` and ``quota``."""
+    poll: Optional[int] = None  # the least seconds between two questions of a waiting command
     default_partition: Optional[str] = None
     qos: Mapping[str, Qos] = field(default_factory=dict)
     evidence: Mapping[str, str] = field(default_factory=dict)
-    """Path of a value or a mapping below the cluster, joined by dots -> what it rests on, if that
-    is not the word of the cluster's source: ``slurm``, or ``advice`` or ``observation (WHERE,
-    WHEN)``, of which nobody says that Slurm enforces it."""
+    """Path of a value below the cluster, joined by dots -> what it rests on other than the source:
+    ``slurm``, ``advice``, or ``observation (WHERE, WHEN)``; the last two may not be enforced."""
 
     def partition(self, name: str) -> Partition:
         """Return the partition of that name; raise PolicyError with close names if unknown."""

@@ -58,6 +58,10 @@ _PLAIN = (
 _FORMS: Mapping[str, Tuple[str, str]] = {
     **dict.fromkeys(("submit_from", "image_dirs", "scratch", "path"), _DIRECTORY),
     **dict.fromkeys(("interface", "host_suffix", "host"), _PLAIN),
+    "quota": (
+        r"[\w./@%+=:-]+( [\w./@%+=:-]+)*",
+        "write a command of plain words, which no shell reads",
+    ),
     "date": (r"\d{4}(-\d{2}(-\d{2})?)?", "write 2026-08-12, 2026-08, or 2026"),
     "evidence": (
         r"(guide|advice|slurm)( \(.+\))?|observation \(.+\)",

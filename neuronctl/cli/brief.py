@@ -69,6 +69,7 @@ def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
     from neuronctl.judgement.partition_board import partitions_now
     from neuronctl.judgement.slurm_figures import overlay
     from neuronctl.planning import plan
+    from neuronctl.rules.quotas import quotas_of_user
     from neuronctl.slurm.figures import budget_words
 
     catalog, user, now = load(catalog_file), login_name(), {}
@@ -101,6 +102,8 @@ def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
         for own in snapshot.limits.associations:
             yield f"- account {own.account}, QOS {', '.join(own.qos)}"
         yield from (f"- {budget_words(budget)}" for budget in snapshot.budgets)
+    for quota in quotas_of_user(here):
+        yield f"- {quota.words}: {', '.join(quota.holds)}"
     for setting in settings():
         yield f"- default of all your jobs: `{setting.key}: {setting.value}` ({setting.where})"
     yield ""

@@ -185,7 +185,9 @@ def _context(plan: JobPlan, by: JudgeBy) -> RuleContext:
 
     return RuleContext(
         *(plan, by.catalog),
-        local=gather_local_facts(plan, elsewhere=by.of_script and not by.ask_slurm),
+        local=gather_local_facts(
+            plan, elsewhere=by.of_script and not by.ask_slurm, quotas=by.ask_slurm
+        ),
         reviewed=not by.ask_slurm,
         of_script=by.of_script,
         comment_parts=by.comment_parts,

@@ -25,6 +25,7 @@ from neuronctl.records.bad_nodes import NodeFault
 from neuronctl.scripts.model import NOWHERE, Edit, SourceSpan
 
 if TYPE_CHECKING:
+    from neuronctl.rules.quotas import Quota
     from neuronctl.scripts.bash_grammar import SyntaxProblem
 
 UNCITED = Citation("")
@@ -158,6 +159,8 @@ class LocalFacts:
     """(step, which text, why) of the user's shell text that bash cannot read."""
     bad_nodes: Mapping[str, NodeFault] = field(default_factory=dict)
     """Those that have failed in the user's jobs, with how."""
+    quotas: Tuple[Quota, ...] = ()
+    """What is left where the job writes, as far as it is known."""
 
 
 @dataclass(frozen=True)

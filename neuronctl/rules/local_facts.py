@@ -17,16 +17,20 @@ from neuronctl.planning import JobPlan, Launch, software
 from neuronctl.records.bad_nodes import bad_nodes
 from neuronctl.request.job import JobRequest
 from neuronctl.rules.base import Fault, LocalFacts
+from neuronctl.rules.quotas import quotas_where_it_writes
 from neuronctl.slurm.conf import local_cluster
 
 if TYPE_CHECKING:
     from neuronctl.scripts.bash_grammar import SyntaxProblem
 
 
-def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
+def gather_local_facts(
+    plan: JobPlan, *, elsewhere: bool = False, quotas: bool = False
+) -> LocalFacts:
     """Return what the rules may know of this machine; raise UsageError if it cannot be read.
 
     elsewhere: the job may be meant for another machine, with file systems that are not here.
+    quotas: whether to ask what is left of the user's quotas, for at most 1 s.
     """
     # salloc changes the directory of its command; the job is submitted from here.
     given = None if plan.interactive else plan.request.chdir
@@ -45,6 +49,7 @@ def gather_local_facts(plan: JobPlan, *, elsewhere: bool = False) -> LocalFacts:
         of_steps=tuple(LocalFacts(**facts) for facts in launches) if plan.steps else (),
         broken_texts=tuple(_broken_texts(plan)),
         bad_nodes=bad_nodes(local_cluster()),
+        quotas=quotas_where_it_writes(plan, launches[0]["imports"]) if quotas else (),
         **({} if plan.steps else launches[0]),
     )
 

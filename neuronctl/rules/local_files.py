@@ -67,6 +67,16 @@ def log(context: RuleContext) -> Iterator[Finding]:
         yield Finding(f"{fault.words}; {fails}", fault.hint)
 
 
+@job_rule(WARNING, "NC413", "quota nearly used up", Trait.ONLY_NOW, about="")
+def quota(context: RuleContext) -> Iterator[Finding]:
+    for one in context.local.quotas:
+        if one.is_low:
+            yield Finding(
+                f"{one.words}; the job writes there: {', '.join(dict.fromkeys(one.holds))}",
+                "free some space, or write elsewhere: -o, --chdir, --env HF_HOME, --env WANDB_DIR",
+            )
+
+
 def _has_directives(body: str) -> bool:
     if "#SBATCH " not in body:
         return False

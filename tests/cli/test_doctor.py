@@ -25,6 +25,27 @@ def checks(run: Run, *options: str, **given: Any) -> Dict[str, Dict[str, str]]:
     return {one["name"]: one for one in answer["checks"]}
 
 
+@pytest.mark.parametrize(("files", "state"), [(1000, "ok"), (99_900, "wrong")])
+def test_quotas_by_the_command_of_the_catalog(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, files: int, state: str
+) -> None:
+    """doctor, brief, and submit read what the site's command prints of the directory."""
+    command = tmp_path / "myquota"
+    command.write_text(f"#!/bin/sh\necho {tmp_path} 1 0 1024 - {files} 0 100000 -\n")
+    command.chmod(0o755)
+    site = tmp_path / "site.yaml"
+    site.write_text(f"clusters: {{neuron: {{quota: {command}, policy: {{submit_from: []}}}}}}\n")
+    (tmp_path / "train.py").touch()
+    options = ("--catalog", str(site), "--cluster", "neuron", "--field", "nlp", "--appl", "pytorch")
+    fake_slurm.answer("sbatch", "4711\n")
+    said = run("submit", *options, "-p", "amd_a100nv_8", "--gpus-per-node", "1", "train.py").stderr
+    found = checks(run, "--catalog", str(site), code=6)["quota"]  # by the fake Slurm
+    assert found["state"] == state and f"{100_000 - files:,} of 100,000 files" in found["words"]
+    assert ("NC413" in said and "100 of 100,000 files left" in said) == (state == "wrong")
+    words = f"1023 KiB of 1.0 MiB and {100_000 - files:,} of 100,000 files left in the quota"
+    assert words in run("brief", "--catalog", str(site)).stdout
+
+
 @pytest.fixture
 def no_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()

@@ -14,6 +14,7 @@ from neuronctl.common.rule_codes import CODES
 from neuronctl.judgement.rule_pages import every_rule
 from neuronctl.rules import LocalFacts, RuleContext, apply_rules
 from neuronctl.rules.base import Copies, Fault
+from neuronctl.rules.quotas import Quota
 from neuronctl.scripts.bash_grammar import SyntaxProblem
 from neuronctl.scripts.model import SourceSpan
 
@@ -198,6 +199,9 @@ CASES: List[Case] = [
      {"until_done": True, "signal": "INT@30"}),
     ("NC412", {"chdir": "~/x", **here(chdir=Fault("no directory '~/x'", "write it out"))},
      ["no directory '~/x'", "write it out"], {"chdir": "~/x", **here()}),
+    ("NC413", here(quotas=(Quota("/home01", 99, 100, 0, 0, holds=("log",)),)),
+     ["1 B of 100 B left in the quota on /home01", "the job writes there: log", "-o, --chdir"],
+     here(quotas=(Quota("/home01", 97, 100, 0, 0),))),
     ("NC406", here(environment=Fault("--conda needs 'conda'", "--module NAME")),
      ["--conda needs 'conda'", "--module NAME"], here()),
     ("NC407", here(broken_texts=(("", "--setup", BROKEN),)),

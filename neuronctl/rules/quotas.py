@@ -1,0 +1,209 @@
+"""What is left of the user's quotas where a job writes."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+
+from neuronctl.catalog.model import Cluster
+from neuronctl.common import cache
+from neuronctl.common.paths import state_dir, working_directory
+from neuronctl.common.users import login_name
+from neuronctl.common.words import amount, moment
+from neuronctl.planning import JobPlan
+from neuronctl.slurm.process import Queries, Result
+
+TIMEOUT = 0.8
+"""Seconds for a command; with what ending it takes, a submission waits at most 1 s."""
+_PAUSE = 3600
+"""The least seconds between two starts of a command."""
+_MOUNTS = "/proc/self/mounts"
+_WITHOUT = ("", "lustre", "overlay", "ramfs", "tmpfs")
+"""File systems of whose quotas ``quota`` knows nothing."""
+_HUGGING_FACE = {"transformers", "datasets", "huggingface_hub", "diffusers", "peft", "trl"}
+
+_NUMBER = r"\[?(\d+(?:\.\d+)?)([kKMGTPE]?)\]?\*?"
+_BLANK = r"[ \t]+"
+_COLUMNS = (*[_NUMBER] * 3, r"(\S+)", *[_NUMBER] * 3)
+_ROW = re.compile(
+    r"(?m)^Disk quotas for (\w+ \S+)|^[ \t]*(/\S*|[^\s/:]+:/\S*)\s+"
+    rf"{_BLANK.join(_COLUMNS)}(?!\S)"
+)
+"""A heading, or a row of ``lfs quota`` and ``quota -wp``: the file system, KiB used, the soft and
+the hard limit, the grace time, and the same of files (lfs-quota(1); quota(1))."""
+_UNITS = "kMGTPE"
+
+
+@dataclass(frozen=True)
+class Quota:
+    """What a quota leaves: used and limit in bytes, and in files; a limit of 0 is none.
+
+    owner: "group lab", or "" for the user's own. source: the command and when it answered. holds:
+    what is there.
+    """
+
+    place: str
+    used: int
+    limit: int
+    files: int
+    most_files: int
+    owner: str = ""
+    source: str = ""
+    holds: Tuple[str, ...] = ()
+
+    @property
+    def is_low(self) -> bool:
+        """Return True if less than 2 % or 1,000 files are left."""
+        files = self.most_files - self.files
+        few = self.most_files and (files < 1000 or files < 0.02 * self.most_files)
+        return bool(few or (self.limit and self.limit - self.used < 0.02 * self.limit))
+
+    @property
+    def words(self) -> str:
+        """Return what is left, of which limits, and who says so."""
+        parts = []
+        if self.limit:
+            parts.append(f"{amount(max(0, self.limit - self.used))} of {amount(self.limit)}")
+        if self.most_files:
+            parts.append(f"{max(0, self.most_files - self.files):,} of {self.most_files:,} files")
+        owner = f" of {self.owner}" if self.owner else ""
+        return f"{' and '.join(parts)} left in the quota{owner} on {self.place} ({self.source})"
+
+
+def quotas_where_it_writes(plan: JobPlan, imports: Sequence[str]) -> Tuple[Quota, ...]:
+    """Return the quotas on the file systems to which a job writes. imports: of LocalFacts."""
+    directory = os.path.join(working_directory(), plan.request.chdir or "")
+    places = {directory: "working directory"} if plan.code is None else {}
+    for pattern in filter(None, (plan.output, plan.error)):
+        above = os.path.dirname(os.path.join(directory, pattern)).partition("%")[0]
+        places.setdefault(above, "log")
+    if plan.code is not None:
+        places.setdefault(plan.code.place, "copy of the code")
+    given = {**os.environ, **dict(plan.request.env)}
+    if _HUGGING_FACE & set(imports):
+        given.setdefault("HF_HOME", "~/.cache/huggingface")
+    return quotas_at({**_named(given), **places}, plan.cluster)
+
+
+def quotas_of_user(cluster: Cluster) -> Tuple[Quota, ...]:
+    """Return the quotas where jobs of this user usually write."""
+    scratch = (cluster.scratch or "").replace("{user}", login_name())
+    places = {os.path.expanduser("~"): "home", working_directory(): "this directory"}
+    places.update({scratch: "scratch"} if scratch else {})
+    return quotas_at({**_named(os.environ), state_dir(): "records", **places}, cluster)
+
+
+def _named(variables: Mapping[str, Any]) -> Dict[str, str]:
+    """Return the directories that variables name for caches of models and W&B's runs."""
+    names = ("HF_HOME", "WANDB_DIR")
+    given = {os.path.expanduser(variables.get(name) or ""): name for name in names}
+    return {path: name for path, name in given.items() if path.startswith("/")}
+
+
+def quotas_at(places: Mapping[str, str], cluster: Cluster) -> Tuple[Quota, ...]:
+    """Return the quotas that hold for directories, each with what is there."""
+    mounts = _mounts()
+    held: Dict[Tuple[str, str, str], List[Tuple[str, str]]] = {}
+    for path, what in places.items():
+        real = os.path.realpath(path)
+        mount = max((one for one in mounts if _is_below(real, one)), key=len, default="")
+        device, kind = mounts.get(mount, ("", ""))
+        held.setdefault((mount, device, kind), []).append((real, what))
+    commands = [["lfs", "quota", mount] for mount, _, kind in held if kind == "lustre"]
+    others = {kind for _, _, kind in held}.difference(_WITHOUT)
+    commands += [["quota", "-w", "-p", "-u", "-g"]] if others else []
+    commands += [cluster.quota.split()] if cluster.quota else []
+    rows = [row for answer in _answers(commands, cluster.name) for row in read_quotas(*answer)]
+    found: Dict[Tuple[str, str], Quota] = {}
+    for (mount, device, _), contents in held.items():
+        for row in rows:
+            inside = _is_below(row.place, mount)
+            of_device = row.place == device
+            there = [what for path, what in contents if of_device or _is_below(path, row.place)]
+            if there and (inside or of_device):
+                place = mount if of_device else row.place
+                found[place, row.owner] = replace(row, place=place, holds=tuple(there))
+    return tuple(found.values())
+
+
+def _mounts() -> Dict[str, Tuple[str, str]]:
+    """Return the mount points of this machine, with their device and type."""
+    try:
+        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        return {}
+    plain = [
+        [re.sub(r"\\(\d{3})", lambda m: chr(int(m[1], 8)), word) for word in line[:3]]
+        for line in lines
+        if len(line) > 3
+    ]
+    return {point: (device, kind) for device, point, kind in plain}
+
+
+def _is_below(path: str, top: str) -> bool:
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
+def _answers(commands: Sequence[List[str]], cluster: str) -> Iterator[Tuple[str, str, float]]:
+    """Yield each command, what it printed, and when; each is started at most once an hour.
+
+    One that failed, or is still at work for another process, has printed nothing.
+    """
+    now = time.time()
+    kept = {}
+    for words in commands:
+        name = " ".join(words)
+        value = cache.read("quota", name, cluster)
+        is_new = isinstance(value, list) and 0 <= now - value[0] < _PAUSE
+        kept[name] = value if is_new else None
+        if not is_new:
+            cache.write("quota", name, [now, ""], cluster)
+    due = [words for words in commands if kept[" ".join(words)] is None]
+    answers: List[object] = []
+    queries = Queries([(words, None) for words in due], timeout=TIMEOUT)
+    # Nobody waits longer for one that cannot be killed because its file server is dead.
+    waiting = threading.Thread(target=lambda: answers.extend(queries.answers()), daemon=True)
+    waiting.start()
+    waiting.join(1.0)
+    for words, answer in zip(due, answers):
+        name = " ".join(words)
+        # Whoever exceeds a quota gets 1 from quota(1).
+        kept[name] = [now, answer.stdout[:100_000] if isinstance(answer, Result) else ""]
+        cache.write("quota", name, kept[name], cluster)
+    for name, value in kept.items():
+        if value is not None:
+            yield name, value[1], value[0]
+
+
+def read_quotas(command: str, text: str, asked_at: float) -> Iterator[Quota]:
+    """Yield the quotas in a command's output that have a limit."""
+    owner = ""
+    for row in _ROW.finditer(text):
+        if row[1]:
+            kind, _, name = row[1].partition(" ")
+            owner = "" if kind in ("user", "usr") else f"{_OWNERS.get(kind, kind)} {name}"
+            continue
+        numbers = [(float(row[n]), row[n + 1]) for n in (3, 5, 7, 10, 12, 14)]
+        grace = row[9]
+        sizes = [
+            int(number * 1024 ** (1 + _UNITS.find(unit.replace("K", "k")) if unit else 1))
+            for number, unit in numbers[:3]
+        ]
+        files = [
+            int(number * 1000 ** (1 + _UNITS.find(unit.replace("K", "k")) if unit else 0))
+            for number, unit in numbers[3:]
+        ]
+        is_over = grace in ("none", "expired") or (grace.isdigit() and 0 < int(grace) < asked_at)
+        limit = sizes[1] if is_over and sizes[1] else sizes[2] or sizes[1]
+        most_files = files[2] or files[1]
+        if limit or most_files:
+            source = f"{command.partition(' -')[0]}, {moment(asked_at)}"
+            yield Quota(row[2], sizes[0], limit, files[0], most_files, owner, source)
+
+
+_OWNERS = {"grp": "group", "prj": "project"}

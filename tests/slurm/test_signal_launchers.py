@@ -35,11 +35,12 @@ sys.exit(3)
         ("srun", "B:USR1", 2),
         ("srun", "TERM", 1),
         ("python", "INT", 1),
-        ("torchrun", "USR1", 2),
+        # test_only_the_ranks_get_it has them in make test.
+        pytest.param("torchrun", "USR1", 2, marks=pytest.mark.matrix),
+        pytest.param("accelerate", "USR1", 1, marks=pytest.mark.matrix),
         pytest.param("torchrun", "TERM", 2, marks=pytest.mark.matrix),
         pytest.param("torchrun", "INT", 1, marks=pytest.mark.matrix),
         ("torchrun_jsc", "USR1", 2),
-        ("accelerate", "USR1", 1),
         pytest.param("accelerate", "TERM", 2, marks=pytest.mark.matrix),
         ("horovodrun", "USR1", 1),
         ("mpirun", "USR1", 2),
@@ -168,7 +169,9 @@ def only_ranks_get_it(bench: Sandbox, venv: Path, *launchers: str, until_done: b
     assert len(started) == len(launchers) + several + 1, "one step more, which sends the signal"
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "accelerate"])
+@pytest.mark.parametrize(
+    "launcher", ["torchrun", pytest.param("accelerate", marks=pytest.mark.matrix)]
+)
 def test_only_the_ranks_get_it(launcher: str, bench: Sandbox, horovod_venv: Path) -> None:
     only_ranks_get_it(bench, horovod_venv, launcher, until_done=False)
 

@@ -89,7 +89,7 @@ def _read_stacks(job: str) -> List[ProcessStack]:
     found = read_stacks(status.job_id, nodes_of(status))
     tools = {process.tool for process in found}
     if not found:
-        notify(f"found no process of job {status.id} on its nodes that you may look at")
+        notify(f"job {status.id} has no process on its nodes that you may inspect")
     elif "no py-spy" in tools:
         notify("py-spy in the job's environment would name the functions: pip install py-spy")
     elif "py-spy failed" in tools:

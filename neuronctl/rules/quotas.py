@@ -35,7 +35,7 @@ _ROW = re.compile(
 )
 """A heading, or a row of ``lfs quota`` and ``quota -wp``: the file system, KiB used, the soft and
 the hard limit, the grace time, and the same of files (lfs-quota(1); quota(1))."""
-_UNITS = "kMGTPE"
+_OWNERS = {"grp": "group", "prj": "project"}
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,12 @@ def quotas_at(places: Mapping[str, str], cluster: Cluster) -> Tuple[Quota, ...]:
         mount = max((one for one in mounts if _is_below(real, one)), key=len, default="")
         device, kind = mounts.get(mount, ("", ""))
         held.setdefault((mount, device, kind), []).append((real, what))
-    commands = [["lfs", "quota", mount] for mount, _, kind in held if kind == "lustre"]
+    commands: List[Tuple[str, ...]] = [
+        ("lfs", "quota", mount) for mount, _, kind in held if kind == "lustre"
+    ]
     others = {kind for _, _, kind in held}.difference(_WITHOUT)
-    commands += [["quota", "-w", "-p", "-u", "-g"]] if others else []
-    commands += [cluster.quota.split()] if cluster.quota else []
+    commands += [("quota", "-w", "-p", "-u", "-g")] if others else []
+    commands += [tuple(cluster.quota.split())] if cluster.quota else []
     rows = [row for answer in _answers(commands, cluster.name) for row in read_quotas(*answer)]
     found: Dict[Tuple[str, str], Quota] = {}
     for (mount, device, _), contents in held.items():
@@ -132,52 +134,44 @@ def quotas_at(places: Mapping[str, str], cluster: Cluster) -> Tuple[Quota, ...]:
 
 def _mounts() -> Dict[str, Tuple[str, str]]:
     """Return the mount points of this machine, with their device and type."""
-    try:
-        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
-            lines = [line.split() for line in file]
-    except OSError:
-        return {}
-    plain = [
-        [re.sub(r"\\(\d{3})", lambda m: chr(int(m[1], 8)), word) for word in line[:3]]
-        for line in lines
-        if len(line) > 3
-    ]
-    return {point: (device, kind) for device, point, kind in plain}
+    mounts: Dict[str, Tuple[str, str]] = {}
+    with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            words = [
+                re.sub(r"\\(\d{3})", lambda m: chr(int(m[1], 8)), word) for word in line.split()
+            ]
+            mounts[words[1]] = words[0], words[2]
+    return mounts
 
 
 def _is_below(path: str, top: str) -> bool:
     return path == top or path.startswith(top.rstrip("/") + "/")
 
 
-def _answers(commands: Sequence[List[str]], cluster: str) -> Iterator[Tuple[str, str, float]]:
+def _answers(commands: Sequence[Tuple[str, ...]], cluster: str) -> Iterator[Tuple[str, str, float]]:
     """Yield each command, what it printed, and when; each is started at most once an hour.
 
     One that failed, or is still at work for another process, has printed nothing.
     """
-    now = time.time()
-    kept = {}
+    now, due = time.time(), []
     for words in commands:
-        name = " ".join(words)
-        value = cache.read("quota", name, cluster)
-        is_new = isinstance(value, list) and 0 <= now - value[0] < _PAUSE
-        kept[name] = value if is_new else None
-        if not is_new:
-            cache.write("quota", name, [now, ""], cluster)
-    due = [words for words in commands if kept[" ".join(words)] is None]
+        kept = cache.read("quota", " ".join(words), cluster)
+        if kept is not None and 0 <= now - kept[0] < _PAUSE:
+            yield words[0], kept[1], kept[0]
+            continue
+        cache.write("quota", " ".join(words), [now, ""], cluster)
+        due.append(words)
     answers: List[object] = []
     queries = Queries([(words, None) for words in due], timeout=TIMEOUT)
     # Nobody waits longer for one that cannot be killed because its file server is dead.
     waiting = threading.Thread(target=lambda: answers.extend(queries.answers()), daemon=True)
     waiting.start()
-    waiting.join(1.0)
+    waiting.join(TIMEOUT + 0.2)
     for words, answer in zip(due, answers):
-        name = " ".join(words)
-        # Whoever exceeds a quota gets 1 from quota(1).
-        kept[name] = [now, answer.stdout[:100_000] if isinstance(answer, Result) else ""]
-        cache.write("quota", name, kept[name], cluster)
-    for name, value in kept.items():
-        if value is not None:
-            yield name, value[1], value[0]
+        if isinstance(answer, Result):  # whoever exceeds a quota gets 1 from quota(1)
+            text = answer.stdout[:100_000]
+            cache.write("quota", " ".join(words), [now, text], cluster)
+            yield words[0], text, now
 
 
 def read_quotas(command: str, text: str, asked_at: float) -> Iterator[Quota]:
@@ -188,22 +182,18 @@ def read_quotas(command: str, text: str, asked_at: float) -> Iterator[Quota]:
             kind, _, name = row[1].partition(" ")
             owner = "" if kind in ("user", "usr") else f"{_OWNERS.get(kind, kind)} {name}"
             continue
-        numbers = [(float(row[n]), row[n + 1]) for n in (3, 5, 7, 10, 12, 14)]
+        sizes = [_count(row[n], row[n + 1], 1024, 1) for n in (3, 5, 7)]
+        files = [_count(row[n], row[n + 1], 1000, 0) for n in (10, 12, 14)]
         grace = row[9]
-        sizes = [
-            int(number * 1024 ** (1 + _UNITS.find(unit.replace("K", "k")) if unit else 1))
-            for number, unit in numbers[:3]
-        ]
-        files = [
-            int(number * 1000 ** (1 + _UNITS.find(unit.replace("K", "k")) if unit else 0))
-            for number, unit in numbers[3:]
-        ]
         is_over = grace in ("none", "expired") or (grace.isdigit() and 0 < int(grace) < asked_at)
         limit = sizes[1] if is_over and sizes[1] else sizes[2] or sizes[1]
         most_files = files[2] or files[1]
         if limit or most_files:
-            source = f"{command.partition(' -')[0]}, {moment(asked_at)}"
+            source = f"{command}, {moment(asked_at)}"
             yield Quota(row[2], sizes[0], limit, files[0], most_files, owner, source)
 
 
-_OWNERS = {"grp": "group", "prj": "project"}
+def _count(number: str, unit: str, base: int, power: int) -> int:
+    """Return a number with a unit, or with the power of the base that it has without one."""
+    power = "kMGTPE".index(unit.replace("K", "k")) + 1 if unit else power
+    return int(float(number) * base**power)

@@ -42,6 +42,7 @@ Machine = Callable[..., List[str]]
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Make a machine with these mounts and programs; returns the calls of its programs."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(quotas, "TIMEOUT", 60)  # of a busy machine
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("HF_HOME", "WANDB_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -66,19 +67,19 @@ def printed(text: str) -> str:
 
 
 def test_lfs_quota_is_read() -> None:
-    mine, group = read_quotas("lfs quota /home01", LFS, 0)
+    mine, group = read_quotas("lfs", LFS, 0)
     assert mine == Quota(
         "/home01", 66437777 << 10, 67108864 << 10, 99400, 100000, "", mine.source, ()
     )
     assert mine.is_low and "655 MiB of 64.0 GiB and 600 of 100,000 files left" in mine.words
     assert (group.owner, group.limit, group.most_files) == ("group lab", 2000 << 10, 0)
-    assert not group.is_low and "quota of group lab on /home01 (lfs quota /home01, " in group.words
+    assert not group.is_low and "quota of group lab on /home01 (lfs, " in group.words
 
 
 def test_quota_is_read_and_a_passed_grace_makes_the_soft_limit_hard() -> None:
-    (mine,) = read_quotas("quota -w", QUOTA, 100)
+    (mine,) = read_quotas("quota", QUOTA, 100)
     assert (mine.place, mine.limit, mine.is_low) == ("nfs:/export/home", 102400 << 10, True)
-    (mine,) = read_quotas("quota -w", QUOTA.replace(" 1   ", " 200 "), 100)
+    (mine,) = read_quotas("quota", QUOTA.replace(" 1   ", " 200 "), 100)
     assert (mine.limit, mine.is_low) == (512000 << 10, False)
 
 
@@ -147,11 +148,13 @@ def test_a_command_is_asked_once_an_hour(
 
 @pytest.mark.parametrize("body", ["exit 3\n", "exec sleep 600\n", "kill -9 $$\n"])
 def test_a_command_that_fails_or_hangs_says_nothing_for_an_hour(
-    machine: Machine, tmp_path: Path, body: str
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
+    monkeypatch.setattr(quotas, "TIMEOUT", 0.3 if "sleep" in body else 60)
     mounts = f"mgs:/lustre {tmp_path} lustre rw 0 0\n"
     machine(mounts, lfs=body)
     assert findings() == []
+    monkeypatch.setattr(quotas, "TIMEOUT", 60)
     machine(mounts, lfs=printed(LFS.replace("/home01", str(tmp_path))))
     assert findings() == []
 
@@ -167,6 +170,7 @@ def test_one_that_cannot_be_killed_is_not_waited_for(
             return []
 
     monkeypatch.setattr(quotas, "Queries", Hung)
+    monkeypatch.setattr(quotas, "TIMEOUT", 0.1)
     machine(f"mgs:/lustre {tmp_path} lustre rw 0 0\n")
     assert findings() == []
 

@@ -31,6 +31,7 @@ def test_the_page_has_rules_limits_and_defaults(run: Run, clean_home: Path) -> N
         "All limits are from the catalog, because",
         "- `--comment`: mandatory, field=FIELD;appl=APPL\n",
         "nlp (natural language processing)",
+        "- local disk: /etmp on each node of amd_a100nv_8\n",
         "| partition | nodes | GPUs per node |",
         "| `amd_a100nv_8` | 9 | 8 a100 | 64 | 2-00:00:00 | 88 | ? |",
         "`field: nlp` (",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Callable, List
@@ -39,6 +40,7 @@ def test_the_overview(run: Run) -> None:
 
 def test_named_partitions(run: Run) -> None:
     out = run("partitions", "cas_v100nv_8", "gh200_1", "cas_v100nv_8").stdout
+    assert re.search(r"local disk +/etmp on each node of amd_a100nv_8", out)
     table = out.partition("\n\n")[2].partition("\n\n")[0]
     assert [line.split()[0] for line in table.splitlines()] == [
         *("PARTITION", "cas_v100nv_8", "gh200_1")

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Callable, List
+from typing import Any, Callable, List
 
 import pytest
 from plan_builders import plan_of
 
 from neuronctl.catalog.model import Catalog
+from neuronctl.planning.model import CodeSnapshot
 from neuronctl.rules import RuleContext, apply_rules, quotas
 from neuronctl.rules.local_facts import gather_local_facts
 from neuronctl.rules.quotas import Quota, read_quotas
@@ -123,6 +125,39 @@ def test_a_job_that_writes_there_is_warned_of(machine: Machine, tmp_path: Path) 
     assert findings(**fields) == []
     (message,) = findings(**fields, env=(("HF_HOME", f"{tmp_path}/models"),))
     assert message.endswith("the job writes there: HF_HOME")
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "holds"),
+    [
+        ({"env": (("WANDB_DIR", "~/runs"),)}, "", "WANDB_DIR"),
+        ({}, "from transformers import Trainer\n", "HF_HOME"),
+    ],
+)
+def test_caches_of_models_and_folders_of_runs(
+    machine: Machine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fields: Any,
+    text: str,
+    holds: str,
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    (tmp_path / "train.py").write_text(text)
+    lfs = printed(LFS.replace("/home01", str(home)))
+    machine(f"x {tmp_path} lustre rw 0 0\nx {home} lustre rw 0 0\n", lfs=lfs)
+    (message,) = findings(**fields)
+    assert message.endswith(f"the job writes there: {holds}")
+
+
+def test_a_snapshot_is_written_where_it_is_kept(machine: Machine, tmp_path: Path) -> None:
+    place = tmp_path / "snapshots"
+    machine(f"x {place} lustre rw 0 0\n", lfs=printed(LFS.replace("/home01", str(place))))
+    code = CodeSnapshot(str(tmp_path), "", "", f"{place}/a", None)
+    made = replace(plan_of(script="train.py"), code=code)
+    (quota, _) = quotas.quotas_where_it_writes(made, ())
+    assert quota.holds == ("copy of the code",)
 
 
 def test_what_quota_says_of_a_device_holds_for_its_mount(machine: Machine, tmp_path: Path) -> None:

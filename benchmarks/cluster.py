@@ -67,14 +67,14 @@ class Cluster:
         return answer
 
     def processes(self, commands: Mapping[str, Mapping[str, Any]]) -> Dict[str, List[List[str]]]:
-        """The Slurm commands that each command starts (inside/processes.py)."""
+        """Return the Slurm commands that each command starts (inside/processes.py)."""
         answer: Dict[str, List[List[str]]] = json.loads(
             self.run(["python", f"{self.scratch}/inside/processes.py"], {"commands": commands})
         )
         return answer
 
     def waits(self, jobs: Sequence[int], counts: Sequence[int], seconds: int) -> Dict[str, int]:
-        """The requests to slurmctld of so many ``neuronctl wait`` at once (inside/waiting.py)."""
+        """Return the requests to slurmctld of several waiting commands (inside/waiting.py)."""
         asked = {"jobs": list(jobs), "counts": list(counts), "seconds": seconds}
         answer: Dict[str, int] = json.loads(
             self.run(["python", f"{self.scratch}/inside/waiting.py"], asked)
@@ -82,7 +82,7 @@ class Cluster:
         return answer
 
     def state(self, count: int) -> str:
-        """The XDG_STATE_HOME that holds ``count`` records."""
+        """Return an XDG_STATE_HOME that holds ``count`` records."""
         return f"{self.scratch}/state-{count}"
 
     def make_records(self, counts: Sequence[int], job_ids: Sequence[int]) -> None:
@@ -125,7 +125,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(made: Environments, name: str) -> Iterator[Cluster]:
-    """A sandbox of the benchmark's own, run by the measured neuronctl; it ends with the block."""
+    """Run a sandbox of the benchmark's own until the block ends."""
     program = made.own / "bin/neuronctl"
     with tempfile.TemporaryDirectory() as folder:
         layer = Path(folder, "layer.yaml")

@@ -26,7 +26,7 @@ exec {real} "$@"
 
 
 def started(log: str) -> List[List[str]]:
-    """The calls in the log, each the command and its arguments."""
+    """Return the calls in the log, each as the command and its arguments."""
     with open(log, encoding="utf-8", errors="surrogateescape") as file:
         words = file.read().split("\0")[:-1]
     calls = []
@@ -38,6 +38,7 @@ def started(log: str) -> List[List[str]]:
 
 
 def main() -> None:
+    """Print the Slurm commands that each command starts, as JSON."""
     asked = json.load(sys.stdin)
     answer = {}
     with tempfile.TemporaryDirectory() as folder:

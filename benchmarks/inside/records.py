@@ -26,6 +26,7 @@ OLD_FIRST = 1_000_000
 
 
 def main() -> None:
+    """Write the requested number of records."""
     asked = json.load(sys.stdin)
     request = JobRequest(
         script="train.py",
@@ -60,6 +61,7 @@ def main() -> None:
 def write(
     store: RecordStore, draft: RecordDraft, job_id: int, cluster: str, moment: float, *, ended: bool
 ) -> None:
+    """Write one record as it was at ``moment``."""
     with mock.patch("time.time", return_value=moment):
         record = store.complete(store.begin(draft), job_id, cluster)
         if ended:

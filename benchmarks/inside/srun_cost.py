@@ -28,6 +28,7 @@ echo "$((${{EPOCHREALTIME/./}} - begun))"
 
 
 def main() -> None:
+    """Print what one task costs in a sweep and in a loop of srun."""
     costs: Dict[str, List[int]] = {"sweep": [], "loop": []}
     for _ in range(int((sys.argv[1:] or ["5"])[0])):
         subprocess.run(["sbatch", "--wait", *JOB], input=LOOP.encode(), check=True)

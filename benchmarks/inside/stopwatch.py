@@ -70,11 +70,13 @@ class Screen:
         os.close(self.master)
 
     def close(self) -> None:
+        """Close the terminal and wait for its reader."""
         os.close(self.terminal)
         os.waitpid(self.reader, 0)
 
 
 def main() -> None:
+    """Time the cases in turn and print the figures as JSON."""
     asked = json.load(sys.stdin)
     nowhere = os.open("/dev/null", os.O_WRONLY)
     errors = os.memfd_create("errors")

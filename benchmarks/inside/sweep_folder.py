@@ -15,6 +15,7 @@ WORKERS = 20
 
 
 def main() -> None:
+    """Create the folder of a sweep with ``count`` tasks."""
     name, count = sys.argv[1], int(sys.argv[2])
     words = ("train.py", "--lr", "{lr}", "--seed", "{seed}")
     axes = given_axes(("lr=1..100", f"seed=1..{count // 100}"), together=False)

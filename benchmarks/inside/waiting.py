@@ -22,6 +22,7 @@ def requests() -> int:
 
 
 def main() -> None:
+    """Print the requests to slurmctld for each number of waiting commands."""
     asked = json.load(sys.stdin)
     requests()  # of the first one nothing is counted yet
     answer: Dict[int, int] = {}

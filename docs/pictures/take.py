@@ -138,7 +138,7 @@ def submit(name: str, partition: str, gpus: int, limit: str, program: str, *more
 
 
 def jobs() -> List[Dict[str, Any]]:
-    """The user's jobs as ``status --json`` has them."""
+    """Return the user's jobs as ``status --json`` prints them."""
     argv = ["neuronctl", "status", "--json"]
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     found: List[Dict[str, Any]] = json.loads(done.stdout)["jobs"]
@@ -146,7 +146,7 @@ def jobs() -> List[Dict[str, Any]]:
 
 
 def states() -> Dict[str, str]:
-    """The states of the user's jobs, by job id."""
+    """Return the states of the user's jobs, by job id."""
     return {job["job_id"]: job["state"] for job in jobs()}
 
 
@@ -160,7 +160,7 @@ def wait_until(check: Callable[[], Any]) -> None:
 
 
 def on_terminal(command: str, interrupt_after: Optional[float] = None) -> str:
-    """What a command prints on a terminal, interrupted by Ctrl-C after so many seconds."""
+    """Return what a command prints on a terminal before Ctrl-C interrupts it."""
     child, terminal = pty.fork()
     if child == 0:
         os.environ.pop("NO_COLOR", None)

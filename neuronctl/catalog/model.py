@@ -130,24 +130,18 @@ class Policy:
 
 @dataclass(frozen=True)
 class Network:
-    """interface: the high-speed network's name (``ib0``), for NCCL_SOCKET_IFNAME and the like.
+    """The high-speed network."""
 
-    host_suffix: the suffix that turns a node's name into its name on that network (JSC: ``i``).
-    """
-
-    interface: Optional[str] = None
-    host_suffix: str = ""
+    interface: Optional[str] = None  # its name (``ib0``), for NCCL_SOCKET_IFNAME and the like
+    host_suffix: str = ""  # what turns a node's name into its name there (JSC: ``i``)
 
 
 @dataclass(frozen=True)
 class Login:
-    """host: the name of the login nodes for ``ssh`` from outside.
+    """How users log in."""
 
-    ssh_to_nodes: whether users may also log in to the nodes of their jobs.
-    """
-
-    host: Optional[str] = None
-    ssh_to_nodes: bool = False
+    host: Optional[str] = None  # the name of the login nodes for ``ssh`` from outside
+    ssh_to_nodes: bool = False  # whether users may also log in to the nodes of their jobs
 
 
 @dataclass(frozen=True)
@@ -174,6 +168,7 @@ class Price:
 
     @property
     def known(self) -> bool:
+        """Return True if the catalog has a price."""
         return self.gpu_hour is not None or self.node_hour is not None
 
     def of(self, gpu_hours: float, node_hours: float) -> Optional[float]:
@@ -291,6 +286,7 @@ class Qos:
     note: str = ""
 
     def takes(self, partition: str) -> bool:
+        """Return True if jobs in the partition may use this QOS."""
         return not self.partitions or partition in self.partitions
 
     def limited(self, partition: Partition) -> Partition:

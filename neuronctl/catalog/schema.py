@@ -133,6 +133,7 @@ class Node:
         return default if value is None else value
 
     def boolean(self, key: str, default: Any) -> Any:
+        """Return a boolean."""
         value = self.typed(key, bool, "true or false")
         return default if value is None else value
 

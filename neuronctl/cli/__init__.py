@@ -104,7 +104,7 @@ def main(argv: Optional[List[str]] = None) -> NoReturn:
 
 
 def program() -> None:
-    """``main`` as a process of its own."""
+    """Run ``main`` as a process of its own."""
     # Imports make little garbage: to search it again and again takes a tenth of the time.
     gc.set_threshold(100_000)
     _standard_streams()

@@ -51,6 +51,7 @@ class JobCommand(click.Command):
     unknown_option_hint = "for one that only sbatch has: --sbatch {name}=VALUE"
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        """Add a hint to click's error about an unknown option."""
         before = list(args)
         try:
             rest = super().parse_args(ctx, args)
@@ -65,6 +66,7 @@ class JobCommand(click.Command):
         return rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in sections."""
         titles = {name: title for title, names in _SECTIONS.items() for name in names.split()}
         groups: Dict[str, List[Tuple[str, str]]] = {title: [] for title in _SECTIONS}
         others: List[Tuple[str, str]] = []
@@ -95,7 +97,7 @@ class BatchCommand(JobCommand):
     """A command whose words are a program and its arguments."""
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
-        """Raises UsageError for an option of this command that stands behind the program."""
+        """Parse the words; raise UsageError for an option of this command behind the program."""
         rest = super().parse_args(ctx, args)
         words = ctx.params.get("words", ())
         own = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
@@ -154,7 +156,7 @@ def plan_given(given: Mapping[str, Any], words: Sequence[str] = (), **how: Any) 
 
 
 def file_option(*names: str, metavar: str = "FILE", **how: Any) -> Decorator:
-    """An option that names a file."""
+    """Declare an option that names a file."""
     return click.option(*names, metavar=metavar, **how)
 
 

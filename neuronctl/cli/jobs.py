@@ -60,7 +60,7 @@ def one_recorded(word: str, store: RecordStore) -> JobId:
 
 
 def recorded_job(word: str, store: RecordStore) -> JobRecord:
-    """The record of a whole job; raises UsageError for a part of an array, NoSuchJobError."""
+    """Return the record of a whole job; raise UsageError for a part of an array, NoSuchJobError."""
     from neuronctl.records.found_records import record_of
 
     asked = one_recorded(word, store)
@@ -73,7 +73,7 @@ def recorded_job(word: str, store: RecordStore) -> JobRecord:
 
 
 def found_jobs(asked: Sequence[JobId], store: RecordStore) -> Found:
-    """What is known of these jobs, with its notes said; raises an error for an unknown one."""
+    """Look up these jobs and print the notes about them; raise an error for an unknown one."""
     from neuronctl.tracking.lookup import look_up, no_such_job
 
     found = look_up(asked, store)
@@ -92,7 +92,7 @@ def raise_if_silent(found: Found) -> None:
 
 
 def state_name(text: str, known: Iterable[str] = STATES, what: str = "of a job") -> str:
-    """``running``, ``pd`` or ``PENDING`` as Slurm names the state in full; of --state."""
+    """Return Slurm's full name of a state (``running``, ``pd``, ``PENDING``)."""
     word = text.strip().upper()
     word = next((state.name for state in STATES.values() if word and state.short == word), word)
     names = list(known)

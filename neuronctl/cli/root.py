@@ -19,9 +19,11 @@ class LazyGroup(click.Group):
     """A group of the modules neuronctl.cli.NAME, each with its ``command``."""
 
     def list_commands(self, ctx: click.Context) -> List[str]:
+        """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> Optional[click.Command]:
+        """Import a command and return it."""
         if name not in COMMANDS:
             return None
         module = f"{name}_" if keyword.iskeyword(name) else name
@@ -40,12 +42,14 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: List[str]
     ) -> Tuple[Optional[str], Optional[click.Command], List[str]]:
+        """Find the command; raise UsageError for an unknown name, with the nearest ones."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             raise UsageError(f"no such command '{name}'", did_you_mean(name, COMMANDS))
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
+        """Return the overview of all commands."""
         return help_text().rstrip("\n")
 
 

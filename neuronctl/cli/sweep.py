@@ -54,12 +54,14 @@ class SweepCommand(BatchCommand, click.Group):
         return params if ctx.command is self else [one for one in params if one.name != "words"]
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        """Note whether the first word names a subcommand."""
         ctx.meta[_BELOW] = bool(args) and args[0] in self.commands
         if ctx.meta[_BELOW]:
             return super(click.Group, self).parse_args(ctx, ["--", *args])
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand, or start the sweep."""
         if not ctx.meta[_BELOW]:
             return click.Command.invoke(self, ctx)
         name, *args = ctx.params["words"]
@@ -67,6 +69,7 @@ class SweepCommand(BatchCommand, click.Group):
             return below.command.invoke(below)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, then the subcommands."""
         super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
 

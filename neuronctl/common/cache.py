@@ -27,7 +27,7 @@ def path_of(kind: str, name: str) -> str:
 
 
 def read(kind: str, name: str, source: str = "") -> Any:
-    """The value that was written with the same name and the same source; None if there is none."""
+    """Return the value that was written for this name and source, or None."""
     try:
         checksum, _, content = read_private(path_of(kind, name)).partition(b"\n")
         if int(checksum, 16) != zlib.crc32(content):

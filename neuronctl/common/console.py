@@ -136,7 +136,7 @@ def print_json(schema: str, data: Mapping[str, Any]) -> None:
 
 
 def folded(text: str, first: str = "", later: str = "") -> str:
-    """A paragraph, folded at blanks. first, later: what stands before its first and other lines."""
+    """Fold a paragraph at blanks. first, later: the beginnings of its first and other lines."""
     import re
     import textwrap
 
@@ -228,7 +228,7 @@ def _least_width(column: Column, texts: Sequence[str]) -> int:
 
 
 def _shown(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> List[int]:
-    """Indices of the columns to show, without those that there is no room for."""
+    """Return the indices of the columns that fit."""
     least = [_least_width(one, [one.header, *cells]) for one, *cells in zip(columns, *rows)]
     shown = list(range(len(columns)))
     while sum(least[n] + GAP for n in shown) - GAP > width:

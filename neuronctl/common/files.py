@@ -151,7 +151,7 @@ def rewrite(path: str, before: bytes, after: bytes) -> None:
 
 
 def read_private(path: str) -> bytes:
-    """The content of a file that only this user can write, in a directory that only they can.
+    """Return the content of a file that only this user can write, in a directory of the same kind.
 
     Raises OSError, whose text says why, for any other file, and for one of more than 64 MiB.
     """

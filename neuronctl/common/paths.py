@@ -27,7 +27,7 @@ SITE_CONFIG = "/etc/neuronctl/config.yaml"
 
 
 def config_files() -> list[str]:
-    """The configurations that are there, lowest first: the site's, and the user's."""
+    """Return the configuration files that exist, lowest first: the site's, then the user's."""
     return [file for file in (SITE_CONFIG, defaults_file()) if present(file)]
 
 
@@ -37,7 +37,7 @@ def state_dir() -> str:
 
 
 def sweep_dir(name: str = "") -> str:
-    """The folder of a sweep, or of all of them; may not exist."""
+    """Return the folder of a sweep, or of all; it may not exist."""
     return os.path.join(state_dir(), "sweeps", name)
 
 
@@ -52,7 +52,7 @@ def cache_dir() -> str:
 
 
 def working_directory() -> str:
-    """This process's directory; raises UsageError if it is gone."""
+    """Return this process's directory; raise UsageError if it is gone."""
     try:
         return os.getcwd()
     except FileNotFoundError:

@@ -39,7 +39,7 @@ def parse_time(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """The seconds of a duration in Slurm's forms; zero means zero (``squeue`` prints ``0:00``)."""
+    """Return the seconds of a duration in Slurm's forms (``0:00`` is 0)."""
     # re.ASCII: int() accepts the digits of other scripts; Slurm does not.
     number = r"(\d{1,10})"
     form = f"{number}-|(?:{number}-{number}|{number})(?::{number})?(?::{number})?"
@@ -74,7 +74,7 @@ def format_time(seconds: int) -> str:
 
 
 def format_elapsed(seconds: Optional[int]) -> str:
-    """A duration as squeue prints time used: ``5:00``, ``1:02:03``, ``2-00:00:00``; ``-``: None."""
+    """Return a duration as squeue prints the time used: ``5:00``; ``-`` for None."""
     if seconds is None:
         return "-"
     return re.sub("^(?:00:)?0?", "", format_time(seconds).lower())
@@ -127,7 +127,7 @@ def parse_memory(text: str) -> int:
 
 
 def expand_hostlist(text: str) -> List[str]:
-    """The host names in a Slurm host list, in order: ``gpu[01-03,07],cpu1`` gives five names.
+    """Return the host names in a Slurm host list, in order: ``gpu[01-02],cpu1`` gives three.
 
     A name may have several brackets (``r[1-2]n[01-04]``); the last one varies fastest. Text after
     a bracket is accepted too, although Slurm 22.05 does not read it. Raises ValueError for an
@@ -234,7 +234,7 @@ def expand_log_pattern(
     node: str = "",
     any_task: bool = False,
 ) -> str:
-    """The file name that sbatch makes of an ``--output`` pattern (man sbatch, "filename pattern").
+    """Return the file name that sbatch makes of an ``--output`` pattern (man sbatch).
 
     ``%5j`` pads numbers with zeros, to at most ten digits. A backslash anywhere disables all
     replacements and escapes the next character. Slurm leaves unknown symbols unchanged.

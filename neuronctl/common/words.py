@@ -78,7 +78,7 @@ DASHES = tuple("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d")
 
 
 def other_dash(text: str) -> str:
-    """The first dash in ``text`` that is not ASCII's ``-``: ``an en dash (U+2013)``; "": none."""
+    """Return the first dash that is not ASCII's ``-``, such as ``an en dash (U+2013)``, or ""."""
     import unicodedata
 
     found = next((character for character in text if character in DASHES), "")

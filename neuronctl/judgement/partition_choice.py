@@ -40,6 +40,7 @@ class Candidate:
 
     @property
     def leaves_gpus_idle(self) -> bool:
+        """Return True if the partition has GPUs and the job requests none."""
         asks = self.plan.gpus_per_node or self.plan.request.shares_gpus
         return self.plan.partition.gpus_per_node > 0 and not asks
 

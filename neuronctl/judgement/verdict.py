@@ -93,6 +93,7 @@ class Verdict:
 
     @property
     def by_slurm(self) -> bool:
+        """Return True if Slurm itself gave the verdict."""
         return self.judged_by == SLURM
 
     def __str__(self) -> str:

@@ -32,6 +32,7 @@ class ShellLine:
 
     @property
     def must_succeed(self) -> bool:
+        """Return True if the job must stop when activation fails."""
         return bool(self.defect)
 
 

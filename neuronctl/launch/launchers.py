@@ -137,6 +137,7 @@ def directories(kind: str = "launchers") -> Tuple[str, ...]:
 
 
 def names(kind: str = "launchers", ending: str = ".j2") -> Tuple[str, ...]:
+    """Return the names of all templates of a kind, the user's own included."""
     found = set()
     for directory in directories(kind):
         with contextlib.suppress(OSError):

@@ -61,6 +61,7 @@ class JobUse:
 
     @property
     def last_gpus(self) -> Tuple[GpuUse, ...]:
+        """Return the GPUs of the last run's nodes."""
         return tuple(gpu for node in self.last_nodes for gpu in node.gpus)
 
     @property
@@ -81,10 +82,12 @@ class JobUse:
 
     @property
     def gpu_hours(self) -> float:
+        """Return the GPU hours used so far."""
         return self.seconds * (self.status.gpus or 0) / 3600
 
     @property
     def node_hours(self) -> float:
+        """Return the node hours used so far."""
         return self.seconds * (self.status.nodes or 0) / 3600
 
     @property
@@ -110,6 +113,7 @@ class JobUse:
 
     @property
     def idle(self) -> Optional[float]:
+        """Return the mean share of time that the measured GPUs were idle, from 0 to 1."""
         return _weighted_mean((gpu.idle, gpu.samples) for gpu in self.measured)
 
     @property

@@ -67,6 +67,7 @@ class JobUsage:
 
     @property
     def gpus(self) -> Tuple[Gpu, ...]:
+        """Return the GPUs of all nodes."""
         return tuple(gpu for node in self.nodes for gpu in node.gpus)
 
     @property

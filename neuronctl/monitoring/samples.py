@@ -38,6 +38,7 @@ class GpuUse:
 
     @property
     def never_used(self) -> bool:
+        """Return True if no sample shows the GPU in use."""
         return self.idle is not None and self.idle >= 1
 
 

@@ -54,7 +54,7 @@ def parse_stacks(lines: Sequence[str]) -> List[ProcessStack]:
 
 
 def alike(stacks: Sequence[ProcessStack]) -> List[List[ProcessStack]]:
-    """Processes with the same stacks together: the most telling, fewest and with ranks, first."""
+    """Group processes with the same stacks: small groups and those with ranks first."""
     groups: Dict[Tuple[str, str], List[ProcessStack]] = {}
     for stack in stacks:
         # Without what differs between processes that do the same.

@@ -45,7 +45,7 @@ def directives(
 
 
 def _gpus(request: JobRequest, policy: Policy, gpus: int) -> Mapping[str, Optional[str]]:
-    """The values of the options for GPUs, in the spelling that a site's own guide and staff use."""
+    """Return the values of the GPU options, spelled as the site's guide spells them."""
     amount = f"{request.gpu_type}:{gpus}" if request.gpu_type else str(gpus)
     by_gres = gpus and policy.gpu_option == "gres"
     others = [f"gpu:{amount}", *request.gres] if by_gres else request.gres

@@ -123,6 +123,7 @@ class CodeSnapshot:
 
     @property
     def code(self) -> str:
+        """Return the directory of the copied code."""
         return os.path.join(self.place, "code")
 
 
@@ -138,10 +139,12 @@ class Sizes:
 
     @property
     def signal(self) -> Optional[Signal]:
+        """Return the requested signal."""
         return signal_of(self.request)
 
     @property
     def gpus(self) -> int:
+        """Return the GPUs of all nodes."""
         return self.nodes * self.gpus_per_node
 
     @property
@@ -215,6 +218,7 @@ class Launch(Sizes):
 
     @property
     def starts_several(self) -> bool:
+        """Return True if the launcher starts more than one process."""
         return self.launcher.distributed and self.most_nodes * self.processes_per_node > 1
 
     @property
@@ -234,6 +238,7 @@ class Launch(Sizes):
 
     @property
     def launcher_options(self) -> Tuple[str, ...]:
+        """Return the user's options for the launcher."""
         return self.request.launcher_options
 
     def gives_launcher(self, *options: str) -> bool:
@@ -414,6 +419,6 @@ def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:
 
 
 def gpus_held(plan: JobPlan) -> int:
-    """The GPUs that count as the user's while it runs: with --exclusive, all of its nodes."""
+    """Return the GPUs that count as the user's: with --exclusive, all of the job's nodes."""
     each = max(plan.gpus_per_node, plan.partition.gpus_per_node if plan.request.exclusive else 0)
     return plan.nodes * each

@@ -52,6 +52,7 @@ class Needs:
 
     @property
     def all_gpus(self) -> int:
+        """Return the GPUs that Slurm gives it at least."""
         return self.gpus or self.nodes * self.gpus_per_node
 
     @property

@@ -442,6 +442,6 @@ class _StepBuilder(_LaunchBuilder):
 
 
 def _name_of(file: str) -> str:
-    """A job's name made from a file's."""
+    """Return a job name made from a file's."""
     stem = file.rstrip("/").rpartition("/")[2]
     return re.sub(r"[^\w.+-]", "_", re.sub(r"(?<=.)\.\w+$", "", stem)) or "job"

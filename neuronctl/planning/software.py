@@ -33,6 +33,7 @@ def own_modules() -> FrozenSet[str]:
 
 
 def is_python(request: JobRequest) -> bool:
+    """Return True if the request's script is a Python file."""
     return (request.script or "").endswith(".py")
 
 
@@ -43,7 +44,7 @@ def _command(request: JobRequest) -> List[str]:
 
 
 def python_file(request: JobRequest) -> Optional[str]:
-    """The Python file that the job runs, alone or behind ``python``; None where it runs none."""
+    """Return the Python file that the job runs, alone or behind ``python``, or None."""
     kind, name, _ = _run_by_python(request)
     return name if kind == "script" and name.endswith(".py") else None
 
@@ -95,7 +96,7 @@ def called_launcher(request: JobRequest) -> Optional[Tuple[Launcher, str, List[s
 
 
 def named_after(request: JobRequest) -> str:
-    """What a job is named after: a file behind Python, a shell or a launcher, or a module."""
+    """Return what names the job: a file behind Python, a shell, or a launcher; or a module."""
     name, args = _called(request)
     starts = names_python(name) or name in _SHELLS or called_launcher(request) is not None
     file = next((word for word in args if starts and word.endswith((".py", ".sh"))), None)

@@ -25,6 +25,7 @@ _SYNTAX: Dict[str, Any] = {
 
 
 def shipped_directory() -> str:
+    """Return the directory of the shipped templates."""
     return data_path("templates")
 
 
@@ -39,6 +40,7 @@ def script_templates(*first: str) -> jinja2.Environment:
 
 
 def launcher_templates() -> jinja2.Environment:
+    """Return the environment that finds the launchers' templates."""
     return _environment("launchers", directories())
 
 
@@ -59,7 +61,7 @@ def render_page(name: str, **values: Any) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _environment(kind: str, directories: Tuple[str, ...]) -> jinja2.Environment:
-    """It looks at a file's time before it takes the template for known."""
+    """Create an environment that reads a template again once its file has changed."""
     named = {"shipped": _Files(shipped_directory()), "file": _Files("/")}
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PrefixLoader(named), _Files(directories)]),

@@ -29,6 +29,7 @@ class Setting:
 
     @property
     def key(self) -> str:
+        """Return the key in the configuration file."""
         return self.option.long
 
 

@@ -333,7 +333,7 @@ class JobRequest:
         return self.origins.get(name, Origin(Source.ASKED))
 
     def sbatch_value(self, name: str) -> Optional[str]:
-        """The value of an option in ``sbatch``; "" for a flag, None where it is not given."""
+        """Return the value of an option in ``sbatch``: "" for a flag, None if it is not given."""
         options = (text.partition("=") for text in self.sbatch)
         return next((value for option, _, value in options if option == name), None)
 

@@ -146,7 +146,7 @@ _JOBS_EXAMPLE = (
 
 
 def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
-    """Steps as a job file has them; raises JobFileError."""
+    """Read steps as a job file has them; raise JobFileError."""
     from neuronctl.common.yamlfile import Document
 
     return _steps(steps, _Reader(Document("steps", {"steps": steps}, {}, {}), ("steps",)))
@@ -158,7 +158,7 @@ def configuration() -> Layer:
 
 
 def configured_cluster() -> Optional[str]:
-    """The cluster in the user's configuration, or None. Raises JobFileError with file:line."""
+    """Return the cluster in the user's configuration, or None; raise JobFileError."""
     return configuration().values.get("cluster")
 
 

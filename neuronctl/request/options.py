@@ -49,7 +49,7 @@ class Option:
             raise ValueError(f"{error}; it contains {dash}, not '-'" if more else error) from None
 
     def parse_directive(self, value: Optional[str]) -> Optional[Fields]:
-        """The fields that it sets; None: only sbatch has a word for it. Raises ValueError."""
+        """Return the fields that a directive sets, or None; raise ValueError."""
         return self._fields(True if value is None else self.read(value))
 
     def _fields(self, value: Any) -> Optional[Fields]:
@@ -61,7 +61,7 @@ class Option:
         return not self.metavar
 
     def text_of_flag(self, value: Any) -> Optional[str]:
-        """The text that ``parse`` takes for a flag's value; None: the flag has no such value."""
+        """Return the text that ``parse`` reads as a flag's value, or None."""
         if isinstance(value, bool):
             return "true" if value else "false"
         return None

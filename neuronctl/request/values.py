@@ -57,17 +57,17 @@ def whole_number(text: str, least: int = 1) -> int:
 
 
 def count(text: str) -> int:
-    """A number of at least one."""
+    """Read a number of at least one."""
     return whole_number(text)
 
 
 def cores(text: str) -> int:
-    """A number of cores; 0 leaves them to Slurm."""
+    """Read a number of cores; 0 leaves them to Slurm."""
     return whole_number(text, 0)
 
 
 def still_time(text: str) -> str:
-    """A time of at least ten seconds, with its unit."""
+    """Read a time of at least ten seconds, with its unit."""
     if units.parse_timeout(text) < 10:
         raise ValueError(f"'{text}' is less than 10 s, in which many a program rests")
     return text
@@ -83,7 +83,7 @@ def command_words(text: str) -> str:
 
 
 def nodes(text: str) -> Optional[Fields]:
-    """A number of nodes, or a range; None: none, a list of sizes (``1,2,4``), thousands (``1k``).
+    """Read a number of nodes or a range; None for a list (``1,2,4``) and thousands (``1k``).
 
     A script may leave it open how many it gets at most (``2-0``): ``max_nodes`` is 0.
     """
@@ -125,7 +125,7 @@ def gpu_type_of_task(text: Optional[str]) -> Optional[str]:
 
 
 def gres(text: str) -> Optional[Fields]:
-    """Generic resources, GPUs among them; ``gpu`` and ``gpu:a100`` mean one, as in Slurm."""
+    """Read generic resources, GPUs among them; ``gpu`` and ``gpu:a100`` mean one, as in Slurm."""
     if text.lower() in ("help", "list"):
         raise ValueError(f"'{text}' lists the resources instead of submitting the job")
     found: Dict[str, int] = {}
@@ -152,7 +152,7 @@ def gres(text: str) -> Optional[Fields]:
 
 
 def time(text: str) -> str:
-    """A time limit."""
+    """Read a time limit."""
     try:
         units.parse_time(text)
     except ValueError:
@@ -166,14 +166,14 @@ def time(text: str) -> str:
 
 
 def memory(text: str) -> str:
-    """An amount of memory, without the blanks and the plus sign that C's strtol passes over."""
+    """Read an amount of memory, without the blanks and the plus sign that C's strtol skips."""
     size = text.lstrip(" \t").removeprefix("+")
     units.parse_memory(size)
     return size
 
 
 def signal(text: str) -> str:
-    """A signal, and when and to whom it is sent."""
+    """Read a signal, when it is sent, and to whom."""
     _, name, seconds = units.split_signal(text)
     number = int(name) if re.fullmatch("[0-9]{1,5}", name) else 0
     if name.upper() not in units.SIGNALS and not 0 < number <= 0xFFFF:
@@ -191,7 +191,7 @@ _MAIL_TYPES = (
 
 
 def mail_type(text: str) -> str:
-    """What to send mail of; sbatch takes no notice of what it does not know beside what it does."""
+    """Read the events that send mail; like sbatch, ignore unknown ones beside known ones."""
     known = [name for name in text.split(",") if name.strip().upper() in _MAIL_TYPES]
     if not known:
         raise ValueError(f"'{text}' has no mail type; use {', '.join(_MAIL_TYPES)}")
@@ -226,7 +226,7 @@ def exclusive(text: str) -> Optional[bool]:
 
 
 def setup(texts: Sequence[str]) -> Tuple[str, ...]:
-    """The user's own shell lines."""
+    """Read the user's own shell lines."""
     lines = []
     for text in texts:
         # A YAML block has several lines; a tab may be indentation or part of a here-document.

@@ -81,6 +81,7 @@ class Finding:
 
     @property
     def refuses(self) -> bool:
+        """Return True if the finding refuses the job without --force."""
         return self.severity == ERROR
 
     @property

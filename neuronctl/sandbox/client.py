@@ -37,7 +37,7 @@ Binds = Tuple[Tuple[str, str], ...]
 
 
 def find() -> Optional[Running]:
-    """The user's sandbox, or None. Waits for a sandbox that is starting."""
+    """Return the user's sandbox, or None; wait for one that is starting."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ANSWER_TIMEOUT)
         try:
@@ -68,7 +68,7 @@ def find() -> Optional[Running]:
 
 
 def require() -> Running:
-    """The user's sandbox; raises SlurmUnavailableError if none is running."""
+    """Return the user's sandbox; raise SlurmUnavailableError if none is running."""
     running = find()
     if running is None:
         raise SlurmUnavailableError("no sandbox is running", "start one: 'neuronctl sandbox up'")
@@ -137,7 +137,7 @@ def up(layout: Layout, root: str, binds: Binds) -> Tuple[Running, bool]:
 
 
 def _claim() -> Optional[socket.socket]:
-    """The sandbox's bound socket; None if another process has it and its sandbox is running."""
+    """Bind the sandbox's socket; None if another process has it and its sandbox is running."""
     deadline = time.monotonic() + _ANSWER_TIMEOUT
     while time.monotonic() < deadline:
         listener = socket.socket(socket.AF_UNIX)
@@ -217,7 +217,7 @@ def _setup(layout: Layout, root: str, binds: Binds) -> Setup:
 
 
 def _config(layout: Layout) -> Dict[str, str]:
-    """The configuration inside: the sandbox's cluster and account, and the user's catalog."""
+    """Return the files inside: the sandbox's cluster and account, and the user's catalog."""
     found = {"config.yaml": config_text(layout.cluster)}
     own = Path(paths.config_dir(), "partitions.yaml")
     named = os.environ.get("NEURONCTL_CATALOG")

@@ -50,7 +50,7 @@ class Daemon:
 
 
 def tail(name: str) -> str:
-    """The end of a daemon's log, to append to a message; "" if there is none."""
+    """Return the end of a daemon's log, to append to a message; "" if there is none."""
     try:
         lines = Path(LOGS, f"{name}.log").read_text(errors="replace").splitlines()
     except OSError:

@@ -29,7 +29,7 @@ _PASSED_ON = (
 
 
 def environment(running: Running) -> Dict[str, str]:
-    """The environment of a fresh login in the sandbox, with this neuronctl first on PATH."""
+    """Return the environment of a fresh login in the sandbox, with this neuronctl first on PATH."""
     env = {
         name: value
         for name, value in os.environ.items()

@@ -139,7 +139,7 @@ def _prepare(setup: Setup) -> Running:
 
 
 def _prepare_home(setup: Setup) -> None:
-    """The user's copy of the configuration, which is in ~/.config/neuronctl too."""
+    """Copy the configuration for the user, and link ~/.config/neuronctl to it."""
     its = setup.running
     copy, usual = Path(CONFIG, "neuronctl"), Path(its.home, ".config/neuronctl")
     rootfs.write_files(str(copy), setup.config)

@@ -144,7 +144,7 @@ def cores_per_gpu(layout: Layout, each: SandboxPartition) -> Optional[int]:
 
 
 def scratch(layout: Layout, user: str, *, made: bool) -> str:
-    """The user's scratch directory: the catalog's, or else one from which jobs may be submitted.
+    """Return the user's scratch directory: the catalog's, or one from which jobs may be submitted.
 
     It is created, so it cannot be in a system directory; nor, unless the user is ``made`` for the
     sandbox, in /home, where real files are. If there is no such directory: /scratch/USER.

@@ -102,11 +102,11 @@ def _has_pmix() -> bool:
 
 
 def _library(name: str) -> Optional[Path]:
-    """The path of a file in an architecture's directory below /usr/lib, or None."""
+    """Return the path of a file in an architecture's directory below /usr/lib, or None."""
     return next(Path("/usr/lib").glob(f"*/{name}"), None)
 
 
 def clean_environment() -> Dict[str, str]:
-    """The environment of a daemon, independent of the caller's."""
+    """Return the environment of a daemon, independent of the caller's."""
     kept = {name: os.environ[name] for name in ("TZ",) if name in os.environ}
     return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "HOME": "/", **kept}

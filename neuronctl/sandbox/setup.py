@@ -76,6 +76,7 @@ class Setup:
 
 
 def slurm_files(layout: Layout, running: Running, *, with_qos: bool) -> Dict[str, str]:
+    """Return the texts of Slurm's configuration files, by name."""
     return {
         "cluster.conf": slurmconf.cluster_conf(layout, with_qos=with_qos, pmix=running.pmix),
         "gres.conf": slurmconf.gres_conf(layout),
@@ -89,7 +90,7 @@ STEPD = f"{RUN}/slurmstepd"
 
 
 def stepd_script(program: str) -> str:
-    """The script at STEPD: starts ``program``, Slurm's slurmstepd, as a subreaper.
+    """Return the script at STEPD, which starts ``program``, Slurm's slurmstepd, as a subreaper.
 
     proctrack/linuxproc kills the descendants of slurmstepd. Without this, a process whose parent
     has exited (``cmd &``, a daemon) becomes a child of the first process instead, and outlives its
@@ -150,7 +151,7 @@ _MODULE = re.compile(r"\w[\w.+:-]*(/\w[\w.+:-]*)*", re.ASCII)
 
 
 def modulefiles(names: Iterable[str]) -> Dict[str, str]:
-    """A modulefile for each of the catalog's modules, by its name, which becomes its path.
+    """Return a modulefile for each of the catalog's modules, by its name, which becomes its path.
 
     They change nothing: the machine's own programs are on PATH already. A name that is not a path
     of plain words is omitted, and so is a name that stands for all versions (``gcc`` beside

@@ -26,7 +26,7 @@ GPU_DEVICE = f"{RUN}/dev/nvidia"
 
 
 def qos_name(partition: str) -> str:
-    """The QOS with a partition's limits per user; Slurm converts QOS names to lower case."""
+    """Return the QOS with a partition's limits per user; Slurm converts QOS names to lower case."""
     return f"p_{partition}".lower()
 
 
@@ -107,7 +107,7 @@ def cgroup_conf(version: str) -> str:
 
 
 def qos_limits(limiting: Union[Partition, Qos]) -> List[str]:
-    """A partition's limits per user, or those of a QOS, as sacctmgr arguments.
+    """Return the limits per user of a partition or a QOS, as sacctmgr arguments.
 
     There is no DenyOnLimit flag: a job that exceeds the limits on running jobs or GPUs waits, and
     only a job that exceeds the limit on submitted jobs is rejected, as the clusters' guides say.
@@ -121,7 +121,7 @@ def qos_limits(limiting: Union[Partition, Qos]) -> List[str]:
 
 
 def _job_qos(qos: Qos) -> List[str]:
-    """A QOS that a job may name; the flags let its limits hold in place of the partition's."""
+    """Return a QOS that a job may name; its flags let its limits replace the partition's."""
     words = qos_limits(qos)
     flags = ["OverPartQOS"] if words else []
     if qos.max_nodes is not None:
@@ -137,7 +137,7 @@ def _job_qos(qos: Qos) -> List[str]:
 
 
 def sacctmgr_commands(layout: Layout, user: str) -> List[List[str]]:
-    """The sacctmgr commands, in order, that must run before partitions can name their QOS."""
+    """Return the sacctmgr commands that must run before partitions can name their QOS."""
     commands = [
         ["add", "qos", qos_name(each.partition.name), *qos_limits(each.partition)]
         for each in layout.partitions
@@ -202,7 +202,7 @@ def site_lua(layout: Layout, user: str) -> str:
 
 
 def literal(value: object) -> str:
-    """A Lua literal for a number, a boolean, a printable text, a list, or a table."""
+    """Return a Lua literal for a number, a boolean, a printable text, a list, or a table."""
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'[{literal(key)}] = {literal(value[key])}' for key in value)} }}"
     if isinstance(value, (list, tuple)):

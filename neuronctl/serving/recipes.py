@@ -47,6 +47,7 @@ _REQUIRED = ("title", "command", "ready")
 
 
 def names() -> Tuple[str, ...]:
+    """Return the names of all recipes, the user's own included."""
     return launchers.names("recipes", ".yaml")
 
 
@@ -71,6 +72,7 @@ def load(name: str) -> Recipe:
 
 
 def read(name: str, file: str, *, own: bool) -> Recipe:
+    """Read a recipe from a file; raise TemplateError with file:line."""
     text = launchers.template_text(file, own=own)
     document = yamlfile.parse(text, file, TemplateError)
     for key, value in document.data.items():

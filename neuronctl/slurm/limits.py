@@ -182,6 +182,7 @@ class Limit:
 
     @property
     def about(self) -> LimitKind:
+        """Return what is known about this kind of limit."""
         return KINDS[self.kind]
 
     def allows(self, wanted: int) -> bool:
@@ -234,6 +235,7 @@ class Limit:
 
     @property
     def holder(self) -> str:
+        """Return who has the limit, as messages name it."""
         return (
             "your association" if self.scope == Scope.ASSOCIATION else f"{self.scope} {self.name}"
         )

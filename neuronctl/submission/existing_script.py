@@ -324,18 +324,22 @@ class ExistingJob:
 
     @property
     def variables(self) -> Mapping[str, str]:
+        """Return the variables that sbatch needs in its environment."""
         return batch_shell_variables(self.existing)
 
     @property
     def slurm_cluster(self) -> Optional[str]:
+        """Return the cluster that --clusters names, or None."""
         return self.existing.slurm_cluster
 
     @property
     def draft(self) -> RecordDraft:
+        """Return what to record."""
         return self.existing.draft
 
     @property
     def script(self) -> str:
+        """Return the script's text."""
         return self.existing.text
 
     @property

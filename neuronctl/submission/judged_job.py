@@ -42,6 +42,7 @@ class JudgedJob:
 
     @property
     def errors(self) -> Tuple[Finding, ...]:
+        """Return the findings that refuse the job."""
         return tuple(finding for finding in self.findings if finding.refuses)
 
     @property

@@ -77,10 +77,12 @@ class PlannedJob:
 
     @property
     def variables(self) -> Mapping[str, str]:
+        """Return the secrets that the job needs in its environment."""
         return self.plan.secrets
 
     @property
     def draft(self) -> RecordDraft:
+        """Return what to record."""
         plan = self.plan
         here = working_directory()
         cwd = plan.request.chdir or here
@@ -103,6 +105,7 @@ class PlannedJob:
 
     @property
     def script(self) -> str:
+        """Render the script."""
         from neuronctl.rendering.render import render_job
 
         return render_job(self.plan, template=self.template, steps=self.steps)
@@ -262,7 +265,7 @@ def _swept(request: job.JobRequest, axes: Optional[Tuple[Axis, ...]]) -> job.Job
 
 
 def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Optional[Snapshot], str]:
-    """What Slurm says for a plan with --until-done, and why it would not requeue the job, if so.
+    """Return Slurm's answers for a plan with --until-done, and why Slurm would not requeue the job.
 
     snapshot: what it has said already. Where it does not answer, it is thought to requeue.
     """

@@ -217,6 +217,7 @@ class RecordedJob:
 
     @property
     def variables(self) -> Mapping[str, str]:
+        """Return the exported variables with their values of today."""
         return {name: os.environ[name] for name in self.exported}
 
     @property
@@ -229,4 +230,5 @@ class RecordedJob:
 
     @property
     def script(self) -> str:
+        """Return the recorded script."""
         return self.record.draft.script

@@ -32,16 +32,20 @@ class Submittable(Protocol):
     """
 
     @property
-    def variables(self) -> Mapping[str, str]: ...
+    def variables(self) -> Mapping[str, str]:
+        """Return the variables that sbatch needs in its environment."""
 
     @property
-    def slurm_cluster(self) -> Optional[str]: ...
+    def slurm_cluster(self) -> Optional[str]:
+        """Return the cluster that --clusters names, or None."""
 
     @property
-    def draft(self) -> RecordDraft: ...
+    def draft(self) -> RecordDraft:
+        """Return what to record."""
 
     @property
-    def script(self) -> str: ...
+    def script(self) -> str:
+        """Return the script."""
 
     def judge(self) -> Optional[JudgedJob]:
         """Judge it; None where it is submitted as it was."""

@@ -81,10 +81,12 @@ class Sweep:
 
     @property
     def exists(self) -> bool:
+        """Return True if the sweep exists."""
         return os.path.exists(f"{self.path}/sweep.json")
 
     @property
     def folder(self) -> str:
+        """Return the folder of this creation of the sweep."""
         return os.path.join(self.path, self.id).rstrip("/")
 
     def create(self, settings: SweepSettings) -> None:

@@ -77,6 +77,7 @@ class Scale:
 
     @property
     def efficiency(self) -> float:
+        """Return the speedup per added node, 1 being ideal."""
         return self.speedup / self.ratio
 
 

@@ -51,6 +51,7 @@ def has_connection(port):
 
 
 def user_names(uids):
+    """Return the names of the users, sorted by their numbers."""
     names = []
     for uid in sorted(uids):
         try:
@@ -135,6 +136,7 @@ def binds(address, port):
 
 
 def free_port(address):
+    """Return a port that nothing listens on."""
     ports = random.SystemRandom().sample(PORTS, len(PORTS))
     return next((port for port in ports if binds(address, port)), 0) or binds(address, 0)
 

@@ -48,6 +48,7 @@ class Gate:
         self.waiting = []
 
     def is_token(self, word):
+        """Return True if the word is the token; take the same time for each."""
         return hmac.compare_digest(word.encode("latin-1"), self.token.encode())
 
     def without_token(self, head):
@@ -109,6 +110,7 @@ class Gate:
         to_writer.close()
 
     async def note_use(self):
+        """Update the time of the file of use while somebody is connected."""
         while True:
             with open(self.used, "w"):
                 os.utime(self.used)
@@ -120,6 +122,7 @@ REFUSAL = b"no token: see neuronctl serve connect\n"
 
 
 async def pass_on(reader, writer):
+    """Copy from one side to the other until it ends."""
     try:
         data = await reader.read(65536)
         while data:
@@ -151,6 +154,7 @@ def keep_gate(command):
 
 
 async def stand_before(gate, listening, command):
+    """Listen in front of a server until it ends."""
     await asyncio.start_server(gate.serve, sock=listening)
     process = subprocess.Popen(command, env=dict(os.environ, ADDRESS="127.0.0.1"))
     end = lambda: signal_tree(process.pid, signal.SIGTERM)  # noqa: E731

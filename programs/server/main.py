@@ -10,6 +10,7 @@ import sys
 
 
 def main(task, *words):
+    """Run one task of the job of a server."""
     if task == "ask":
         from asking import ask_as_told
 

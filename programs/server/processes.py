@@ -5,6 +5,7 @@ import os
 
 
 def exit_code(status):
+    """Return the exit code as a shell has it."""
     return status if status >= 0 else 128 - status
 
 

@@ -13,6 +13,7 @@ SECONDS = 30  # for a client with a wrong token, which Ray lets try again and ag
 
 
 def join():
+    """Connect to Ray and print its resources."""
     import ray
 
     ray.init("ray://" + os.environ["ENDPOINT"], logging_level="ERROR")
@@ -46,6 +47,7 @@ def has_tokens():
 
 
 def main():
+    """Wait for Ray's token, then try it."""
     if not has_tokens():
         sys.exit("serve: this needs Ray 2.52 or newer, and grpcio: pip install 'ray[client]'")
     token, has = os.environ["TOKEN"], ""

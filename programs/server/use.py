@@ -53,6 +53,7 @@ class Use:
         self.at, self.times, self.gate_used = time.time(), {}, None
 
     def is_seen(self):
+        """Return True if somebody or something uses the server."""
         return self._by_people() or self._by_cores() or gpus_work()
 
     def _by_people(self):
@@ -66,7 +67,7 @@ class Use:
         return before is not None and before != self.gate_used
 
     def _by_cores(self):
-        """What waits behind the gate runs nothing of the user's; other servers do."""
+        """Return True if cores are in use; a server behind the gate runs nothing of the user."""
         if self.gated:
             return False
         before, at = self.times, self.at

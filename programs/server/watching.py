@@ -39,6 +39,7 @@ kill "$PPID"
 
 
 def say(words):
+    """Write to the log."""
     print(words, file=sys.stderr, flush=True)
 
 
@@ -136,6 +137,7 @@ class Server:
             self.end(words.strip(), int(code))
 
     def runs(self):
+        """Return True while the server runs and nothing ended it."""
         return self.process.poll() is None and self.ending is None
 
     def wait_until_ready(self):
@@ -175,6 +177,7 @@ class Server:
                 self.end("neuronctl's watcher failed, so the server ends", 1)
 
     def look_after(self):
+        """Write the note, and end the server if it is idle or open to strangers."""
         used = asked = time.time()
         use, idle = Use(self), self.recipe["idle"]
         while self.runs():
@@ -235,6 +238,7 @@ class Server:
         return code
 
     def pass_signal_on(self, number, frame):
+        """End the server with the job's signal."""
         if number == signal.SIGTERM:
             self.ending = self.ending or ("Slurm ended its job", 143)
             self.note.pop("token", None)

@@ -80,7 +80,7 @@ def read(
 
 
 def text_of(file: str, error: Type[NeuronctlError], *, found: bool) -> str:
-    """The text of a YAML file; raises ``error`` where it has none, or too much. found: see read."""
+    """Return the text of a YAML file; raise ``error`` for none or too much. found: as for read."""
     try:
         if found:
             content = read_trusted(file)

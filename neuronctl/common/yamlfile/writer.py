@@ -68,7 +68,7 @@ def _entry(key: str, value: object, indent: str) -> List[str]:
 
 
 def _text(head: str, text: str, indent: str) -> List[str]:
-    """A block of lines where that is possible; other characters need double quotes."""
+    """Write a block of lines if possible, otherwise a string in double quotes."""
     body = text[:-1]
     plain = body.replace("\n", "").replace("\t", "").isprintable()
     if not text.endswith("\n") or not plain or not body.strip() or body.endswith("\n"):

@@ -57,7 +57,7 @@ def help_text() -> str:
 
 
 def _summary(name: str) -> str:
-    """Return the first line of a command's docstring, with which its own help begins."""
+    """Return the first line of a command's docstring; its own help begins with it."""
     module = "import_" if name == "import" else name  # import is a keyword
     file = os.path.join(os.path.dirname(__file__), f"{module}.py")
     with open(file, encoding="utf-8") as stream:
@@ -81,7 +81,7 @@ def main(argv: Optional[List[str]] = None) -> NoReturn:
     """Run a command line and end the process with one of the documented exit codes."""
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
-        sys.stdout.flush()  # where it fails at exit, the interpreter ends with a code of its own
+        sys.stdout.flush()  # its failure at exit has an exit code of its own
     except NeuronctlError as error:
         code = _report(error)
     except (KeyboardInterrupt, EOFError):
@@ -94,25 +94,25 @@ def main(argv: Optional[List[str]] = None) -> NoReturn:
     for fault in SITE_FAULTS:
         sys.stderr.write(f"neuronctl: warning: {fault}; this file of your site's is not used\n")
     try:
-        sys.stdout.flush()  # of what was printed before an error
+        sys.stdout.flush()  # show what was printed before the error
     except OSError:
         from neuronctl.cli.say import drop_output
 
         drop_output()
-    gc.freeze()  # at exit, the collector need not look through what is alive
+    gc.freeze()  # spare the collector the objects that live until the end
     sys.exit(code)
 
 
 def program() -> None:
     """Run ``main`` as a process of its own."""
-    # Imports make little garbage: to search it again and again takes a tenth of the time.
+    # Imports make little garbage; frequent collections cost a tenth of the time.
     gc.set_threshold(100_000)
     _standard_streams()
     main()
 
 
 def _run(words: List[str]) -> int:
-    """Run the command line ``words``; returns the exit code."""
+    """Run the command line ``words``; return the exit code."""
     if "_NEURONCTL_COMPLETE" in os.environ:
         from neuronctl.cli.live_values import answer
         from neuronctl.cli.root import root
@@ -143,7 +143,7 @@ def _configured_remote() -> str:
     from neuronctl.common.files import head
     from neuronctl.common.paths import config_files
 
-    # Most have no such key: they are not parsed for it.
+    # Most files have no such key; do not parse them.
     if not any(b"\non:" in b"\n" + head(file, 1 << 20) for file in config_files()):
         return ""
     from neuronctl.request.job_file import configured_remote
@@ -152,8 +152,8 @@ def _configured_remote() -> str:
 
 
 def run_here(words: List[str]) -> int:
-    """Run a command line on this machine; returns the exit code."""
-    if words[0] == "sbatch":  # whose command line is not click's to parse
+    """Run a command line on this machine; return the exit code."""
+    if words[0] == "sbatch":  # click does not parse sbatch's command line
         from neuronctl.cli.sbatch import call
 
         return call(words[1:])
@@ -163,7 +163,7 @@ def run_here(words: List[str]) -> int:
 
 
 def _report(error: NeuronctlError) -> int:
-    """Print an error, and those found with it, to standard error; returns its exit code."""
+    """Print an error and those found with it to standard error; return its exit code."""
     from neuronctl.cli.say import say
 
     for problem in (error, *error.others):
@@ -184,7 +184,7 @@ def _report(error: NeuronctlError) -> int:
 
 
 def _unexpected(error: Exception) -> int:
-    """Report what is no NeuronctlError, with its traceback in a file; returns the exit code."""
+    """Report an unexpected error, with its traceback in a file; return the exit code."""
     from neuronctl.cli.say import drop_output, say
 
     if isinstance(error, BrokenPipeError):
@@ -212,7 +212,7 @@ def _unexpected(error: Exception) -> int:
 
 
 class _LossyStderr(io.FileIO):
-    """Standard error that drops what it cannot write: the reader is gone, or its disk is full."""
+    """Standard error that drops what it cannot write: the reader is gone, or the disk is full."""
 
     def write(self, data: Any) -> int:
         try:
@@ -230,10 +230,10 @@ def _standard_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
     sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the locale cannot print is no error
+    if isinstance(sys.stdout, io.TextIOWrapper):  # escape what the locale cannot print
         sys.stdout.reconfigure(errors="backslashreplace")
     raw = io.BufferedWriter(_LossyStderr(2, "w", closefd=False))
     sys.stderr = io.TextIOWrapper(

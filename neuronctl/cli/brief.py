@@ -64,7 +64,7 @@ def command(cluster: Optional[str], catalog: Optional[str], agents: bool, skill:
 
 
 def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
-    """Yield the lines on the cluster, from the catalog, the user's files, and Slurm."""
+    """Yield the lines about the cluster, from the catalog, the user's files, and Slurm."""
     from neuronctl.judgement.ask import ask_slurm
     from neuronctl.judgement.partition_board import partitions_now
     from neuronctl.judgement.slurm_figures import overlay

@@ -91,7 +91,7 @@ def _agreed(
     chosen: Mapping[JobId, Sequence[JobStatus]],
     targets: Mapping[cancellation.JobOrName, Mapping[JobId, Sequence[JobStatus]]],
 ) -> bool:
-    """Show all of several jobs and ask; without a terminal, no name may stand for several."""
+    """List several jobs and ask; without a terminal, refuse a name that matches several."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         for word, found in targets.items():
             if isinstance(word, str) and len({id.job for id in found}) > 1:

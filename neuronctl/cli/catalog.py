@@ -79,8 +79,8 @@ def diff() -> int:
 
 
 def _drafted() -> Tuple[List[Document], str]:
-    """Return the catalog's layers, and the text of a file that Slurm's figures make."""
-    # Not the one that '>' has just emptied.
+    """Return the catalog's layers and the text of a file with Slurm's figures."""
+    # Skip the file that '>' has just emptied.
     texts = [(text_of(file), file) for file in layer_files()]
     layers = [yamlfile.parse(text, file, CatalogError) for text, file in texts if text]
     limits = Question(timeout=_TIMEOUT).answer().limits

@@ -101,7 +101,7 @@ def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
 
 
 def _texts(files: Sequence[str]) -> Dict[str, str]:
-    """Return the text of each script once, by name; raises UsageError for what cannot be read."""
+    """Return the text of each script, by name; raise UsageError for an unreadable one."""
     texts: Dict[str, str] = {}
     for file in dict.fromkeys(files):
         names = ["-"] if file == "-" else scripts_at(file)
@@ -116,7 +116,7 @@ def _texts(files: Sequence[str]) -> Dict[str, str]:
 def _fix(
     texts: Mapping[str, str], check: Callable[[str, str], JudgedScript], write: bool
 ) -> List[JudgedScript]:
-    """Show what the fixes change, or change the files; return the scripts as they are then."""
+    """Show what the fixes change, or change the files; return the fixed scripts."""
     tell: Callable[[str], None] = print_line if write else notify
     changed = 0
     left: List[JudgedScript] = []
@@ -150,15 +150,15 @@ def _bytes(text: str) -> bytes:
 
 
 def _print(checked: Sequence[JudgedScript]) -> None:
-    """Print the findings of each script, and first what several scripts have."""
+    """Print the findings that several scripts share, then those of each script."""
     _print_causes(checked)
-    told: Set[str] = set()  # hints
+    hints: Set[str] = set()  # hints
     for script in checked:
         same: Dict[Tuple[str, ...], List[Finding]] = {}
         for finding in script.findings:
             same.setdefault(finding.row, []).append(finding)
         for findings in same.values():
-            _print_finding(script, findings, told if len(checked) > 1 else set())
+            _print_finding(script, findings, hints if len(checked) > 1 else set())
         mends = f"; 'neuronctl check --fix' fixes {len(script.mends)}" if script.mends else ""
         print_line(f"{script.name}: {_summary(script.findings)}{mends}")
     if len(checked) > 1:
@@ -191,25 +191,25 @@ def _summary(findings: Sequence[Finding]) -> str:
     return ", ".join(counted(number, what) for number, what in counts if number) or "nothing found"
 
 
-def _print_finding(script: JudgedScript, same: Sequence[Finding], told: Set[str]) -> None:
-    """Print a finding with its line, and the other lines where it is; a hint only once."""
+def _print_finding(script: JudgedScript, same: Sequence[Finding], hints: Set[str]) -> None:
+    """Print a finding with its line and the other lines that have it; a hint only once."""
     finding, place = in_language(same[0], sys.stdout), same[0].place
     where = f"{script.name}:{place.line}:{place.column}"
     print_line(f"{where}: {finding.severity} {finding.code}: {finding.message}")
     for text in _marked_line(script.line(place.line), same[0]):
         print_line(text)
-    if finding.hint not in told:
+    if finding.hint not in hints:
         for word, text in (("hint", finding.hint), ("from", finding.source)):
             if text:
                 print_line(f"  {word}: {text}")
-    told.add(finding.hint)
+    hints.add(finding.hint)
     if len(same) > 1:
         others = ", ".join(str(one.place.line) for one in same[1:])
         print_line(f"  the same in line{'s' * (len(same) > 2)} {others}")
 
 
 def _marked_line(line: str, one: Finding) -> List[str]:
-    """Return the finding's line and the mark below it; a line with a secret has no mark."""
+    """Return the finding's line and the mark below it; a line with a secret gets no mark."""
     line, place = line.replace("\t", " "), one.place
     shown = hide_secrets(line)
     if one.has(Trait.SECRET) and shown == line:  # the secret's name is on the line before
@@ -217,7 +217,7 @@ def _marked_line(line: str, one: Finding) -> List[str]:
     if not shown.strip():
         return []
     found = [f"  {place.line} | {clipped(printable(shown), _SHOWN)}"]
-    if shown == line and len(line) <= _SHOWN:  # else the columns are others
+    if shown == line and len(line) <= _SHOWN:  # otherwise the columns differ
         before = cell_width(printable(line[: place.column - 1]))
         width = cell_width(printable(line[place.column - 1 : place.end - 1]))
         found.append(f"  {' ' * len(str(place.line))} | {' ' * before}{'^' * max(1, width)}")

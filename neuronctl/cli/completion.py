@@ -23,5 +23,5 @@ def command(shell: str) -> None:
     assert kind is not None
     if shell == "zsh":
         print_script("(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }\n")
-    # Not the class's own, which starts bash to ask for its version.
+    # click's own class starts bash to ask for its version.
     print_script(ShellComplete.source(kind(root, {}, "neuronctl", VARIABLE)) + "\n")

@@ -49,9 +49,9 @@ def edit() -> None:
     if present(defaults_file()):
         from neuronctl.common import yamlfile
 
-        yamlfile.text_of(defaults_file(), JobFileError, found=True)  # raises if it is not yours
+        yamlfile.text_of(defaults_file(), JobFileError, found=True)  # raises if another owns it
     try:
-        os.fchdir(open_own_directory(config_dir()))  # no shell, which starts the editor, reads it
+        os.fchdir(open_own_directory(config_dir()))
     except OSError as error:
         raise UsageError(f"cannot use {config_dir()}: {error.strerror}") from None
     click.edit(filename=os.path.basename(defaults_file()))
@@ -59,4 +59,4 @@ def edit() -> None:
     if cluster is not None:
         from neuronctl.catalog.loader import load
 
-        load().cluster(cluster)  # raises CatalogError, as every command would from now on
+        load().cluster(cluster)  # raises CatalogError, as every later command would

@@ -29,7 +29,7 @@ def command(catalog: Optional[str], as_json: bool) -> int:
 
 
 def examine_remote(remote: Remote, request: Mapping[str, Any]) -> int:
-    """Show how a connection is, and what the other side finds there; returns the exit code."""
+    """Show the state of a connection and what the other side finds there; return the exit code."""
     import json
     import os
     import time
@@ -60,7 +60,7 @@ def examine_remote(remote: Remote, request: Mapping[str, Any]) -> int:
 
 
 def _show(checks: Sequence[Check], as_json: bool) -> int:
-    """Print the checks; returns the exit code of the first problem."""
+    """Print the checks; return the exit code of the first problem."""
     from neuronctl.common import console
 
     code = next((check.exit_code for check in checks if check.exit_code), 0)

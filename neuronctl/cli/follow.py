@@ -52,7 +52,7 @@ def follow(job: JobId, record: Optional[JobRecord] = None, *, only_err: bool = F
 def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
     due = 0.0
     while True:
-        # What a job prints comes after the news that it runs.
+        # Print the job's output after the message that it runs.
         starts = watch.waiting and any(log.has_more() for log in logs)
         asks = starts or time.monotonic() >= due
         if asks:
@@ -110,7 +110,7 @@ def _drain(logs: Sequence[GrowingLog], screen: _Screen) -> None:
 
 
 class _Screen:
-    """Where output goes: each log to its stream, messages about the job to standard error."""
+    """Writes each log to its stream, and messages about the job to standard error."""
 
     def __init__(self) -> None:
         self._mid_line = False
@@ -125,7 +125,7 @@ class _Screen:
         sys.stderr.flush()
 
     def copy(self, logs: Sequence[GrowingLog]) -> bool:
-        """Print new log content; return whether there was any."""
+        """Print new log content; return True if there was any."""
         gained = False
         for log in logs:
             while data := log.read():

@@ -62,7 +62,7 @@ def topics() -> Dict[str, str]:
     for folder in ("tutorial", "how-to", "explanation", "reference", "ko"):
         directory = data_path(f"docs/{folder}")
         if not os.path.isdir(directory):
-            continue  # --on sends no Korean pages
+            continue  # --on does not send the Korean pages
         for name in sorted(os.listdir(directory)):
             topic, end = os.path.splitext(name)
             if end == ".md" and topic != "README":
@@ -73,7 +73,7 @@ def topics() -> Dict[str, str]:
 
 
 def _parts(file: str) -> List[Tuple[str, str]]:
-    """Return the headings of a page with the text below each, that of the page first."""
+    """Return the headings of a page with the text below each, starting with the title."""
     with open(file, encoding="utf-8") as stream:
         text = stream.read()
     text = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", text)
@@ -130,7 +130,7 @@ def _sections_with(patterns: Sequence[Pattern[str]], pages: Mapping[str, str]) -
 
 
 def _word_pattern(word: str) -> Pattern[str]:
-    """Return a pattern of a word or of its beginning; Korean words have endings and compounds."""
+    """Return a pattern of a word or its beginning; Korean words have endings and compounds."""
     boundary = r"\b" if word.isascii() else ""
     return re.compile(boundary + re.escape(word), re.IGNORECASE)
 

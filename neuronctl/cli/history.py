@@ -122,7 +122,7 @@ def _print(
     for record in records:
         known = states.get(record.key, ())
         word = _state_word(record, known)
-        if len(known) > 1:  # of an array the state that matters most
+        if len(known) > 1:  # for an array, take the state that matters most
             styles.setdefault(word, state_style(known))
         one = known[0] if len(known) == 1 else None
         how = record.failure.strip().partition("\n")[0][:100]

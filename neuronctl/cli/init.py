@@ -97,7 +97,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
 
 
 def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str, Worked]:
-    """Return the partition and the GPUs per node, as far as they are not given."""
+    """Return the partition and the GPUs per node that the user did not give."""
     worked: Dict[str, Worked] = {}
     partition = given.get("partition")
     if partition is None:
@@ -116,8 +116,8 @@ def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str,
 
 
 def _ask(question: str, what: str, known: Sequence[str], default: Optional[str]) -> Optional[str]:
-    """Ask on a terminal until the answer is one of the known; return the default elsewhere."""
-    # Not before 'patch', which waits for the change on standard output.
+    """Ask on a terminal until the answer is a known one; otherwise return the default."""
+    # 'patch' waits for the change on standard output, so no question comes before it.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         return default
 

@@ -72,7 +72,7 @@ class JobCommand(click.Command):
         others: List[Tuple[str, str]] = []
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            # Some versions of click have a record for arguments too; the usage line has them.
+            # Some versions of click also list arguments here; the usage line has them.
             if record is not None and isinstance(parameter, click.Option):
                 title = titles.get((parameter.name or "").replace("_", "-"), "")
                 groups.get(title, others).append(record)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SubmitMode:
-    """How far to go with a job, and what to print of it."""
+    """How far to go with a job and what to print."""
 
     dry_run: bool = False
     as_json: bool = False
@@ -55,11 +55,11 @@ class TerminalReporter(Reporter):
         self._before = before
 
     def tell(self, message: str) -> None:
-        """Say it on standard error."""
+        """Print a message on standard error."""
         notify(message)
 
     def judged(self, judged: JudgedJob) -> None:
-        """Say what was found, and with ``--explain`` what was decided."""
+        """Print the findings; with ``--explain`` also the plan's values."""
         show_choice(judged.choice)
         if self._explain:
             # On standard error: the script may go into a file.
@@ -70,18 +70,18 @@ class TerminalReporter(Reporter):
         show_findings(judged)
 
     def refused(self, draft: RecordDraft, judged: JudgedJob) -> PolicyError:
-        """Return the error with the number of findings; with ``--json`` the data is printed."""
+        """Return the error with the number of findings; with ``--json`` print the data."""
         self._print_data(draft, judged)
         return judged.refusal("use --force to override")
 
     def slurm_refused(
         self, draft: RecordDraft, judged: Optional[JudgedJob], error: SlurmRefusedError
     ) -> None:
-        """With ``--json``, print the data; the message is printed as the error."""
+        """With ``--json``, print the data; main prints the message as the error."""
         self._print_data(draft, judged, verdict=Verdict(REFUSED, error.message, judged_by=SLURM))
 
     def submitting(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
-        """Say what is submitted and what would happen to it; with ``--dry-run`` print it."""
+        """Say what is submitted and what would happen; with ``--dry-run`` print the script."""
         if judged is not None and self._before is not None:
             from neuronctl.records.found_records import changed_values
 
@@ -99,7 +99,7 @@ class TerminalReporter(Reporter):
             notify(*([f"the command is: {join(draft.sbatch)}"] if draft.sbatch else []))
 
     def submitted(self, draft: RecordDraft, judged: Optional[JudgedJob], done: Submission) -> None:
-        """Print the job's id and its logs; it is submitted also where that fails."""
+        """Print the job's id and logs; a failure to print does not undo the submission."""
         try:
             if self._mode.as_json:
                 self._print_data(draft, judged, done)
@@ -127,7 +127,7 @@ class TerminalReporter(Reporter):
 
 
 def show_choice(choice: Optional[Choice]) -> None:
-    """Say which partition ``-p auto`` takes and why, and why not the others."""
+    """Print the partition that ``-p auto`` takes, why, and why not the others."""
     for number, candidate in enumerate(() if choice is None else choice.candidates):
         if not (candidate.fits or candidate.is_absent):
             say(f"  excluded: {candidate.name}: {candidate.exclusion}")
@@ -144,12 +144,12 @@ def _candidate(candidate: Candidate) -> str:
 
 
 def show_findings(job: JudgedJob) -> None:
-    """Say what the rules found, and what else was noticed."""
+    """Print the findings and notes."""
     for warning in job.warnings:
         notify(warning)
     for finding in job.findings:
         if finding.waits:
-            continue  # the verdict says it
+            continue  # the verdict reports it
         from neuronctl.cli.korean import in_language
 
         finding = in_language(finding, sys.stderr)
@@ -169,10 +169,10 @@ def print_decisions(decisions: Sequence[Tuple[str, ...]], file: TextIO) -> None:
 
 
 def show_verdict(job: Optional[JudgedJob]) -> None:
-    """Say what would happen to the job if it were submitted now."""
+    """Print what would happen to the job if it were submitted now."""
     if job is None or job.verdict is None:
         return
-    if job.errors:  # told already, and forced
+    if job.errors:  # forced; the findings have said why
         notify("forced: Slurm may refuse the job, or accept it and never start it")
         return
     notify(str(job.verdict))
@@ -182,7 +182,7 @@ def show_verdict(job: Optional[JudgedJob]) -> None:
 
 
 def show_submission(submission: Submission, *, following: bool = False) -> None:
-    """following: whether its log is shown from now on."""
+    """Print the job's id and logs. following: whether its log is shown from now on."""
     where = submission.partition and f" to {submission.partition}"
     print_line(f"Submitted batch job {submission.job_id}{where}")
     print_line(f"  log     {submission.output}")
@@ -192,13 +192,13 @@ def show_submission(submission: Submission, *, following: bool = False) -> None:
         meanwhile = f"neuronctl why {submission.job_id}, neuronctl cancel {submission.job_id}"
         print_line(f"  Ctrl-C stops following, not the job; elsewhere: {meanwhile}")
         return
-    # Each task of an array has a log of its own.
+    # Each task of an array has its own log.
     follow = "status --watch" if submission.is_array else "logs -f"
     print_line(f"  follow  neuronctl {follow} {submission.job_id}")
 
 
 def summary(judged: JudgedJob) -> str:
-    """``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00``, and what starts."""
+    """Return ``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00`` and what starts."""
     plan = judged.plan
     launches = () if judged.existing_script else plan.launches
     gpus = f" x {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ""
@@ -228,7 +228,7 @@ _MOST_STARTS = 4
 
 
 def write_page(file: str, template: str, **values: Any) -> None:
-    """Write a page of a shipped template, private to its user, and say so."""
+    """Write a page of a shipped template, private to its user, and print its name."""
     from neuronctl.rendering.template_environment import render_page
 
     write_text(file, render_page(template, **values), force=True, mode=0o600)

@@ -31,7 +31,7 @@ def state_style(jobs: Sequence[JobStatus]) -> str:
 
 
 def shown_name(name: str, record: Optional[JobRecord]) -> str:
-    """Return a job's name, shortened; its comment if the name is a UUID, as Snakemake's are."""
+    """Return a job's shortened name; if it is a UUID (Snakemake), its comment."""
     comment = record.rest.get("request", {}).get("comment") if record and _UUID(name) else None
     return console.shortened(str(comment or name), _NAME)
 
@@ -103,7 +103,7 @@ def _row(line: Line) -> List[str]:
         name = console.shortened(f"{job.id.job}_[{sum(task.id.count for task in line)} tasks]", 22)
         state, how = _main_state(line), _counts(line)
         elapsed = max(task.elapsed or 0 for task in line)
-        # Those of one task, as for the job of an array whose tasks all wait.
+        # Words for one task fit an array whose tasks all wait.
         nodes = max(task.nodes or 0 for task in line) or None
         gpus = max(task.gpus or 0 for task in line) or None
     used = f"{format_elapsed(elapsed)}/{format_elapsed(job.time_limit)}"
@@ -134,7 +134,7 @@ def _counts(line: Line) -> str:
 
 
 def state_detail(job: JobStatus) -> str:
-    """Return what the job waits for, where it runs, or how it ended; its runs."""
+    """Return what the job waits for, where it runs, or how it ended, and its runs."""
     words = job.explained.words
     if job.ended:
         words = ending_words(job)

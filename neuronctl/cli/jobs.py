@@ -38,7 +38,7 @@ def one_job(word: str, store: RecordStore) -> JobId:
 
 
 def running(word: str) -> JobStatus:
-    """As ``lookup.running_job``; says which job a name stands for."""
+    """Return the running job, as ``lookup.running_job``; print which job a name stands for."""
     from neuronctl.tracking.job_names import is_name, running_job
 
     status = running_job(word)
@@ -48,7 +48,7 @@ def running(word: str) -> JobStatus:
 
 
 def one_recorded(word: str, store: RecordStore) -> JobId:
-    """Return the same, where its record is wanted: for a later run of a chain, its first job."""
+    """Return the recorded job; for a later run of a chain, its first job."""
     from neuronctl.tracking.lookup import first_run
 
     asked = one_job(word, store)
@@ -76,15 +76,15 @@ def found_jobs(asked: Sequence[JobId], store: RecordStore) -> Found:
     """Look up these jobs and print the notes about them; raise an error for an unknown one."""
     from neuronctl.tracking.lookup import look_up, no_such_job
 
-    found = look_up(asked, store)
-    notify(*found.notes)
-    if found.missing:
-        raise found.unavailable or no_such_job(found.missing)
-    return found
+    jobs = look_up(asked, store)
+    notify(*jobs.notes)
+    if jobs.missing:
+        raise jobs.unavailable or no_such_job(jobs.missing)
+    return jobs
 
 
 def raise_if_silent(found: Found) -> None:
-    """Raise that Slurm has not answered, after what neuronctl has recorded was shown."""
+    """Raise an error if Slurm has not answered, after the recorded jobs were shown."""
     error = found.unavailable
     if error is not None:
         words = f"{error.message}; what you see is what neuronctl recorded"

@@ -1,4 +1,4 @@
-"""Jobs, verdicts and findings as docs/reference/json.md describes them."""
+"""Convert jobs, verdicts, and findings to the JSON of docs/reference/json.md."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _PLAIN = (
 
 
 def status_data(status: JobStatus) -> Dict[str, Any]:
-    """Return a job: times in ISO 8601 (UTC), durations in seconds."""
+    """Convert a job: times in ISO 8601 (UTC), durations in seconds."""
     unlimited = status.time_limit == UNLIMITED
     reason = status.explained
     return {
         "job_id": str(status.id),
         "own_id": status.job_id,
         **{key: getattr(status, key) for key in _PLAIN},
-        "reason": status.stated_reason,  # also where Slurm gives none
+        "reason": status.stated_reason,  # also if Slurm gives none
         "reason_words": reason.words,
         "advice": "" if status.ended else reason.advice,
         "exit_code": None if status.exit is None else status.exit.code,
@@ -51,7 +51,7 @@ def status_data(status: JobStatus) -> Dict[str, Any]:
 
 
 def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
-    """Return a verdict; None stays None."""
+    """Convert a verdict; None stays None."""
     if verdict is None:
         return None
     data = {key: getattr(verdict, key) for key in ("kind", "words", "cause", "judged_by")}
@@ -119,7 +119,7 @@ def submission_data(
 
 
 def check_data(script: JudgedScript) -> Dict[str, Any]:
-    """Return what was found in a script."""
+    """Convert the findings in a script."""
 
     def finding(one: Finding) -> Dict[str, Any]:
         edits = [{**_columns(edit.place), "text": edit.text} for edit in one.edits]

@@ -29,12 +29,12 @@ def is_korean(file: TextIO) -> bool:
 
 @functools.cache
 def texts() -> Mapping[str, Any]:
-    """Return the content of the file: title, explain, and says of each rule, by code."""
+    """Return the content of the file: the title, explanation, and messages of each rule."""
     return yamlfile.read(FILE, CatalogError).data
 
 
 def in_language(finding: Finding, file: TextIO) -> Finding:
-    """Return a finding with its words as they are to be shown on ``file``."""
+    """Return a finding in the language of the locale, for ``file``."""
     if not is_korean(file) or finding.code not in texts():
         return finding
     rule = texts()[finding.code]
@@ -43,17 +43,17 @@ def in_language(finding: Finding, file: TextIO) -> Finding:
     english = finding.message[len(place) :]
     message, hint = korean(english, says), korean(finding.hint, says)
     if message == english or (finding.hint and hint == finding.hint):
-        return finding  # one finding is in one language
+        return finding  # a finding never mixes two languages
     return replace(finding, title=rule["title"], message=place + message, hint=hint)
 
 
 def in_korean(text: str) -> str:
-    """Return the message or the hint of a refusal as it is to be shown on standard error."""
+    """Return a refusal's message or hint in the language of the locale."""
     return korean(text, texts()["refused"]) if is_korean(sys.stderr) else text
 
 
 def explained(code: str, english: str) -> str:
-    """Return what ``explain`` says of a rule, with its example as it is."""
+    """Return the explanation of a rule in Korean, with its example unchanged."""
     if code not in texts():
         return english
     example = english.partition("\n- is wrong, + is right:\n")[2]
@@ -119,7 +119,7 @@ _SENTENCES = ("what", "cause", "more")
 """The names that stand for sentences, which are translated themselves."""
 
 _PATTERNS = {
-    **dict.fromkeys((*_SENTENCES, "where", "quoted"), ".*?"),  # with semicolons, too
+    **dict.fromkeys((*_SENTENCES, "where", "quoted"), ".*?"),  # text with semicolons, too
     **dict.fromkeys(("code", "line", "rank"), r"\d+"),
     "jobs": r"\d+ [a-z ]+",
 }
@@ -128,7 +128,7 @@ _UNITS = (("s", "초"), ("min", "분"), ("h", "시간"), ("d", "일"))
 
 def _translated(text: str, says: Mapping[str, str]) -> Optional[str]:
     for english, translation in says.items():
-        words = re.split(r"\{(\w+)\}", english)  # every second one is a name
+        words = re.split(r"\{(\w+)\}", english)  # every second part is a name
         if not text.startswith(words[0]):
             continue
         words[::2] = map(re.escape, words[::2])
@@ -144,7 +144,7 @@ def _translated(text: str, says: Mapping[str, str]) -> Optional[str]:
 
 
 def _value(name: str, text: str, says: Mapping[str, str]) -> Optional[str]:
-    """Return what stands in place of a name: a text, a duration, or a figure with its unit."""
+    """Return the text for a name: a text, a duration, or a figure with its unit."""
     if name in _SENTENCES:
         forms = (text, text[:1].lower() + text[1:])  # at the beginning of a sentence
         translations = (korean(form, says) for form in forms)
@@ -153,5 +153,5 @@ def _value(name: str, text: str, says: Mapping[str, str]) -> Optional[str]:
         for unit, word in _UNITS:
             text = re.sub(rf"(\d+) {unit}\b", rf"\1{word}", text)
         return text
-    # "2" of "2 tasks": Korean counts with a word of its own.
+    # "2" of "2 tasks": Korean has its own counting words.
     return re.sub(r"^(\d+) [A-Za-z ]+$", r"\1", text)

@@ -28,7 +28,7 @@ Known = Iterable[Tuple[str, str]]
 """Words, each with its meaning."""
 
 _PATIENCE = 1.0  # seconds for Slurm to answer
-_OLDEST = 5.0  # seconds for which its answer about the queue will do
+_OLDEST = 5.0  # greatest age of its answer about the queue, in seconds
 _RECENT = 50  # recorded jobs that are offered
 _PLAIN = r"[\w.@%+:/-]+"
 
@@ -50,7 +50,7 @@ def add_values(command: click.Command) -> None:
 def _offer(
     parameter: click.Parameter, context: click.Context, incomplete: str
 ) -> List[CompletionItem]:
-    """Return what begins with a word; of a list such as ``a,b``, or of ``afterok:7``, its end."""
+    """Return the completions of a word; of a list (``a,b``) or ``afterok:7``, of its last part."""
     metavar = (parameter.metavar or "").strip("[].").split(" ")[0]
     known = _VALUES.get(parameter.name or "") or _VALUES.get(metavar)
     kind = "file" if metavar in _FILES else "dir" if metavar in _DIRECTORIES else ""
@@ -65,7 +65,7 @@ def _offer(
 
 
 def _jobs(command: str) -> Known:
-    """Names and ids: in the queue, and where the past counts, recorded ones; newest first."""
+    """Return names and ids of jobs in the queue and, for the past, recorded ones; newest first."""
     from neuronctl.slurm.job_states import ACTIVE, RUNNING
     from neuronctl.slurm.squeue import ask_own_queue
 
@@ -104,7 +104,7 @@ def _codes(key: str, command: str) -> Known:
 
 
 def _sweep_words(command: str) -> Known:
-    """Return what may stand behind ``sweep``: its commands, and the names of sweeps."""
+    """Return what may follow ``sweep``: its commands and the names of sweeps."""
     if command != "sweep":
         return ()
     from neuronctl.cli.sweep import command as sweep

@@ -27,7 +27,7 @@ def command(name: str, address: str) -> None:
 
     out = Filter(False)
     remote = login(name, address, show=lambda data: os.write(2, out.shown(data)), tell=notify)
-    keep_remote(remote)  # 'logout' ends the connection also if the next step fails
+    keep_remote(remote)  # 'logout' can end the connection even if the next step fails
     version, machine, python = find_python(remote)
     remote = remote._replace(python=python, version=version, machine=machine)
     session = run(remote, {"verb": "hello"}, notify)

@@ -102,7 +102,7 @@ def command(
 
 
 def _print_json(asked: JobId, paths: Tuple[str, str], only_err: bool, part: LogPart) -> bool:
-    """Print a job's logs as JSON; False if there is none."""
+    """Print a job's logs as JSON; return False if there is none."""
     logs = []
     for path in dict.fromkeys(paths[only_err:]):
         sink = io.BytesIO()
@@ -117,7 +117,7 @@ def _print_json(asked: JobId, paths: Tuple[str, str], only_err: bool, part: LogP
 
 
 def _show(paths: Tuple[str, str], only_err: bool, part: LogPart) -> bool:
-    """Write a job's logs, byte for byte, each to the stream that it is of; False without one."""
+    """Write each log of a job to its stream, byte for byte; return False if there is none."""
     out, err = paths
     sizes = [copy_log(err if only_err else out, sys.stdout.buffer, part=part)]
     if err != out and not only_err:
@@ -145,7 +145,7 @@ def copy_log(
                 say(header)
             if part.most == _MOST and size > _MOST >= left:
                 notify(f"the last {left} bytes of {size}; --max-bytes 0 shows all of {path}")
-            # What is written meanwhile may have no end.
+            # A log that grows meanwhile may have no end.
             while left and (data := file.read(min(left, _PIECE))):
                 sink.write(data)
                 left -= len(data)
@@ -153,7 +153,7 @@ def copy_log(
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno in (errno.EPIPE, errno.ENOSPC):  # of the stream
+        if error.errno in (errno.EPIPE, errno.ENOSPC):  # an error of the stream, not of the log
             raise
         raise NoSuchJobError(f"the log {path} cannot be read: {error.strerror}") from None
     return size

@@ -139,7 +139,7 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
 
 
 def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
-    """Print the table, and why a job would have to wait."""
+    """Print the table and why a job would have to wait."""
     signs = "█░x" if draws_blocks() else "#.x"
     rows = [
         [
@@ -188,7 +188,7 @@ def _overview_row(partition: Partition) -> List[str]:
 
 
 def _qos_words(qos: Qos) -> str:
-    """Return the partitions that a QOS is for, its limits, and its note."""
+    """Return a QOS's partitions, limits, and note."""
     limit = qos.wall_time.maximum
     words = (
         f"only in {', '.join(qos.partitions)}" if qos.partitions else "",
@@ -199,7 +199,7 @@ def _qos_words(qos: Qos) -> str:
 
 
 def _print_pairs(first: str, second: str, rows: Sequence[Sequence[str]]) -> None:
-    """Print a table of two columns, after an empty line; nothing if it has no rows."""
+    """Print a table of two columns after an empty line; nothing without rows."""
     if rows:
         print_text("")
         print_table([Column(first, style="bold", no_wrap=True), Column(second)], rows)
@@ -222,7 +222,7 @@ def _json(catalog: Catalog, cluster: Cluster, partitions: Sequence[Partition]) -
     del described["partitions"]
     rows = [asdict(partition) for partition in partitions]
     for each in (described, *described["qos"].values(), *rows):
-        # Seconds, null where not known, and the word UNLIMITED where there is no limit.
+        # Seconds, null if unknown, or the word UNLIMITED.
         each["wall_time"] = {
             key: "UNLIMITED" if seconds == units.UNLIMITED else seconds
             for key, seconds in each["wall_time"].items()

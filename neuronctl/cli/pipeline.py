@@ -23,7 +23,7 @@ _STYLES.update({"failed": "bold red", "not run": "bold", "not known": "bold"})
 def submit(
     words: Sequence[str], given: Mapping[str, Any], mode: SubmitMode, *, force: bool, explain: bool
 ) -> None:
-    """Submit the pipeline that the file of ``given`` describes; its options count for all jobs."""
+    """Submit the pipeline in the file of ``given``; the other options apply to all its jobs."""
     from neuronctl.pipelines.pipeline import submit_pipeline
     from neuronctl.pipelines.plan import plan_pipeline
 
@@ -130,7 +130,7 @@ def jobs_in_queue(names: Sequence[str]) -> Tuple[str, ...]:
 
 
 def stop_pipelines(names: Sequence[str]) -> None:
-    """Let no other job of these pipelines begin."""
+    """Keep the remaining jobs of these pipelines from starting."""
     for name in names:
         from neuronctl.pipelines.pipeline import folder_of, stop
 
@@ -139,7 +139,7 @@ def stop_pipelines(names: Sequence[str]) -> None:
 
 
 def go_on_with(name: str, words: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Run again what has failed or did not run."""
+    """Run again the jobs that failed or did not run."""
     if not is_pipeline(name):
         hint = "'neuronctl submit -f FILE' makes one of a file with 'jobs:'"
         raise NoSuchJobError(f"there is no pipeline '{name}'", hint)

@@ -25,7 +25,7 @@ def command(paths: Tuple[str, ...]) -> None:
 
 
 def bring(remote: Remote, paths: Sequence[str]) -> int:
-    """Bring files and directories of the project back; returns the exit code."""
+    """Bring files and directories of the project back; return the exit code."""
     from neuronctl.remote.project import pull
 
     for path in paths:

@@ -47,7 +47,7 @@ class Call:
 
 
 def run_remote(words: Sequence[str], configured: str) -> int:
-    """Run a command line on the cluster that it names, or ``configured`` does; the exit code."""
+    """Run a command line on the cluster that it or ``configured`` names; return the exit code."""
     words, named, allowed, browse = list(words), "", [], False
     while words and words[0].partition("=")[0] in ("--on", "--allow", "--open"):
         option, sign, value = words.pop(0).partition("=")
@@ -90,7 +90,7 @@ def run_remote(words: Sequence[str], configured: str) -> int:
 
 
 def _is_here(name: str) -> bool:
-    """Return True if this machine belongs to the cluster, and no login has used the name."""
+    """Return True if this machine belongs to the cluster and no login has used the name."""
     if os.path.exists(os.path.join(remotes_dir(), f"{name}.json")):
         return False
     from neuronctl.slurm.process import installed
@@ -109,7 +109,7 @@ def _is_here(name: str) -> bool:
 
 
 def _options(words: Sequence[str]) -> Mapping[str, Any]:
-    """Return the options of a command that is read here; raises UsageError as it does there."""
+    """Return a command's options; raise UsageError as the command would."""
     if words[0] not in ("submit", "resubmit", "generate", "serve", "sweep", "pull"):
         return {}
     import click
@@ -135,7 +135,7 @@ def _request(remote: Remote, call: Call, words: Sequence[str], **more: Any) -> D
     more = {"tty": False, "input": False, "dry": "", **more}
     return {
         **find_project().request(remote, "run", name=remote.name, commands=list(COMMANDS)),
-        # JSON has no place for bytes that are not UTF-8.
+        # JSON cannot hold bytes that are not UTF-8.
         "words": [word.encode("utf-8", "surrogateescape").decode("latin-1") for word in words],
         "environment": _environment(),
         "waits": call.waits,
@@ -144,7 +144,7 @@ def _request(remote: Remote, call: Call, words: Sequence[str], **more: Any) -> D
 
 
 def _environment() -> Dict[str, str]:
-    """Return the variables that carry this terminal's language, width, and colors."""
+    """Return the variables with this terminal's language, width, and colors."""
     kept = {name: os.environ[name] for name in (*_KEPT, "COLUMNS") if name in os.environ}
     if os.isatty(1):
         kept["COLUMNS"] = str(os.get_terminal_size(1).columns or 80)
@@ -173,14 +173,14 @@ def _run_on(remote: Remote, call: Call) -> int:
             return open_tunnel(remote, session, as_json=as_json, browse=call.browse)
         code = session.show(raw=call.command in SHELLS)
         if code == 255 and pending and not call.gives_job_code:
-            raise session.loss()  # what ran there was killed
+            raise session.loss()  # the command there was killed
     except (ConnectionLostError, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and not pending:
             raise
         raise _lost(remote, call, error) from None
-    # The other side may not know itself what became of the job.
+    # The other side may not know how the job ended.
     if pending and (call.gives_job_code or code not in (6, 9, INTERRUPTED, 137, 143)):
-        with contextlib.suppress(FileNotFoundError):  # the same was typed twice
+        with contextlib.suppress(FileNotFoundError):  # the same command was typed twice
             os.unlink(pending)
     return code
 
@@ -192,7 +192,7 @@ def _reads_script(call: Call) -> bool:
 
 
 def _send(remote: Remote, call: Call) -> str:
-    """Send the project; for a dry run its list alone, and return the folder that has it there."""
+    """Send the project, or for a dry run its list; return the folder there that has it."""
     from neuronctl.remote.project import find_project, send
 
     if not call.is_dry:
@@ -251,7 +251,7 @@ def _lost(remote: Remote, call: Call, error: BaseException) -> ConnectionLostErr
 
 
 def _run_on_all(names: Sequence[str], call: Call) -> int:
-    """Run a command that changes nothing on several clusters; the first exit code but 0."""
+    """Run a read-only command on several clusters; return the first exit code that is not 0."""
     from concurrent.futures import ThreadPoolExecutor
 
     from neuronctl.remote.host import write_all

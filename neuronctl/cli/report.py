@@ -85,7 +85,7 @@ def _find_since(since: str) -> Sequence[JobStatus]:
 
 
 def _print_sums(used: Sequence[JobUse]) -> None:
-    """Print the sums, and the jobs that took most."""
+    """Print the sums and the jobs that took most."""
     if not used:
         print_line("no matching jobs")
         return
@@ -180,7 +180,7 @@ def print_over_time(nodes: Sequence[NodeUse], last: float = 0) -> None:
 
 
 def _figures(job: JobUse) -> List[Tuple[str, str]]:
-    """Return what is known of the whole job, in words."""
+    """Return the figures of the whole job, in words."""
     status = job.status
     rows = [("time", f"{duration(status.elapsed)} of {duration(status.time_limit)}")]
     if len(job.runs) > 1:
@@ -228,7 +228,7 @@ def _sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
 
 
 def _print_gpus(job: JobUse) -> None:
-    """Print the GPUs of the last run, those that were used least if there are many."""
+    """Print the GPUs of the last run; of many, the least used."""
     gpus = sorted(job.last_gpus, key=lambda gpu: (gpu.use is None, gpu.use))
     columns = [Column("NODE", no_wrap=True), figures("GPU"), figures("USE"), figures("IDLE")]
     columns += [figures("MEMORY"), figures("POWER", 1)]
@@ -244,7 +244,7 @@ def _print_gpus(job: JobUse) -> None:
 
 
 def _figure(value: Optional[float], form: str) -> str:
-    """Return a figure; "?" where it is not known."""
+    """Return a figure, or "?" if it is unknown."""
     return "?" if value is None else form.format(value)
 
 
@@ -253,7 +253,7 @@ def _share(value: Optional[float]) -> str:
 
 
 def _node_data(node: NodeUse) -> Dict[str, Any]:
-    """Return a node's figures without those over time, which the files beside the log have."""
+    """Return a node's figures, without the samples; the files beside the log have those."""
     data = asdict(without_series(node))
     for each in (data, *data["gpus"]):
         del each["series"]

@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
 
 
 def _note_json(command: click.Command) -> None:
-    """Have a command note early that it is to print JSON, errors too."""
+    """Have a command note early that errors, too, are printed as JSON."""
     for parameter in command.params if "--json" in sys.argv else ():
         if parameter.name == "as_json":
             parameter.is_eager = True
@@ -85,7 +85,7 @@ root = LazyGroup(
 
 
 def invoke(words: List[str]) -> int:
-    """Run a command line; the exit code that the command returns, 0 where it returns none.
+    """Run a command line; return the exit code that the command returns, or 0.
 
     Not Group.main(), which exits with 1 where standard output is a closed pipe.
     """

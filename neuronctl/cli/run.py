@@ -11,7 +11,7 @@ from neuronctl.cli import job_output
 from neuronctl.cli.job_options import catalog_option, job_options, program_arguments
 from neuronctl.cli.say import print_script
 
-# What makes sense for one launch; the rest belongs to the allocation.
+# Options for one launch; the others belong to the allocation.
 _OPTIONS = (
     *("nodes", "nodelist", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "cluster"),
     *("launcher", "launcher-option", "env", "container", "container-runtime"),
@@ -38,7 +38,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], show: bool, **option
         raise job.refusal()
     text = render_run(job.plan)
     if "SLURM_GPUS" in os.environ:
-        # What salloc was asked for in all, each srun would ask for again on its own nodes.
+        # Each srun would request again, on its own nodes, what salloc requested in total.
         text = f"unset SLURM_GPUS\n{text}"
     if show:
         print_script(text)

@@ -63,7 +63,7 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
     contained = request.container is not None
     behind = words
     if words and contained:
-        # These words stand in the wiring.
+        # The launch command uses these names.
         command, behind = contained_launch(plan, words), ()
     wiring = render_shell(plan, command=command, template=given["template"])
     if command is None:

@@ -72,7 +72,7 @@ def up(
 ) -> None:
     """Bring the sandbox up, unless it is up already."""
     if catalog is not None:
-        os.environ["NEURONCTL_CATALOG"] = catalog  # which goes into the sandbox
+        os.environ["NEURONCTL_CATALOG"] = catalog  # goes into the sandbox
     from neuronctl.catalog.loader import load
     from neuronctl.sandbox import client, layout
 

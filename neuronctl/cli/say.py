@@ -28,19 +28,19 @@ def say(text: str) -> None:
 
 
 def notify(*messages: str) -> None:
-    """Say something about the work that is being done, each message on a line of its own."""
+    """Print messages about the work, each on its own line."""
     for message in messages:
         say(f"neuronctl: {message}")
 
 
 def hint_at_why(failed: Sequence[object]) -> None:
-    """On a terminal, what to type about the first of the jobs that have failed."""
+    """On a terminal, print the command that explains the first failed job."""
     if failed and sys.stderr.isatty():
         say(f"  hint: neuronctl why {failed[0]}")
 
 
 def print_script(script: str) -> None:
-    """Print a script byte for byte; what could steer or reorder a terminal is escaped there."""
+    """Print a script byte for byte; on a terminal, escape what could steer or reorder it."""
     sys.stdout.flush()
     if sys.stdout.isatty():
         from neuronctl.common.console import printable
@@ -51,5 +51,5 @@ def print_script(script: str) -> None:
 
 
 def drop_output() -> None:
-    """Discard what could not be written to standard output, and what follows."""
+    """Discard what standard output could not take, and all that follows."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

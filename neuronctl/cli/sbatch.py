@@ -43,7 +43,7 @@ def command(words: Tuple[str, ...]) -> int:
 def call(words: Sequence[str]) -> int:
     """Run ``sbatch WORDS``, and record its job; return its exit code, 128 + N for signal N."""
     path = find_sbatch()
-    # Otherwise, standard error is left to sbatch: a program may read it.
+    # A program may read standard error, so only sbatch writes to it.
     tell = notify if sys.stderr.isatty() else (lambda message: None)
     attempt: Optional[Attempt] = None
     if outer_job() and "SLURM_CPU_BIND" in os.environ:
@@ -53,13 +53,13 @@ def call(words: Sequence[str]) -> int:
         )
     variables: Mapping[str, str] = {}
     unrecorded = ""
-    if not started_sbatches():  # else a neuronctl above this process records the job
+    if not started_sbatches():  # otherwise a neuronctl above this process records the job
         try:
             from neuronctl.submission.existing_job import Attempt
 
             attempt = Attempt(["neuronctl", *sys.argv[1:]], tell, notify)
             variables = attempt.begin(words)
-        except Exception as error:  # of which sbatch may say more
+        except Exception as error:  # sbatch itself may say more
             unrecorded = f"the job has no record: {error}"
     environment = {**os.environ, **variables}
 

@@ -96,7 +96,7 @@ def command(
     if not dry_run:
         make_place(settings)
     reporter = _Reporter(SubmitMode(dry_run, as_json), explain=explain)
-    umask = os.umask(0o077)  # with which Slurm makes the log
+    umask = os.umask(0o077)  # Slurm creates the log with it
     try:
         done = submit_job(job, reporter, force=force, dry_run=dry_run)
     finally:
@@ -118,7 +118,7 @@ def _list_recipes() -> int:
 
 
 def _seconds(option: str, text: Optional[str]) -> int:
-    """Return the seconds of an option; 0 if it is not given."""
+    """Return the seconds of an option, or 0."""
     try:
         return 0 if text is None else parse_timeout(text)
     except ValueError as error:
@@ -201,7 +201,7 @@ def list_servers(as_json: bool) -> int:
 
 
 class _Reporter(TerminalReporter):
-    """Leaves standard output to the connection."""
+    """Keeps standard output free for the connection."""
 
     def submitted(self, draft: Any, judged: Any, done: Submission) -> None:
         notify(f"submitted batch job {done.job_id}; its log: {done.output}")
@@ -279,11 +279,11 @@ def _print_connection(note: Note, cluster: Cluster, as_json: bool) -> None:
         )
 
 
-_SHORT = 3.0  # seconds of waiting for a server whose log is not shown
+_SHORT = 3.0  # seconds of waiting before the log is shown
 
 
 class _Progress:
-    """A wait on standard error: the job's state, and after a while its log.
+    """Shows a wait on standard error: the job's state and, after a while, its log.
 
     The state is redrawn on a terminal, and elsewhere printed when it changes.
     """
@@ -308,7 +308,7 @@ class _Progress:
             self._shown = state
 
     def show_log(self, *, last: bool = False) -> None:
-        """Show the whole lines that are new, unless the wait is short; last: all of them."""
+        """Show the new whole lines, unless the wait is short. last: show the rest, too."""
         if not last and time.monotonic() - self._begun < _SHORT:
             return
         for place, log in enumerate(self._logs):
@@ -318,7 +318,7 @@ class _Progress:
                     size = os.stat(log.path or "").st_size
                     log.position = max(0, size - 4096) if self._only_end else 0
             if place and log.path == self._logs[0].path:
-                continue  # both in one file
+                continue  # both streams go to one file
             *lines, self._rest[place] = (self._rest[place] + log.read()).split(b"\n")
             lines += [self._rest[place]] if last and self._rest[place] else []
             for line in lines[-10:] if self._only_end else lines:

@@ -129,7 +129,7 @@ class _Question:
             raise no_such_job(found.missing)
 
     def show(self, found: Found, most: Optional[int] = None) -> None:
-        """Print the table, or that there is no job; at most so many lines, the newest jobs."""
+        """Print the table, or that there is no job. most: its lines, for the newest jobs."""
         from neuronctl.cli.job_table import fold, print_jobs
 
         if found.jobs:

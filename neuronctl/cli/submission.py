@@ -44,7 +44,7 @@ def submission_options(function: Callable[..., Optional[Submission]]) -> Callabl
 
 
 def _known_job(mode: SubmitMode) -> Optional[Submission]:
-    """Return the job that --key names, after printing it as its submission did."""
+    """Return the job that --key names, and print it as its submission did."""
     if not mode.key or mode.dry_run:
         return None
     from neuronctl.submission.repetition import job_of_key
@@ -57,7 +57,7 @@ def _known_job(mode: SubmitMode) -> Optional[Submission]:
 
 
 def _exit_code(mode: SubmitMode, done: Optional[Submission]) -> int:
-    """With --follow or --wait, wait for the job's end; returns the exit code."""
+    """With --follow or --wait, wait for the job's end; return the exit code."""
     if done is None or not (mode.follow or mode.wait):
         return 0
     from neuronctl.slurm.job_id import JobId

@@ -42,14 +42,14 @@ _SHOWN = 5
 
 
 class SweepCommand(BatchCommand, click.Group):
-    """A command with a program, unless its first word is one of its own commands."""
+    """A command that takes a program, unless its first word is a subcommand."""
 
     def __init__(self, *args: Any, **how: Any) -> None:
         super().__init__(*args, **how)
-        self.no_args_is_help = False  # job.yaml may say all
+        self.no_args_is_help = False  # job.yaml may name the program
 
     def get_params(self, ctx: click.Context) -> List[click.Parameter]:
-        """Return them without the program, where ``ctx`` is that of a command below."""
+        """Return the parameters; below a subcommand, without the program."""
         params = super().get_params(ctx)
         return params if ctx.command is self else [one for one in params if one.name != "words"]
 
@@ -75,7 +75,7 @@ class SweepCommand(BatchCommand, click.Group):
 
 
 def _axes_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--param and its like, which ``_axes`` reads."""
+    """Add --param and its like, which ``_axes`` reads."""
     zipped = "Let the values of all --param advance together."
     values = "Values for {NAME} in the arguments: lr=0.1,0.01 or seed=1..5; repeatable."
     for option in (
@@ -89,7 +89,7 @@ def _axes_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _axes(given: Dict[str, Any]) -> Tuple[Axis, ...]:
-    """Take what ``_axes_options`` have been given out of ``given``."""
+    """Remove the options of ``_axes_options`` from ``given`` and return their axes."""
     params, together, table, commands = map(given.pop, ("param", "together", "table", "commands"))
     return given_axes(params, together=together, table=table, commands=commands)
 
@@ -160,7 +160,7 @@ def command(
 
 
 class _Reporter(TerminalReporter):
-    """Reports the jobs of a sweep; as_json: on standard error only."""
+    """Reports a sweep's jobs. as_json: on standard error only."""
 
     def __init__(self, as_json: bool, *, dry_run: bool = False, explain: bool = False) -> None:
         super().__init__(SubmitMode(dry_run), explain=explain)
@@ -200,7 +200,7 @@ def _print_to_do(change: Change, as_json: bool) -> None:
 def _show(
     sweep: Sweep, settings: SweepSettings, tasks: Sequence[Task], plans: Dict[Row, JobPlan]
 ) -> None:
-    """Show the first tasks, how many there are, and what they cost at most."""
+    """Print the first tasks, their number, and the highest cost."""
     columns = [Column("TASK"), *(Column(name) for name, _ in tasks[0].parameters)]
     rows = [[str(task.number), *(value for _, value in task.parameters)] for task in tasks[:_SHOWN]]
     print_table(columns, rows, file=sys.stderr)

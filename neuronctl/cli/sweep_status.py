@@ -35,7 +35,7 @@ _STATES = {DONE: "dim", RUNNING: "green", WAITING: "yellow", FAILED: "bold red"}
 _STATES.update({INTERRUPTED: "bold", NOT_KNOWN: "bold"})
 """In the order in which they are counted, each with its style on a terminal."""
 
-_BAR = 16  # characters of the fastest that could be
+_BAR = 16  # characters of the fastest possible time
 
 _MOST = 1000
 """Lines of a table that are printed at most."""
@@ -81,12 +81,12 @@ def status(
         _print_tasks(shown, scales)
 
 
-def _print_sweeps(known: Sequence[str], as_json: bool) -> None:
-    """Print how many tasks of each sweep are in which state; a damaged one hides no other."""
+def _print_sweeps(names: Sequence[str], as_json: bool) -> None:
+    """Print the number of tasks in each state, per sweep; a damaged sweep hides no other."""
     columns = [Column("SWEEP", no_wrap=True, style="bold"), figures("TASKS"), Column("STATES")]
     rows: List[List[str]] = []
     listed: List[Dict[str, Any]] = []
-    for name in known:
+    for name in names:
         try:
             found = read_status(name)
         except RecordError as error:
@@ -98,7 +98,7 @@ def _print_sweeps(known: Sequence[str], as_json: bool) -> None:
         listed.append({"name": name, "tasks_in_state": found.counts, "paused": paused})
     if as_json:
         print_json("neuronctl.sweeps/1", {"sweeps": listed})
-    elif known:
+    elif names:
         print_table(columns, rows)
     else:
         print_line("you have no sweeps: 'neuronctl sweep --help' shows how to make one")
@@ -109,7 +109,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def _print_counts(found: SweepStatus) -> None:
-    """Print how many tasks are in which state, who works on them, and what keeps them back."""
+    """Print the number of tasks in each state, who works on them, and what delays them."""
     name = found.name
     print_line(f"{name}: {counted(len(found.tasks), 'task')}: {_counts(found.counts)}", "bold")
     for row in found.jobs:
@@ -141,7 +141,7 @@ def _print_counts(found: SweepStatus) -> None:
 
 
 def _print_tasks(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> None:
-    """Print a line per task; on a terminal, no more than it shows at a time."""
+    """Print a line per task; on a terminal, no more than fit."""
     import shutil
 
     most = max(10, shutil.get_terminal_size().lines - 10) if is_terminal() else _MOST
@@ -220,7 +220,7 @@ def _print_csv(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> None:
     for task, values in zip(tasks, known):
         of_task = (task.values.get(title, "") for title in titles)
         writer.writerow([task.number, *of_task, *values.values()])
-    print_script(text.getvalue())  # nothing in it can steer a terminal
+    print_script(text.getvalue())  # escapes what could steer a terminal
 
 
 def _write_page(file: str, name: str, scales: Sequence[Scale]) -> None:
@@ -235,7 +235,7 @@ def _write_page(file: str, name: str, scales: Sequence[Scale]) -> None:
 
 
 def _bar(scale: Scale, largest: float) -> str:
-    """Return the speed-up, on a terminal as a bar within that of a perfect one."""
+    """Return the speed-up; on a terminal, a bar inside that of the ideal."""
     text = f"{scale.speedup:.2f}"
     if not is_terminal():
         return text

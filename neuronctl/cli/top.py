@@ -52,7 +52,7 @@ def command(job: str, as_json: bool) -> None:
 
 
 def _print_last_minutes(usage: JobUsage) -> None:
-    """Draw the last five minutes of a job that is sampled."""
+    """Draw the last five minutes of a sampled job."""
     if not usage.gpus or not draws_blocks():
         return
     from neuronctl.cli.report import print_over_time
@@ -67,7 +67,7 @@ def _data(usage: JobUsage) -> Dict[str, Any]:
 
 
 def _list(as_json: bool) -> None:
-    """Show the user's running jobs, the idlest first."""
+    """Print the user's running jobs, the idlest first."""
     from neuronctl.monitoring.node_use import read_each_usage
     from neuronctl.slurm.job_states import RUNNING
     from neuronctl.tracking.job_status import order

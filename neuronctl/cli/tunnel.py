@@ -18,7 +18,7 @@ _WAIT = 'printf "\\036%s begin\\n" "$1"; sh -c "$0"; true'
 
 
 def open_tunnel(remote: Remote, begun: Session, *, as_json: bool, browse: bool) -> int:
-    """Wait for the server, open its tunnel, say where it is, and stay until it ends.
+    """Wait for the server, open its tunnel, print its address, and stay until it ends.
 
     begun: ``serve --json`` there. browse: whether to open a browser. Returns the exit code.
     """
@@ -44,7 +44,7 @@ def open_tunnel(remote: Remote, begun: Session, *, as_json: bool, browse: bool) 
             print_line(f"  open  {url}")
             _print_text(found)
             notify("Ctrl-C closes the tunnel; the server continues until it is cancelled")
-        sys.stdout.flush()  # a pipe has it now, and not when the server ends
+        sys.stdout.flush()  # a pipe gets it now, not when the server ends
         if browse and re.match(rf"http://(j[0-9]+\.)?(localhost|127\.0\.0\.1):{local}/", url):
             import webbrowser
 
@@ -55,7 +55,7 @@ def open_tunnel(remote: Remote, begun: Session, *, as_json: bool, browse: bool) 
 
 
 def _forward(remote: Remote, address: str, port: int) -> Tuple[int, str]:
-    """Add a tunnel to the connection; returns the local port, and the tunnel as ssh names it."""
+    """Add a tunnel to the connection; return the local port and the tunnel as ssh names it."""
     if not re.fullmatch(r"[0-9A-Za-z.:_-]+", address) or not 0 < port < 65536:
         raise NeuronctlError(f"{remote.name} names no address for its server: {address!r}")
     host, local = f"[{address}]" if ":" in address else address, port
@@ -71,9 +71,9 @@ def _forward(remote: Remote, address: str, port: int) -> Tuple[int, str]:
 
 
 def _stay(remote: Remote, wait: str, job: str) -> int:
-    """Return once the server has ended; its own command on the cluster says when."""
+    """Wait until the server ends; its own command on the cluster reports that."""
     again = f"neuronctl --on {remote.name} serve connect {job}"
-    # It ends its parent in the end: a shell, and not the sshd of the whole connection.
+    # At the end it kills its parent, which must be a shell, not the sshd of the connection.
     session = Session(remote, ["sh", "-c", _WAIT, wait])
     try:
         session.process.wait()

@@ -55,7 +55,7 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     except TimeoutError as error:
         late = str(error)
     except NeuronctlError as error:
-        failed = error  # what is known of the others is printed first
+        failed = error  # print the other jobs first
     ended = [watch for watch in watches if watch.ended]
     if failed is not None and not watches:
         raise failed
@@ -72,7 +72,7 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
 
 
 def _print_json(watches: List[JobWatch], *, timed_out: bool) -> None:
-    """Print how each job stands."""
+    """Print the state of each job."""
     from neuronctl.cli.json_data import status_data
 
     rows = [

@@ -98,7 +98,7 @@ def _read_stacks(job: str) -> List[ProcessStack]:
 
 
 def _print_stacks(processes: Sequence[ProcessStack]) -> None:
-    """Print processes that are in the same place together."""
+    """Print together the processes that are in the same place."""
     from neuronctl.monitoring.stacks import alike
 
     for same in alike(processes):
@@ -147,7 +147,7 @@ def _print_fact(name: str, text: str, style: str = "") -> None:
 
 
 def _bad_nodes(status: JobStatus) -> Dict[str, NodeFault]:
-    """Return what is known of the nodes of a job that has not completed."""
+    """Return the faults of a job's nodes unless it has completed."""
     if status.state in GOOD or not status.node_list:
         return {}
     nodes = hosts(status.node_list)
@@ -155,7 +155,7 @@ def _bad_nodes(status: JobStatus) -> Dict[str, NodeFault]:
 
 
 def answer(same: Sequence[JobStatus], diagnosis: Diagnosis) -> List[str]:
-    """Return what happened with the likely cause, where, and what to do, each in a line."""
+    """Return lines: what happened with the likely cause, where, and what to do."""
     status = same[0]
     name = f"Job {status.id} ({status.name})"
     if len(same) > 1:
@@ -198,7 +198,7 @@ def explain_end(
 
 
 def print_offline_runs(jobs: Sequence[JobStatus], file: Optional[TextIO] = None) -> None:
-    """Print the command that uploads the offline W&B runs of jobs that have ended."""
+    """Print the command that uploads the offline W&B runs of ended jobs."""
     folders = dict.fromkeys(path for job in jobs if job.ended for path in offline_runs(job))
     if folders:
         print_text(f"W&B has not uploaded these runs:\nwandb sync {join(list(folders))}", file=file)
@@ -209,7 +209,7 @@ def _state_words(evidence: JobEvidence) -> str:
     words = [status.state]
     if status.stated_reason:
         words.append(f"reason {status.stated_reason}")
-    # Slurm marks OUT_OF_MEMORY with 0:125, which is no signal that anything was sent.
+    # Slurm marks OUT_OF_MEMORY with 0:125; nothing sent that signal.
     if status.exit is not None and status.ended and status.state != OUT_OF_MEMORY:
         words.append(f"exit code {status.exit.code}, signal {status.exit.signal}")
     return f"{', '.join(words)} (from {status.source})"

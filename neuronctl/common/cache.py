@@ -21,7 +21,7 @@ from neuronctl.version import __version__
 
 
 def path_of(kind: str, name: str) -> str:
-    """Return the file for the value called ``name`` among those of its kind."""
+    """Return the file of the value ``name`` of this kind."""
     number = zlib.crc32(name.encode("utf-8", "surrogateescape"))
     return os.path.join(cache_dir(), f"{kind}-{number:08x}.json")
 
@@ -41,7 +41,7 @@ def read(kind: str, name: str, source: str = "") -> Any:
 
 
 def write(kind: str, name: str, value: Any, source: str = "") -> None:
-    """Keep a value of plain JSON types, made from ``source``; a failure costs nothing but time."""
+    """Keep a value of plain JSON types, made from ``source``; ignore a failure."""
     kept = {"version": __version__, "name": name, "source": source, "value": value}
     with contextlib.suppress(NeuronctlError, OSError, ValueError):
         content = json.dumps(kept).encode("ascii")
@@ -50,7 +50,7 @@ def write(kind: str, name: str, value: Any, source: str = "") -> None:
 
 @contextlib.contextmanager
 def working_out(kind: str, name: str) -> Iterator[bool]:
-    """Yield True where this process is to work a value out, False while another one does so."""
+    """Yield True if this process should compute a value, False while another one does."""
     free = True
     with contextlib.ExitStack() as opened:
         with contextlib.suppress(OSError):  # no value yet, or a file system without locks

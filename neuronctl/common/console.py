@@ -63,7 +63,7 @@ def is_terminal(file: Optional[TextIO] = None) -> bool:
 
 
 def has_styles(file: Optional[TextIO] = None) -> bool:
-    """Whether ``file`` (by default standard output) gets colours, or on a terminal bold text."""
+    """Return True if ``file`` (by default standard output) gets colors or bold text."""
     forced = bool(os.environ.get("FORCE_COLOR")) and not os.environ.get("NO_COLOR")
     return is_terminal(file) or forced
 
@@ -81,7 +81,7 @@ def terminal_width() -> int:
     """Return the terminal's width in columns: $COLUMNS, what the terminal says, or 80."""
     import shutil
 
-    return shutil.get_terminal_size().columns or 80  # 0 before Python 3.11
+    return shutil.get_terminal_size().columns or 80  # Python before 3.11 may return 0
 
 
 def printable(text: str) -> str:
@@ -125,11 +125,11 @@ def print_json(schema: str, data: Mapping[str, Any]) -> None:
     """Print ``data`` as a JSON object whose first key, ``schema``, names its shape and version."""
     import json
 
-    asked_json.clear()  # an error that follows is no second document
+    asked_json.clear()  # an error that follows must not print a second document
 
-    # ASCII only: a path or name that is not valid text must not break the whole answer.
+    # Only ASCII: an invalid path or name must not break the whole answer.
     parts = json.JSONEncoder(indent=2).iterencode({"schema": schema, **data})
-    # A long answer as a whole would take three times the memory.
+    # Written as a whole, a long answer would take three times the memory.
     while text := "".join(itertools.islice(parts, 10_000)):
         sys.stdout.write(text)
     sys.stdout.write("\n")
@@ -142,7 +142,7 @@ def folded(text: str, first: str = "", later: str = "") -> str:
 
     width = min(terminal_width(), 100) if sys.stderr.isatty() or is_terminal() else 80
     fold = textwrap.TextWrapper(width, first, later, break_on_hyphens=False, break_long_words=False)
-    # textwrap counts characters: one of two cells, such as a Hangul syllable, gets a second one.
+    # textwrap counts characters; double one that takes two cells, such as a Hangul syllable.
     doubled = re.sub("[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uff01-\uff60]", "\\g<0>\0", text)
     return fold.fill(doubled).replace("\0", "")
 
@@ -171,19 +171,19 @@ def print_markdown(text: str) -> None:
 
 
 def print_line(line: str = "", style: str = "") -> None:
-    """Print one line on standard output; a line break in it is written out too."""
+    """Print one line on standard output; escape line breaks in it."""
     print_text(printable(line), style)
 
 
 def print_rows(rows: Sequence[Tuple[str, str]], first_style: str = "") -> None:
-    """Print what is known of something: a name and a text on each line."""
+    """Print rows of a name and a text."""
     width = max(len(name) for name, _ in rows)
     for number, (name, text) in enumerate(rows):
         print_line(f"  {name:<{width}}  {text}", "" if number else first_style)
 
 
 def print_diff(lines: Sequence[str], file: Optional[TextIO] = None) -> None:
-    """Print a unified diff, coloured on a terminal."""
+    """Print a unified diff; in color on a terminal."""
     styles = (("---", "bold"), ("+++", "bold"), ("@@", "cyan"), ("-", "red"), ("+", "green"))
     for line in lines:
         style = next((style for start, style in styles if line.startswith(start)), "")
@@ -191,7 +191,7 @@ def print_diff(lines: Sequence[str], file: Optional[TextIO] = None) -> None:
 
 
 def cell_width(text: str) -> int:
-    """Character cells that the text takes on a terminal: two for a Hangul syllable."""
+    """Return the cells that the text takes on a terminal: two for a Hangul syllable."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -200,7 +200,7 @@ def cell_width(text: str) -> int:
 
 
 def shortened(text: str, width: int) -> str:
-    """Return the text, printable, cut with an ellipsis if it takes more than ``width`` cells."""
+    """Return the printable text, cut with an ellipsis at ``width`` cells."""
     text = printable(text)
     if cell_width(text) <= width:
         return text
@@ -217,12 +217,12 @@ def _harmless(char: str) -> bool:
 
 def _write(out: TextIO, text: str) -> None:
     encoding = out.encoding or "utf-8"
-    # A terminal that knows no Unicode gets escapes rather than an error.
+    # Escape what the terminal's encoding cannot show.
     out.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _least_width(column: Column, texts: Sequence[str]) -> int:
-    """Return how narrow a column may be: as its longest text, or word if it may be folded."""
+    """Return a column's least width: its longest text, or its longest word if it may be folded."""
     parts = texts if column.no_wrap else [word for text in texts for word in text.split()]
     return max(column.min_width or 0, *map(cell_width, parts))
 
@@ -240,7 +240,7 @@ def _shown(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int)
 
 
 def _fitted(columns: Sequence[Column], lines: Sequence[Sequence[str]], width: int) -> List[int]:
-    """Return the columns' widths; the widest of those that may be folded are made narrower."""
+    """Return the columns' widths, narrowing the widest foldable ones."""
     texts = list(zip(*lines))
     widths = [max(map(cell_width, cells)) for cells in texts]
     if width == sys.maxsize:
@@ -255,7 +255,7 @@ def _fitted(columns: Sequence[Column], lines: Sequence[Sequence[str]], width: in
 
 
 def _fold(rows: Iterable[Sequence[str]], widths: Sequence[int]) -> Iterator[Sequence[str]]:
-    """Yield the lines of each row, whose cells are folded at blanks where they are too wide."""
+    """Yield the lines of each row, folding cells at blanks if they are too wide."""
     import textwrap
 
     for row in rows:
@@ -269,7 +269,7 @@ def _fold(rows: Iterable[Sequence[str]], widths: Sequence[int]) -> Iterator[Sequ
 def _aligned(
     columns: Sequence[Column], lines: Iterable[Sequence[str]], widths: Sequence[int]
 ) -> Iterator[List[str]]:
-    """Yield the cells of each line, padded to one width per column; the gap is in them."""
+    """Yield the cells of each line, padded to one width per column with the gap."""
     gaps = [" " * GAP] * (len(columns) - 1) + [""]
     for line in lines:
         padded = []
@@ -298,7 +298,7 @@ def _draw(columns: Sequence[Column], lines: Iterable[List[str]], out: TextIO, wi
 
 
 def _rich_console(out: TextIO, width: int) -> Any:
-    # By itself, rich 13 also takes an empty NO_COLOR for one that is set.
+    # rich 13 treats an empty NO_COLOR as one that is set.
     return _console_for(out, width, bool(os.environ.get("NO_COLOR")), has_styles(out))
 
 
@@ -306,11 +306,11 @@ def _rich_console(out: TextIO, width: int) -> Any:
 def _console_for(out: TextIO, width: int, no_color: bool, styled: bool) -> Any:
     from rich.console import Console
 
-    # By itself, rich looks into the environment several times for every line that it prints.
+    # rich would look into the environment several times for every line.
     return Console(
         file=out,
         width=width,
-        height=25,  # else it reads LINES and COLUMNS, and takes ² for a number
+        height=25,  # otherwise rich reads LINES and COLUMNS, and takes ² for a number
         markup=False,
         highlight=False,
         emoji=False,

@@ -140,7 +140,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def at_most_one(options: Mapping[str, object]) -> None:
-    """Raise UsageError where two of these options are given: neither False, None, nor empty."""
+    """Raise UsageError if two of these options are given (not False, None, or empty)."""
     given = [name for name, value in options.items() if value not in (False, None, (), [])]
     if len(given) > 1:
         raise UsageError(f"{given[0]} cannot be combined with {given[1]}", "keep one of them")

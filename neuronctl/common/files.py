@@ -56,7 +56,7 @@ def write_whole(path: str, content: Union[str, bytes], *, mode: int = 0o600) -> 
 
 
 def _write(place: int, name: str, content: Union[str, bytes], *, mode: int, sync: bool) -> None:
-    """Write a private file beside ``name`` in ``place``, which then takes its place."""
+    """Write a private file beside ``name`` in ``place``, then rename it."""
     aside = f".{name}.{os.urandom(6).hex()}"
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=place)
     try:
@@ -74,7 +74,7 @@ def _write(place: int, name: str, content: Union[str, bytes], *, mode: int, sync
             os.unlink(aside, dir_fd=place)
         raise
     if sync:
-        # The new name has to survive too; not every file system supports this.
+        # The new name must survive too; not every file system can sync it.
         with contextlib.suppress(OSError):
             os.fsync(place)
 
@@ -88,7 +88,7 @@ def _closing(descriptor: int) -> Iterator[int]:
 
 
 def open_own_directory(path: str) -> int:
-    """Open a directory of this user's, which becomes private; make what is missing of it."""
+    """Open a directory of this user's; create missing parts and make it private."""
     if os.geteuid() == 0:
         _refuse_way_of_others(path)
         _refuse_way_of_others(os.path.realpath(path))
@@ -115,7 +115,7 @@ def _make_directories(path: str) -> None:
 
 
 def _refuse_way_of_others(path: str) -> None:
-    """Refuse root a way through a directory or link of another user, who could redirect it."""
+    """Refuse root a path through another user's directory or link; they could redirect it."""
     while path != "/":
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             status = os.lstat(path)
@@ -192,25 +192,25 @@ def _read(path: str, most: int, *, root: bool) -> bytes:
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open anybody's regular file to read; OSError for a directory, a pipe, or a device."""
+    """Open any user's regular file; raise OSError for a directory, a pipe, or a device."""
     return _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
 
 
 def list_again(path: str) -> None:
-    """List a file's directory: NFS then looks for a file that was not there before."""
+    """List a file's directory, so that NFS looks again for a missing file."""
     with contextlib.suppress(OSError):
         os.listdir(os.path.dirname(path) or ".")
 
 
 def head(path: str, size: int) -> bytes:
-    """Return the first bytes of a regular file; none of one that cannot be read."""
+    """Return the first bytes of a regular file; none of an unreadable one."""
     with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
         return file.read(size)
     return b""
 
 
 def tail(path: str, size: int) -> bytes:
-    """Return the last bytes of a regular file; none of one that cannot be read."""
+    """Return the last bytes of a regular file; none of an unreadable one."""
     with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - size))
         return file.read(size)
@@ -227,7 +227,7 @@ def is_own_directory(path: str) -> bool:
 
 
 def file_state(path: str) -> Tuple[int, ...]:
-    """Return what differs once a file is another one, or is written to; () where there is none."""
+    """Return values that differ after a file is replaced or written; () without the file."""
     try:
         status = os.stat(path)
     except OSError:
@@ -236,7 +236,7 @@ def file_state(path: str) -> Tuple[int, ...]:
 
 
 def sha256_of(path: str) -> str:
-    """Return the digest of a regular file; "" for one that cannot be read."""
+    """Return the digest of a regular file; "" for an unreadable one."""
     import hashlib
 
     found = hashlib.sha256()
@@ -294,7 +294,7 @@ def _refuse_others(status: os.stat_result, what: str, *, root: bool = True) -> N
 
 
 def _is_own_group(status: os.stat_result, descriptor: int) -> bool:
-    """Whether a file that the group can write has the user's private group, as with umask 002.
+    """Return True if the group that can write the file is the user's private one (umask 002).
 
     That is their own group, of their own name, without other members, and nobody else's primary
     group, as far as the system lists its users. An access control list may name others.

@@ -14,12 +14,12 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
 def config_dir() -> str:
-    """``$XDG_CONFIG_HOME/neuronctl``, by default ``~/.config/neuronctl``; may not exist."""
+    """Return ``$XDG_CONFIG_HOME/neuronctl`` (``~/.config/neuronctl``); it may not exist."""
     return _xdg("XDG_CONFIG_HOME", ".config")
 
 
 def defaults_file() -> str:
-    """Return the user's own defaults; may not exist."""
+    """Return the user's own defaults; the file may not exist."""
     return os.path.join(config_dir(), "config.yaml")
 
 
@@ -32,7 +32,7 @@ def config_files() -> list[str]:
 
 
 def state_dir() -> str:
-    """``$XDG_STATE_HOME/neuronctl``, by default ``~/.local/state/neuronctl``; may not exist."""
+    """Return ``$XDG_STATE_HOME/neuronctl`` (``~/.local/state/neuronctl``); it may not exist."""
     return _xdg("XDG_STATE_HOME", ".local/state")
 
 
@@ -42,12 +42,12 @@ def sweep_dir(name: str = "") -> str:
 
 
 def pipeline_dir(name: str = "") -> str:
-    """Return the folder of a pipeline, or of all of them; may not exist."""
+    """Return the folder of a pipeline, or of all; it may not exist."""
     return os.path.join(state_dir(), "pipelines", name)
 
 
 def cache_dir() -> str:
-    """``$XDG_CACHE_HOME/neuronctl``, by default ``~/.cache/neuronctl``; may not exist."""
+    """Return ``$XDG_CACHE_HOME/neuronctl`` (``~/.cache/neuronctl``); it may not exist."""
     return _xdg("XDG_CACHE_HOME", ".cache")
 
 
@@ -69,7 +69,7 @@ def data_path(name: str) -> str:
 
 
 def present(file: str) -> bool:
-    """Whether a file exists; also where that cannot be told, so that reading it reports why."""
+    """Return True unless a file is surely missing; reading it then reports the problem."""
     try:
         os.stat(file)
     except (FileNotFoundError, NotADirectoryError):
@@ -81,7 +81,7 @@ def present(file: str) -> bool:
 
 def _xdg(variable: str, below_home: str) -> str:
     base = os.environ.get(variable, "")
-    # The XDG specification requires relative paths to be ignored.
+    # The XDG specification ignores relative paths.
     if os.path.isabs(base):
         return os.path.join(base, "neuronctl")
     home = os.path.expanduser("~")

@@ -1,4 +1,4 @@
-"""Objects of dataclasses made of the JSON in which ``dataclasses.asdict`` left them."""
+"""Restore dataclass objects from the JSON of ``dataclasses.asdict``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_RESTORED = (AttributeError, KeyError, TypeError, ValueError)
 
 
 def restore(kind: Type[T], data: Mapping[str, Any]) -> T:
-    """Return the object of which ``asdict`` made ``data``; a field with a default may be missing.
+    """Return the object from which ``asdict`` made ``data``; fields with a default may be missing.
 
     Each value is read as its field's annotation says: ``int``, ``Optional[Tuple[Limit, ...]]``,
     ``Mapping[str, Partition]``. A class that is no dataclass leaves the value as JSON has it.
@@ -30,7 +30,7 @@ def _type_hints(kind: type) -> Dict[str, Any]:
 
 
 def _read(hint: Any, value: Any) -> Any:
-    """Return a value of JSON as its type hint has it; raise TypeError if it is another."""
+    """Convert a JSON value as its type hint requires; raise TypeError if it does not fit."""
     whole, parts = typing.get_origin(hint), typing.get_args(hint)
     if whole is typing.Union:  # Optional
         return None if value is None else _read(parts[0], value)

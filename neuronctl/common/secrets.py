@@ -26,14 +26,14 @@ _NAME = r"""(?xi) (?: password | passwd | passphrase | passwort | (?:^|[_.-]|db|
     | [_.-] pwd | (?:^|[_.-]) pw | secret | credentials? | bearer | jwt
     | (?: api | access | secret | private | account | auth | signing | encryption ) [_.-]? key
     | token ) s? (?<!tokens) \d* $"""
-# Tokens of a text, and counts of them: eos_token, --pad-token, num_token.
+# Numbers of a text's tokens: eos_token, --pad-token, num_token.
 _OF_A_TEXT = r"""(?xi) (?:^|[_.-]) (?: pad | eos | bos | unk | sep | cls | mask | stop | start | end
     | begin | special | image | img | audio | video | vision | next | prompt | num | n | max | min
     | per | first | last | new | text | query | class ) [_.-]? token \d* $"""
 _OTHER_KEY = r"(?i)(?:^|[_.-])key$"  # WANDB_KEY: a secret if its value is random
 _RANDOM = r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[\w+/=-]{20,}"
 
-# How well-known tokens begin, and what follows: a digit or a capital letter is among it.
+# Beginnings of well-known tokens; a digit or a capital letter follows.
 _TOKEN = re.compile(
     r"""(?x) (?<![A-Za-z0-9_-]) (?P<value>
     (?: hf_ | gh[pousr]_ | github_pat_ | nvapi- | gsk_ | r8_ | npm_ | dckr_pat_ | wandb_v1_
@@ -55,7 +55,7 @@ _NAMED = re.compile(
 )
 _HINTS = ("pass", "pw", "secret", "credential", "bearer", "jwt", "token", "key")
 
-# Values that give nothing away: references, paths, flags, code, types, and what is to be replaced.
+# Values that reveal nothing: references, paths, flags, code, types, and placeholders.
 _NOTHING = r"""(?xi) \W* | \$\{?\w+ (?: [:}\[%\#/] .* )? | (?: \$\( | ` ) .* | \d{1,5}
     | true | false | yes | no | on | off | none | null | auto | required | optional | default
     | str | string | bytes | int | bool | float | object | any | tensor
@@ -69,12 +69,12 @@ _NOTHING = r"""(?xi) \W* | \$\{?\w+ (?: [:}\[%\#/] .* )? | (?: \$\( | ` ) .* | \
 
 @functools.lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return True if a variable, option, or key of this name has a secret for its value."""
+    """Return True if the name says that its value is a secret."""
     return re.search(_NAME, name) is not None and re.search(_OF_A_TEXT, name) is None
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Return True if the value is a secret, by its name or by what it looks like."""
+    """Return True if the name or the form of the value says that it is a secret."""
     return _is_named_secret(name, value) or bool(find_secrets(value))
 
 
@@ -82,7 +82,7 @@ _SWITCH = r"(?i)|true|false|yes|no|on|off|none|null|auto|[01]|\$\w+|\$\{\w+\}"
 
 
 def is_private(name: str, value: str) -> bool:
-    """Return True if a variable must not stand in a script, however short its value is.
+    """Return True if a variable must not be written into a script, however short its value is.
 
     A switch (``HF_HUB_DISABLE_IMPLICIT_TOKEN=1``) and a reference are not private.
     """
@@ -98,7 +98,7 @@ def _is_named_secret(name: str, value: str) -> bool:
 
 
 def find_secrets(text: str) -> List[Span]:
-    """Return where the secrets of a text stand, in order; quotes around them are not included."""
+    """Return the positions of a text's secrets, in order, without quotes around them."""
     folded = text.casefold()
     found: List[Span] = []
     for pattern in (_TOKEN, _URL, _HEADER, _PRIVATE_KEY):
@@ -107,20 +107,20 @@ def find_secrets(text: str) -> List[Span]:
     match = _NAMED.search(text) if any(map(folded.__contains__, _HINTS)) else None
     while match is not None:
         start, end = match.span("value")
-        told = _is_told(match)
-        quoted = told and text[start] in "'\""
-        found += [(start + quoted, end - quoted)] if told else []
-        match = _NAMED.search(text, end if told else start)  # a value may be a name: --env TOKEN=x
+        has_value = _gives_secret(match)
+        quoted = has_value and text[start] in "'\""
+        found += [(start + quoted, end - quoted)] if has_value else []
+        match = _NAMED.search(text, end if has_value else start)  # --env TOKEN=x
     return _joined(found)
 
 
-def _is_told(match: re.Match[str]) -> bool:
-    """Return True if a name and what follows it are an assignment or option with a secret."""
+def _gives_secret(match: re.Match[str]) -> bool:
+    """Return True if a match is an assignment or an option with a secret."""
     sign, value = match["sign"].strip(), match["value"]
     if not sign and not match["dashes"]:
         return False  # words of a sentence
     if sign == ":" and re.fullmatch("[A-Za-z]+[.,:]?", value):
-        return False  # a word that follows a colon is prose, or a type
+        return False  # a word after a colon is prose or a type
     return _is_named_secret(match["name"], value)
 
 
@@ -142,12 +142,12 @@ def hide_secrets(text: str) -> str:
 
 
 def hide_value(name: str, value: str) -> str:
-    """Return the value of a variable or key as it may be shown."""
+    """Return the value of a variable or key, hidden if it is a secret."""
     return MASK if _is_named_secret(name, value) else hide_secrets(value)
 
 
 def hide_in_words(words: Iterable[str]) -> Tuple[str, ...]:
-    """Return the words of a command line as they may be shown: ``--env HF_TOKEN=***``."""
+    """Return the words of a command line with secrets hidden: ``--env HF_TOKEN=***``."""
     shown: List[str] = []
     before = ""
     for word in words:

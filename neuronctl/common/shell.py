@@ -13,7 +13,7 @@ class Shell(str):
     __slots__ = ()
 
     def __mul__(self, other: object) -> NoReturn:
-        """Refuse what would repeat the text; raises TypeError."""
+        """Refuse to repeat the text; raise TypeError."""
         raise TypeError(f"{self} is known when the job runs: let bash multiply, in $((...))")
 
     __rmul__ = __mul__
@@ -51,7 +51,7 @@ def quote(word: CommandWord) -> str:
 def _literal(word: str) -> str:
     if "'" in word and re.fullmatch(r"[^\x00-\x1f\x7f\"$`\\!]*", word):
         return f'"{word}"'  # "it's" is easier to read than 'it'"'"'s'
-    # sbatch rejects a script with CR LF anywhere in it.
+    # sbatch rejects a script that contains CR LF.
     return shlex.quote(word).replace("\r", "'$'\\r''")
 
 

@@ -1,4 +1,4 @@
-"""How a person types a command of neuronctl: with ``--on NAME`` if they are on another machine."""
+"""Spell a command as the caller types it: with ``--on NAME`` on another machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _has_code = False
 
 
 def set_remote(name: str, commands: Collection[str], *, has_code: bool) -> None:
-    """Note under which name the caller's machine knows this one, and which commands there are.
+    """Note the name of this machine on the caller's, and the commands it accepts.
 
     has_code: whether the job's code was sent from there, and may be sent again before it starts.
     """
@@ -29,7 +29,7 @@ def has_sent_code() -> bool:
 
 
 def spelled(text: str) -> str:
-    """Return the text with each command in it as it is typed on the caller's machine."""
+    """Return the text with each command as the caller's machine spells it."""
     if not _remote or "neuronctl " not in text:
         return text
     import re

@@ -47,7 +47,7 @@ def parse_duration(text: str) -> int:
     if match is None:
         raise ValueError(f"{text!r} is not a valid time; use {TIME_FORMS}")
     alone, days, hours, first, second, third = (int(group or 0) for group in match.groups())
-    if match[1] is not None:  # a number of days, though Slurm's manual does not say so
+    if match[1] is not None:  # days, though Slurm's manual does not say so
         seconds = alone * 86400
     elif match[2] is not None:
         seconds = ((days * 24 + hours) * 60 + second) * 60 + third
@@ -95,7 +95,7 @@ def parse_timeout(text: str) -> int:
 
 
 def parse_since(text: str, now: int, name: str = "--since") -> int:
-    """Epoch seconds of ``--since``: ``7d`` before ``now``, or the start of a day in local time.
+    """Return the epoch time of ``--since``: ``7d`` before ``now``, or the start of a local day.
 
     Raises UsageError naming the forms; name: the option's, for the message.
     """
@@ -156,7 +156,7 @@ def expand_hostlist(text: str) -> List[str]:
 
 
 def hosts(text: Optional[str]) -> List[str]:
-    """Return the names in a host list; none where it is a file, or cannot be read."""
+    """Return the names in a host list; none for a file or an invalid list."""
     with contextlib.suppress(ValueError):
         return expand_hostlist(text) if text and "/" not in text else []
     return []
@@ -207,7 +207,7 @@ def _expand_ranges(inside: str, whole: str) -> List[str]:
 
 
 def fold_ranges(numbers: Iterable[int], width: int = 0) -> str:
-    """Ascending numbers, padded to ``width`` digits, as ``01-03,07``."""
+    """Fold ascending numbers, padded to ``width`` digits: ``01-03,07``."""
     ranges: List[List[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][1] + 1:
@@ -276,7 +276,7 @@ NEVER_HANDLED = ("KILL", "STOP")
 
 
 def split_signal(text: str) -> Tuple[str, str, str]:
-    """``b:SIGusr1@120`` is ``("B", "usr1", "120")``: ``--signal`` as sbatch splits it, unchecked.
+    """Split ``--signal`` as sbatch does, unchecked: ``b:SIGusr1@120`` is ``("B", "usr1", "120")``.
 
     The first part may have R, too; the last one is empty where no time is given.
     """

@@ -6,7 +6,7 @@ import functools
 import os
 
 
-@functools.cache  # the site may look it up in a directory service
+@functools.cache  # the site may ask a directory service
 def login_name() -> str:
     """Return the login name, or ``$USER`` or the uid if the user has no password entry."""
     uid = os.getuid()

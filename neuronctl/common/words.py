@@ -9,14 +9,14 @@ from neuronctl.common.units import UNLIMITED
 
 
 def counted(number: int, thing: str) -> str:
-    """``1 node``, ``2 nodes``, ``2 processes``."""
+    """Return ``1 node``, ``2 nodes``, ``2 processes``."""
     if number == 1:
         return f"{number} {thing}"
     return f"{number} {thing}{'es' if thing.endswith('s') else 's'}"
 
 
 def clipped(text: str, most: int) -> str:
-    """Return the text; of one with more than ``most`` characters, its beginning and its end."""
+    """Return the text; cut the middle out of one with more than ``most`` characters."""
     if len(text) <= most:
         return text
     half = (most - 1) // 2
@@ -24,17 +24,17 @@ def clipped(text: str, most: int) -> str:
 
 
 def verb(number: int, one: str = "is", several: str = "are") -> str:
-    """``is`` for 1, otherwise ``are``; or another verb."""
+    """Return ``is`` for 1, otherwise ``are``; or another verb."""
     return one if number == 1 else several
 
 
 def percent(share: float) -> str:
-    """Of a share of 1: ``40 %``."""
+    """Return a share of 1 as ``40 %``."""
     return f"{100 * share:.0f} %"
 
 
 def amount(size: float) -> str:
-    """Of bytes: ``512 KiB``, ``1.5 GiB``."""
+    """Return bytes as ``512 KiB``, ``1.5 GiB``."""
     units = iter(("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
     unit = next(units)
     while size >= 1024 and unit != "PiB":
@@ -43,25 +43,25 @@ def amount(size: float) -> str:
 
 
 def utc(moment: Optional[int]) -> Optional[str]:
-    """Format seconds since the epoch the way all JSON output does: ISO 8601, UTC."""
+    """Return seconds since the epoch as JSON has them: ISO 8601, UTC."""
     return None if moment is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
 
 
 def moment(epoch: float, *, seconds: bool = False) -> str:
-    """``2026-08-12 09:30``, in local time; with seconds: ``2026-08-12 09:30:05``."""
+    """Return local time: ``2026-08-12 09:30``; with seconds: ``2026-08-12 09:30:05``."""
     form = "%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M"
     return time.strftime(form, time.localtime(epoch))
 
 
 def duration(seconds: Optional[int]) -> str:
-    """``45 s``, ``5 min``, ``1 h 20 min``, ``3 d 4 h``: two figures are enough for a person."""
+    """Return ``45 s``, ``5 min``, ``1 h 20 min``, ``3 d 4 h``: at most two figures."""
     if seconds is None:
         return "an unknown time"
     if seconds == UNLIMITED:
         return "unlimited length"
     steps: Sequence[Tuple[int, str]] = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
     parts = []
-    seconds = max(0, seconds)  # a clock that was set back
+    seconds = max(0, seconds)  # the clock may have been set back
     for size, name in steps:
         count, seconds = divmod(seconds, size)
         if count:
@@ -89,7 +89,7 @@ def other_dash(text: str) -> str:
 
 
 def replace_other_dashes(text: str) -> str:
-    """``text`` as it was meant: ``--nodes`` where a word processor made one dash of two."""
+    """Return ``text`` with each dash of a word processor as it was meant: ``--nodes``."""
     name = text.lstrip("".join(("-", *DASHES)))
     if name != text:
         text = ("--" if len(name.partition("=")[0]) > 1 else "-") + name

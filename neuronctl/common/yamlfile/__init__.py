@@ -86,7 +86,7 @@ def text_of(file: str, error: Type[NeuronctlError], *, found: bool) -> str:
             content = read_trusted(file)
         else:
             with open_named(file) as stream:
-                content = stream.read(MAX_BYTES + 1) or b""  # None of /proc/kmsg
+                content = stream.read(MAX_BYTES + 1) or b""  # /proc/kmsg returns None
     except (OSError, ValueError) as problem:  # ValueError: a NUL in the name
         reason = getattr(problem, "strerror", None) or str(problem)
         raise error(f"cannot read {file}: {reason}", getattr(problem, "hint", "")) from None
@@ -101,7 +101,7 @@ def text_of(file: str, error: Type[NeuronctlError], *, found: bool) -> str:
 
 def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:
     """Parse text as read() does; messages refer to it as ``file``."""
-    # Importing yaml takes longer than all that most commands do with what is kept.
+    # Importing yaml takes longer than most commands need for the rest.
     from neuronctl.common.yamlfile import parser
 
     return parser.parse(text, file, error)

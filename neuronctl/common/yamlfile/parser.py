@@ -101,7 +101,7 @@ class _Builder:
             return text
         self.raw[path_key(path)] = text
         if match["int"]:
-            # No figure here has more digits, and int() is slow with very long ones.
+            # No figure here has more digits; int() is slow with very long ones.
             return int(text) if len(text) <= 18 else text
         if match["float"]:
             return float(text)

@@ -73,7 +73,7 @@ def _text(head: str, text: str, indent: str) -> List[str]:
     plain = body.replace("\n", "").replace("\t", "").isprintable()
     if not text.endswith("\n") or not plain or not body.strip() or body.endswith("\n"):
         return [f"{head} {_scalar(text)}"]
-    # Where the first line is indented itself, YAML has to be told where the text begins.
+    # If the first line is indented, YAML needs the indentation of the text.
     sign = "2" if body[0] in " \t\n" else ""
     return [f"{head} |{sign}", *(f"{indent}  {line}" if line else "" for line in body.split("\n"))]
 

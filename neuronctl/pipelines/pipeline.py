@@ -127,7 +127,7 @@ def _remove(name: str, folder: str) -> None:
 def _write_script(
     folder: str, pipeline: str, code: str, name: str, attempt: int, script: str
 ) -> None:
-    """Write what sbatch gets, with the directives of the job's script, and that script."""
+    """Write sbatch's script, with the directives of the job's script, and the job's script."""
     from neuronctl.rendering.render import render_pipeline_job
 
     path = f"{folder}/scripts/{name}.{attempt}"
@@ -151,14 +151,14 @@ def _advance(folder: str, tell: Callable[[str], None], variables: Dict[str, str]
         why = next((state.why for state in waiting if state.why), "Slurm does not answer")
         name = os.path.basename(os.path.dirname(folder))
         hint = f"'neuronctl resubmit {name} --failed' tries again"
-        if not files.list_names(folder + "/claims"):  # else a job may be in the queue
+        if not files.list_names(folder + "/claims"):  # otherwise a job may be in the queue
             raise SlurmRefusedError(f"no job of the pipeline '{name}' was submitted: {why}", hint)
         raise SlurmUnavailableError(f"whether a job of '{name}' was submitted is open: {why}", hint)
     return folder
 
 
 def record_jobs(folder: str) -> None:
-    """Write the records of jobs that other jobs of the pipeline have submitted."""
+    """Write the records of jobs that other jobs of the pipeline submitted."""
     store = RecordStore.default()
     with contextlib.suppress(OSError, *NOT_RESTORED, RecordError):
         for key in files.list_names(folder + "/ids"):
@@ -195,13 +195,13 @@ def is_stopped(folder: str) -> bool:
 
 
 def stop(folder: str) -> None:
-    """Let no job of a pipeline begin, and none be submitted."""
+    """Keep jobs of a pipeline from starting and from being submitted."""
     with _reported(os.path.basename(os.path.dirname(folder))):
         write_private(folder + "/stopped", "", sync=True)
 
 
 def go_on(name: str, tell: Callable[[str], None]) -> Tuple[str, ...]:
-    """Let jobs that failed, were cancelled, or did not run be done again; return their names."""
+    """Reset jobs that failed, were cancelled, or did not run; return their names."""
     folder = folder_of(name)
     with _reported(name):
         jobs = read_jobs(folder)

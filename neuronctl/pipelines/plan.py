@@ -1,4 +1,4 @@
-"""From the file of a pipeline to its planned jobs, in the order in which they can run."""
+"""Plan the jobs in a pipeline's file, in an order in which they can run."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def plan_pipeline(
 
 
 def tasks_of(planned: PlannedJob) -> List[str]:
-    """Return the tasks of a job, as its files end: ``.7`` of an array, else nothing."""
+    """Return the endings of a job's tasks in file names: ``.7`` for an array, else nothing."""
     array = planned.plan.request.array
     if array is None:
         return [""]
@@ -96,7 +96,7 @@ def _without_names(layer: Layer) -> Layer:
 
 
 def _sort(edges: Mapping[str, Sequence[str]], path: str) -> List[str]:
-    """Return the names so that each comes after its own; raises JobFileError for a circle."""
+    """Sort the names so that each follows those it waits for; raise JobFileError for a circle."""
     order: List[str] = []
     left: Dict[str, Sequence[str]] = dict(edges)
     while left:

@@ -128,7 +128,7 @@ class _Program:
             value = words.get("shuffle")
             data = words.get("dataset", call.args[0] if call.args else None)
             if value is None or (isinstance(value, ast.Constant) and not value.value):
-                continue  # of an evaluation: each process looks at everything
+                continue  # for evaluation, each process reads all data
             named = isinstance(data, (ast.Name, ast.Attribute))
             if data is None or not (isinstance(value, ast.Constant) and named):
                 self._leave(call, "replace shuffle by a DistributedSampler")
@@ -140,7 +140,7 @@ class _Program:
         return divided
 
     def _set_epoch(self, call: ast.Call) -> None:
-        """Call set_epoch in the loop over epochs around the loader that a call makes."""
+        """Call set_epoch in the loop over epochs around the loader of this call."""
         made = self.parents[call]
         name = _dotted(made.targets[0]) if isinstance(made, ast.Assign) else ""
         for loop in self.nodes if name else ():
@@ -216,18 +216,18 @@ class _Program:
                 yield node
 
     def _leave(self, node: Union[ast.expr, ast.stmt], what: str) -> None:
-        """Note what is left to the user at a line of the unchanged program."""
+        """Note what the user must do at a line of the unchanged program."""
         self.by_hand.append(f"line {node.lineno} before the change: {what}")
 
     def _insert(self, line: int, beside: ast.stmt, text: str) -> None:
-        """Put a line before this one, as far in as a statement, which begins its own line."""
+        """Insert a line before this one, with a statement's indentation."""
         indent = self.lines[beside.lineno - 1][: beside.col_offset].decode()
         if indent.strip():
             raise ValueError("two statements on a line")
         self.edits.append((line, 0, 0, f"{indent}{text}\n"))
 
     def _replace(self, node: ast.expr, text: str, back: int = 0) -> None:
-        """Replace a node of one line, and as many characters before it."""
+        """Replace a node on one line, and ``back`` characters before it."""
         if node.lineno == node.end_lineno:
             first = node.col_offset - back
             self.edits.append((node.lineno, first, _column(node) - first, text))
@@ -239,12 +239,12 @@ def _end(node: Union[ast.expr, ast.stmt]) -> int:
 
 
 def _column(node: ast.expr) -> int:
-    """Return the column behind a node, in bytes."""
+    """Return the column after a node, in bytes."""
     return node.end_col_offset or node.col_offset
 
 
 def _dotted(node: ast.AST) -> str:
-    """Return ``self.model`` of a name with its dots; "" for any other expression."""
+    """Return a dotted name such as ``self.model``; "" for any other expression."""
     if isinstance(node, ast.Name):
         return node.id
     before = _dotted(node.value) if isinstance(node, ast.Attribute) else ""

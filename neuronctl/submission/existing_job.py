@@ -52,7 +52,7 @@ def existing_job(
     None: as configured. tell hears why it is not. Raises UsageError for what cannot be applied to a
     script, and where sbatch would not return with a job.
     """
-    said = options_layer(options).values  # raises UsageError for a value that is none
+    said = options_layer(options).values  # raises UsageError for an invalid value
     script, over = read_existing(words, stdin, text), _sbatch_options(options, others)
     script = script.add_options(*over) if over else script
     for name in ("wait", "test-only"):
@@ -79,24 +79,24 @@ def existing_job(
     return job
 
 
-def _with_asked(job: ExistingJob, said: Mapping[str, Any], tell: Notify) -> ExistingJob:
-    """Return the job with what the site wants of --field and --appl, -p auto, and --after."""
-    if "field" in said or "appl" in said:
-        # The comment that the site wants made of them.
-        parts = replace(job.request, comment=None, field=said.get("field"), appl=said.get("appl"))
+def _with_asked(job: ExistingJob, given: Mapping[str, Any], tell: Notify) -> ExistingJob:
+    """Return the job with the site's comment, the partition of -p auto, and the --after jobs."""
+    if "field" in given or "appl" in given:
+        # The site requires a comment made of them.
+        parts = replace(job.request, comment=None, field=given.get("field"), appl=given.get("appl"))
         comment = plan(parts, job.cluster).comment
         job = job if comment is None else job.with_options(f"--comment={comment}")
-    if said.get("partition") == "auto":
+    if given.get("partition") == "auto":
         from neuronctl.judgement.partition_choice import choose
 
         made = plan(replace(job.request, partition="auto"), job.cluster)
         choice = choose(made, job.catalog, ask=True, of_script=True)
         job = job.with_options(f"--partition={choice.plan.partition.name}")
         job = replace(job, choice=choice)
-    if said.get("after") or said.get("after_ok"):
+    if given.get("after") or given.get("after_ok"):
         from neuronctl.submission.predecessors import wait_for_named
 
-        named = {name: said.get(name, ()) for name in ("after", "after_ok")}
+        named = {name: given.get(name, ()) for name in ("after", "after_ok")}
         waiting = wait_for_named(replace(job.request, **named), tell).dependency
         job = job.with_options(f"--dependency={waiting}") if waiting else job
     return job
@@ -163,7 +163,7 @@ def watched(script: ExistingScript, idle: str) -> ExistingScript:
 
 
 def _why_unsampled(script: ExistingScript) -> str:
-    """Return why nothing can start in the batch shell before the script; "" if it can."""
+    """Return why nothing can start in the batch shell before the script, or ""."""
     header = script.header
     if interpreter(header.shebang) != "bash" or re.search(r"\s-\S*p", header.shebang):
         # --posix and -p ignore BASH_ENV.
@@ -220,7 +220,7 @@ class Attempt:
             )
         variables: Mapping[str, str] = {}
         draft = script.draft
-        with contextlib.suppress(Exception):  # the job has a record, whatever breaks
+        with contextlib.suppress(Exception):  # the job has a record, whatever fails here
             configured = configuration().values
             script = monitored(script, None, configured.get("monitor"), self._tell)
             variables, draft = batch_shell_variables(script), script.draft
@@ -236,14 +236,14 @@ class Attempt:
         return variables
 
     def heard(self, line: bytes) -> None:
-        """Take a line of sbatch's output; the one with the job's id completes the record."""
+        """Read a line of sbatch's output; the one with the job's id completes the record."""
         submitted = parse_submitted(line.decode("utf-8", "replace"))
         if submitted is not None and self._recording is not None:
-            recording, self._recording = self._recording, None  # what follows is not about it
+            recording, self._recording = self._recording, None  # later lines are not about it
             recording.taken(submitted)
 
     def ended(self, code: int) -> None:
-        """Note that sbatch has ended without a job; its own words are on the terminal only."""
+        """Note that sbatch ended without a job; its message is only on the terminal."""
         if self._recording is not None and code != 0:
             by_signal = f"sbatch was ended by signal {-code}"
             how = by_signal if code < 0 else f"sbatch ended with exit code {code}"

@@ -63,58 +63,58 @@ class ExistingScript:
 
     @property
     def name(self) -> str:
-        """The script's name in messages."""
+        """Return the script's name in messages."""
         if self.line.wrap is not None:
             return "--wrap"
         return "<stdin>" if self.line.reads_stdin else self.line.file
 
     @property
     def words(self) -> Tuple[str, ...]:
-        """The words behind ``sbatch``."""
+        """Return the words after ``sbatch``."""
         return (*self.line.options, *self.line.script)
 
     @property
     def reads_arguments(self) -> bool:
-        """Whether the script may read its arguments; not where nothing in it can name them."""
+        """Return True if the script may read its arguments; False if its text cannot name them."""
         lines = re.sub(r"(?m)^[ \t]*#.*", "", self.text)
         return not self.header.for_bash or re.search(_READS, lines) is not None
 
     @property
     def job_name(self) -> str:
-        """The job's name as sbatch settles it."""
+        """Return the job's name as sbatch determines it."""
         default = "wrap" if self.line.wrap is not None else os.path.basename(self.line.file)
         return self.header.value("job-name") or default or "sbatch"
 
     @property
     def slurm_cluster(self) -> Optional[str]:
-        """The Slurm cluster that ``--clusters`` names, in lower case; None: none, or several."""
+        """Return the one Slurm cluster that ``--clusters`` names, in lower case, or None."""
         named = self.header.value("clusters")
         return None if named is None or "," in named or named == "all" else named.lower()
 
     @property
     def chdir(self) -> str:
-        """The job's directory; sbatch resolves neither ``..`` nor ``~``."""
+        """Return the job's directory; sbatch resolves neither ``..`` nor ``~``."""
         here, given = working_directory(), self.header.value("chdir")
         return os.path.join(here, given) if given else here
 
     @property
     def output(self) -> str:
-        """The pattern of its log, sbatch's default included."""
+        """Return the pattern of its log, by default sbatch's."""
         array = self.header.value("array") is not None
         return self.header.value("output") or ("slurm-%A_%a.out" if array else "slurm-%j.out")
 
     def add_options(self, *options: str) -> ExistingScript:
-        """Return the same script with more options, over those that it has."""
+        """Return the script with more options, which override its own."""
         words = (*self.line.options, *options, *self.line.script)
         again = read_existing(words, self.text, self.text)
         return replace(again, monitor=self.monitor, idle=self.idle)
 
     @property
     def draft(self) -> RecordDraft:
-        """The record of its job as far as it is known before it is judged."""
+        """Return the job's record as far as it is known before the judgement."""
         here, header = working_directory(), self.header
         error, time_limit = header.value("error"), None
-        with contextlib.suppress(ValueError):  # which sbatch refuses too
+        with contextlib.suppress(ValueError):  # sbatch refuses it, too
             time_limit = units.parse_time(header.value("time") or "")
         request = {"script": self.path, "monitor": self.monitor, "idle": self.idle}
         return RecordDraft(
@@ -176,7 +176,7 @@ class JudgedScript:
 
     @property
     def mends(self) -> Tuple[Finding, ...]:
-        """The findings with an unambiguous fix."""
+        """Return the findings that have one correct fix."""
         return tuple(found for found in self.findings if found.edits)
 
     def line(self, number: int) -> str:
@@ -238,7 +238,7 @@ def judge_script(
         command.name == "exit" and command.sure and command.place.line < broken.place.line
         for command in shell.commands
     ):
-        broken = None  # bash does not read what stands behind the end
+        broken = None  # bash does not read beyond the end
     made: Optional[JobPlan] = None
     judgement: Optional[Judgement] = None
     one_job = not header.foreign and header.components == 1 and "\0" not in text
@@ -258,13 +258,13 @@ def judge_script(
     found = check_script(facts, () if judgement is None else judgement.findings, now=now)
     verdict = None
     if judgement is not None and now:
-        # Only what holds for the script stands against it.
+        # Only findings about the script count.
         verdict = judgement.with_rules(found).verdict
     return JudgedScript(name, text, found, made, verdict)
 
 
 def judge_shell_text(made: JobPlan, script: str) -> Tuple[Finding, ...]:
-    """Return what the rules for scripts find in the shell text that a job's script contains."""
+    """Return what the script rules find in the shell text of a job's script."""
     places = {
         line.strip(): f"{launch.prefix}the shell text, line {number}: "
         for launch in made.launches
@@ -287,7 +287,7 @@ _LONG = 10_000
 
 
 def _unreadable(text: str, header: Header) -> Optional[SyntaxProblem]:
-    """Return what bash cannot read of a script; it is not asked where lines are left out."""
+    """Return what bash cannot read in a script; a script with omitted lines is not checked."""
     if not header.for_bash or header.left_out or "\0" in text:
         return None
     from neuronctl.scripts.bash_grammar import syntax_problem
@@ -300,7 +300,7 @@ _MOST_ROUNDS = 20
 
 
 def mended(script: JudgedScript, check: Callable[[str], JudgedScript]) -> JudgedScript:
-    """Return the script with all its mends. check: judges another text of the file."""
+    """Return the script with all its fixes. check: judges another text of the file."""
     for _ in range(_MOST_ROUNDS):
         text = edited(script.text, [edit for mend in script.mends for edit in mend.edits])
         if text == script.text:
@@ -344,7 +344,7 @@ class ExistingJob:
 
     @property
     def request(self) -> JobRequest:
-        """What the script asks for, sbatch's defaults included, each with its line or option."""
+        """Return the script's request, with sbatch's defaults, each with its line or option."""
         script, default = self.existing, Origin(Source.DERIVED, "Slurm's default")
         request = request_of_script(script.header, script.name, self.cluster)
         return replace(
@@ -392,7 +392,7 @@ class ExistingJob:
         return JudgedJob(made, tuple(findings), verdict, self.choice, existing_script=True)
 
     def with_options(self, *options: str) -> ExistingJob:
-        """Return the job with more of sbatch's options, over those that it has."""
+        """Return the job with more sbatch options, which override its own."""
         return replace(self, existing=self.existing.add_options(*options))
 
 
@@ -407,7 +407,7 @@ def batch_shell_variables(script: ExistingScript) -> Dict[str, str]:
 
     before, idle = os.environ.get("BASH_ENV") or None, units.parse_timeout(script.idle or "0s")
     text = render_batch_shell(before, monitor=script.monitor, idle=idle)
-    # Jobs that wait still need the file that they were submitted with.
+    # Waiting jobs still need the file with which they were submitted.
     name = f"{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}.sh"
     path = os.path.join(state_dir(), "samplers", name)
     if not os.path.exists(path):

@@ -1,4 +1,4 @@
-"""What a directory shows of the job that somebody wants to run there, as a job file."""
+"""Draft a job file from what a directory shows."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from neuronctl.request.job import OPTIONS, JobRequest
 
 @dataclass(frozen=True)
 class Worked:
-    """A value that was worked out, and why."""
+    """A derived value and the reason for it."""
 
     value: Any
     why: str
 
 
 def programs(directory: str) -> List[str]:
-    """Return the Python files there that can be the program, those with a main part if any.
+    """Return the Python files that can be the program, preferring those with a main part.
 
     Raises UsageError where the directory cannot be read.
     """

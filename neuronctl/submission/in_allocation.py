@@ -43,7 +43,7 @@ def prepare_launch(
     fewest, most = _gpus(allocation, hosts)
     gpus = _gpus_asked(request, fewest)
     catalog = load(catalog_file)
-    # Of the user's defaults only the cluster has to do with a launch.
+    # Of the user's defaults, only the cluster applies to a launch.
     cluster, _ = recognise(catalog, request.cluster or configured_cluster())
     request = replace(
         located(request, cluster),
@@ -57,7 +57,7 @@ def prepare_launch(
     cores, step_options, warnings = allocation.cores, [], []
     if gpus and fewest:
         cores = max(1, cores * gpus // fewest)
-    # Where the variables do not count them, a step might ask for those of all nodes on its own.
+    # If the variables do not count them, a step might request those of all nodes.
     if (gpus is not None and gpus != most) or (gpus and allocation.gpus is None):
         # Newer versions of Slurm refuse --gres beside the variable of salloc --gpus-per-node.
         name = "gpus-per-node=" if "SLURM_GPUS_PER_NODE" in os.environ else "gres=gpu:"
@@ -69,7 +69,7 @@ def prepare_launch(
         step_options.append("--overcommit")
         made = plan(request, cluster, place=AllocationPart(hosts, cores, tuple(step_options)))
     findings = apply_rules(RuleContext(made, catalog, gather_local_facts(made), reviewed=reviewed))
-    # The other rules are about a job, and this allocation is one already.
+    # The other rules judge a job; this allocation already exists.
     of_launch = tuple(finding for finding in findings if finding.has(Trait.LAUNCH))
     return JudgedJob(made, of_launch, warnings=tuple(warnings))
 
@@ -101,7 +101,7 @@ def _hosts(allocation: Allocation, request: JobRequest) -> Tuple[str, ...]:
 
 
 def _gpus(allocation: Allocation, hosts: Tuple[str, ...]) -> Tuple[Optional[int], Optional[int]]:
-    """GPUs of the node among ``hosts`` with the fewest and of that with the most; None: unknown."""
+    """Return the fewest and the most GPUs of a node among ``hosts``; None: unknown."""
     if allocation.gpus is not None:
         return allocation.gpus, allocation.gpus
     try:
@@ -113,7 +113,7 @@ def _gpus(allocation: Allocation, hosts: Tuple[str, ...]) -> Tuple[Optional[int]
 
 
 def _gpus_asked(request: JobRequest, fewest: Optional[int]) -> Optional[int]:
-    """GPUs per node to launch on; None where that is not known and not needed."""
+    """Return the GPUs per node to launch on; None if unknown and not needed."""
     gpus = fewest if request.gpus_per_node is None else request.gpus_per_node
     if gpus is not None and fewest is not None and gpus > fewest:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""A job that is planned and judged: what stands against it, and what its record says of it."""
+"""A planned and judged job: its findings, and what its record keeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def stored_request(plan: JobPlan) -> Dict[str, Any]:
-    """Return the request of a plan as a record has it: what was asked for, without secrets."""
+    """Return the request of a plan as a record stores it, without secrets."""
     env = tuple(pair for pair in plan.request.env if pair[0] not in plan.secrets)
     request = asdict(replace(plan.request, origins={}, env=env, typed_dependency=None))
     return {name: value for name, value in request.items() if value not in (None, (), {})}

@@ -95,7 +95,7 @@ def submit_job(
         if dry_run:
             judged = tested(judged, draft, reporter.tell)
         elif judged is not None and judged.verdict and judged.verdict.kind == NOT_KNOWN:
-            with contextlib.suppress(SlurmRefusedError):  # sbatch says so at once
+            with contextlib.suppress(SlurmRefusedError):  # sbatch reports it at once
                 judged = tested(judged, draft) or judged
                 draft = replace(draft, verdict=str(judged.verdict))
         reporter.submitting(draft, judged)
@@ -133,7 +133,7 @@ def tested(
         return judged
     if tell is not None:
         tell(f"sbatch --test-only says, whatever your limits: {answer.said}")
-    # A later start tells nothing: of 12 such jobs of Slurm 22.05, 12 started at once.
+    # A later start means nothing: of 12 such jobs of Slurm 22.05, 12 started at once.
     soon = answer.start is not None and answer.start <= time.time() + _NOW
     means = {CAN_START: soon, WILL_WAIT: answer.unavailable, REFUSED: answer.too_small}
     kind = next((kind for kind, meant in means.items() if meant), "")

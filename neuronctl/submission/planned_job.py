@@ -1,4 +1,4 @@
-"""From the options of one command line, or of one call of the library, to a judged plan."""
+"""Plan and judge a job from the options of one command line or library call."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PlannedJob:
     slurm_cluster = None
 
     def judge(self) -> JudgedJob:
-        """Judge it, as of Submittable.
+        """Judge the job.
 
         What Slurm said for the choice of the partition holds for the verdict too.
         """
@@ -182,7 +182,7 @@ def _choose_partition(
 
 
 def users_layers(*, interactive: bool = False) -> List[job.Layer]:
-    """Return the user's configuration, over a snapshot of code that --on has sent."""
+    """Return the user's configuration, over a snapshot of code that --on sent."""
     configured = configuration()
     if interactive or not has_sent_code():
         return [configured]
@@ -207,7 +207,7 @@ def _job_file_layers(
 def _refuse_without_program(
     request: job.JobRequest, words: Sequence[str], *, interactive: bool, find_job: bool
 ) -> None:
-    """Raise UsageError if a batch job has no program, or words are arguments of none."""
+    """Raise UsageError for a batch job without a program, or for words that belong to none."""
     if words and request.script is None:
         raise UsageError(
             f"'{words[0]}' is an argument, but no program is named to receive it",
@@ -223,7 +223,7 @@ def _refuse_without_program(
 
 
 def _code(request: job.JobRequest, cluster: Cluster, place: str) -> Optional[CodeSnapshot]:
-    """Return the copy of the code that the job runs. place: of one that is there already."""
+    """Return the copy of the code that the job runs. place: an existing copy."""
     if not request.snapshot:
         return None
     from neuronctl.records.code_snapshot import plan_snapshot
@@ -237,7 +237,7 @@ _load_the_rest = partial(import_module, "neuronctl.rendering.render")
 
 
 def _swept(request: job.JobRequest, axes: Optional[Tuple[Axis, ...]]) -> job.JobRequest:
-    """Return the request with what is varied; raises UsageError."""
+    """Return the request with its sweep parameters; raise UsageError."""
     if axes is None and request.sweep:
         place = request.origin("sweep").where
         hint = "submit it with 'neuronctl sweep'"
@@ -319,7 +319,7 @@ _PYTHONS = ("python", "python3")
 
 
 def _exclude_bad_nodes(request: job.JobRequest) -> job.JobRequest:
-    """Return the request, with --avoid-bad-nodes without the nodes that have failed."""
+    """Apply --avoid-bad-nodes: exclude the nodes that failed."""
     known = set(bad_nodes(local_cluster())) if request.avoid_bad_nodes else set()
     more = sorted(known.difference(hosts(request.exclude), hosts(request.nodelist)))
     if not more:
@@ -330,9 +330,9 @@ def _exclude_bad_nodes(request: job.JobRequest) -> job.JobRequest:
 
 
 def located(request: job.JobRequest, cluster: Cluster) -> job.JobRequest:
-    """Return the request with what it names by less than a path found on this machine."""
+    """Return the request with incomplete paths resolved on this machine."""
     if request.chdir is not None:
-        # As sbatch does it, which resolves neither `..` nor `~`.
+        # sbatch resolves neither `..` nor `~`.
         request = replace(request, chdir=os.path.join(working_directory(), request.chdir))
     if request.container is not None:
         directories = cluster.containers.image_dirs
@@ -340,7 +340,7 @@ def located(request: job.JobRequest, cluster: Cluster) -> job.JobRequest:
         request = replace(request, container=image)
 
     def program(script: Optional[str]) -> Optional[str]:
-        # A program of the job's directory is not found through PATH on the nodes.
+        # The nodes do not find a program in the job's directory through PATH.
         if not script or "/" in script or script.endswith(".py"):
             return script
         return f"./{script}" if os.path.isfile(request.resolve_path(script)) else script

@@ -46,7 +46,7 @@ def refuse_unmeetable(dependency: str) -> None:
 
 
 def _plain_terms(dependency: str) -> Dict[str, List[str]]:
-    """Return the jobs that a --dependency names, by its kinds; "": the other terms."""
+    """Return the jobs in a --dependency, by kind; "": the other terms."""
     kinds: Dict[str, List[str]] = {"afterany": [], "afterok": [], "": []}
     for term in dependency.split(","):
         kind, _, ids = term.partition(":")
@@ -94,7 +94,7 @@ def wait_for_named(
 
 
 def _find(word: str) -> List[Tuple[JobId, Sequence[JobStatus]]]:
-    """Return the job of this id, or the newest of this name, one that has not ended if there is.
+    """Return the job of this id, or the newest of this name, preferably one that has not ended.
 
     Of a sweep, all jobs that have not ended count.
     """
@@ -119,7 +119,7 @@ def _find(word: str) -> List[Tuple[JobId, Sequence[JobStatus]]]:
 
 
 def _newer(job: JobStatus) -> Optional[int]:
-    """Return the newest recorded job of the same name and directory, if it was begun later."""
+    """Return a newer recorded job of the same name and directory, if there is one."""
     since = job.record.begun_at if job.record is not None else job.submit
     for record in RecordStore.default().recent(since=since or 0, cluster=local_cluster()):
         if (record.job_name, record.cwd) == (job.name, job.work_dir) and record.job_id:
@@ -128,7 +128,7 @@ def _newer(job: JobStatus) -> Optional[int]:
 
 
 def _jobs_of_sweep(name: str) -> Set[int]:
-    """Return the jobs that work on a sweep of this name; none where there is no such sweep."""
+    """Return the jobs of a sweep; none if the sweep does not exist."""
     place = glob.escape(sweep_dir(name))
     files = [*glob.glob(f"{place}/*/jobs/*"), *glob.glob(f"{place}/jobs/*")]  # 0.2.0: the latter
     numbers = map(os.path.basename, files)
@@ -138,7 +138,7 @@ def _jobs_of_sweep(name: str) -> Set[int]:
 def _left(
     given: str, kind: str, id: JobId, jobs: Sequence[JobStatus], tell: Callable[[str], None]
 ) -> str:
-    """Return what Slurm has to wait for, "" where it has ended; raises PolicyError."""
+    """Return what Slurm must wait for, or "" if it has ended; raise PolicyError."""
     for job in jobs:
         if kind == "afterok" and job.ended and job.state not in GOOD:
             again = f"'neuronctl resubmit {job.id.job}' submits it again"

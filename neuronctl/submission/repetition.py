@@ -78,7 +78,7 @@ def lost_job(
     anyway: whether to submit another one; the records of lost ones are completed all the same.
     """
     store, done = RecordStore.default(), None
-    with contextlib.suppress(RecordError):  # the submission itself warns of it
+    with contextlib.suppress(RecordError):  # the submission itself warns about it
         lost = list(Recovery(store).open.values())
         for note in recover(store) if lost else ():
             notify(note)
@@ -93,7 +93,7 @@ def lost_job(
 
 
 def _last(key: str) -> Tuple[str, Optional[JobRecord]]:
-    """Return a key's first free link, and the record to which the one before it leads."""
+    """Return a key's first free link and the record of the link before it."""
     store, name = RecordStore.default(), ""
     words = f"{local_cluster()} {key}".encode("utf-8", "surrogateescape")
     for number in itertools.count(1):
@@ -117,7 +117,7 @@ def _is_same(one: RecordDraft, other: RecordDraft) -> bool:
 
 
 def _job_of(record: JobRecord, notify: Notify, way_out: str) -> Optional[Submission]:
-    """Return the job of a record, once it is known; None if Slurm did not take it."""
+    """Return a record's job once it is known; None if Slurm did not take it."""
     store = RecordStore.default()
     while record.status == "intent" and is_in_flight(record):
         time.sleep(0.5)

@@ -48,7 +48,7 @@ class Submittable(Protocol):
         """Return the script."""
 
     def judge(self) -> Optional[JudgedJob]:
-        """Judge it; None where it is submitted as it was."""
+        """Judge the job; None if it is submitted unchanged."""
 
 
 @dataclass(frozen=True)
@@ -87,16 +87,16 @@ class Recording:
         self._warn = warn
         self._store = RecordStore.default()
         self._cluster = cluster or local_cluster()
-        # Somebody's own script was read already.
+        # Somebody's own script was already read.
         content = draft.script.encode("utf-8", "surrogateescape") if draft.sbatch else b""
         surroundings = draft.surroundings
-        if surroundings == Provenance():  # else the code of a snapshot runs again
+        if surroundings == Provenance():  # otherwise the code of a snapshot runs again
             surroundings = read_provenance(draft.request.get("script"), draft.cwd, content)
         with self._tolerant():
             self.key = self._store.begin(replace(draft, surroundings=surroundings), self._cluster)
 
     def taken(self, submitted: Submitted) -> Optional[JobRecord]:
-        """Write the job's record; None where that cannot be."""
+        """Write the job's record; return None if that fails."""
         with self._tolerant():
             if self.key:
                 cluster = submitted.cluster or self._cluster
@@ -104,7 +104,7 @@ class Recording:
         return None
 
     def failed(self, error: str, *, certain: bool) -> None:
-        """Record how sbatch failed. certain: there is no job; otherwise the intent stays."""
+        """Record how sbatch failed. certain: there is no job; otherwise the intent remains."""
         with self._tolerant():
             if self.key:
                 self._store.failed(self.key, error, certain=certain)
@@ -143,7 +143,7 @@ def submit_draft(
     if other:
         return other
     try:
-        if draft.sbatch:  # which reads standard input only where it is given no file
+        if draft.sbatch:  # sbatch reads standard input only without a file
             submitted = sbatch_existing(
                 draft.sbatch, draft.script, cwd=place, environment=variables
             )
@@ -160,11 +160,11 @@ def submit_draft(
         warn("interrupted while sbatch was running: the job may be in the queue ('status' tells)")
         raise
     except SlurmError as error:
-        # Only then is it certain that there is no job; any other error leaves the intent.
+        # Only then is there surely no job; after any other error, the intent remains.
         certain = error.certain or not installed()
         recording.failed(error.message if certain else "", certain=certain)
         raise
-    # First of all: a terminal that is gone must not keep the job out of its record.
+    # Write the record first: a closed terminal must not prevent it.
     record = recording.taken(submitted)
     if submitted.warnings:
         warn(f"sbatch: {submitted.warnings}")
@@ -176,7 +176,7 @@ def submit_draft(
 
 
 def _log(draft: RecordDraft, pattern: str, job_id: int) -> str:
-    """Return a log file of a job; of an array, a pattern of its tasks' files."""
+    """Return a log file of a job; for an array, a pattern of its tasks' files."""
     return expand_log_pattern(
         pattern,
         job_id=job_id,

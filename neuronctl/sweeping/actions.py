@@ -1,4 +1,4 @@
-"""What a user does with a sweep: make it, add tasks, go on, cancel, and remove it."""
+"""Create a sweep, add tasks, continue, cancel, and remove it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Change:
 
 
 def refuse_options(options: Mapping[str, Any]) -> None:
-    """Refuse options, by their names, that mean nothing in a job of several tasks."""
+    """Refuse options that make no sense in a job of several tasks."""
     for name in ("array", "resume_with", "stall", "idle"):
         if options.get(name):
             option = name.replace("_", "-")
@@ -94,7 +94,7 @@ def describe_sweep(
     tasks = make_tasks(request.sweep, words)
     program, *args = tasks[0].words
     one = replace(request, script=program, args=tuple(args), body=None, text_file=None, sweep=())
-    one = replace(one, after=(), after_ok=())  # the dependency says it
+    one = replace(one, after=(), after_ok=())  # the dependency has them
     os.environ.update(plan.secrets)
     settings = SweepSettings(
         words=words,
@@ -127,7 +127,7 @@ def open_sweep(name: str) -> Tuple[Sweep, SweepSettings]:
         raise UsageError(
             f"the sweep {name} is for {settings.cwd}, which cannot be entered: {error.strerror}"
         ) from None
-    # What it waited for is over.
+    # The jobs that it waited for have ended.
     request = {key: value for key, value in settings.request.items() if key != "dependency"}
     return sweep, replace(settings, request=request)
 
@@ -238,7 +238,7 @@ def retry(
         same = [state for state in chosen if state.sizes == sizes]
         given = {**dict(sizes), **options} if options else None
         if given:
-            plan_task(settings, tuple(given.items()))  # refuses what cannot be
+            plan_task(settings, tuple(given.items()))  # refuses impossible options
         sweep.do_again([(state.number, state.attempt) for state in same], given)
     if not chosen:
         sweep.do_again([])
@@ -317,7 +317,7 @@ def _active_jobs(sweep: Sweep) -> List[JobStatus]:
 
 
 def _delete(sweep: Sweep) -> None:
-    """Delete a sweep; what a worker on a lost node still writes finds no folder."""
+    """Delete a sweep; a worker on a lost node then finds no folder to write in."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{sweep.path}/sweep.json")
     shutil.rmtree(sweep.path, ignore_errors=True)

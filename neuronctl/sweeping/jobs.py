@@ -1,4 +1,4 @@
-"""The jobs of a sweep: how many there may be, what they ask for, and what they run."""
+"""The jobs of a sweep: their number, their requests, and what they run."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _with_tasks(
     from neuronctl.rendering.render import render_sweep
 
     plan = planned.plan
-    if plan.code:  # where a task left its checkpoint, any job may continue it
+    if plan.code:  # any job may continue a task from its checkpoint
         plan = replace(plan, code=replace(plan.code, shared=f"sweep-{sweep.id}"))
     steps = render_sweep(
         plan,
@@ -143,7 +143,7 @@ def _with_tasks(
 
 
 def _asked_signal(task: JobPlan) -> Tuple[str, int]:
-    """Return the signal at which a task saves, and how many seconds before the job's end."""
+    """Return the signal on which a task saves, and its seconds before the job's end."""
     seconds = split_signal(task.request.signal or "")[2]
     asked = signal_of(task.request)
     name = asked.name if asked else next(iter(task.launches[0].launcher.signals), "TERM")
@@ -151,21 +151,21 @@ def _asked_signal(task: JobPlan) -> Tuple[str, int]:
 
 
 def _room(planned: PlannedJob, chain: str) -> int:
-    """How many more jobs the limits leave room for."""
+    """Return how many more jobs the limits allow."""
     from neuronctl.judgement.limits import room_in_queue
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 
     if planned.snapshot is None:
         return _MOST
     room = room_in_queue(PlanOnCluster(planned.plan, planned.snapshot))
-    # Of a chain, two jobs are in the queue at a time.
+    # A chain has two jobs in the queue at a time.
     return _MOST if room is None else room // 2 if chain else room
 
 
 def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
-    """Return the request of a job that does tasks like this one, several side by side."""
+    """Return the request of a job that runs tasks like this one, several at a time."""
     request, slots = task.request, settings.side_by_side
-    sized = request.ntasks_per_node or request.ntasks  # else the launcher says how many
+    sized = request.ntasks_per_node or request.ntasks  # otherwise the launcher says how many
     step = StepRequest(
         script=request.script,
         args=request.args,
@@ -178,11 +178,11 @@ def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
     values.update(
         steps=(StepRequest(together=(step,) * slots) if slots > 1 else step,),
         until_done=True,
-        checkpoint=None,  # of a task; the worker says how far the job is
+        checkpoint=None,  # a task's; the worker reports the job's progress
         max_runs=request.max_runs or _RUNS,
-        signal=f"USR2@{_asked_signal(task)[1]}",  # the worker asks the tasks
+        signal=f"USR2@{_asked_signal(task)[1]}",  # the worker signals the tasks
         job_name=sweep.name,
-        requeue=request.requeue is not False,  # also where that is not Slurm's default
+        requeue=request.requeue is not False,  # even if Slurm's default differs
     )
     bad = sorted({*hosts(request.exclude), *filter(None, sweep.notes())})
     values["exclude"] = compress_hostlist(bad) or None
@@ -200,7 +200,7 @@ def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
 
 
 def ask_runs() -> Runs:
-    """Return when each of the user's running jobs began; None: Slurm does not answer."""
+    """Return the start of each of the user's running jobs; None: Slurm does not answer."""
     try:
         return runs_of(ask_own_queue().rows)
     except SlurmError:
@@ -208,7 +208,7 @@ def ask_runs() -> Runs:
 
 
 def _count_workers(sweep: Sweep, sizes: Row) -> Tuple[int, int]:
-    """Return how many jobs for these sizes, and for all, take tasks; 0 if Slurm is silent."""
+    """Return how many jobs take tasks of these sizes, and of any; 0 if Slurm is silent."""
     try:
         workers = sweep.workers(ask_own_queue().rows)
     except SlurmError:

@@ -1,4 +1,4 @@
-"""Sweeps of neuronctl 0.2.0, whose files are words for bash: they are read, and made new ones."""
+"""Read the sweeps of neuronctl 0.2.0, whose files hold words for bash, and convert them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_old_states(path: str, ask_runs: Callable[[], Runs]) -> List[TaskState]:
 
 
 def _read_results(path: str) -> Dict[str, Dict[str, Any]]:
-    """Return what is known of each attempt that has ended, by its task and number."""
+    """Return each finished attempt, by its task and number."""
     results = {}
     for worker in files.list_names(f"{path}/results"):
         for key, code, start, end, node, metric, line in re.findall(
@@ -60,7 +60,7 @@ def _read_results(path: str) -> Dict[str, Dict[str, Any]]:
 
 
 def _read_claim(path: str, runs: Runs) -> Dict[str, Any]:
-    """Return what is known of an attempt without a result."""
+    """Return an attempt without a result."""
     match = re.fullmatch(_CLAIM, _read(path))
     if match is None:
         return {"state": files.INTERRUPTED}

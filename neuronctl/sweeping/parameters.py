@@ -63,12 +63,12 @@ class TaskState(NamedTuple):
 
     @property
     def seconds(self) -> Optional[int]:
-        """How long the last attempt took."""
+        """Return how long the last attempt took."""
         return None if self.start is None or self.end is None else max(0, self.end - self.start)
 
     @property
     def figure(self) -> Optional[float]:
-        """The metric as a number; None for none."""
+        """Return the metric as a number, or None."""
         try:
             value = float(self.metric or "nan")
         except ValueError:
@@ -109,7 +109,7 @@ def make_tasks(axes: Sequence[Axis], words: Sequence[str]) -> Tuple[Task, ...]:
 
 
 def show_parameters(row: Iterable[Tuple[str, str]]) -> str:
-    """Return parameters in one line, such as ``lr=0.1 seed=1``."""
+    """Return parameters on one line, such as ``lr=0.1 seed=1``."""
     return " ".join(f"{name}={value}" for name, value in row)
 
 
@@ -136,13 +136,13 @@ def _check_names(names: Sequence[str], words: Sequence[str]) -> None:
 
 @functools.cache
 def size_option(name: str) -> str:
-    """Return the option of the job that a parameter sets, "" for none."""
+    """Return the job option that a parameter sets, or ""."""
     option = find(name)
     return option.long if option and option.long in SIZES else ""
 
 
 def _fill(words: Sequence[str], values: Dict[str, str]) -> Tuple[str, ...]:
-    """Return the words with the values in their places, byte for byte."""
+    """Return the words with the values inserted, byte for byte."""
     return tuple(
         _PLACE.sub(lambda at: f"{{{at['literal']}}}" if at["literal"] else values[at["name"]], word)
         for word in words

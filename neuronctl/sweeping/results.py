@@ -1,4 +1,4 @@
-"""What has become of a sweep's tasks, the best first, and how they scale with the job's size."""
+"""The results of a sweep's tasks, best first, and how they scale with the job's size."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SweepStatus:
 
     @property
     def seconds_left(self) -> Optional[int]:
-        """Return how long the rest takes if as many tasks run as now; None: not known."""
+        """Return how long the rest takes if as many tasks run as now; None: unknown."""
         run = [task for task in self.tasks if task.state == RUNNING]
         ended = (task for task in self.tasks if task.state in (DONE, FAILED))
         took = [task.seconds or 0 for task in ended] if run else []
@@ -82,10 +82,10 @@ class Scale:
 
 
 def read_status(name: str) -> SweepStatus:
-    """Return what a sweep's folder and Slurm say; raises NoSuchJobError for no such sweep."""
+    """Return what a sweep's folder and Slurm say; raise NoSuchJobError if there is no sweep."""
     sweep = Sweep(name)
     sweep.settings()
-    known = set(sweep.jobs())
+    job_ids = set(sweep.jobs())
     rows: List[QueueJob] = []
     problems: List[str] = []
 
@@ -104,7 +104,7 @@ def read_status(name: str) -> SweepStatus:
     return SweepStatus(
         name,
         tuple(tasks[index] for index in order),
-        tuple(row for row in rows if row.id.job in known and row.state in ACTIVE),
+        tuple(row for row in rows if row.id.job in job_ids and row.state in ACTIVE),
         sweep.notes(),
         "".join(problems[:1]),
         sweep.folder,
@@ -112,7 +112,7 @@ def read_status(name: str) -> SweepStatus:
 
 
 def scales_of(tasks: Sequence[TaskState]) -> List[Scale]:
-    """Return how the tasks scale that are done, curve by curve; none where no size is varied."""
+    """Return how the finished tasks scale, curve by curve; none if no size varies."""
     curves: Dict[Tuple[str, ...], List[TaskState]] = {}
     names = {name for task in tasks for name in task.values}
     for task in tasks if any(map(size_option, names)) else ():
@@ -142,7 +142,7 @@ def _sizes(task: TaskState) -> Dict[str, int]:
 
 
 def _ratio(sizes: Mapping[str, int], least: Mapping[str, int]) -> float:
-    """Return how many times as large as the least sizes these are."""
+    """Return how many times larger these sizes are than the least."""
     ratios = {name: sizes[name] / least[name] for name in least}
     whole = max((ratios[name] for name in _TOTALS if name in ratios), default=1.0)
     nodes = ratios.get("nodes", 1.0)

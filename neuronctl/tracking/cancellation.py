@@ -1,4 +1,4 @@
-"""Which jobs a cancellation is for, never more than those that were named; what became of them."""
+"""Which jobs a cancellation is for (never more than were named), and what became of them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def outcomes(
     refused: Mapping[str, str],
     state: Optional[str],
 ) -> List[Outcome]:
-    """Say what became of the targets, of which scancel refused some; or why there are none."""
+    """Return what became of the targets, of which scancel refused some, or why there are none."""
     if not targets:
         return [_untouched(word, statuses, state)]
     rows = []
@@ -73,7 +73,7 @@ def outcomes(
         name = f" ({parts[0].name})" if isinstance(word, str) else ""
         words = f"{id}{name} cancelled"
         row = Outcome(str(id), parts[0].name, states_of(parts), "cancelled", words)
-        # scancel's messages name an array without its ``%2``.
+        # scancel's messages print an array without its ``%2``.
         message = refused.get(re.sub("%[0-9]+", "", str(id)))
         rows.append(row if message is None else replace(row, result="refused", words=message))
     return rows
@@ -115,7 +115,7 @@ def cancel(chosen: Mapping[JobId, Sequence[JobStatus]]) -> Dict[str, str]:
 
 
 def _cancel_all_runs(id: JobId, status: JobStatus) -> Dict[str, str]:
-    """Cancel a job, and each later run that is there within the next seconds."""
+    """Cancel a job and every later run that appears within seconds."""
     refused: Dict[str, str] = {}
     for look in range(_LOOKS):
         chain = chain_of(status.record)
@@ -147,7 +147,7 @@ def known_jobs(words: Sequence[JobOrName], store: RecordStore) -> Tuple[KnownJob
         known[name] = [job for job in mine if is_named(job.name, name)]
     notes: Sequence[str] = ()
     if ids:
-        # A part of an array may be folded into a larger one: all of the array is looked at.
+        # A part of an array may be folded into a larger one: look at the whole array.
         numbers = [JobId(job.job) if job.tasks is not None else job for job in ids]
         found = look_up(list(dict.fromkeys(numbers)), store).sure()
         notes = found.notes
@@ -169,7 +169,7 @@ def _common(asked: JobId, id: JobId) -> JobId:
 
 
 def states_of(parts: Sequence[JobStatus]) -> str:
-    """Return the state; of an array with several tasks, how many are in which."""
+    """Return the state; for several tasks of an array, how many are in each."""
     several = sum(status.id.count for status in parts) > 1
     return state_counts(parts) if several else parts[0].state
 

@@ -1,4 +1,4 @@
-"""The jobs of a chain: each run is a job of its own, and all of them are shown as the first one."""
+"""The jobs of a chain: each run is a job, and all are shown as the first one."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Chain:
 
     @property
     def jobs(self) -> Set[int]:
-        """Return the ids of all its jobs, as far as the log names them."""
+        """Return the ids of all its jobs that the log names."""
         named = {run.job_id for run in self.runs.runs} | {self.runs.next_job}
         return {self.first, *(id for id in named if id is not None)}
 
     def has(self, row: Union[QueueJob, AccountingJob]) -> bool:
-        """Return True if a row is of one of its jobs, not of another that got the same number."""
+        """Return True if a row is one of its jobs, not another with a reused id."""
         return row.job_id in self.jobs and is_same(self.name, row.name)
 
 
@@ -77,7 +77,7 @@ def chains_of(records: Iterable[JobRecord]) -> Chains:
 
 
 def chains_with(jobs: Set[int], store: RecordStore) -> Chains:
-    """Return the chains among recorded jobs that have one of these jobs; their logs name them."""
+    """Return the recorded chains that contain one of these jobs, according to their logs."""
     if not jobs:
         return {}
     since = int(time.time()) - _OLDEST
@@ -107,7 +107,7 @@ def fold(rows: Sequence[Row], chains: Mapping[int, Chain]) -> List[Row]:
 
 
 def _main_row(rows: Sequence[Row], chain: Chain) -> Row:
-    """Return the row of the job that runs, or else waits, or was the last."""
+    """Return the row of the job that runs, or waits, or was the last."""
     rows = sorted(rows, key=lambda row: row.job_id)
     active = [row for row in rows if row.state not in ENDED]
     if active:
@@ -120,6 +120,6 @@ def _main_row(rows: Sequence[Row], chain: Chain) -> Row:
 
 
 def jobs_to_end(chain: Chain, rows: Iterable[QueueJob]) -> Tuple[JobId, ...]:
-    """Return the jobs of a chain that have not ended, the last first: it must not begin."""
+    """Return the jobs of a chain that have not ended, the last first, so that it cannot begin."""
     ids = {row.job_id for row in rows if row.state not in ENDED and chain.has(row)}
     return tuple(JobId(id) for id in sorted(ids, reverse=True))

@@ -48,7 +48,7 @@ def ending_words(status: JobStatus) -> str:
 
 
 def ending_cause(status: JobStatus) -> str:
-    """Return what ended a job other than its own exit: ``time limit reached``; "" for nothing."""
+    """Return what ended a job other than its own exit (``time limit reached``), or ""."""
     if status.state == CANCELLED and (option := ended_by(status)):
         return f"--{option} ended it"
     if status.state == CANCELLED and (failed := why_left_out(status)):
@@ -69,7 +69,7 @@ def ending_cause(status: JobStatus) -> str:
 
 
 def ended_by(status: JobStatus) -> str:
-    """Return ``stall`` or ``idle`` if the script of a job with that option wrote so; else ""."""
+    """Return ``stall`` or ``idle`` if the job's script recorded that it ended the job; else ""."""
     request = {} if status.record is None else status.record.rest.get("request", {})
     paths = [path for path in (status.stderr, status.stdout) if path]
     for option, words in ENDED_BY.items():
@@ -83,7 +83,7 @@ ENDED_BY, _TAIL = {"stall": " no longer moves: ", "idle": "idle: no GPU was used
 
 
 def why_left_out(status: JobStatus) -> str:
-    """Return why a pipeline left a job out, such as ``a failed``; "" if none did."""
+    """Return why a pipeline left a job out (``a failed``), or ""."""
     path = status.submit_line.rpartition(" ")[2]  # FOLDER/scripts/KEY
     if not path.startswith(pipeline_dir()):
         return ""
@@ -94,13 +94,13 @@ def why_left_out(status: JobStatus) -> str:
 
 
 def exit_words(status: JobStatus) -> str:
-    """``exit code 1:0``, with what else accounting's code may stand for."""
+    """Return ``exit code 1:0``, and what else accounting's code may mean."""
     if is_launch_failure(status):
         return "exit code 0:53: log directory missing or not writable"
     return f"exit code {status.exit or 'unknown'}{_or_more(status)}"
 
 
-# Exit codes in accounting that may just as well be 128 more: a shell's code for a signal, or -1.
+# Exit codes in accounting that may be 128 less than the real one: a signal's code, or -1.
 _LOWERED = frozenset((4, 6, 7, 8, 9, 11, 15, 127))
 
 
@@ -115,12 +115,12 @@ def _or_more(status: JobStatus) -> str:
 
 
 def is_launch_failure(job: Union[ControlJob, JobStatus]) -> bool:
-    """Return True if the job ended before its script started: 0:53, mostly due to its log."""
+    """Return True if the job ended before its script started: 0:53, usually due to its log."""
     return job.exit == ExitCode(0, 53)
 
 
 def signal_name(number: int) -> str:
-    """``signal 9, SIGKILL``; only the number if the signal has no name."""
+    """Return ``signal 9, SIGKILL``; only the number if the signal has no name."""
     try:
         return f"signal {number}, {signal.Signals(number).name}"
     except ValueError:

@@ -31,10 +31,10 @@ from neuronctl.tracking.lookup import log_paths, matches, remember
 from neuronctl.tracking.runs import failed_tasks
 
 _FIRST, _LONGEST_WAITING = 1.0, 10.0  # seconds between squeues
-_LONGEST_RUNNING = ((3600, 60.0), (60, 15.0), (0, 5.0))  # of a job that has run for so long
-_SHORTEST = 0.2  # seconds until the next look, where another has just asked
+_LONGEST_RUNNING = ((3600, 60.0), (60, 15.0), (0, 5.0))  # of a job that has run so long
+_SHORTEST = 0.2  # seconds until the next look, after another process has asked
 _GROWTH = 1.4
-_ACCOUNTING_LAG = 10.0  # seconds by which sacct may lag after slurmctld has forgotten a job
+_ACCOUNTING_LAG = 10.0  # seconds by which sacct may lag behind slurmctld
 
 
 @functools.cache
@@ -105,7 +105,7 @@ class JobWatch:
         self.pause = _FIRST  # seconds until the next look
         self._age = 0.0
         self._before = ""
-        self.silent = False  # whether Slurm did not respond when last asked
+        self.silent = False  # whether Slurm failed to respond when last asked
         self._absent_since: Optional[float] = None
         self._paths: Dict[bool, str] = {}
         self._others = False  # another user's job
@@ -165,10 +165,10 @@ class JobWatch:
         self._ask_accounting()
 
     def _rows(self, fresh: bool) -> Sequence[QueueJob]:
-        """Return its rows, from squeue's answer about all of the user's own jobs if it is one."""
+        """Return its rows, from squeue's answer about all of the user's jobs if possible."""
         self._age = 0.0
         if not self._others:
-            # One from before the job was submitted does not know it.
+            # An answer from before the submission does not have the job.
             for oldest in (0.0,) if fresh else (max(self.interval, poll_floor()), 0.0):
                 answer = ask_own_queue(oldest)
                 rows: Sequence[QueueJob] = answer.rows
@@ -205,7 +205,7 @@ class JobWatch:
         if self._absent_since is None:
             self._absent_since = now
         if accounting.off or now - self._absent_since > _ACCOUNTING_LAG:
-            # It has ended, and how is unknown, unless squeue showed its final state.
+            # The job has ended; how is unknown, unless squeue showed its final state.
             if not (self.statuses and all(status.ended for status in self.statuses)):
                 absent = accounting.off or "no longer known to Slurm"
                 left = self._own(jobstatus.merge(self.record, absent=absent))
@@ -213,7 +213,7 @@ class JobWatch:
             self.ended = True
 
     def _own(self, statuses: Sequence[JobStatus]) -> Tuple[JobStatus, ...]:
-        """Return those that are watched: of an array perhaps one task."""
+        """Return the watched statuses: of an array, perhaps one task."""
         return tuple(status for status in statuses if matches(self.job, status))
 
     def _add_earlier(self, statuses: Sequence[JobStatus]) -> Tuple[JobStatus, ...]:
@@ -247,7 +247,7 @@ class JobWatch:
 
     @property
     def may_have_written(self) -> bool:
-        """Return True if the job started, so that its log is worth waiting for."""
+        """Return True if the job started, so that waiting for its log makes sense."""
         return any(s.elapsed != 0 and not endings.is_launch_failure(s) for s in self.statuses)
 
     @property
@@ -269,7 +269,7 @@ class JobWatch:
 
 
 def _summary(statuses: Sequence[JobStatus]) -> str:
-    """``PENDING (waiting for free nodes)``, ``RUNNING on gpu1``, ``3 COMPLETED, 1 RUNNING``."""
+    """Return ``PENDING (waiting for free nodes)``, ``RUNNING on gpu1``, or counts of states."""
     if len(statuses) == 1 and statuses[0].id.tasks is None:
         status = statuses[0]
         if status.state == RUNNING and status.node_list:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_name(word: str) -> bool:
-    """Return True for a name or pattern: a job id has no letters and no wildcards."""
+    """Return True for a name or pattern; a job id has no letters and no wildcards."""
     return any(sign.isalpha() or sign in "*?" for sign in word)
 
 
@@ -40,7 +40,7 @@ def newest(word: str, store: RecordStore) -> JobId:
             # Skip jobs of other clusters and jobs whose id was reused.
             if latest is not None and latest.key == record.key:
                 found = max(found, record.job_id)
-                if record.earliest:  # else a clock was ahead: a later job has a higher number
+                if record.earliest:  # otherwise a clock was ahead: a later job has a higher number
                     break
     if found:
         return JobId(found)

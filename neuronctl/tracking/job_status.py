@@ -79,7 +79,7 @@ class JobStatus:
 
     @property
     def stated_reason(self) -> str:
-        """Slurm's reason, or why it gives none (any more)."""
+        """Return Slurm's reason, or why it gives none."""
         if self.last_seen:
             return f"{self.absent}; last seen {self.last_seen}"
         return self.reason or self.absent
@@ -87,7 +87,7 @@ class JobStatus:
     @property
     def explained(self) -> Explained:
         """Return the same in plain English, and what to do about it."""
-        job = self.job_id if self.is_later_run else self.id.job  # which Slurm's own commands know
+        job = self.job_id if self.is_later_run else self.id.job  # Slurm's own commands know this id
         return explain(self.reason, str(job)) if self.reason else Explained(self.stated_reason)
 
     @property
@@ -116,7 +116,7 @@ class JobStatus:
         return self.job_id != self.id.job and self.id.task is None
 
     def _log(self, err: bool) -> Optional[str]:
-        # Computed on demand: a table of a hundred jobs shows no paths.
+        # A table of a hundred jobs shows no paths, so compute them on demand.
         if self.record is None:
             return None
         record, task = self.record, self.id.task
@@ -149,7 +149,7 @@ def merge(
         times = [row.submit for row in queue] + [row.submit for row in accounting]
         later = [time for time in times if time is None or time >= record.earliest]
         if later and not (ours or past):
-            # The job id now belongs to another job, and that is the one to show.
+            # The job id now belongs to another job; show that one.
             record = None
         else:
             queue, accounting = ours, past
@@ -191,7 +191,7 @@ def _distinct(
     def left(row: Row) -> Optional[JobId]:
         never_began = row.state in ENDED and not row.node_list
         if never_began and (array or parts) and row.id == JobId(row.id.job):
-            # If it is unknown which tasks these were, they are omitted.
+            # If the tasks are unknown, omit them.
             return array.without(parts) if array is not None else None
         return row.id
 
@@ -208,7 +208,7 @@ def _distinct(
 
 
 def where_else(record: JobRecord) -> str:
-    """Say on which other cluster a job is, whose Slurm is not asked; "" for one of this cluster."""
+    """Return the other cluster that a job is on, or ""; its Slurm is not asked."""
     cluster = record.cluster
     if cluster in (None, local_cluster()):
         return ""
@@ -216,7 +216,7 @@ def where_else(record: JobRecord) -> str:
 
 
 def recorded_statuses(record: JobRecord, absent: str) -> List[JobStatus]:
-    """Return the status from the record alone; ``absent`` says why there is no other source."""
+    """Return the status from the record alone. absent: why there is no other source."""
     whole = _whole_from_record(record, where_else(record) or absent)
     return [replace(whole, id=JobId(whole.job_id, tasks=record.array))]
 
@@ -260,7 +260,7 @@ def _merge_queue_row(
     gpus = row.holds("gres/gpu")
     if past is not None:
         gpus = past.gpus if past.gpus is not None else gpus
-        # sacct lags: a row that still says RUNNING says nothing about the end.
+        # sacct lags: a row that still says RUNNING is no news about the end.
         if ended and past.state == row.state:
             cancelled_by = past.cancelled_by
             if exit is None and past.exit is not None:
@@ -329,18 +329,18 @@ def _exact(status: JobStatus, record: JobRecord) -> JobStatus:
 
 
 def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -> bool:
-    """Return True if a row is of the record's job, and not of another that got the same number."""
+    """Return True if a row is the record's job, not another with the same number."""
     if submit is not None and submit < record.earliest:
         return False
-    # Until slurmdbd has heard of the job's beginning, accounting has no directory of it.
+    # Until slurmdbd hears that the job began, accounting has no directory for it.
     return not work_dir or is_same(record.job_name, name) or is_same(record.cwd, work_dir)
 
 
-def is_same(exact: str, told: str) -> bool:
-    """Return True for the same text: accounting stores ``?`` for letters that it cannot hold."""
-    if told == exact:
+def is_same(exact: str, stored: str) -> bool:
+    """Return True for the same text; accounting stores ``?`` for letters that it cannot hold."""
+    if stored == exact:
         return True
-    return "?" in told and not exact.isascii() and _coarse(told) == _coarse(exact)
+    return "?" in stored and not exact.isascii() and _coarse(stored) == _coarse(exact)
 
 
 def _coarse(text: str) -> str:
@@ -348,7 +348,7 @@ def _coarse(text: str) -> str:
 
 
 def order(status: JobStatus) -> Tuple[int, int, int]:
-    """Sorts by job, then task; waiting tasks after those that have started."""
+    """Return a sort key: by job, then task; waiting tasks after those that have started."""
     id = status.id
     task = id.task if id.task is not None else (2**40 if id.tasks is not None else -1)
     return (id.job, task, id.het or 0)

@@ -76,7 +76,7 @@ def read_log(asked: JobId, *, err: bool = False) -> str:
         list_again(path)
     try:
         with open_regular(path) as file:
-            # What is written meanwhile may have no end, and neither have some files of /proc.
+            # A growing log, and some files of /proc, may have no end.
             size = os.fstat(file.fileno()).st_size
             return file.read(size).decode("utf-8", "replace")
     except FileNotFoundError:

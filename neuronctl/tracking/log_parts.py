@@ -1,4 +1,4 @@
-"""The part of a log that somebody asks for: its last lines or bytes, or what is new."""
+"""The requested part of a log: its last lines or bytes, or what is new."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LogPart:
 
 
 def _last_lines(file: BinaryIO, size: int, lines: int) -> int:
-    end = size - 1  # the end of the last line is no other line
+    end = size - 1  # the end of the last line starts no other line
     while end > 0:
         start = max(0, end - _BLOCK)
         file.seek(start)

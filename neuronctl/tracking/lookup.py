@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 RECENT = 24 * 3600
 """Seconds for which a submitted job is shown without being requested by id."""
 
-# Seconds after which a lookup writes no more states to records.
+# Seconds after which a lookup stops writing states to records.
 _REMEMBERING = 2.0
 
 
@@ -60,7 +60,7 @@ class Found:
     unavailable: Optional[SlurmUnavailableError] = None
 
     def sure(self) -> Found:
-        """Return itself; raises SlurmUnavailableError where Slurm did not respond."""
+        """Return the result; raise SlurmUnavailableError if Slurm did not respond."""
         if self.unavailable is not None:
             raise self.unavailable
         return self
@@ -75,7 +75,7 @@ def look_up(asked: Sequence[JobId], store: Optional[RecordStore] = None) -> Foun
     first = {asked_id: first_run(asked_id, store) for asked_id in asked}
     wanted = [JobId(job) if (job := first[asked_id]) else asked_id for asked_id in asked]
     found = _Search(store).run(wanted, lambda: squeue(wanted))
-    # Index by job and task: comparing a thousand ids with thousands of rows would be too slow.
+    # Index by job and task; comparing a thousand ids with thousands of rows is too slow.
     by_task: Dict[Tuple[int, Optional[int]], Set[JobId]] = {}
     by_number: Dict[int, Set[JobId]] = {}
     for id in wanted:
@@ -128,7 +128,7 @@ def queued() -> Tuple[JobStatus, ...]:
 
 
 def _later_runs(queue: Iterable[QueueJob], records: Mapping[int, JobRecord]) -> Set[int]:
-    """Return the jobs that may be later runs of chains whose records are not known."""
+    """Return jobs that may be later runs of chains without a known record."""
     known = {job for chain in chains.chains_of(records.values()).values() for job in chain.jobs}
     unknown = (row for row in queue if row.job_id not in known and row.id.job not in records)
     # A running job submits its own copy of the script.
@@ -136,7 +136,7 @@ def _later_runs(queue: Iterable[QueueJob], records: Mapping[int, JobRecord]) -> 
 
 
 def nodes_of(status: JobStatus) -> Tuple[str, ...]:
-    """Return the names of a job's nodes; raises NoSuchJobError where Slurm does not report them."""
+    """Return the names of a job's nodes; raise NoSuchJobError if Slurm does not report them."""
     try:
         return tuple(expand_hostlist(status.node_list))
     except ValueError:
@@ -185,7 +185,7 @@ def log_paths(status: JobStatus) -> Tuple[str, str, bool]:
 
 
 def _submitted_logs(status: JobStatus) -> Optional[Tuple[str, str]]:
-    """Return the logs that accounting's copy of the command line, or the script, names."""
+    """Return the logs named in accounting's copy of the command line, or in the script."""
     from neuronctl.scripts.header import read_header
     from neuronctl.scripts.sbatch_line import read_line
 
@@ -225,7 +225,7 @@ def no_such_job(missing: Sequence[Union[JobId, str]]) -> NoSuchJobError:
 
 
 def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus]) -> JobRecord:
-    """Add what Slurm said of a job to its record; the record as it is then.
+    """Add what Slurm said about a job to its record, and return the record.
 
     statuses: the whole job, all tasks of an array. A record that cannot be written stays as it was:
     the submission has warned about the store already.
@@ -234,7 +234,7 @@ def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus
     with contextlib.suppress(RecordError):
         if len(seen) == len(statuses) == 1:
             (status,) = seen
-            # How some tasks ended says nothing about the others.
+            # How some tasks ended does not tell about the others.
             if record.array is None or (status.id.task is None and not status.ended):
                 exit = endings.exit_text(status)
                 final = status.ended
@@ -284,13 +284,13 @@ class _Search:
             rows, past = queue_of.get(number, ()), past_of.get(number, ())
             statuses = jobstatus.merge(record, rows, past, absent=absent)
             jobs += statuses
-            # If many states are new, the rest is written at the next look.
+            # Write the rest of many new states at the next look.
             if record is not None and time.monotonic() <= self.remember_until:
                 remember(self.store, record, statuses)
         return self._found(jobs, None)
 
     def _read_records(self, asked: Sequence[JobId]) -> None:
-        """Read the records of the jobs that are asked for, or of the last day."""
+        """Read the records of the requested jobs, or of the last day."""
         if asked:
             wanted = {id.job for id in asked}
             self.records = self.store.find(wanted, self.cluster)
@@ -309,7 +309,7 @@ class _Search:
     def _fold_chains(
         self, queue: Sequence[QueueJob], asked: Sequence[JobId]
     ) -> Tuple[QueueJob, ...]:
-        """Return the rows that are asked for, one of each chain."""
+        """Return the requested rows, one for each chain."""
         self._find_records({row.id.job for row in queue})
         with self._tolerant():
             later = _later_runs(queue, self.records)
@@ -327,10 +327,10 @@ class _Search:
         )
 
     def _ask_accounting(self, asked: Sequence[JobId], queue: Sequence[QueueJob]) -> Accounting:
-        """Query sacct for what squeue cannot tell: forgotten jobs, and how listed jobs ended."""
+        """Query sacct for what squeue lacks: forgotten jobs, and how listed jobs ended."""
         ended = {row.id.job for row in queue if row.state in ENDED}
         active = {row.id.job for row in queue if row.state not in ENDED}
-        # The tasks of an array end, and are forgotten, one by one.
+        # slurmctld forgets the tasks of an array one by one.
         parts = {number for number, record in self.records.items() if record.array is not None}
         if asked:
             parts.update(row.id.job for row in queue if row.id != JobId(row.id.job))

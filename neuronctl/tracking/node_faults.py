@@ -1,4 +1,4 @@
-"""What the end of a job says of its nodes: that one failed."""
+"""What the end of a job says about its nodes: whether one failed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _faults(status: JobStatus, nodes: List[str]) -> Iterator[Tuple[str, str]]:
             yield nodes[0], f"a job failed there: {broken}"
         return
     defects = {match[1]: match[2] for line in lines if (match := _DEFECT.fullmatch(line))}
-    # What every node lacks is the job's fault; the first node cannot fail to reach itself.
+    # What every node lacks is the job's fault; the first node always reaches itself.
     found = sorted(defects.keys() & {*nodes})
     alone = any(what.startswith("cannot reach ") for what in defects.values())
     if len(found) < len(nodes) - alone:

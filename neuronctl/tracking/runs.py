@@ -1,4 +1,4 @@
-"""The runs of a job that goes on until it is done, worked out from the lines of its log.
+"""The runs of a job with --until-done, from the lines of its log.
 
 The script of a job with --until-done (templates/until_done.j2) writes them. Where each run is a job
 of its own, which is a chain, the lines also name the jobs.
@@ -77,16 +77,16 @@ class Runs:
 
     @property
     def finished(self) -> bool:
-        """Return True if the program has ended with 0."""
+        """Return True if the program exited with 0."""
         return bool(self.runs) and self.runs[-1].cause == FINISHED
 
     def is_cut_off(self, status: JobStatus) -> bool:
-        """Return True if the job ended before Slurm took the run that was to follow."""
+        """Return True if the job ended before Slurm accepted its next run."""
         goes_on = bool(self.runs) and self.runs[-1].cause == GOES_ON
         return goes_on and status.ended and status.state not in (CANCELLED, *GOOD)
 
     def words(self, status: JobStatus) -> str:
-        """Return ``run 3 of at most 10``; while it waits, the run that it waits for."""
+        """Return ``run 3 of at most 10``; while it waits, the run that comes next."""
         if not self.runs:
             return ""
         last, waits = self.runs[-1], status.state == PENDING
@@ -98,7 +98,7 @@ class Runs:
 
 
 def runs_of(record: Optional[JobRecord], task: Optional[int] = None) -> Optional[Runs]:
-    """Return the runs of a job; None if it is not to go on, or has written no log yet."""
+    """Return the runs of a job; None without --until-done or without a log."""
     if record is None or not record.runs or record.job_id is None:
         return None
     if record.array is not None and task is None:
@@ -109,7 +109,7 @@ def runs_of(record: Optional[JobRecord], task: Optional[int] = None) -> Optional
 
 
 def runs_words(status: JobStatus) -> str:
-    """Return which run of a job it is; "" for a job with one run."""
+    """Return which run of a job this is; "" for a job with one run."""
     runs = runs_of(status.record, status.id.task)
     return "" if runs is None else runs.words(status)
 
@@ -152,7 +152,7 @@ def _read_log(path: str, state: Tuple[int, ...]) -> Runs:
 
 
 def read_runs(text: bytes, begin: int = 0) -> Runs:
-    """Read the runs from a log, or from its end; ``begin`` is where that begins, in bytes."""
+    """Read the runs from a log or from its end, which starts at byte ``begin``."""
     runs: List[Run] = []
     next_job = None
     for match in _LINES.finditer(b"\n" + text):

@@ -1,4 +1,4 @@
-"""The recorded submissions that somebody looks for, and what became of their jobs."""
+"""Find recorded submissions and the states of their jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ States = Mapping[str, Sequence[JobStatus]]
 
 
 def named_since(store: RecordStore, name: str = "*", since: int = 0) -> Iterator[JobRecord]:
-    """Yield the submissions of this name, or of a pattern of names, newest first."""
+    """Yield the submissions of this name or pattern, newest first."""
     recent = itertools.takewhile(lambda record: record.begun_at >= since, store.iter())
     return (record for record in recent if is_named(record.job_name, name))
 

@@ -1,4 +1,4 @@
-"""The W&B run of a job, by its log and the folder beside its program."""
+"""The W&B run of a job, from its log and the folder beside its program."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def wandb_url(status: JobStatus) -> str:
 
 
 def offline_runs(status: JobStatus) -> Tuple[str, ...]:
-    """Return the folders of a job's offline runs that were not uploaded yet, the oldest first."""
+    """Return the folders of a job's offline runs that are not uploaded yet, oldest first."""
     logs = status.stdout, status.stderr
-    if status.record is None and status.id.task is None:  # Slurm is not asked for each task
+    if status.record is None and status.id.task is None:  # do not ask Slurm for each task
         logs = log_paths(status)[:2]
     named = [path for text in _log_texts(*logs) for path in _OFFLINE.findall(text)]
     folders = {*map(os.path.realpath, named), *_folders(status, "offline-run")}

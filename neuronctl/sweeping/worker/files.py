@@ -95,18 +95,18 @@ def publish(path: str, data: bytes) -> bool:
 
 
 def remove(path: str) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file if it exists."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
 
 def encode(record: Dict[str, Any]) -> bytes:
-    """Return a record as a line of JSON, after a newline that ends what a torn write has left."""
+    """Return a record as a line of JSON; the newline before it ends a torn write."""
     return f"\n{json.dumps(record)}\n".encode()
 
 
 def decode(data: bytes) -> Iterator[Dict[str, Any]]:
-    """Yield the records; torn and foreign lines are no JSON objects, and skipped."""
+    """Yield the records; skip torn and foreign lines, which are not JSON objects."""
     lines = [line for line in data.decode("utf-8", "replace").split("\n")[:-1] if line[:1] == "{"]
     with contextlib.suppress(ValueError, RecursionError):  # all at once is three times as fast
         records = json.loads(f"[{','.join(lines)}]")
@@ -119,7 +119,7 @@ def decode(data: bytes) -> Iterator[Dict[str, Any]]:
 
 
 def list_names(directory: str) -> List[str]:
-    """Return the names in a directory, without those of files that are being written."""
+    """Return the names in a directory, without files that are being written."""
     with contextlib.suppress(FileNotFoundError):
         return [name for name in os.listdir(directory) if not name.startswith(".")]
     return []
@@ -197,10 +197,10 @@ class Results:
         self.folder, self.whole, self.longest = folder, whole, 0.0
         self.ended: Dict[Key, Tuple[Any, ...]] = {}
         self.read_to: Dict[str, int] = {}
-        self.same: Dict[Tuple[str, str], Tuple[str, str]] = {}  # one for all that are alike
+        self.same: Dict[Tuple[str, str], Tuple[str, str]] = {}  # shared by equal ones
 
     def refresh(self) -> "Results":
-        """Read what was added since."""
+        """Read what was added."""
         for name in list_names(f"{self.folder}/results"):
             start = self.read_to.get(name, 0)
             data = read(f"{self.folder}/results/{name}", start)
@@ -224,7 +224,7 @@ class Results:
             self.longest = seconds
 
     def state(self, key: Key) -> Optional[str]:
-        """Return the state in which an attempt ended; None if it has not."""
+        """Return how an attempt ended, or None."""
         return self.ended[key][0] if key in self.ended else None
 
 
@@ -258,8 +258,8 @@ def read_states(
     ask_runs is called after the claims are listed and before the results are read: what ends in
     between has ended. is_silent: whether a worker is dead whose last sign of life is this one.
     """
-    states: Dict[int, Any] = {}  # at first, the last attempt of each task
-    same: Dict[Tuple[str, int], State] = {}  # one for all that are alike
+    states: Dict[int, Any] = {}  # at first, each task's last attempt
+    same: Dict[Tuple[str, int], State] = {}  # shared by equal ones
     for entry in os.scandir(f"{folder}/claims"):
         text, _, rest = entry.name.partition(".")
         if text.isdecimal() and rest.isdecimal():

@@ -1,4 +1,4 @@
-"""The program of a sweep's job: its parent starts workers, and ends what a killed one leaves."""
+"""The program of a sweep's job: the parent starts workers and ends what a killed one leaves."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ def main(arguments: List[str]) -> int:
     arguments: the sweep's folder, and options as JSON.
     """
     folder, options = arguments[0], Options(**json.loads(arguments[1]))
-    asked: List[int] = []  # the signals that have come
+    asked: List[int] = []  # signals received
     worker = 0
 
     def forward(number: int, frame: Optional[FrameType]) -> None:
@@ -47,7 +47,7 @@ def main(arguments: List[str]) -> int:
             return os.WEXITSTATUS(status)
         print(f"the sweep's worker was killed by signal {os.WTERMSIG(status)}", flush=True)
         _end_all(name)
-        if asked or options.nodes > 1:  # on other nodes, Slurm ends what is left
+        if asked or options.nodes > 1:  # on other nodes, Slurm ends the rest
             break
         files.remove(f"{folder}/alive/{name}")
     return 75

@@ -1,4 +1,4 @@
-"""What a worker asks Slurm and the node on which it runs."""
+"""What a worker asks Slurm and its node."""
 
 import contextlib
 import ctypes
@@ -41,7 +41,7 @@ def this_job() -> str:
 
 
 def ask(*command: str, place: Optional[str] = None) -> Optional[str]:
-    """Return what a Slurm command prints; None if it fails, or does not answer in a minute."""
+    """Return what a Slurm command prints; None if it fails or takes over a minute."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}
     try:
         return subprocess.run(
@@ -61,7 +61,7 @@ def ask(*command: str, place: Optional[str] = None) -> Optional[str]:
 
 
 def ask_runs() -> Runs:
-    """Return when each of the user's jobs began that is on nodes, in hidden partitions, too."""
+    """Return when each of the user's running jobs began; include hidden partitions."""
     states = "--states=R,CG,S,ST,CF,SI,RS,SO"
     text = ask("squeue", "--all", "-h", "-r", "--me", states, "-o", "%A %S")
     if text is None:
@@ -123,25 +123,25 @@ def processes(worker: str, number: int = signal.SIGTERM) -> Iterator[Process]:
 
 
 def marks_of(pid: int) -> Dict[str, str]:
-    """Return the variables of a process whose names begin with NEURONCTL_, without that."""
+    """Return the NEURONCTL_ variables of a process, without that prefix."""
     items = peek(f"/proc/{pid}/environ").split(b"\0")
     texts = (item[10:].decode("utf-8", "replace") for item in items if item[:10] == b"NEURONCTL_")
     return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
 def children() -> Set[int]:
-    """Return this process's children, those that others have left to it too."""
+    """Return this process's children, adopted ones included."""
     return {int(pid) for pid in peek(f"/proc/self/task/{os.getpid()}/children").split()}
 
 
 def kill(pid: int, number: int) -> None:
-    """Send a signal to a process, or to the group of a negative number, if it is there."""
+    """Send a signal to a process, or to the group of a negative number, if it exists."""
     with contextlib.suppress(OSError):
         os.kill(pid, number)
 
 
 def set_process(adopts: bool, ends_with: int = 0) -> None:
-    """Let this process adopt what its descendants leave, and get TERM when its parent dies."""
+    """Let this process adopt orphaned descendants, and get TERM when its parent dies."""
     libc = ctypes.CDLL(None)
     libc.prctl(36, int(adopts), 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     if ends_with:
@@ -173,7 +173,7 @@ def commit(directory: str) -> str:
             return ""
         directory = os.path.dirname(directory)
     git = f"{directory}/.git"
-    if os.path.isfile(git):  # of a worktree: "gitdir: PATH"
+    if os.path.isfile(git):  # a worktree: "gitdir: PATH"
         git = os.path.join(directory, os.fsdecode(peek(git)[8:].strip()))
     head = os.fsdecode(peek(f"{git}/HEAD").strip())
     if not head.startswith("ref: "):

@@ -1,4 +1,4 @@
-"""A job of a pipeline: it submits the jobs that come next, runs its script, and writes its end.
+"""A job of a pipeline: it submits the next jobs, runs its script, and records its end.
 
 In a pipeline's folder, KEY is a job's name and attempt, such as ``train.1``, and for a task of an
 array ``train.1.7``. jobs.json: the jobs; scripts/KEY: what sbatch gets; scripts/KEY.run: what that
@@ -31,9 +31,9 @@ OVER_LIMIT = "(?i)submit ?(job)?s?.*limit|Invalid job array specification"
 """Slurm's words for too many jobs."""
 _UNSURE = "(?i)contact|timed out|socket|zero bytes|connect|temporar"
 """Words of an sbatch that may have submitted the job nevertheless."""
-_CLAIM = 150  # seconds after which somebody who submits a job, and has no id, has died
+_CLAIM = 150  # seconds after which a submitter without an id counts as dead
 _PAUSE = 30  # seconds between looks for room in the queue, while the job runs
-_LAST = 300  # seconds for which an ended job looks, if nothing else is in the queue that could
+_LAST = 300  # seconds an ended job keeps looking if no other job in the queue can
 _FROM_JOB = re.compile("SLURM|SBATCH_|PMI|NEURONCTL_|GPU_DEVICE_ORDINAL|[A-Z]+_VISIBLE_DEVICES")
 
 
@@ -94,15 +94,15 @@ class Pipeline:
             rows = json.loads(file.read().decode())
         self.jobs = [Job(**row) for row in rows]
         self.states: Dict[str, State] = {}
-        self.begun: List[str] = []  # keys, as of the last look
-        self.ending: List[str] = []  # names of jobs whose script has ended, and which are not gone
+        self.begun: List[str] = []  # keys, at the last look
+        self.ending: List[str] = []  # jobs whose script has ended but which are still in the queue
 
     def read(self, path: str) -> Dict[str, Any]:
-        """Return the record in a file; {} if there is none."""
+        """Return the record in a file, or {}."""
         return next(files.decode(files.read(f"{self.folder}/{path}")), {})
 
     def publish(self, path: str, record: Dict[str, Any]) -> bool:
-        """Write a record that nobody has written; return False if somebody has."""
+        """Write a record; return False if it already exists."""
         return files.publish(f"{self.folder}/{path}", files.encode(record))
 
     # ---------------------------------------------------------------------------- states
@@ -147,7 +147,7 @@ class Pipeline:
         return [name for name in self.begun if name == key or name.startswith(key + ".")]
 
     def _read_id(self, key: str) -> Optional[int]:
-        """Return a job's id: of two with one key, that of the one which runs."""
+        """Return a job's id; of two with one key, the running one's."""
         paths = ["begun/" + name for name in self._begun(key)[:1]]
         for path in [*paths, "ids/" + key]:
             number = self.read(path).get("job")
@@ -156,7 +156,7 @@ class Pipeline:
         return None
 
     def _read_end(self, job: Job, key: str) -> Optional[State]:
-        """Return how a job has ended, by its own words; None if it has not said so."""
+        """Return how a job ended, as it recorded itself, or None."""
         id = self._read_id(key)
         why = self.read("not_run/" + key).get("why")
         if why is not None:
@@ -189,7 +189,7 @@ class Pipeline:
         return sum(name.rpartition(".")[0] == key for name in names)
 
     def blocked(self, job: Job) -> str:
-        """Return why a job is not to run; "" if nothing says so."""
+        """Return why a job must not run, or ""."""
         for name in job.after_ok:
             if self.states[name].state == FAILED:
                 return f"{name} failed"
@@ -227,7 +227,7 @@ class Pipeline:
         return left, active
 
     def _submit_ready(self, queue: Queue, variables: Dict[str, str]) -> bool:
-        """Submit jobs after those for which they wait; return False if there is no room for all."""
+        """Submit jobs after those they wait for; return False if there is no room for all."""
         for job in self.jobs:
             state = self.states[job.name]
             earlier = [self.states[name] for name in (*job.after, *job.after_ok)]
@@ -240,7 +240,7 @@ class Pipeline:
         return True
 
     def _let_one_wait(self, queue: Queue, me: str) -> None:
-        """Let a pending job wait for another one, so that it notices if that one dies."""
+        """Make a pending job depend on another, so that it notices if that one dies."""
         active = {name: state.job or 0 for name, state in self.states.items()
                   if state.state in (PENDING, RUNNING)}  # fmt: skip
         pending = [id for name, id in active.items()
@@ -260,7 +260,7 @@ class Pipeline:
             node.ask("scancel", "--state=PENDING", str(state.job))
 
     def _submit(self, job: Job, key: str, after: List[int], variables: Dict[str, str]) -> bool:
-        """Submit a job, unless somebody else does; return False if there is no room for more."""
+        """Submit a job unless another process does; return False if there is no room for more."""
         count = self._claims(key)
         if count and not self._is_old(f"{self.folder}/claims/{key}.{count}"):
             return True
@@ -288,7 +288,7 @@ class Pipeline:
         return not re.search(OVER_LIMIT, message)
 
     def _is_old(self, path: str) -> bool:
-        """Return True if a file is older than a claim stays so, by the file system's clock."""
+        """Return True if a claim's file has expired, by the file system's clock."""
         now = f"{self.folder}/claims/.now-{os.urandom(8).hex()}"
         files.write(now, b"", os.O_EXCL)
         try:
@@ -302,7 +302,7 @@ class Pipeline:
 def _run(
     command: List[str], place: str, variables: Dict[str, str]
 ) -> Tuple[Optional[int], str, str]:
-    """Run sbatch; return its exit code, None if it does not answer, its output, and its words."""
+    """Run sbatch; return its exit code (None: no answer), its output, and its message."""
     given = {name: value for name, value in variables.items() if not _FROM_JOB.match(name)}
     try:
         done = subprocess.run(  # noqa: UP022
@@ -350,7 +350,7 @@ class Run:
             node.kill(self.child.pid, number)
 
     def run(self) -> int:
-        """Run the job, if it is to run; return its exit code."""
+        """Run the job unless it must not run; return its exit code."""
         pipeline = self.pipeline
         mark = {"job": self.id, "node": os.uname().nodename, "start": int(time.time())}
         if not _insist(lambda: pipeline.publish("begun/" + self.key, mark)):
@@ -361,14 +361,14 @@ class Run:
             if pipeline.read("ended/" + self.key).get("code") == 0:  # requeued at its end
                 self._hand_over()
                 return 0
-            files.remove(f"{pipeline.folder}/ended/{self.key}")  # of a run before a requeue
+            files.remove(f"{pipeline.folder}/ended/{self.key}")  # from a run before a requeue
         left = self._advance()
         why = self._why_not()
         if why:
             pipeline.publish("not_run/" + self.attempt, {"why": why})
             print(f"pipeline: {self.name} does not run: {why}", flush=True)
             self._hand_over()
-            node.ask("scancel", os.environ["SLURM_JOB_ID"])  # it is not COMPLETED
+            node.ask("scancel", os.environ["SLURM_JOB_ID"])  # so that it is not COMPLETED
             return 0
         code = self._run_script(left)
         _insist(lambda: pipeline.publish("ended/" + self.key, {"code": code}))
@@ -384,7 +384,7 @@ class Run:
             return 1, 1
 
     def _why_not(self) -> str:
-        """Return why this job is not to run, once it is known how those before it have ended."""
+        """Return why this job must not run, once the jobs before it have ended."""
         before = (*self.job.after, *self.job.after_ok)
         while not self.asked:
             if os.path.exists(self.pipeline.folder + "/stopped"):
@@ -400,7 +400,7 @@ class Run:
         return ""
 
     def _run_script(self, left: Tuple[int, int]) -> int:
-        """Run the script; look for room meanwhile, if jobs are left that are not in the queue."""
+        """Run the script; meanwhile, look for room if jobs remain to be submitted."""
         if self.asked:
             return 128 + self.asked[0]
         path = f"{self.pipeline.folder}/scripts/{self.attempt}.run"
@@ -412,7 +412,7 @@ class Run:
         while True:
             try:
                 code = self.child.wait(_PAUSE if left[0] else None)
-                if code in (-signal.SIGTERM, 128 + signal.SIGTERM):  # Slurm asks all processes
+                if code in (-signal.SIGTERM, 128 + signal.SIGTERM):  # Slurm signals all processes
                     self.asked.append(signal.SIGTERM)
                 return code if code >= 0 else 128 - code
             except subprocess.TimeoutExpired:
@@ -431,7 +431,7 @@ class Run:
 
 
 def _insist(write: Callable[[], bool]) -> bool:
-    """Write, for up to a minute if the folder cannot be written; raise OSError after that."""
+    """Retry writing for up to a minute; then raise OSError."""
     for _ in range(12):
         try:
             return write()

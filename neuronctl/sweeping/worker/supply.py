@@ -1,4 +1,4 @@
-"""What a worker is to do next, and what the failures so far mean for the sweep and its node."""
+"""What a worker does next, and what failures mean for the sweep and its node."""
 
 import os
 import time
@@ -34,15 +34,15 @@ class Options(NamedTuple):
     snapshot: str = ""
 
 
-QUICK = 3  # seconds in which a task fails at once
+QUICK = 3  # a failure within so many seconds is immediate
 SILENCE = 30  # seconds without a sign of life, after which a worker is dead
-VERDICT = 300  # seconds that a node in doubt waits for another one to try its tasks
-HOLD = 60  # seconds to wait for a first success; between looks for what is to be done again
+VERDICT = 300  # seconds for which a suspect node waits for another to try its tasks
+HOLD = 60  # seconds to wait for a first success; between looks for tasks to run again
 SOON = 5  # the same, if another worker may be dying
 
 
 class Supply:
-    """The tasks that are left for a worker, by the files of the sweep."""
+    """The tasks that are left for a worker, according to the sweep's files."""
 
     def __init__(self, folder: str, options: Options, node_name: str) -> None:
         self.folder, self.options, self.node = folder, options, node_name
@@ -53,19 +53,20 @@ class Supply:
         self.look_at = 0.0
         self.waits = False  # for a worker that may be dying
         self.beats: Dict[str, Tuple[bytes, float]] = {}
-        self.healthy = False  # whether any task has succeeded
-        self.suspected = 0.0  # since when it is open whether any does
+        self.healthy = False  # whether any task succeeded
+        self.suspected = 0.0  # since when no task has succeeded
         self.suspect_at = 0.0
-        self.quick: List[Key] = []  # failures at once, in a row
+        self.quick: List[Key] = []  # immediate failures in a row
         self.trial: Optional[Tuple[List[Key], float]] = None
-        self.marks = 0  # files of what is to be done again
+        self.marks = 0  # files that request another attempt
 
     def next_key(self) -> Optional[Key]:
-        """Return a task that nobody has begun, else one to be done again; None for none."""
+        """Return a task that nobody has begun, otherwise one to run again, or None."""
         if self.index >= len(self.mine):
             self.read_tasks()
         marks = len(files.list_names(f"{self.folder}/again"))
-        if marks != self.marks:  # of 'sweep retry', or of a node that waits for this one
+        # From 'sweep retry', or from a suspect node that waits for this one.
+        if marks != self.marks:
             self.marks, self.again = marks, self.undone(begun_only=True)
         if self.again or self.trial:
             return self.again.pop(0) if self.again else None
@@ -127,7 +128,8 @@ class Supply:
 
         It may be called again for the same failure, if the folder could not be written.
         """
-        if self.results.state((key[0], key[1] - 1)) != FAILED:  # else it was tried for another node
+        # Otherwise it was tried for another node.
+        if self.results.state((key[0], key[1] - 1)) != FAILED:
             others = [one for one in self.quick if one != key]
             self.quick = [*others, key] if seconds <= QUICK else []
         self.healthy = self.healthy or self._any_done()
@@ -137,12 +139,12 @@ class Supply:
             self.suspected, self.suspect_at = self.suspected or time.monotonic(), 0.0
 
     def _any_done(self, besides: str = "") -> bool:
-        """Return True if any task is done, on another node than this one."""
+        """Return True if any task succeeded on another node."""
         ends = self.results.refresh().ended.values()
         return any(end[0] == DONE and end[1] != besides for end in ends)
 
     def _doubt_node(self) -> None:
-        """Let others try what failed here at once, if it is much and others succeed."""
+        """Let other nodes try what failed here at once, if it is much and others succeed."""
         may_be_bad = self.options.nodes == 1 and len(self.quick) >= 3 and not self.trial
         if may_be_bad and self._any_done(besides=self.node):
             leave = {"avoid": self.node, "until": time.time() + VERDICT}

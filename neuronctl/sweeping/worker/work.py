@@ -1,4 +1,4 @@
-"""A worker: does tasks from the sweep's folder, some at a time, until none is left to take."""
+"""A worker: runs tasks from the sweep's folder, several at a time, until none is left."""
 
 import errno
 import json
@@ -15,11 +15,11 @@ from .files import CONTINUES, DONE, FAILED, INTERRUPTED, Key
 from .supply import Options, Supply
 
 GRACE = 20  # seconds from TERM to KILL
-SURE = 0.3  # seconds after a task's end: Slurm's TERM may reach the task first
+SURE = 0.3  # seconds after a task's end in which Slurm's TERM may explain it
 BEAT = 10  # seconds between signs of life
 ASK = 60  # seconds between questions whether Slurm still runs this job
 REST = 5  # seconds without a new task after Slurm failed to start one
-PATIENCE = 600  # seconds in which writing to the folder is tried again
+PATIENCE = 600  # seconds for which a failing write to the folder is repeated
 _RUNS = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "CONFIGURING")
 
 
@@ -33,8 +33,8 @@ class Attempt:
         self.code = 0
         self.told = False  # whether it was asked to end
         self.holds_slot = True
-        self.is_clear = False  # whether nothing of it is left
-        self.cleared = 0.0  # when what it has left was asked to end
+        self.is_clear = False  # whether none of its processes is left
+        self.cleared = 0.0  # when its remaining processes were asked to end
 
 
 class Worker:
@@ -66,7 +66,7 @@ class Worker:
     # --------------------------------------------------------------------------- the loop
 
     def run(self) -> int:
-        """Do tasks until none is left to take; return the exit code of the job."""
+        """Run tasks until none is left; return the exit code of the job."""
         wake = self._listen()
         self._patiently(self._write_beat)
         while not self.began and not self.got and not self.stop:
@@ -95,7 +95,7 @@ class Worker:
                 os.read(wake, 4096)
 
     def _listen(self) -> int:
-        """Return what becomes readable at a signal."""
+        """Return a descriptor that a signal makes readable."""
         wake, alarm = os.pipe()
         os.set_blocking(alarm, False)
         signal.set_wakeup_fd(alarm)
@@ -111,7 +111,7 @@ class Worker:
         return bool(self.stop) or not (waits or time.monotonic() < self.rest_until)
 
     def _finds_more(self) -> bool:
-        """Note that this job takes no more tasks, unless there are some; 'sweep add' reads it."""
+        """Note that this job takes no more tasks (for 'sweep add'), then look once more."""
         if self.code == 75:  # another run follows
             return False
         name, supply = self.path("ended", f"{self.job}.{self.began}"), self.supply
@@ -123,13 +123,13 @@ class Worker:
         return True
 
     def _finish(self, code: int, why: str) -> None:
-        """Start no more tasks, and end with this code once those that run have ended."""
+        """Start no more tasks; exit with this code once the running ones have ended."""
         if not self.stop:
             self.stop, self.code = why, code
             print("no more tasks: " + why, flush=True)
 
     def _look_after(self) -> None:
-        """Give a sign of life, ask whether Slurm still runs this job, and end what does not end."""
+        """Give a sign of life, check that Slurm still runs this job, and end overdue tasks."""
         now = time.monotonic()
         if now >= self.beaten + BEAT:
             self._beat()
@@ -154,7 +154,7 @@ class Worker:
                 self._end_tasks("the sweep was deleted", 1)
 
     def _write_beat(self) -> None:
-        # Always as long as before: on a full disk, it can be overwritten.
+        # Keep the length, so that it can be overwritten on a full disk.
         files.write(self.path("alive", self.name), b"%20d\n" % time.monotonic(), 0)
 
     def _is_gone(self) -> Optional[bool]:
@@ -173,7 +173,7 @@ class Worker:
     # --------------------------------------------------------------------------- signals
 
     def _hear(self) -> None:
-        """Do as the signals say that have come."""
+        """Act on the signals received."""
         while self.got:
             if self.got.pop(0) == signal.SIGUSR2:
                 self._reap()
@@ -195,7 +195,7 @@ class Worker:
         self._tell(signal.SIGTERM, True)
 
     def _tell(self, number: int, all_of_them: bool) -> None:
-        """Ask tasks to end: all, or those that handle the signal, to save; others may finish."""
+        """Signal tasks: all, or, to save, those that handle the signal; the others may finish."""
         attempts = {attempt.key[0]: attempt for attempt in self.running.values()}
         if self.options.nodes > 1 and attempts and not all_of_them:
             node.ask("scancel", f"--signal={number}", self.this_job)
@@ -211,7 +211,7 @@ class Worker:
     # --------------------------------------------------------------------------- taking tasks
 
     def _may_start(self) -> bool:
-        """Return True if another task may be started now."""
+        """Return True if another task may start now."""
         self._patiently(self.supply.awaits_verdict)
         if self._patiently(self.supply.suspects):
             return False
@@ -223,7 +223,7 @@ class Worker:
         if not need and not self.options.until_done:
             need = int(self.supply.results.longest)
         if self.started and self._lacks(need):
-            self._is_gone()  # the limit may have been changed
+            self._is_gone()  # the limit may have changed
             if self._lacks(need):
                 self._finish(75, "too little time is left for another one")
         if not self.stop and time.monotonic() > self.asked + BEAT:
@@ -251,14 +251,14 @@ class Worker:
         marks = {"TASK": key[0], "ATTEMPT": key[1], "SLOT": attempt.slot}
         variables = {"NEURONCTL_" + name: str(value) for name, value in marks.items()}
         run = self.variables.get("WANDB_RUN_ID", "")
-        if run.startswith("nc-"):  # the job's, as the script exports it
+        if run.startswith("nc-"):  # the job's own, which the script exports
             sweep = os.path.basename(self.folder)
             variables["WANDB_RUN_ID"] = f"{run.rpartition('-')[0]}-{sweep}-{key[0]}"
         log = self._patiently(lambda: os.open(self._log(key), os.O_WRONLY | os.O_CREAT, 0o600))
         try:
             attempt.process = self._start(words, dict(self.variables, **variables), log)
             self.running[attempt.process.pid] = attempt
-        except OSError as error:  # as a shell says it
+        except OSError as error:  # as a shell reports it
             text = f"{os.fsdecode(words[0])}: {error.strerror}\n"
             os.write(log, text.encode("utf-8", "surrogateescape"))
             attempt.told = error.errno in (errno.EAGAIN, errno.ENOMEM)  # not the task's fault
@@ -284,7 +284,7 @@ class Worker:
         return self.path("logs", f"{key[0]}.{key[1]}.log")
 
     def _patiently(self, write: Callable[[], Any]) -> Any:
-        """Write to the folder; try for some minutes, unless it was deleted or all is to end."""
+        """Write to the folder; retry for minutes, unless it was deleted or all must end."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -298,7 +298,7 @@ class Worker:
     # --------------------------------------------------------------------------- ends of tasks
 
     def _reap(self) -> None:
-        """Take what has ended from what runs."""
+        """Take finished tasks off the list."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -307,7 +307,7 @@ class Worker:
             if not pid:
                 return
             attempt = self.running.pop(pid, None)
-            if attempt and attempt.process:  # else it was left by a task
+            if attempt and attempt.process:  # otherwise a task left it
                 attempt.process.returncode = 0  # so that Popen does not wait for it
                 signaled = os.WIFSIGNALED(status)
                 attempt.code = 128 + os.WTERMSIG(status) if signaled else os.WEXITSTATUS(status)
@@ -315,7 +315,7 @@ class Worker:
                 self.ended.append(attempt)
 
     def _settle(self) -> None:
-        """Note the tasks that have ended, of which nothing is left."""
+        """Record ended tasks that have no processes left."""
         for attempt in list(self.ended):
             if not attempt.is_clear and self._has_left(attempt):
                 continue
@@ -332,7 +332,7 @@ class Worker:
                 self.free.append(attempt.slot)
 
     def _has_left(self, attempt: Attempt) -> bool:
-        """Ask what a task has left to end, and kill it a second later; return False for nothing."""
+        """End a task's remaining processes, by force a second later; return False for none."""
         left = node.children() - self.running.keys()
         if left and (self.running or len(self.ended) > 1):
             others = {str(one.key[0]) for one in [*self.running.values(), *self.ended]}
@@ -347,7 +347,7 @@ class Worker:
         return bool(left)
 
     def _note(self, attempt: Attempt) -> bool:
-        """Write down how a task ended; return False while a lost step of it still runs."""
+        """Record how a task ended; return False while a lost step of it still runs."""
         key, code = attempt.key, attempt.code
         with files.open_own(self._log(key)) as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - files.TAIL))
@@ -357,7 +357,7 @@ class Worker:
         if attempt.told or (state != DONE and in_doubt and not self.stop and self._is_gone()):
             state = INTERRUPTED
         elif state == INTERRUPTED and self.options.nodes > 1:
-            self._finish(75, f"srun lost task {key[0]}")  # Slurm ends what is left of it
+            self._finish(75, f"srun lost task {key[0]}")  # Slurm ends its rest
             return True
         if self.options.by_srun and state == INTERRUPTED:
             lost = [one.pid for one in node.processes(self.name) if one.task == key[0]]
@@ -381,7 +381,7 @@ class Worker:
         return True
 
     def _react(self, key: Key, state: str, seconds: float, line: Any) -> None:
-        """Decide what an end means for the sweep and for this node."""
+        """Decide what an end means for the sweep and this node."""
         if state == DONE:
             self.supply.quick, self.supply.healthy, self.unproven = [], True, 0
             self.supply.results.longest = max(self.supply.results.longest, seconds)

@@ -1,4 +1,4 @@
-"""A recorded job submitted again, from its own directory: what has changed, and what it needs."""
+"""Submit a recorded job again from its own directory; report changes since."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def plan_resubmission(
         return _existing_again(record, options, args, tell=tell, catalog_file=catalog_file)
     variables = _exported_variables(record, options)
     request = record.draft.request
-    # Those that it waited for may have ended meanwhile.
+    # The jobs that it waited for may have ended.
     waits = any(request.get(name) for name in ("after", "after_ok", "dependency"))
     if not (changed or waits) and (snapshot or not record.draft.snapshot):
         tell(f"{what}, byte for byte, from {working_directory()}")
@@ -74,7 +74,7 @@ def plan_resubmission(
 
 
 def _first_job(record: JobRecord) -> Optional[int]:
-    """Return the job that a record's job is, submitted again without a change, or itself."""
+    """Return the first of the unchanged resubmissions that led to this record."""
     return record.draft.first_job or record.job_id
 
 
@@ -111,7 +111,7 @@ def _whole_snapshot(record: JobRecord, tell: Notify, *, needed: bool) -> str:
 
 
 def _tell_changes(record: JobRecord, tell: Notify) -> None:
-    """Tell what has changed since in the job's directory; raise UsageError if its program went."""
+    """Report changes in the job's directory; raise UsageError if its program is gone."""
     then = record.draft.surroundings
     if then.program and not os.path.exists(then.program):
         raise UsageError(
@@ -145,7 +145,7 @@ def _existing_again(
 
     line = read_line(record.draft.sbatch[1:])
     line = line if args is None else replace(line, args=tuple(args))
-    # Whether to wait is said anew each time.
+    # Each submission decides anew whether to wait.
     words = (*(word for word in line.options if word not in ("-W", "--wait")), *line.script)
     job = existing_job(
         words,
@@ -182,7 +182,7 @@ def _exported_variables(record: JobRecord, options: Mapping[str, Any]) -> List[s
 def _layer_again(
     record: JobRecord, options: Mapping[str, Any], args: Optional[Sequence[str]]
 ) -> Layer:
-    """Return the recorded request; what it waits for is looked up anew."""
+    """Return the recorded request; look up anew what it waits for."""
     layer = found_records.stored_layer(record.draft.request, f"record of job {record.job_id}")
     if args is not None:
         check_utf8(args)
@@ -206,7 +206,7 @@ class RecordedJob:
     slurm_cluster = None
 
     def judge(self) -> None:
-        """Leave it to sbatch: it was judged when it was planned.
+        """Do nothing: the job was judged when it was planned.
 
         Raises UsageError where its log cannot be written: Slurm would end it without a word.
         """
@@ -222,7 +222,7 @@ class RecordedJob:
 
     @property
     def draft(self) -> RecordDraft:
-        """The recorded draft, without what was found then; with the snapshot goes its commit."""
+        """Return the recorded draft without its old findings."""
         then = self.record.draft
         code = then.surroundings if then.snapshot else Provenance()
         again = replace(then, findings=(), forced=False, verdict="", surroundings=code)

@@ -90,7 +90,7 @@ class Sweep:
         return os.path.join(self.path, self.id).rstrip("/")
 
     def create(self, settings: SweepSettings) -> None:
-        """Make the folder, or give it other settings; UsageError: another command just made one."""
+        """Create the folder, or change its settings; UsageError if another command was first."""
         data = {"schema": 2, "id": self.id, **asdict(settings)}
         text = json.dumps(data) + "\n"
         with self._reported("write"):
@@ -118,7 +118,7 @@ class Sweep:
                 raise ValueError("it is of another version of neuronctl")
             data.pop("id", None)
             axes = [[tuple(map(tuple, row)) for row in axis] for axis in data.pop("axes")]
-            found = restore(SweepSettings, {**data, "axes": []})  # it takes its time for 100,000
+            found = restore(SweepSettings, {**data, "axes": []})  # slow for 100,000
             return replace(found, axes=tuple(map(tuple, axes)))
         except NOT_RESTORED as error:
             raise RecordError(f"{self.path}/sweep.json is damaged: {error!r}") from None
@@ -131,7 +131,7 @@ class Sweep:
     # --------------------------------------------------------------------------- tasks
 
     def add(self, tasks: Iterable[Task]) -> int:
-        """Add the tasks that are not there yet; returns how many. Two may add at once."""
+        """Add the tasks that are missing; return how many. Two commands may add at once."""
         parts: Dict[str, Dict[str, Task]] = {}
         for task in tasks:
             part = parts.setdefault(json.dumps(dict(task.sizes)), {})
@@ -152,7 +152,7 @@ class Sweep:
                 return len(new)
 
     def _parts(self) -> Iterator[Tuple[Dict[str, str], List[Any]]]:
-        """Yield the sizes of each part, and its tasks' words and parameters."""
+        """Yield each part's sizes and its tasks' words and parameters."""
         numbers = sorted(int(name) for name in self._list("tasks") if name.isdigit())
         for number in numbers:
             head, *lines = self._read(f"{self.folder}/tasks/{number}").split("\n")[:-1] or [""]
@@ -207,7 +207,7 @@ class Sweep:
         return f"{self.folder}/logs/{number}.{attempt}.log"
 
     def notes(self) -> Dict[str, str]:
-        """Return why it is paused (by ""), and why nodes take no more tasks (by their names)."""
+        """Return why it is paused (by ""), and why nodes take no more tasks (by name)."""
         notes = {f"bad/{name}": name for name in self._list("bad")}
         notes.update({"paused": ""} if os.path.exists(f"{self.folder}/paused") else {})
         return {
@@ -223,7 +223,7 @@ class Sweep:
             write_private(f"{self.folder}/jobs/{job_id}", json.dumps(dict(sizes)), sync=True)
 
     def jobs(self) -> List[int]:
-        """Return the jobs that were submitted for it, the newest last."""
+        """Return its submitted jobs, the newest last."""
         return sorted(int(name) for name in self._list("jobs") if name.isdigit())
 
     def workers(self, rows: Iterable[QueueJob]) -> Dict[str, int]:
@@ -262,7 +262,7 @@ class Sweep:
 
 
 def worker_code(folder: str, *, write: bool = True) -> str:
-    """Return the directory in a folder from which jobs run this version's worker; raise OSError."""
+    """Return the directory in a folder with the worker code of this version; raise OSError."""
     place = os.path.dirname(files.__file__)
     sources = {}
     for name in sorted(os.listdir(place)):
@@ -295,11 +295,11 @@ def _task_state(
     state: State,
     record: Optional[Tuple[Any, ...]],
 ) -> TaskState:
-    """Return a task with what is known of its last attempt. record: the FIELDS, if it ended."""
+    """Return a task with its last attempt. record: the FIELDS, if it ended."""
     name, attempt = state.state, state.attempt
     if state.sizes is not None:
         sizes = tuple(state.sizes.items())
-    if name == WAITING:  # also one to be done again
+    if name == WAITING:  # also one to be run again
         return TaskState(number, values, sizes, name, attempt)
     record = record or tuple(map((state.claim or {}).get, files.FIELDS))
     _, node, _, _, start, end, code, job, metric, last_line, version = record

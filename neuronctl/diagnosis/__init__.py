@@ -1,1 +1,1 @@
-"""Why a job waits or how it ended: the cause, the remedy, and its log's telling lines."""
+"""Why a job waits or how it ended: the cause, the remedy, and the relevant log lines."""

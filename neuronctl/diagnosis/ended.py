@@ -59,7 +59,7 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
     if status.state == COMPLETED:
         return _completed(evidence)
     if evidence.runs is not None and evidence.runs.finished:
-        # It was ended, or lost its node, when it had nothing left to do but to end.
+        # It had nothing left to do but end when it was ended or lost its node.
         return Diagnosis("finished", f"{status.state} for Slurm, but all is done")
     if evidence.runs is not None and evidence.runs.is_cut_off(status):
         what = f"{status.state}: run {len(evidence.runs.runs)} was to continue in another one"
@@ -149,8 +149,8 @@ def _diagnose_state(evidence: JobEvidence) -> Diagnosis:
         return made
     by_slurm = line_with(evidence, "cancelled")
     if kind == "cancelled" and (by_slurm is None or by_slurm.number > found[0].number):
-        return made  # it may be what came of that
-    # What has failed and did not end the job may have kept it until then.
+        return made  # it may be a consequence
+    # A failure that did not end the job may have kept it until then.
     cause = f"before that, its log shows an error: {found[1].cause}"
     where, remedy = _with_node(evidence, found[1].where), remedy or found[1].remedy
     return replace(made, cause=cause, remedy=remedy, certain=False, where=where)
@@ -164,7 +164,7 @@ and srun names the task that failed first."""
 def _cancelled(evidence: JobEvidence) -> Tuple[str, str, str]:
     status, who = evidence.status, evidence.canceller
     if evidence.left_out:
-        name = status.submit_line.split("/")[-4]  # of the pipeline
+        name = status.submit_line.split("/")[-4]  # the pipeline's
         remedy = f"once that is mended, 'neuronctl resubmit {name} --failed' goes on"
         return "not-run", f"not run: {evidence.left_out}", remedy
     if not who and status.cancelled_by is not None:
@@ -182,7 +182,7 @@ def _cancelled(evidence: JobEvidence) -> Tuple[str, str, str]:
 
 
 def _when(evidence: JobEvidence) -> str:
-    """When it was cancelled."""
+    """Return when it was cancelled."""
     status, runs = evidence.status, evidence.runs
     if runs is not None and runs.runs and status.state != PENDING:
         last = runs.runs[-1]
@@ -194,7 +194,7 @@ def _when(evidence: JobEvidence) -> str:
 
 
 def _more_time(evidence: JobEvidence) -> str:
-    """Return what to do about the time limit: not what the job had already."""
+    """Return what to do about the time limit; suggest nothing that the job already had."""
     status, most, record = evidence.status, evidence.most_time, evidence.status.record
     again = f"neuronctl resubmit {_again(status.id)}"
     save = "let it save checkpoints"
@@ -233,7 +233,7 @@ _NEAR = 0.9
 
 
 def _killed_step(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
-    """Return what Slurm says of a step that used up its memory."""
+    """Return Slurm's report of a step that used up its memory."""
     for step in evidence.steps:
         if step.name and step.state == "OUT_OF_MEMORY":
             cause = f"Slurm ended its step '{step.name}', which used up its memory"
@@ -257,7 +257,7 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
         return Diagnosis("idle", what, cause, line=idle)
     found = search(evidence)
     runs = () if evidence.runs is None else evidence.runs.runs
-    # Of several runs, Slurm keeps the exit code with which an earlier one has saved.
+    # Of several runs, Slurm keeps the exit code of an earlier one that saved.
     steps = evidence.steps if len(runs) < 2 else ()
     failed = next((step.exit for step in steps if step.name == "" and step.exit), None)
     if failed is not None and failed.code:
@@ -282,7 +282,7 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
         return Diagnosis("completed", what, remedy=remedy)
     for step in evidence.steps:
         number = 0 if step.exit is None or not step.name else step.exit.signal
-        # What runs beside the program is ended with SIGTERM and SIGKILL.
+        # SIGTERM and SIGKILL end what runs beside the program.
         if number not in (0, 2, 9, 15):
             how = f"was ended by {endings.signal_name(number)}, and the script went on"
             cause = f"its step '{step.name}' {how}"
@@ -322,7 +322,7 @@ def _diagnose_failed(evidence: JobEvidence) -> Diagnosis:
     if killed is not None:
         return killed
     if match is not None and match.exit:
-        # A launcher exits with a code of its own, and names the process that failed first.
+        # A launcher has its own exit code, and names the process that failed first.
         line = last_line(evidence) if match.exit == ending.code else line
         ending = first_process(ending, match)
     elif match is not None and _outweighs(match, ending):
@@ -346,7 +346,7 @@ def _outweighs(match: LogMatch, ending: Ending) -> bool:
 def _from_exit(
     evidence: JobEvidence, ending: Ending, line: Optional[LogLine], *, silent: bool
 ) -> Diagnosis:
-    """Diagnose by the exit code or signal. silent: whether the log has no line that tells."""
+    """Diagnose by the exit code or signal. silent: whether no log line explains it."""
     number, code = ending.signal, ending.code
     meaning = meaning_of(ending)
     cause, remedy = meaning.get("means", ""), meaning.get("do", "")
@@ -389,7 +389,7 @@ def _without_log(evidence: JobEvidence, code: int) -> str:
         unread = evidence.unread[0]
         where = f"its log {unread.path} cannot be read: {unread.problem}"
         where = "where its log is, is not recorded" if evidence.log_guessed else where
-    if code == 1:  # which means nothing in particular
+    if code == 1:  # means nothing in particular
         return f"{where}, and nothing else says why: run it again, and read what it writes"
     return f"{where}, so look up what exit code {code} means in the program that had it"
 
@@ -397,7 +397,7 @@ def _without_log(evidence: JobEvidence, code: int) -> str:
 def _from_log(
     evidence: JobEvidence, what: str, line: Optional[LogLine], match: LogMatch
 ) -> Diagnosis:
-    """Return the diagnosis that a line of the log makes."""
+    """Return the diagnosis for a line of the log."""
     diagnosis = Diagnosis(match.kind, what, match.cause, match.remedy, certain=False, line=line)
     where = _with_node(evidence, match.where)
     diagnosis = replace(diagnosis, where=where, entry=match.entry)
@@ -405,7 +405,7 @@ def _from_log(
 
 
 def _with_node(evidence: JobEvidence, where: str) -> str:
-    """Add the node of the rank that failed first: the job's only one, or as srun names it."""
+    """Add the node of the rank that failed first: the job's only node, or the one srun names."""
     node = evidence.status.node_list
     rank = re.search(r"\(rank (\d+)\)$", where)
     if re.search(r"[,\[]", node):
@@ -417,10 +417,10 @@ def _with_node(evidence: JobEvidence, where: str) -> str:
     return f"{where[:-1]}, {node})" if rank else f"{where} ({node})"
 
 
-def _not_known(evidence: JobEvidence, made: Diagnosis) -> Diagnosis:
-    """Say that the cause is not known, and show the lines around what tells most."""
+def _not_known(evidence: JobEvidence, result: Diagnosis) -> Diagnosis:
+    """Say that the cause is unknown, and show the lines around the most relevant one."""
     status = evidence.status
-    of_err = made.line is not None and made.line.path == status.stderr != status.stdout
+    of_err = result.line is not None and result.line.path == status.stderr != status.stdout
     logs = f"neuronctl logs {status.id}{' --err' if of_err else ''}"
     remedy = f"the cause is unknown: read what it wrote with '{logs}'"
     if made.cause:
@@ -432,7 +432,7 @@ def _not_known(evidence: JobEvidence, made: Diagnosis) -> Diagnosis:
 
 
 def _first_task(evidence: JobEvidence) -> str:
-    """Return the task, and its node, that srun reports first, but for those that it stopped."""
+    """Return the task, and its node, that srun reports first, except those that it stopped."""
     first = ""
     for line in backwards(evidence):
         task = re.match(r"srun: error: (\S+): tasks? (\d+)[\d,-]*: (?!Killed|Term)", line.text)

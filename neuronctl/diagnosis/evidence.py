@@ -97,7 +97,7 @@ def search(evidence: JobEvidence) -> Optional[Tuple[LogLine, log_search.LogMatch
 
 
 def lines_around(evidence: JobEvidence, line: Optional[LogLine]) -> Tuple[str, ...]:
-    """Return the lines before and after one of a log, for a reader who has to judge."""
+    """Return the log lines around one, for a reader to judge."""
     log = next((log for log in evidence.logs if line and log.path == line.path), None)
     if log is None or line is None or not line.number:
         return ()
@@ -109,7 +109,7 @@ _BEFORE, _AFTER = 4, 4
 
 
 def backwards(evidence: JobEvidence) -> Iterator[LogLine]:
-    """Return the lines of all logs, the last one first, those of standard error in front."""
+    """Return the lines of all logs, the last one first, and standard error's in front."""
     for log in reversed(evidence.logs):
         for number, line in enumerate(reversed(log.lines), start=1):
             yield LogLine(log.path, line, number)
@@ -132,13 +132,13 @@ def says_signal(evidence: JobEvidence, code: int) -> bool:
 
 
 def is_of_slurm(line: str) -> bool:
-    """Return True if slurmstepd or srun wrote a line of a log."""
+    """Return True if slurmstepd or srun wrote the line."""
     return re.match(_SLURMS, line) is not None
 
 
 _SLURMS = r"(?:slurmstepd|srun)\S*: "
 
-# What srun prints about every failed step, whatever the cause.
+# srun prints this about every failed step, whatever the cause.
 _SRUN_AFTERWARDS = (
     r"srun: (?:error: \S+: tasks? [\d,-]+: (?:Exited|Terminated|Killed)"
     r"|Terminating |Job step aborted|Force Terminated|launch/slurm: _step_signal)"
@@ -147,7 +147,7 @@ _SRUN_AFTERWARDS = (
 
 
 def last_line(evidence: JobEvidence) -> Optional[LogLine]:
-    """Return the last line that is not srun's report of a failed task, or else that report."""
+    """Return the last line that is not srun's report of a failed task, otherwise that report."""
     afterwards = None
     for found in backwards(evidence):
         line = replace(found, text=found.text.strip())
@@ -159,7 +159,7 @@ def last_line(evidence: JobEvidence) -> Optional[LogLine]:
 
 
 def failed_step(evidence: JobEvidence) -> str:
-    """Return the first numbered step that failed, and how; "" for none."""
+    """Return the first numbered step that failed, and how; or ""."""
     for step in evidence.steps:
         if step.exit is not None and step.name.isdigit() and step.exit != ExitCode(0, 0):
             how = f"exit code {step.exit.code}"

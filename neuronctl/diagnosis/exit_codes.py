@@ -1,4 +1,4 @@
-"""How a failed job ended: by which exit code or signal, and what that usually means. Pure."""
+"""How a failed job ended: its exit code or signal, and the usual meaning. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Ending:
 
 
 def describe_ending(evidence: JobEvidence, match: Optional[LogMatch]) -> Ending:
-    """Return how a job failed. match: the line of its log that tells most."""
+    """Return how a job failed. match: the most relevant line of its log."""
     status = evidence.status
     exit, ending = status.exit, Ending("failed; its exit code is unknown")
     if exit is not None and exit.signal and not exit.code:
@@ -64,7 +64,7 @@ def _signal_of(evidence: JobEvidence, code: int, told: int) -> Tuple[int, str]:
         # sacct 22.05 prints 139 as 11; the shell's name for the signal decides.
         return code, f" (accounting's form of {128 + code})"
     for whole in (code, code + 128) if low else (code,):
-        # What Python makes of -9, which is how DeepSpeed's launcher ends: 247.
+        # Python turns -9 into 247, the exit code of DeepSpeed's launcher.
         number = 256 - whole
         if number in CRASHES | {signal.SIGABRT} and (whole == code or told == -number):
             form = f" (accounting's form of {whole})" if whole != code else ""
@@ -73,7 +73,7 @@ def _signal_of(evidence: JobEvidence, code: int, told: int) -> Tuple[int, str]:
 
 
 def meaning_of(ending: Ending) -> Mapping[str, str]:
-    """Return what exits.yaml says of a signal or an exit code: kind, means, do."""
+    """Return exits.yaml's entry for a signal or an exit code: kind, means, do."""
     number = ending.signal
     name = signal_name(number).rpartition(" ")[2] if number else str(ending.code)
     return meanings().get(name, {})
@@ -81,6 +81,6 @@ def meaning_of(ending: Ending) -> Mapping[str, str]:
 
 @functools.cache
 def meanings() -> Mapping[str, Mapping[str, str]]:
-    """Return what is known of signals, by name, and of exit codes, by number."""
+    """Return the known signals, by name, and exit codes, by number."""
     file = os.path.join(os.path.dirname(__file__), "exits.yaml")
     return yamlfile.read(file, CatalogError).data

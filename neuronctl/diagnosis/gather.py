@@ -102,9 +102,9 @@ def gather(status: JobStatus) -> JobEvidence:
         paths = [path for path in dict.fromkeys((out, err)) if path and "%N" not in path]
     logs, unread = [], []
     runs = runs_of(status.record, status.id.task)
-    # Where a job never began, a log of that name is another job's.
+    # A log of that name is another job's if this job never began.
     if (began(status) or status.state == UNKNOWN) and not is_launch_failure(status):
-        # What an earlier run has written says nothing about the last one.
+        # The output of an earlier run says nothing about the last one.
         begin = runs.runs[-1].begin if runs is not None and runs.runs else 0
         tails = [read_tail(path, begin=0 if place else begin) for place, path in enumerate(paths)]
         logs, unread = ([log for log in tails if bool(log.problem) == bad] for bad in (False, True))
@@ -112,7 +112,7 @@ def gather(status: JobStatus) -> JobEvidence:
             logs = [*_named_logs(logs, paths), *logs]
     queue: Tuple[QueueJob, ...] = ()
     if status.state == PENDING and status.source == "squeue" and status.partition:
-        # The reason is known all the same.
+        # The reason is known without it.
         with contextlib.suppress(SlurmError):
             queue = squeue(partition=status.partition)
     reservations: Tuple[Reservation, ...] = ()
@@ -122,7 +122,7 @@ def gather(status: JobStatus) -> JobEvidence:
     partition = _partition(status)
     fault = None
     if status.ended and status.state not in GOOD and not guessed:
-        from neuronctl.rules.local_facts import log_fault  # here: with all that plans a job
+        from neuronctl.rules.local_facts import log_fault
 
         fault = next(filter(None, map(log_fault, paths)), None)
     return JobEvidence(
@@ -158,7 +158,7 @@ _MOST_NAMED, _LAST_LINES = 2, 400
 
 
 def _named_logs(logs: Sequence[LogTail], paths: Sequence[str]) -> List[LogTail]:
-    """Read the files of the user's own that the last lines of a log name as logs of an error."""
+    """Read the user's own files that a log's last lines name as logs of an error."""
     lines = [line for log in logs for line in log.lines[-_LAST_LINES:]]
     named = dict.fromkeys(path for line in lines for path in _NAMES_LOG.findall(line))
     found: List[LogTail] = []
@@ -166,14 +166,14 @@ def _named_logs(logs: Sequence[LogTail], paths: Sequence[str]) -> List[LogTail]:
         with contextlib.suppress(OSError):
             if path not in paths and os.stat(path).st_uid == os.getuid():
                 tail = read_tail(path)
-                if path.endswith(".json"):  # torchrun's, with a traceback as one text
+                if path.endswith(".json"):  # torchrun's file has the traceback as one text
                     text = "\n".join(tail.lines).replace("\\n", "\n").replace('\\"', '"')
                     tail = replace(tail, lines=tuple(text.split("\n")))
                 found += [tail] * (not tail.problem)
     return found[:_MOST_NAMED]
 
 
-@functools.cache  # an array's tasks are many
+@functools.cache  # an array has many tasks
 def _cluster() -> Optional[Cluster]:
     with contextlib.suppress(NeuronctlError):
         return own_cluster()

@@ -1,4 +1,4 @@
-"""What is known of the lines of logs: docs/reference/causes.md describes the files."""
+"""The known log lines; docs/reference/causes.md describes the files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Entry:
 
 @functools.cache
 def entries() -> Tuple[Entry, ...]:
-    """Return what is known, the user's own first: of those that match a line, the first counts.
+    """Return the known entries, the user's own first; the first that matches a line counts.
 
     Raises CatalogError with file and line, but not of the site's.
     """
@@ -147,12 +147,12 @@ _Needs = Tuple[str, ...]
 
 @functools.cache
 def needed_texts(pattern: str) -> _Needs:
-    """Return texts of which each matching line has one, in lower case; ``("",)``: any line."""
+    """Return lower-case texts of which each matching line contains one; ``("",)``: any line."""
     return tuple(text.lower() for text in _needs(_PARTS.findall(pattern)[::-1]))
 
 
 def _needs(parts: List[str]) -> _Needs:
-    """Return what one of is needed up to the end of the group; ``parts``: the last one first."""
+    """Return texts of which one is needed up to the end of the group. ``parts``: last one first."""
     found: _Needs = ()
     best: _Needs = ("",)
     run = ""
@@ -185,7 +185,7 @@ def _least(needs: _Needs) -> int:
 
 
 def likely(known: Sequence[Entry], lines: Sequence[str]) -> List[List[Entry]]:
-    """Return, of each line, the entries with a pattern that may match it, in their order."""
+    """Return, for each line, the entries with a pattern that may match it, in order."""
     lowered = [line.lower() for line in lines]
     text = "\n".join(lowered)
     starts = [0, *itertools.accumulate(len(line) + 1 for line in lowered)]

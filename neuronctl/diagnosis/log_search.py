@@ -86,14 +86,14 @@ _OF_CRASHES = ("out-of-memory", "shared-memory")  # kills processes without a me
 
 _NAMES = {signal.strsignal(number): number for number in signal.valid_signals()}
 
-# What launchers, srun and bash report of a process: its rank or task, and the code or signal.
+# Reports of launchers, srun, and bash about a process: its rank or task, its code or signal.
 _REPORTS = tuple(
     re.compile(pattern)
     for pattern in (
-        # torchrun and accelerate: of each node's first process; DeepSpeed
+        # torchrun and accelerate: each node's first process; DeepSpeed
         r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) ",
         r"^\[.*exits with return code = (?P<code>-?\d+)$",
-        # horovodrun; Open MPI, whose rank stands two lines above; Intel MPI and MPICH
+        # horovodrun; Open MPI (the rank is two lines above); Intel MPI and MPICH
         r"^Process (?P<rank>\d+) exit with status code (?P<shell>\d+)\.$",
         r"^\s*Exit code: +(?P<shell>\d+)$",
         r" noticed that process rank (?P<rank>\d+) .*exited on signal (?P<signal>\d+)",
@@ -124,7 +124,7 @@ _MOST_WORDS, _MOST_QUOTED = 100, 180  # characters of a line in a cause: at most
 
 @dataclass(frozen=True)
 class _Mark:
-    """A sign, where it stands, what is known of it, and whether it ends a traceback."""
+    """A sign, its line, what is known about it, and whether it ends a traceback."""
 
     index: int
     match: LogMatch
@@ -133,7 +133,7 @@ class _Mark:
 
     @property
     def known(self) -> bool:
-        """Return True if it is a cause by its message, not only by a class of exceptions."""
+        """Return True if its message, not only its class of exceptions, is a known cause."""
         return bool(self.entry and self.entry.patterns and not self.match.consequence)
 
 
@@ -163,13 +163,13 @@ def search(
     return found
 
 
-def _explains(mark: _Mark, found: LogMatch) -> bool:
-    """Return True if what was found follows from a mark above it."""
+def _explains(mark: _Mark, match: LogMatch) -> bool:
+    """Return True if a match follows from a mark above it."""
     entry = mark.entry
-    if not entry or entry.kind == found.kind or not {found.kind, "*"} & {*entry.explains}:
+    if not entry or entry.kind == match.kind or not {match.kind, "*"} & {*entry.explains}:
         return False
     # An absolute path leads to the same file from every directory.
-    paths = [re.search(r"[`'\"‘](/[^'\"’:]+)", line) for line in (mark.match.line, found.line)]
+    paths = [re.search(r"[`'\"‘](/[^'\"’:]+)", line) for line in (mark.match.line, match.line)]
     directory, path = (match[1] if match else "" for match in paths)
     return entry.kind != "no-directory" or path.startswith(directory) or not path
 
@@ -177,7 +177,7 @@ def _explains(mark: _Mark, found: LogMatch) -> bool:
 def _last_failure(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> Optional[LogMatch]:
     groups: List[List[_Mark]] = []
     for mark in marks:
-        # What follows from a failure may stand behind a launcher's words.
+        # A launcher's words may precede a consequence of a failure.
         follows = mark.match.consequence or mark.match.exit
         is_apart = alone and not follows and mark.match.kind != MESSAGE
         most = _CLOSE_ALONE if is_apart else _CLOSE
@@ -188,7 +188,7 @@ def _last_failure(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> 
     weak: Optional[LogMatch] = None
     for group in reversed(groups):
         found = _first_failure(group, alone)
-        # What was printed long before, and not as the end of a process, was survived.
+        # The program survived what it printed long before the end.
         if found is not None and found.entry is not None and found.entry.weak:
             weak = weak or found.match
         elif found is not None and (found.raised or (consequence is None and weak is None)):
@@ -200,7 +200,7 @@ def _last_failure(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> 
 
 
 def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
-    """Of failures that belong together, the one that the others follow; None: only consequences.
+    """Return the failure that others in the group follow; None: only consequences.
 
     alone: tracebacks of a single process are of one run after the other.
     """
@@ -236,7 +236,7 @@ def _first_messages(group: Sequence[_Mark]) -> List[_Mark]:
 
 
 def _after_other_program(group: Sequence[_Mark]) -> Sequence[_Mark]:
-    """Return the marks behind a traceback that a single process of another language survived."""
+    """Return the marks after a traceback of another language that a single process survived."""
     last = max((mark.index for mark in group if mark.raised), default=-1)
     later = [mark for mark in group if mark.index > last]
     return later if any(mark.match.kind in _LANGUAGES for mark in later) else group
@@ -246,15 +246,15 @@ _LANGUAGES = ("julia", "r", "matlab")  # errors that end a program as a tracebac
 
 
 def _known_causes(group: Sequence[_Mark]) -> List[_Mark]:
-    """Return the marks whose message is known, without what was survived if there are others."""
+    """Return the marks with a known message; survived ones only if there are no others."""
     known = [mark for mark in group if mark.known]
-    # What explains others is the cause where it explains what is found here, and else survived.
+    # A mark that explains others is the cause only if it explains a match here.
     known = [mark for mark in known if mark.entry and not mark.entry.explains] or known
     return [mark for mark in known if mark.entry and not mark.entry.weak] or known
 
 
 def _telling_reports(group: Sequence[_Mark], raised: Sequence[_Mark]) -> List[_Mark]:
-    """Return the launchers' reports, without bash's of what a script killed afterwards."""
+    """Return the launchers' reports, without bash's about processes a script killed afterwards."""
     begun = min((mark.index for mark in raised), default=len(group) + group[-1].index)
     reports = [mark for mark in group if mark.match.exit not in _NO_NEWS]
     return [mark for mark in reports if mark.match.kind != _OF_SHELL or mark.index < begun]
@@ -263,9 +263,9 @@ def _telling_reports(group: Sequence[_Mark], raised: Sequence[_Mark]) -> List[_M
 def _reported_failure(
     group: Sequence[_Mark], raised: Sequence[_Mark], reports: Sequence[_Mark]
 ) -> Optional[_Mark]:
-    """Return the process that failed first by its launcher, or what it wrote."""
-    # A Python exception ends a process with 1: another code is of one that raised none, unless it
-    # is the only one that ended.
+    """Return the process that failed first, by its launcher's report or its own message."""
+    # A Python exception ends a process with 1. Another code belongs to a process without one,
+    # unless only one process ended.
     others = any(mark.match.exit == 1 for mark in group)
     exited = [mark for mark in reports if mark.match.exit > 0]
     if exited and (others or not raised):
@@ -283,9 +283,9 @@ def _find_marks(lines: Sequence[str]) -> List[_Mark]:
     whole = whole_lines(lines)
     known = likely(entries(), whole)
     marks: List[_Mark] = []
-    source = False  # whether the last line was a traceback's that names a line of source
-    stopped = False  # by srun: what is killed afterwards did not fail
-    inside = 0  # what follows an exception is of its message
+    source = False  # whether the last line was a traceback's reference to a source line
+    stopped = False  # by srun: processes killed afterwards did not fail
+    inside = 0  # lines after an exception that belong to its message
     for index, raw in enumerate(lines):
         end = plain_end(raw)
         line, number = end.strip(), len(lines) - index
@@ -318,7 +318,7 @@ def _find_marks(lines: Sequence[str]) -> List[_Mark]:
 
 
 def _choose_of_chain(marks: List[_Mark], mark: _Mark, later: Raised) -> Optional[_Mark]:
-    """Of an exception that was raised while another one was handled, keep the one that tells."""
+    """Keep the relevant one of two exceptions, the second raised while the first was handled."""
     earlier = next((one for one in marks if one.index == later.before and one.raised), None)
     if earlier is None:
         return mark
@@ -331,7 +331,7 @@ def _choose_of_chain(marks: List[_Mark], mark: _Mark, later: Raised) -> Optional
 def _match_paragraphs(
     below: Sequence[Sequence[Entry]], mark: _Mark, one: Raised, raw: str
 ) -> _Mark:
-    """Return what the paragraphs below an exception say if its own lines are not known."""
+    """Match the paragraphs below an exception if its own lines are not known."""
     causes = [entry for part in below for entry in part if entry.role == CAUSE and not entry.weak]
     whole = replace(one, lines=[*one.lines, *one.below])
     again = _match_exception(causes, whole, raw, mark.match.number)
@@ -339,7 +339,7 @@ def _match_paragraphs(
 
 
 def _match_exception(known: Sequence[Entry], one: Raised, raw: str, number: int) -> _Mark:
-    """Return what an exception says: by its message and class, or by its class only."""
+    """Match an exception by its message and class, or only by its class."""
     where = "" if one.frame is None else one.frame.words
     where = " ".join(filter(None, (where, rank_of(raw) and f"(rank {rank_of(raw)})")))
     # Some messages begin on the line below the name.
@@ -391,7 +391,7 @@ def _match_line(
 
 
 def _matched_words(entry: Entry, line: str, lowered: str = "") -> Optional[str]:
-    """Return what the first group of a pattern that matches has; None where none matches."""
+    """Return the first group of the first pattern that matches, or None."""
     lowered = lowered or line.lower()
     for pattern in entry.patterns:
         if any(need in lowered for need in needed_texts(pattern)):
@@ -409,13 +409,13 @@ def _log_match(entry: Entry, words: str, line: str, number: int, where: str) -> 
 
 
 def _ends_with(lines: Sequence[str]) -> bool:
-    """Return True if a failed preflight is the end of a log: the job would have begun otherwise."""
+    """Return True if a failed preflight ends the log; otherwise the job began."""
     others = [line for line in lines if not re.match(r"preflight: |srun: |slurmstepd|$", line)]
     return len(others) <= 2 and "preflight: all is well" not in lines
 
 
 def _launcher_report(lines: Sequence[str], index: int, line: str) -> Optional[LogMatch]:
-    """Return what a launcher says of a process that ended."""
+    """Return a launcher's report about a process that ended."""
     for pattern in _REPORTS:
         match = pattern.search(line)
         if match is None:

@@ -60,7 +60,7 @@ class Frame:
 
     @property
     def words(self) -> str:
-        """``train.py:21, in forward: x = x.view(…)``."""
+        """Return ``train.py:21, in forward: x = x.view(…)``."""
         named = self.function and self.function != "<module>"
         place = f"{self.file}:{self.line}" + (f", in {self.function}" if named else "")
         return f"{place}: {self.source[:100]}" if self.source else place
@@ -87,24 +87,24 @@ class Raised:
 
     @property
     def name(self) -> str:
-        """The class, without its module."""
+        """Return the class without its module."""
         match = _EXCEPTION.match(self.lines[0])
         return "" if match is None else match[1]
 
 
 def prefix_of(line: str) -> str:
-    """Return what a launcher puts in front of a line: the process that wrote it."""
+    """Return a launcher's prefix of a line, which names the process."""
     match = _PREFIX.match(line)
     return match[0] if match else ""
 
 
 def plain_end(line: str) -> str:
-    """Return a line without the prefix of a launcher."""
+    """Return a line without a launcher's prefix."""
     return line[len(prefix_of(line)) :].rstrip()
 
 
 def whole_lines(lines: Sequence[str]) -> List[str]:
-    """Return the lines without a launcher's prefix; a line that announces a message has it."""
+    """Return the lines without prefixes; join a line that announces a message with the message."""
     whole = [plain_end(line) for line in lines]
     for index, line in enumerate(whole):
         if _CONTINUES.search(line):
@@ -120,12 +120,12 @@ def rank_of(line: str) -> str:
 
 
 def is_frame(line: str) -> bool:
-    """Return True if the next line is one of source."""
+    """Return True if a source line follows."""
     return _GOES_ON.match(line) is not None and "File" in line
 
 
 def ordinary_lines(lines: Sequence[str], after: int, before: int, most: int) -> int:
-    """Return how many lines between two are of no traceback nor table; at most ``most`` + 1."""
+    """Return how many ordinary lines stand between two, up to ``most`` + 1."""
     between = (plain_end(lines[index]) for index in range(after + 1, before))
     ordinary = (
         line for line in between if line and line[0].isalnum() and not line.startswith(TRACEBACK)
@@ -134,14 +134,14 @@ def ordinary_lines(lines: Sequence[str], after: int, before: int, most: int) -> 
 
 
 class _Process:
-    """What one process has written so far: its unfinished tracebacks and its last exception."""
+    """The output of one process so far: its unfinished tracebacks and its last exception."""
 
     def __init__(self) -> None:
-        self.open = 0  # tracebacks whose exception has not come yet
-        self.broken = 0  # tracebacks that another process' line has cut
+        self.open = 0  # tracebacks without their exception yet
+        self.broken = 0  # tracebacks that a line of another process has cut
         self.frames: List[Frame] = []
         self.last: Optional[int] = None  # the line of its last exception
-        self.chained = False  # whether the next exception was raised while that was handled
+        self.chained = False  # whether the next exception was raised while that one was handled
         self.direct = False  # whether it is its direct cause
         self.ignored = False  # whether the next exception was raised by a destructor
 
@@ -156,16 +156,16 @@ class _Process:
 
 
 def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
-    """Return the exceptions that end tracebacks, by their line; each rank has its own."""
+    """Return the exceptions that end tracebacks, by line, separately for each rank."""
     processes: Dict[str, _Process] = {}
     exceptions: Dict[int, Raised] = {}
     for index, raw in enumerate(lines):
         prefix = prefix_of(raw)
         line = raw[len(prefix) :]
-        # The time in front of a line changes; the process does not.
+        # The time in front of a line changes; the process stays the same.
         prefix = re.sub(r"\d\d:\d\d:\d\d", "", prefix)
         process = processes.setdefault(prefix, _Process())
-        if TRACEBACK in line:  # behind text where a process' output and errors are mixed
+        if TRACEBACK in line:  # text precedes it if output and errors are mixed
             process.open += 1
             process.frames = []
         elif line.startswith(_IGNORED):
@@ -173,7 +173,7 @@ def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
         elif line.startswith(_CHAINED):
             process.chained, process.direct = True, line.startswith(_CHAINED[1])
         elif process.open and line and not line[0].isspace():
-            # Processes that write into one file may do so in turn.
+            # Processes that write into one file may alternate.
             process.open -= 1
             if _is_exception(line):
                 exceptions[index] = process.end_traceback(lines, index)
@@ -184,7 +184,7 @@ def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
             message, below = _message(lines, index)
             exceptions[index] = Raised(index, message, _place(lines[:index]), below=below)
         elif process.broken and not process.open and _GOES_ON.match(line):
-            process.broken -= 1  # the line that seemed to end it is none of its own
+            process.broken -= 1  # the line that seemed to end it belongs to another process
             process.open = 1
         if process.open:
             _add_frame(process.frames, line)
@@ -200,13 +200,13 @@ def _add_frame(frames: List[Frame], line: str) -> None:
 
 
 def _ends_cut_off(lines: Sequence[str], index: int, line: str) -> bool:
-    """Return True if an exception ends a traceback whose beginning is not there."""
+    """Return True if an exception ends a traceback whose beginning is missing."""
     match = re.match(r"[A-Za-z_][\w.]*(?:Error|Exception): ", line)
     return match is not None and index > 0 and lines[index - 1].startswith(("    ", "  File "))
 
 
 def _place(lines: Sequence[str]) -> Optional[Frame]:
-    """Return the place in a file that Python names in the last of these lines."""
+    """Return the last place in a file that Python names in these lines."""
     named = (_FRAME.match(plain_end(line)) for line in reversed(lines[-4:]))
     return next((Frame(match[1], int(match[2]), "") for match in named if match), None)
 
@@ -221,7 +221,7 @@ def _is_exception(line: str) -> bool:
 
 
 def _message(lines: Sequence[str], index: int) -> Tuple[List[str], List[str]]:
-    """Return an exception's line with those that belong to it, and the paragraphs below."""
+    """Return an exception's line with its continuation, and the paragraphs below."""
     prefix = prefix_of(lines[index])
     message = [lines[index][len(prefix) :].strip()]
     below: List[str] = []
@@ -237,6 +237,6 @@ def _message(lines: Sequence[str], index: int) -> Tuple[List[str], List[str]]:
 
 
 def _user_frame(frames: Sequence[Frame]) -> Optional[Frame]:
-    """Return the last frame that is not of a library, or else the last one."""
+    """Return the last frame outside libraries, otherwise the last one."""
     users = [frame for frame in frames if not _OTHERS_CODE.search(frame.file)]
     return next(reversed(users or frames), None)

@@ -87,7 +87,7 @@ def waiting(evidence: JobEvidence) -> Diagnosis:
 
 
 def _earlier_words(evidence: JobEvidence) -> str:
-    """Return how its last run ended: ``its previous run on gpu36 ended after 3 s: …``."""
+    """Return how the last run ended: ``its previous run on gpu36 ended after 3 s: …``."""
     if not evidence.earlier:
         return ""
     last, count = evidence.earlier[0], len(evidence.earlier)
@@ -119,7 +119,7 @@ def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[Acco
         if row.id != status.id or row.end is None or row.start is None or later is None:
             continue
         if row.submit is None or row.submit >= later:
-            continue  # this run itself, of which accounting has heard that it has ended
+            continue  # accounting knows that this run itself ended
         if abs(later - row.end) <= _REQUEUE_TAKES:
             found.append(row)
             later = row.submit
@@ -150,7 +150,7 @@ def _dependency_words(dependency: str) -> str:
 
 
 def _maintenance(evidence: JobEvidence) -> Tuple[str, str]:
-    """Return when the maintenance is that the job could run into, and how it starts before that."""
+    """Return the maintenance that the job could run into, and how it can start before."""
     now = evidence.now
     planned = [one for one in evidence.reservations if "MAINT" in one.flags and one.end > now]
     if not planned:
@@ -168,7 +168,7 @@ def _maintenance(evidence: JobEvidence) -> Tuple[str, str]:
 
 
 def _reserved(evidence: JobEvidence) -> str:
-    """Return which reservations there are, the next ones to end first."""
+    """Return the reservations, the next to end first."""
     there = [one for one in evidence.reservations if one.end > evidence.now]
     there.sort(key=lambda one: one.end)
     words = []
@@ -179,9 +179,9 @@ def _reserved(evidence: JobEvidence) -> str:
 
 
 def _turn(evidence: JobEvidence, own: QueueJob, reason: str) -> str:
-    # Jobs that wait for another job, or are held (priority 0), are ahead of nobody.
+    # Jobs that depend on another or are held (priority 0) are ahead of nobody.
     waiting = [row for row in evidence.queue if row.state == PENDING and not row.dependency]
-    # Of two jobs with the same priority (all, without priority weights), the older one is first.
+    # With equal priorities (always without weights), the older job is first.
     ahead = sum(
         1
         for row in waiting
@@ -211,7 +211,7 @@ _QUIET = 300
 
 
 def quiet_words(evidence: JobEvidence) -> str:
-    """Return ``13 of 14 min``: for how long its program has written nothing; "" if under 5 min.
+    """Return ``13 of 14 min``, how long the program has written nothing; "" if under 5 min.
 
     What Slurm adds at the end of a job makes a log new, and one with lines of both says nothing.
     """
@@ -227,7 +227,7 @@ def quiet_words(evidence: JobEvidence) -> str:
 
 
 def hang_remedy(status: JobStatus) -> str:
-    """Return what to do about a hang, which more time does not end."""
+    """Return what to do about a hang; more time does not help."""
     stacks = f"while it runs, 'neuronctl why --stacks {status.id.job}' shows where it stands"
     if status.record is None or status.record.rest.get("sbatch"):
         return f"more time does not help if it hangs: {stacks}"

@@ -58,7 +58,7 @@ class Question:
         queue, control, accounting = self._queries.answers()
         text, end = _good(queue).stdout, self._end
         jobs = parse_squeue(text, end=end)
-        if text and len(jobs) != max(1, text.count(end)):  # or what they hold would be wrong
+        if text and len(jobs) != max(1, text.count(end)):  # otherwise their content would be wrong
             raise SlurmUnavailableError(f"squeue's answer cannot be read: {text[:80]!r}")
         nodes, shown = site.parse_nodes(_good(control, part=True).stdout)
         limits, groups = _figures(nodes, shown, accounting, self._user)
@@ -120,10 +120,10 @@ has to clean up after the job, and to start the next one."""
 
 
 def latest_ends(jobs: Sequence[QueueJob], config: site.SiteConfig) -> Tuple[QueueJob, ...]:
-    """Return the jobs with their latest possible end, unless somebody prolongs them."""
+    """Return the jobs with their latest possible end."""
 
     def end(job: QueueJob) -> Optional[int]:
-        # Of a suspended one the time limit stands still.
+        # The time limit of a suspended job stands still.
         if job.end is None or config.over_time == UNLIMITED or job.state == "SUSPENDED":
             return None
         return job.end + config.over_time + config.kill_wait + _ENDING
@@ -141,7 +141,7 @@ def ask_slurm(plan: JobPlan, *, timeout: Optional[float] = None) -> Snapshot:
 
 
 def ask_queue(snapshot: Snapshot) -> Tuple[QueueJob, ...]:
-    """All users' jobs in the partitions of the snapshot's nodes; raise as ask_slurm() does.
+    """Return all users' jobs in the partitions of the snapshot's nodes; raise as ask_slurm() does.
 
     slurmctld sends its whole queue for it, so that it is asked only where that may tell more.
     """
@@ -150,7 +150,7 @@ def ask_queue(snapshot: Snapshot) -> Tuple[QueueJob, ...]:
 
 
 class AskedOnce:
-    """ask_slurm() for many plans: its first answer, or that there was none, holds for all."""
+    """ask_slurm() for many plans: its first answer, or its failure, holds for all."""
 
     def __init__(self) -> None:
         self._answers: Dict[object, Union[Snapshot, Exception]] = {}

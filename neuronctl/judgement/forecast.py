@@ -34,7 +34,7 @@ class Forecast:
 
 
 def forecast(plan: JobPlan, snapshot: Snapshot) -> Forecast:
-    """Return what Slurm would do with a plan on the cluster as Slurm has it (``overlay``)."""
+    """Return what Slurm would do with a plan on the cluster as Slurm reports it (``overlay``)."""
     on_cluster = PlanOnCluster(plan, snapshot)
     nodes = free_nodes.search_nodes(on_cluster)
     outcomes = list(_outcomes(on_cluster, nodes))
@@ -60,7 +60,7 @@ def _outcomes(on_cluster: PlanOnCluster, nodes: free_nodes.NodeSearch) -> Iterat
 
 
 def _hidden(on_cluster: PlanOnCluster, nodes: free_nodes.NodeSearch) -> Iterator[Doubt]:
-    """Yield what may be there although Slurm does not tell this user (PrivateData)."""
+    """Yield what may exist although Slurm hides it from this user (PrivateData)."""
     snapshot = on_cluster.snapshot
     private, accounts = snapshot.limits.config.private, snapshot.limited_groups
     if "reservations" in private:
@@ -99,7 +99,7 @@ for _code, _title in (
 def live_findings(
     context: RuleContext, forecast: Forecast, waits: Sequence[Wait]
 ) -> Iterator[Finding]:
-    """Yield what Slurm's figures have against a job, and what it would wait for."""
+    """Yield Slurm's objections to a job, and what the job would wait for."""
     reasons = (Finding(wait.words, cited=wait.source, code=wait.code) for wait in waits)
     failed = _failed_before(forecast.on_cluster, context.local.bad_nodes)
     for finding in (*forecast.findings, *failed, *reasons):
@@ -108,7 +108,7 @@ def live_findings(
 
 
 def _failed_before(on_cluster: PlanOnCluster, bad: Mapping[str, NodeFault]) -> Iterator[Finding]:
-    """Yield the nodes that failed in the user's jobs, of those that the job may get."""
+    """Yield the nodes the job may get that failed in the user's jobs."""
     exclude = on_cluster.plan.request.exclude
     may = (names_of(on_cluster.pool) & set(bad)) - set(hosts(exclude))
     if len(on_cluster.named_hosts) >= on_cluster.plan.most_nodes:

@@ -1,4 +1,4 @@
-"""Finds nodes that could take the job now, and what it waits for if there are too few. Pure."""
+"""Find nodes that could take the job now, and what it waits for if there are too few. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
 
 def _with_room(on_cluster: PlanOnCluster) -> FrozenSet[str]:
     """Return the nodes with room now for one node's share of the job."""
-    own = ("", on_cluster.snapshot.user)  # others may have nodes alone (--exclusive=user)
+    # Others may reserve nodes for themselves (--exclusive=user).
+    own = ("", on_cluster.snapshot.user)
     usable = [group for group in on_cluster.pool if is_usable(group) and group.owner in own]
     needs = on_cluster.needs
     free = names_of(group for group in usable if on_cluster.fits(group))
@@ -71,7 +72,7 @@ def _with_room(on_cluster: PlanOnCluster) -> FrozenSet[str]:
 
 
 def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
-    """Return why it is not known which nodes the job may have; None: it is."""
+    """Return why the job's possible nodes are unknown; None if they are known."""
     request, partition, needs = on_cluster.plan.request, on_cluster.partition, on_cluster.needs
     if not on_cluster.pool or partition is None:
         return Doubt("Slurm tells no nodes; what is free is not known")
@@ -100,7 +101,7 @@ def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
 
 
 def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
-    """Yield the wait for nodes, or the doubt whether those with room are really the job's."""
+    """Yield the wait for nodes, or the doubt whether the job may have those with room."""
     on_cluster = search.on_cluster
     if search.free is None:
         doubt = _where_not_known(on_cluster)
@@ -120,7 +121,7 @@ def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
 
 
 def _too_large(search: NodeSearch) -> Outcome:
-    """Return the refusal of a size that no nodes have, or why it is not sure."""
+    """Return the refusal of a size that no nodes have, or the doubt about it."""
     on_cluster, partition = search.on_cluster, search.on_cluster.partition
     plan, name = on_cluster.plan, on_cluster.plan.partition.name
     limited = partition and (partition.max_cores_per_node or partition.max_memory_mb_per_node)
@@ -136,7 +137,7 @@ def _too_large(search: NodeSearch) -> Outcome:
 
 
 def _share(on_cluster: PlanOnCluster, *, memory: bool) -> str:
-    """Return what the job needs of each node in words; if it is spread, what it needs in all."""
+    """Return what the job needs on each node, in words; in total if it is spread."""
     needs, plan = on_cluster.needs, on_cluster.plan
     cores, gpus = counted(plan.cores_per_node, "core"), plan.gpus_per_node
     if needs.is_spread:
@@ -153,7 +154,7 @@ def _share(on_cluster: PlanOnCluster, *, memory: bool) -> str:
 
 
 def _enough(search: NodeSearch, free: FrozenSet[str], but: FrozenSet[str] = frozenset()) -> bool:
-    """Return whether there is room for the job, also without the nodes ``but``."""
+    """Return True if the job has room, also without the nodes ``but``."""
     even = not search.on_cluster.lacking(free - but)
     return even or _spreads(search, search.suitable - but) is True
 
@@ -178,7 +179,7 @@ def _spreads(search: NodeSearch, names: FrozenSet[str], *, empty: bool = False) 
 
 
 def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
-    """Return the wait of a job for which too few nodes have room, or how it may get some."""
+    """Return the job's wait if too few nodes have room, or how it may still get some."""
     on_cluster, partition = search.on_cluster, search.on_cluster.partition
     magnetic = _magnetic(on_cluster)
     if magnetic:
@@ -200,7 +201,7 @@ def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
 
 
 def _magnetic(on_cluster: PlanOnCluster) -> str:
-    """Return a reservation in which it may start although it does not ask for it, or ""."""
+    """Return a reservation in which it may start without requesting it, or ""."""
     names = reservations.users_names(on_cluster)
     found = (
         one.name
@@ -246,7 +247,7 @@ def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
 
 
 def _not_available(search: NodeSearch) -> Wait:
-    """Return the wait for nodes that are down, drained or reserved: not for other jobs to end."""
+    """Return the wait for nodes that are down, drained, or reserved, not for jobs to end."""
     on_cluster, reserved = search.on_cluster, search.reserved
     plan, snapshot = on_cluster.plan, on_cluster.snapshot
     up = names_of(filter(is_up, on_cluster.pool))
@@ -278,7 +279,7 @@ def _not_available(search: NodeSearch) -> Wait:
 
 
 def _with_jobs_of_others(on_cluster: PlanOnCluster) -> Optional[FrozenSet[str]]:
-    """Return the nodes on which others' jobs run; None: whose jobs run where is not known."""
+    """Return the nodes on which others' jobs run; None if some job's user is unknown."""
     snapshot = on_cluster.snapshot
     if snapshot.queue is None or "jobs" in snapshot.limits.config.private:
         return None
@@ -287,7 +288,7 @@ def _with_jobs_of_others(on_cluster: PlanOnCluster) -> Optional[FrozenSet[str]]:
 
 
 def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Outcome]:
-    """Yield why a job may not start although there is room for it."""
+    """Yield why a job may not start although it has room."""
     on_cluster, room = search.on_cluster, "there is room for it, but"
     ahead = _job_ahead(search, free)
     shared = names_of(group for group in on_cluster.pool if _shares_cores(on_cluster, group))
@@ -329,7 +330,7 @@ def _job_ahead(search: NodeSearch, free: FrozenSet[str]) -> Optional[Outcome]:
     words = f"there is room for it, but {who} waits before it for these nodes"
     words += "; it starts earlier only if that is not delayed"
     if not (planned and all(planned)):
-        # For a job whose start it has not planned, Slurm keeps no nodes.
+        # Slurm keeps no nodes for a job whose start it has not planned.
         return Doubt(words, cause="Priority", likely=CAN_START)
     if snapshot.limits.config.first_in_first_out:
         return Wait("NC504", "Priority", words, slurm_says("squeue"))
@@ -361,7 +362,7 @@ def _waits_for_nodes(job: QueueJob) -> bool:
 
 
 def _would_delay(on_cluster: PlanOnCluster, job: QueueJob) -> bool:
-    """Return whether the plan's job, started now, may still run when that one is to start."""
+    """Return True if the plan's job, started now, may still run when that one is to start."""
     limit = on_cluster.plan.time_limit
     if limit is None or limit == units.UNLIMITED or job.start is None:
         return True
@@ -369,7 +370,7 @@ def _would_delay(on_cluster: PlanOnCluster, job: QueueJob) -> bool:
 
 
 def _shares_cores(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
-    """Return whether jobs on nodes in use share cores, or may use only some of them."""
+    """Return True if jobs on nodes in use share cores or may use only some of them."""
     partition = on_cluster.partition
     if not group.cores_used or partition is None:
         return False

@@ -1,4 +1,4 @@
-"""Judges a plan once, from the plan, the catalog, and what Slurm says now."""
+"""Judge a plan once, from the plan, the catalog, and Slurm's current figures."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Judgement:
 
     @property
     def refusals(self) -> Tuple[Finding, ...]:
-        """The errors."""
+        """Return the errors."""
         return tuple(finding for finding in self.findings if finding.refuses)
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What would happen to the job if it were submitted now."""
+        """Return what would happen to the job if it were submitted now."""
         forecast, refusals, waits = self.forecast, self.refusals, self.waits
         judged_by = SLURM if forecast is not None else f"the catalog alone: {self.unasked_because}"
         if refusals:
@@ -71,7 +71,7 @@ class Judgement:
             codes = " and ".join(doubtful)
             return Verdict(NOT_KNOWN, f"Slurm may refuse it: see {codes}", " ".join(doubtful))
         doubts = forecast.doubts
-        # Where Slurm may even refuse the job, nothing that it would wait for is sure.
+        # If Slurm may even refuse the job, none of its waits is certain.
         if any(doubt.refusable for doubt in doubts) or (doubts and not waits):
             from neuronctl.judgement.snapshot import is_usable
 
@@ -99,14 +99,14 @@ class Judgement:
         return Verdict(CAN_START, words)
 
     def with_rules(self, findings: Iterable[Finding]) -> Judgement:
-        """Return the same with other findings; those on waits stay."""
+        """Return the judgement with other findings; those about waits stay."""
         waits = tuple(finding for finding in self.findings if finding.waits)
         found = tuple(finding for finding in findings if not finding.waits)
         return replace(self, findings=_errors_first((*found, *waits)))
 
     @property
     def may_be_behind_others(self) -> bool:
-        """Whether only the queue of its nodes tells if the job can start where there is room."""
+        """Return True if only the queue tells whether the job can start on nodes with room."""
         if self.forecast is None or self.verdict.kind not in (CAN_START, NOT_KNOWN):
             return False
         from neuronctl.judgement.free_nodes import may_be_planned_for_others
@@ -115,7 +115,7 @@ class Judgement:
 
     @property
     def free_nodes(self) -> int:
-        """How many nodes have room for one node's share of the job now; 0 where not known."""
+        """Return how many nodes have room for one node's share of the job now; 0 if unknown."""
         return 0 if self.forecast is None else len(self.forecast.nodes.free or ())
 
 
@@ -140,7 +140,7 @@ class JudgeBy:
 
 
 def judge_plan(plan: JobPlan, by: JudgeBy) -> Judgement:
-    """Judge a plan on this machine; by the catalog alone where Slurm is not asked or silent."""
+    """Judge a plan on this machine; by the catalog alone if Slurm is not asked or silent."""
     if not by.ask_slurm:
         return judge(_context(plan, by), None)
     from neuronctl.judgement.ask import ask_queue
@@ -158,7 +158,7 @@ def judge_plan(plan: JobPlan, by: JudgeBy) -> Judgement:
 
 
 def _ask(plan: JobPlan, by: JudgeBy) -> Tuple[Optional[Snapshot], str]:
-    """Return what Slurm says, or why it does not; meanwhile, import what needs no answer."""
+    """Return Slurm's answer, or why there is none; meanwhile, import what needs no answer."""
     from neuronctl.judgement.ask import Question
 
     if by.snapshot is not None:
@@ -197,7 +197,7 @@ def _context(plan: JobPlan, by: JudgeBy) -> RuleContext:
 def judge(
     context: RuleContext, snapshot: Optional[Snapshot], unasked_because: str = ""
 ) -> Judgement:
-    """Judge with what Slurm said, or without it because of ``unasked_because``. Pure."""
+    """Judge with Slurm's answer, or without it because of ``unasked_because``. Pure."""
     plan = context.plan
     if plan.alternatives:
         each = [
@@ -229,7 +229,6 @@ def _reservation_doubt(each: Sequence[JobPlan], snapshot: Optional[Snapshot]) ->
 
 
 def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: str) -> Judgement:
-    # Here: the rules are imported while Slurm answers, and the forecast only if it is asked.
     from neuronctl.rules import SlurmFacts, apply_rules
 
     if snapshot is None:
@@ -278,7 +277,7 @@ def _together(each: Sequence[Judgement]) -> Judgement:
         for found in judgement.findings:
             everywhere = all(found in other.findings for other in each)
             if not everywhere and not found.refuses:
-                continue  # the user named several partitions, and knows that they differ
+                continue  # the user named several partitions and knows that they differ
             words = "" if everywhere else f"in {judgement.plan.partition.name}: "
             softer = suited and found.refuses
             findings[found.code, words + found.message] = replace(

@@ -1,4 +1,4 @@
-"""Compares each limit in force with the job and with what its user's jobs already hold. Pure."""
+"""Compare each limit in force with the job and with the jobs that its user has. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EACH = (Per.USER, Per.ACCOUNT)
 def counted_jobs(limit: Limit, on_cluster: PlanOnCluster) -> Tuple[QueueJob, ...]:
     """Return the user's own jobs that count for a limit."""
     snapshot = on_cluster.snapshot
-    if limit.scope == Scope.QOS:  # the job's own, or its partition's
+    if limit.scope == Scope.QOS:  # the job's own QOS, or its partition's
         qos = limit.name.lower()
         here = {each.name for each in snapshot.limits.partitions if each.qos.lower() == qos}
         jobs = (job for job in snapshot.jobs if job.qos.lower() == qos or here & {*job.partitions})
@@ -42,7 +42,7 @@ def counted_jobs(limit: Limit, on_cluster: PlanOnCluster) -> Tuple[QueueJob, ...
 
 
 def check_limits(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Yield what the limits in force say of the job, in the order of Slurm's reasons."""
+    """Yield what the limits in force mean for the job, in the order of Slurm's reasons."""
     if "," in on_cluster.job_qos:
         yield Doubt(f"which QOS of {on_cluster.job_qos} the job gets is not known", refusable=True)
     for limit in sorted(on_cluster.limits, key=lambda limit: list(KINDS).index(limit.kind)):
@@ -52,7 +52,7 @@ def check_limits(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 
 
 def _is_overlaid(limit: Limit) -> bool:
-    """Return whether it stands in the plan's partition, where the rules on its size look at it."""
+    """Return True if the plan's partition has the limit; the rules about sizes check it there."""
     return (
         limit.about.counts == Counts.TIME
         or limit.kind == "MaxNodes"
@@ -83,7 +83,7 @@ def _check(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 
 
 def _wanted(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
-    """Return what the job takes of a limit; None: not known."""
+    """Return what the job takes of a limit; None: unknown."""
     size = on_cluster.size.node if limit.about.per == Per.NODE else on_cluster.size.job
     if (limit.kind, limit.tres) == ("MaxTRESPU", _GPU):
         return size.get(_GPU) if on_cluster.needs.gpus else on_cluster.gpus_held
@@ -91,12 +91,12 @@ def _wanted(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
 
 
 def _concerns(limit: Limit, on_cluster: PlanOnCluster) -> bool:
-    """Return whether a limit of what is not counted here may stop the job all the same."""
+    """Return True if a limit on something not counted here may still stop the job."""
     if limit.tres in TRES_NAMES or limit.tres == "billing" or limit.about.minimum:
         return True
     kind, gpus = limit.tres.partition("gres/gpu:")[2], on_cluster.needs.all_gpus
     if kind:
-        # Of a job that names no type, releases of Slurm count the type that it gets, or none.
+        # If a job names no type, some releases of Slurm count the type that it gets, others none.
         here = (group.gpus_of(kind)[0] for group in on_cluster.pool)
         types = dict(on_cluster.needs.gpu_types)
         return kind in types or (gpus + limit.used > limit.figure and not types and any(here))
@@ -129,7 +129,7 @@ def _used_in_queue(limit: Limit, on_cluster: PlanOnCluster) -> int:
 
 
 def _in_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Yield the refusal by a limit on jobs in the queue, or by one that lets no job run."""
+    """Yield the refusal by a limit on jobs in the queue, or by one that allows no running job."""
     used = _used_in_queue(limit, on_cluster)
     wanted = on_cluster.array_size if limit.about.counts == Counts.SUBMITTED else 1
     if used + wanted > limit.figure:
@@ -172,7 +172,7 @@ def _never_starts(limit: Limit, wanted: int, on_cluster: PlanOnCluster) -> Findi
 
 
 def _budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Yield what a group's budget says: minutes of wall time, or of a TRES."""
+    """Yield the state of a group's budget: minutes of wall time or of a TRES."""
     amount = on_cluster.size.job.get(limit.tres) if limit.tres else 1
     if amount == 0 or (amount is None and not _concerns(limit, on_cluster)):
         return
@@ -192,7 +192,7 @@ def _budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 
 
 def _shared(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Outcome]:
-    """Yield the wait for what other jobs hold of a limit, of the user's or of the whole group's."""
+    """Yield the wait for other jobs that hold a limit's resources, the user's or the group's."""
     about, mine = limit.about, counted_jobs(limit, on_cluster)
     used: Optional[int] = limit.used
     if about.bare or limit.tres.startswith("gres/gpu:"):
@@ -206,7 +206,7 @@ def _shared(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Ou
     if used is None:
         yield Doubt(f"how much is left of {limit.named} of {limit.holder} is not known")
     elif limit.tres == "node" and about.counts == Counts.TRES:
-        # One that several jobs are on counts once.
+        # A resource that several jobs share counts once.
         words = f"jobs of {limit.holder} hold {used} of {limit.amount(limit.figure)}"
         yield Doubt(f"{words}; on how many nodes together is not known", cause=limit.reason)
     elif about.per == Per.USER:
@@ -233,7 +233,7 @@ def _wait_for_own(
 def _end_of_wait(
     limit: Limit, mine: Tuple[QueueJob, ...], wanted: int, now: int
 ) -> Tuple[str, Optional[int]]:
-    """Return until when the user's own jobs keep the user at a limit, in words and as a time."""
+    """Return until when the user's own jobs use up a limit, in words and as a time."""
     unknown = f"some of your jobs end; {_WHEN_UNKNOWN}"
     asked = ("JobHeldUser", "JobHeldAdmin", "Dependency", "BeginTime")
     ahead = sum(job.count for job in mine if job.state in WAITING and job.reason not in asked)

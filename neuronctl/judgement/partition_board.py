@@ -50,7 +50,7 @@ class PartitionNow:
     next: Verdict
 
     def bar(self, width: int, *, signs: str = "#.x") -> str:
-        """Return a bar of used, free and down, each as its sign of the three."""
+        """Return a bar of used, free, and down, each with its own character."""
         total = max(1, self.free + self.used + self.down)
         used = round(width * self.used / total)
         down = round(width * self.down / total)
@@ -59,11 +59,11 @@ class PartitionNow:
 
     @property
     def free_words(self) -> str:
-        """``1 GPU``, ``12 cores``."""
+        """Return ``1 GPU``, ``12 cores``."""
         return counted(self.free, self.unit)
 
     def wait(self, now: int) -> str:
-        """Return ``now``, or for what it waits and for how long at most."""
+        """Return ``now``, or what it waits for and for how long at most."""
         if self.next.kind == CAN_START:
             return "now"
         kind = "" if self.next.kind == WILL_WAIT else self.next.kind
@@ -73,7 +73,7 @@ class PartitionNow:
         return text
 
     def explained_wait(self, now: int) -> str:
-        """Return the same with the verdict's own words; "" if it starts now."""
+        """Return the wait in the verdict's words; "" if it starts now."""
         if self.next.kind == CAN_START:
             return ""
         return f"{self.wait(now)}: {self.next.words}" if self.next.words else self.wait(now)
@@ -94,7 +94,7 @@ def _partition_now(
     gpus = any(group.gpus for group in groups)
     request = JobRequest(script="job", partition=name, gpus_per_node=1 if gpus else None)
     judgement = judge(RuleContext(plan(request, cluster), catalog), snapshot)
-    # How it is asked for does not matter here, only whether there is a place for it.
+    # Only whether there is room matters, not how it is requested.
     closing = tuple(found for found in judgement.findings if found.has(Trait.CLOSES_PARTITION))
     judgement = replace(judgement, findings=closing)
     assert judgement.forecast is not None

@@ -25,17 +25,17 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """The partition's."""
+        """Return the partition's name."""
         return self.plan.partition.name
 
     @property
     def refusals(self) -> Tuple[Finding, ...]:
-        """Findings specific to this partition; general ones are reported after the choice."""
+        """Return this partition's own findings; general ones are reported after the choice."""
         return tuple(refusal for refusal in self.judgement.refusals if refusal.has(Trait.PARTITION))
 
     @property
     def is_absent(self) -> bool:
-        """Whether Slurm has no such partition, and nothing else is wrong with it."""
+        """Return True if Slurm has no such partition and nothing else is wrong with it."""
         return [refusal.has(Trait.NO_PARTITION) for refusal in self.refusals] == [True]
 
     @property
@@ -46,19 +46,19 @@ class Candidate:
 
     @property
     def fits(self) -> bool:
-        """Whether the partition can hold the job."""
+        """Return True if the partition can hold the job."""
         return not (self.refusals or self.leaves_gpus_idle)
 
     @property
     def exclusion(self) -> str:
-        """Why it is left out; "" where it fits."""
+        """Return why the partition is left out; "" if it fits."""
         if self.leaves_gpus_idle and not self.refusals:
             return "its GPUs would stay idle"
         return "; ".join(f"{refusal.code}: {refusal.message}" for refusal in self.refusals)
 
     @property
     def verdict(self) -> Verdict:
-        """What would happen to it here, as far as that is due to the partition."""
+        """Return what would happen to the job here because of the partition."""
         elsewhere = self.judgement.refusals and not self.refusals
         return Verdict(NOT_KNOWN, "") if elsewhere else self.judgement.verdict
 
@@ -93,8 +93,8 @@ def candidates(
     return tuple(found)
 
 
-def rank(found: Sequence[Candidate]) -> List[Candidate]:
-    """Return those that can hold the job, best first, then the others.
+def rank(candidates: Sequence[Candidate]) -> List[Candidate]:
+    """Return the candidates that can hold the job, best first, then the others.
 
     The order is by verdict, by when the job starts at the latest, and by room.
     """
@@ -104,10 +104,10 @@ def rank(found: Sequence[Candidate]) -> List[Candidate]:
         until = float("inf") if verdict.until is None else verdict.until
         return not candidate.fits, ORDER.index(verdict.kind), until, -candidate.judgement.free_nodes
 
-    return sorted(found, key=place)
+    return sorted(candidates, key=place)
 
 
-def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = False) -> Choice:
+def choose(plan: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = False) -> Choice:
     """Choose among the partitions of a plan's cluster.
 
     ask: whether to ask Slurm. of_script: whether the job is somebody's batch script. Raises
@@ -118,15 +118,15 @@ def choose(made: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = Fals
         from neuronctl.judgement.ask import ask_slurm
 
         with contextlib.suppress(SlurmError):
-            snapshot = ask_slurm(made)
-    local = gather_local_facts(made)
-    found = candidates(made, catalog, local, snapshot, of_script=of_script)
+            snapshot = ask_slurm(plan)
+    local = gather_local_facts(plan)
+    found = candidates(plan, catalog, local, snapshot, of_script=of_script)
     ranked = rank(found)
-    choice = Choice(ranked[0].plan if ranked else made, tuple(ranked), snapshot)
+    choice = Choice(ranked[0].plan if ranked else plan, tuple(ranked), snapshot)
     if not ranked or not ranked[0].fits:
         reasons = "\n".join(f"  {other.name}: {other.exclusion}" for other in ranked)
         raise PolicyError(
-            f"no partition of {made.cluster.name} can hold the job:\n{reasons}",
+            f"no partition of {plan.cluster.name} can hold the job:\n{reasons}",
             "request less, or name a partition with -p",
         )
     return choice

@@ -41,17 +41,17 @@ class PlanOnCluster:
 
     @cached_property
     def partition(self) -> Optional[SitePartition]:
-        """The job's partition as the controller has it."""
+        """Return the job's partition as the controller has it."""
         return self.snapshot.limits.partition(self.plan.partition.name)
 
     @cached_property
     def association(self) -> Optional[Association]:
-        """The user's own that would hold for the job; None: none does, or it is not known."""
+        """Return the user's association for the job; None: there is none, or it is unknown."""
         return association_in(self.plan.partition.name, self.associations)
 
     @cached_property
     def associations(self) -> Tuple[Association, ...]:
-        """The user's own in the account the job would run under, of whatever partition."""
+        """Return the user's associations in the job's account, whatever the partition."""
         account = self.plan.request.account
         return tuple(
             association
@@ -65,13 +65,13 @@ class PlanOnCluster:
 
     @property
     def account(self) -> str:
-        """The account the job would run under, as Slurm writes it, or ""."""
+        """Return the job's account as Slurm writes it, or ""."""
         asked = self.plan.request.account or ""
         return next((association.account for association in self.associations), asked.lower())
 
     @cached_property
     def job_qos(self) -> str:
-        """The name of the QOS the job itself would have; "": not known."""
+        """Return the name of the job's own QOS; "": unknown."""
         asked, own = self.plan.request.qos, self.association
         if asked is not None or own is None:
             return asked or ""
@@ -79,7 +79,7 @@ class PlanOnCluster:
 
     @property
     def is_open(self) -> bool:
-        """Whether the partition takes jobs of this user, account, and QOS."""
+        """Return True if the partition takes jobs of this user, account, and QOS."""
         partition, groups = self.partition, self.snapshot.groups
         if partition is None:
             return True
@@ -105,21 +105,21 @@ class PlanOnCluster:
 
     @property
     def usable_accounts(self) -> Tuple[str, ...]:
-        """The accounts under which the user may submit to the job's partition."""
+        """Return the accounts under which the user may submit to the job's partition."""
         here = ("", self.plan.partition.name)
         own = self.snapshot.limits.associations
         return tuple(dict.fromkeys(each.account for each in own if each.partition in here))
 
     @property
     def usable_qos(self) -> Tuple[str, ...]:
-        """The QOS that the user may ask for in the job's partition."""
+        """Return the QOS that the user may request in the job's partition."""
         partition = self.partition
         own = () if self.association is None else self.association.qos
         return tuple(name for name in own if partition is None or partition.takes_qos(name))
 
     @property
     def qos_for_time(self) -> Tuple[str, ...]:
-        """Those that allow the job's time limit, if it passes the limit that counts."""
+        """Return the QOS that allow the job's time limit, if it exceeds the limit that counts."""
         seconds, most = self.plan.time_limit, self.wall_time
         if most is None or seconds is None or 0 <= seconds <= most.figure:
             return ()
@@ -133,7 +133,7 @@ class PlanOnCluster:
 
     @cached_property
     def qos_in_force(self) -> Tuple[SlurmQos, ...]:
-        """The QOS whose limits hold, the one that counts first in front."""
+        """Return the QOS whose limits hold, the one that counts first in front."""
         figures = self.snapshot.limits
         of_partition = None if self.partition is None else figures.qos_named(self.partition.qos)
         of_job = figures.qos_named(self.job_qos)
@@ -144,7 +144,7 @@ class PlanOnCluster:
 
     @property
     def no_requeue(self) -> str:
-        """Why Slurm might not start the job again on its own; "": it would."""
+        """Return why Slurm might not restart the job by itself; "": it would."""
         config, qos = self.snapshot.limits.config, self.snapshot.limits.qos_named(self.job_qos)
         if config.preempts_by not in ("", "none"):
             modes = [config.preempt_mode, "" if qos is None else qos.preempt_mode]
@@ -155,7 +155,7 @@ class PlanOnCluster:
 
     @cached_property
     def limits(self) -> Tuple[Limit, ...]:
-        """The limits in force, the ones that count first in front.
+        """Return the limits in force, in the order in which they count.
 
         Only the partition's are if Slurm does not enforce others, or does not tell them.
         """
@@ -169,29 +169,29 @@ class PlanOnCluster:
 
     @property
     def limits_by_nodes(self) -> Tuple[Limit, ...]:
-        """Resources whose total grows with the number of nodes."""
+        """Return the resources whose total grows with the number of nodes."""
         each = (limit for limit in self.limits if limit.tres and limit.about.per != Per.NODE)
         return tuple(limit for limit in each if limit.kind != "MaxNodes")
 
     def used_of_each(self, limit: Limit) -> Optional[int]:
-        """Return what the account, or the user, uses of a QOS' limit on each; None: not told."""
+        """Return what the account or user has used of each of a QOS's limits; None: unknown."""
         return used_of_each(limit, self.account, self.snapshot.limited_groups)
 
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
-        """Return the limit of that kind that counts; None where there is none."""
+        """Return the limit of that kind that counts, or None."""
         same = (limit for limit in self.limits if (limit.kind, limit.tres) == (kind, tres))
         return next(same, None)
 
     @property
     def wall_time(self) -> Optional[Limit]:
-        """The shortest limit of the wall time; None where there is none."""
+        """Return the shortest limit of the wall time, or None."""
         times = [limit for limit in self.limits if limit.about.counts == Counts.TIME]
         return min(times, default=None, key=lambda limit: limit.figure)
 
     def source(self, limit: Limit) -> Citation:
-        """Who states a limit's figure."""
+        """Return who states a limit's figure."""
         if limit.about.per == Per.GROUP:
-            # Asked anew for each job, with what is held now.
+            # Use a new query for each job, with current use.
             return Citation(f"Slurm itself: {limit.command}", True)
         return self.snapshot.says(limit.command)
 
@@ -199,7 +199,7 @@ class PlanOnCluster:
 
     @cached_property
     def needs(self) -> Needs:
-        """What Slurm looks for, its own defaults included."""
+        """Return what Slurm looks for, with its own defaults."""
         partition, asked = self.partition, needs_of(self.plan)
         if partition is None:
             return asked
@@ -209,7 +209,7 @@ class PlanOnCluster:
         if has_gpus and not asked.asks_cores and not asked.cores_per_gpu:
             changed["cores_per_gpu"] = partition.cores_per_gpu or 0
         if has_gpus and partition.memory_mb_per_gpu and not asked.memory_per_gpu:
-            # Slurm chooses nodes by it even where it gives the job --mem.
+            # Slurm chooses nodes by it even if it gives the job --mem.
             changed["memory_per_gpu"] = partition.memory_mb_per_gpu
         elif not asked.asks_memory:
             places = (partition, self.snapshot.limits.config)
@@ -226,14 +226,14 @@ class PlanOnCluster:
 
     @property
     def _may_split_cores(self) -> bool:
-        """Whether the tasks fit on the plan's nodes only if two of them share a core."""
+        """Return True if the tasks fit on the plan's nodes only if two of them share a core."""
         amounts, partition = self.plan.request.amounts, self.plan.partition
         if amounts is None or amounts.nodes is not None or self.threads == 1:
             return False
         return amounts.least_nodes(partition.max_cores_per_node or 0, 0) > self.plan.nodes
 
     def _allowed_nodes(self, asked: Needs) -> int:
-        """Return the most nodes of the job: Slurm looks for no more than limits allow one job."""
+        """Return the most nodes of the job: Slurm uses no more than the limits per job allow."""
         figures = [
             limit.figure
             for limit in self.limits
@@ -246,7 +246,7 @@ class PlanOnCluster:
 
     @property
     def may_get_more_nodes(self) -> bool:
-        """Whether a script leaves it to Slurm how many nodes its tasks or GPUs are spread over."""
+        """Return True if a script lets Slurm choose the number of nodes for its tasks or GPUs."""
         needs = self.needs
         most = max(needs.tasks, needs.gpus)
         most = min(needs.most_nodes or most, most)
@@ -254,7 +254,7 @@ class PlanOnCluster:
 
     @cached_property
     def size(self) -> JobSize:
-        """What Slurm will count for the job; if it is spread, nodes and memory are unknown."""
+        """Return what Slurm will count for the job; a spread job's nodes and memory are unknown."""
         plan, needs, nodes = self.plan, self.needs, self.plan.nodes
         cores, gpus = whole_cores(-(-needs.all_cores // nodes), self.threads), plan.gpus_per_node
         all_cores = max(whole_cores(needs.all_cores, self.threads), nodes * self.threads)
@@ -275,7 +275,7 @@ class PlanOnCluster:
 
     @property
     def gpus_held(self) -> int:
-        """The GPUs that it holds while it runs: all of its nodes where it has those alone."""
+        """Return the GPUs that it holds while it runs: all of its nodes with --exclusive."""
         whole = self.plan.partition.gpus_per_node if self.needs.whole == "nodes" else 0
         return self.plan.nodes * max(self.plan.gpus_per_node, whole)
 
@@ -292,7 +292,7 @@ class PlanOnCluster:
 
     @property
     def time_limit(self) -> Optional[int]:
-        """Seconds after which Slurm ends the job; None: never, or not known."""
+        """Return the seconds after which Slurm ends the job; None: never, or unknown."""
         seconds = self.plan.time_limit
         if seconds is None and self.partition is not None:
             seconds = self.partition.default_time
@@ -300,7 +300,7 @@ class PlanOnCluster:
 
     @property
     def array_size(self) -> int:
-        """How many jobs it counts for: the tasks of an array, else 1."""
+        """Return how many jobs it counts for: the tasks of an array, otherwise 1."""
         text = self.plan.request.array
         return 1 if text is None else JobId(1, tasks=text).count
 
@@ -308,18 +308,18 @@ class PlanOnCluster:
 
     @cached_property
     def pool(self) -> Tuple[NodeGroup, ...]:
-        """The nodes of the job's partition, as they are now."""
+        """Return the current nodes of the job's partition."""
         name = self.plan.partition.name
         return tuple(group for group in self.snapshot.nodes if name in group.partitions)
 
     @cached_property
     def named_hosts(self) -> Set[str]:
-        """The nodes of ``--nodelist``."""
+        """Return the nodes of ``--nodelist``."""
         return set(units.hosts(self.plan.request.nodelist))
 
     @cached_property
     def matching(self) -> Optional[FrozenSet[str]]:
-        """The nodes of the pool that meet ``--constraint``; None: that is not known.
+        """Return the nodes of the pool that meet ``--constraint``; None: unknown.
 
         Known are names with ``&``, ``,`` and ``|``, which Slurm reads from left to right.
         """
@@ -335,18 +335,18 @@ class PlanOnCluster:
         return found
 
     def lacking(self, names: AbstractSet[str]) -> bool:
-        """Whether these nodes are too few, or not all of ``--nodelist`` are among them."""
+        """Return True if these nodes are too few or lack some of ``--nodelist``."""
         return not self.named_hosts <= names or len(names) < self.needs.nodes
 
     def fits(self, group: NodeGroup, needs: Optional[Needs] = None, *, empty: bool = False) -> bool:
-        """Whether a share of the job fits on each node of a group; empty: as if nothing ran."""
+        """Return True if each node of a group can hold a share; empty: as if nothing ran."""
         needs = needs or self.needs
         free = self._free(group, needs, empty)
         return free is not None and needs.fits(*free, group.threads)
 
     @cached_property
     def resources(self) -> Tuple[Tuple[str, int], ...]:
-        """The generic resources that it asks each node for, other than GPUs: ``("shard", 2)``."""
+        """Return the generic resources requested per node, other than GPUs: ``("shard", 2)``."""
         found = parse_resources(",".join(self.plan.request.gres))
         amounts = ((name, sum(kinds.values())) for name, kinds in found.items())
         return tuple(each for each in amounts if each[0] not in ("gpu", "none"))
@@ -357,7 +357,7 @@ class PlanOnCluster:
         return (0, 0) if free is None else self.needs.room(*free, group.threads)
 
     def rooms(self, names: AbstractSet[str], empty: bool) -> List[Tuple[int, int]]:
-        """Return the same for each of these nodes that could take any, the largest first."""
+        """Return the room on each of these nodes that has any, the largest first."""
         each = ((self.room(group, empty), names & {*group.names}) for group in self.pool)
         found = [room for room, here in each if room[0] for _ in here]
         return sorted(found, reverse=True)
@@ -378,11 +378,11 @@ class PlanOnCluster:
             if free < max(1, count):
                 return None
             gpus = gpus if count else free
-        # With jobs of the same user it might share a node; whose they are is not known.
+        # It might share a node with jobs of the same user; whose they are is unknown.
         if (needs.whole and cores_used) or (needs.whole_memory and memory_used):
             return None
         if needs.whole == "nodes" and needs.memory_per_core * group.cores > group.memory_mb:
-            return None  # it gets all cores, and their memory
+            return None  # it gets all cores and their memory
         shared, gpus = _of_shared_gpus(group, gpus, empty)
         if any(shared.get(name, 0) < number for name, number in self.resources):
             return None
@@ -391,7 +391,7 @@ class PlanOnCluster:
 
     @cached_property
     def threads(self) -> int:
-        """Slurm's CPUs per core of the nodes, of which it gives a job only whole cores."""
+        """Return Slurm's CPUs per core; Slurm gives a job only whole cores."""
         return min((group.threads for group in self.pool), default=1)
 
 

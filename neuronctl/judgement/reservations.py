@@ -29,7 +29,7 @@ def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
     """Return the nodes that reservations take before the job would be over."""
     snapshot, limit = on_cluster.snapshot, on_cluster.time_limit
     if snapshot.reservations is None:
-        # If Slurm lists none, those that have begun show in the nodes.
+        # If Slurm lists none, the nodes show those that have begun.
         shown = names_of(group for group in snapshot.nodes if is_reserved(group))
         return ReservedNodes(shown, frozenset(), ())
     names = names_of(snapshot.nodes)
@@ -52,7 +52,7 @@ def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
 
 
 def own_reservation(on_cluster: PlanOnCluster) -> Optional[Reservation]:
-    """Return the job's own reservation if it has begun and its nodes are the job's only ones."""
+    """Return the job's own reservation if it has begun and is the job's only source of nodes."""
     name, now = on_cluster.plan.request.reservation, on_cluster.snapshot.asked_at
     for one in on_cluster.snapshot.reservations or ():
         if one.name == name and one.start <= now < one.end and "FLEX" not in one.flags:
@@ -73,7 +73,7 @@ def reservation_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
 
 
 def check_access(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Yield the refusal of a job in a reservation that is not the user's, or does not exist."""
+    """Yield the refusal of a reservation that is not the user's or does not exist."""
     name, snapshot = on_cluster.plan.request.reservation, on_cluster.snapshot
     known, hidden = snapshot.reservations, "reservations" in snapshot.limits.config.private
     if name is None or "," in name or known is None or hidden:
@@ -97,7 +97,7 @@ def users_names(on_cluster: PlanOnCluster) -> Set[str]:
 
 
 def check_reservation(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Yield the wait for the beginning of the job's own reservation."""
+    """Yield the wait for the job's own reservation to begin."""
     name, now = on_cluster.plan.request.reservation, on_cluster.snapshot.asked_at
     for own in on_cluster.snapshot.reservations or ():
         if own.name == name and "FLEX" not in own.flags and own.start > now:

@@ -1,4 +1,4 @@
-"""Replaces the catalog's figures in a plan with Slurm's own. Pure."""
+"""Replace the catalog's figures in a plan with Slurm's own. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
 
     What was planned stays as it is; only what it is held against is newer.
     """
-    # The same for each partition that the job might go to.
+    # Repeat it for each partition that the job might go to.
     asked = (plan.request.account, plan.request.qos, plan.cluster.name)
     known = snapshot.laid.get(asked)
     if known is None or known[0] is not plan.cluster:
@@ -95,7 +95,7 @@ def _partition(
         put("nodes", site.nodes, show)
     if site.node_list:
         put("node_list", site.node_list, show)
-    # What holds for this job there: its QOS, its association.
+    # The QOS and the association that the job has there.
     on_cluster = PlanOnCluster(replace(plan, partition=base), snapshot)
     put("open", on_cluster.is_open, show)
     most_nodes = on_cluster.limit("MaxNodes", "node")

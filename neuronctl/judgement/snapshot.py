@@ -54,7 +54,7 @@ class Snapshot:
 
     @property
     def enforced(self) -> bool:
-        """Whether Slurm tells the users' limits and holds to them."""
+        """Return True if Slurm reports and enforces the users' limits."""
         return self.limits.qos is not None and "limits" in self.limits.config.enforce
 
     @functools.cached_property
@@ -68,22 +68,22 @@ class Snapshot:
 
     @property
     def budgets(self) -> Tuple[Limit, ...]:
-        """The budgets of minutes that hold for the user, the tightest first."""
+        """Return the budgets of minutes for the user, the tightest first."""
         return budgets_of(self.limits, self.limited_groups) if self.enforced else ()
 
 
 def running(jobs: Tuple[QueueJob, ...]) -> Tuple[QueueJob, ...]:
-    """Return those that hold resources now."""
+    """Return the jobs that hold resources now."""
     return tuple(job for job in jobs if job.state in HOLDING)
 
 
 def is_reserved(group: NodeGroup) -> bool:
-    """Return whether a reservation has each node now, or some of its cores."""
+    """Return True if a reservation has each node, or some of its cores, now."""
     return "RESERVED" in group.state or "MAINT" in group.state
 
 
 def is_up(group: NodeGroup) -> bool:
-    """Return True if Slurm may start jobs on the nodes, as they are, reservations aside.
+    """Return True if Slurm may start jobs on the nodes, apart from reservations.
 
     On one that still ends a job it may.
     """
@@ -91,7 +91,7 @@ def is_up(group: NodeGroup) -> bool:
 
 
 def is_usable(group: NodeGroup) -> bool:
-    """Return True if Slurm starts jobs on the nodes now, where they have room."""
+    """Return True if Slurm starts jobs on the nodes now, if they have room."""
     return not any(word.startswith(_UNUSABLE) for word in _words(group))
 
 

@@ -28,7 +28,7 @@ _JUDGED = {
     "get-user-env": r".*",
     "kill-on-invalid-dep": r"yes|no",
     "distribution": r"[a-z*]+(:[a-z*]+)*",
-    # How these spread a job over nodes is known, or said not to be, in planning/needs.py.
+    # planning/needs.py knows how these spread a job over nodes, or says that it is unknown.
     **dict.fromkeys(("cpus-per-gpu", "mincpus", "ntasks-per-gpu"), _NUMBER),
     **dict.fromkeys(("mem-per-cpu", "mem-per-gpu"), r"\d{1,9}[KMGTkmgt]?[Bb]?"),
     "exclusive": r"user",
@@ -44,7 +44,7 @@ _OF_THREADS = ("hint=nomultithread", "hint=multithread", "threads-per-core=1")
 
 
 def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Yield what the job waits for as asked, what it may wait for, and what it may not use."""
+    """Yield the waits that the job requests, its possible waits, and what it may not use."""
     request = on_cluster.plan.request
     yield from _not_allowed(on_cluster)
     if request.sbatch_value("hold") is not None:
@@ -88,7 +88,7 @@ def _not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 
 
 def _qos_not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Yield the QOS that the job would have, by -q or by default, if the account has it not."""
+    """Yield the job's QOS, by -q or by default, if the account lacks it."""
     association, name = on_cluster.association, on_cluster.job_qos
     if association is None or not name or "," in name:
         return
@@ -104,7 +104,7 @@ def _qos_not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 
 
 def _begin(text: str, now: int) -> Iterator[Outcome]:
-    from neuronctl.request import begin_time  # here, as few jobs have one
+    from neuronctl.request import begin_time
 
     at = begin_time.moment(text, now)
     if at is None:
@@ -172,10 +172,10 @@ def _state_of(term: _Term, on_cluster: PlanOnCluster) -> str:
     if not number:
         return _WAITS if any(job.name == plan.job_name for job in snapshot.jobs) else _MET
     state = snapshot.job_states.get(number)
-    # Of an array there are several, of which this is the state of one.
+    # An array has several jobs; this is the state of one.
     several = bool(set(snapshot.job_states) - set(dependency_ids(plan)))
     if state is None and kind not in ("afterok", "afternotok"):
-        return _MET  # Slurm takes the job, and does not wait for that one
+        return _MET  # Slurm takes the job and does not wait for that one
     if state is None or rest or several:
         return _OPEN
     if kind == "after":

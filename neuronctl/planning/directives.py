@@ -23,7 +23,7 @@ def directives(
     settled: the values that planning decided, by option; the rest is as asked for. remark: the
     reason for an option's value, or "".
     """
-    # One way to ask for tasks and one for GPUs a site, whichever the user typed.
+    # Each site has one way to request tasks and one for GPUs, whatever the user typed.
     settled = {"ntasks": None, "gpus": None, **_gpus(request, policy, gpus), **settled}
     lines: List[Directive] = []
     for name, option in OF_SLURM.items():

@@ -100,7 +100,7 @@ class Decision:
 
     @property
     def row(self) -> Tuple[str, str, str, str]:
-        """What a record has of it."""
+        """Return the decision as a record stores it."""
         return self.name, self.value, self.source.value, self.reason
 
 
@@ -128,7 +128,7 @@ class CodeSnapshot:
 
 
 class Sizes:
-    """What follows from the sizes of a job or of a launch."""
+    """Values that follow from the sizes of a job or of a launch."""
 
     request: JobRequest
     nodes: int
@@ -149,17 +149,17 @@ class Sizes:
 
     @property
     def cores_per_node(self) -> int:
-        """Cores requested per node."""
+        """Return the cores requested per node."""
         return self.ntasks_per_node * self.cpus_per_task
 
     @property
     def node_count(self) -> Union[int, Shell]:
-        """The nodes for a script, which only the job knows if a range was requested."""
+        """Return the nodes, for a script; only the job knows them if a range was requested."""
         return self._on_all_nodes(1)
 
     @property
     def task_count(self) -> Union[int, Shell]:
-        """Slurm's tasks in total, for a script."""
+        """Return Slurm's tasks in total, for a script."""
         return self._on_all_nodes(self.ntasks_per_node)
 
     def _on_all_nodes(self, each: int) -> Union[int, Shell]:
@@ -207,12 +207,12 @@ class Launch(Sizes):
 
     @property
     def prefix(self) -> str:
-        """What a message about it begins with: ``step 2: ``; "" if the job has no steps."""
+        """Return the beginning of messages about it: ``step 2: ``; "" if the job has no steps."""
         return self.step and f"{self.step}: "
 
     @property
     def inline(self) -> bool:
-        """Whether the batch shell itself runs the launch's shell text."""
+        """Return True if the batch shell itself runs the launch's shell text."""
         plain = not (self.own_step or self.launcher.takes_all_nodes or self.request.container)
         return self.request.body is not None and plain
 
@@ -223,7 +223,7 @@ class Launch(Sizes):
 
     @property
     def starts(self) -> str:
-        """How often what is started: ``srun starts 4 tasks of train.py on each of 2 nodes``."""
+        """Return what starts how often: ``srun starts 4 tasks of train.py on each of 2 nodes``."""
         launcher, each = self.launcher, self.processes_per_node
         what = "the shell text" if self.request.body is not None else self.request.script or ""
         if not launcher.distributed:
@@ -242,28 +242,28 @@ class Launch(Sizes):
         return self.request.launcher_options
 
     def gives_launcher(self, *options: str) -> bool:
-        """Return whether one of these options is among the user's words for the launcher."""
+        """Return True if one of these options is among the user's options for the launcher."""
         names = {option_name(word) for word in self.launcher_options}
         return not names.isdisjoint(map(option_name, options))
 
     @property
     def passes_signal(self) -> bool:
-        """Whether the batch shell passes the signal on to the launch."""
+        """Return True if the batch shell passes the signal on to the launch."""
         return self.signal is not None and passes(self.signal, self.launcher, False)
 
     @property
     def processes(self) -> int:
-        """Training processes in total."""
+        """Return the training processes in total."""
         return self.nodes * self.processes_per_node
 
     @property
     def process_count(self) -> Union[int, Shell]:
-        """Training processes in total, for a script."""
+        """Return the training processes in total, for a script."""
         return self._on_all_nodes(self.processes_per_node)
 
     @property
     def overcommit(self) -> bool:
-        """Whether there are fewer cores than processes, which only an allocation may have."""
+        """Return True if there are fewer cores than processes, as only an allocation allows."""
         return "--overcommit" in self.srun_options
 
 
@@ -327,28 +327,28 @@ class JobPlan(Sizes):
 
     @property
     def rendezvous(self) -> bool:
-        """Whether the script sets MASTER_ADDR and MASTER_PORT."""
+        """Return True if the script sets MASTER_ADDR and MASTER_PORT."""
         return any(launch.rendezvous for launch in self.launches)
 
     @property
     def secrets(self) -> Dict[str, str]:
-        """Variables of the request that go into the job's environment and never into a script."""
+        """Return the secret variables: they go into the job's environment, never into a script."""
         return {name: value for name, value in self.request.env if is_private(name, value)}
 
     @property
     def partition_list(self) -> str:
-        """The partitions as sbatch has them: ``A,B``."""
+        """Return the partitions as sbatch takes them: ``A,B``."""
         return ",".join(each.name for each in (self.partition, *self.alternatives))
 
     @property
     def this_job(self) -> str:
-        """The job's id for Slurm's commands; SLURM_JOB_ID of one array task is the array's id."""
+        """Return the job's id for Slurm's commands; an array task's SLURM_JOB_ID is the array's."""
         task = "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
         return task if self.request.array else "$SLURM_JOB_ID"
 
     @property
     def stall(self) -> Optional[int]:
-        """Seconds without a change after which it is ended; None: it may be still for ever."""
+        """Return the seconds without a change after which the job is ended, or None."""
         return None if self.request.stall is None else parse_timeout(self.request.stall)
 
     @property
@@ -359,13 +359,13 @@ class JobPlan(Sizes):
 
     @property
     def passes_signal(self) -> bool:
-        """Whether the batch shell passes the signal on to what it has started."""
+        """Return True if the batch shell passes the signal on to the processes it started."""
         launcher = self.launches[0].launcher
         return self.signal is not None and passes(self.signal, launcher, bool(self.steps))
 
     @property
     def salloc_options(self) -> Tuple[str, ...]:
-        """The directives as arguments of salloc, without their dashes."""
+        """Return the directives as arguments of salloc, without their dashes."""
         return tuple(
             line.option if line.value is None else f"{line.option}={line.value}"
             for line in self.directives
@@ -384,7 +384,7 @@ def signal_of(request: JobRequest) -> Optional[Signal]:
     """Return the request's ``--signal``, taken apart; None without one."""
     if request.signal is None:
         return None
-    import signal as signals  # here, as few jobs have one
+    import signal as signals
 
     flags, name, _ = split_signal(request.signal)
     to_shell, name = "B" in flags, name.upper()
@@ -400,19 +400,19 @@ def signal_of(request: JobRequest) -> Optional[Signal]:
 
 @lru_cache(maxsize=64)
 def has_trap(text: str, signal: str = "") -> bool:
-    """Whether shell text has a trap for a signal, or for any but the shell's own such as EXIT."""
+    """Return True if shell text has a trap for a signal, or for any but EXIT and the like."""
     if "trap" not in text:
         return False
-    from neuronctl.scripts.shell_reader import read_shell  # here, as few jobs have a trap
+    from neuronctl.scripts.shell_reader import read_shell
 
     shell = read_shell(text)
-    # What eval makes of its words is not read; where they have the word, it may be a trap.
+    # The words of eval are not read; if they contain "trap", there may be one.
     hidden = any("trap" in word.raw for call in shell.calls("eval") for word in call.words)
     return hidden or bool(shell.traps(signal))
 
 
 def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:
-    """Return whether the batch shell has to pass a signal on, as Slurm sends it to steps only."""
+    """Return True if the batch shell must pass a signal on, as Slurm sends it to steps only."""
     if signal.trapped:
         return False
     return signal.to_batch_shell or has_steps or not launcher.by_srun or bool(launcher.marks)

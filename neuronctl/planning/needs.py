@@ -46,7 +46,7 @@ class Needs:
 
     @property
     def is_spread(self) -> bool:
-        """Whether Slurm may give some of its nodes more of the tasks or GPUs than others."""
+        """Return True if Slurm may give some of its nodes more tasks or GPUs than others."""
         sure = max(1, self.least_cores // self.cores_per_task)
         return self.most_nodes != 1 and (self.gpus > 0 or self.tasks > self.nodes * sure)
 
@@ -57,13 +57,13 @@ class Needs:
 
     @property
     def all_cores(self) -> int:
-        """The cores that Slurm gives it at least."""
+        """Return the cores that Slurm gives it at least."""
         of_tasks, of_gpus = self.tasks * self.cores_per_task, self.all_gpus * self.cores_per_gpu
         return max(of_tasks, of_gpus, self.nodes * self.least_cores)
 
     @property
     def largest_share(self) -> Tuple[int, int]:
-        """The cores and GPUs that at least one of its nodes must have."""
+        """Return the cores and GPUs that at least one of its nodes must have."""
         tasks = -(-self.tasks // self.most_nodes) if self.most_nodes else 1
         gpus = -(-self.gpus // self.most_nodes) if self.most_nodes else min(self.gpus, 1)
         return max(self.least_cores, tasks * self.cores_per_task), max(self.gpus_per_node, gpus)
@@ -85,7 +85,7 @@ class Needs:
         return wanted_cores <= cores and wanted_gpus <= gpus and wanted_memory <= memory
 
     def room(self, cores: int, gpus: int, memory: int, threads: int = 1) -> Tuple[int, int]:
-        """Return how many of its tasks and GPUs a node with this much free could take at most."""
+        """Return the most tasks and GPUs of the job that a node with this much free could take."""
         each, per_node = self.cores_per_task, self.memory_per_node
         if self.memory_per_core:
             cores = min(cores, memory // self.memory_per_core // threads * threads)
@@ -101,7 +101,7 @@ def whole_cores(cpus: int, threads: int) -> int:
 
 
 def needs_of(plan: JobPlan) -> Needs:
-    """Return what the plan asks for; what it leaves to Slurm's defaults is 0."""
+    """Return the plan's requests; 0 leaves a value to Slurm's default."""
     request, own = plan.request, _amounts(plan)
     number = request.sbatch_number
     nodes, most, gpus = own.nodes or 1, own.max_nodes or own.nodes or 0, own.gpus or 0

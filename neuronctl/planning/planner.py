@@ -1,4 +1,4 @@
-"""Settles the values of a plan, each with its reason; the rules judge bad ones, too."""
+"""Settle the values of a plan, each with its reason; the rules judge bad values, too."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def plan(
     Raises UsageError for a launcher or a container runtime that does not exist, and for a program
     whose name is not one line.
     """
-    # The name is written into the preflight's here-document, which one of its lines could end.
+    # A second line of the name could end the preflight's here-document.
     if request.script is not None:
         try:
             one_line(request.script)
@@ -67,7 +67,7 @@ def plan(
 
 
 class _LaunchBuilder(SizeBuilder):
-    """Settles what a launch needs beside its sizes, for the job's one launch and for a step's."""
+    """Settles what a launch needs besides its sizes, for a job's one launch and for a step's."""
 
     wandb: Optional[model.Export] = None
     conda: Optional[Conda] = None
@@ -126,7 +126,7 @@ class _LaunchBuilder(SizeBuilder):
             )
         scratch = self.cluster.scratch
         own = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
-        if self.code is not None:  # whose links lead there
+        if self.code is not None:  # its links lead there
             request = replace(request, binds=(*request.binds, self.code.root))
         option = "--rocm" if self.partitions[0].has_amd_gpus else "--nv"
         return RUNTIMES[name](request, own, option if self.gpus else "")
@@ -158,7 +158,7 @@ class _PlanBuilder(_LaunchBuilder):
         self.settle_tasks(self.steps)
 
     def _settle_wandb(self, place: Optional[model.AllocationPart]) -> None:
-        """Let all runs of a batch job continue one W&B run; a launch inside a job makes its own."""
+        """Let all runs of a batch job continue one W&B run; a launch in a job starts its own."""
         if not self.interactive and place is None:
             logs = imports_wandb(self.request) or any(step.wandb for step in self.steps)
             self.wandb = wandb_run(self.request, self.cluster) if logs else None
@@ -243,7 +243,7 @@ class _PlanBuilder(_LaunchBuilder):
         cores: int,
         place: Optional[model.AllocationPart],
     ) -> None:
-        """Raise UsageError for a step of more cores than the job's, or of cores left to Slurm."""
+        """Raise UsageError for a step with more cores than the job, or cores left to Slurm."""
         if self.request.cpus_per_task == 0 and place is None:
             names = [
                 part.launcher.name for part in launches if part.launcher.by_srun or part.own_step
@@ -272,7 +272,7 @@ class _PlanBuilder(_LaunchBuilder):
         self._wrapping()  # decides what runs the container
 
     def _until_done(self, time_limit: Optional[int]) -> Optional[model.UntilDone]:
-        """Return how the job goes on after its time limit."""
+        """Return how the job continues after its time limit."""
         request = self.request
         if not request.until_done or self.interactive:
             return None
@@ -396,12 +396,12 @@ class _PlanBuilder(_LaunchBuilder):
         if asked is not None:
             return self.asked(name, name, asked)
         if name == "error" and request.output is not None:
-            return None  # sbatch writes both into the one file asked for
+            return None  # sbatch writes both into the one requested file
         pattern = "%x_%A_%a" if request.array else "%x_%j"
         return self.derived(name, f"{pattern}{suffix}", "job name and id")
 
     def _software(self) -> None:
-        """Record where the software comes from, and which values refer to others."""
+        """Record the source of the software, and the values that refer to other variables."""
         request = self.request
         if request.modules:
             origin = request.origin("modules")

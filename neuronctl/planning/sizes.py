@@ -74,7 +74,7 @@ class SizeBuilder:
         return self.derived("nodes", 1)
 
     def _spread(self) -> Optional[Amounts]:
-        """Take the fewest nodes for tasks whose nodes Slurm chooses; return what is asked for."""
+        """Take the fewest nodes if Slurm chooses them for the tasks; return what is requested."""
         request, partition = self.request, self.partitions[0]
         if request.ntasks is None or request.gpus or request.nodes or request.nodelist:
             return None
@@ -158,7 +158,7 @@ class SizeBuilder:
             "ntasks-per-node": None if self._one_task() else str(self.ntasks_per_node),
             "cpus-per-task": str(cpus_per_task) if request.cpus_per_task != 0 else None,
         }
-        if self.starts_nothing:  # nodes and tasks as they were given
+        if self.starts_nothing:  # nodes and tasks as given
             options["ntasks"] = str(request.ntasks) if request.ntasks else None
             each = request.ntasks_per_node
             options["ntasks-per-node"] = str(each) if each else None
@@ -167,7 +167,7 @@ class SizeBuilder:
         return options
 
     def _one_task(self) -> bool:
-        """Whether nobody asked for tasks; Lightning wants no SLURM_NTASKS then."""
+        """Return True if nobody requested tasks; Lightning then wants no SLURM_NTASKS."""
         asked = self.request.ntasks_per_node is not None or self.request.ntasks is not None
         alone = self.most_nodes == 1 and self.launcher.one_task_per_node
         return alone and self.ntasks_per_node == 1 and not (asked or self.interactive)
@@ -176,7 +176,7 @@ class SizeBuilder:
         asked, ntasks_per_node = self.request.cpus_per_task, self.ntasks_per_node
         if asked == 0 and place is None:
             self.asked("cpus-per-task", "cpus_per_task", "left to Slurm")
-            return 1  # what Slurm gives at least
+            return 1  # Slurm gives at least one
         if asked:
             return self.asked("cpus-per-task", "cpus_per_task", asked)
         if place is not None:
@@ -197,7 +197,7 @@ class SizeBuilder:
         return self.derived("cpus-per-task", value, reason)
 
     def _derived_cores(self) -> Tuple[int, str]:
-        """Return the cores of each task that come with the GPUs, and why."""
+        """Return the cores per task that come with the GPUs, and why."""
         partitions, ntasks_per_node, gpus = self.partitions, self.ntasks_per_node, self.gpus
         # Of several partitions, Slurm may choose any.
         partition = min(partitions, key=lambda one: self.cluster.cores_per_gpu(one) or sys.maxsize)
@@ -212,7 +212,7 @@ class SizeBuilder:
             if ntasks_per_node > 1:
                 reason += f" / {ntasks_per_node} tasks"
             return max(1, cores // ntasks_per_node), reason
-        # Each GPU needs at least one core; the catalog does not say how many more it gets.
+        # Each GPU needs at least one core; the catalog does not say how many it gets.
         reason = "one core per GPU by default" if gpus > 1 else "one core per task by default"
         return max(1, -(-gpus // ntasks_per_node)), reason
 
@@ -230,7 +230,7 @@ class SizeBuilder:
         self.derived("memory per node", f"about {memory // 1024} GB", reason)
 
     def decide(self, name: str, value: T, source: Source, reason: str) -> T:
-        """Record a value, and return it."""
+        """Record a value and return it."""
         self.decisions[name] = Decision(name, str(value), source, reason)
         return value
 
@@ -239,12 +239,12 @@ class SizeBuilder:
         return self.decide(name, value, Source.DERIVED, reason)
 
     def asked(self, name: str, field: str, value: T) -> T:
-        """Record a value that the request itself carries, and return it."""
+        """Record a value of the request, and return it."""
         origin = self.request.origin(field)
         return self.decide(name, value, origin.source, origin.where)
 
     def remark(self, name: str) -> str:
-        """Return the remark on a directive: how its value comes about; "" for most."""
+        """Return the remark on a directive, which says how its value arises, or ""."""
         decision = self.decisions.get(name)
         if decision is None or name not in _REMARKED:
             return ""

@@ -50,13 +50,13 @@ def python_file(request: JobRequest) -> Optional[str]:
 
 
 def python_module(request: JobRequest) -> Optional[str]:
-    """Return the module that the job runs, behind ``python -m``; None where it runs none."""
+    """Return the module that the job runs with ``python -m``, or None."""
     kind, name, _ = _run_by_python(request)
     return name if kind == "m" and name else None
 
 
 def _run_by_python(request: JobRequest) -> Tuple[str, str, List[str]]:
-    """As of python_runs, with the arguments; a file alone is a script."""
+    """Return what Python runs, with the arguments; a file alone is a script."""
     words = _command(request)
     if not names_python(words[0]):
         return "script", words[0], words[1:]
@@ -73,7 +73,7 @@ _STARTS_OTHERS = (
 
 
 def runs_python(request: JobRequest) -> bool:
-    """Return whether the program is a Python file or module, also behind ``python``."""
+    """Return True if the program is a Python file or module, also with ``python``."""
     return python_module(request) is not None or python_file(request) is not None
 
 
@@ -87,7 +87,7 @@ def _called(request: JobRequest) -> Tuple[str, List[str]]:
 
 
 def called_launcher(request: JobRequest) -> Optional[Tuple[Launcher, str, List[str]]]:
-    """Return the launcher that the program is, the program's name and its arguments; else None."""
+    """Return the launcher that the program is, its name, and its arguments; otherwise None."""
     name, args = _called(request)
     if name.endswith(".py"):
         return None
@@ -105,7 +105,7 @@ def named_after(request: JobRequest) -> str:
 
 
 def starts_once(request: JobRequest) -> str:
-    """Why the program, by its name or first line, has to be started once; "": it need not be."""
+    """Return why the program (its name or first line) must start only once, or ""."""
     name, _ = _called(request)
     if request.steps:
         return "the steps have launchers of their own"
@@ -119,7 +119,7 @@ def starts_once(request: JobRequest) -> str:
 
 
 def runs_shell(request: JobRequest) -> bool:
-    """Whether the program is a shell script, by its name or, if it is here, its first line."""
+    """Return True if the program is a shell script, by its name or its first line."""
     script, (name, _) = _command(request)[0], _called(request)
     if name in _SHELLS or name.endswith((".sh", ".bash")):
         return True
@@ -128,7 +128,7 @@ def runs_shell(request: JobRequest) -> bool:
 
 
 def _interpreter(path: str) -> str:
-    """Return the name of the program that a script's first line calls; "" where it calls none."""
+    """Return the name of the program that a script's first line calls, or ""."""
     line = head(path, 200).partition(b"\n")[0].decode("utf-8", "replace")
     return interpreter(line[2:]) if line.startswith("#!") else ""
 
@@ -201,11 +201,11 @@ def imports_wandb(request: JobRequest) -> bool:
 
 
 def wandb_run(request: JobRequest, cluster: Cluster, step: str = "") -> Export:
-    """Return the variable by which all runs of a job, or of its step, continue one W&B run."""
+    """Return the variable that lets all runs of a job or step continue one W&B run."""
     if step:
         part = "-".join(re.findall("[0-9]+", step))
         return Export(WANDB_RUN, Shell(f"${WANDB_RUN}-{part}"), f"of {step}")
-    # The script's fourth argument is the first job, of a chain or of one that was resubmitted.
+    # The script's fourth argument is the first job of a chain or of a resubmitted one.
     job, task = "${4:-$SLURM_JOB_ID}", ""
     if request.array:
         job, task = "${4:-$SLURM_ARRAY_JOB_ID}", "_$SLURM_ARRAY_TASK_ID"

@@ -27,11 +27,11 @@ class Share:
 
     @property
     def beside(self) -> bool:
-        """Whether other steps run at the same time."""
+        """Return True if other steps run at the same time."""
         return self.per_node > 0
 
     def among(self, count: int) -> Share:
-        """Return the share of each of so many steps side by side, each on one node."""
+        """Return the share of each of ``count`` steps side by side, each on one node."""
         per_node = -(-count // self.nodes)
         gpus = max(1, self.gpus // per_node) if self.gpus else 0
         return Share(1, gpus, self.job_gpus, per_node)

@@ -91,7 +91,7 @@ class Finding:
 
     @property
     def waits(self) -> bool:
-        """Whether it only says what the job waits for."""
+        """Return True if the finding only tells what the job waits for."""
         return self.has(Trait.WAITS)
 
     def has(self, trait: Trait) -> bool:
@@ -113,7 +113,7 @@ class Copies:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a file or directory cannot be used, and what to do. is_full: only for want of space."""
+    """Why a file or directory cannot be used, and what to do. is_full: its file system is full."""
 
     words: str
     hint: str = ""
@@ -203,16 +203,16 @@ class RuleContext:
 
     @property
     def launch(self) -> Launch:
-        """The launch that is judged."""
+        """Return the judged launch."""
         return self.plan.launches[self.launch_index]
 
     @property
     def rules_off(self) -> Tuple[str, ...]:
-        """Return the codes of the rules that the site has switched off."""
+        """Return the codes of the rules that the site switched off."""
         return self.plan.cluster.policy.rules_off
 
     def parts(self, rule: Rule) -> Iterator[Tuple[str, RuleContext]]:
-        """Yield what a rule judges, the job or each step, and what its messages begin with."""
+        """Yield the judged job or its steps, each with the beginning of messages about it."""
         if self.of_script and rule.about is None:
             return
         if not (self.plan.steps and Trait.STEP in rule.traits):
@@ -224,20 +224,20 @@ class RuleContext:
             yield launch.prefix, replace(self, launch_index=index, local=local)
 
     def cite(self, *path: str) -> Citation:
-        """Return who says a cluster's value: Slurm, or its file and line, and its dated source."""
+        """Return who states a cluster's value: Slurm, or file and line, and its dated source."""
         if path in self.sources:
             return self.sources[path]
         return self.catalog.cite(self.plan.cluster.name, *path)
 
     def cite_partition(self, key: str) -> Citation:
-        """Return who says a value of the job's partition, or a smaller one of its QOS."""
+        """Return who states a value of the job's partition, or a smaller one of its QOS."""
         qos = self.limiting_qos(key)
         if ("partitions", self.plan.partition.name, key) in self.sources:
             qos = ""
         return self.cite(*(("qos", qos) if qos else ("partitions", self.plan.partition.name)), key)
 
     def limiting_qos(self, key: str) -> str:
-        """Return the QOS whose limit counts in the job's partition; "" if it is not a QOS'."""
+        """Return the QOS whose limit counts in the job's partition, or ""."""
         partition = self.plan.partition
         qos = self.plan.cluster.qos_named(self.plan.request.qos)
         source = self.sources.get(("partitions", partition.name, key))
@@ -252,7 +252,7 @@ class RuleContext:
 
 
 class Trait(Flag):
-    """What sets a rule apart from others."""
+    """Properties of a rule."""
 
     NONE = 0
     STEP = auto()
@@ -368,7 +368,7 @@ job_rule = JOB_RULES.rule
 
 
 def nearest(word: str, known: Tuple[str, ...]) -> Tuple[str, ...]:
-    """Return the up to three known words that ``word`` may have been meant for, best first."""
+    """Return the up to three known words closest to ``word``, best first."""
     import difflib
 
     return tuple(difflib.get_close_matches(word.lower(), known, cutoff=0.5))

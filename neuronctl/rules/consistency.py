@@ -81,7 +81,7 @@ def one_process(context: RuleContext) -> Iterator[Finding]:
 @job_rule(WARNING, "NC304", "processes and GPUs differ", Trait.STEP)
 def processes_and_gpus(context: RuleContext) -> Iterator[Finding]:
     launch = context.launch
-    if not launch.launcher.distributed:  # what the program starts is its own business
+    if not launch.launcher.distributed:  # the program alone decides what it starts
         return
     processes, gpus = launch.processes_per_node, launch.gpus_per_node
     if gpus and processes != gpus:
@@ -102,7 +102,7 @@ def launcher_as_program(context: RuleContext) -> Iterator[Finding]:
         return
     launcher, name, args = called
     if launch.processes_per_node == 1 and {*map(option_name, args)} & {*launcher.joins}:
-        return  # each of them joins the others
+        return  # each copy joins the others
     program = next((word for word in args if word.endswith(".py")), "PROGRAM")
     yield Finding(
         f"{name} starts processes itself, and {launch.launcher.name} starts {name} "
@@ -133,7 +133,7 @@ def stated_size(context: RuleContext) -> Iterator[Finding]:
 def contradictions(
     program: str, sizes: Sequence[Tuple[str, int]], job: Union[JobPlan, Launch]
 ) -> Iterator[Finding]:
-    """Yield each size that a program states and that its job or launch does not have."""
+    """Yield each size that the program states and its job or launch does not have."""
     for name, count in dict.fromkeys(sizes):
         figure, unit, where, taken = _STATED[name]
         has = getattr(job, figure)
@@ -176,11 +176,12 @@ def copies(context: RuleContext) -> Iterator[Finding]:
     framework = next((_SHARES[name] for name in here.imports if name in _SHARES), "")
     if framework:
         change = f" with {framework}"
-    elif file is not None:  # a module's has no name to type
+    elif file is not None:  # a module has no name to type
         many += [quote(file), "| patch", quote(request.resolve_path(file))]
         change = f": neuronctl init {' '.join(many)}{change}"
     fewer = "request one task" if tasks else f"request {' '.join(once)}"
-    if 1 in (request.ntasks, request.ntasks_per_node):  # nn.DataParallel uses all GPUs from one
+    # Nn.DataParallel uses all GPUs from one process.
+    if 1 in (request.ntasks, request.ntasks_per_node):
         fewer = "start one process: --launcher python"
     words = f"{name} trains alone" if alone else f"nothing in {name} shares the work"
     yield Finding(
@@ -188,7 +189,7 @@ def copies(context: RuleContext) -> Iterator[Finding]:
         "each other's files",
         f"make it distributed{change}; or {fewer}; "
         f"if this is meant: --launcher {launch.launcher.name}",
-        # Somebody who counts tasks, or runs other lines before, may know better.
+        # A user who counts tasks, or runs other lines before, may know better.
         severity="" if alone and not (tasks or request.setup) else WARNING,
     )
 

@@ -1,4 +1,4 @@
-"""What this machine shows of a job; the rules are pure, so its files are read here, once."""
+"""Read what this machine shows of a job, once; the rules are pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def gather_local_facts(
     elsewhere: the job may be meant for another machine, with file systems that are not here.
     quotas: whether to ask what is left of the user's quotas, for at most 1 s.
     """
-    # salloc changes the directory of its command; the job is submitted from here.
+    # salloc changes the directory of its command, but the job is submitted from here.
     given = None if plan.interactive else plan.request.chdir
     directory = os.path.realpath(given or working_directory())
     chdir = _directory_fault(plan)
@@ -55,7 +55,7 @@ def gather_local_facts(
 
 
 def _launch_facts(plan: JobPlan, launch: Launch, chdir: Optional[Fault]) -> Dict[str, Any]:
-    """Return the fields of LocalFacts that are about what one launch of the plan starts."""
+    """Return the fields of LocalFacts for one launch of the plan."""
     request = launch.request
     text = _python_text(request)
     return {
@@ -73,13 +73,13 @@ def _wandb_line(launch: Launch, text: str) -> int:
     """Return the line of a program that calls wandb.init in each of several processes, or 0."""
     if launch.processes < 2 or "wandb.init" not in text:
         return 0
-    from neuronctl.rules.python_program import wandb_init_line  # here: few programs call it
+    from neuronctl.rules.python_program import wandb_init_line
 
     return wandb_init_line(text)
 
 
 def _is_inherited(name: str) -> bool:
-    """Return True unless a variable names the cluster on which the job is submitted anyway."""
+    """Return True unless a variable is the caller's own way to name the cluster."""
     return not name.endswith("_CLUSTERS") or os.environ[name].lower() != local_cluster()
 
 
@@ -89,7 +89,7 @@ def _broken_texts(plan: JobPlan) -> Iterator[Tuple[str, str, SyntaxProblem]]:
     texts.append(("", "--setup", "\n".join(request.setup)))
     for prefix, what, text in texts:
         if text:
-            from neuronctl.scripts.bash_grammar import syntax_problem  # here: few jobs have any
+            from neuronctl.scripts.bash_grammar import syntax_problem
 
             found = syntax_problem(text)
             if found is not None:
@@ -106,7 +106,7 @@ def _has_directives(request: JobRequest) -> bool:
 
 
 def _imports(text: str) -> Tuple[str, ...]:
-    """Return the names in a Python file's import lines, without those of Python's own modules."""
+    """Return the names in a Python file's import lines, except Python's own modules."""
     own = software.own_modules()
     lines = re.findall(r"^[ \t]*(?:import|from)[ \t]+([^#;\n]*)", text, re.MULTILINE)
     names = re.findall(r"\w+", " ".join(lines))
@@ -157,14 +157,14 @@ def _program_fault(plan: JobPlan, request: JobRequest) -> Optional[Fault]:
     elif not os.access(path, os.R_OK):
         words = f"cannot read '{script}': permission denied"
     elif not (script.endswith(".py") or os.access(path, os.X_OK) or _has_directives(request)):
-        words = f"'{script}' is not executable"  # directives are a rule of their own
+        words = f"'{script}' is not executable"  # another rule reports directives
         hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
     return Fault(words, hint) if words else None
 
 
 def _similar(path: str) -> str:
-    """Return the name of a file beside a missing one that is nearly its own, as a hint."""
-    import difflib  # here: few programs are missing
+    """Return, as a hint, a file beside a missing one with nearly the same name."""
+    import difflib
 
     names: Sequence[str] = ()
     with contextlib.suppress(OSError):
@@ -174,7 +174,7 @@ def _similar(path: str) -> str:
 
 
 def _brings_programs(plan: JobPlan) -> bool:
-    """Return True if a bare name may be found in the image, or in a PATH that the job sets."""
+    """Return True if the image or the job's PATH may contain a bare name."""
     request = plan.request
     brought = request.container or request.setup or request.conda or "PATH" in dict(request.env)
     return bool(brought) or _may_bring(plan)
@@ -184,13 +184,13 @@ def _on_path(name: str, request: JobRequest) -> bool:
     places = [os.environ.get("PATH", os.defpath)]
     if request.venv is not None:
         places.insert(0, request.resolve_path(os.path.expanduser(f"{request.venv}/bin")))
-    from shutil import which  # with bz2 and lzma, which few submissions need
+    from shutil import which  # imports bz2 and lzma, which few submissions need
 
     return which(name, path=os.pathsep.join(places)) is not None
 
 
 def _not_on_path(plan: JobPlan, launch: Launch) -> Iterator[str]:
-    """Yield the programs that start the user's; srun is Slurm's own, which the gate asks anyway."""
+    """Yield missing programs that start the user's; the gate checks srun."""
     if plan.interactive or _brings_programs(plan):
         return
     launcher = launch.launcher
@@ -206,13 +206,13 @@ def imports_of(request: JobRequest) -> Tuple[str, ...]:
 
 
 def _python_text(request: JobRequest) -> str:
-    """Return the text of the job's Python file; "" if there is none, or if it is not here."""
+    """Return the text of the job's Python file; "" if there is none here."""
     file = software.python_file(request)
     return "" if file is None else python_text(request.resolve_path(file))
 
 
 def python_text(path: str) -> str:
-    """Return the text of a Python file without its comments; "" if there is none."""
+    """Return the text of a Python file without comments, or ""."""
     if not os.path.isfile(path):
         return ""
     text = head(path, software.LONGEST_PROGRAM).decode("utf-8", "replace")
@@ -220,19 +220,19 @@ def python_text(path: str) -> str:
 
 
 def program_text(directory: str, name: str) -> str:
-    """Return the same of a program of the job's directory."""
+    """Return the text of a program in the job's directory, without comments, or ""."""
     return python_text(os.path.join(directory, name))
 
 
 def _copies(launch: Launch) -> str:
-    """Return what the copies of a program do that a launcher starts several times by default."""
+    """Return what a program's copies do if the launcher starts several by default."""
     request = launch.request
     name, module = software.python_file(request), software.python_module(request)
     if request.launcher is not None or not launch.starts_several or not (name or module):
         return ""
     if request.container is not None and (name is None or name.startswith("/")):
-        return ""  # it is the image's
-    from neuronctl.rules.python_program import python_program  # here: few jobs start several
+        return ""  # the image has it
+    from neuronctl.rules.python_program import python_program
 
     here = request.resolve_path("") or "."
     first = here if name is None else os.path.dirname(os.path.realpath(request.resolve_path(name)))
@@ -271,7 +271,7 @@ def _image_fault(plan: JobPlan) -> Optional[Fault]:
 
 
 def _environment_fault(plan: JobPlan) -> Optional[Fault]:
-    """Return why an environment cannot be used; what modules bring on the node is not known."""
+    """Return why an environment cannot be used; the modules on the node are unknown here."""
     request = plan.request
     if request.venv is not None:
         directory = request.resolve_path(os.path.expanduser(request.venv)).rstrip("/")
@@ -301,13 +301,13 @@ def _environment_fault(plan: JobPlan) -> Optional[Fault]:
 
 
 def _may_bring(plan: JobPlan) -> bool:
-    """Return whether lines of the script that come before the environment may change PATH."""
+    """Return True if script lines before the environment may change PATH."""
     request = plan.request
     return bool(request.modules or plan.cluster.policy.login_shell)
 
 
 def _logs_elsewhere(plan: JobPlan) -> bool:
-    """Return whether a log is on a file system that this machine does not have."""
+    """Return True if a log is on a file system that this machine lacks."""
     paths = [path for path in (plan.output, plan.error) if path and path.startswith("/")]
     return any(not os.path.isdir(os.path.join("/", path.split("/")[1])) for path in paths)
 
@@ -339,7 +339,7 @@ def _log_fault(plan: JobPlan) -> Optional[Fault]:
 
 
 def log_fault(path: str) -> Optional[Fault]:
-    """Return why a log cannot be written, as far as this machine can tell."""
+    """Return why a log cannot be written, as far as this machine shows."""
     hint = "choose another with -o"
     if os.path.isdir(path):
         return Fault(f"the log file '{path}' is a directory", hint)
@@ -349,7 +349,7 @@ def log_fault(path: str) -> Optional[Fault]:
     if not os.path.isdir(directory):
         hint = f"create it first: mkdir -p {quote(directory)}; or {hint}"
         return Fault(f"the log directory '{directory}' does not exist", hint)
-    is_writable = os.path.isfile(path) and os.access(path, os.W_OK)  # it is written again
+    is_writable = os.path.isfile(path) and os.access(path, os.W_OK)  # it is overwritten
     directory = os.path.abspath(directory)
     if not is_writable and not os.access(directory, os.W_OK | os.X_OK):
         return Fault(f"you cannot write to the log directory '{directory}'", hint)

@@ -1,4 +1,4 @@
-"""NC4xx: what can be seen on this machine: the program, its software, the log directory."""
+"""NC4xx: what this machine shows: the program, its software, the log directory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def program(context: RuleContext) -> Iterator[Finding]:
             severity=WARNING,
         )
     if fault is not None and context.plan.request.setup:
-        # Such a line may change the directory, or make the program.
+        # Such a line may change the directory or create the program.
         words = f"{fault.words}, unless a setup line provides it"
         yield Finding(words, fault.hint, severity=WARNING)
     else:

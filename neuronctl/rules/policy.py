@@ -14,7 +14,7 @@ _SHOWN = 6
 
 
 def _comment_form(context: RuleContext) -> str:
-    """Return what to type for a valid comment."""
+    """Return a valid comment to type."""
     policy = context.plan.cluster.policy.comment
     if policy.form == "fields" and context.of_script:
         return f'--comment="{policy.parts}"'
@@ -24,7 +24,7 @@ def _comment_form(context: RuleContext) -> str:
 
 
 def _comment_values(context: RuleContext) -> Dict[str, Tuple[str, ...]]:
-    """Return what each part of the comment takes, as far as the site lists it."""
+    """Return the values that each part of the comment takes, as far as the site lists them."""
     policy = context.plan.cluster.policy.comment
     known = policy.fields
     if policy.form == "word":
@@ -35,7 +35,7 @@ def _comment_values(context: RuleContext) -> Dict[str, Tuple[str, ...]]:
 def _choices(context: RuleContext, key: str, values: Tuple[str, ...], word: str = "") -> str:
     """Return the values nearest to ``word``, or some of them, and where all are listed."""
     meanings = context.plan.cluster.policy.comment.meanings
-    # A value that contains the word, or is contained in it, or means it, was meant more often.
+    # Prefer values that contain the word, are contained in it, or mean it.
     low = word.lower().strip()
     related = tuple(
         value for value in values if low and (low in value or (len(value) > 2 and value in low))
@@ -58,7 +58,7 @@ def _choices(context: RuleContext, key: str, values: Tuple[str, ...], word: str 
 
 
 def _joined(hints: Sequence[str]) -> str:
-    """Return the hints as one, which says once where all values are listed."""
+    """Join the hints; say once where all values are listed."""
     return re.sub(
         r"; 'neuronctl partitions --comment[^']*' lists all(?=; .* lists all$)",
         "",
@@ -71,7 +71,7 @@ def _meant(value: str, meanings: Mapping[str, str]) -> str:
 
 
 def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tuple[str, ...]]:
-    """Return a name that a program imports, and the values named after such, best first."""
+    """Return an import of the program and the values named like it, best first."""
 
     def score(value: str, name: str) -> int:
         parts = re.split("[-_]", value)
@@ -84,7 +84,7 @@ def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tu
 
 
 def _right_comment(context: RuleContext) -> str:
-    """Return the one right comment of a batch script, or "" if that is not clear."""
+    """Return the one correct comment of a batch script, or "" if that is unclear."""
     policy, given = context.plan.cluster.policy.comment, context.comment_parts
     if not context.of_script:
         return ""
@@ -96,7 +96,7 @@ def _right_comment(context: RuleContext) -> str:
     found: Dict[str, str] = {}
     for key, values in known.items():
         said = {word.removeprefix(f"{key}=") for word in words} & values.keys()
-        if key in given:  # a word that may be said of another part is not sure
+        if key in given:  # a word that may belong to another part is uncertain
             others = {value for name in known.keys() - {key} for value in known[name]}
             sure = {value for value in said if value not in others or f"{key}={value}" in words}
             said = sure or {given[key].lower()} & values.keys()
@@ -105,12 +105,12 @@ def _right_comment(context: RuleContext) -> str:
             return ""
         found[key] = right.pop()
     if len(given) < len(found) and len([word for word in words if word]) > len(found):
-        return ""  # what it says beside them would be lost
+        return ""  # its other content would be lost
     return ";".join(f"{key}={value}" for key, value in found.items())
 
 
 def _mended(context: RuleContext, found: Finding) -> Finding:
-    """Return the same, with the right comment if there is one."""
+    """Return the finding with the correct comment, if there is one."""
     right = _right_comment(context)
     if not right:
         return found
@@ -158,7 +158,7 @@ def _wrong_comment(context: RuleContext) -> Iterator[Finding]:
 def _wrong_parts(
     context: RuleContext, comment: str, known: Mapping[str, Tuple[str, ...]]
 ) -> Iterator[Finding]:
-    """Yield what is wrong with a comment that is to have several parts."""
+    """Yield what is wrong with a comment of several parts."""
     policy, source = context.plan.cluster.policy.comment, context.cite("policy", "comment")
     pairs = [part.partition("=") for part in comment.split(";")]
     given = {key: value for key, _, value in pairs}
@@ -183,9 +183,9 @@ def _wrong_parts(
             )
     for key, values in policy.fields.items():
         if key not in given:
-            # --comment hides --field and --appl.
+            # --comment overrides --field and --appl.
             add = f"add ;{key}={key.upper()} to it, or use {_comment_form(context)} instead"
-            alone = context.plan.request.comment is None  # options have made it
+            alone = context.plan.request.comment is None  # options made it
             add = f"add {policy.part_name(key)}" if alone else add
             hint = f"{add}; {_choices(context, key, values)}"
             yield Finding(f"comment '{comment}' has no {key}=", hint, source)
@@ -238,7 +238,7 @@ def submit_directory(context: RuleContext) -> Iterator[Finding]:
 
 
 def _unnamed(context: RuleContext, option: str, key: str, article: str) -> Iterator[Finding]:
-    """Yield what is wrong if the site requires an account or a QOS and none is named."""
+    """Yield what is wrong if the site requires an account or a QOS and the job names none."""
     plan, slurm = context.plan, context.slurm
     if not getattr(plan.cluster.policy, f"{key}_required") or getattr(plan.request, key):
         return

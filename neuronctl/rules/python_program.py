@@ -51,7 +51,7 @@ _TRAINS = re.compile(r"\.backward\(|GradientTape")
 
 
 def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
-    """Return what is known of a program that starts several times: one of Copies.
+    """Return what is known about a program that starts several times, as Copies.
 
     name: its file, or its module. search: the directories in which Python looks for its imports.
     """
@@ -91,7 +91,7 @@ def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
 
 
 def _local(parts: Sequence[str], places: Sequence[str]) -> List[str]:
-    """Return the files of a local module and of the packages around it; none if it is not here."""
+    """Return the files of a local module and of its packages; none if they are not here."""
     for place in places:
         files: List[str] = []
         for part in parts:
@@ -104,7 +104,7 @@ def _local(parts: Sequence[str], places: Sequence[str]) -> List[str]:
 
 
 def _read(file: str) -> Tuple[str, List[Tuple[int, List[str]]], bool]:
-    """Return a file's text without comments and docstrings, its imports, and if it is all there.
+    """Return a file's text without comments and docstrings, its imports, and if all could be read.
 
     An import is (how many dots it begins with, the names between its dots).
     """
@@ -120,7 +120,7 @@ def _read(file: str) -> Tuple[str, List[Tuple[int, List[str]]], bool]:
                 node.value = ast.Constant(None)
         return ast.unparse(tree), list(_imports(tree)), len(raw) < LONGEST_PROGRAM
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        # Of another Python, or too long: its words are there all the same.
+        # Another Python's syntax, or too long: the words still count.
         return raw.decode("utf-8", "replace"), [], False
 
 
@@ -142,7 +142,7 @@ _Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
 
 def wandb_init_line(text: str) -> int:
-    """Return the line of a program's first wandb.init that every rank reaches; 0 if none does.
+    """Return the line of the first wandb.init that every rank reaches, or 0.
 
     A condition, a decorator, or an argument that names the rank keeps the others out.
     """

@@ -26,7 +26,7 @@ def _open(plan: JobPlan, suits: Callable[[Partition], bool]) -> List[str]:
 
 
 def _known(context: RuleContext) -> Optional[Partition]:
-    """Return the job's partition, or None if the catalog does not know it (NC101 says so)."""
+    """Return the job's partition; None if the catalog lacks it, which NC101 reports."""
     partition = context.plan.partition
     return partition if partition.name in context.plan.cluster.partitions else None
 
@@ -38,14 +38,14 @@ def _catalog_partitions(context: RuleContext) -> Mapping[str, Partition]:
 
 
 def _every_partition(context: RuleContext) -> Citation:
-    """Return who says which partitions there are; a guide's list need not have all of them."""
+    """Return the source of the list of partitions; a guide's list may be incomplete."""
     source, name = context.cite("partitions"), context.plan.cluster.name
     sure = source.by_slurm or context.catalog.evidence(name, "partitions").startswith("slurm")
     return replace(source, doubtful=True) if context.of_script and not sure else source
 
 
 def _listed(names: Sequence[str], taken: int = 0) -> str:
-    """Return the partitions if they fit on a line beside ``taken`` characters, or where to look."""
+    """Return the partitions if they fit on a line after ``taken`` characters, or where to look."""
     words = "there are: " + ", ".join(names)
     return words if len(words) + taken <= 72 else "'neuronctl partitions' lists them"
 
@@ -128,7 +128,7 @@ def partition_is_open(context: RuleContext) -> Iterator[Finding]:
             source,
         )
     accounts, own = context.plan.partition.accounts, context.plan.request.account
-    known = context.slurm is not None  # and with it the accounts above this one
+    known = context.slurm is not None  # implies the accounts above this one
     if accounts and own and own.lower() not in map(str.lower, accounts) and not known:
         words = f"partition '{context.plan.partition.name}' takes no jobs of account '{own}'"
         hint = f"use -A {' or -A '.join(accounts)}"
@@ -145,7 +145,7 @@ def nodes_in_partition(context: RuleContext) -> Iterator[Finding]:
 
 
 def _qos_words(context: RuleContext, key: str) -> str:
-    """Return the end of "a job in gpu of QOS debug" if the catalog's limit is that QOS' own."""
+    """Return the end of "a job in gpu of QOS debug" if the catalog's limit is the QOS's own."""
     qos = context.limiting_qos(key)
     return f" of QOS {qos}" if qos else ""
 
@@ -153,7 +153,7 @@ def _qos_words(context: RuleContext, key: str) -> str:
 @job_rule(ERROR, "NC112", "more nodes than a job may have", Trait.PARTITION, about=_NODES)
 def nodes_a_job(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
-    # Of a range, Slurm holds the end against this limit.
+    # Slurm compares the end of a range with this limit.
     if partition.max_nodes is not None and plan.most_nodes > partition.max_nodes:
         yield Finding(
             f"requested {counted(plan.most_nodes, 'node')}; a job in {partition.name}"
@@ -265,7 +265,7 @@ def _cores_asked(plan: JobPlan) -> str:
 
 
 def _fewer_cores(plan: JobPlan, largest: int) -> str:
-    """Return what to request if ``largest`` cores per node are the most that the job may have."""
+    """Return what to request if the job may have at most ``largest`` cores per node."""
     tasks = plan.ntasks_per_node
     if tasks > largest:
         return f"request at most --ntasks-per-node {largest} -c 1"
@@ -362,7 +362,7 @@ def _cite_wall_time(context: RuleContext, key: str) -> Citation:
     qos = context.limiting_qos("wall_time")
     if qos and key == "maximum":
         return context.cite("qos", qos, "wall_time", key)
-    # Most partitions have it from their cluster.
+    # Most partitions inherit it from their cluster.
     if context.catalog.has(context.plan.cluster.name, *place, key):
         return context.cite(*place, key)
     return context.cite("wall_time", key)

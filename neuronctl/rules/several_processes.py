@@ -1,4 +1,4 @@
-"""What goes wrong if several processes or tasks do it: NC314 and NC315."""
+"""What goes wrong if several processes or tasks do the same: NC314 and NC315."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def every_rank_logs(context: RuleContext) -> Iterator[Finding]:
 
 
 def uv_changes(words: Sequence[str]) -> str:
-    """Return the call of uv that changes the project's environment, such as ``uv run``; or ""."""
+    """Return the uv call that changes the project's environment, such as ``uv run``, or ""."""
     names = [word.rpartition("/")[2] for word in words]
     if "uv" not in names:
         return ""

@@ -1,4 +1,4 @@
-"""Finds what is wrong with a batch script: the rules of a job that hold for it, and its own."""
+"""Find what is wrong with a batch script: the applicable rules of jobs, and its own."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check_script(
 
 
 def _own_findings(facts: ScriptFacts) -> List[Finding]:
-    """Return what the rules for scripts find, without lines that nobody reads."""
+    """Return the findings of the script rules, except on lines that nobody reads."""
     off = () if facts.plan is None else facts.plan.cluster.policy.rules_off
     codes = [code for code in SCRIPT_RULES.judges if code not in off]
     found = dict.fromkeys(each for code in codes for each in SCRIPT_RULES.judge(code, facts))
@@ -69,8 +69,8 @@ def _own_findings(facts: ScriptFacts) -> List[Finding]:
 def _plan_findings(
     facts: ScriptFacts, of_plan: Sequence[Finding], others: Sequence[Finding], *, now: bool
 ) -> Iterator[Finding]:
-    """Yield the findings on the plan that are about what the script says, each with its place."""
-    # A script that names another cluster's partition follows another cluster's rules: one line.
+    """Yield the findings on the plan that concern the script's text, each with its place."""
+    # A script for another cluster's partition follows other rules: report it in one line.
     elsewhere = any(each.has(Trait.NO_PARTITION) and each.doubtful for each in of_plan)
     for finding in of_plan:
         if elsewhere and finding.has(Trait.NO_PARTITION):
@@ -95,13 +95,13 @@ def _plan_findings(
 
 
 def _covers(other: Finding, finding: Finding, line: int) -> bool:
-    """Return True if a finding gives way to another on its line, or about the same option."""
+    """Return True if a finding gives way to another on its line or about the same option."""
     same = other.place.line == line or set(other.about) & set(finding.about)
     return bool(same) and other.code in finding.rule.yields_to
 
 
 def _asks_otherwise(facts: ScriptFacts, finding: Finding) -> bool:
-    """Return True if it requests GPUs in a line that sbatch ignores, or none on purpose."""
+    """Return True if the script requests GPUs in an ignored line, or none on purpose."""
     ignored = any("gpu" in each.text for each in facts.header.ignored)
     values = [facts.header.value(name) or "" for name in GPU_OPTIONS]
     return ignored or any(re.search("(^|:)0$", value) for value in values)
@@ -109,11 +109,11 @@ def _asks_otherwise(facts: ScriptFacts, finding: Finding) -> bool:
 
 _EXCUSES: Mapping[str, Callable[[ScriptFacts, Finding], bool]] = {
     "NC122": _asks_otherwise,
-    # Slurm decides with the tasks how many GPUs a node gives.
+    # The tasks decide, too, how many GPUs a node gives.
     "NC132": lambda facts, finding: facts.tasks > 1 and not facts.has("nodes"),
-    # The plan names cores and tasks, whether the script does or not.
+    # The plan always names cores and tasks, even if the script does not.
     "NC211": lambda facts, finding: not facts.has(*finding.about),
-    # It makes the directory, and then submits itself.
+    # The script makes the directory, then submits itself.
     "NC411": lambda facts, finding: submits_itself(facts),
 }
 """When a plan breaks a rule, but not its script."""
@@ -125,17 +125,17 @@ def _rank(finding: Finding) -> Tuple[int, int, int, str]:
 
 
 def _clipped(finding: Finding, mask: Callable[[str], str]) -> Finding:
-    """Return a finding with as much of a value as anybody reads, or may read."""
+    """Return a finding with long values shortened and secrets hidden."""
     message, hint = (clipped(mask(text), _LONGEST) for text in (finding.message, finding.hint))
     return replace(finding, message=message, hint=hint)
 
 
 def _with_option(facts: ScriptFacts, name: str, value: str) -> Tuple[Edit, ...]:
-    """Return the edit that gives an option of the directives another value, or adds it to them."""
+    """Return the edit that changes an option in the directives, or adds it."""
     text = '"' + re.sub(r'([\\"])', r"\\\1", value) + '"'
     given = facts.given(name)
     if given is None and facts.has(name):
-        return ()  # of the environment, or of the command line
+        return ()  # from the environment or the command line
     if given is None:
         last = max((option.place.line for option in facts.header.given), default=0) or 1
         end = len(facts.lines[last - 1]) + 1
@@ -154,7 +154,7 @@ _IGNORE = re.compile(r"#\s*neuronctl:\s*ignore=(NC\d{3}(?:\s*,\s*NC\d{3})*)")
 
 
 def _silenced(facts: ScriptFacts) -> Dict[int, Set[str]]:
-    """Return the codes that a remark on a line, or on the one before it, silences, by line."""
+    """Return the codes silenced by a remark on each line or the one before it."""
     found: Dict[int, Set[str]] = {}
     remarks = "neuronctl:" in facts.text
     for number, line in enumerate(facts.lines if remarks else (), 1):

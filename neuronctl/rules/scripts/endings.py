@@ -39,7 +39,7 @@ def nobody_gets_it(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _may_be_srun(launch: Launch) -> bool:
-    """Return True if a launch is not known to be none of srun, mpirun, and their like."""
+    """Return True unless a launch is surely not srun, mpirun, or the like."""
     return not launch.certain or (launch.is_launcher and not launch.launcher.starts_processes())
 
 
@@ -111,7 +111,7 @@ def hidden_exit_code(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _works(facts: ScriptFacts) -> Dict[int, str]:
-    """Return the commands that do the job's work, by their identity, with the program's name."""
+    """Return the commands that do the job's work, by identity, with the program's name."""
     return {id(run.command): run.word.raw for run in reversed(facts.launches) if run.works}
 
 
@@ -120,7 +120,7 @@ _ASKS = ("--version", "-version", "-V", "--help", "-h")
 
 
 def _wraps_up(command: Command) -> bool:
-    """Return True if a command behind the work only reports, or moves files."""
+    """Return True if a command after the work only reports or moves files."""
     name, words = command.name, command.arguments
     if name in ("conda", "mamba", "micromamba", "source", "."):
         return words[:1] == ("deactivate",)
@@ -181,7 +181,7 @@ def _followed_by_success(facts: ScriptFacts) -> Iterator[Finding]:
     """Find ``|| true``, ``wait`` without a process id, and a last command that always succeeds."""
     works, commands = _works(facts), [each for each in facts.shell.uncaptured if each.words]
     while commands and commands[-1].name == "exit" and not commands[-1].arguments:
-        commands.pop()  # with the code of the one before it
+        commands.pop()  # has the code of the one before it
     for at, command in enumerate(commands[:-1]):
         name, rest = works.get(id(command)), commands[at + 1 :]
         if name is None or (rest[0].piped and "pipefail" not in facts.text):
@@ -206,7 +206,7 @@ def _followed_by_success(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _reads_code(facts: ScriptFacts, command: Command) -> bool:
-    """Return True if the text around or behind a command may look at its exit code."""
+    """Return True if the text around or after a command may look at its exit code."""
     first, last = command.place, command.words[-1].place
     before = facts.lines[first.line - 1][: first.column - 1]
     behind = [facts.lines[last.line - 1][last.end - 1 :], *facts.lines[last.line :]]

@@ -26,7 +26,7 @@ _NO_CONDA = re.compile(
 
 
 def _is_first(facts: ScriptFacts, command: Command, *readers: str) -> bool:
-    """Return True if no command above reads what may define the one."""
+    """Return True if no earlier command reads what may define this one."""
     for other in facts.shell.calls(*readers):
         words = [word.raw for word in other.words[1:]]
         modules = other.name in ("module", "ml") and all(map(_NO_CONDA.fullmatch, words))
@@ -67,7 +67,7 @@ def not_activated(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _module_is_missing(facts: ScriptFacts) -> Iterator[Finding]:
-    """Find ``module`` in a shell that may not have it, as it has read no profile."""
+    """Find ``module`` in a shell that reads no profile and so may lack it."""
     command = next(iter(facts.shell.calls("module", "ml")), None)
     if command is None or not _is_first(facts, command, "source", ".", "eval"):
         return
@@ -153,7 +153,7 @@ def not_set(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _misspelled_names(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
-    """Yield a name that is nearly one of Slurm's: used and never set, or exported and not used."""
+    """Yield names close to Slurm's: used but never set, or exported but never used."""
     before = [each for command in facts.shell.commands for each in command.assigned]
     assigned = {each.name: each for each in (*facts.shell.assignments, *before)}
     for name, place in used.items():
@@ -176,7 +176,7 @@ def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
         if not (options or instead) or any(asks_for(name, line) for line in facts.lines):
             continue
         given = facts.has(*options) or facts.header.unread
-        # It may come with the command line, if a remark shows that.
+        # It may come from the command line, if a comment shows that.
         shown = options and re.search(rf"(?m)^[ \t]*#.*\bsbatch\b.*--{options[0]}\b", facts.text)
         if options and not given and not shown and facts.header.components == 1:
             yield Finding(
@@ -190,7 +190,7 @@ def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
 
 
 def _misspelled(name: str) -> str:
-    """Return Slurm's variable that a name is close to, or has the words of; "" if there is none."""
+    """Return Slurm's variable that a name is close to or shares the words of, or ""."""
     import difflib
 
     if not name.startswith("SLURM_") or name in _variables():
@@ -202,7 +202,7 @@ def _misspelled(name: str) -> str:
 
 @functools.cache
 def _variables() -> Tuple[str, ...]:
-    """Return Slurm's own variables: those in man sbatch and man srun of 22.05 and 24.11."""
+    """Return the variables in man sbatch and man srun of Slurm 22.05 and 24.11."""
     file = os.path.join(os.path.dirname(__file__), "slurm_variables.txt")
     with open(file, encoding="utf-8") as names:
         return tuple(f"SLURM_{name}" for name in names.read().split())
@@ -247,7 +247,7 @@ def _not_exported(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _leaves_out(value: Optional[str]) -> bool:
-    """Return True if a value of --export leaves the rest of the environment out."""
+    """Return True if a value of --export omits the rest of the environment."""
     return bool(value) and "$" not in (value or "") and "ALL" not in (value or "").split(",")
 
 

@@ -51,7 +51,7 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Finding]:
         count = launch.count(*launch.launcher.counts)
         if count == 1:
             count = start.each  # more would be NC621
-        # Several may take a share of the GPUs each.
+        # Several launches may each take a share of the GPUs.
         alone = len(starters) == 1 and not launch.command.background
         if count is not None and (count > has or (count < has and alone)):
             yield _differ(launch, count, has, where)
@@ -87,14 +87,14 @@ def idle_gpus(facts: ScriptFacts) -> Iterator[Finding]:
     if plan is None or not plan.gpus_per_node:
         return
     works = [start for start in facts.starts if not is_trifle(start.launch)]
-    # Several side by side may have their share each.
+    # Several launches side by side may have a share each.
     if any(start.launch.command.background or start.launch.command.captured for start in works):
         return
     yield from islice(chain(_uncounted(facts, plan, works), _too_few(facts, plan, works)), 1)
 
 
 def _uncounted(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[Finding]:
-    """Yield a launcher that starts one process, as nothing says how many."""
+    """Yield a launcher that starts one process because no option gives a number."""
     alone = [start for start in works if start.launch.launcher.starts_processes()]
     told = re.search("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=", facts.text)
     if plan.gpus_per_node < 2 or told or not alone or not all(map(_starts_one, alone)):
@@ -111,7 +111,7 @@ def _uncounted(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterato
 
 
 def _too_few(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[Finding]:
-    """Yield a program that starts less often than the job has GPUs."""
+    """Yield a program that starts fewer times than the job has GPUs."""
     gpus = plan.gpus_per_node * plan.nodes
     for start in works:
         count = _processes(facts, start)
@@ -126,7 +126,7 @@ def _too_few(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[
 
 
 def _processes(facts: ScriptFacts, start: Start) -> int:
-    """Return how many processes of a program of one GPU each start, 0 if that is not known."""
+    """Return how many one-GPU processes of a program start, or 0 if unknown."""
     launch = start.launch
     words = " ".join(word.text for word in launch.own_words[1:])
     if not is_own_program(launch) or _SEVERAL.search(words) or _LAUNCHES.search(words):
@@ -142,7 +142,7 @@ def _processes(facts: ScriptFacts, start: Start) -> int:
 
 
 def _starts_one(start: Start) -> bool:
-    """Return True if a launcher starts a single process on its node, as it has no number."""
+    """Return True if a launcher without a number starts a single process on its node."""
     launch, own = start.launch, start.launch.launcher
     one = own.starts_processes() and own.uncounted == ONE and start.each == 1
     known = launch.certain and not launch.has(*own.counts, "help", "h")
@@ -151,14 +151,14 @@ def _starts_one(start: Start) -> bool:
 
 
 def _stated_sizes(facts: ScriptFacts) -> Iterator[Finding]:
-    """Find the only Python program of a job that states another size than the job's."""
+    """Find the only Python program of a job if it states another size than the job's."""
     works = [run for run in facts.every_launch if run.kind == PYTHON and not run.command.captured]
     if facts.plan is None or len(works) != 1 or not facts.fixed_nodes or facts.shell.calls("cd"):
         return
     (run,) = works
     program = run.options.get("script") or run.word.value or ""
     sizes = stated_sizes(facts.read_program(program))
-    several = [each for each in sizes if each != ("devices", 1)]  # NC625 reports that
+    several = [each for each in sizes if each != ("devices", 1)]  # NC625 reports that one
     for finding in contradictions(program, several, facts.plan):
         yield replace(finding, place=run.place)
 
@@ -171,7 +171,7 @@ _BY_RANK = re.compile(r"(?i)torch|local_?(rank|id)|--\w*dist|\bddp\b|nccl|lightn
 
 @script_rule(NOTE, "NC627", "each task sees one GPU only")
 def one_visible_gpu(facts: ScriptFacts) -> Iterator[Finding]:
-    """Find --gpus-per-task with several ranks on a node: each sees one GPU (tried on 22.05)."""
+    """Find --gpus-per-task with several ranks per node: each sees one GPU (tried on 22.05)."""
     given, plan = facts.given("gpus-per-task"), facts.plan
     single = facts.header.count("gpus-per-task") == 1
     steps = [launch for launch in facts.every_launch if launch.is_srun]
@@ -192,12 +192,12 @@ _OF_ARRAY = re.compile(r"\"?\$\{?SLURM_ARRAY_TASK_ID\}?\"?")
 
 @script_rule(WARNING, "NC633", "GPUs that the job does not have")
 def gpus_by_hand(facts: ScriptFacts) -> Iterator[Finding]:
-    """Find CUDA_VISIBLE_DEVICES beyond the job's GPUs, which Slurm numbers from 0 in each job."""
+    """Find CUDA_VISIBLE_DEVICES beyond the job's GPUs; Slurm numbers them from 0 in each job."""
     has = 0 if facts.plan is None else facts.plan.gpus_per_node
     before = (variable for command in facts.shell.commands for variable in command.assigned)
     for variable in (*facts.shell.assignments, *before) if has else ():
         word = variable.word
-        # CUDA reads the list as far as the first number that there is not.
+        # CUDA reads the list up to the first number that does not exist.
         first = re.match(r"\d{1,3}(?=,|$)", word.value or "")
         beyond = int(first[0]) >= has if first else has == 1 and _OF_ARRAY.fullmatch(word.raw)
         if variable.name == "CUDA_VISIBLE_DEVICES" and beyond:
@@ -218,12 +218,12 @@ def blind_container(facts: ScriptFacts) -> Iterator[Finding]:
     if plan is None or not plan.gpus_per_node or _DRIVER.search(facts.text):
         return
     if plan.partition.has_amd_gpus:
-        return  # whose containers need only the devices, which are there
+        return  # their containers only need the devices
     for launch in facts.every_launch:
         words = launch.command.words
         behind = len(words) - len(launch.own_words)
         at = next((at for at, word in enumerate(words) if word.basename in CONTAINERS), len(words))
-        # A variable between them may hold the option.
+        # A variable between them may contain the option.
         between = words[at + 2 : behind if at < behind else at + 3]
         hidden = any("$" in word.raw and "/" not in word.raw for word in between)
         if at > behind or hidden or not launch.certain or not _may_use_gpus(launch):

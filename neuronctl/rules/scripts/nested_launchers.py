@@ -23,10 +23,10 @@ timeit unittest venv virtualenv wheel zipfile
 
 
 def is_own_program(launch: Launch) -> bool:
-    """Return True if a launch is a Python program of the user's, and starts no other by name."""
+    """Return True if a launch is the user's Python program and names no other program."""
     script = launch.options.get("script", "script")
     known = launch.kind == PYTHON and not re.fullmatch(r"(\$(\w+|\{.*\}))?", script)
-    # One Python file that is given another may well be a launcher: python launch.py train.py
+    # A Python file that gets another as argument may be a launcher: python launch.py train.py
     files = [word for word in launch.own_words[1:] if word.basename.endswith(".py")]
     tool = launch.options.get("m", "").partition(".")[0] in _TOOLS
     return known and len(files) < 2 and not (tool or launch.has("c") or launch.command.captured)
@@ -46,7 +46,7 @@ def no_program(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _not_started(facts: ScriptFacts, launch: Launch) -> Optional[Tuple[str, str, str]]:
-    """Return what is wrong, how to write it, and a severity; tried with srun of Slurm 22.05."""
+    """Return the problem, the fix, and a severity; tried with srun of Slurm 22.05."""
     variable = re.match(r"[A-Za-z_]\w*=", launch.word.raw)
     if launch.kind == PROGRAM and variable and launch.word != launch.command.words[0]:
         return (
@@ -79,7 +79,7 @@ def _not_started(facts: ScriptFacts, launch: Launch) -> Optional[Tuple[str, str,
 
 @script_rule(WARNING, "NC651", "nothing waits for the program", Trait.ABSENCE)
 def nothing_waits(facts: ScriptFacts) -> Iterator[Finding]:
-    """Find programs in the background that end with the batch shell, as Slurm ends them all."""
+    """Find background programs that Slurm ends together with the batch shell."""
     commands = facts.shell.uncaptured
     beside = [at for at, command in enumerate(commands) if _goes_on(command)]
     if not beside or re.search(r"\b(wait|fg)\b|(?m:(^|[;&|{])[ \t]*exec[ \t])", facts.text):
@@ -87,13 +87,13 @@ def nothing_waits(facts: ScriptFacts) -> Iterator[Finding]:
     later = commands[beside[-1] + 1 :]
     if commands[beside[-1]].in_loop:
         later = tuple(dropwhile(lambda each: each.in_loop, later))
-    if any(each.in_loop for each in later):  # such as one that asks whether it still runs
+    if any(each.in_loop for each in later):  # such as a loop that asks whether it still runs
         return
     found: Optional[Command] = commands[beside[-1]]
     until = "at once"
     after = [command for command in commands[beside[-1] + 1 :] if _keeps_alive(command)]
     if after:
-        # Of a server and its client, the client ends the job; of two of a kind, the last one.
+        # Of a server and its client, the client ends the job; of two alike, the last one.
         names = {_python_file(command) for command in after} - {""}
         started = [commands[at] for at in beside]
         found = next((each for each in started if _python_file(each) in names), None)
@@ -109,7 +109,7 @@ def nothing_waits(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _goes_on(command: Command) -> bool:
-    """Return True if a program goes on when the shell has gone to the next line."""
+    """Return True if a program continues after the shell goes to the next line."""
     if command.name in ("tmux", "screen"):
         words = " ".join(word.raw for word in command.words[1:])
         return re.search(r"(^| )-d|new.* -d", words) is not None
@@ -126,7 +126,7 @@ def _keeps_alive(command: Command) -> bool:
 
 
 def _python_file(command: Command) -> str:
-    """Return the Python file that a command runs, "" if none."""
+    """Return the Python file that a command runs, or ""."""
     words = [word.value or "" for word in command.words]
     return next((word for word in words if word.endswith(".py")), "")
 
@@ -144,7 +144,7 @@ def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _too_often(outer: Launch, start: Start) -> Optional[Tuple[str, str, str]]:
-    """Return what goes wrong if another launcher starts one, and what to write."""
+    """Return what goes wrong if another launcher starts one, and the fix."""
     inner, each = start.launch, start.each or 1
     if outer.launcher.starts_processes():
         return (
@@ -175,7 +175,7 @@ def _too_often(outer: Launch, start: Start) -> Optional[Tuple[str, str, str]]:
 
 
 def _alone(facts: ScriptFacts, start: Start) -> Optional[Tuple[str, str, str]]:
-    """Return what a launcher of one node's processes is not told of the other nodes.
+    """Return what a launcher of one node's processes is missing about the other nodes.
 
     Source: torch/distributed/run.py (2.9): without --rdzv-backend, it is "static", where each node
     has the rank 0 unless --node-rank says another, and meets at 127.0.0.1 unless told otherwise.
@@ -226,10 +226,10 @@ def starts_once(facts: ScriptFacts) -> Iterator[Finding]:
     several = plan.nodes > 1 or not facts.fixed_nodes
     names = {launch.name for launch in facts.launches}
     if re.search(r"(?i)parsl|dask", facts.text) or (several and names & _GO_ELSEWHERE):
-        return  # which start their workers themselves
+        return  # they start their workers themselves
     starts = [start for start in facts.starts if _is_for_tasks(start.launch, several=several)]
     programs = [start.launch for start in starts]
-    # Several side by side, or in a function, may well be what the tasks are for.
+    # Several side by side, or in a function, may be what the tasks are for.
     if not programs or any(
         run.command.background or (run.command.looped and not (run.command.in_loop and several))
         for run in [*programs, *(outer for start in starts for outer in start.outer)]
@@ -264,7 +264,7 @@ _GO_ELSEWHERE = frozenset("ssh pdsh pssh clush parallel flux".split())  # noqa: 
 
 
 def _is_for_tasks(launch: Launch, *, several: bool) -> bool:
-    """Return True if a program is one that srun would start in each task."""
+    """Return True if srun would start the program in each task."""
     if launch.kind == PROGRAM and not launch.command.captured:
         one_node = several and _ON_ONE_NODE.fullmatch(launch.name)
         return bool(one_node or _OF_MPI.fullmatch(launch.name))
@@ -272,7 +272,7 @@ def _is_for_tasks(launch: Launch, *, several: bool) -> bool:
 
 
 def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
-    """Yield a launcher that starts the processes of one node, in a job of several."""
+    """Yield a launcher for one node in a job of several nodes."""
     found = [start for start in facts.starts if _is_for_one_node(start)]
     tops = {id(start.outer[0] if start.outer else start.launch) for start in found}
     unknown = any(command.words and not command.name for command in facts.shell.commands)
@@ -282,7 +282,7 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
     launch, own = found[-1].launch, found[-1].launch.launcher
     count, rank = launch.count(*own.nodes), launch.count(*own.node_rank)
     if rank and launch.has(*own.address):
-        return  # somebody else is the first
+        return  # another process is the first
     waits = {*own.nodes} & {*own.joins} and count is not None and 1 < count <= plan.nodes
     effect = "the others do nothing"
     if count is not None and waits:
@@ -297,21 +297,21 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
 
 
 def _is_for_one_node(start: Start) -> bool:
-    """Return True if the batch shell starts a launcher of one node's processes."""
+    """Return True if the batch shell starts a launcher for one node."""
     launch, own = start.launch, start.launch.launcher
-    # By ssh, horovodrun starts them on the nodes that it is told of.
+    # horovodrun starts them by ssh on the nodes it was given.
     here = own.starts_processes() or (own.ssh and not launch.has(*own.places))
-    # torchrun goes to no other node by itself, whatever options a variable may hold.
+    # torchrun never goes to another node, whatever options a variable contains.
     known = launch.certain or own.endpoint
     by_another = any(outer.is_launcher for outer in start.outer)
     if not here or not known or by_another or launch.command.captured or launch.has("help", "h"):
         return False
-    # With a file of hosts, or of settings, it may go to the other nodes by itself.
+    # With a file of hosts or settings, it may use the other nodes.
     return not any("host" in name or "config" in name for name in launch.options)
 
 
 def _reaches_others(launch: Launch) -> bool:
-    """Return True if a launch may start work on other nodes than the first."""
+    """Return True if a launch may start work on other nodes."""
     if launch.name in _GO_ELSEWHERE | {"ray", "dask"} or not launch.certain:
         return True
     if launch.is_launcher and not launch.launcher.starts_processes():

@@ -1,4 +1,4 @@
-"""Ranks, ports, addresses, and W&B runs that are not what each process needs."""
+"""Ranks, ports, addresses, and W&B runs that are wrong for some process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_A_TASK = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK_PID", "SLURM_NODEID")
 
 
 def _expanded(names: Sequence[str], nodes: int) -> str:
-    """Return the first of the names that differs between the tasks on so many nodes, or ""."""
+    """Return the first of the names that differs between tasks on these nodes, or ""."""
     differ = _OF_A_TASK if nodes > 1 else _OF_A_TASK[:3]
     return next((name for name in names if name in differ), "")
 
@@ -36,13 +36,13 @@ def ranks(facts: ScriptFacts) -> Iterator[Finding]:
         alone = launch.launcher.starts_processes()  # on the first node: NC624
         if not runs or alone or launch.command.captured or not times or times[0] * times[1] < 2:
             continue
-        # With such an option, torchrun ignores --node_rank.
+        # torchrun ignores --node_rank with such an option.
         meets = any(each.has(*each.launcher.endpoint) for each in (launch, *launch.below()))
         for word in launch.command.words:
             name = _expanded(word.names, times[0])
             if name and (not meets or "is_host=" in word.raw):
                 where = f"expands ${name} here"
-                if name not in word.raw:  # it comes by another variable
+                if name not in word.raw:  # another variable supplies it
                     where = f"has set {word.raw} from ${name}"
                 yield Finding(
                     f"the batch shell {where}, and it is 0: every process gets the same value",
@@ -73,7 +73,7 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Finding]:
     lines = (line for _, line in facts.plain_lines if "$" in line and "echo" not in line)
     reads = own and own[0].exported and not facts.ranks_are_given
     reads = reads or any(re.search(r"\$\{?MASTER_PORT\b", line) for line in lines)
-    if reads and len(own) == 1 and "{MASTER_PORT:" not in facts.text:  # else it is chosen
+    if reads and len(own) == 1 and "{MASTER_PORT:" not in facts.text:  # otherwise it is chosen
         found += [(own[0].word.value, own[0].place)]
     for launch in facts.every_launch:
         if launch.has("standalone"):
@@ -103,7 +103,7 @@ def _nodes_are_shared(facts: ScriptFacts) -> bool:
     cores = plan.partition.max_cores_per_node
     if cores and plan.cores_per_node >= cores:
         return False
-    # A job of several nodes usually has whole ones, of four GPUs or eight.
+    # A job of several nodes usually has whole ones, with four or eight GPUs.
     whole = plan.partition.gpus_per_node or (4 if plan.nodes > 1 else 8)
     return plan.gpus_per_node < whole
 
@@ -149,7 +149,7 @@ def first_node(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _one_element(facts: ScriptFacts) -> Iterator[Finding]:
-    """Find arrays of the job's nodes whose quotes make all names one element."""
+    """Find quoted arrays of the job's nodes: all names become one element."""
     lists = {each.name for each in facts.shell.assignments if "show hostname" in each.word.raw}
     for array in facts.shell.assignments:
         name = array.word.raw.strip('()"${} ')
@@ -163,7 +163,7 @@ _OF_A_STEP = ("SLURM_STEP_NODELIST", "SLURM_LAUNCH_NODE_IPADDR")
 
 
 def _doubtful(facts: ScriptFacts, hint: str) -> Iterator[Finding]:
-    """Find addresses that are empty, or that only some machines give."""
+    """Find addresses that are empty or that only some machines have."""
     for command in facts.shell.commands:
         for word in command.words:
             name = next((name for name in word.names if name in _OF_A_STEP), "")
@@ -196,7 +196,7 @@ def _of_each_task(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
 
 
 def _loopback(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
-    """Yield the addresses that are each node's own, in a job of several nodes."""
+    """Yield addresses that differ on each node, in a job of several nodes."""
     address = re.compile(rf"[\"']?(\$\{{\w+:-)?{_LOOPBACK}(\}}|:\S+)?[\"']?")
     sruns = [run for run in facts.launches if run.is_srun]
     before = [each for run in sruns for each in run.command.assigned]
@@ -224,6 +224,6 @@ def _loopback(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
 
 
 def _in_single_quotes(start: Start) -> bool:
-    """Return True if each task, not the batch shell, expands what stands there."""
+    """Return True if each task, not the batch shell, expands the text."""
     words = start.outer[0].command.words if start.outer else ()
     return any(word.raw.startswith("'") for word in words)

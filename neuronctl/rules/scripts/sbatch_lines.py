@@ -1,4 +1,4 @@
-"""NC601 to NC606 and NC634: what sbatch refuses of directives, ignores, or takes as it is."""
+"""NC601 to NC606 and NC634: directives that sbatch refuses, ignores, or takes literally."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _ignored(facts: ScriptFacts, *reasons: str) -> Iterator[Ignored]:
 @script_rule(WARNING, "NC603", "directive after the first command", Trait.UNREACHED)
 def late_directive(facts: ScriptFacts) -> Iterator[Finding]:
     if any(refusal.whole for refusal in facts.header.refusals):
-        return  # NC602 says why
+        return  # NC602 reports it
     texts = facts.shell.documents
     late = [one for one in _ignored(facts, model.AFTER_COMMAND) if one.place.line not in texts]
     more = len({one.place.line for one in late}) - 1
@@ -90,7 +90,7 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
         remark = ignored.text.startswith(("# ", "#\t", "#--"))
         submits = re.search(r"\s[\w./-]+\.(sh|bash|sbatch|slurm|job)\b|\\$", ignored.text)
         if submits or (remark and facts.header.given):
-            continue  # it shows how to submit, or is switched off
+            continue  # it shows how to submit, or is disabled
         options = ignored.text.lstrip("# \t")
         if not options.startswith("--"):
             options = options.partition(" ")[2].strip()
@@ -127,9 +127,9 @@ _REFUSED_WITH_A_VARIABLE = ("partition", "qos", *GPU_OPTIONS)
 
 
 def _with_patterns(facts: ScriptFacts, given: GivenOption) -> Tuple[Edit, ...]:
-    """Return edits that write Slurm's patterns for the variables in a log's name."""
+    """Return edits that replace the variables in a log's name by Slurm's patterns."""
     place, found = given.value_place, []
-    # A backslash switches the patterns off.
+    # A backslash disables the patterns.
     raw = "" if "\\" in (given.value or "") else facts.lines[place.line - 1][: place.end - 1]
     for match in _VARIABLE.finditer(raw, place.column - 1):
         name = match[1] or match[2]
@@ -158,7 +158,7 @@ def unexpanded(facts: ScriptFacts) -> Iterator[Finding]:
         elif found is not None:
             message = f"sbatch does not expand variables: {found[0]} stays as it is in --{name}"
             hint, fails = "write the value itself", False
-            # Of what follows %, Slurm reads what it can.
+            # Slurm reads as much as it can after %.
             index = name == "array" and found.start() < len(value.partition("%")[0])
             if name in _REFUSED_WITH_A_VARIABLE or index:
                 message, fails = f"{message}, and Slurm refuses the job", True
@@ -182,14 +182,14 @@ _SAME_PATH = (
 
 
 def _plain_path(text: str) -> str:
-    """Return a path of the shell's or of a directive's with the same words for the same parts."""
+    """Return a shell's or a directive's path with equal words for equal parts."""
     for pattern, name in _SAME_PATH:
         text = re.sub(pattern, name, text)
     return os.path.normpath(text)
 
 
 def submits_itself(facts: ScriptFacts, behind: int = 0) -> bool:
-    """Return True if a line behind that one calls sbatch."""
+    """Return True if a later line calls sbatch."""
     return any(
         command.place.line > behind and any(word.value == "sbatch" for word in command.words[:2])
         for command in facts.shell.commands
@@ -231,7 +231,7 @@ def late_directory(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _directories(facts: ScriptFacts, mkdir: Command) -> Iterator[str]:
-    """Yield what a mkdir makes, also as seen from the directory that a cd above has gone to."""
+    """Yield the directories that a mkdir makes, also relative to the last cd."""
     gone = [
         each.words[1].value or ""
         for each in facts.shell.calls("cd")
@@ -244,8 +244,8 @@ def _directories(facts: ScriptFacts, mkdir: Command) -> Iterator[str]:
 
 
 def _made_before(directory: str) -> str:
-    """Return how the directory is there in time."""
-    directory = directory.replace("%u", "$USER")  # which the shell that submits knows
+    """Return how the directory can exist in time."""
+    directory = directory.replace("%u", "$USER")  # the submitting shell knows it
     above, number, _ = directory.partition("%")
     if number:
         above = above.rpartition("/")[0] or "."

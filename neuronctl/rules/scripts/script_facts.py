@@ -1,4 +1,4 @@
-"""What a rule on the text of a batch script may look at."""
+"""The facts that a rule on a batch script's text may use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Start:
 
     @property
     def launched(self) -> bool:
-        """Return True if a launcher that sets ranks starts it, unlike srun."""
+        """Return True if a launcher that sets ranks starts it; srun does not."""
         return any(launch.is_launcher and not launch.is_srun for launch in self.outer)
 
 
@@ -75,7 +75,7 @@ class ScriptFacts:
 
     @cached_property
     def plain_lines(self) -> Tuple[Tuple[int, str], ...]:
-        """Return the lines that are neither comments nor in here-documents, with their numbers."""
+        """Return the lines, with numbers, that are neither comments nor in here-documents."""
         documents = self.shell.documents
         return tuple(
             (number, line)
@@ -85,7 +85,7 @@ class ScriptFacts:
 
     @cached_property
     def reads_more(self) -> bool:
-        """Return True if it reads text that may set any variable, from a file or by eval."""
+        """Return True if the script reads text (a file, eval) that may set any variable."""
         return any(reads_more(command.words) for command in self.shell.commands)
 
     @cached_property
@@ -95,19 +95,19 @@ class ScriptFacts:
 
     @cached_property
     def every_launch(self) -> Tuple[Launch, ...]:
-        """Return the programs that it starts, and those that they start in turn."""
+        """Return the programs that it starts and those that they start in turn."""
         return tuple(start.launch for start in self.starts)
 
     @cached_property
     def strict(self) -> bool:
-        """Return True if the shell ends when a command fails."""
+        """Return True if the shell exits when a command fails."""
         given = [word or "" for each in self.shell.calls("set") for word in each.arguments]
         option = re.compile(r"-[a-zA-Z]*e[a-zA-Z]*|errexit")
         return any(map(option.fullmatch, (*self.header.shebang.split()[1:], *given)))
 
     @cached_property
     def starts(self) -> Tuple[Start, ...]:
-        """Return each of these, with where and how often it starts, in the same order."""
+        """Return each of these with its place and how often it starts, in the same order."""
         return tuple(start for launch in self.launches for start in self._starts(Start(launch)))
 
     def _starts(self, start: Start) -> Iterator[Start]:
@@ -132,7 +132,7 @@ class ScriptFacts:
 
     @cached_property
     def uses_launcher(self) -> bool:
-        """Return True if anything in it is, or may be, a launcher, as an unknown command."""
+        """Return True if anything in it is or may be a launcher, such as an unknown command."""
         unknown = any(command.words and not command.name for command in self.shell.commands)
         return unknown or any(
             (launch.is_launcher or not launch.certain)
@@ -141,7 +141,7 @@ class ScriptFacts:
         )
 
     def given(self, *names: str) -> Optional[GivenOption]:
-        """Return the one of these options that the script itself gives, if any."""
+        """Return the first of these options that the script gives, or None."""
         found = [self.header.options[name] for name in names if self.has(name)]
         return next((option for option in found if option.source == SCRIPT), None)
 
@@ -151,23 +151,23 @@ class ScriptFacts:
 
     @property
     def top(self) -> SourceSpan:
-        """Return the place of the first directive, for findings on what is missing."""
+        """Return the place of the first directive, for findings about missing lines."""
         first = next((given.place.line for given in self.header.given if given.place.line), 1)
         return SourceSpan(first, 1, len(self.lines[first - 1]) + 1)
 
     def place_of(self, word: str) -> Optional[SourceSpan]:
-        """Return the place of the first command's argument of this value, None if there is none."""
+        """Return the place of the first argument with this value, or None."""
         words = (own for command in self.shell.commands for own in command.words[1:])
         return next((own.place for own in words if own.value == word), None)
 
     @property
     def tasks(self) -> int:
-        """Return the tasks of the job, 1 if the directives cannot be read."""
+        """Return the job's tasks; 1 if the directives cannot be read."""
         return 1 if self.plan is None else self.plan.nodes * self.plan.ntasks_per_node
 
     @property
     def fixed_nodes(self) -> bool:
-        """Return True if the number of nodes is known; Slurm chooses it for tasks alone."""
+        """Return True if the number of nodes is known; for tasks alone, Slurm chooses it."""
         return self.has("nodes") or not self.has("ntasks", "gpus", "nodelist", "gpus-per-task")
 
     def times(self, launch: Launch) -> Optional[Tuple[int, int]]:
@@ -181,7 +181,7 @@ class ScriptFacts:
             total = launch.count(*launch.launcher.processes)
             if total is None or launch.has(*launch.launcher.places):
                 return None
-            # Over ssh, it starts processes on the nodes that its options name, or on this one.
+            # Over ssh, it uses the nodes that its options name, or this one.
             width = 1 if self.plan is None or launch.launcher.ssh else self.plan.nodes
             return (width, total // width) if total > width else (total, 1)
         counts = {name: launch.count(name) for name in ("nodes", "ntasks", "ntasks_per_node")}
@@ -191,7 +191,7 @@ class ScriptFacts:
         nodes, tasks, each = counts.values()
         if tasks is None and self.has("ntasks", "ntasks-per-node"):
             if nodes not in (None, self.plan.nodes):
-                return None  # an error, or a share of them: it depends on the release
+                return None  # an error, or a share: it depends on the release
             tasks = self.tasks
         if tasks is None and self.has("ntasks-per-gpu"):
             return None

@@ -1,4 +1,4 @@
-"""NC640, NC643, NC645, NC649, and NC657: lines that are open, or mean something else."""
+"""NC640, NC643, NC645, NC649, and NC657: lines that are unfinished or mean something else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ITS_DIRECTORY = re.compile(
     r"\$\{(0|BASH_SOURCE(\[0\])?)%/"
     r"|\b(dirname|realpath|readlink)\b[^)`;]*\$(0|BASH_SOURCE|\{(0|BASH_SOURCE(\[0\])?)[:}])"
 )
-# A script that asks whether it is a job, or where it came from, handles this.
+# A script that tests whether it is a job, or where it came from, handles this.
 _KNOWS = re.compile(r"scontrol show job|Command=|(\[|\btest) .{0,200}SLURM_|\$\{SLURM_SUBMIT_DIR:")
 
 
@@ -93,9 +93,9 @@ def divided_otherwise(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _lost_options(facts: ScriptFacts) -> Iterator[Finding]:
-    """Find the first option that begins a command, since the line above does not go on."""
+    """Find the first option that begins a command because the line above does not continue."""
     firsts = [(each.place, each.words[0].raw) for each in facts.shell.commands if each.words]
-    # The grammar takes --run=1 alone on its line for a variable.
+    # The grammar takes --run=1, alone on its line, for a variable.
     firsts += [
         (each.place, f"{each.name}=")
         for each in facts.shell.assignments
@@ -159,7 +159,7 @@ _VALUE_OF_YOURS = re.compile(
 
 @script_rule(ERROR, "NC643", "shell text that cannot be read, or is not filled in")
 def syntax(facts: ScriptFacts) -> Iterator[Finding]:
-    for given in facts.header.options.values():  # not those that others override
+    for given in facts.header.options.values():  # without overridden ones
         if given.source == SCRIPT:
             yield from _unfilled_option(given)
     yield from _unfilled_words(facts)
@@ -199,7 +199,7 @@ def _unfilled_option(given: GivenOption) -> Iterator[Finding]:
 
 
 def _unfilled_words(facts: ScriptFacts) -> Iterator[Finding]:
-    """Find the first path, and the first other word, of an example in the commands."""
+    """Find the first path and the first other word of an example in the commands."""
     words = [
         word
         for command in facts.shell.uncaptured

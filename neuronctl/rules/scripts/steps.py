@@ -83,7 +83,7 @@ def larger_than_the_job(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _too_many_tasks(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Iterator[Finding]:
-    """Yield an srun of more cores, or an mpirun of more processes, than the job has."""
+    """Yield an srun with more cores, or an mpirun with more processes, than the job has."""
     told = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
     shared = facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu")
     others = launch.has("overcommit", "jobid", "hint", "map_by", "oversubscribe")
@@ -110,12 +110,12 @@ def _too_many_tasks(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Iterat
 
 
 def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Finding]:
-    """Yield what is told of other nodes than the job, or its step, has."""
+    """Yield launches with another number of nodes than the job or step has."""
     launch, own = start.launch, start.launch.launcher
-    waits = bool({*own.nodes} & {*own.joins})  # else, it takes the nodes that there are
+    waits = bool({*own.nodes} & {*own.joins})  # otherwise it takes the nodes that exist
     count = launch.count(*own.nodes) if launch.is_srun or (waits and start.each == 1) else None
     if count is not None and count > plan.nodes and facts.fixed_nodes and not launch.has("jobid"):
-        # With a rank and an address of its own, it may be one of several jobs.
+        # With its own rank and address, it may be one of several jobs.
         of_several = launch.count(*own.node_rank) is not None and launch.has(*own.address)
         yield Finding(
             f"{launch.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}: "
@@ -150,7 +150,7 @@ def cores_of_tasks(facts: ScriptFacts) -> Iterator[Finding]:
             continue
         edits: Tuple[Edit, ...] = ()
         line = facts.lines[launch.place.line - 1]
-        # Not in a variable, nor in a text that another shell reads.
+        # Skip variables and texts that another shell reads.
         if line[launch.place.column - 1 : launch.place.end - 1].rstrip("'\"").endswith("srun"):
             behind = SourceSpan(launch.place.line, launch.place.end, launch.place.end)
             edits = (Edit(behind, ' --cpus-per-task="$SLURM_CPUS_PER_TASK"'),)

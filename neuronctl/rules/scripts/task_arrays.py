@@ -46,7 +46,7 @@ def no_array(facts: ScriptFacts) -> Iterator[Finding]:
         yield Finding(words, hint, place=array.place)
     if facts.has("array") or not facts.header.given or _INDEX not in facts.text:
         return
-    # A remark that shows how to submit it tells whoever does.
+    # A comment that shows how to submit it tells the reader.
     if _SHOWS.search(facts.text) or any(asks_for(_INDEX, line) for line in facts.lines):
         return
     places = [word.place for word in _words(facts) if _INDEX in word.names]
@@ -59,7 +59,7 @@ def no_array(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _words(facts: ScriptFacts) -> Iterator[ShellWord]:
-    """Yield the words that a program gets, or a variable, but not those that are only shown."""
+    """Yield the words that a program or a variable gets, except those that are only shown."""
     for command in facts.shell.commands:
         if command.name not in ("echo", "printf", "export"):
             yield from command.words[1:]
@@ -91,7 +91,7 @@ def beyond_the_list(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _elements(facts: ScriptFacts, name: str) -> Optional[int]:
-    """Return how many elements a list has that is set once, as a list of plain words."""
+    """Return the number of elements in a list that is set once, with plain words."""
     found = facts.shell.assigned(name)
     raw = found[0].word.raw if len(found) == 1 else ""
     if not re.fullmatch(r"\([^$`*?{\[]*\)", raw) or f"{name}+=" in facts.text:
@@ -103,7 +103,7 @@ def _elements(facts: ScriptFacts, name: str) -> Optional[int]:
 
 
 def _offset(facts: ScriptFacts, expression: str) -> Optional[int]:
-    """Return what is added to the task's index, None if the expression is something else."""
+    """Return what is added to the task's index; None for another expression."""
     plain = re.sub(r"[\s${}()\"]", "", expression)
     variables = facts.shell.assigned(plain)
     if len(variables) == 1:
@@ -113,7 +113,7 @@ def _offset(facts: ScriptFacts, expression: str) -> Optional[int]:
 
 
 def tasks_of(text: str) -> Optional[JobId]:
-    """Return the indexes of an array, None if they cannot be read."""
+    """Return the indexes of an array, or None if they are unreadable."""
     plain = re.sub(r"%.*|[\[\]]", "", text)
     if not re.fullmatch(r"\d{1,8}(-\d{1,8}(:\d{1,8})?)?(,\d{1,8}(-\d{1,8}(:\d{1,8})?)?)*", plain):
         return None

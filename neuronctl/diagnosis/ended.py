@@ -423,12 +423,12 @@ def _not_known(evidence: JobEvidence, result: Diagnosis) -> Diagnosis:
     of_err = result.line is not None and result.line.path == status.stderr != status.stdout
     logs = f"neuronctl logs {status.id}{' --err' if of_err else ''}"
     remedy = f"the cause is unknown: read what it wrote with '{logs}'"
-    if made.cause:
+    if result.cause:
         remedy = f"'{logs}' shows what came before"
-    if made.cause and made.where:
+    if result.cause and result.where:
         remedy = f"see what that line of the program expects; {remedy}"
-    where = made.where or _first_task(evidence)
-    return replace(made, remedy=remedy, where=where, around=lines_around(evidence, made.line))
+    where = result.where or _first_task(evidence)
+    return replace(result, remedy=remedy, where=where, around=lines_around(evidence, result.line))
 
 
 def _first_task(evidence: JobEvidence) -> str:

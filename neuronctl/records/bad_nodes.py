@@ -23,7 +23,7 @@ _MOST = 500
 
 @dataclass(frozen=True)
 class NodeFault:
-    """What went wrong on a node. at: epoch seconds. cluster: Slurm's, None if it is not known."""
+    """A node's failure. at: epoch seconds. cluster: Slurm's, None if unknown."""
 
     node: str
     job: int
@@ -44,7 +44,7 @@ def bad_nodes(cluster: Optional[str], now: Optional[float] = None) -> Dict[str, 
 
 
 def remember_fault(fault: NodeFault) -> None:
-    """Keep a fault; if that fails, nothing is lost but the fault."""
+    """Keep a fault; a failure to write loses only the fault."""
     known = _read_faults()
     if fault not in known:
         rows = [asdict(one) for one in [*known, fault][-_MOST:]]

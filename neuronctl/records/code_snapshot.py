@@ -55,7 +55,7 @@ def plan_snapshot(directory: str, cluster: Cluster) -> CodeSnapshot:
         )
     with tempfile.TemporaryDirectory(prefix="neuronctl-") as place:
         index = os.path.join(place, "index")
-        with contextlib.suppress(OSError):  # of a repository without a commit
+        with contextlib.suppress(OSError):  # a repository without a commit
             shutil.copy2(
                 os.path.join(root, git(root, "rev-parse", "--git-path", "index").strip()), index
             )
@@ -91,7 +91,7 @@ def make_snapshot(snapshot: CodeSnapshot) -> None:
             if not all(os.path.lexists(os.path.join(code, name)) for name in names):
                 where = f"--prefix={code}/"
                 git(root, "checkout-index", "--all", "--force", "--quiet", where, index=index)
-        # A line of sums has no place for a name of two lines.
+        # A line of sums cannot hold a name with a line break.
         paths = {name: os.path.join(code, name) for name in names if "\n" not in name}
         files = {n: p for n, p in paths.items() if os.path.isfile(p) and not os.path.islink(p)}
         sums = "".join(f"{sha256_of(path)}  {name}\n" for name, path in files.items())
@@ -128,7 +128,7 @@ def compare_snapshots(first: RecordDraft, second: RecordDraft, names: Sequence[s
 
 
 def is_whole(place: str) -> bool:
-    """Return True if a copy is as it was made."""
+    """Return True if a copy is unchanged."""
     code = os.path.join(place, "code")
     if not os.path.isdir(code):
         return False

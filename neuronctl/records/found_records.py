@@ -17,12 +17,12 @@ Change = Tuple[str, str, str]
 
 
 def record_of(store: RecordStore, job_id: int) -> JobRecord:
-    """Return the newest record of a job on this cluster; raises NoSuchJobError if there is none."""
+    """Return the newest record of a job on this cluster; raise NoSuchJobError without one."""
     record = store.get(job_id, local_cluster())
     if record is None:
         raise NoSuchJobError(
             f"no record of job {job_id}",
-            # A record that cannot be read may be this job's.
+            # An unreadable record may be this job's.
             "; ".join(store.warnings)
             or "only jobs submitted with neuronctl have records; 'neuronctl history' lists them",
         )
@@ -30,7 +30,7 @@ def record_of(store: RecordStore, job_id: int) -> JobRecord:
 
 
 def stored_layer(request: Mapping[str, Any], where: str) -> Layer:
-    """Return a stored request as a layer. where: it was stored, for messages."""
+    """Return a stored request as a layer. where: its origin, for messages."""
     origin = Origin(Source.ASKED, where)
     known = JobRequest.__annotations__.keys() - {"origins", "amounts"}
     values = {name: _restored_value(request[name]) for name in request if name in known}
@@ -38,7 +38,7 @@ def stored_layer(request: Mapping[str, Any], where: str) -> Layer:
 
 
 def code_of(draft: RecordDraft) -> Dict[str, str]:
-    """Return which code a job runs, by name; values are "" if they are not known."""
+    """Return the code that a job runs, by name; unknown values are ""."""
     around = draft.surroundings
     dirty = " with uncommitted changes" if around.git_dirty else ""
     return {
@@ -49,13 +49,13 @@ def code_of(draft: RecordDraft) -> Dict[str, str]:
 
 
 def is_code_known(draft: RecordDraft) -> bool:
-    """Return True if what ``code_of`` says of a job is all of its code."""
+    """Return True if ``code_of`` describes all of a job's code."""
     around = draft.surroundings
     return bool(draft.snapshot or (around.git_commit and around.git_dirty is False))
 
 
 def changed_values(first: RecordDraft, second: RecordDraft, *, code: bool) -> List[Change]:
-    """Return the values that differ between two jobs. code: whether which code they run is one."""
+    """Return the values that differ between two jobs. code: whether to compare the code as one."""
     before, after = (
         {
             **_requested(draft),
@@ -72,7 +72,7 @@ def changed_values(first: RecordDraft, second: RecordDraft, *, code: bool) -> Li
 
 
 def _requested(draft: RecordDraft) -> Dict[str, str]:
-    """Return what was requested, as text by the options' names; secrets are hidden."""
+    """Return the request as text, by option name, with secrets hidden."""
     lists = {**draft.request, "command": draft.sbatch}
     lists["arguments"] = lists.pop("args", ())
     lists["env"] = ["=".join(pair) for pair in lists.get("env", ())]
@@ -88,7 +88,7 @@ def _requested(draft: RecordDraft) -> Dict[str, str]:
 def _restored_value(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_restored_value(item) for item in value)
-    if isinstance(value, dict):  # nothing else of a request is one
+    if isinstance(value, dict):  # no other part of a request is a mapping
         known = StepRequest.__annotations__
         return StepRequest(**{k: _restored_value(v) for k, v in value.items() if k in known})
     return value

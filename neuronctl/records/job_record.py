@@ -111,17 +111,17 @@ class JobRecord:
 
     @property
     def age(self) -> float:
-        """Return the seconds since it was begun."""
+        """Return the seconds since the submission began."""
         return time.time() - self.begun_at
 
     @property
     def earliest(self) -> int:
-        """What is older is not this job's; 0 for all, where a clock was ahead and says nothing."""
+        """Return the earliest time of the job's rows; 0 (any) if a clock was ahead."""
         return 0 if self.begun_at > time.time() + CLOCK_SKEW else self.begun_at - CLOCK_SKEW
 
     @property
     def draft(self) -> RecordDraft:
-        """What was known before sbatch ran; raises RecordError if it is damaged."""
+        """Return what was known before sbatch ran; raise RecordError if it is damaged."""
         shared = {name: getattr(self, name) for name in _SHARED}
         try:
             return restore(RecordDraft, {**self.rest, **shared})
@@ -132,7 +132,7 @@ class JobRecord:
             ) from None
 
     def json_data(self) -> Dict[str, Any]:
-        """Return the record as it is stored."""
+        """Return the record as stored."""
         own = asdict(self)
         rest = own.pop("rest")
         return {"schema": SCHEMA, **own, "draft": rest}
@@ -178,7 +178,7 @@ def encode(record: JobRecord) -> bytes:
 
 
 def decode(content: bytes) -> JobRecord:
-    """Return the record in a file's content; raises ValueError that says why it is not one."""
+    """Return the record in a file's content; raise ValueError with the reason if it is invalid."""
     try:
         data = json.loads(content.decode("utf-8"))
     except (RecursionError, ValueError):

@@ -71,7 +71,7 @@ def read_provenance(script: Optional[str], cwd: str, content: bytes = b"") -> Pr
 
 
 def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
-    """Return what has changed, one line each."""
+    """Return the changes, one line each."""
     lines: List[str] = []
     if then.git_commit not in ("", now.git_commit):
         known = f" and is now at {now.git_commit[:12]}"

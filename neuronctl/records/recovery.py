@@ -43,7 +43,7 @@ class Recovery:
         self.open: Dict[str, JobRecord] = {
             record.key: record
             for record in store.open_intents()
-            # Clusters may share a home directory, and know nothing of each other's jobs.
+            # Clusters may share a home directory without knowing each other's jobs.
             if (None in (record.cluster, self.cluster) or record.cluster == self.cluster)
             and not is_in_flight(record)
         }
@@ -65,7 +65,7 @@ class Recovery:
         left = {record.key for record in self.store.open_intents()}
         for record in sorted(self.open.values(), key=lambda record: record.key):
             if record.key not in left:
-                continue  # another login node has resolved it meanwhile
+                continue  # another login node has resolved it
             try:
                 alike = self.alike(record)
                 if record.draft.sbatch and len(alike) == 1:
@@ -108,7 +108,7 @@ class Recovery:
         alike: the jobs that may be its.
         """
         start = f"the submission of {_name(record)} was interrupted"
-        if record.failure:  # which sbatch told the user itself
+        if record.failure:  # sbatch reported it to the user
             if record.age > IN_FLIGHT:
                 self.store.failed(record.key, record.failure)
             return ""
@@ -142,7 +142,7 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
         found.match(squeue(user=user))
         alike = {number for record in found.open.values() for number in found.alike(record)}
         if alike:
-            # Newer Slurm versions have the mark in accounting only, and a query for a period omits
+            # Newer Slurm versions have the mark only in accounting, and a query for a period omits
             # held jobs.
             found.match(sacct([JobId(number) for number in sorted(alike)]).jobs)
         if found.open:
@@ -157,7 +157,7 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
 
 
 def is_in_flight(record: JobRecord) -> bool:
-    """Return True if the process that submits it may still be at it."""
+    """Return True if the process that submits it may still be running."""
     if not -CLOCK_SKEW <= record.age <= IN_FLIGHT:
         return False
     return record.host != os.uname().nodename or os.path.exists(f"/proc/{record.pid}")

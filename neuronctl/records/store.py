@@ -47,7 +47,7 @@ _NAME = (
 )
 
 _INTENT, _FAILED = ".intent.json", ".failed.json"
-_WORTH = {"intent": 0, "failed": 1}  # of the files of one submission; that of a job is worth more
+_WORTH = {"intent": 0, "failed": 1}  # of one submission's files; a job's record counts for more
 _STAMP = "%Y%m%dT%H%M%S"  # the beginning of a key, in UTC
 
 
@@ -167,7 +167,7 @@ class RecordStore:
         return self.find((job_id,), cluster).get(job_id)
 
     def of_key(self, key: str) -> Optional[JobRecord]:
-        """Return the record of a submission, whatever became of it."""
+        """Return the record of a submission, whatever its state."""
         names = (entry.string for entry in self._entries() if entry["key"] == key)
         return next(filter(None, map(self._read, names)), None)
 
@@ -211,10 +211,10 @@ class RecordStore:
         return found
 
     def open_intents(self) -> List[JobRecord]:
-        """Submissions whose outcome was not recorded, newest first."""
+        """Return the submissions without a recorded outcome, newest first."""
         names = self._names()
         intents = [name for name in names if name.endswith(_INTENT)]
-        # Interrupted between writing the record and removing the intent: the record counts.
+        # An interruption between record and intent leaves both; the record counts.
         settled = {_key(name) for name in names if not name.endswith(_INTENT)} if intents else ()
         found = (self._read(name) for name in intents if _key(name) not in settled)
         return list(filter(None, found))
@@ -248,7 +248,7 @@ class RecordStore:
     def _read(self, name: str) -> Optional[JobRecord]:
         try:
             record = decode(read_private(self._file(name)))
-            # The name is what this record's file is written and removed by.
+            # The record is written and removed under this name.
             if not name.startswith(f"{record.key}."):
                 raise ValueError(f"its key is {record.key!r}")
             return record
@@ -283,7 +283,7 @@ def _key(name: str) -> str:
 
 
 def _last_is(record: JobRecord, state: str, exit: str) -> bool:
-    """Return True if this state was the last one seen, with this exit code if it is known."""
+    """Return True if this state was the last one seen, with this exit code if known."""
     last = record.states[-1:]
     return any(seen.state == state and (not exit or seen.exit == exit) for seen in last)
 
@@ -293,5 +293,5 @@ def _same_cluster(word: str, asked: Optional[str]) -> bool:
 
 
 def _file_word(cluster: Optional[str]) -> str:
-    """Return how the name of a job's file has its cluster."""
+    """Return the cluster's part of a job's file name."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", cluster) if cluster else "-"

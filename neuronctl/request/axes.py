@@ -1,4 +1,4 @@
-"""What a sweep varies, as the command line, a job file, a table, and a list of commands say it."""
+"""The parameters of a sweep, from the command line, a job file, a table, or a list of commands."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SOURCES = ("params", "zip", "list", "table", "commands")
 def given_axes(
     params: Sequence[str], *, together: bool, **files: Optional[str]
 ) -> Tuple[Axis, ...]:
-    """Return what --param, --zip, --table, and --commands say; raises UsageError."""
+    """Return the axes of --param, --zip, --table, and --commands; raise UsageError."""
     values: Dict[str, str] = {}
     for param in params:
         name, equals, text = param.partition("=")
@@ -57,7 +57,7 @@ def given_axes(
 
 
 def make_axes(source: str, data: Any) -> Tuple[Axis, ...]:
-    """Return what one of SOURCES says, with texts for all values; raises ValueError."""
+    """Return the axes of one of SOURCES, with texts for all values; raise ValueError."""
     if source in ("table", "commands"):
         return (_read_table(data) if source == "table" else _read_commands(data),)
     if source == "list":
@@ -122,7 +122,7 @@ def _read_values(text: str) -> List[str]:
 
 
 def _read_table(file: Any) -> Axis:
-    """Return the rows of a CSV file, whose first line names the parameters."""
+    """Return the rows of a CSV file; its first line names the parameters."""
     reader = csv.reader(io.StringIO(_read(file), newline=""), skipinitialspace=True, strict=True)
     try:
         names, *rows = [*filter(None, reader)] or [[]]
@@ -136,7 +136,7 @@ def _read_table(file: Any) -> Axis:
 
 
 def _read_commands(file: Any) -> Axis:
-    """Return the shell commands in a file, one a line."""
+    """Return the shell commands in a file, one per line."""
     lines = (line.strip() for line in _read(file).split("\n"))
     return _axis((COMMAND,), [[line] for line in lines if line and not line.startswith("#")])
 

@@ -1,4 +1,4 @@
-"""The times of ``--begin`` that neuronctl reads; Slurm reads more. Pure."""
+"""The ``--begin`` times that neuronctl reads; Slurm reads more. Pure."""
 
 from __future__ import annotations
 

@@ -34,10 +34,10 @@ class Setting:
 
 
 def settings() -> List[Setting]:
-    """Return what the configuration sets, each key by the file that counts; raises JobFileError."""
+    """Return the configuration's settings, each from the file that counts; raise JobFileError."""
     from neuronctl.common import yamlfile
 
-    configuration()  # raises what is wrong with the files
+    configuration()  # raises the errors of the files
     found: Dict[str, Setting] = {}
     for file in config_files():
         text = yamlfile.text_of(file, JobFileError, found=True)
@@ -53,7 +53,7 @@ def _settings(document: Document) -> List[Setting]:
     made = []
     for key, value in document.data.items():
         option = _ON if key == ON else find(key)
-        assert option is not None  # configuration() has refused any other
+        assert option is not None  # configuration() refuses any other
         shown = document.raw.get(key, value)
         if isinstance(shown, Mapping):
             shown = {name: hide_value(name, str(what)) for name, what in shown.items()}

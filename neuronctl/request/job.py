@@ -1,4 +1,4 @@
-"""A job as asked for: command line over job file over configuration; ``None``: not asked for."""
+"""A requested job: command line over job file over configuration; ``None``: not requested."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class StepRequest:
 
 @dataclasses.dataclass(frozen=True)
 class Amounts:
-    """What somebody's script says of its size, which Slurm divides over nodes; None: nothing."""
+    """The size that somebody's script requests, which Slurm divides over nodes; None: nothing."""
 
     nodes: Optional[int] = None
     max_nodes: Optional[int] = None
@@ -79,7 +79,7 @@ class Amounts:
     gpus_per_node: Optional[int] = None
 
     def least_nodes(self, cores: int, gpus: int) -> int:
-        """Return how many nodes of so many cores and GPUs it needs; 0: how many is not known."""
+        """Return how many nodes of this size it needs; 0: unknown."""
         tasks, of_node = self.ntasks or 1, self.gpus_per_node or gpus
         fitting = max(1, cores // (self.cpus_per_task or 1)) if cores else tasks
         nodes = -(-tasks // min(fitting, self.ntasks_per_node or fitting))
@@ -329,7 +329,7 @@ class JobRequest:
     """Field name -> where its value came from, for every requested field."""
 
     def origin(self, name: str) -> Origin:
-        """Where the field ``name`` came from; only for requested fields."""
+        """Return where the field ``name`` came from; only for requested fields."""
         return self.origins.get(name, Origin(Source.ASKED))
 
     def sbatch_value(self, name: str) -> Optional[str]:
@@ -338,17 +338,17 @@ class JobRequest:
         return next((value for option, _, value in options if option == name), None)
 
     def sbatch_number(self, name: str) -> int:
-        """Return the number in it, without a type of GPUs; 0 where it is not given."""
+        """Return the number in an option's value, without a GPU type; 0 if it is not given."""
         match = re.search(r"(?:^|[:=])([0-9]{1,9})[KMGTkmgt]?$", self.sbatch_value(name) or "")
         return 0 if match is None else int(match[1])
 
     @property
     def shares_gpus(self) -> bool:
-        """Whether it asks for parts of GPUs (shards, MPS)."""
+        """Return True if it requests parts of GPUs (shards, MPS)."""
         return any(item.startswith(("shard", "mps")) for item in self.gres)
 
     def resolve_path(self, path: str) -> str:
-        """Return a path of the job's, which begins in its directory, as this process reaches it."""
+        """Return a path relative to the job's directory as this process reaches it."""
         return os.path.join(self.chdir or "", path)
 
 
@@ -365,7 +365,7 @@ UNTIL_DONE = ("max-runs", "resume-with")
 
 
 def find(name: str) -> Optional[Option]:
-    """Return the option that a YAML key names: sbatch's long name, with ``-`` or ``_``."""
+    """Return the option of a YAML key: sbatch's long name, with ``-`` or ``_``."""
     return BY_NAME.get(name.replace("_", "-"))
 
 
@@ -397,7 +397,7 @@ def build_request(layers: Sequence[Layer]) -> JobRequest:
 
 
 def merge(layers: Sequence[Layer]) -> Layer:
-    """One layer of several, lowest first; only environment variables are merged, by name."""
+    """Merge layers into one, lowest first; only environment variables are merged by name."""
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     for layer in layers:

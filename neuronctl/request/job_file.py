@@ -32,10 +32,10 @@ ON = "on"
 _LONGEST = 4 * 1024 * 1024
 """Bytes of shell text: sbatch takes no longer script."""
 
-# Allowed in a job file, but not among a user's defaults.
+# Allowed in a job file, but not in a user's defaults.
 _PROGRAM_KEYS = ("script", "args", "run", "steps", "sweep", JOBS)
 
-# What a step may have of its own.
+# A step may have its own.
 _STEP_OPTIONS = (
     *("launcher", "launcher-option", "nodes", "ntasks-per-node", "cpus-per-task", "gpus-per-node"),
 )
@@ -59,7 +59,7 @@ def read_job_file(path: str) -> Layer:
 
 
 def own_job_file() -> Optional[Layer]:
-    """Return the job of the user's own JOB_FILE here, None without one. Raises JobFileError."""
+    """Return the job of the user's own JOB_FILE here, or None; raise JobFileError."""
     if not present(JOB_FILE):
         return None
     from neuronctl.common import yamlfile
@@ -100,12 +100,12 @@ def read_config(path: str) -> Layer:
 
 
 def has_keys(text: str) -> bool:
-    """Return whether there is more than comments and blank lines in the text of a file."""
+    """Return True if a file has more than comments and blank lines."""
     return any(line.strip() and not line.lstrip().startswith("#") for line in text.split("\n"))
 
 
 def describes_pipeline(path: str) -> bool:
-    """Return True if a job file has jobs of a pipeline; a pipe, which is read once, has not."""
+    """Return True if a job file describes a pipeline; False for a pipe, which is read only once."""
     from neuronctl.common import yamlfile
 
     with contextlib.suppress(OSError, JobFileError):
@@ -153,7 +153,7 @@ def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
 
 
 def configuration() -> Layer:
-    """Return the defaults of the site and the user, which count more; raises JobFileError."""
+    """Return the site's and the user's defaults, the user's on top; raise JobFileError."""
     return merge([read_config(file) for file in config_files()])
 
 
@@ -163,7 +163,7 @@ def configured_cluster() -> Optional[str]:
 
 
 def configured_remote() -> str:
-    """Return the cluster that ``on:`` in the configuration names, or "". Raises JobFileError."""
+    """Return the cluster of ``on:`` in the configuration, or ""; raise JobFileError."""
     from neuronctl.common import yamlfile
 
     for file in reversed(config_files()):
@@ -174,7 +174,7 @@ def configured_remote() -> str:
 
 
 def own_cluster(catalog_file: Optional[str] = None, asked: Optional[str] = None) -> Cluster:
-    """Return the cluster that is asked for, that of the configuration, or the one here."""
+    """Return the requested cluster, that of the configuration, or this machine's."""
     from neuronctl.catalog.loader import load, recognise
 
     return recognise(load(catalog_file), asked or configured_cluster())[0]
@@ -183,7 +183,7 @@ def own_cluster(catalog_file: Optional[str] = None, asked: Optional[str] = None)
 def _layer(
     document: Document, source: Source, program_keys: Sequence[str], at: Tuple[str, ...] = ()
 ) -> Layer:
-    """Return what the keys of a document set, or those at a place in it, such as a job's."""
+    """Return the fields set by a document, or by a part of it, such as a job."""
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     rows = document.data
@@ -196,7 +196,7 @@ def _layer(
                 continue
             words = "the file describes a pipeline, and not one job"
             raise read.error(words, "'neuronctl submit -f FILE', with --dry-run to see its scripts")
-        if key == ON and source is Source.CONFIG:  # of the command line, and no job's
+        if key == ON and source is Source.CONFIG:  # belongs to the command line, not to a job
             continue
         if key in program_keys:
             fields = _program(key, data, read)
@@ -225,7 +225,7 @@ def _unknown(key: str, known: Sequence[str], where: str) -> JobFileError:
 
 @dataclass(frozen=True)
 class _Reader:
-    """A place in a file, and what is read there."""
+    """Reads one place in a file."""
 
     document: Document
     path: Tuple[str, ...]
@@ -245,7 +245,7 @@ class _Reader:
     def text(self, value: Any) -> str:
         from neuronctl.common.yamlfile import path_key
 
-        # A number as it was typed: to a program, 1.10 is not 1.1.
+        # Keep a number as typed: to a program, 1.10 is not 1.1.
         raw = self.document.raw.get(path_key(self.path))
         if value is None or isinstance(value, (dict, list)):
             raise self.error(f"expected one value, found {_kind(value)}")
@@ -261,7 +261,7 @@ class _Reader:
 def _is_program(path: str) -> bool:
     if not os.path.isfile(path):  # a pipe can be read only once
         return False
-    # Of others, the YAML reader says why it cannot read them.
+    # For others, the YAML reader explains why it cannot read them.
     kind = os.path.splitext(path)[1]
     return kind in (".py", ".sh", ".sbatch", ".slurm") or head(path, 2) == b"#!"
 
@@ -350,7 +350,7 @@ def _step(data: Any, read: _Reader) -> StepRequest:
 
 
 def _one_program(values: Mapping[str, Any], where: Callable[[str], str]) -> None:
-    """Raise JobFileError if more than one thing is to run."""
+    """Raise JobFileError if more than one program is given."""
     words = {"script": "script", "body": "run", "steps": "steps", "together": "together"}
     given = [name for name in words if name in values]
     if len(given) > 1:
@@ -365,7 +365,7 @@ def _one_program(values: Mapping[str, Any], where: Callable[[str], str]) -> None
 
 
 def _option(option: Option, data: Any, read: _Reader) -> Dict[str, Any]:
-    """Return the fields that an option sets, from ``data`` as the command line would have it."""
+    """Return the fields of an option, from ``data`` as the command line would give it."""
     if option.is_flag:
         text = option.text_of_flag(data)
         if text is None:
@@ -397,7 +397,7 @@ def _kind(value: Any) -> str:
 
 
 def read_body(file: str) -> Body:
-    """Return the shell text in a file, ``-`` for standard input; raises UsageError."""
+    """Return the shell text in a file, ``-`` for standard input; raise UsageError."""
     name = "standard input" if file == "-" else f"'{file}'"
     try:
         with open_named(file) as stream:

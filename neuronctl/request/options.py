@@ -57,7 +57,7 @@ class Option:
 
     @property
     def is_flag(self) -> bool:
-        """Whether it is given or not; a switch may have its ``word`` for a value."""
+        """Return True for an option without a value; a switch may have its ``word`` as a value."""
         return not self.metavar
 
     def text_of_flag(self, value: Any) -> Optional[str]:
@@ -68,12 +68,12 @@ class Option:
 
     @property
     def usage(self) -> str:
-        """What to type and what it means, for hints."""
+        """Return what to type and its meaning, for hints."""
         return f"--{self.long} {self.metavar}: {self.help}"
 
 
 class _Declared:
-    """The default of a field that an option sets; the option is made once the name is known."""
+    """The default of an option's field; the option is created once the name is known."""
 
     def __init__(self, default: Any, make: Callable[[str], Option]) -> None:
         self._default = default

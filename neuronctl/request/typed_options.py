@@ -62,7 +62,7 @@ def options_layer(
 
 
 def _program(words: Sequence[str]) -> Mapping[str, Any]:
-    """Return the fields that the program and its arguments set."""
+    """Return the fields for a program and its arguments."""
     if not words:
         return {}
     refuse_other_dash(words[0])
@@ -73,12 +73,12 @@ def _program(words: Sequence[str]) -> Mapping[str, Any]:
 
 
 def is_argument(word: str) -> bool:
-    """Whether the first word behind the options is no program: its name would begin with a dash."""
+    """Return True if the first word after the options begins with a dash, as no program does."""
     return len(word) > 1 and word.startswith("-") and word != "-m"
 
 
 def check_utf8(words: Sequence[str]) -> None:
-    """Raise UsageError for a word that no script could hold."""
+    """Raise UsageError for a word that no script can hold."""
     for text in words:
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise UsageError(
@@ -98,7 +98,7 @@ def refuse_other_dash(word: str) -> None:
 
 
 def _fill_from_environment(text: str) -> str:
-    """``NAME`` alone takes its value from this process, as in docker and sbatch."""
+    """Give ``NAME`` alone its value from this process, as docker and sbatch do."""
     if "=" in text or not text.isidentifier():
         return text
     if text not in os.environ and caller_name():
@@ -116,7 +116,7 @@ def _fill_from_environment(text: str) -> str:
 
 
 def words_of(options: Mapping[str, Any]) -> List[str]:
-    """Return the words of a command line that says the same as a program's options."""
+    """Return the words of a command line with the same options as a program's call."""
     words = []
     for name, value in texts_of(options).items():
         long = name.replace("_", "-")
@@ -129,7 +129,7 @@ def words_of(options: Mapping[str, Any]) -> List[str]:
 
 
 def program_words(script: Union[str, os.PathLike[str], None], args: Sequence[str]) -> List[str]:
-    """Return a program and its arguments as a call of the library gives them."""
+    """Return a program and its arguments from a call of the library."""
     if isinstance(args, str):
         raise UsageError(f"args: expected a list of texts, got {args!r}", 'give ["A", "B"]')
     words = [] if script is None else [os.fspath(script), *args]
@@ -140,7 +140,7 @@ def program_words(script: Union[str, os.PathLike[str], None], args: Sequence[str
 
 
 def texts_of(options: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return options of a program as the command line has them: texts, booleans, and lists."""
+    """Return a program's options as the command line has them: texts, booleans, and lists."""
     texts: Dict[str, Any] = {}
     for name, value in options.items():
         option = BY_NAME.get(name.replace("_", "-"))

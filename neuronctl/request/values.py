@@ -1,4 +1,4 @@
-"""A function for each kind of option value: its field's value, or several; raises ValueError."""
+"""One function for each kind of option value; it returns field values or raises ValueError."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SURROGATE = r"[\ud800-\udfff]"
 def one_line(text: str) -> str:
     """Return ``text``; raise ValueError if it would break a ``#SBATCH`` line or is empty."""
     if text.isascii() and text.isprintable() and text.strip():
-        return text  # as nearly all are, and no pattern is needed
+        return text  # nearly all texts need no pattern
     control = re.search(_CONTROL, text)
     if control:
         raise ValueError(
@@ -34,7 +34,7 @@ def one_line(text: str) -> str:
 
 
 def any_text(text: str) -> Any:
-    """Any text; sbatch takes no notice of an empty one."""
+    """Accept any text; sbatch ignores an empty one."""
     return text if text.strip() else {}
 
 
@@ -46,7 +46,7 @@ _MOST = 999_999_999
 
 
 def whole_number(text: str, least: int = 1) -> int:
-    """Return a number as C's strtol reads it, with nothing behind it; raise ValueError."""
+    """Return a number as C's strtol reads it, with nothing after it; raise ValueError."""
     match = re.fullmatch(r"[ \t\n\v\f\r]*\+?0*([0-9]+)", text)
     number = None if match is None else int(match[1][:19])  # more digits are too many anyway
     if number is None or number < least:
@@ -74,7 +74,7 @@ def still_time(text: str) -> str:
 
 
 def command_words(text: str) -> str:
-    """Words of a command line, as a shell reads them."""
+    """Split words of a command line as a shell does."""
     try:
         shlex.split(text)
     except ValueError as error:
@@ -105,7 +105,7 @@ def nodes(text: str) -> Optional[Fields]:
 
 
 def gpus_per_node(text: str) -> Optional[Fields]:
-    """``2`` or ``a100:2``; None for several types."""
+    """Read ``2`` or ``a100:2``; None for several types."""
     match = re.fullmatch(r"(?:([A-Za-z0-9_.-]+)[:=])?\s*\+?([0-9]{1,9})", text)
     if match is None:
         return None
@@ -113,13 +113,13 @@ def gpus_per_node(text: str) -> Optional[Fields]:
 
 
 def gpus_in_all(text: str) -> Optional[Fields]:
-    """GPUs on all nodes together."""
+    """Read the GPUs on all nodes together."""
     fields = gpus_per_node(text)
     return fields and {"gpus": fields.pop("gpus_per_node"), **fields}
 
 
 def gpu_type_of_task(text: Optional[str]) -> Optional[str]:
-    """Return the one type that ``--gpus-per-task`` asks for; None: no type, or several."""
+    """Return the one type in ``--gpus-per-task``; None: no type, or several."""
     match = re.fullmatch(r"(?:gpu:)?([\w.-]+):[0-9]{1,9}", text or "")
     return None if match is None or match[1] == "gpu" else match[1]
 
@@ -133,7 +133,7 @@ def gres(text: str) -> Optional[Fields]:
     for item in text.replace("gres:", "").replace("=", ":").split(","):
         match = re.fullmatch(r"gpu(?::(?![0-9]+$)([\w.-]+))?(?::([0-9]{1,9}))?", item)
         if match is not None:
-            found[match[1] or ""] = int(match[2] or 1)  # of a type, the last one holds
+            found[match[1] or ""] = int(match[2] or 1)  # of a type, the last one counts
         elif re.fullmatch(r"(?!gpu\b)[A-Za-z0-9_.:/-]+", item):
             others.append(item)
         else:
@@ -199,7 +199,7 @@ def mail_type(text: str) -> str:
 
 
 def array(text: str) -> Any:
-    """Indexes, which slurmctld takes in brackets, too."""
+    """Read indexes; slurmctld accepts them in brackets, too."""
     if re.search("%[^%]*,", text):
         raise ValueError(f"'{text}': %N must end the list; Slurm drops what follows it")
     bare = re.fullmatch(r"\[([^][]*)\](%.*)?", text)
@@ -207,7 +207,7 @@ def array(text: str) -> Any:
 
 
 def ranges(text: str) -> Any:
-    """Indexes or names of nodes, in which another dash is never meant."""
+    """Read indexes or node names; another dash than ASCII's is always a mistake."""
     dash = other_dash(text)
     if dash:
         raise ValueError(f"'{text}' contains {dash}, not '-'")
@@ -215,7 +215,7 @@ def ranges(text: str) -> Any:
 
 
 def exclusive(text: str) -> Optional[bool]:
-    """With whom nodes are shared; only Slurm has ``user`` and ``mcs``."""
+    """Read with whom nodes are shared; only Slurm has ``user`` and ``mcs``."""
     kinds = ("exclusive", "oversubscribe", "user", "mcs", "topo")
     if text.lower() not in kinds:
         raise ValueError(f"'{text}' is not one of {', '.join(kinds[2:])}")
@@ -240,18 +240,18 @@ def setup(texts: Sequence[str]) -> Tuple[str, ...]:
 
 
 def shell_text(text: str) -> str:
-    """Return shell text that can stand in a script; raise ValueError if it is empty or cannot."""
+    """Return shell text for a script; raise ValueError if it is empty or cannot be in one."""
     if re.search(r"(?m)^[^\S\n]*[^#\s]", text) is None:
         raise ValueError("is empty")
     for line in text.split("\n"):
         if line.strip():
             one_line(line.replace("\t", " ").rstrip("\r"))
-    # sbatch rejects a script with CR LF anywhere in it.
+    # sbatch rejects a script that contains CR LF.
     return text.replace("\r\n", "\n").rstrip("\n") + "\n"
 
 
 def env(texts: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
-    """Variables with their values."""
+    """Read variables with their values."""
     pairs: Dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -270,5 +270,5 @@ def env(texts: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
 
 
 def words(texts: Sequence[str]) -> Tuple[str, ...]:
-    """Names, or other texts on one line each."""
+    """Read names, or other texts of one line each."""
     return tuple(one_line(text) for text in texts)

@@ -1,1 +1,1 @@
-"""Anybody's batch script, read as Slurm and as bash read it. Nothing here judges."""
+"""Anybody's batch script, read as Slurm and bash read it. Nothing here judges."""

@@ -1,4 +1,4 @@
-"""What tree-sitter's grammar of bash, and bash itself, make of shell text."""
+"""Parse shell text with tree-sitter's grammar of bash, and check it with bash itself."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def parsed(text: str) -> Tuple[Node, bytes, int]:
     The grammar (0.25) ends a word at the second variable of ``$A/$B/c``, behind its dollar. In
     braces it is read as it should be; no line becomes another.
     """
-    # Over NUL, which bash leaves out, the grammar would take hours.
+    # bash skips NUL; the grammar would take hours.
     data = text.replace("\0", " ").encode("utf-8", "surrogateescape")
     whole = len(data)
     root, read = _tree(data)
@@ -54,7 +54,7 @@ def parsed(text: str) -> Tuple[Node, bytes, int]:
 
 
 def _with_braces(root: Node, data: bytes) -> bytes:
-    """Return the text with braces in the words that the grammar ends too early."""
+    """Return the text with braces around variables at which the grammar ends a word too early."""
     pieces, at = [], 0
     for match in _VARIABLE.finditer(data):
         if match.start() >= at and _is_cut(root, match.start()):
@@ -74,13 +74,13 @@ def _is_cut(root: Node, at: int) -> bool:
 
 
 def _tree(data: bytes) -> Tuple[Node, bytes]:
-    """Return the tree of a text, or of as many of its first lines as are read in time; those."""
+    """Return the tree of as many first lines as can be read in time, and those lines."""
     global _parser
     if _parser is None:
         try:
             import tree_sitter
             import tree_sitter_bash
-        except ImportError as error:  # neuronctl.pyz on a machine that it was not built for
+        except ImportError as error:  # neuronctl.pyz on a machine for which it was not built
             raise UsageError(
                 f"cannot read batch scripts: {error}",
                 "install neuronctl with pip, which brings tree_sitter",
@@ -100,12 +100,12 @@ def _tree(data: bytes) -> Tuple[Node, bytes]:
     if over:
         end = data.rfind(b"\n", 0, min(tree.root_node.end_byte, len(data) // 2)) + 1
         return _tree(data[:end])
-    # Before tree-sitter 0.25, the nodes of a text in parts do not have theirs.
+    # Before tree-sitter 0.25, the nodes of a partial text lack theirs.
     return _parser.parse(harmless, tree).root_node, data
 
 
 def _harmless(data: bytes) -> bytes:
-    """Return the text with as many bytes in place of what may crash this process.
+    """Return the text with the bytes replaced that may crash this process.
 
     The grammar's scanner (0.25.1) passes whatever character follows a brace to C's isdigit(), which
     above U+00FF reads memory beyond its table: a segmentation fault may follow.
@@ -114,7 +114,7 @@ def _harmless(data: bytes) -> bytes:
 
 
 def text_of(node: Node) -> str:
-    """Return the text of a part of the tree."""
+    """Return the text of a node."""
     return (node.text or b"").decode("utf-8", "surrogateescape")
 
 
@@ -128,7 +128,7 @@ def below(node: Node) -> Iterator[Node]:
 
 
 def set_often(root: Node) -> Set[str]:
-    """Return the variables that a loop, a function, or a command sets."""
+    """Return the variables set by a loop, a function, or a command."""
     often: Set[str] = set()
     waiting = [(root, False)]
     while waiting:
@@ -136,7 +136,7 @@ def set_often(root: Node) -> Set[str]:
         kind, children = node.type, node.children
         repeated = repeated or kind in LOOPS or kind == "function_definition"
         name = node.child_by_field_name("name") if kind == "variable_assignment" else None
-        # `A=x command` leaves A as it is.
+        # `A=x command` does not change A.
         if name is not None and (node.parent is None or node.parent.type != "command"):
             often.update([text_of(name)] if repeated else ())
         elif kind in ("for_statement", "c_style_for_statement", "unset_command"):
@@ -150,7 +150,7 @@ def set_often(root: Node) -> Set[str]:
 
 @dataclass(frozen=True)
 class SyntaxProblem:
-    """What bash says of shell text, and where; warning: whether bash runs it all the same."""
+    """A message of bash about shell text, and its place. warning: whether bash runs it anyway."""
 
     place: SourceSpan
     message: str
@@ -159,18 +159,18 @@ class SyntaxProblem:
 
 @cache
 def syntax_problem(text: str) -> Optional[SyntaxProblem]:
-    """Return what bash cannot read; None if it can read all, or if there is no bash."""
-    # The text may set extglob, or source a file that does: allow its patterns.
+    """Return what bash cannot read; None if it can read all, or without bash."""
+    # The text may set extglob or source a file that does, so allow its patterns.
     argv = ["bash", "-O", "extglob", "-n"]
     try:
         answer = run(argv, input=text, env={**os.environ, "LC_ALL": "C", "BASH_ENV": ""})
     except SlurmUnavailableError:
         return None
-    # Not the exit code: it is 0 after a warning and after an error within [[ ]].
+    # Ignore the exit code: it is 0 after a warning and after an error within [[ ]].
     found = re.search(r"(?m)^bash: line (\d+): (warning: )?(.*)$", answer.stderr)
     if found is None:
         return None
-    # To bash, the end of the file is on a line of its own.
+    # bash counts the end of the file as a line of its own.
     line = min(int(found[1]), text.rstrip().count("\n") + 1)
     place = SourceSpan(line, 1, len(text.split("\n")[line - 1]) + 1)
     return SyntaxProblem(place, found[3], bool(found[2]))

@@ -45,7 +45,7 @@ _FREE_TEXT = ("chdir", "comment", "error", "input", "job-name", "output", "wckey
 
 
 class Refused(Exception):
-    """Raised for what sbatch refuses."""
+    """Raised for an option that sbatch refuses."""
 
     def __init__(self, refusal: model.Refusal) -> None:
         self.refusal = refusal
@@ -79,7 +79,7 @@ def line_options(
     except Refused:
         return [], [], refusal
     whole = model.SourceSpan(number, 1, len(line) + 1)
-    # A remark or a name may be meant to have such characters.
+    # A comment or a name may contain such characters on purpose.
     free = any(each.name in _FREE_TEXT and (each.value or "") not in line for each in given)
     start = _same(line, plain)
     behind = _same(line[start:][::-1], plain[start:][::-1])
@@ -92,7 +92,7 @@ def line_options(
 
 
 def _same(one: str, other: str) -> int:
-    """Return how many characters two texts begin with that are the same."""
+    """Return the length of the common beginning of two texts."""
     differ = (at for at, (a, b) in enumerate(zip(one, other)) if a != b)
     return next(differ, min(len(one), len(other)))
 
@@ -117,7 +117,7 @@ def _line_options(line: str, number: int) -> Tuple[List[model.GivenOption], List
 
 
 def _words(line: str, number: int) -> Tuple[List[_Word], List[model.Ignored]]:
-    """Return the words of a directive, and the rest of the line that sbatch does not read."""
+    """Return the words of a directive and the rest of the line, which sbatch does not read."""
     words: List[_Word] = []
     at = next(len(prefix) for prefix in DIRECTIVE if line.startswith(prefix))
     while True:
@@ -140,7 +140,7 @@ _PART = re.compile(
 
 
 def _word(line: str, number: int, at: int) -> Tuple[str, int]:
-    """Return the word that begins at a position, without its quotes, and where it ends."""
+    """Return the word at a position, without its quotes, and its end."""
     begin, text = at, ""
     while part := _PART.match(line, at):
         text += re.sub(r"\\(.)", r"\1", part[1] or part[2] or "") + (part[3] or part[4] or "")
@@ -192,7 +192,7 @@ def _check(option: model.GivenOption) -> None:
 
 
 def _hint(word: str) -> str:
-    """Return a hint for an option that sbatch does not have."""
+    """Return a hint for an option that sbatch lacks."""
     name = word.partition("=")[0].lstrip("-")
     if name in RENAMED:
         return f"it is called --{RENAMED[name]} now"
@@ -222,7 +222,7 @@ def command_line_options(
 
 
 def environment_options(environment: Mapping[str, str]) -> List[model.GivenOption]:
-    """Return the options that ``SBATCH_*`` variables set; those without a value are not read."""
+    """Return the options set by ``SBATCH_*`` variables; skip those without a value."""
     flags = {option.name for option in SBATCH if option.takes == NO_VALUE}
     return [
         model.GivenOption(name, environment[variable], variable)
@@ -236,7 +236,7 @@ _EXCLUDING = (("mem", "mem-per-cpu", "mem-per-gpu"), ("exclusive", "oversubscrib
 
 
 def contradictions(given: Sequence[model.GivenOption]) -> List[model.Refusal]:
-    """Return what sbatch refuses of options that it takes alone, but not together."""
+    """Return the options that sbatch accepts alone but refuses together."""
     found = []
     for group in _EXCLUDING:
         typed = {
@@ -254,7 +254,7 @@ def contradictions(given: Sequence[model.GivenOption]) -> List[model.Refusal]:
 
 
 def plainly_spelled(line: str) -> str:
-    """Return a directive with plain characters in place of those that only look like them."""
+    """Return a directive with look-alike characters replaced by plain ones."""
     blank = re.sub(f"[{_LIKE_A_SPACE}]", " ", line)
     words = (
         replace_other_dashes(word) if word[:1] in DASHES else word for word in blank.split(" ")
@@ -263,7 +263,7 @@ def plainly_spelled(line: str) -> str:
 
 
 def look_alike(text: str) -> str:
-    """Return what the first such character is in a directive; "" for none."""
+    """Return the first look-alike character in a directive, or ""."""
     found = next((character for character in text if character in _PLAIN), "")
     if found in DASHES or not found:
         return other_dash(found)

@@ -50,7 +50,7 @@ def read_header(
     refusals: List[Refusal] = _whole_file(text)
     if refusals:
         text = "" if is_too_long(text) else text.replace("\r\n", "\n")
-        # As many characters, so that each place is the file's own.
+        # Keep the number of characters, so that places match the file.
         text = re.sub("\\A\ufeff+", lambda mark: " " * len(mark[0]), text)
     lines = beginning(text).split("\n")
     first_command = _first_command(lines)
@@ -84,7 +84,7 @@ def read_header(
 
 
 def _whole_file(text: str) -> List[Refusal]:
-    """Return why sbatch refuses the file whatever its directives say."""
+    """Return why sbatch refuses the file, whatever its directives say."""
     found: List[Refusal] = []
 
     def refuse(message: str, place: SourceSpan, hint: str = "", edits: Sequence[Edit] = ()) -> None:
@@ -135,14 +135,14 @@ _MEANT = re.compile(r"[ \t]+#SBATCH\b|#[ \t]*(?i:sbatch)[ \t]+-")
 
 
 def _is_meant(line: str) -> bool:
-    """Return True if a comment is meant for a directive."""
+    """Return True if a comment seems meant as a directive."""
     name = re.match(r"#([A-Z]{5,7})[ \t]+-", line)
     near = name is not None and difflib.get_close_matches(name[1], ["SBATCH"], cutoff=0.8)
     return bool(near) or _MEANT.match(line) is not None
 
 
 def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
-    """Return the lines that look like directives, and that sbatch does not read."""
+    """Return the lines that look like directives but that sbatch does not read."""
     found = []
     for number, line in enumerate(lines, 1):
         text, reason = line.rstrip(BLANKS), ""
@@ -151,14 +151,14 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
         elif number == first_command and re.match("SBATCH[ \t]+-", line):
             reason = MISSPELLED
         elif number < first_command and _is_meant(line):
-            reason = MISSPELLED  # of `##SBATCH` the writer knows it
+            reason = MISSPELLED  # the writer of `##SBATCH` knows it
         if reason:
             found.append(Ignored(reason, text.lstrip(BLANKS), SourceSpan(number, 1, len(text) + 1)))
     return found
 
 
 def _overridden(given: Sequence[GivenOption]) -> List[Ignored]:
-    """Return the options that a later one, the environment, or the command line overrides."""
+    """Return the options overridden by a later one, the environment, or the command line."""
     found = []
     following: Dict[str, GivenOption] = {}
     for option in reversed(given):

@@ -30,7 +30,7 @@ from neuronctl.scripts.shell_reader import read_shell
 
 @dataclass(frozen=True)
 class Remark:
-    """What the job file does not say as the script does; line: 0 for the whole script."""
+    """A difference between the job file and the script; line: 0 for the whole script."""
 
     line: int
     message: str
@@ -39,7 +39,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class JobFileDraft:
-    """A job file, and where it does not say what the script does."""
+    """A job file and its differences from the script."""
 
     text: str
     remarks: Tuple[Remark, ...]
@@ -100,7 +100,7 @@ _VARIABLES = {"gpus-per-node": "SLURM_GPUS_PER_NODE", "gpus": "SLURM_GPUS"}
 
 
 def _refuse(header: Header, name: str, text: str) -> None:
-    """Raise UsageError for a script that no job file can stand for."""
+    """Raise UsageError for a script that no job file can replace."""
     lines = text.split("\n")
     odd = (at for at, line in enumerate(lines, 1) if not line.replace("\t", "").isprintable())
     number, message, hint = 1, "", "submit the script itself: neuronctl submit FILE"
@@ -127,7 +127,7 @@ def _refuse(header: Header, name: str, text: str) -> None:
 def _directive_entries(
     header: Header, name: str, asked: JobRequest, remarks: List[Remark]
 ) -> List[Entry]:
-    """Return the keys for the directives; append what no key can say to ``remarks``."""
+    """Return the keys for the directives; append what no key can express to ``remarks``."""
     remarked: Dict[str, str] = {}
     behind = {each.place.line: each.text for each in header.ignored if each.reason == REMARK}
     values: Dict[str, object] = {}
@@ -163,12 +163,12 @@ def _directive_entries(
 
 
 def _add_defaults(values: Dict[str, object], header: Header, name: str, asked: JobRequest) -> None:
-    """Add the keys without which neuronctl would choose another value than Slurm."""
+    """Add the keys whose defaults differ between neuronctl and Slurm."""
     if {"gpus", "gpus-per-node"} <= values.keys():
         values["nodes"] = str(asked.nodes)
         del values["gpus"]
     if re.search(r"\bgpu\b", str(values.get("gres", ""))):
-        values.pop("gpus-per-node", None)  # Slurm takes --gres=gpu
+        values.pop("gpus-per-node", None)  # Slurm uses --gres=gpu
     if asked.gpus_per_node and not values.keys() & {"gres", "gpus", "gpus-per-node"}:
         values["gpus-per-node"] = str(asked.gpus_per_node)  # from the GPUs per task
     if "cpus-per-gpu" in header.options:
@@ -188,7 +188,7 @@ def _typed(key: str, value: str) -> object:
 
 
 def _first_lines(header: Header) -> List[str]:
-    """Return the lines that do what the options of the script's first line do."""
+    """Return lines with the effect of the options in the script's first line."""
     words = header.shebang.split()[1:]
     flags = "".join(word[1:] for word in words if re.fullmatch("-[a-z]+", word))
     lines = []
@@ -206,14 +206,14 @@ def _run_text(body: str, header: Header) -> str:
     text = "\n".join([*_first_lines(header), body.strip("\n")])
     does = any(line.strip() and not line.lstrip().startswith("#") for line in text.split("\n"))
     text = (text if does else f"{text}\n:").strip("\n") + "\n"
-    # A job file's text ends at its first failing line; a script does not.
+    # A job file's text stops at its first failing line; a script does not.
     return text if text.count("\n") == 1 or sets_errexit(text) else f"set +e\n{text}"
 
 
 def uses_arguments(text: str) -> Optional[int]:
-    """Return the first line, from 1, that refers to the script's arguments; None if none does."""
+    """Return the first line, from 1, that refers to the script's arguments, or None."""
     if re.search(r"(?m)^[ \t]*set[ \t]+--", text):
-        return None  # it has arguments of its own making
+        return None  # the script sets its own arguments
     waiting = [parsed(text)[0]]
     while waiting:
         node = waiting.pop()

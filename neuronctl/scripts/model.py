@@ -24,7 +24,7 @@ INSTEAD_OF = {
 
 SCRIPT, COMMAND_LINE = "script", "command line"
 
-# Why a line or a part of one has no effect.
+# Why a line or a part of it has no effect.
 AFTER_COMMAND = "after the first command"
 MISSPELLED = "not spelled #SBATCH"
 REMARK = "in a remark"
@@ -37,7 +37,7 @@ _EXCLUDING = (("exclusive", "oversubscribe"), ("requeue", "no-requeue"))
 
 
 def excluding(name: str) -> Tuple[str, ...]:
-    """Return the options that set what ``name`` sets too."""
+    """Return the options that conflict with ``name``."""
     return next((tuple(set(group) - {name}) for group in _EXCLUDING if name in group), ())
 
 
@@ -89,7 +89,7 @@ class GivenOption:
 
     @property
     def text(self) -> str:
-        """``--name=value``, as sbatch's command line takes it."""
+        """Return ``--name=value``, as sbatch's command line takes it."""
         return f"--{self.name}" if self.value is None else f"--{self.name}={self.value}"
 
 
@@ -170,10 +170,10 @@ class Header:
         return refused or 0 < self.left_out < self.first_command
 
     def value(self, name: str) -> Optional[str]:
-        """Return the value of an option that holds; None if it is not given, or has none."""
+        """Return an option's value; None if it is not given or has none."""
         option = self.options.get(name)
         return None if option is None else option.value
 
     def count(self, name: str) -> Optional[int]:
-        """Return the number that ends an option's value: 2 of ``a100:2``; None if there is none."""
+        """Return the number at the end of an option's value (2 of ``a100:2``), or None."""
         return digits((self.value(name) or "").rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""sbatch's command line: which words are its options, and which script they submit."""
+"""sbatch's command line: its options and the script that it submits."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class SbatchLine:
 
     @property
     def script(self) -> Tuple[str, ...]:
-        """Return the words behind the options."""
+        """Return the words after the options."""
         mark = ("--",) if self.file.startswith("-") else ()
         return (*mark, self.file, *self.args) if self.file else ()
 
     def path(self, directory: str) -> str:
-        """Return the script's absolute path, found as sbatch finds it; "" if there is no file."""
+        """Return the script's absolute path, found as sbatch finds it; "" without a file."""
         places = [directory]
         if not self.file.startswith((".", "/")):
             places += os.environ.get("PATH", "").split(os.pathsep)

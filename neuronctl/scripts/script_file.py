@@ -1,4 +1,4 @@
-"""Batch scripts as files: where they are found, how much of them is read, and what changes them."""
+"""Batch scripts as files: finding, reading, and changing them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def read_file(path: str) -> str:
     """
     try:
         with open_named(path) as file:
-            content = file.read(MAX_BYTES + 1) or b""  # None of /proc/kmsg
+            content = file.read(MAX_BYTES + 1) or b""  # /proc/kmsg returns None
             return content.decode("utf-8", "surrogateescape")
     except OSError as error:
         raise UsageError(f"cannot read '{path}': {error.strerror}") from None
 
 
 def shown_name(path: str) -> str:
-    """Return the name by which messages call a file."""
+    """Return the name of a file for messages."""
     return "<stdin>" if path == "-" else os.path.normpath(path)
 
 
@@ -53,7 +53,7 @@ _DIRECTIVE = rb"(?m)^#SBATCH\s"
 
 
 def scripts_at(path: str) -> List[str]:
-    """Return the batch scripts in a folder and below, or else the file itself."""
+    """Return the batch scripts in a folder and below, or the file itself."""
     found: List[str] = []
     for here, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -81,7 +81,7 @@ def batch_script(path: str) -> Optional[str]:
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """Return the text with the edits, the first of those that overlap; no other byte changes."""
+    """Return the text with the edits, the first of overlapping ones; keep all other bytes."""
     lines = text.split("\n")
     of_lines: Dict[int, List[Edit]] = {}
     for edit in dict.fromkeys(edits):
@@ -98,7 +98,7 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 
 
 def unified_diff(name: str, before: str, after: str) -> str:
-    """Return what ``diff -u`` prints of two texts of a file; "" if they are the same."""
+    """Return ``diff -u`` of two texts of a file; "" if they are equal."""
     # splitlines() would split at other characters, too.
     old, new = ([part for part in re.split("(?<=\n)", text) if part] for text in (before, after))
     lines = difflib.unified_diff(old, new, name, name)

@@ -21,24 +21,24 @@ from neuronctl.scripts.model import SCRIPT, Header, digits
 from neuronctl.scripts.shell_text import ShellText
 from neuronctl.slurm.sbatch_options import EARLY
 
-# These say how the job is submitted, and nothing about it.
+# These describe the submission, not the job.
 _NOT_ABOUT_THE_JOB = ("wait", "parsable", "test-only", "ignore-pbs", *EARLY)
 
 
 def request_of_script(header: Header, file: str, cluster: Cluster) -> JobRequest:
-    """Return the request that directives make; ``file`` is the script's name, for the origins."""
+    """Return the request in the directives. file: the script's name, for the origins."""
     fields: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     others: List[str] = []
-    if not file.isprintable():  # which no plan may hold; what it asks for is the same
+    if not file.isprintable():  # no plan may hold it; the request is the same
         file = "script"
-    # Of --gres=gpu and --gpus-per-node, the former holds, whichever comes first.
+    # --gres=gpu overrides --gpus-per-node, whichever comes first.
     for name, given in sorted(header.options.items(), key=lambda item: item[0] == "gres"):
         read: Optional[Mapping[str, Any]] = {}
         if name == "no-requeue":
             read = {"requeue": False}
         elif name in OF_SLURM:
-            with contextlib.suppress(ValueError):  # of a variable, which is told already
+            with contextlib.suppress(ValueError):  # from a variable, and already reported
                 read = OF_SLURM[name].parse_directive(given.value)
         elif name not in _NOT_ABOUT_THE_JOB:
             read = None
@@ -49,7 +49,7 @@ def request_of_script(header: Header, file: str, cluster: Cluster) -> JobRequest
             where = f"{file}:{given.place.line}" if given.source == SCRIPT else given.source
             origins[field] = Origin(Source.ASKED, where)
     if "gpus" in fields and "gpus_per_node" in fields:
-        # The nodes follow from these; beside names of nodes, some releases refuse none.
+        # These determine the nodes; beside node names, some releases refuse no combination.
         others = [option for option in others if not option.startswith("nodes=")]
     fields["sbatch"] = tuple(others)
     _size(header, fields, cluster)
@@ -57,7 +57,7 @@ def request_of_script(header: Header, file: str, cluster: Cluster) -> JobRequest
 
 
 def job_variables(header: Header) -> Dict[str, str]:
-    """Return the variables that Slurm sets in the job, as far as the directives say them."""
+    """Return the variables that Slurm sets in the job, as far as the directives show them."""
     nodes, tasks = digits(header.value("nodes")), digits(header.value("ntasks"))
     each, cores = digits(header.value("ntasks-per-node")), digits(header.value("cpus-per-task"))
     if nodes is not None and tasks is not None and tasks < nodes:
@@ -93,14 +93,14 @@ def modules(shell: ShellText) -> Tuple[str, ...]:
 
 
 def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
-    """Settle nodes, tasks, cores, and GPUs as Slurm would on nodes that are alike."""
+    """Settle nodes, tasks, cores, and GPUs as Slurm would on equal nodes."""
     tasks, each = fields.get("ntasks"), fields.get("ntasks_per_node")
     nodes: Optional[int] = fields.get("nodes")
     if fields.get("max_nodes") == 0:
         del fields["max_nodes"]  # as many as Slurm likes
     gpus = fields.get("gpus")
     if nodes is not None and gpus and fields.get("max_nodes", 0) > gpus:
-        fields["max_nodes"] = max(nodes, gpus)  # sbatch takes no more of a range
+        fields["max_nodes"] = max(nodes, gpus)  # sbatch uses no more of a range
     names = "nodes max_nodes ntasks ntasks_per_node cpus_per_task gpus gpus_per_node"
     fields["amounts"] = asked = Amounts(**{name: fields.get(name) for name in names.split()})
     cores, gpus_a_node = _of_partition(fields.get("partition"), cluster)
@@ -114,10 +114,10 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
         if not named or nodes > 1:
             fields["nodes"] = nodes
     elif tasks is not None and tasks < nodes:
-        fields["nodes"] = nodes = tasks  # sbatch reduces them, with a warning
+        fields["nodes"] = nodes = tasks  # sbatch reduces them with a warning
     if tasks is not None:
         if fields.get("max_nodes", 0) > tasks:
-            fields["max_nodes"] = max(nodes, tasks)  # nor does it take more of a range
+            fields["max_nodes"] = max(nodes, tasks)  # sbatch uses no more of it
         fields.pop("ntasks_per_node", None)
         each = max(1, -(-tasks // nodes)) if each is None else min(each, -(-tasks // nodes))
     each = each or 1
@@ -137,7 +137,7 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
 
 
 def _of_partition(name: Optional[str], cluster: Cluster) -> Tuple[int, int]:
-    """Return the cores of a partition's largest node, and its GPUs per node; 0 if not known."""
+    """Return the cores of a partition's largest node and its GPUs per node; 0 if unknown."""
     partition = cluster.partitions.get(name or cluster.default_partition or "")
     if partition is None:
         return 0, 0

@@ -1,4 +1,4 @@
-"""Reads shell text: walks the tree of tree-sitter's grammar once, in the shell's order."""
+"""Read shell text: walk the tree of tree-sitter's grammar once, in the shell's order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PLACEHOLDER = re.compile(
 
 
 def _before(line: bytes, parsed_line: bytes, column: int) -> int:
-    """Return the byte of a line that is at a column of the line with braces."""
+    """Return the column in the original line for a column in the line with braces."""
     at = 0
     for byte in parsed_line[:column]:
         at += at < len(line) and line[at] == byte
@@ -50,12 +50,12 @@ _AT_THE_TOP = Command((), (), NOWHERE, sure=True)
 
 
 def read_shell(text: str, known: Mapping[str, str] = {}) -> ShellText:
-    """Read shell text. known: variables that are set when it begins."""
+    """Read shell text. known: variables that are set when it starts."""
     return _Reader(text, known).read()
 
 
 class _Reader:
-    """Walks one tree; holds the variables that are known so far."""
+    """Walks one tree and tracks the known variables."""
 
     def __init__(self, text: str, known: Mapping[str, str]) -> None:
         self.root, self.data, self.left_out = parsed(text)
@@ -75,7 +75,7 @@ class _Reader:
         self.depth = 0
 
     def read(self) -> ShellText:
-        """Return what the tree holds."""
+        """Return what the tree contains."""
         self.visit_all(self.root, _AT_THE_TOP)
         return ShellText(
             tuple(self.commands),
@@ -99,7 +99,7 @@ class _Reader:
                 yield replace(place, end=place.column + len(match[0]))
 
     def place(self, node: Node) -> SourceSpan:
-        """Return where a node begins, and its end on that line."""
+        """Return the place of a node's beginning, and its end on that line."""
         row, column = node.start_point
         end_row, end_column = node.end_point
         line, parsed = self.lines[row], self.parsed_lines[row]
@@ -112,7 +112,7 @@ class _Reader:
         return SourceSpan(row + 1, len(before) + 1, len(until) + 1)
 
     def visit(self, node: Node, where: Command) -> None:
-        """Collect the commands and assignments below a node. where: in what it stands."""
+        """Collect the commands and assignments below a node. where: its surroundings."""
         kind = node.type
         if self.depth > _DEEPEST:
             return
@@ -127,7 +127,7 @@ class _Reader:
             name = node.child_by_field_name("name")
             self.functions.add("" if name is None else text_of(name))
             before = self.values, self.arrays, self.origins
-            self.forget()  # when it is called, they may have another value
+            self.forget()  # they may have another value when it is called
             self.visit_all(node, replace(where, sure=False, looped=True, in_loop=False))
             self.values, self.arrays, self.origins = before
         else:
@@ -137,7 +137,7 @@ class _Reader:
         self.depth -= 1
 
     def visit_all(self, node: Node, where: Command) -> None:
-        """Collect from the parts of a node."""
+        """Collect from the children of a node."""
         kind, surely, children = node.type, where.sure, node.children
         if kind in LOOPS:
             where = replace(where, sure=False, looped=True, in_loop=True)
@@ -159,7 +159,7 @@ class _Reader:
                 self.visit(child, replace(where, **own) if own else where)
 
     def command(self, node: Node, where: Command) -> None:
-        """Add a simple command: its words, and what is expanded in them."""
+        """Add a simple command: its words and the variables expanded in them."""
         words: List[ShellWord] = []
         assigned: List[Assignment] = []
         for child in node.children:
@@ -189,7 +189,7 @@ class _Reader:
             self.forget()
 
     def written_by(self, node: Node) -> Iterator[ShellWord]:
-        """Yield the files that ``>`` writes a command's output to."""
+        """Yield the files to which ``>`` writes a command's output."""
         parent = node.parent
         around = [] if parent is None or parent.type != "redirected_statement" else parent.children
         for redirect in (*node.children, *around):
@@ -198,12 +198,12 @@ class _Reader:
                 yield self.word(redirect.children[-1], redirect)
 
     def forget(self) -> None:
-        """Forget the variables that may have changed, which Slurm's have not."""
+        """Forget the variables that may have changed; Slurm's have not."""
         self.values = {k: v for k, v in self.values.items() if k.startswith("SLURM_")}
         self.arrays, self.origins = {}, {}
 
     def declaration(self, node: Node, where: Command) -> None:
-        """Add what ``export A=x B``, ``declare``, ``local``, ``readonly`` set."""
+        """Add the variables that ``export A=x B``, ``declare``, ``local``, and ``readonly`` set."""
         first = node.children[0].type if node.children else ""
         flags = [text_of(child) for child in node.children if child.type == "word"]
         exported = first == "export" or any(re.match("-[a-zA-Z]*x", flag) for flag in flags)
@@ -230,7 +230,7 @@ class _Reader:
         self.visit_all(node, where)
 
     def follow(self, name: str, node: Node, word: ShellWord, follows: bool) -> None:
-        """Note what a variable is from here on."""
+        """Track a variable's value from here on."""
         value = node.child_by_field_name("value")
         adds = any(child.type == "+=" for child in node.children)
         before = self.values.get(name, (f"${name}", False)) if adds else ("", True)
@@ -251,7 +251,7 @@ class _Reader:
             self.values[name] = text, known
 
     def words(self, node: Node, around: Node) -> List[ShellWord]:
-        """Return a word of a command, or the words of the variable that it is."""
+        """Return a word of a command, or the words of the variable that it consists of."""
         written = self.word(node, around)
         if "$" not in written.raw:
             return [written]
@@ -276,14 +276,14 @@ class _Reader:
         return ShellWord(text_of(node), text, known, every, self.place(node))
 
     def value_of(self, node: Node, names: List[str], *, quoted: bool = False) -> Value:
-        """Return what a part of a word is; add its variables to ``names``."""
+        """Return the value of a part of a word; add its variables to ``names``."""
         kind, raw = node.type, text_of(node)
         if kind == "raw_string":
             return raw[1:-1], True
         if kind in ("word", "string_content", "extglob_pattern", "number", "test_operator"):
             pattern = r'\\([$`"\\])' if quoted else r"\\(.)"
             plain = re.sub(pattern, r"\1", raw.replace("\\\n", ""), flags=re.DOTALL)
-            # Else the names of files, or several words.
+            # Otherwise file names or several words.
             return plain, quoted or not re.search(r"(?<!\\)[*?\[{]", raw)
         if kind in ("string", "concatenation", "translated_string"):
             text, known = "", True
@@ -309,7 +309,7 @@ class _Reader:
         return found[0], found[1] and not several
 
     def names(self, node: Node) -> List[str]:
-        """Return the variables in a part of the tree."""
+        """Return the variables in a node."""
         return [text_of(part) for part in below(node) if part.type == "variable_name"][::-1]
 
     def between(self, start: int, end: int) -> str:

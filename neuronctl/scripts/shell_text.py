@@ -1,4 +1,4 @@
-"""The commands of a shell text, and where they stand; what cannot be known is None."""
+"""The commands of a shell text and their places; None: unknown."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ class ShellWord:
 
     @property
     def value(self) -> Optional[str]:
-        """Return what the command gets, None if that cannot be known."""
+        """Return what the command gets; None if unknown."""
         return self.text if self.known else None
 
     @cached_property
     def basename(self) -> str:
-        """Return the file's name without its directory; "" if it is not known."""
+        """Return the file's name without its directory; "" if unknown."""
         _, slash, name = self.text.rpartition("/")
         return name if self.known or (slash and not re.search(r"[$`)*?[]", name)) else ""
 
     @property
     def may_be_several(self) -> bool:
-        """Return True if it may expand to no word, or to more than one."""
+        """Return True if it may expand to no word or to several."""
         return not (self.known or self.raw.startswith(('"', "'")))
 
 
 def split_words(text: str, known: bool) -> List[Value]:
-    """Return the words that an unquoted variable of this value expands to."""
+    """Return the words to which an unquoted variable with this value expands."""
     special = re.compile(r"[*?\[\\]" if known else r"[*?\[\\$`]")
     words = re.findall(rf"(?:{EXPANSION}|\S)+", text)
     return [(word, special.search(word) is None) for word in words]
 
 
 def reads_more(words: Sequence[ShellWord]) -> bool:
-    """Return True if a command reads text that may set any variable, from a file or by eval."""
+    """Return True if a command reads text (a file, eval) that may set any variable."""
     called, file = [*(word.text for word in words[:2]), "", ""][:2]
     initializes = _INITIALIZES.fullmatch(file.rpartition("/")[2])
     return called == "eval" or (called in ("source", ".") and not initializes)
@@ -66,7 +66,7 @@ def reads_more(words: Sequence[ShellWord]) -> bool:
 
 @dataclass(frozen=True)
 class Assignment:
-    """A variable that is set. sure: by a line that runs once, whatever happens."""
+    """A variable that is set. sure: by a line that surely runs exactly once."""
 
     name: str
     word: ShellWord
@@ -100,12 +100,12 @@ class Command:
 
     @cached_property
     def name(self) -> str:
-        """Return the program's name without its directory; "" if it is not known."""
+        """Return the program's name without its directory; "" if unknown."""
         return self.words[0].basename if self.words else ""
 
     @cached_property
     def arguments(self) -> Tuple[Optional[str], ...]:
-        """Return the values of the words behind the first."""
+        """Return the values of the words after the first."""
         return tuple(word.value for word in self.words[1:])
 
 
@@ -132,7 +132,7 @@ class ShellText:
 
     @cached_property
     def uncaptured(self) -> Tuple[Command, ...]:
-        """Return the commands without those whose output is the value of something."""
+        """Return the commands whose output is not a value."""
         return tuple(command for command in self.commands if not command.captured)
 
     def calls(self, *names: str) -> Tuple[Command, ...]:
@@ -140,7 +140,7 @@ class ShellText:
         return tuple(command for command in self.commands if command.name in names)
 
     def traps(self, name: str) -> Tuple[Command, ...]:
-        """Return the traps for a signal, or for any; unknown signals count, EXIT does not."""
+        """Return the traps for this or any signal; unknown signals count, EXIT does not."""
         number = getattr(signals, f"SIG{name}", None) if name else None
         spelled = {name, f"SIG{name}", "" if number is None else str(int(number))}
 

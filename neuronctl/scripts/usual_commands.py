@@ -1,4 +1,4 @@
-"""Commands of anybody's script: those that run the rest of their words, or only prepare."""
+"""Common commands that run the rest of their words, or that only prepare."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOKS_OR_PREPARES: FrozenSet[str] = frozenset(
 )
 """None of them is the work that a job was submitted for."""
 
-# Their options whose value is a word of its own.
+# Their options with a separate value.
 _PREFIXES: Mapping[Tuple[str, ...], str] = {
     **{(name,): "" for name in ("nohup", "command", "builtin", "setsid", "catchsegv")},
     ("exec",): "-a",
@@ -44,7 +44,7 @@ _PREFIXES: Mapping[Tuple[str, ...], str] = {
         for name in ("conda", "mamba", "micromamba")
     },
 }
-# Words of their own before the command.
+# Their own words before the command.
 _POSITIONAL = {"timeout": 1, "taskset": 1}
 
 
@@ -54,7 +54,7 @@ def names_python(word: str) -> bool:
 
 
 def python_runs(words: Sequence[str]) -> Tuple[str, str, int]:
-    """Return what Python runs (``script``, ``m``, ``c``), its name, and where arguments begin."""
+    """Return what Python runs (``script``, ``m``, ``c``), its name, and its arguments' index."""
     at = 1
     while at < len(words) and len(words[at]) > 1 and words[at].startswith("-"):
         option, at = words[at], at + 1
@@ -70,7 +70,7 @@ def python_runs(words: Sequence[str]) -> Tuple[str, str, int]:
 
 
 def program_at(words: Sequence[str]) -> int:
-    """Return the index of the program that a command line ends by running; len(words) if none."""
+    """Return the index of the program that a command line finally runs; len(words) if none."""
     at = 0
     while at < len(words):
         name = words[at].rpartition("/")[2]

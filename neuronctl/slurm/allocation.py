@@ -52,7 +52,7 @@ def from_environment(environ: Mapping[str, str]) -> Allocation:
 
 
 def _gpus(environ: Mapping[str, str]) -> Optional[int]:
-    """GPUs per node; usually None in the shell that a plain salloc opens on the login node."""
+    """Return the GPUs per node; usually None in the shell that salloc opens on the login node."""
     if "SLURM_GPUS" in environ and environ.get("SLURM_JOB_NUM_NODES") != "1":
         return None  # a total: the nodes may differ
     each = environ.get("SLURM_GPUS_PER_NODE")  # "4", "a100:4" or "a100:2,h100:2"

@@ -14,7 +14,7 @@ _PLACES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-ll
 
 
 def local_cluster() -> Optional[str]:
-    """ClusterName in the slurm.conf of Slurm's commands, in lower case; None without one."""
+    """Return ClusterName in the commands' slurm.conf, in lower case; None without one."""
     path = config_file()
     try:
         return None if path is None else _cluster_name(path, os.stat(path).st_mtime_ns)
@@ -24,7 +24,7 @@ def local_cluster() -> Optional[str]:
 
 @lru_cache(maxsize=1)
 def _cluster_name(path: str, changed: int) -> Optional[str]:
-    """Return the ClusterName of a file that was changed at that time, which is read once."""
+    """Return the ClusterName of a file in its version of that time; read it once."""
     with open_regular(path) as file:
         return parse_cluster_name(file.read(_LONGEST).decode("utf-8", "replace"))
 

@@ -41,7 +41,7 @@ _remembered = functools.lru_cache(maxsize=2048)
 
 @_remembered
 def parse_timestamp(text: str) -> Optional[int]:
-    """``2026-08-12T09:30:00`` (UTC) as seconds since the epoch; None for N/A, Unknown, NONE."""
+    """Parse ``2026-08-12T09:30:00`` (UTC) as epoch seconds; None for N/A, Unknown, NONE."""
     if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", text.strip(), re.ASCII):
         with contextlib.suppress(ValueError):  # a month 13
             return int(datetime.fromisoformat(f"{text.strip()}+00:00").timestamp())
@@ -50,7 +50,7 @@ def parse_timestamp(text: str) -> Optional[int]:
 
 @_remembered
 def parse_seconds(text: str) -> Optional[int]:
-    """``1-02:03:04``, ``5:00`` or minutes such as ``10`` in seconds; UNLIMITED; None for N/A."""
+    """Parse ``1-02:03:04``, ``5:00``, or minutes (``10``) as seconds; UNLIMITED; None for N/A."""
     text = text.strip()
     if text == "UNLIMITED":
         return UNLIMITED
@@ -61,8 +61,8 @@ def parse_seconds(text: str) -> Optional[int]:
 
 
 def count(text: str) -> Optional[int]:
-    """Return the whole number, of at most 64 bits; None if there is none, as in ``UNLIMITED``."""
-    # Not isdigit() alone, which is true of ², nor int() of any length.
+    """Return a whole number of at most 64 bits; None for other text, such as ``UNLIMITED``."""
+    # isdigit() accepts ², and int() any length.
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else None
 
 
@@ -103,14 +103,14 @@ def parse_resources(text: str) -> Mapping[str, Dict[str, int]]:
 
 
 def parse_gres_gpus(text: str) -> Optional[int]:
-    """GPUs per node, of whatever type; None if it has no GPUs."""
+    """Return the GPUs per node, of any type; None without GPUs."""
     types = parse_resources(text).get("gpu")
     return sum(types.values()) if types else None
 
 
 @_remembered
 def parse_tres(text: str) -> Mapping[str, int]:
-    """``cpu=8,mem=62.50G,node=2,gres/gpu:a100=4`` by TRES, memory in MB; GPUs of any model too."""
+    """Parse ``cpu=8,mem=62.50G,gres/gpu:a100=4``, by TRES; memory in MB, plus GPUs of any type."""
     found: Dict[str, int] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
@@ -125,22 +125,22 @@ def parse_tres(text: str) -> Mapping[str, int]:
 
 
 def parse_tres_gpus(text: str) -> Optional[int]:
-    """GPUs of a whole job in sacct's ``cpu=8,gres/gpu:a100=4,gres/gpu=4``; None if it has none."""
+    """Parse a job's GPUs in sacct's ``cpu=8,gres/gpu:a100=4,gres/gpu=4``; None without GPUs."""
     return parse_tres(text).get("gres/gpu")
 
 
 def parse_size(text: str, unit: str = " ") -> Optional[float]:
-    """``114168K``, ``1.5G`` in bytes; None for anything else. unit: where the text has none."""
+    """Parse ``114168K``, ``1.5G`` as bytes, or None. unit: for text without one."""
     number = text.rstrip("KMGTP")
     unit = text[len(number) :] or unit
-    # Not float() alone, which reads 1e9 and nan.
+    # float() would read 1e9 and nan.
     if len(unit) > 1 or None in map(count, number.split(".", 1)):
         return None
     return float(number) * 1024.0 ** " KMGTP".index(unit)
 
 
 def mark_of(command: str) -> str:
-    """Return the mark in a Command or SubmitLine; "" if there is none."""
+    """Return the mark in a Command or SubmitLine, or ""."""
     rest = command.partition("/dev/stdin neuronctl-")[2]
     return rest.split(maxsplit=1)[0] if rest[:1].strip() else ""
 

@@ -62,7 +62,7 @@ def limits_in_force(
     account = association.account
     where = Scope.ASSOCIATION, account, association.partition
     own = [group for group in groups if (group.scope, group.name, group.partition) == where]
-    # What the database has, slurmctld may not have taken over.
+    # slurmctld may not have adopted what the database has.
     others = [limit for holder in own or (association,) for limit in holder.limits]
     above = with_those_above(account, groups)
     others += [limit for group in above for limit in group.limits]
@@ -81,7 +81,7 @@ def _of_qos(name: str, groups: Sequence[LimitedGroup]) -> Sequence[LimitedGroup]
 
 
 def used_of_each(limit: Limit, account: str, groups: Sequence[LimitedGroup]) -> Optional[int]:
-    """Return the use of a QOS' limit on each account or user; None if Slurm does not show it."""
+    """Return the use of a QOS limit on each account or user; None if Slurm does not show it."""
     if limit.scope != Scope.QOS or limit.about.per not in (Per.USER, Per.ACCOUNT):
         return None
     told = _of_qos(limit.name, groups)
@@ -90,7 +90,7 @@ def used_of_each(limit: Limit, account: str, groups: Sequence[LimitedGroup]) -> 
     for same in (x for group in own for x in group.limits):
         if (same.kind, same.tres) == (limit.kind, limit.tres):
             return same.used
-    # One that has had no job there is not in it.
+    # A user or account without jobs is not listed.
     return 0 if told and not own else None
 
 
@@ -99,7 +99,7 @@ _BUDGETS = ("GrpTRESMins", "GrpWall", "GrpTRESRunMins")
 
 
 def budgets_of(figures: ClusterFigures, groups: Sequence[LimitedGroup]) -> Tuple[Limit, ...]:
-    """Return the limits on minutes that hold for the user's jobs, the tightest first."""
+    """Return the limits on minutes for the user's jobs, the tightest first."""
     accounts = {group.name for group in groups if group.scope == Scope.ASSOCIATION}
     for name in tuple(accounts):
         accounts |= {group.name for group in with_those_above(name, groups)}
@@ -120,7 +120,7 @@ def budgets_of(figures: ClusterFigures, groups: Sequence[LimitedGroup]) -> Tuple
 
 
 def minutes_left(budget: Limit) -> int:
-    """Return the minutes that nothing has used, and no running job may still use."""
+    """Return the minutes that are unused and not promised to running jobs."""
     return max(0, budget.figure - budget.used - budget.promised)
 
 

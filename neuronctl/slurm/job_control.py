@@ -13,7 +13,7 @@ from neuronctl.slurm.process import failure, run
 from neuronctl.slurm.scontrol import Reservation, parse_reservations
 from neuronctl.slurm.squeue import forget
 
-# What may say anything, to the end of its line.
+# Fields that may contain anything, up to the end of the line.
 _FREE_TEXT = r"(?m)\b(?:JobName|Comment|Command|WorkDir|StdIn|StdOut|StdErr)=.*$"
 
 
@@ -69,12 +69,12 @@ def _parse_page(text: str) -> Optional[ControlJob]:
         exit=ExitCode.parse(told.get("ExitCode", "")),
         node_list=node_list,
         stdout=out,
-        stderr=err or out,  # empty where it is the same, since 26.05
+        stderr=err or out,  # empty if it is the same, since 26.05
     )
 
 
 def scontrol_show_job(job: JobId) -> Tuple[ControlJob, ...]:
-    """slurmctld's details of a job or of its tasks; empty if it has none. Raises SlurmError."""
+    """Return slurmctld's details of a job or its tasks; empty if it has none. Raise SlurmError."""
     argv = ["scontrol", "show", "job", str(job) if job.tasks is None else str(job.job)]
     result = run(argv)
     if result.returncode != 0:
@@ -86,7 +86,7 @@ def scontrol_show_job(job: JobId) -> Tuple[ControlJob, ...]:
 
 
 def parse_job_gpus(text: str) -> Dict[str, int]:
-    """GPUs by node, from ``Nodes=gpu[35-36] … GRES=gpu:a100:4(IDX:0-3)``, if it lists any."""
+    """Return the GPUs by node, from ``Nodes=gpu[35-36] … GRES=gpu:a100:4(IDX:0-3)``."""
     found: Dict[str, int] = {}
     for match in re.finditer(r"^ *Nodes=(\S+) CPU_IDs=.* GRES=(\S*)", text, re.MULTILINE):
         gpus = parse_gres_gpus(match[2]) or 0

@@ -34,7 +34,7 @@ class JobId:
         """Read a job id in Slurm's spelling; return None for anything else."""
         text = text.strip()
         if text.isascii() and text.isdigit() and len(text) <= 10 and int(text):
-            return cls(int(text))  # most of them
+            return cls(int(text))  # most ids
         match = re.fullmatch(_JOB_ID, text)
         if match is None or int(match["job"]) == 0:
             return None
@@ -67,26 +67,26 @@ class JobId:
 
     @property
     def asked(self) -> str:
-        """What squeue and sacct are asked for: the task, or else the job with all its parts."""
+        """Return the id for squeue and sacct: the task, or the job with all its parts."""
         return str(self.job) if self.task is None else f"{self.job}_{self.task}"
 
     @property
     def indexes(self) -> FrozenSet[int]:
-        """The tasks of the array that it names; empty for a job."""
+        """Return the array tasks that it names; empty for a job."""
         return frozenset((self.task,)) if self.task is not None else task_indexes(self.tasks or "")
 
     @property
     def count(self) -> int:
-        """The number of tasks: 2 for ``4711_[1,5%1]``, 1 for a single job or task."""
+        """Return the number of tasks: 2 for ``4711_[1,5%1]``, 1 for a single job or task."""
         return 1 if self.tasks is None else len(self.indexes)
 
     @property
     def with_log(self) -> JobId:
-        """The job whose log has its output: of a heterogeneous job the first component's."""
+        """Return the job whose log has its output: of a heterogeneous job, the first component."""
         return self if self.het is None else JobId(self.job, het=0)
 
     def covers(self, other: JobId) -> bool:
-        """Whether ``other`` is this job or part of it: 4711 and 4711_[1-5] cover 4711_3."""
+        """Return True if ``other`` is this job or part of it: 4711 and 4711_[1-5] cover 4711_3."""
         if self == JobId(self.job):
             return self.job == other.job
         return self == other or (self.job == other.job and other.task in self.indexes)
@@ -123,6 +123,6 @@ def task_indexes(expression: str) -> FrozenSet[int]:
 
 
 def highest_index(expression: str) -> int:
-    """Return the highest number of an array expression, which Slurm holds against MaxArraySize."""
+    """Return the highest number of an array expression, which MaxArraySize limits."""
     items = (re.match(_INDEXES, item) for item in expression.partition("%")[0].split(","))
     return max((int(match[2] or match[1]) for match in items if match is not None), default=0)

@@ -37,12 +37,12 @@ class StepEnd:
 
     @property
     def cores_busy(self) -> Optional[float]:
-        """Cores in use, on average."""
+        """Return the average number of cores in use."""
         return self.cpu / self.elapsed if self.cpu and self.elapsed else None
 
 
 def ask_steps(jobs: Sequence[JobId]) -> Dict[str, Tuple[StepEnd, ...]]:
-    """Ask sacct about jobs, by id; empty where it does not answer."""
+    """Ask sacct about jobs; return their steps by id, or nothing without an answer."""
     asked = ",".join(dict.fromkeys(job.asked for job in jobs))
     try:
         result = run([*SACCT, f"--format={','.join(_FIELDS)}", f"--jobs={asked}"])
@@ -52,7 +52,7 @@ def ask_steps(jobs: Sequence[JobId]) -> Dict[str, Tuple[StepEnd, ...]]:
 
 
 def parse_steps(text: str) -> Dict[str, Tuple[StepEnd, ...]]:
-    """Return sacct's rows by job; a job's own row has the requested memory, as those of steps."""
+    """Return sacct's rows by job; a job's own row has the memory requested by its steps."""
     found: Dict[str, List[StepEnd]] = {}
     for line in text.splitlines():
         row = line.split(SEPARATOR)
@@ -74,9 +74,9 @@ def parse_steps(text: str) -> Dict[str, Tuple[StepEnd, ...]]:
     return {job: tuple(steps) for job, steps in found.items()}
 
 
-@functools.cache  # the tasks of an array are many
+@functools.cache  # an array has many tasks
 def read_steps(job: int) -> Dict[str, Tuple[StepEnd, ...]]:
-    """Ask sacct about a job, or all tasks of an array, once."""
+    """Ask sacct once about a job or all tasks of an array."""
     return ask_steps([JobId(job)])
 
 
@@ -86,7 +86,7 @@ def steps_of(job: JobId) -> Tuple[StepEnd, ...]:
 
 
 def read_usage(jobs: Sequence[JobId]) -> Dict[JobId, StepEnd]:
-    """Ask sacct once; those are missing that it does not know, all of them where it is off."""
+    """Ask sacct once; omit jobs that it does not know, and all if accounting is off."""
     return usage_of(ask_steps(jobs)) if jobs else {}
 
 

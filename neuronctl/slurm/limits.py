@@ -186,7 +186,7 @@ class Limit:
         return KINDS[self.kind]
 
     def allows(self, wanted: int) -> bool:
-        """Whether a job that takes so much may ever start, whatever else runs."""
+        """Return True if a job that takes this much may ever start, whatever else runs."""
         return wanted >= self.figure if self.about.minimum else wanted <= self.figure
 
     def taken(self, amounts: Mapping[str, int], seconds: Optional[int]) -> Optional[int]:
@@ -203,18 +203,18 @@ class Limit:
         return None if seconds is None else amount * -(-seconds // 60)
 
     def taken_by(self, job: QueueJob) -> int:
-        """Return what one such job takes of it while it runs; 0 if that is not known."""
+        """Return what one such job takes of it while it runs; 0 if unknown."""
         return 1 if self.about.counts == Counts.RUNNING else job.holds(self.tres) or 0
 
     def held_by(self, jobs: Iterable[QueueJob]) -> int:
-        """Return how much of it these jobs, none of which has ended, take now."""
+        """Return how much of it these unfinished jobs take now."""
         if self.about.counts == Counts.SUBMITTED:
             return sum(job.count for job in jobs if job.state not in LEAVING)
         return sum(job.count * self.taken_by(job) for job in jobs if job.state in HOLDING)
 
     @property
     def reason(self) -> str:
-        """The reason that Slurm gives a job that waits for it; "" where there is none."""
+        """Return Slurm's reason for a job that waits for it, or ""."""
         text = self.about.reasons.get(self.tres.partition(":")[0], "")
         if not text or self.scope == Scope.PARTITION or self.about.bare:
             return text
@@ -224,7 +224,7 @@ class Limit:
 
     @property
     def command(self) -> str:
-        """The command that shows it."""
+        """Return the command that shows it."""
         if self.scope == Scope.PARTITION:
             return f"scontrol show partition {self.name}"
         if self.about.per == Per.GROUP:
@@ -242,13 +242,13 @@ class Limit:
 
     @property
     def named(self) -> str:
-        """Slurm's name of it, and its figure: ``GrpTRES cpu=8``."""
+        """Return Slurm's name and the figure: ``GrpTRES cpu=8``."""
         name = self.about.association if self.scope == Scope.ASSOCIATION else ""
         tres = f"{self.tres}=" if self.tres else ""
         return f"{name or self.kind} {tres}{self.figure}"
 
     def things(self, figure: int = 2) -> str:
-        """Return what it counts, in words, for one or several; else Slurm's own name."""
+        """Return what it counts, in words, for one or several; otherwise Slurm's own name."""
         counts, tres = self.about.counts, self.tres
         if tres and tres not in TRES_NAMES:
             return tres
@@ -260,14 +260,14 @@ class Limit:
         return name if figure == 1 else f"{name}s"
 
     def amount(self, figure: int) -> str:
-        """So much of what it counts: ``1 GPU``, ``2 GPUs``, ``8:00:00``."""
+        """Return a figure in its unit: ``1 GPU``, ``2 GPUs``, ``8:00:00``."""
         if self.about.counts == Counts.TIME:
             return units.format_time(figure)
         return f"{figure} {self.things(figure)}"
 
 
 def read_limits(fields: Mapping[str, str], scope: str, name: str) -> Tuple[Limit, ...]:
-    """Read the limits in sacctmgr's fields, by kind; skip what is empty or cannot be read."""
+    """Read the limits in sacctmgr's fields, by kind; skip empty and unreadable ones."""
     return tuple(
         Limit(kind, tres, figure, scope, name)
         for kind, text in fields.items()
@@ -312,7 +312,7 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
 
 
 def _used(text: str) -> Iterator[Tuple[str, Optional[int], int]]:
-    """(TRES, figure, used) in ``cpu=N(4),gres/gpu=8(1)``, ``30(2)`` or ``30``; None: no limit."""
+    """Yield (TRES, figure, used) of ``cpu=N(4),gres/gpu=8(1)``, ``30(2)``, or ``30``."""
     for part in text.split(","):
         tres, _, figures = part.rpartition("=")
         figure, _, rest = figures.partition("(")

@@ -1,4 +1,4 @@
-"""What nvidia-smi is asked about GPUs, and the columns of its answer. Pure."""
+"""The figures that nvidia-smi is asked for, and the columns of its answer. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def query(*figures: str) -> str:
 
 
 def gpu_columns(header: str) -> Dict[str, int]:
-    """``{"power": 3}``: where ``index, power.draw [W]`` has which figure in its usual unit."""
+    """Return the columns of figures in their usual units, such as ``{"power": 3}``."""
     known = {field: (figure, unit) for figure, (field, unit) in FIGURES.items()}
     found: Dict[str, int] = {}
     for place, title in enumerate(header.split(",")):

@@ -96,7 +96,7 @@ class Explained:
 
 
 def explain(reason: str, job: str = "ID") -> Explained:
-    """Explain a reason; an unknown one stays as Slurm gave it. job: its id, for the advice."""
+    """Explain a reason; keep an unknown one. job: its id, for the advice."""
     # squeue and scontrol print the longest of them with blanks or with underscores.
     whole = reason.replace(" ", "_")
     name, _, rest = ("", "", "") if whole in REASONS else reason.partition(",")
@@ -116,7 +116,7 @@ def is_planned(reason: str) -> bool:
 
 
 def _of_limit(limit: Limit) -> Tuple[str, str]:
-    """Return what the reason of a limit means, whatever its figure."""
+    """Return the meaning of a limit's reason, whatever its figure."""
     kind, tres = limit.about, limit.tres
     what = "memory" if tres == "mem" else TRES_NAMES.get(tres, tres)
     whose = "its QOS" if limit.scope == Scope.QOS and kind.per != Per.ACCOUNT else "your account"
@@ -133,7 +133,7 @@ def _of_limit(limit: Limit) -> Tuple[str, str]:
     if kind.per in (Per.JOB, Per.NODE):
         return f"will never start: exceeds the {limited} per {kind.per} of {whose}", _NEVER
     if kind.counts == Counts.SPENT:
-        # Used minutes are gone until an administrator resets them.
+        # Only an administrator resets used minutes.
         return f"{whose} has used up its {limit.things()}", _ADMIN
     return f"{whose} has reached its {limited}", _SHARED_LIMIT
 

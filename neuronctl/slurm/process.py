@@ -31,10 +31,10 @@ _SCRUBBED = (
     r"|(?:CUDA|ROCR|HIP)_VISIBLE_DEVICES|ZE_AFFINITY_MASK|GPU_DEVICE_ORDINAL"
 )
 
-# Of these, what says how to reach the cluster, or what a site or user sets for all jobs.
+# Exceptions: variables that locate the cluster, or that a site or user sets for all jobs.
 _KEPT = r"SLURM_(?:CONF|JWT|MPI_TYPE)|PMIX_MCA_.*"
 
-# What Slurm commands print when the fault lies with the cluster and not with the request.
+# Messages of Slurm commands about faults of the cluster, not of the request.
 _UNREACHABLE = (
     r"(?i)authentication credential|munge|unable to contact slurm controller|socket timed out"
     r"|connection (?:refused|timed out|reset)|zero bytes were transmitted|broken pipe"
@@ -147,7 +147,7 @@ class Queries:
         self, commands: Sequence[Tuple[Sequence[str], Optional[str]]], *, timeout: float
     ) -> None:
         self._answers: Dict[int, Union[Result, SlurmUnavailableError]] = {}
-        # After Ctrl-C nobody waits for them.
+        # Nobody waits for them after Ctrl-C.
         self._threads = [
             threading.Thread(target=self._ask, args=(place, *command, timeout), daemon=True)
             for place, command in enumerate(commands)
@@ -162,7 +162,7 @@ class Queries:
             self._answers[place] = error
 
     def answers(self) -> List[Union[Result, SlurmUnavailableError]]:
-        """Wait for the answers, and return them in the order of the queries."""
+        """Wait for the answers and return them in the order of the queries."""
         for thread in self._threads:
             thread.join()
         return [self._answers[place] for place in range(len(self._threads))]
@@ -226,7 +226,7 @@ def _start(
 
 
 def in_memory(content: bytes) -> int:
-    """Return a file in memory; of a pipe, sbatch would submit half if neuronctl were killed."""
+    """Return a file in memory; from a pipe, sbatch could submit half a script."""
     file = os.memfd_create("stdin")
     while content:
         content = content[os.write(file, content) :]
@@ -235,7 +235,7 @@ def in_memory(content: bytes) -> int:
 
 
 def whole(result: Result) -> str:
-    """Return what a command printed; raise SlurmUnavailableError if its last line is cut off."""
+    """Return a command's output; raise SlurmUnavailableError if its last line is cut off."""
     text = result.stdout
     if text and not text.endswith("\n"):
         raise SlurmUnavailableError(
@@ -285,21 +285,21 @@ def where_slurm_is() -> str:
 
 
 def installed() -> bool:
-    """Whether Slurm commands exist on this machine; if not, retrying is pointless."""
+    """Return True if Slurm commands exist on this machine; if not, retrying is pointless."""
     import shutil
 
     return shutil.which("squeue") is not None
 
 
 def unreachable(words: str) -> bool:
-    """Whether Slurm's message means that the cluster is unreachable, not that a request is bad."""
+    """Return True if Slurm's message means that the cluster is unreachable."""
     return re.search(_UNREACHABLE, words) is not None
 
 
 def become(argv: Sequence[str], environment: Mapping[str, str] = {}) -> NoReturn:
     """Replace neuronctl by a command on the terminal, with more variables in its environment."""
     env = {**clean_environment(os.environ, for_job=True), **environment}
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores, for itself
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it for itself
     try:
         os.execvpe(argv[0], list(argv), env)
     except OSError as error:
@@ -315,7 +315,7 @@ def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> Neuronctl
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a command that still runs, with what it has started, and forget its outputs."""
+    """Kill a running command and its children, and close its outputs."""
     if process.returncode is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)

@@ -170,7 +170,7 @@ def _between(begin: Optional[int], end: Optional[int]) -> List[str]:
 
 
 def _in_parts(argv: Sequence[str], begin: int, end: int) -> List[AccountingJob]:
-    """Ask for a range of time in as many parts as slurmdbd wants; a job may be in several."""
+    """Query a period in as many parts as slurmdbd requires; a job may be in several."""
     result = run([*argv, *_between(begin, end)])
     if result.returncode == 0:
         return parse_sacct(whole(result))

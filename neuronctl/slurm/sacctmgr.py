@@ -61,7 +61,7 @@ class Association:
 
 
 def association_in(partition: str, own: Sequence[Association]) -> Optional[Association]:
-    """Of a user's in one account, the one that holds in a partition; None: none does."""
+    """Return the association that applies in a partition, of a user's in one account, or None."""
     here = [association for association in own if association.partition in ("", partition)]
     return max(here, key=lambda one: one.partition, default=None)
 
@@ -90,7 +90,7 @@ _ASSOCIATION_ASKED = (*_OF_ASSOCIATION, *ASSOCIATION_FIELDS)
 
 
 def sacctmgr_questions(user: str, cluster: str) -> Tuple[List[str], str]:
-    """argv and standard input of one sacctmgr: all QOS, and the user's associations."""
+    """Return argv and input of one sacctmgr for all QOS and the user's associations."""
     of_user = f" cluster={cluster}" if cluster else ""
     return (
         ["sacctmgr", "--noheader", "--parsable2"],
@@ -100,7 +100,7 @@ def sacctmgr_questions(user: str, cluster: str) -> Tuple[List[str], str]:
 
 
 def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
-    """Those of ``scontrol --oneliner show assoc_mgr`` that hold for a user."""
+    """Return the groups in ``scontrol --oneliner show assoc_mgr`` that apply to a user."""
     groups = []
     for line in text.splitlines():
         if line.startswith("QOS="):
@@ -117,24 +117,24 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
         limits = read_group_limits(whole, scope, name)
         groups.append(LimitedGroup(scope, name, parent, partition, limits))
         of_accounts, _, of_users = parts.partition("User Limits=")
-        for account, told in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", of_accounts):
-            limits = read_group_limits(told, scope, name)
+        for account, limits_text in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", of_accounts):
+            limits = read_group_limits(limits_text, scope, name)
             groups.append(LimitedGroup(scope, name, parent, partition, limits, account))
-        # All users who had a job are in it: " kim(1000)={MaxJobsPU=4(1) …} lee(1001)={…}".
-        told = re.search(rf" {re.escape(user)}\(\d+\)={{([^}}]*)}}", of_users)
-        if told is not None:
-            limits = read_group_limits(told[1], scope, name)
+        # It lists all users who had a job: " kim(1000)={MaxJobsPU=4(1) …} lee(1001)={…}".
+        match = re.search(rf" {re.escape(user)}\(\d+\)={{([^}}]*)}}", of_users)
+        if match is not None:
+            limits = read_group_limits(match[1], scope, name)
             groups.append(LimitedGroup(scope, name, parent, partition, limits, user=user))
     return tuple(groups)
 
 
 def _before_id(line: str, key: str) -> str:
-    """``UserName=kim(1000)`` -> kim."""
+    """Return kim of ``UserName=kim(1000)``."""
     return f" {line}".partition(f" {key}=")[2].partition(" ")[0].partition("(")[0]
 
 
 def parse_qos(text: str) -> Tuple[SlurmQos, ...]:
-    """sacctmgr's rows on QOS; rows of another length are the associations'."""
+    """Parse sacctmgr's QOS rows; rows of another length are associations."""
     return tuple(
         SlurmQos(
             name=row["Name"],
@@ -150,7 +150,7 @@ def parse_qos(text: str) -> Tuple[SlurmQos, ...]:
 
 
 def parse_associations(text: str, groups: Sequence[LimitedGroup] = ()) -> Tuple[Association, ...]:
-    """sacctmgr's rows on the user's associations; groups: the accounts, with those above them."""
+    """Parse sacctmgr's rows on the user's associations. groups: the accounts and their parents."""
     return tuple(
         Association(
             account=row["Account"],
@@ -172,7 +172,7 @@ def parse_associations(text: str, groups: Sequence[LimitedGroup] = ()) -> Tuple[
 
 
 def with_those_above(account: str, groups: Sequence[LimitedGroup]) -> Iterator[LimitedGroup]:
-    """Yield an account's group, and those of the accounts above it, the nearest first."""
+    """Yield an account's group and those of the accounts above it, nearest first."""
     accounts = {group.name: group for group in groups if group.scope == Scope.ACCOUNT}
     while account in accounts:
         group = accounts.pop(account)

@@ -25,11 +25,11 @@ def address() -> str:
 
 
 def is_up() -> bool:
-    """Whether the user's sandbox is running or starting; asks nothing of it."""
+    """Return True if the user's sandbox is running or starting, without asking it."""
     import socket
 
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(1)  # whoever has taken the name need not accept
+        connection.settimeout(1)  # another process with the name need not accept
         try:
             connection.connect(address())
             return is_ours(peer(connection)[1])
@@ -38,7 +38,7 @@ def is_up() -> bool:
 
 
 def peer(connection: socket.socket) -> Tuple[int, int]:
-    """Return the pid and uid at the other end: anybody may have taken the sandbox's name."""
+    """Return the pid and uid at the other end: any process may take the sandbox's name."""
     import socket
     import struct
 
@@ -49,7 +49,7 @@ def peer(connection: socket.socket) -> Tuple[int, int]:
 
 
 def is_ours(uid: int) -> bool:
-    """Whether ``uid`` can be our own sandbox's; root in our user namespace has a subordinate id."""
+    """Return True if ``uid`` can be our sandbox's; root in our user namespace has a sub id."""
     if uid == os.getuid():
         return True
     return os.getuid() != 0 and uid in sub_ids("/etc/subuid", os.getuid())

@@ -151,7 +151,7 @@ def existing_environment() -> Dict[str, str]:
 
 
 def outer_job() -> str:
-    """Return the job in which this process runs; "" outside of one."""
+    """Return the job in which this process runs, or ""."""
     return os.environ.get("SLURM_JOB_ID", "")
 
 
@@ -190,7 +190,7 @@ def _submit(
 
 
 def _refusal(result: Result) -> SlurmError:
-    """Return the error for an sbatch that failed, with the cure for what Slurm says."""
+    """Return the error for a failed sbatch, with a remedy for Slurm's message."""
     error = failure(result)
     if isinstance(error, SlurmRefusedError) and not error.hint:
         found = (cure for words, cure in _CURES if re.search(words, result.words, re.IGNORECASE))

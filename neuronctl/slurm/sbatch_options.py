@@ -71,7 +71,7 @@ SRUN = (*_IN_BOTH, *_table(_SRUN))
 EARLY = frozenset(("help", "quiet", "usage", "verbose", "version", "wrap"))
 """What sbatch reads on its command line only: it accepts them in a script, without any effect."""
 
-# Which variable of the environment sets which option, where it is not the option's own name.
+# Variables that set an option under another name than the option's own.
 _VARIABLES = {
     "SBATCH_ARRAY_INX": "array",
     "SBATCH_BURST_BUFFER": "bb",
@@ -91,7 +91,7 @@ spread-job thread-spec threads-per-core use-min-nodes wait wait-all-nodes wckey 
 
 
 def variables() -> Mapping[str, str]:
-    """Variable of the environment -> the option that sbatch sets from it, after the script's."""
+    """Return the option that sbatch sets from each variable, after the script's."""
     own = {f"SBATCH_{name.replace('-', '_').upper()}": name for name in _OF_THE_SAME_NAME.split()}
     return {**own, **_VARIABLES}
 
@@ -116,7 +116,7 @@ class Parsed:
 
 
 def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parsed, ...], int]:
-    """Return the first options of ``words`` and the index behind them; raise GetoptError."""
+    """Return the first options of ``words`` and the index after them; raise GetoptError."""
     shorts: Dict[str, OptionSpec] = {option.short: option for option in table if option.short}
     longs: Dict[str, OptionSpec] = {option.long: option for option in table}
     found: List[Parsed] = []
@@ -174,7 +174,7 @@ _MOST_OF_PLUGINS = 20
 
 
 def is_of_a_plugin(name: str) -> bool:
-    """Return whether an option is not one of sbatch's own, and may be a plugin's."""
+    """Return True if an option is not one of sbatch's own and may be a plugin's."""
     return name not in SBATCHS_OWN
 
 
@@ -221,7 +221,7 @@ def _plugin_option(
 
 
 def _whole(name: str, table: Tuple[OptionSpec, ...], index: int) -> OptionSpec:
-    """Return the option that an abbreviated long name stands for."""
+    """Return the option that an abbreviated long name means."""
     longer = [option for option in table if option.long.startswith(name)]
     if not longer:
         raise GetoptError(f"there is no option '--{name}'", index, True)

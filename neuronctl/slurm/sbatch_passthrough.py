@@ -1,4 +1,4 @@
-"""sbatch as the user would have called it: which file it is, and in which environment."""
+"""sbatch as the user would call it: the file and its environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STARTED = "NEURONCTL_SBATCH"
 
 
 def find_sbatch() -> str:
-    """Return the first sbatch on PATH that is no neuronctl above; raise SlurmUnavailableError."""
+    """Return the first sbatch on PATH that is not a neuronctl; raise SlurmUnavailableError."""
     started = started_sbatches()
     for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(directory, "sbatch")
@@ -29,7 +29,7 @@ def find_sbatch() -> str:
 
 
 def started_sbatches() -> Tuple[str, ...]:
-    """Return the files that neuronctls above this process have started."""
+    """Return the files that neuronctl processes above this one have started."""
     return tuple(filter(None, os.environ.get(_STARTED, "").split(":")))
 
 
@@ -72,7 +72,7 @@ def run_sbatch(
             signal.signal(number, lambda given, frame: process.send_signal(given))
 
     def pass_on(lines: Optional[IO[bytes]], number: int) -> None:
-        """Write the lines to a file of this process; nothing in them can steer a terminal."""
+        """Write the lines to this process's file; escape what could steer a terminal."""
         for line in lines or ():
             if number == 1:
                 hear(line)
@@ -84,7 +84,7 @@ def run_sbatch(
             except BrokenPipeError:  # sbatch would die of it
                 process.send_signal(signal.SIGPIPE)
             except OSError:
-                pass  # a full disk, which sbatch takes no notice of
+                pass  # a full disk, which sbatch ignores
 
     with process:
         errors = threading.Thread(target=pass_on, args=(process.stderr, 2))

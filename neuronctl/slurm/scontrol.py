@@ -62,11 +62,11 @@ class SitePartition:
 
     @property
     def jobs_per_core(self) -> int:
-        """How many jobs share each core, whether they ask for it or not."""
+        """Return how many jobs share each core, even without asking for it."""
         return count(self.oversubscribe.partition("FORCE:")[2]) or 1
 
     def takes_qos(self, name: str) -> bool:
-        """Whether a job of that QOS, in whatever case, may be submitted there."""
+        """Return True if a job of that QOS, in any case, may be submitted here."""
         allowed, denied = (
             {name.lower() for name in names} for names in (self.allow_qos, self.deny_qos)
         )
@@ -74,7 +74,7 @@ class SitePartition:
 
     @property
     def limits(self) -> Tuple[Limit, ...]:
-        """What it limits itself; its QOS may limit more."""
+        """Return its own limits; its QOS may add others."""
         figures = (
             ("MaxTime", "", None if self.max_time == UNLIMITED else self.max_time),
             ("MaxNodes", "node", self.max_nodes),
@@ -105,14 +105,14 @@ class Reservation:
     allowed: Tuple[str, ...] = ()
 
     def whole_nodes(self, groups: Iterable[NodeGroup]) -> bool:
-        """Whether it reserves all cores of those of its nodes that are among these."""
+        """Return True if it reserves all cores of its nodes among these."""
         own = set(hosts(self.node_list))
         every = sum(group.cores * len(own & {*group.names}) for group in groups)
         return self.cores is None or self.cores >= every
 
     @property
     def is_for_named(self) -> bool:
-        """Whether only those may use it who are named, not all but those."""
+        """Return True if only named users and the like may use it, not all but those."""
         return not any("=-" in name for name in self.allowed)
 
 
@@ -144,19 +144,19 @@ class NodeGroup:
     resources: Tuple[Tuple[str, int, int], ...] = ()
 
     def gpus_of(self, kind: str) -> Tuple[int, int]:
-        """How many GPUs of a type each node has, and how many of them are in use."""
+        """Return how many GPUs of a type each node has, and how many are in use."""
         if len(self.gpu_types) > 1:
             return next((gpus[1:] for gpus in self.gpu_types if gpus[0] == kind), (0, 0))
         return (self.gpus, self.gpus_used) if self.gpu == kind else (0, 0)
 
 
 def names_of(groups: Iterable[NodeGroup]) -> FrozenSet[str]:
-    """Return the names of all their nodes."""
+    """Return the names of all nodes."""
     return frozenset().union(*(group.names for group in groups))
 
 
 def gpu_types(groups: Iterable[NodeGroup]) -> Tuple[str, ...]:
-    """Return the types of their GPUs in order, "" for GPUs without one."""
+    """Return the types of the GPUs in order, "" for GPUs without one."""
     every = (group.gpu_types or ((group.gpu, group.gpus, 0),) for group in groups)
     return tuple(dict.fromkeys(kind for types in every for kind, number, _ in types if number))
 
@@ -234,7 +234,7 @@ def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
             node_list=_text(line["Nodes"]),
             nodes=count(line["TotalNodes"]),
             max_time=parse_seconds(line["MaxTime"]),
-            # Without one of its own, the maximum is what a job gets.
+            # Without its own default, a job gets the maximum.
             default_time=parse_seconds(line["DefaultTime"]) or parse_seconds(line["MaxTime"]),
             max_nodes=count(line["MaxNodes"]),
             qos=_text(line["QoS"]),
@@ -287,7 +287,7 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
     """
     alike: Dict[str, List[str]] = {}
     for line in re.finditer(r"^NodeName=(\S+)(.*)", text, re.MULTILINE):
-        # Which of its GPUs are in use, in parentheses, and an owner's number do not matter.
+        # Ignore which GPUs are in use (in parentheses) and an owner's number.
         figures = re.sub(r"\([^()]*\)", "", "".join(_OF_NODES.findall(line[2])))
         alike.setdefault(figures, []).append(line[1])
     groups = []
@@ -340,7 +340,7 @@ _ALLOWED = ("Users", "Groups", "Accounts")
 
 
 def parse_job_states(text: str) -> Dict[int, str]:
-    """State by job id in the ``JobId=`` lines of ``scontrol --oneliner show job``."""
+    """Return the state by job id from the lines of ``scontrol --oneliner show job``."""
     return {
         int(match[1]): match[2]
         for match in re.finditer(r"^JobId=([0-9]{1,10}) .*? JobState=(\w+)", text, re.MULTILINE)
@@ -354,7 +354,7 @@ def _lines(text: str, first: str) -> List[Dict[str, str]]:
 def _fields(line: str) -> Dict[str, str]:
     found: Dict[str, str] = defaultdict(str)
     for name, value in re.findall(r"(?<![A-Za-z/:])([A-Za-z/:]{1,40})=(\S*)", line):
-        found.setdefault(name, value)  # an administrator's Reason= may say anything after it
+        found.setdefault(name, value)  # an administrator's Reason= may contain anything after it
     return found
 
 
@@ -363,5 +363,5 @@ def _text(text: str) -> str:
 
 
 def words(text: str) -> Tuple[str, ...]:
-    """``a,b`` -> a, b; none for ``(null)``, ``none``, and ``ALL``, which restrict nothing."""
+    """Split ``a,b``; return nothing for ``(null)``, ``none``, and ``ALL``: no restriction."""
     return tuple(part for part in _text(text).split(",") if part not in ("", "none", "ALL"))

@@ -18,7 +18,7 @@ from neuronctl.slurm.process import TIMEOUT, failure, run, whole
 
 
 def _first_id(text: str) -> Optional[JobId]:
-    # What a site's wrapper prints before the rows precedes the first row's id.
+    # Output of a site's wrapper before the rows precedes the first row's id.
     return JobId.read(text.rpartition("\n")[2])
 
 
@@ -96,21 +96,21 @@ class QueueJob:
 
     @property
     def mark(self) -> str:
-        """The mark given to sbatch, or ""."""
+        """Return the mark given to sbatch, or ""."""
         return fields.mark_of(self.command)
 
     @property
     def count(self) -> int:
-        """The number of jobs in the row: the tasks of an array, or 1."""
+        """Return the number of jobs in the row: the tasks of an array, or 1."""
         return self.id.count
 
     @property
     def partitions(self) -> Sequence[str]:
-        """The names of all partitions that it waits for, or of the one that it is in."""
+        """Return the partitions that it waits for, or the one that it is in."""
         return self.partition.split(",")
 
     def holds(self, tres: str) -> Optional[int]:
-        """Return what one of its jobs has of a TRES on all its nodes; None: not known."""
+        """Return how much of a TRES one of its jobs has on all its nodes; None: unknown."""
         nodes = self.nodes or 1
         if tres == "node":
             return nodes
@@ -143,7 +143,7 @@ def squeue_argv(
 
 
 def unguessable_end() -> str:
-    """Return what is to stand after each row, as a job's name may contain any character."""
+    """Return an unguessable end of rows; a job's name may contain any character."""
     return "\x1e" + os.urandom(8).hex()
 
 
@@ -155,12 +155,12 @@ def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
 
 
 def runs_of(rows: Iterable[QueueJob]) -> Dict[int, int]:
-    """Return when each of the jobs began that are on nodes now, by each one's own id."""
+    """Return when each job on nodes now began, by its own id."""
     return {row.job_id: row.start or 0 for row in rows if row.state in ACTIVE - WAITING}
 
 
 def read_queue(argv: Sequence[str], *, timeout: float = TIMEOUT) -> str:
-    """Return what a squeue prints, "" for unknown jobs; raise SlurmError."""
+    """Return squeue's output, "" for unknown jobs; raise SlurmError."""
     result = run(argv, timeout=timeout)
     # squeue exits with 1 for a single unknown id, and omits it silently among several.
     if result.returncode != 0 and "invalid job id" in result.stderr.lower():
@@ -196,7 +196,7 @@ _PATIENCE = 3.0
 
 @dataclass(frozen=True)
 class OwnQueue:
-    """The user's jobs that slurmctld knew when it was asked, in seconds since the epoch."""
+    """The user's jobs that slurmctld knew when asked (epoch seconds)."""
 
     asked_at: float
     end: str
@@ -204,18 +204,18 @@ class OwnQueue:
 
     @property
     def rows(self) -> Tuple[QueueJob, ...]:
-        """The parsed rows."""
+        """Return the parsed rows."""
         return tuple(parse_squeue(self.text, end=self.end))
 
     @property
     def age(self) -> float:
-        """In seconds; endless if the clock has been set back since."""
+        """Return the age in seconds; infinite if the clock was set back since."""
         age = time.time() - self.asked_at
         return age if age >= 0 else float("inf")
 
 
 def ask_own_queue(oldest: float = 0.0, *, timeout: float = TIMEOUT) -> OwnQueue:
-    """Return the user's own jobs; oldest: of how many seconds ago. Raises SlurmError."""
+    """Return the user's own jobs, at most ``oldest`` seconds old; raise SlurmError."""
     until = time.monotonic() + _PATIENCE
     while oldest > 0:
         kept = _read()
@@ -242,7 +242,7 @@ def forget() -> None:
 
 
 def _place() -> Tuple[str, str]:
-    """Return the name of the answer, for one machine, user, and Slurm, and slurm.conf's version."""
+    """Return the key of the answer: machine, user, Slurm, and slurm.conf's version."""
     conf = config_file() or ""
     name = "\0".join((os.uname().nodename, str(os.getuid()), conf, os.environ.get("PATH", "")))
     return name, str(file_state(conf))

@@ -1,4 +1,4 @@
-"""What a command starts: launchers, what they start in turn, and the counts in their options."""
+"""The programs that a command starts, and the counts in their options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NONE = Launcher("", "", distributed=False, one_task_per_node=False)
 
 @dataclass(frozen=True)
 class Pair:
-    """A word as the name of an option, with what follows ``=``, or the next word, or nothing."""
+    """A word as an option's name, with the text after ``=``, the next word, or nothing."""
 
     name: str
     word: ShellWord
@@ -31,7 +31,7 @@ class Pair:
 
 
 def pairs(words: Sequence[ShellWord]) -> Iterator[Pair]:
-    """Yield each of the words with its value."""
+    """Yield each word with its value."""
     for word, following in zip(words, (*words[1:], None)):
         name, equals, _ = word.text.partition("=")
         if not equals:
@@ -61,17 +61,17 @@ class Launch:
 
     @property
     def place(self) -> SourceSpan:
-        """Return where the program is named."""
+        """Return the place of the program's name."""
         return self.word.place
 
     @property
     def name(self) -> str:
-        """Return the program's name without its directory; "" if it is not known."""
+        """Return the program's name without its directory; "" if unknown."""
         return self.word.basename
 
     @property
     def works(self) -> bool:
-        """Return True for a program of the job, or what starts one."""
+        """Return True for a program of the job, or its launcher."""
         by_text = self.kind == SHELL and self.has("c") and any(run.works for run in self.inside)
         own = self.is_launcher or self.kind == PYTHON or by_text
         return own and not self.command.captured
@@ -84,11 +84,11 @@ class Launch:
 
     @cached_property
     def pairs(self) -> Tuple[Pair, ...]:
-        """Return the words behind the program, each with the value that it may have."""
+        """Return the words after the program, each with the value that it may have."""
         return tuple(pairs(self.own_words[1:]))
 
     def count(self, *names: str) -> Optional[int]:
-        """Return the number that one of these options gives, None if none does or it is unknown."""
+        """Return the number that one of these options gives; None if unknown."""
         for name in names:
             number = digits(self.options.get(_key(name), "").strip().lstrip("+"))
             if number is not None:
@@ -106,11 +106,11 @@ class Launch:
 
     @property
     def is_srun(self) -> bool:
-        """Return True for srun, whose options are Slurm's."""
+        """Return True for srun, which has Slurm's options."""
         return self.launcher.name == "srun"
 
     def written(self, *names: str) -> Iterator[Tuple[str, SourceSpan]]:
-        """Yield what the command gives these options, as far as it is known, and where."""
+        """Yield the known values of these options in the command, with their places."""
         for pair in pairs(self.command.words):
             if pair.name.startswith("-") and _key(pair.name) in names:
                 yield pair.value.text, pair.word.place
@@ -123,7 +123,7 @@ class Launch:
 
 
 def launches(commands: Iterable[Command]) -> Tuple[Launch, ...]:
-    """Return what commands start; nothing for what is no program, such as ``cd``."""
+    """Return the programs that commands start; skip shell builtins such as ``cd``."""
     return tuple(launch for each in commands for launch in _Starts(each).of(each.words))
 
 
@@ -138,7 +138,7 @@ def _key(name: str) -> str:
 
 
 def _container_image_at(words: Sequence[str]) -> int:
-    """Return where the image stands among the words of ``singularity exec``."""
+    """Return the index of the image among the words of ``singularity exec``."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
         name, equals, _ = words[at].partition("=")
@@ -150,14 +150,14 @@ _DEEPEST = 8
 
 
 class _Starts:
-    """What the words of one command start."""
+    """Finds the programs that the words of one command start."""
 
     def __init__(self, command: Command, depth: int = 0) -> None:
         self.command = command
         self.depth = depth
 
     def of(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
-        """Return the program that words name, or nothing."""
+        """Return the program that the words name, or nothing."""
         words = words[program_at([word.text for word in words]) :]
         name = words[0].basename if words else ""
         if not name or self.depth > _DEEPEST:
@@ -184,14 +184,14 @@ class _Starts:
         launcher: Launcher = _NONE,
         behind: Optional[Sequence[ShellWord]] = (),
     ) -> Launch:
-        """Return a launch by the first word. behind: what it starts; None if that is not known."""
-        # An unquoted variable in front of the program may hold options.
+        """Return a launch by the first word. behind: the programs that it starts, or None."""
+        # An unquoted variable before the program may contain options.
         certain = behind is not None and not (behind and behind[0].may_be_several)
         inside = _Starts(self.command, self.depth + 1).of(behind or ()) if certain else ()
         return Launch(kind, words[0], self.command, launcher, options, certain, inside)
 
     def launcher(self, called_as: Sequence[str], words: Sequence[ShellWord]) -> Optional[Launch]:
-        """Return a launcher that is called. called_as: the values of the words, or of the last."""
+        """Return a launcher's launch. called_as: the values of the words, or of the last."""
         call = called(called_as)
         if call is None:
             return None
@@ -203,7 +203,7 @@ class _Starts:
         return made
 
     def srun(self, words: Sequence[ShellWord]) -> Launch:
-        """Return an srun, whose options are those of Slurm."""
+        """Return srun's launch, whose options are Slurm's."""
         known = (each for each in every() if each.name == "srun")
         launcher = next(known, replace(_NONE, name="srun"))
         try:
@@ -214,16 +214,16 @@ class _Starts:
         return self.found("srun", words, options, launcher, words[1 + end :])
 
     def container(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
-        """Return what runs in a container, as it would be started outside of it."""
+        """Return the program inside a container, as if it were started outside."""
         how = words[1].value if len(words) > 1 else ""
         if how not in ("exec", "run"):
             return (self.found(PROGRAM, words),)
         inner = words[2 + _container_image_at([word.text for word in words[2:]]) :]
-        # The image's name in a variable is one word, as a rule; two in a row may be anything.
+        # An image's name in a variable is usually one word; two variables may be anything.
         if all(word.may_be_several for word in inner[:2]):
             return (self.found(PROGRAM, words, behind=None),)
         started = _Starts(self.command, self.depth + 1).of(inner[1:])
-        # An image may hand the words behind it to a program of its own.
+        # An image may pass the words after it to its own program.
         known = started and (started[0].kind in (SHELL, PYTHON) or started[0].is_launcher)
         return started if how == "exec" or known else (self.found(PROGRAM, words),)
 
@@ -235,7 +235,7 @@ class _Starts:
         return started or self.found(PYTHON, words, {kind: name})
 
     def shell(self, words: Sequence[ShellWord]) -> Launch:
-        """Return a shell, with what the text of its ``-c`` starts."""
+        """Return a shell's launch, with the programs in the text of ``-c``."""
         for word, text in zip(words[1:], words[2:]):
             if re.fullmatch(r"-[a-z]*c", word.value or ""):
                 made = self.found(SHELL, words, {"c": ""})
@@ -245,10 +245,10 @@ class _Starts:
         return self.found(SHELL, words)
 
     def of_text(self, text: ShellWord) -> Tuple[Launch, ...]:
-        """Return what shell text starts."""
+        """Return the programs that shell text starts."""
         started: List[Launch] = []
         for inner in read_shell(text.text).commands:
-            # Positions within the text mean nothing to a reader of the script.
+            # Positions within the text mean nothing to the script's reader.
             placed = tuple(replace(word, place=text.place) for word in inner.words)
             written = tuple(replace(word, place=text.place) for word in inner.writes)
             command = replace(inner, words=placed, place=text.place, writes=written)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # Python asks for each module before it imports it, and that must not import the library.
+    # Python asks for each module before importing it; that must not import the library.
     module = os.path.join(os.path.dirname(__file__), name)
     if not (name.startswith("__") or os.path.exists(f"{module}.py") or os.path.isdir(module)):
         import neuronctl.library as library

@@ -161,7 +161,7 @@ def _site_files() -> Iterator[Check]:
 
 
 def check_file(file: str) -> str:
-    """Return what a file of a site is, by its name and place; raises a NeuronctlError."""
+    """Check a site's file, by its name and place; raise a NeuronctlError."""
     place, name = os.path.split(os.path.abspath(file))
     if name == "config.yaml" and os.path.exists(file):
         read_config(file)

@@ -91,7 +91,7 @@ def _sizes(site: SitePartition, limits: ClusterFigures) -> Data:
         return {}
     cores_of = {name: group.cores for group in groups for name in group.names}
     cores = [cores_of[name] for name in units.hosts(site.node_list) if name in cores_of]
-    # One number per node, or the smallest if some nodes were not visible.
+    # One number per node, or the smallest if some nodes were hidden.
     each = len(set(cores)) > 1 and len(cores) == site.nodes
     data: Data = {"cores_per_node": cores if each else min(cores_of.values())}
     memory, gpus = max(one.memory_mb for one in groups), max(one.gpus for one in groups)
@@ -126,14 +126,14 @@ def _limits_per_user(qos: SlurmQos) -> Dict[str, int]:
 
 
 def _qos_of_jobs(limits: ClusterFigures) -> List[SlurmQos]:
-    """Return the QOS that a job may name: not those that only partitions have."""
+    """Return the QOS that a job may name, without those of partitions only."""
     own = [limits.qos_named(site.qos) for site in limits.partitions if site.qos]
     named = {name.lower() for one in limits.associations for name in one.qos}
     return [qos for qos in limits.qos or () if qos not in own or qos.name.lower() in named]
 
 
 def _qos(qos: SlurmQos, limits: ClusterFigures) -> Data:
-    """Return a QOS' limits; in the catalog they count in place of those of its partitions."""
+    """Return a QOS's limits, which replace its partitions' limits in the catalog."""
     data: Data = {"priority": qos.priority or 0, **_limits_per_user(qos)}
     takes = [site for site in limits.partitions if site.takes_qos(qos.name)]
     nodes, longest = qos.limit("MaxTRES", "node"), qos.limit("MaxWall")
@@ -149,7 +149,7 @@ def _qos(qos: SlurmQos, limits: ClusterFigures) -> Data:
 def _counts(
     figure: int, qos: SlurmQos, flag: str, kind: str, takes: Sequence[SitePartition]
 ) -> bool:
-    """Return whether a QOS' limit counts in its partitions, which have one of that kind."""
+    """Return True if a QOS's limit counts in its partitions, which have one of that kind."""
     most = [limit.figure for site in takes for limit in site.limits if limit.kind == kind]
     return flag in qos.flags or figure <= min(most, default=figure)
 

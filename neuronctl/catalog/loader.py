@@ -53,7 +53,7 @@ def layer_files(option_file: Optional[str] = None) -> List[str]:
 
 
 def text_of(file: str) -> str:
-    """Return the text of a layer. The site's and the user's must be theirs; the rest was named."""
+    """Return the text of a layer; the site's and the user's files must be theirs."""
     return yamlfile.text_of(file, CatalogError, found=file in (SITE_FILE, _own_file()))
 
 
@@ -85,14 +85,14 @@ def recognise(catalog: Catalog, asked: Optional[str] = None) -> Tuple[Cluster, s
 
 
 def is_cluster(cluster: Cluster, name: str) -> bool:
-    """Return True if ClusterName is one of the cluster's names, in whatever case."""
+    """Return True if ClusterName is one of the cluster's names, in any case."""
     names = {cluster.name.lower(), *(alias.lower() for alias in cluster.slurm_cluster_names)}
     return name.lower() in names
 
 
 def merge(layers: List[yamlfile.Document]) -> Catalog:
     """Merge layers, lowest first, into one catalog; raise CatalogError with all that is wrong."""
-    from neuronctl.catalog import schema  # here: most commands take the catalog from the cache
+    from neuronctl.catalog import schema
 
     data: Dict[str, Any] = {}
     places: Dict[Path, Place] = {}
@@ -115,7 +115,7 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
         )
         first.others = tuple(others)
         raise first
-    # A catalog's paths begin with the cluster; "clusters" itself would only add noise.
+    # A catalog's paths begin with the cluster; "clusters" would add nothing.
     found = {
         path_key(path[1:] if path[0] == "clusters" else path): list(place)
         for path, place in places.items()
@@ -131,7 +131,7 @@ def _lay_over(
     layer: Tuple[int, Mapping[str, int]],
     places: Dict[Path, Place],
 ) -> None:
-    """Merge ``above`` into ``below``; a null keeps its key. layer: its number and lines."""
+    """Merge ``above`` into ``below``; null keeps its key. layer: its number and lines."""
     for key, value in above.items():
         here = (*path, key)
         old = below.get(key)

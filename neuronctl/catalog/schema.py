@@ -76,7 +76,7 @@ Mistake = Tuple[Place, str, str]
 
 
 class Node:
-    """One mapping of the merged catalog; its wrong values are in ``errors``, and left out."""
+    """One mapping of the merged catalog; its wrong values are left out and noted in ``errors``."""
 
     def __init__(
         self,
@@ -105,18 +105,18 @@ class Node:
                 self.refuse(key, "unknown key", did_you_mean(key, allowed))
 
     def present(self) -> List[str]:
-        """Return the keys that no higher layer has removed with null."""
+        """Return the keys that no higher layer removed with null."""
         return [key for key in self.data if self.data[key] is not None]
 
     def below(self, key: str) -> Node:
-        """Return the mapping at a key, empty if there is none."""
+        """Return the mapping at a key; empty without one."""
         data = self.typed(key, dict, "a mapping, 'key: value' lines")
         return Node(data or {}, (*self.path, key), self.places, self.errors)
 
     def typed(self, key: str, kind: type, allowed: str) -> Any:
-        """Return the value, None if there is none. allowed: what it may be."""
+        """Return the value, or None. allowed: the possible values, for messages."""
         value = self.data.get(key)
-        # bool is an int to Python, but not to a person who writes `nodes: true`.
+        # In Python, bool is an int; to a person who writes `nodes: true`, it is not.
         if value is not None and type(value) is not kind:
             self.refuse(key, f"{_show(value)} is not allowed", f"write {allowed}")
             return None
@@ -251,7 +251,7 @@ def _build(model: Type[T], node: Node, inherited: Optional[T] = None, **own: Any
 
 
 def _check_words(node: Node, key: str, value: Any) -> None:
-    """Report a word that is not one of those of its key, or not of their form."""
+    """Report a value that is not among its key's words or has the wrong form."""
     allowed, (pattern, hint) = _CHOICES.get(key), _FORMS.get(key, (".*", ""))
     words = (value,) if isinstance(value, str) else value or ()
     places = [(node, key, word) for word in words]

@@ -10,7 +10,7 @@ from neuronctl.common.words import counted
 
 
 def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
-    """Return what the policy demands: the option or subject, and the rule."""
+    """Return the policy's demands: the option or subject, and the rule."""
     policy = cluster.policy
     lines: List[Tuple[str, str]] = []
     if policy.submit_from:
@@ -51,14 +51,14 @@ def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
 
 
 def mandatory(cluster: Cluster) -> List[str]:
-    """Return the options that name an account and a QOS, where the site requires them."""
+    """Return the options for the account and QOS if the site requires them."""
     policy = cluster.policy
     pairs = (("--account", policy.account_required), ("--qos", policy.qos_required))
     return [option for option, required in pairs if required]
 
 
 def comment_values(cluster: Cluster) -> List[Tuple[str, str]]:
-    """Return what each part of a comment may be, with the meanings that are known."""
+    """Return the values of each part of a comment, with known meanings."""
     comment = cluster.policy.comment
     lists = [(comment.part_name(key), values) for key, values in comment.fields.items()]
     meant = {value: f"{value} ({meaning})" for value, meaning in comment.meanings.items()}

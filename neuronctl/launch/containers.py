@@ -14,7 +14,7 @@ from neuronctl.request.job import JobRequest
 
 @dataclass(frozen=True)
 class Wrapping:
-    """The additions of a container to a launch."""
+    """A container's additions to a launch."""
 
     before: Tuple[str, ...] = ()  # lines that the batch shell runs first, after the user's own
     prefix: Tuple[CommandWord, ...] = ()  # words before what runs in each task
@@ -33,7 +33,7 @@ def _singularity(
     if gpus and not {"--nv", "--rocm"} & set(request.container_options):
         words += (gpus,)
     words += request.container_options
-    # By itself the runtime binds the home directory, but not scratch, and $PWD not always.
+    # The runtime alone binds the home directory, but not scratch, and not always $PWD.
     before: Tuple[str, ...] = ()
     if scratch is not None:
         before = (
@@ -61,7 +61,7 @@ def _pyxis(request: JobRequest, scratch: Optional[Shell], gpus: str) -> Wrapping
 
 
 def _quoted(text: str) -> str:
-    """``text`` as it is written inside double quotes."""
+    """Escape ``text`` for double quotes."""
     return re.sub(r'([\\"$`])', r"\\\1", text)
 
 

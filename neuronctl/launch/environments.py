@@ -55,7 +55,7 @@ def find_conda(environment: str, here: str = "") -> Optional[Conda]:
         for base in (path, os.path.dirname(os.path.dirname(path))):
             if _is_installation(base):
                 return Conda(f"by the path given: {base}", base, given=True)
-    # Imported with bz2 and lzma, which few submissions need.
+    # Imports bz2 and lzma, which few submissions need.
     from shutil import which
 
     found = which("conda")
@@ -66,7 +66,7 @@ def find_conda(environment: str, here: str = "") -> Optional[Conda]:
     if _is_installation(base):
         return Conda(f"by CONDA_EXE: {program}", base)
     places = [place for place in CONDA_PLACES if _is_installation(os.path.expanduser(place))]
-    # The installation that has the environment, if there are several.
+    # Prefer the installation with the environment, if there are several.
     envs = (os.path.join(os.path.expanduser(place), "envs", environment) for place in places)
     best = max(zip(map(os.path.isdir, envs), reversed(range(len(places))), places), default=None)
     return None if best is None else Conda(f"in a usual place: {best[2]}", best[2])
@@ -77,7 +77,7 @@ def _is_installation(directory: str) -> bool:
 
 
 def activate_conda(name: str, found: Optional[Conda]) -> Tuple[ShellLine, ...]:
-    """Return the lines that activate a conda environment; ``found``: this machine's conda."""
+    """Return the lines that activate a conda environment. ``found``: this machine's conda."""
     file = f'"$(conda info --base)/{_CONDA_SH}"'
     if found is not None and found.given:
         file = quote(f"{found.base}/{_CONDA_SH}")
@@ -94,7 +94,7 @@ def activate_conda(name: str, found: Optional[Conda]) -> Tuple[ShellLine, ...]:
 def activate_venv(directory: str) -> Tuple[ShellLine, ...]:
     """Return the script lines that activate a virtual environment."""
     path = directory.rstrip("/") + "/bin/activate"
-    # A shell expands ~ on the command line; a job file is read by no shell.
+    # A shell expands ~ on the command line, but not in a job file.
     text = f'"$HOME"/{quote(path[2:])}' if path.startswith("~/") else quote(path)
     return (ShellLine(f". {text}", f"cannot activate the environment {directory}"),)
 
@@ -123,7 +123,7 @@ def find_venv(program: str, directory: str, names: Sequence[str] = (".venv",)) -
 
 
 def define_module(login_shell: bool) -> Tuple[ShellLine, ...]:
-    """Return the lines after which a shell knows ``module``, as a login shell does."""
+    """Return the lines that define ``module`` in a shell, as a login shell does."""
     if login_shell:
         return ()
     # /etc/profile may replace PATH; Debian's does.

@@ -62,7 +62,7 @@ class Launcher:
     programs: Tuple[Tuple[str, ...], ...] = ()  # commands (or Python modules) that are this one
     akin: Tuple[Tuple[str, ...], ...] = ()  # others like it, which it may not replace
     chosen_by: Options = ()  # with which a program of several launchers is this one
-    # Options by what they say.
+    # Options by meaning.
     flags: Options = ()
     values: Options = ()
     pairs: Options = ()
@@ -85,33 +85,33 @@ class Launcher:
 
     @property
     def called(self) -> str:
-        """What users type, for messages."""
+        """Return the name that users type."""
         return " ".join(self.programs[0]) if self.programs else self.name
 
     @property
     def counts(self) -> Options:
-        """Options: the number of processes, of its node or in total."""
+        """Return the options for the number of processes, per node or in total."""
         return self.processes_per_node + self.processes
 
     @property
     def own_options(self) -> Options:
-        """Its options that its template sets from the plan."""
+        """Return the options that its template sets from the plan."""
         meeting = self.node_rank + self.address + self.port + self.endpoint + self.backend
         program = self.module + tuple(map(option_name, self.executable))
         return self.nodes + self.counts + meeting + program + self.sets
 
     def starts_processes(self) -> bool:
-        """Whether it starts several processes in one task."""
+        """Return True if it starts several processes in one task."""
         return self.distributed and self.one_task_per_node
 
     @property
     def takes_all_nodes(self) -> bool:
-        """Whether it runs on all nodes of the launch, rather than on the first one."""
+        """Return True if it runs on all nodes of the launch, not only on the first."""
         return self.distributed or self.every_node
 
     @property
     def by_srun(self) -> bool:
-        """Whether srun starts its processes, so that they are a step of Slurm's."""
+        """Return True if srun starts its processes, as a Slurm step."""
         return self.distributed and not self.own_variables
 
 
@@ -125,13 +125,13 @@ def holds(when: str, *, nodes: int, processes: int, python: bool) -> bool:
 
 
 def not_a_macro(word: str) -> str:
-    """``word``, escaped so that a launcher with ``macros`` passes it on unchanged."""
+    """Return ``word`` escaped, so that a launcher with ``macros`` passes it on unchanged."""
     as_read = Template(word).safe_substitute(local_rank="0")
     return word if as_read == word else word.replace("$", "$$")
 
 
 def directories(kind: str = "launchers") -> Tuple[str, ...]:
-    """Return where launchers are looked for: the user's directory, the site's, the shipped one."""
+    """Return the directories of launchers: the user's, the site's, the shipped one."""
     templates = os.path.join(config_dir(), "templates"), SITE_DIRECTORY, data_path("templates")
     return tuple(os.path.join(directory, kind) for directory in templates)
 
@@ -168,13 +168,13 @@ def _loaded(name: str, places: Sequence[str]) -> Launcher:
 
 
 def read(name: str, places: Sequence[str]) -> Launcher:
-    """Read a launcher from the first place that has it; raises as load() does."""
+    """Read a launcher from the first place that has it; raise as load() does."""
     file, text = _read(name, places)
     traits = _traits(file, text)
     like = traits.pop("like", "")
     if like:
         above = places
-        if like == name:  # the one that it comes before
+        if like == name:  # the next one of the same name
             above = above[above.index(os.path.dirname(file)) + 1 :]
         try:
             base = _traits(*_read(like, above))
@@ -196,7 +196,7 @@ def read(name: str, places: Sequence[str]) -> Launcher:
 
 
 def every() -> Tuple[Launcher, ...]:
-    """All launchers, as they were when first asked for; a file with an error is skipped."""
+    """Return all launchers, as first read; skip files with errors."""
     return every_in(directories())
 
 
@@ -211,7 +211,7 @@ def every_in(places: Sequence[str]) -> Tuple[Launcher, ...]:
 
 
 def forget() -> None:
-    """Read them anew: a file of theirs has changed."""
+    """Read the launchers again: one of their files changed."""
     every_in.cache_clear()
     _loaded.cache_clear()
 
@@ -303,7 +303,7 @@ def template_text(file: str, *, own: bool) -> str:
         else:
             with open_regular(file) as stream:
                 content = stream.read(_LONGEST)
-        # As in a file that is opened as text.
+        # As in a file opened as text.
         return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise TemplateError(
@@ -326,7 +326,7 @@ def _traits(file: str, text: str) -> Dict[str, Any]:
     values: Dict[str, Any] = {}
     entries: List[Tuple[int, str]] = []
     for number, line in enumerate(lines[1 : lines.index("#}")], 2):
-        if line[:1] == " " and entries:  # goes on with the line above
+        if line[:1] == " " and entries:  # continues the line above
             entries[-1] = (entries[-1][0], f"{entries[-1][1]} {line.strip()}")
         elif line.strip():
             entries.append((number, line))
@@ -348,7 +348,7 @@ _Read = Callable[[str], object]
 
 
 def _one_of(*texts: str, **values: object) -> _Read:
-    """Return what reads one of these texts, or the value of one of these words."""
+    """Return a function that reads one of these texts, or the value of one of these words."""
     known = {**{text: text for text in texts}, **values}
 
     def read(text: str) -> object:
@@ -360,7 +360,7 @@ def _one_of(*texts: str, **values: object) -> _Read:
 
 
 def _signals(text: str) -> Tuple[str, ...]:
-    import signal  # here, as few templates name any
+    import signal
 
     for name in text.split():
         if not hasattr(signal, f"SIG{name}"):
@@ -393,4 +393,4 @@ _VALUES: Dict[str, _Read] = {
     for trait, kind in Launcher.__annotations__.items()
     if trait not in ("name", "file", "takes_options", "counts_nodes")
 }
-_VALUES["like"] = str  # another launcher, which has the traits that are not given here
+_VALUES["like"] = str  # another launcher, which supplies the missing traits

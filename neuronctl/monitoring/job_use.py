@@ -27,8 +27,8 @@ from neuronctl.tracking.chains import chain_of
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
 
-# From when on something that a job did is worth a word. The shares for GPUs and time are those of
-# Princeton's jobstats (its config.py, 2026).
+# Thresholds of advice. The shares for GPUs and time are those of Princeton's jobstats
+# (config.py, 2026).
 LEAST_SAMPLES = 10
 LONG_IDLE = 600  # seconds
 _GPU_USE, _GPU_MEMORY, _GPU_IDLE, _APART = 0.15, 0.15, 0.3, 0.3
@@ -48,7 +48,7 @@ class JobUse:
 
     @property
     def runs(self) -> Tuple[JobUse, ...]:
-        """Each run that was sampled, the last one with the job's status; a requeue begins one."""
+        """Return each sampled run, the last one with the job's status; a requeue begins one."""
         by_restart: Dict[int, List[NodeUse]] = {}
         for node in self.nodes:
             by_restart.setdefault(node.restart, []).append(node)
@@ -56,7 +56,7 @@ class JobUse:
 
     @property
     def last_nodes(self) -> Tuple[NodeUse, ...]:
-        """Return the nodes of the last run that was sampled."""
+        """Return the nodes of the last sampled run."""
         return self.runs[-1].nodes if self.nodes else ()
 
     @property
@@ -66,7 +66,7 @@ class JobUse:
 
     @property
     def seconds(self) -> float:
-        """How long it ran: the last run by Slurm, those before as far as they were sampled."""
+        """Return how long it ran: the last run by Slurm, earlier ones by their samples."""
         elapsed = self.status.elapsed or 0
         begun = (self.status.start or 0) if elapsed else math.inf
         earlier = (run for run in self.runs if max(node.last for node in run.nodes) < begun)
@@ -74,7 +74,7 @@ class JobUse:
 
     @property
     def sampled_seconds(self) -> float:
-        """From the first to the last sample of a run, over all runs."""
+        """Return the seconds from the first to the last sample, summed over all runs."""
         return sum(
             max(node.last for node in run.nodes) - min(node.first for node in run.nodes)
             for run in self.runs
@@ -92,12 +92,12 @@ class JobUse:
 
     @property
     def cost(self) -> Optional[float]:
-        """None where the catalog has no prices."""
+        """Return the cost; None without prices in the catalog."""
         return self.price.of(self.gpu_hours, self.node_hours)
 
     @property
     def measured(self) -> Tuple[GpuUse, ...]:
-        """Return the GPUs whose use is known."""
+        """Return the GPUs with known use."""
         gpus = (gpu for node in self.nodes for gpu in node.gpus)
         return tuple(gpu for gpu in gpus if gpu.use is not None)
 
@@ -108,7 +108,7 @@ class JobUse:
 
     @property
     def use(self) -> Optional[float]:
-        """Percent of use, over all GPUs and the time that was sampled."""
+        """Return the percent of use, over all GPUs and the sampled time."""
         return _weighted_mean((gpu.use, gpu.samples) for gpu in self.measured)
 
     @property
@@ -118,20 +118,20 @@ class JobUse:
 
     @property
     def gpu_energy(self) -> float:
-        """Joules of the GPUs that told their power, over the time that was sampled."""
+        """Return the joules of the GPUs that reported power, over the sampled time."""
         pairs = ((gpu.power or 0, node.seconds) for node in self.nodes for gpu in node.gpus)
         return sum(power * seconds for power, seconds in pairs)
 
     @property
     def cores(self) -> int:
-        """Cores held, in the last run; 0 where that is not known."""
+        """Return the cores held in the last run; 0 if unknown."""
         if self.accounted is not None:
             return self.accounted.cores or 0
         return sum(node.cores or 0 for node in self.last_nodes)
 
     @property
     def cores_busy(self) -> Optional[float]:
-        """Cores in use, on average, on all nodes together."""
+        """Return the average number of cores in use, on all nodes together."""
         if self.accounted is not None:
             return self.accounted.cores_busy
         spent = [node.cpu for node in self.nodes if node.seconds]
@@ -144,7 +144,7 @@ class JobUse:
         return max(0, held - len(self.last_nodes))
 
     def place(self, gpu: GpuUse) -> str:
-        """``GPU 3``, ``GPU 3 of gpu30`` where there are several nodes."""
+        """Return ``GPU 3``, or ``GPU 3 of gpu30`` if there are several nodes."""
         several = len({node.node for node in self.nodes}) > 1
         return f"GPU {gpu.index}" + (f" of {gpu.node}" if several else "")
 
@@ -157,7 +157,7 @@ def _weighted_mean(pairs: Iterable[Tuple[Optional[float], float]]) -> Optional[f
 
 
 def read_use(statuses: Sequence[JobStatus]) -> List[JobUse]:
-    """Return what is known of each job; sacct is asked once for all without samples."""
+    """Return each job's use; ask sacct once for all jobs without samples."""
     cluster = own_cluster()
     sampled = [read_sampled_use(status, cluster, ask=len(statuses) == 1) for status in statuses]
     if len(sampled) > 1:
@@ -179,7 +179,7 @@ def read_sampled_use(status: JobStatus, cluster: Cluster, *, ask: bool) -> JobUs
     before = [] if chain is None else sorted(id for id in chain.jobs if id < status.job_id)
     try:
         return replace(use, nodes=read_samples(folder, status.job_id, since, before))
-    except OSError as error:  # of one job: what Slurm knows of it, and the others, are told
+    except OSError as error:  # an error of one job: still report the others and what Slurm knows
         problem = f"cannot read the samples of job {status.id} in {folder}: {error.strerror}"
         return replace(use, unread=problem)
 

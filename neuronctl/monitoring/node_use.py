@@ -72,7 +72,7 @@ class JobUsage:
 
     @property
     def use(self) -> Optional[float]:
-        """Return the mean use of its GPUs in percent; None if it is not known."""
+        """Return the mean use of its GPUs in percent; None if unknown."""
         known = [gpu.use for gpu in self.gpus if gpu.use is not None]
         return sum(known) / len(known) if known else None
 
@@ -98,7 +98,7 @@ def _node(facts: Sequence[Tuple[str, str]]) -> NodeUsage:
 
 
 def _gpus(lines: Sequence[str]) -> Tuple[Gpu, ...]:
-    """Return the GPUs of a header with nvidia-smi's titles, and one line a GPU."""
+    """Return the GPUs under a header with nvidia-smi's titles, one line per GPU."""
     places = gpu_columns(lines[0]) if lines else {}
     if not set(SURVEYED) <= set(places):
         return ()

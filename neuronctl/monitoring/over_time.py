@@ -1,4 +1,4 @@
-"""What a job used over time: its samples in equal spans of time."""
+"""The use of a job over time: its samples in equal spans."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def mean_by_span(
 
 
 def blocks(values: Sequence[Optional[float]], largest: float) -> str:
-    """Return a line of blocks, the fullest for ``largest``; a space for what is not known."""
+    """Return a line of blocks, the fullest for ``largest``; a space for an unknown value."""
     top = len(_BLOCKS) - 1
     return "".join(
         " " if value is None else _BLOCKS[min(top, max(0, round(value / largest * top)))]
@@ -102,7 +102,7 @@ def _chart(
 
 
 def charts_of(job: JobUse) -> List[Tuple[str, List[Chart]]]:
-    """Return the names and charts of the last run: of each GPU, and of each node's cores."""
+    """Return names and charts of the last run: one per GPU, and the cores of each node."""
     nodes = job.last_nodes
     since, until = min(node.first for node in nodes), max(node.last for node in nodes)
     every = max(node.every for node in nodes)

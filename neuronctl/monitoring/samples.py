@@ -68,7 +68,7 @@ def without_series(node: NodeUse) -> NodeUse:
 
 
 def folder_of(log: str) -> str:
-    """Return where the samples of the job with this log lie; a job sees what a link leads to."""
+    """Return the folder of the samples beside a log; the job resolves links."""
     return f"{os.path.realpath(log)}.samples"
 
 
@@ -118,7 +118,7 @@ _MOST_GPUS = 128
 
 
 def _number(text: str) -> float:
-    """Return a figure; NaN for what is none, such as ``[N/A]``."""
+    """Return a figure; NaN for other text, such as ``[N/A]``."""
     try:
         number = float(int(text, 16)) if text.lstrip()[:2] == "0x" else float(text)
     except (OverflowError, ValueError):
@@ -127,7 +127,7 @@ def _number(text: str) -> float:
 
 
 def _lines(path: str) -> Iterator[str]:
-    """Yield the lines of a file, without what is still being written or is too long for a line."""
+    """Yield the complete lines of a file; skip overlong ones."""
     with open_regular(path) as file:
         while line := file.readline(_LONGEST_LINE):
             if line.endswith(b"\n"):
@@ -135,7 +135,7 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _rows(lines: Iterator[str], places: Sequence[int], width: int) -> Iterator[List[float]]:
-    """Yield the figures at these places of each line with so many cells."""
+    """Yield the figures at these places of each line with ``width`` cells."""
     for line in lines:
         cells = line.split(",")
         if len(cells) == width:
@@ -143,7 +143,7 @@ def _rows(lines: Iterator[str], places: Sequence[int], width: int) -> Iterator[L
 
 
 def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
-    """Read a node's own figures, and those of its GPUs; None if it wrote nothing whole."""
+    """Read a node's figures and those of its GPUs; None without a complete sample."""
     times: List[float] = []
     cpu, memory = [], []
     try:
@@ -188,7 +188,7 @@ def _positive(text: str) -> Optional[float]:
 
 
 def _growth(values: Sequence[float]) -> float:
-    """Return how much a counter grew. It falls if processes have ended that were part of it."""
+    """Return how much a counter grew; it falls when a process it counted ends."""
     before = grown = 0.0
     for value in values:
         grown += value - before if value > before else 0.0
@@ -219,7 +219,7 @@ def _read_gpus(path: str, node: str, times: Sequence[float], every: float) -> Tu
 def _gpu_use(
     node: str, index: str, rows: Sequence[List[float]], known: Sequence[bool], every: float
 ) -> GpuUse:
-    """Sum one GPU's samples up. rows: time, use, memory, memory in all, power."""
+    """Sum up one GPU's samples. rows: time, use, memory, total memory, power."""
     times, *columns = zip(*rows)
     use, memory, whole, power = (
         [value for value in values if is_known and value == value]

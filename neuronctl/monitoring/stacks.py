@@ -41,7 +41,7 @@ _PROCESS = re.compile(r"@process\t([\w.-]+)\t([0-9]{1,9})\t([0-9]*)\t(\w?)\t(.*)
 
 
 def parse_stacks(lines: Sequence[str]) -> List[ProcessStack]:
-    """Return what show_stacks printed on a node, or on several, one after the other."""
+    """Parse the output of show_stacks on one or several nodes."""
     found: List[ProcessStack] = []
     for line in lines:
         fields = _PROCESS.fullmatch(line)
@@ -57,7 +57,7 @@ def alike(stacks: Sequence[ProcessStack]) -> List[List[ProcessStack]]:
     """Group processes with the same stacks: small groups and those with ranks first."""
     groups: Dict[Tuple[str, str], List[ProcessStack]] = {}
     for stack in stacks:
-        # Without what differs between processes that do the same.
+        # Ignore what differs between processes that do the same.
         text = re.sub(r"(?m)^Thread (0x)?[0-9A-Fa-f]+( \(\w+\))?", "Thread", "\n".join(stack.lines))
         groups.setdefault((stack.name, text), []).append(stack)
     return sorted(

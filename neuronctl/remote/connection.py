@@ -56,7 +56,7 @@ class Remote(NamedTuple):
 
 
 def remotes_dir() -> str:
-    """Return the folder with a file for each cluster that this machine knows."""
+    """Return the folder with a file for each known cluster."""
     return os.path.join(state_dir(), "remotes")
 
 
@@ -83,7 +83,7 @@ def keep_remote(remote: Remote) -> None:
 
 
 def check_name(name: str) -> None:
-    """Raise UsageError for what cannot be the name of a host."""
+    """Raise UsageError for an impossible host name."""
     if not re.fullmatch(r"[A-Za-z0-9_][\w.@-]*", name, re.ASCII) or len(name) > 200:
         raise UsageError(f"{name!r} is not the name of a cluster", "such as neuron, or user@host")
 
@@ -102,7 +102,7 @@ def is_alive(socket: str) -> bool:
 
 
 def control(socket: str, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Ask ssh's master for something: check, exit, forward, or cancel."""
+    """Send a command to ssh's master: check, exit, forward, or cancel."""
     argv = ["ssh", "-F", "none", "-S", socket, "-O", verb, *words, "--", "cluster"]
     try:
         return subprocess.run(
@@ -113,7 +113,7 @@ def control(socket: str, verb: str, *words: str) -> subprocess.CompletedProcess[
 
 
 def check_owner(socket: str) -> None:
-    """Refuse a socket of another user, who would see and answer every command."""
+    """Refuse a socket of another user, who could see and answer every command."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         status = os.lstat(socket)
         if status.st_uid != os.geteuid() or not stat.S_ISSOCK(status.st_mode):
@@ -134,7 +134,7 @@ def login(name: str, address: str, *, show: Callable[[bytes], object], tell: Tel
     settings = _settings(address or _usual_address(name))
     remote = Remote(name, settings["address"], _socket(settings))
     check_owner(remote.socket)
-    # Two logins at once would ask twice, and leave a connection that nobody finds.
+    # Two logins at once would ask twice and leave a connection that nobody finds.
     os.close(open_own_directory(remotes_dir()))
     with open(os.path.join(remotes_dir(), "login.lock"), "w") as lock:
         try:
@@ -148,7 +148,7 @@ def login(name: str, address: str, *, show: Callable[[bytes], object], tell: Tel
             os.unlink(remote.socket)  # ssh would ask, and then not share the connection
         own = settings.get("preferredauthentications", _METHODS)
         code, words = _authenticate(remote, settings, own, show)
-        # Nothing was asked yet if the server does not offer the method that asks.
+        # Nothing has been asked yet if the server lacks the method that asks.
         offered = re.search(r"Permission denied \(([^)]*)\)", words)
         methods = offered[1].split(",") if offered else []
         if code and "password" in methods and "keyboard-interactive" not in methods:
@@ -162,7 +162,7 @@ def login(name: str, address: str, *, show: Callable[[bytes], object], tell: Tel
 
 
 def logout(remote: Remote) -> bool:
-    """End the connection; returns False if there was none."""
+    """End the connection; return False if there was none."""
     check_owner(remote.socket)
     if is_alive(remote.socket) and control(remote.socket, "exit").returncode == 0:
         return True
@@ -176,7 +176,7 @@ def _usual_address(name: str) -> str:
         return find_remote(name, whole=False).address
     user, _, host = name.rpartition("@")
     if "." in host or _settings(name)["hostname"] != host:
-        return name  # a whole name, or one of ~/.ssh/config
+        return name  # a full name, or one from ~/.ssh/config
     from neuronctl.catalog.loader import load
 
     cluster = load().clusters.get(host)
@@ -185,7 +185,7 @@ def _usual_address(name: str) -> str:
 
 
 def _settings(address: str) -> Dict[str, str]:
-    """Return what ssh makes of an address with the user's own configuration."""
+    """Return ssh's settings for an address, from the user's own configuration."""
     check_name(address)
     try:
         asked = subprocess.run(
@@ -201,7 +201,7 @@ def _settings(address: str) -> Dict[str, str]:
 
 
 def _socket(settings: Dict[str, str]) -> str:
-    """Return where the connection's socket is: the user's ControlPath, or one of our own."""
+    """Return the connection's socket: the user's ControlPath, or our own."""
     if settings.get("controlpath", "none") != "none":
         return settings["controlpath"]
     base = os.environ.get("XDG_RUNTIME_DIR") or os.path.expanduser("~/.ssh")
@@ -216,12 +216,12 @@ def _socket(settings: Dict[str, str]) -> str:
 def _authenticate(
     remote: Remote, settings: Dict[str, str], methods: str, show: Callable[[bytes], object]
 ) -> Tuple[int, str]:
-    """Start the master in the background; returns ssh's exit code and what it said."""
+    """Start the master in the background; return ssh's exit code and messages."""
     options = ["ControlMaster=yes", f"ControlPersist={_PERSIST}", "RemoteCommand=none"]
     options += ["ServerAliveInterval=15", "ServerAliveCountMax=3", "ConnectionAttempts=1"]
     options += [_ONE_ATTEMPT, f"PreferredAuthentications={methods}"]
     jumps = settings.get("proxyjump", "none")
-    if jumps != "none":  # whose own ssh would ask three times
+    if jumps != "none":  # its own ssh would ask three times
         *before, last = jumps.split(",")
         way = ["-J", ",".join(before)] if before else []
         last = last if last.startswith("ssh://") else f"ssh://{last}"
@@ -229,7 +229,7 @@ def _authenticate(
         options.append(f"ProxyCommand={shlex.join(words)}")
     argv = ["ssh", "-S", remote.socket, *(f"-o{option}" for option in options)]
     argv += ["-T", "--", settings["address"], "true"]
-    # A ProxyJump's process stays in this terminal's session, and must outlive the terminal.
+    # A ProxyJump's process stays in this terminal's session and must outlive the terminal.
     process = subprocess.Popen(
         argv,
         stdout=subprocess.DEVNULL,

@@ -75,13 +75,13 @@ def _say(**data: Any) -> None:
 
 
 def write_all(data: bytes) -> None:
-    """Write bytes to standard output, without a buffer."""
+    """Write bytes to standard output, unbuffered."""
     while data:
         data = data[os.write(1, data) :]
 
 
 def _projects_directory() -> str:
-    """Return where projects go here."""
+    """Return the directory of projects on this machine."""
     from neuronctl.common.users import login_name
     from neuronctl.request.job_file import own_cluster
 
@@ -91,7 +91,7 @@ def _projects_directory() -> str:
 
 
 def _prepare(request: Mapping[str, Any]) -> None:
-    """Make this process what the command line expects."""
+    """Set up this process as the command line expects."""
     root = request["dry"] or _project_folder(request)
     is_copied = request["words"][0] in _COPIED and os.path.isdir(root)
     has_code = is_copied and _make_repository(root)
@@ -103,7 +103,7 @@ def _prepare(request: Mapping[str, Any]) -> None:
     folder = os.path.join(root, request["below"])
     os.chdir(folder if os.path.isdir(folder) else os.path.expanduser("~"))
     os.environ.update(request["environment"], PWD=os.getcwd())
-    words = (word.encode("latin-1") for word in request["words"])  # whatever bytes they are
+    words = (word.encode("latin-1") for word in request["words"])  # they may be any bytes
     sys.argv = ["neuronctl", *(word.decode("utf-8", "surrogateescape") for word in words)]
     if request["tty"] or request["input"]:
         return
@@ -114,7 +114,7 @@ def _prepare(request: Mapping[str, Any]) -> None:
 
 
 def _interrupt_at_end(control: int) -> None:
-    """Do what Ctrl-C does once the caller closes our input, or is gone."""
+    """Act as for Ctrl-C once the caller closes our input or is gone."""
     while os.read(control, 4096):
         pass
     os.kill(os.getpid(), signal.SIGINT)
@@ -124,13 +124,13 @@ def _interrupt_at_end(control: int) -> None:
 
 
 def is_safe(name: str) -> bool:
-    """Return True if a relative path stays below where it starts."""
+    """Return True if a relative path stays below its start."""
     parts = name.split("/")
     return not ("\0" in name or {"", "..", *([] if name == "." else ["."])} & set(parts))
 
 
 def digest_of(files: Mapping[str, Any]) -> str:
-    """Return one hash of a whole list."""
+    """Return one hash of a list."""
     text = json.dumps({name: list(entry) for name, entry in files.items()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -141,7 +141,7 @@ def is_allowed(name: str, patterns: Sequence[str]) -> bool:
 
 
 def parts_of(path: str, size: int = 1 << 62) -> Iterator[bytes]:
-    """Yield the content of a file, up to a size; raises OSError."""
+    """Yield the content of a file, up to a size; raise OSError."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         while size and (part := os.read(file, min(size, 1 << 16))):
@@ -189,7 +189,7 @@ def write_file(
 
 
 def files_below(top: str, skipped: Sequence[str] = (".git",)) -> Iterator[Tuple[str, str]]:
-    """Yield the files of a directory, and its links, each with its path below it, or one file."""
+    """Yield a directory's files and links, each with its path below it, or one file."""
     if os.path.isfile(top):
         yield top, ""
     for folder, names, files in os.walk(top):
@@ -204,7 +204,7 @@ def files_below(top: str, skipped: Sequence[str] = (".git",)) -> Iterator[Tuple[
 
 
 def _note_of(folder: str) -> str:
-    """Return the file that says what was sent into a folder."""
+    """Return the file that lists what was sent into a folder."""
     key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
     return os.path.join(state_dir(), "projects", f"{key}.json")
 
@@ -217,7 +217,7 @@ def _read_note(folder: str) -> Dict[str, Any]:
 
 
 def _project_folder(request: Mapping[str, Any]) -> str:
-    """Return the directory of a project: another one of the same name gets one of its own."""
+    """Return a project's directory; a different project of the same name gets its own."""
     folder: str = os.path.join(request["directory"], request["project"])
     if _read_note(folder).get("origin", request["origin"]) == request["origin"]:
         return folder
@@ -225,7 +225,7 @@ def _project_folder(request: Mapping[str, Any]) -> str:
 
 
 def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
-    """Receive a project: the list, then the content of what is wanted."""
+    """Receive a project: its list, then the content of the missing files."""
     files: Manifest = json.loads(data.readline())
     if not all(map(is_safe, files)):
         raise UsageError("a name of the project leads out of it")
@@ -263,7 +263,7 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
                     have[name] = _receive_file(folder, name, files[name], data)
                 kept = [name for name in gone if not _remove(folder, name, before)]
                 before = {}
-            finally:  # what came before a loss is not a change that was made here
+            finally:  # files received before a loss are not local changes
                 note = {"origin": request["origin"], "files": {**before, **have}}
                 write_private(_note_of(folder), json.dumps(note))
     hashes = {name: (*files[name][:3], have[name][0]) for name in files}
@@ -271,7 +271,7 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
 
 
 def _content(folder: str, name: str, before: Mapping[str, Any]) -> Optional[List[Any]]:
-    """Return the hash of a file or the target of a link, time, and size; None if there is none."""
+    """Return a file's hash or a link's target, time, and size; None if it is missing."""
     path = os.path.join(folder, name)
     try:
         status = os.lstat(path)
@@ -284,7 +284,7 @@ def _content(folder: str, name: str, before: Mapping[str, Any]) -> Optional[List
 
 
 def _receive_file(folder: str, name: str, entry: Any, data: BinaryIO) -> List[Any]:
-    """Write one file; returns what ``_content`` does."""
+    """Write one file; return what ``_content`` does."""
     kind, executable, size, target = entry
     path = os.path.join(folder, name)
     if kind == "file":
@@ -304,12 +304,12 @@ def _remove(folder: str, name: str, before: Mapping[str, Any]) -> bool:
     path = os.path.join(folder, name)
     with contextlib.suppress(OSError):
         os.unlink(path)
-        os.removedirs(os.path.dirname(path))  # those that are empty now
+        os.removedirs(os.path.dirname(path))  # removes empty ones
     return True
 
 
 def _draft(directory: str, files: Manifest, scripts: List[str], data: BinaryIO) -> str:
-    """Make a folder with the names of a project, and the content of its scripts alone."""
+    """Create a folder with a project's names, and the content of its scripts only."""
     import tempfile
 
     os.makedirs(directory, exist_ok=True)
@@ -363,7 +363,7 @@ def _give(request: Mapping[str, Any], data: BinaryIO) -> None:
 
 
 def _find(request: Mapping[str, Any]) -> str:
-    """Return the path that is asked for: in the project, or in the newest copy of its code."""
+    """Return the requested path: in the project, or in the newest copy of its code."""
     import glob
 
     from neuronctl.records.store import RecordStore

@@ -30,7 +30,7 @@ _NOT_SENT = ("__pycache__", "ko", "pictures")
 
 
 def payload(remote: Remote, tell: Tell) -> Tuple[str, str]:
-    """Return the archive to send to a cluster, and its SHA-256; made if this version has none."""
+    """Return the archive for a cluster and its SHA-256; create it once per version."""
     folder = os.path.join(cache_dir(), "payload")
     files = {f"neuronctl/{name}": path for path, name in files_below(_PACKAGE, _NOT_SENT)}
     for data in _DATA:
@@ -57,7 +57,7 @@ def payload(remote: Remote, tell: Tell) -> Tuple[str, str]:
 
 
 def _archive(remote: Remote, files: Dict[str, str]) -> bytes:
-    """Return a zip file of these files, name -> path, and of the libraries that they need."""
+    """Return a zip file of these files (name -> path) and the libraries they need."""
     import io
     import tempfile
     import zipfile
@@ -93,11 +93,11 @@ def _libraries(remote: Remote, place: str) -> Dict[str, str]:
 
 
 def _installed() -> Dict[str, str]:
-    """Return the files of the libraries that are installed here."""
+    """Return the files of the libraries installed here."""
     from importlib import metadata
 
     top = os.path.dirname(_PACKAGE)
-    if os.path.exists(os.path.join(top, "start.py")):  # a zipapp, with all of them beside it
+    if os.path.exists(os.path.join(top, "start.py")):  # a zipapp with all libraries
         return {name: path for path, name in files_below(top, _NOT_SENT)}
     names, files = ["neuronctl"], {}
     for name in names:
@@ -113,7 +113,7 @@ def _installed() -> Dict[str, str]:
 
 
 def _needed(name: str) -> List[str]:
-    """Return what a library that is installed here needs; [] for one that is not."""
+    """Return what an installed library needs; [] for others."""
     from importlib import metadata
 
     with contextlib.suppress(metadata.PackageNotFoundError):

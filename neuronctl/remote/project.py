@@ -1,4 +1,4 @@
-"""The user's side of a project: what is sent of it, what is refused, and what comes back.
+"""The user's side of a project: what is sent, what is refused, and what comes back.
 
 A file travels as its bytes, as many as were announced; nothing of the other side's answers names a
 place outside what was asked for.
@@ -47,7 +47,7 @@ class Project(NamedTuple):
 
 
 def find_project() -> Project:
-    """Return the repository around the current directory, else that directory itself."""
+    """Return the repository around the current directory, or that directory itself."""
     here = root = os.path.realpath(os.getcwd())
     while not os.path.exists(os.path.join(root, ".git")):
         if root == os.path.dirname(root):
@@ -72,7 +72,7 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
         try:
             status = os.lstat(path)
         except FileNotFoundError:
-            continue  # git still lists what was removed
+            continue  # git still lists removed files
         if stat.S_ISLNK(status.st_mode):
             target = os.readlink(path)
             if is_safe(os.path.normpath(os.path.join(os.path.dirname(name), target))):
@@ -109,7 +109,7 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
 
 
 def _read(path: str) -> Tuple[str, str]:
-    """Return the SHA-256 of a file, and what kind of secret it is, if any."""
+    """Return the SHA-256 of a file, and the kind of secret in it, if any."""
     digest = hashlib.sha256()
     beginning = b""
     try:
@@ -124,7 +124,7 @@ def _read(path: str) -> Tuple[str, str]:
 
 
 def _names(root: str) -> List[str]:
-    """Return what git tracks or does not ignore; without git, all files but environments."""
+    """Return the files that git tracks or does not ignore; without git, all but environments."""
     if os.path.exists(os.path.join(root, ".git")):
         from neuronctl.records.provenance import git
 
@@ -261,7 +261,7 @@ def _read_list(value: Any, top: str, remote: Remote) -> List[Tuple[str, bool, in
 
 
 def _check_way(place: str) -> None:
-    """Refuse a way through a link that leads out of the current directory."""
+    """Refuse a path through a link that leaves the current directory."""
     here = os.path.realpath(os.getcwd())
     parent = os.path.realpath(os.path.dirname(place) or ".")
     if os.path.commonpath([here, parent]) != here:

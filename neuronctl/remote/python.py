@@ -22,7 +22,7 @@ Result = subprocess.CompletedProcess
 
 
 def run_command(*words: str) -> Result[str]:
-    """Run a command line of this neuronctl, and return what it prints."""
+    """Run a command line of this neuronctl and return its output."""
     argv = [sys.executable, "-c", _START, _PARENT, *words]
     return subprocess.run(
         argv, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace"
@@ -30,7 +30,7 @@ def run_command(*words: str) -> Result[str]:
 
 
 def read_answer(result: Result[str]) -> Dict[str, Any]:
-    """Return the JSON that a command has printed; {} for what is none."""
+    """Return the JSON that a command printed; {} for other output."""
     with contextlib.suppress(ValueError):
         data = json.loads(result.stdout)
         return data if isinstance(data, dict) else {}
@@ -145,7 +145,7 @@ class RemoteJob:
 
 
 def _error_of(result: Result[str]) -> NeuronctlError:
-    """Return the error that a command printed; what it said before that stays out."""
+    """Return the error that a command printed, without its earlier messages."""
     message, _, hint = result.stderr.strip().partition("\n  hint: ")
     message = message.rpartition("neuronctl: ")[2] or f"exit code {result.returncode}"
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]

@@ -31,7 +31,7 @@ _BEGINNING, _SILENCE = 60, 120
 
 _SHELL = (
     "case $SHELL in */bash|*/zsh) s=$SHELL;; *) s=sh;; esac; "
-    # As a login does: jobs inherit PATH and modules from it.
+    # As after a login: jobs inherit PATH and modules from it.
     'exec "$s" -lc \'exec "$@"\' x "$@"'
 )
 
@@ -60,11 +60,11 @@ class Session:
         mark = os.urandom(8).hex()
         self._mark = f"\036{mark} ".encode()
         words = ["sh", "-c", _SHELL, "x", *program, mark, *arguments]
-        # Without a connection, ssh says the mark, and the command cannot begin.
+        # Without a connection, ssh prints the mark, and the command cannot begin.
         options = ("ControlMaster=no", "BatchMode=yes", f"ProxyCommand=sh -c 'echo {mark} >&2'")
         given = [f"-o{option}" for option in (*options, "LogLevel=ERROR")]
         ssh = ["ssh", "-F", "none", "-S", remote.socket, *given, "-tt" if tty else "-T"]
-        # Without a terminal, Ctrl-C must not reach ssh: closing its input asks for the end there.
+        # Without a terminal, Ctrl-C must not reach ssh; closing its input ends the command there.
         self.process = subprocess.Popen(
             [*ssh, "--", "cluster", f"exec {shlex.join(words)}"],
             stdin=None if tty or takes_input else subprocess.PIPE,
@@ -86,7 +86,7 @@ class Session:
             raise
 
     def write(self, data: bytes) -> None:
-        """Send bytes to the other side; raises ConnectionLostError."""
+        """Send bytes to the other side; raise ConnectionLostError."""
         assert self.process.stdin is not None
         signal.alarm(_SILENCE)
         try:
@@ -95,12 +95,12 @@ class Session:
             raise self.loss() from None
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes of the other side, at most so many; none at its end."""
+        """Read up to ``size`` bytes from the other side; none at its end."""
         signal.alarm(_SILENCE)
         return bytes(self.output.read1(size))
 
     def read_json(self) -> Dict[str, Any]:
-        """Return the next answer; raises the error that it names, or ConnectionLostError."""
+        """Return the next answer; raise the error that it names, or ConnectionLostError."""
         signal.alarm(_SILENCE)
         try:
             if self.process.stdin is not None:
@@ -117,7 +117,7 @@ class Session:
         return data
 
     def finish(self) -> int:
-        """Return the exit code once all is said; raises ConnectionLostError."""
+        """Return the exit code after all output; raise ConnectionLostError."""
         signal.alarm(_SILENCE)
         return self.show(raw=True, write=lambda data: None)
 
@@ -137,14 +137,14 @@ class Session:
                 if self.process.stdin is None or self.process.stdin.closed:
                     self.process.kill()
                     raise
-                self.close_input()  # what it says about that still comes back
+                self.close_input()  # its reaction still comes back
         code = self.end()
         if code < 0 or (code == 255 and not is_alive(self.remote.socket)):
             raise self.loss()
         return code
 
     def close_input(self) -> None:
-        """Say that nothing more will come: a command that only waits is then interrupted."""
+        """Close the input; a command that only waits is then interrupted."""
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -159,7 +159,7 @@ class Session:
         return code
 
     def loss(self) -> ConnectionLostError:
-        """Return the error for an end that was not reached."""
+        """Return the error for a lost connection."""
         self.process.kill()
         self.end()
         name = self.remote.name
@@ -173,12 +173,12 @@ class Session:
         )
 
     def _give_up(self, *_: object) -> None:
-        """End ssh after a silence: whoever reads or writes then sees an end."""
+        """End ssh after a silence; readers and writers then see an end."""
         self._is_silent = True
         self.process.kill()
 
     def _begin(self, mark: str) -> str:
-        """Return what follows the mark on standard output."""
+        """Return the output after the mark on standard output."""
         name = self.remote.name
         signal.alarm(_BEGINNING)
         while line := self.output.readline():
@@ -201,7 +201,7 @@ class Session:
                 "wait until your other commands end; a site may allow only one (MaxSessions 1)",
             )
         if code < 0 or code == 255:
-            raise self.loss()  # it may have begun
+            raise self.loss()  # the command may have begun
         lines = self._noise.decode("utf-8", "replace").strip().split("\n")
         raise NotConnectedError(
             f"the shell of {name} ended before neuronctl began: {lines[-1] or 'no message'}",
@@ -239,7 +239,7 @@ class Filter:
         self._held = ""
 
     def shown(self, data: bytes, *, final: bool = False) -> bytes:
-        """Return what of it can be shown now; the start of an escape is kept for the next call."""
+        """Return the data that can be shown now; keep the start of an escape for the next call."""
         if self._raw:
             return data
         text = self._held + self._decoder.decode(data, final)

@@ -1,1 +1,1 @@
-"""From a plan to the text of a script, which stands in templates/; only this imports jinja2."""
+"""Render a plan as a script from templates/; only this package imports jinja2."""

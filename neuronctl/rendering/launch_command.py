@@ -1,4 +1,4 @@
-"""The launch, from a launcher's template; the program's words never pass through that."""
+"""Render the launch from a launcher's template; the program's words never pass through it."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class LaunchParts:
 
     @property
     def differs_by_task(self) -> bool:
-        """Return True if something has to be evaluated in each task."""
+        """Return True if each task must evaluate something."""
         return bool(self.exports) or any(
             re.search(r"[$`]", re.sub(r"'[^']*'|\\.", "", word)) for word in self.task
         )
 
 
 class _PlanOfLaunch:
-    """The name ``plan`` of a launcher's template: the launch, and what only its job has."""
+    """The name ``plan`` in a launcher's template: the launch, and values of its job."""
 
     def __init__(self, job: JobPlan, launch: Launch) -> None:
         self._job, self._launch = job, launch
@@ -54,7 +54,7 @@ class _PlanOfLaunch:
 
 
 def launch_parts(job: JobPlan, launch: Launch) -> LaunchParts:
-    """Render the launcher's template. Raises TemplateError with the launcher's file and line."""
+    """Render the launcher's template; raise TemplateError with the launcher's file and line."""
     environment = template_environment.launcher_templates()
     file = launch.launcher.file
     name = template_environment.name_of(file)
@@ -67,7 +67,7 @@ def launch_parts(job: JobPlan, launch: Launch) -> LaunchParts:
             for block, render in template.blocks.items():
                 texts[block] = "".join(render(context))
         except Exception:
-            environment.handle_exception()  # gives the traceback the template's own lines
+            environment.handle_exception()  # maps the traceback to the template's own lines
     words = [_shell_words(texts.get(block, ""), file, block) for block in BLOCKS[1:]]
     given = set(map(quote, launch.launcher_options))
     if not given <= {*words[0], *words[2]}:
@@ -93,7 +93,7 @@ _TOKEN = r"""(?xs)
 
 
 def _shell_words(text: str, file: str, block: str) -> Tuple[Shell, ...]:
-    """Split shell text into words, each as it stands there, with its quotes."""
+    """Split shell text into words, each with its quotes."""
     words: List[Shell] = []
     if not any(sign in text for sign in "'\"`$\\"):
         return tuple(map(Shell, text.split()))
@@ -151,7 +151,7 @@ def contained_launch(plan: JobPlan, words: Sequence[str]) -> str:
 
 
 def wrapped(words: Sequence[str], indent: str = "    ", width: int = WIDTH) -> str:
-    """Join quoted words into a command, continued with a backslash where it gets long."""
+    """Join quoted words into a command; continue long ones with a backslash."""
     text = ""
     for word in words:
         column = len(text.rpartition("\n")[2])

@@ -1,4 +1,4 @@
-"""What the preflight checks on the nodes before a launch."""
+"""The preflight's checks on the nodes before a launch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def checks(plan: JobPlan, first: LaunchParts) -> Checks:
     for launch in launches:
         script = launch.request.script or "bash"
         parts = first if launch is plan.launches[0] else launch_parts(plan, launch)
-        # What is not relative may be a path in the image.
+        # An absolute path may be one in the image.
         if script.endswith(".py") and (image is None or not script.startswith("/")):
             files.append(script)
         programs += _program(parts.once)
@@ -65,7 +65,7 @@ def checks(plan: JobPlan, first: LaunchParts) -> Checks:
 
 
 def once_per_node(plan: JobPlan) -> str:
-    """Return the srun that starts something once on each node of the job, beside other steps."""
+    """Return the srun that starts a command once per node of the job, beside other steps."""
     return once_on_each(str(plan.node_count), plan.cluster.policy.srun_options)
 
 
@@ -77,7 +77,7 @@ def once_on_each(nodes: str, options: Sequence[str] = ()) -> str:
     """
     srun: List[CommandWord] = ["srun", Shell(f"--nodes={nodes}"), Shell(f"--ntasks={nodes}")]
     srun += ["--ntasks-per-node=1", "--cpus-per-task=1", "--overlap"]
-    srun.append("--kill-on-bad-exit=0")  # no node's failure is another's
+    srun.append("--kill-on-bad-exit=0")  # no node's failure affects another
     return join([*srun, *options])
 
 
@@ -86,12 +86,12 @@ NO_MEMORY = " --mem=0"
 
 
 def _program(words: Sequence[str]) -> List[CommandWord]:
-    """Return the program that a launcher's words start, unless only a shell can tell."""
+    """Return the program that a launcher's words start, unless only a shell can know it."""
     return [str(word) for word in words[:1] if re.fullmatch(r"[\w./+-]+", word)]
 
 
 def _programs(words: List[CommandWord], files: List[str]) -> Tuple[str, ...]:
-    """Return the ``words`` that name programs; an option of the launcher may stand first."""
+    """Return the ``words`` that name programs; a launcher's option may come first."""
     names = [str(word) for word in words if word not in ("", "srun", "bash", *files)]
     return tuple(
         dict.fromkeys(name for name in names if not name.startswith("-") and name[-3:] != ".py")
@@ -99,7 +99,7 @@ def _programs(words: List[CommandWord], files: List[str]) -> Tuple[str, ...]:
 
 
 def _chooses_gpus(plan: JobPlan) -> bool:
-    """Return True if the job names some of its GPUs itself, and no launcher needs them all."""
+    """Return True if the job selects some of its GPUs itself and no launcher needs them all."""
     if plan.launches[0].launcher.starts_processes() and not plan.steps:
         return False
     texts = (*dict(plan.request.env), *plan.request.setup)
@@ -107,7 +107,7 @@ def _chooses_gpus(plan: JobPlan) -> bool:
 
 
 def _bound_paths(plan: JobPlan) -> Tuple[str, ...]:
-    """Return the host's paths in ``--bind``; with Pyxis, a word such as ``tmpfs`` is none."""
+    """Return the host's paths in ``--bind``; with Pyxis, words such as ``tmpfs`` are no paths."""
     if plan.request.container is None:
         return ()
     binds = [part for bind in plan.request.binds for part in re.split(r"(?<!\\),", bind)]

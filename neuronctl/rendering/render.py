@@ -1,4 +1,4 @@
-"""From a plan to the text of a script."""
+"""Render a plan as a script."""
 
 from __future__ import annotations
 
@@ -82,19 +82,19 @@ def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
         return [], script_lines.shell_text_lines(plan.request.body or "")
     parts = launch_parts(plan, first)
     words = launch_words(plan, first, parts)
-    # srun would end its tasks at once if it got the signals of the batch shell in its place.
+    # srun would end its tasks at once if it received the batch shell's signals instead.
     by_srun = first.launcher.by_srun or first.wrapping.srun or words[0] == "srun"
     keeps_shell = by_srun or _is_in_background(plan) or has_trap("\n".join(plan.request.setup))
     if is_last and not keeps_shell:
         words = ("exec", *words)
     command = wrapped(words)
     if _is_in_background(plan) and plan.signal is not None and plan.signal.name == "INT":
-        command = f"(trap - INT; exec {command})"  # which bash ignores in the background
+        command = f"(trap - INT; exec {command})"  # bash ignores it in the background
     return list(parts.before), command
 
 
 def _is_function(plan: JobPlan) -> bool:
-    """Return True if what the batch shell starts in the background is shell text."""
+    """Return True if the batch shell starts shell text in the background."""
     return _is_in_background(plan) and (bool(plan.steps) or plan.launches[0].inline)
 
 
@@ -104,14 +104,14 @@ def _has_own_template() -> bool:
 
 
 def _is_in_background(plan: JobPlan) -> bool:
-    """Return True if the batch shell only waits for the launch, so that a signal reaches it."""
+    """Return True if the batch shell only waits for the launch, so that signals reach it."""
     signal = plan.signal
     if plan.until_done is not None:
         return True
     if signal is None or signal.trapped == "body":
         return False
     if plan.passes_signal:
-        # What takes the shell's place gets the signal itself.
+        # A program that replaces the shell gets the signal itself.
         return signalled(plan) != "program"
     return signal.to_batch_shell
 
@@ -168,7 +168,7 @@ def render_sweep(plan: JobPlan, code: str, folder: str, **options: Any) -> str:
         nodes=plan.most_nodes,
         launch=bool(launch),
         by_srun=by_srun,
-        margin=before_end + min(60, limit // 8),  # Slurm may send its signal up to a minute early
+        margin=before_end + min(60, limit // 8),  # Slurm may signal up to a minute early
         save=max(before_end - 20, before_end // 2 - 1),  # the batch shell waits no longer
         snapshot=plan.code.place if plan.code else "",
     )
@@ -178,13 +178,13 @@ def render_sweep(plan: JobPlan, code: str, folder: str, **options: Any) -> str:
 
 
 def render_pipeline_job(**words: object) -> str:
-    """Return what sbatch gets for a job of a pipeline, after the directives."""
+    """Return sbatch's script for a pipeline's job, without the directives."""
     template = template_environment.script_templates().get_template("shipped/pipeline.j2")
     return template.render(**words)
 
 
 def render_run(plan: JobPlan) -> str:
-    """Return the shell text that launches ``plan`` from the allocation it stands in."""
+    """Return the shell text that launches ``plan`` in the current allocation."""
     parts = launch_parts(plan, plan.launches[0])
     launch = wrapped(launch_words(plan, plan.launches[0], parts))
     lines = script_lines.variable_lines(plan, "(SLURM_JOB_ID + $$)")

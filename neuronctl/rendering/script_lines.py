@@ -1,4 +1,4 @@
-"""Lines of a script that are the same in each kind of it: directives, variables, shell text."""
+"""Script lines of every kind of job: directives, variables, shell text."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]*^&|!?~()<>-]+\Z")
 
 
 def directive_lines(plan: JobPlan) -> List[str]:
-    """Return the ``#SBATCH`` lines of a plan, with remarks on what was derived."""
+    """Return the ``#SBATCH`` lines of a plan, with remarks on derived values."""
     return add_remarks(
         [(f"#SBATCH {option_text(directive)}", directive.remark) for directive in plan.directives]
     )
 
 
 def option_text(directive: Directive) -> str:
-    """Return ``--option=value`` as it stands in a ``#SBATCH`` line."""
+    """Return ``--option=value`` as a ``#SBATCH`` line has it."""
     if directive.value is None:
         return f"--{directive.option}"
     return f"--{directive.option}={quote_directive(directive.value)}"
 
 
 def quote_directive(value: str) -> str:
-    """Quote a value for ``#SBATCH``, where a backslash is an escape, and a ``#`` the end."""
+    """Quote a value for ``#SBATCH``, where a backslash escapes and ``#`` ends the line."""
     if _PLAIN.match(value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -80,14 +80,14 @@ def export_lines(exports: Iterable[Export], before: str) -> List[RemarkedLine]:
             text = f': "${{{variable.name}:?is a secret: export it before you {before}}}"'
         else:
             text = f"export {variable.name}={quote(variable.value)}"
-        if variable.name == WANDB_RUN and variable.remark:  # else it is the user's own
+        if variable.name == WANDB_RUN and variable.remark:  # otherwise it is the user's own
             text = f"[[ ${{WANDB_SWEEP_ID-}}${{WANDB_RUN_ID-nc-}} != nc-* ]] || {text}"
         lines.append((text, variable.remark))
     return lines
 
 
 def add_remarks(lines: Sequence[RemarkedLine]) -> List[str]:
-    """Return lines with their remarks in one column."""
+    """Return lines with their remarks aligned."""
     width = max((len(text) for text, remark in lines if remark and len(text) < 60), default=0)
     return [f"{text:<{width}}  # {printable(remark)}" if remark else text for text, remark in lines]
 
@@ -101,16 +101,16 @@ def shell_text_lines(text: str) -> str:
 def function_body(text: str) -> str:
     """Return the user's shell text as the body of a function."""
     text = shell_text_lines(text)
-    # bash reads a function as a whole, and a script line by line.
+    # bash reads a function as a whole, but a script line by line.
     by_line = re.search(r"\b(extglob|expand_aliases)\b|\\\Z", text)
     return f"eval {quote(text)}" if by_line else text
 
 
 def indented(text: str) -> Optional[str]:
-    """Return shell text four columns further in; None where that would alter a word."""
+    """Return shell text indented by four columns; None if that would change a word."""
     try:
         for line in text.split("\n"):
             shlex.split(line)
-    except ValueError:  # a quotation goes on in the next line
+    except ValueError:  # a quotation continues on the next line
         return None
     return None if "<<" in text else re.sub("(?m)^(?=.)", "    ", text)

@@ -1,4 +1,4 @@
-"""The steps of a job, as lines of its script: one after the other, or side by side."""
+"""Script lines that run a job's steps, one after the other or side by side."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIDE_BY_SIDE = 'code=0; for process in "${processes[@]}"; do wait "$process" ||
 
 
 def step_lines(plan: JobPlan) -> List[str]:
-    """Return the lines that run the steps of a job, each in a shell of its own."""
+    """Return the lines that run a job's steps, each in its own shell."""
     lines: List[str] = []
     for number, step in enumerate(plan.steps, 1):
         several = len(step) > 1
@@ -47,12 +47,13 @@ def task_launch(plan: JobPlan) -> Tuple[str, bool]:
     """Return the text that launches a sweep's task (``$@``), or "", and whether srun does."""
     first, *others = plan.steps[0]
     beside = "NEURONCTL_SLOT" if others else ""
-    exports = tuple(export for export in first.exports if export.name != WANDB_RUN)  # a task's own
+    # A task has its own.
+    exports = tuple(export for export in first.exports if export.name != WANDB_RUN)
     first = replace(first, exports=exports)
     launch = replace(first, program=(Shell('"$@"'),))
     words = launch_words(plan, launch, launch_parts(plan, launch))
     by_srun = words[0] == "srun"
-    if by_srun:  # a lone colon would be srun's
+    if by_srun:  # srun would take a lone colon
         launch = replace(first, program=(Shell('"${@/#/=}"'),))
     *lines, last = _launch_lines(plan, launch, beside, _PROOF if by_srun else "")
     if not lines and words == ('"$@"',):

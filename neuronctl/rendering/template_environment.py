@@ -1,4 +1,4 @@
-"""Where templates are found; those of launchers quote each ``{{ value }}`` for the shell."""
+"""Find templates; those of launchers quote each ``{{ value }}`` for the shell."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def gpu_reader(amd: Optional[bool] = None) -> str:
 
 
 def render_page(name: str, **values: Any) -> str:
-    """Return a shipped page, in which ``{{ value }}`` is escaped for HTML."""
+    """Render a shipped page; escape ``{{ value }}`` for HTML."""
     loader = jinja2.FileSystemLoader(shipped_directory())
     pages = jinja2.Environment(
         loader=loader, undefined=jinja2.StrictUndefined, autoescape=True, **_SYNTAX
@@ -77,7 +77,7 @@ def _environment(kind: str, directories: Tuple[str, ...]) -> jinja2.Environment:
 
 
 def name_of(file: str) -> str:
-    """Return the name by which an environment knows the template in ``file``."""
+    """Return the environment's name for the template in ``file``."""
     return "file" + os.path.abspath(file)
 
 

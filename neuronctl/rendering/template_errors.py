@@ -46,7 +46,7 @@ def reported(name: str, directories: Sequence[str]) -> Iterator[None]:
 
 
 def _place(error: BaseException, directories: Sequence[str], place: str = "template") -> str:
-    """Return file:line of the template that an error was raised in, or ``place``."""
+    """Return file:line of the template in which an error was raised, or ``place``."""
     trace = error.__traceback__
     while trace is not None:
         filename = trace.tb_frame.f_code.co_filename

@@ -79,7 +79,7 @@ def require() -> Running:
 
 
 def parse_bind(text: str) -> Tuple[str, str]:
-    """``SOURCE`` or ``SOURCE:PLACE``; raises UsageError for what is not a directory."""
+    """Parse ``SOURCE`` or ``SOURCE:PLACE``; raise UsageError if it is not a directory."""
     source, _, place = text.partition(":")
     source = os.path.abspath(source)
     if not os.path.isdir(source):
@@ -155,7 +155,7 @@ def _claim() -> Optional[socket.socket]:
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], setup: Setup) -> None:
-    """Give the first process its input, and wait for its one message (see init)."""
+    """Send the first process its input and wait for its one message (see init)."""
     answer, errors = process.communicate(pickle.dumps(setup))
     if answer:
         message: Dict[str, str] = json.loads(answer)
@@ -175,7 +175,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], setup: Setup) -> None:
 
 
 def _setup(layout: Layout, root: str, binds: Binds) -> Setup:
-    """Everything that the first process needs."""
+    """Return everything that the first process needs."""
     exposed = exposed_directories()
     program = os.path.realpath(sys.executable)
     if root != "/" and Path(program).parts[1] in SYSTEM and not os.path.exists(root + program):
@@ -232,7 +232,7 @@ def _package_root() -> str:
 
 
 def exposed_directories() -> Tuple[str, ...]:
-    """Directories that must be readable inside at the same path: Python, packages, neuronctl."""
+    """Return the directories that must be readable inside: Python, packages, neuronctl."""
     wanted: List[str] = []
     for path in (sys.base_prefix, sys.prefix, _package_root()):
         wanted += [os.path.abspath(path), os.path.realpath(path)]

@@ -169,7 +169,7 @@ class Terminal:
     """A pseudo-terminal for the command, in place of the caller's, which relays keys and output."""
 
     def __init__(self, uid: int) -> None:
-        """Make one of the size of the caller's; it belongs to the user ``uid``."""
+        """Open a terminal of the caller's size that belongs to the user ``uid``."""
         self._keys, self.command = os.openpty()
         os.fchown(self.command, uid, -1)
         termios.tcsetattr(self.command, termios.TCSANOW, termios.tcgetattr(0))
@@ -180,14 +180,14 @@ class Terminal:
         os.close(self.command)
         before = termios.tcgetattr(0)
         resized = signal.signal(signal.SIGWINCH, lambda number, frame: self._resize())
-        tty.setraw(0, termios.TCSADRAIN)  # keys typed before are kept
+        tty.setraw(0, termios.TCSADRAIN)  # keeps earlier keys
         try:
             sources = [0, self._keys]
             while self._keys in sources:
                 for ready in select.select(sources, [], [])[0]:
                     try:
                         data = os.read(ready, 4096)
-                    except OSError:  # nobody has it open any longer
+                    except OSError:  # closed by everybody
                         data = b""
                     if not data:
                         sources.remove(ready)

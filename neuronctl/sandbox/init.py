@@ -99,7 +99,7 @@ def _prepare(setup: Setup) -> Running:
     rootfs.build(its.root, setup.exposed, binds, fresh, for_others=setup.by_root)
     for directory in ("log", "spool/slurmctld", "cgroup", "tmp", "../munge", "../lock", "../sshd"):
         Path(RUN, directory).mkdir(parents=True)
-    for directory in ("slurm", "ssh"):  # which may be a link
+    for directory in ("slurm", "ssh"):  # may be a link
         with contextlib.suppress(OSError):
             os.unlink(f"/etc/{directory}")
         shutil.rmtree(f"/etc/{directory}", ignore_errors=True)
@@ -149,7 +149,7 @@ def _prepare_home(setup: Setup) -> None:
         for directory in (its.home, str(usual.parent)):
             rootfs.own_directory(directory, its.uid, its.gid)
         usual.symlink_to(copy)
-    elif usual.is_dir():  # the user's own, which stays as it is
+    elif usual.is_dir():  # the user's own, which stays unchanged
         kernel.bind(str(copy), str(usual))
 
 
@@ -211,7 +211,7 @@ def _listens(port: int) -> bool:
 
 
 def _start_node(setup: Setup, node: Node) -> int:
-    """Create the namespaces of a compute node; the process that holds them."""
+    """Create the namespaces of a compute node; return the process that holds them."""
 
     def become() -> None:
         kernel.unshare(

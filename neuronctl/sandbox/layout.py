@@ -70,7 +70,7 @@ class Layout:
 
     @property
     def interface(self) -> str:
-        """The network interface of every node, named as on the real cluster."""
+        """Return the network interface of every node, named as on the real cluster."""
         return self.cluster.network.interface or "eth0"
 
 
@@ -135,7 +135,7 @@ def _node(partition: Partition, name: str, index: int, position: int) -> Node:
 
 
 def cores_per_gpu(layout: Layout, each: SandboxPartition) -> Optional[int]:
-    """Cores per GPU of a partition by the site's rule; None if it has no such rule."""
+    """Return the cores per GPU of a partition by the site's rule, or None."""
     policy = layout.cluster.policy.cores
     nodes = [node for node in layout.nodes if node.name in each.nodes and node.gpus]
     if policy.rule == "none" or not each.partition.gpus_per_node or not nodes:
@@ -164,7 +164,7 @@ def _place(pattern: str, user: str) -> str:
 
 
 def hosts_file(layout: Layout) -> str:
-    """/etc/hosts of every node: all nodes, with only localhost on the loopback address.
+    """Return /etc/hosts of every node: all nodes, with only localhost on the loopback address.
 
     If the cluster's nodes have a second name on the fast network (gpu1i), it is included, and so is
     the name that the login node has outside.
@@ -177,6 +177,6 @@ def hosts_file(layout: Layout) -> str:
     everyone += [(node.address, node.name) for node in layout.nodes]
     for address, name in everyone:
         lines.append(f"{address} {name} {name}{suffix}" if suffix else f"{address} {name}")
-        # PyTorch looks up the name of this form of the address, and warns if there is none.
+        # PyTorch looks up this form of the address and warns if it has no name.
         lines.append(f"::ffff:{address} {name}.{layout.cluster.name}")
     return "\n".join(lines) + "\n"

@@ -40,7 +40,7 @@ _FEWEST_IDS = 65536
 
 
 def _missing(root: str, packages: Iterable[str]) -> List[str]:
-    """Those of the packages with a program that is missing below ``root``."""
+    """Return the packages of which a program is missing below ``root``."""
     path = ":".join(root.rstrip("/") + directory for directory in SEARCH_PATH.split(":"))
     return [
         package
@@ -80,7 +80,7 @@ def check(uid: int, root: str = "/") -> None:
 
 
 def detected_software() -> Dict[str, Any]:
-    """Which of the optional features of a Running the software allows."""
+    """Return the optional features of a Running that the software allows."""
     found = {
         name: all(shutil.which(program, path=SEARCH_PATH) for program in programs)
         for name, programs in OPTIONAL_PROGRAMS.items()
@@ -89,7 +89,7 @@ def detected_software() -> Dict[str, Any]:
 
 
 def _has_pmix() -> bool:
-    """Whether Slurm's PMIx plugin, which MPI programs started by srun need, can work.
+    """Return True if Slurm's PMIx plugin, needed for MPI programs under srun, can work.
 
     Debian 12's plugin opens the library by a name that only libpmix-dev provides; without it, every
     srun would fail. Later plugins use the library's real name.

@@ -85,7 +85,7 @@ def _partition_line(layout: Layout, each: SandboxPartition, with_qos: bool) -> s
 
 
 def gres_conf(layout: Layout) -> str:
-    """gres.conf: the GPUs of each node, by device file."""
+    """Return gres.conf: the GPUs of each node, by device file."""
     lines = []
     for node in layout.nodes:
         if node.gpus:
@@ -148,7 +148,7 @@ def sacctmgr_commands(layout: Layout, user: str) -> List[List[str]]:
         if name != QOS:
             names.append(name)
             commands.append(["add", "qos", name, *words])
-        elif words:  # Slurm has made it
+        elif words:  # created by Slurm
             commands.append(["modify", "qos", name, "set", *words])
     cluster, account = f"Cluster={layout.cluster.name}", f"Account={ACCOUNT}"
     allowed = [f"QOS={','.join(names)}"] if names[1:] else []
@@ -158,7 +158,7 @@ def sacctmgr_commands(layout: Layout, user: str) -> List[List[str]]:
 
 
 def site_lua(layout: Layout, user: str) -> str:
-    """site.lua: the policy of the layout's cluster; ``user`` is the sandbox's only user.
+    """Return site.lua: the policy of the layout's cluster. ``user``: the sandbox's only user.
 
     Of ``forbidden_options``, only those that Slurm's plugin can see are enforced: the rules'
     ``used`` lists them.

@@ -96,27 +96,27 @@ class Connection:
 
 
 def folders() -> str:
-    """Return the directory with a folder for each job of this cluster that is a server."""
+    """Return the directory with a folder for each server job of this cluster."""
     cluster = re.sub(r"[^A-Za-z0-9_-]", "_", local_cluster() or "-")
     return os.path.join(state_dir(), "serve", cluster)
 
 
 def servers() -> List[int]:
-    """Return the jobs that are servers, or were until lately."""
+    """Return the jobs that are, or recently were, servers."""
     with contextlib.suppress(OSError):
         return sorted(int(name) for name in os.listdir(folders()) if re.fullmatch("[0-9]+", name))
     return []
 
 
 def read_note(job: int) -> Optional[Note]:
-    """Return what a job has noted; None if there is nothing whole."""
+    """Return a job's note; None without a complete one."""
     with contextlib.suppress(OSError):
         return parse_note(read_private(os.path.join(folders(), str(job), "note")))
     return None
 
 
 def parse_note(content: bytes) -> Optional[Note]:
-    """Return a note; None for text that is none, or has times that no clock shows."""
+    """Parse a note; None for other text, or impossible times."""
     try:
         data = json.loads(content)
         note = restore(Note, {name: data[name] for name in Note.__annotations__ if name in data})
@@ -151,14 +151,14 @@ def look_at(status: JobStatus) -> Optional[Note]:
 
 
 def running_servers(jobs: Iterable[JobStatus]) -> Dict[int, Note]:
-    """Return how the servers of those jobs are that run."""
+    """Return the state of the server in each of those jobs that runs."""
     known = set(servers())
     running = [job for job in jobs if job.state == RUNNING and job.id.job in known]
     return {note.job: note for note in map(look_at, running) if note is not None}
 
 
 def all_servers() -> List[Note]:
-    """Return how each server is, of jobs in the queue and of those of the last week."""
+    """Return each server's state, for jobs in the queue and of the last week."""
     recent = mine(since=int(time.time()) - _KEPT).sure().jobs
     jobs = {job.id.job: job for job in recent if job.record and MARK in job.record.draft.script}
     notes = running_servers(jobs.values())
@@ -175,7 +175,7 @@ def all_servers() -> List[Note]:
 
 
 def _note_at_rest(note: Note, job: Optional[JobStatus]) -> Note:
-    """Return a note with what Slurm says of its job, which does not run."""
+    """Return a note with Slurm's state of its job, which does not run."""
     if job is not None and job.state == PENDING:
         return replace(note, state=STARTING, words="it waits for its next run")
     if note.state == ENDED and note.words != BY_SLURM:
@@ -208,7 +208,7 @@ def wait_for_server(
         waits = f"{state}; waiting for the server's first answer{why.rstrip(': ')}"
         has_ended = note is not None and note.state == ENDED
         tell(state if watch.waiting or has_ended else waits)
-        # A node that had to be asked is asked less often.
+        # Ask a node less often if it had to be asked.
         time.sleep(max(_EVERY, 2 * (time.monotonic() - begun)))
 
 
@@ -237,7 +237,7 @@ def connect(note: Note, cluster: Cluster) -> Connection:
 
 
 def _answers(host: str, port: int) -> bool:
-    """Return True if a port takes connections; nothing is sent."""
+    """Return True if a port accepts connections; send nothing."""
     with contextlib.suppress(OSError, ValueError, OverflowError):
         socket.create_connection((host, port), timeout=3).close()
         return True

@@ -1,4 +1,4 @@
-"""What a server is: one file per recipe, found and trusted as launchers are."""
+"""Recipes of servers: one file each, found and trusted as launchers are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job of a server: its recipe and the user's words become shell text for plan_job()."""
+"""The job of a server: turn its recipe and the user's words into shell text for plan_job()."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def plan_server(
 
 
 def _files(recipe: Recipe, words: Sequence[str]) -> Sequence[str]:
-    """Return the files for a server; raises UsageError for none, or one that is not there."""
+    """Return the files for a server; raise UsageError for none or a missing one."""
     patterns = map(os.path.expanduser, recipe.files.split())
     files = list(words) or [file for pattern in patterns for file in sorted(glob.glob(pattern))]
     missing = [file for file in files if not os.path.isfile(file)]
@@ -86,7 +86,7 @@ def _files(recipe: Recipe, words: Sequence[str]) -> Sequence[str]:
 
 
 def _check_program(recipe: Recipe, request: JobRequest) -> None:
-    """Raise UsageError if the job's environment is known, and lacks the server's program."""
+    """Raise UsageError if the job's environment is known and lacks the server's program."""
     elsewhere = request.container or request.conda or request.modules or request.setup
     if not recipe.needs or elsewhere:
         return
@@ -103,7 +103,7 @@ def _check_program(recipe: Recipe, request: JobRequest) -> None:
 
 
 def make_place(settings: Settings) -> None:
-    """Write the program of a server's job into the directory of servers, which is private."""
+    """Write the program of a server's job into the private directory of servers."""
     place, files = folders(), _program_files(settings)
     try:
         os.close(open_own_directory(place))
@@ -121,7 +121,7 @@ Settings = Mapping[str, Any]
 
 
 def _program_files(settings: Settings) -> Dict[str, str]:
-    """Return the files of the program beside a server, in the order in which bash lists them."""
+    """Return the files of the program beside a server, in bash's order."""
     place = data_path("programs/server")
     names = sorted(name for name in os.listdir(place) if name.endswith(".py"))
     texts = {name: head(os.path.join(place, name), 1 << 20).decode("utf-8") for name in names}
@@ -130,7 +130,7 @@ def _program_files(settings: Settings) -> Dict[str, str]:
 
 
 def _program_name(files: Mapping[str, str]) -> str:
-    """Return the name of the program's directory, which has the digest of its content."""
+    """Return the program directory's name, which contains the digest of its content."""
     return "server-" + hashlib.sha256("".join(files.values()).encode()).hexdigest()[:32]
 
 

@@ -96,13 +96,13 @@ class Job:
 
     def cancel(self) -> None:
         """Cancel it; nothing happens where it has ended. Raises SlurmRefusedError."""
-        from neuronctl.tracking.cancellation import cancel, known_jobs, targets_of
+        from neuronctl.tracking.cancellation import cancel, known_jobs, scancel_targets
         from neuronctl.tracking.lookup import no_such_job
 
         known = known_jobs([self._id], RecordStore.default())[0][self._id]
         if not known:
             raise no_such_job([self._id])
-        chosen = targets_of(self._id, known, None)
+        chosen = scancel_targets(self._id, known, None)
         refused = cancel(chosen) if chosen else {}
         for message in refused.values():
             raise SlurmRefusedError(f"scancel refused the request: {message}")
@@ -225,10 +225,10 @@ def submit(
     >>> job, job.submission.is_array
     (Job('70'), False)
     """
-    from neuronctl.submission.repetition import job_of_key
+    from neuronctl.submission.repetition import find_submitted_job
 
     reporter = _reporter()
-    done = job_of_key(key, reporter.tell) if key else None
+    done = find_submitted_job(key, reporter.tell) if key else None
     if done is None:
         planned = PlannedJob(plan, load(catalog), template=template)
         done = submit_job(planned, reporter, force=force, key=key)
@@ -257,18 +257,18 @@ def resubmit(
     >>> again.submission.record.time_limit
     57600
     """
-    from neuronctl.records.found_records import record_of
-    from neuronctl.submission.repetition import job_of_key
+    from neuronctl.records.found_records import newest_record
+    from neuronctl.submission.repetition import find_submitted_job
     from neuronctl.submission.resubmission import plan_resubmission
     from neuronctl.tracking.lookup import first_run
 
     remarks: List[str] = []
     reporter, place = _reporter(), os.getcwd()
-    done = job_of_key(key, remarks.append) if key else None
+    done = find_submitted_job(key, remarks.append) if key else None
     if done is None:
         store = RecordStore.default()
         asked = _job_id(job)
-        record = record_of(store, first_run(asked, store) or asked.job)
+        record = newest_record(store, first_run(asked, store) or asked.job)
         try:
             again = plan_resubmission(
                 record,

@@ -56,7 +56,8 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     known, notes = cancellation.known_jobs(words or ["*"], store)
     notify(*notes)
     targets = {
-        word: cancellation.targets_of(word, statuses, state) for word, statuses in known.items()
+        word: cancellation.scancel_targets(word, statuses, state)
+        for word, statuses in known.items()
     }
     chosen = {id: statuses for found in targets.values() for id, statuses in found.items()}
     if len(chosen) > 1 and not yes and not _agreed(chosen, targets if jobs else {}):

@@ -23,7 +23,7 @@ from neuronctl.request.job import OPTIONS, JobRequest, Source
 from neuronctl.request.job_file import JOB_FILE, configuration
 from neuronctl.request.typed_options import options_layer
 from neuronctl.rules.base import Finding, Trait
-from neuronctl.rules.local_facts import imports_of
+from neuronctl.rules.local_facts import program_imports
 from neuronctl.rules.policy import near_imports
 from neuronctl.scripts.script_file import batch_script, unified_diff
 from neuronctl.submission.distributed_program import distributed
@@ -196,7 +196,7 @@ def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) ->
             continue
         near = Worked("", "")
         if key == "appl":
-            module, codes = near_imports(imports_of(program), values)
+            module, codes = near_imports(program_imports(program), values)
             near = Worked(codes[0], f"the program imports {module}") if codes else near
         meant = [
             f"{code} ({comment.meanings[code]})" for code in values if code in comment.meanings

@@ -61,7 +61,7 @@ def one_recorded(word: str, store: RecordStore) -> JobId:
 
 def recorded_job(word: str, store: RecordStore) -> JobRecord:
     """Return the record of a whole job; raise UsageError for a part of an array, NoSuchJobError."""
-    from neuronctl.records.found_records import record_of
+    from neuronctl.records.found_records import newest_record
 
     asked = one_recorded(word, store)
     if asked.task is not None or asked.tasks is not None:
@@ -69,7 +69,7 @@ def recorded_job(word: str, store: RecordStore) -> JobRecord:
             f"'{asked}' is part of a job array, and the record describes the whole job",
             f"use {asked.job}",
         )
-    return record_of(store, asked.job)
+    return newest_record(store, asked.job)
 
 
 def found_jobs(asked: Sequence[JobId], store: RecordStore) -> Found:

@@ -90,7 +90,7 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
     from neuronctl.judgement.ask import ask_slurm
     from neuronctl.judgement.partition_board import partitions_now
     from neuronctl.planning import plan
-    from neuronctl.slurm.scontrol import names_of
+    from neuronctl.slurm.scontrol import node_names
 
     look = ask_slurm(plan(JobRequest(), cluster), timeout=_TIMEOUT)
     there = [partition.name for partition in look.limits.partitions]
@@ -107,7 +107,7 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
         from neuronctl.cli.json_data import budget_rows, verdict_data
 
         shown = {partition.partition for partition in partitions}
-        nodes = names_of(group for group in look.nodes if shown.intersection(group.partitions))
+        nodes = node_names(group for group in look.nodes if shown.intersection(group.partitions))
         bad = [fault for node, fault in bad_nodes(local_cluster()).items() if node in nodes]
         keys = ("account", "partition", "qos", "default_qos")
         data = {

@@ -135,7 +135,7 @@ def _title(status: JobStatus) -> str:
 
 def _write_page(file: str, used: Sequence[JobUse]) -> None:
     from neuronctl.cli.job_output import write_page
-    from neuronctl.monitoring.over_time import charts_of, sampled_for
+    from neuronctl.monitoring.over_time import sampled_for, usage_charts
 
     if len(used) != 1:
         raise UsageError("--html shows one job", "name one, or one task of an array: 4711_3")
@@ -146,7 +146,7 @@ def _write_page(file: str, used: Sequence[JobUse]) -> None:
         title=_title(job.status),
         facts=facts,
         advice=advise(job),
-        groups=charts_of(job) if job.nodes else [],
+        groups=usage_charts(job) if job.nodes else [],
         sampled=sampled_for(job) if job.nodes else "",
         runs=len(job.runs),
     )

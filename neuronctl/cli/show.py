@@ -26,7 +26,12 @@ from neuronctl.common.errors import UsageError, at_most_one
 from neuronctl.common.secrets import hide_in_words
 from neuronctl.common.shell import join
 from neuronctl.common.words import duration, moment
-from neuronctl.records.found_records import changed_values, code_of, is_code_known, record_of
+from neuronctl.records.found_records import (
+    changed_values,
+    is_code_known,
+    newest_record,
+    recorded_code,
+)
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
@@ -68,7 +73,7 @@ def command(
         )
     asked = one_job(job, store)
     if only_script:
-        print_script(record_of(store, asked.job).draft.script)
+        print_script(newest_record(store, asked.job).draft.script)
         return
     found = found_jobs([asked], store)
     record = found.jobs[0].record
@@ -135,7 +140,7 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
         ("command", join(hide_in_words(draft.command_line))),
         ("from", f"{record.user}@{record.host}, {draft.submit_dir or draft.cwd}"),
         ("at", _local(record.submitted_at or record.begun_at)),
-        *code_of(draft).items(),
+        *recorded_code(draft).items(),
         ("catalog", f"{draft.catalog_cluster} ({draft.catalog_date})"),
         ("verdict", draft.verdict),
         ("record", f"{record.key}, by neuronctl {record.version}"),

@@ -47,10 +47,10 @@ def _known_job(mode: SubmitMode) -> Optional[Submission]:
     """Return the job that --key names, and print it as its submission did."""
     if not mode.key or mode.dry_run:
         return None
-    from neuronctl.submission.repetition import job_of_key
+    from neuronctl.submission.repetition import find_submitted_job
 
     reporter = TerminalReporter(mode)
-    done = job_of_key(mode.key, notify, reporter.command_line)
+    done = find_submitted_job(mode.key, notify, reporter.command_line)
     if done is not None and done.record is not None:
         reporter.submitted(done.record.draft, None, done)
     return done

@@ -28,7 +28,7 @@ from neuronctl.common.units import format_elapsed
 from neuronctl.common.words import counted, percent, utc
 from neuronctl.sweeping.folder import names
 from neuronctl.sweeping.parameters import TaskState
-from neuronctl.sweeping.results import Scale, SweepStatus, read_status, scales_of
+from neuronctl.sweeping.results import Scale, SweepStatus, compare_scales, read_status
 from neuronctl.sweeping.worker.files import DONE, FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
 
 _STATES = {DONE: "dim", RUNNING: "green", WAITING: "yellow", FAILED: "bold red"}
@@ -68,7 +68,7 @@ def status(
     found = read_status(name or known[0])
     if found.unanswered:
         notify(f"Slurm does not say which tasks run: {found.unanswered}")
-    scales = {scale.number: scale for scale in scales_of(found.tasks)}
+    scales = {scale.number: scale for scale in compare_scales(found.tasks)}
     shown = [task for task in found.tasks if not failed or task.state == FAILED]
     if as_json:
         print_json("neuronctl.sweep/1", _data(found, shown, scales))

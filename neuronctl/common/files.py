@@ -235,7 +235,7 @@ def file_state(path: str) -> Tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def sha256_of(path: str) -> str:
+def file_sha256(path: str) -> str:
     """Return the digest of a regular file; "" for an unreadable one."""
     import hashlib
 

@@ -22,7 +22,7 @@ from neuronctl.diagnosis.evidence import (
     most_memory,
     search,
 )
-from neuronctl.diagnosis.exit_codes import Ending, describe_ending, first_process, meaning_of
+from neuronctl.diagnosis.exit_codes import Ending, describe_ending, ending_meaning, first_process
 from neuronctl.diagnosis.log_search import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, LogMatch
 from neuronctl.diagnosis.waiting import hang_remedy, quiet_words, running, waiting
 from neuronctl.slurm.job_id import JobId
@@ -337,7 +337,7 @@ def _outweighs(match: LogMatch, ending: Ending) -> bool:
     followed.
     """
     if match.kind == MESSAGE:
-        return not meaning_of(ending)
+        return not ending_meaning(ending)
     silent = ending.signal in CRASHES and not match.stopped
     follows = match.kind in FOLLOWS or (silent and (match.consequence or match.kind == EXCEPTION))
     return not (ending.signal and follows)
@@ -348,7 +348,7 @@ def _from_exit(
 ) -> Diagnosis:
     """Diagnose by the exit code or signal. silent: whether no log line explains it."""
     number, code = ending.signal, ending.code
-    meaning = meaning_of(ending)
+    meaning = ending_meaning(ending)
     cause, remedy = meaning.get("means", ""), meaning.get("do", "")
     if number == signal.SIGKILL and cause and most_memory(evidence) >= _NEAR:
         cause, remedy = "its memory came near what it had requested (MaxRSS)", _LESS_MEMORY

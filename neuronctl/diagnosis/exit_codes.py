@@ -72,7 +72,7 @@ def _signal_of(evidence: JobEvidence, code: int, told: int) -> Tuple[int, str]:
     return 0, ""
 
 
-def meaning_of(ending: Ending) -> Mapping[str, str]:
+def ending_meaning(ending: Ending) -> Mapping[str, str]:
     """Return exits.yaml's entry for a signal or an exit code: kind, means, do."""
     number = ending.signal
     name = signal_name(number).rpartition(" ")[2] if number else str(ending.code)

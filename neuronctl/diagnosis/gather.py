@@ -21,11 +21,11 @@ from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_control import show_reservations
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import COMPLETED, ENDED, FAILED, GOOD, PENDING, UNKNOWN
-from neuronctl.slurm.job_steps import steps_of
+from neuronctl.slurm.job_steps import select_steps
 from neuronctl.slurm.sacct import AccountingJob, sacct
 from neuronctl.slurm.scontrol import Reservation
 from neuronctl.slurm.squeue import QueueJob, squeue
-from neuronctl.tracking.chains import chain_of
+from neuronctl.tracking.chains import read_chain
 from neuronctl.tracking.endings import canceller, is_launch_failure, why_left_out
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
@@ -142,7 +142,7 @@ def gather(status: JobStatus) -> JobEvidence:
         more_memory=_more_memory(status),
         most_time=None if partition is None else partition.wall_time.maximum,
         runs=runs,
-        steps=steps_of(status.id) if status.state in _WITH_STEPS and began(status) else (),
+        steps=select_steps(status.id) if status.state in _WITH_STEPS and began(status) else (),
     )
 
 
@@ -203,7 +203,7 @@ def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
     """Return the runs before a requeue, or the earlier jobs of a chain; newest first."""
     if status.ended or status.source != "squeue" or status.id.tasks is not None:
         return ()
-    chain = chain_of(status.record)
+    chain = read_chain(status.record)
     with contextlib.suppress(SlurmError):
         if chain is None:
             return earlier_runs(status, sacct([status.id], duplicates=True).jobs)

@@ -26,7 +26,7 @@ from neuronctl.diagnosis.tracebacks import (
     is_frame,
     ordinary_lines,
     plain_end,
-    rank_of,
+    prefix_rank,
     whole_lines,
 )
 from neuronctl.tracking.endings import signal_name
@@ -341,7 +341,7 @@ def _match_paragraphs(
 def _match_exception(known: Sequence[Entry], one: Raised, raw: str, number: int) -> _Mark:
     """Match an exception by its message and class, or only by its class."""
     where = "" if one.frame is None else one.frame.words
-    where = " ".join(filter(None, (where, rank_of(raw) and f"(rank {rank_of(raw)})")))
+    where = " ".join(filter(None, (where, prefix_rank(raw) and f"(rank {prefix_rank(raw)})")))
     # Some messages begin on the line below the name.
     message = next((line for line in (one.lines[0].partition(": ")[2], *one.lines[1:]) if line), "")
     raised = one.name + (message and f": {clipped(message, _MOST_WORDS)}")
@@ -377,7 +377,7 @@ def _match_line(
             continue
         if entry.weak and ordinary_lines(lines, index, len(lines), _WEAK) > _WEAK:
             return None
-        rank = rank_of(lines[index])
+        rank = prefix_rank(lines[index])
         return _Mark(
             index, _log_match(entry, words, line, number, rank and f"(rank {rank})"), entry
         )

@@ -92,7 +92,7 @@ class Raised:
         return "" if match is None else match[1]
 
 
-def prefix_of(line: str) -> str:
+def launcher_prefix(line: str) -> str:
     """Return a launcher's prefix of a line, which names the process."""
     match = _PREFIX.match(line)
     return match[0] if match else ""
@@ -100,7 +100,7 @@ def prefix_of(line: str) -> str:
 
 def plain_end(line: str) -> str:
     """Return a line without a launcher's prefix."""
-    return line[len(prefix_of(line)) :].rstrip()
+    return line[len(launcher_prefix(line)) :].rstrip()
 
 
 def whole_lines(lines: Sequence[str]) -> List[str]:
@@ -113,7 +113,7 @@ def whole_lines(lines: Sequence[str]) -> List[str]:
     return whole
 
 
-def rank_of(line: str) -> str:
+def prefix_rank(line: str) -> str:
     """Return the rank in the launcher's prefix, or ""."""
     match = re.match(r"\[(?:\d+,|rank|default)(\d+)\]|(\d+): ", line)
     return "" if match is None else match[1] or match[2]
@@ -160,7 +160,7 @@ def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
     processes: Dict[str, _Process] = {}
     exceptions: Dict[int, Raised] = {}
     for index, raw in enumerate(lines):
-        prefix = prefix_of(raw)
+        prefix = launcher_prefix(raw)
         line = raw[len(prefix) :]
         # The time in front of a line changes; the process stays the same.
         prefix = re.sub(r"\d\d:\d\d:\d\d", "", prefix)
@@ -222,7 +222,7 @@ def _is_exception(line: str) -> bool:
 
 def _message(lines: Sequence[str], index: int) -> Tuple[List[str], List[str]]:
     """Return an exception's line with its continuation, and the paragraphs below."""
-    prefix = prefix_of(lines[index])
+    prefix = launcher_prefix(lines[index])
     message = [lines[index][len(prefix) :].strip()]
     below: List[str] = []
     for line in lines[index + 1 : index + _MOST_BELOW]:

@@ -19,7 +19,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.records.bad_nodes import NodeFault
 from neuronctl.rules.base import RULES, Finding, RuleContext, Trait, job_rule
 from neuronctl.slurm.limits import Scope
-from neuronctl.slurm.scontrol import names_of
+from neuronctl.slurm.scontrol import node_names
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def live_findings(
 def _failed_before(on_cluster: PlanOnCluster, bad: Mapping[str, NodeFault]) -> Iterator[Finding]:
     """Yield the nodes the job may get that failed in the user's jobs."""
     exclude = on_cluster.plan.request.exclude
-    may = (names_of(on_cluster.pool) & set(bad)) - set(hosts(exclude))
+    may = (node_names(on_cluster.pool) & set(bad)) - set(hosts(exclude))
     if len(on_cluster.named_hosts) >= on_cluster.plan.most_nodes:
         may &= on_cluster.named_hosts
     for node in sorted(may):

@@ -14,7 +14,7 @@ from neuronctl.judgement.snapshot import is_up, is_usable, slurm_says
 from neuronctl.judgement.verdict import CAN_START, WILL_WAIT, Doubt, Outcome, Wait
 from neuronctl.rules.base import Finding
 from neuronctl.slurm.job_states import HOLDING, WAITING
-from neuronctl.slurm.scontrol import NodeGroup, names_of
+from neuronctl.slurm.scontrol import NodeGroup, node_names
 from neuronctl.slurm.squeue import QueueJob
 
 _SAID_OF_NODES = slurm_says("scontrol show node")
@@ -39,9 +39,9 @@ class NodeSearch:
 def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     """Look through the nodes of the job's partition."""
     reserved, request = reservations.reserved_nodes(on_cluster), on_cluster.plan.request
-    fitting = names_of(group for group in on_cluster.pool if on_cluster.fits(group, empty=True))
+    fitting = node_names(group for group in on_cluster.pool if on_cluster.fits(group, empty=True))
     if on_cluster.needs.is_spread:
-        fitting = names_of(group for group in on_cluster.pool if on_cluster.room(group, True)[0])
+        fitting = node_names(group for group in on_cluster.pool if on_cluster.room(group, True)[0])
     fitting -= set(hosts(request.exclude))
     if len(on_cluster.named_hosts) >= on_cluster.plan.most_nodes:
         fitting &= on_cluster.named_hosts
@@ -63,11 +63,11 @@ def _with_room(on_cluster: PlanOnCluster) -> FrozenSet[str]:
     own = ("", on_cluster.snapshot.user)
     usable = [group for group in on_cluster.pool if is_usable(group) and group.owner in own]
     needs = on_cluster.needs
-    free = names_of(group for group in usable if on_cluster.fits(group))
+    free = node_names(group for group in usable if on_cluster.fits(group))
     others = _with_jobs_of_others(on_cluster)
     if needs.whole == "user" and others is not None:
         beside = replace(needs, whole="")
-        free |= names_of(group for group in usable if on_cluster.fits(group, beside)) - others
+        free |= node_names(group for group in usable if on_cluster.fits(group, beside)) - others
     return free
 
 
@@ -168,7 +168,7 @@ def _spreads(search: NodeSearch, names: FrozenSet[str], *, empty: bool = False) 
     if not needs.is_spread:
         return False
     if not empty:
-        names = names & names_of(filter(is_usable, on_cluster.pool))
+        names = names & node_names(filter(is_usable, on_cluster.pool))
     rooms = on_cluster.rooms(names, empty)
     most = min(needs.most_nodes or len(rooms), len(rooms))
     tasks = sum(tasks for tasks, _ in rooms[:most])
@@ -184,7 +184,7 @@ def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
     magnetic = _magnetic(on_cluster)
     if magnetic:
         return Doubt(f"whether it may start in reservation {magnetic} is not known")
-    up = search.suitable & names_of(filter(is_up, on_cluster.pool))
+    up = search.suitable & node_names(filter(is_up, on_cluster.pool))
     if on_cluster.lacking(up):
         return _not_available(search)
     preempted = _preempted(on_cluster)
@@ -229,7 +229,7 @@ def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
         on_cluster.needs, memory_per_node=0, memory_per_core=0, memory_per_gpu=0, whole_memory=False
     )
     usable = [group for group in on_cluster.pool if is_usable(group)]
-    roomy = names_of(group for group in usable if on_cluster.fits(group, without))
+    roomy = node_names(group for group in usable if on_cluster.fits(group, without))
     share = f"{_share(on_cluster, memory=not roomy & search.suitable <= free)} free now"
     if on_cluster.needs.whole == "nodes":
         share = "nothing running on it now, as a job with nodes of its own needs"
@@ -250,7 +250,7 @@ def _not_available(search: NodeSearch) -> Wait:
     """Return the wait for nodes that are down, drained, or reserved, not for jobs to end."""
     on_cluster, reserved = search.on_cluster, search.reserved
     plan, snapshot = on_cluster.plan, on_cluster.snapshot
-    up = names_of(filter(is_up, on_cluster.pool))
+    up = node_names(filter(is_up, on_cluster.pool))
     down = search.fitting - up
     down = down & on_cluster.named_hosts or down
     said = []
@@ -291,7 +291,7 @@ def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Outcome]:
     """Yield why a job may not start although it has room."""
     on_cluster, room = search.on_cluster, "there is room for it, but"
     ahead = _job_ahead(search, free)
-    shared = names_of(group for group in on_cluster.pool if _shares_cores(on_cluster, group))
+    shared = node_names(group for group in on_cluster.pool if _shares_cores(on_cluster, group))
     if ahead is not None:
         yield ahead
     elif on_cluster.may_get_more_nodes and on_cluster.named_hosts:
@@ -311,14 +311,14 @@ def _job_ahead(search: NodeSearch, free: FrozenSet[str]) -> Optional[Outcome]:
     them, which are theirs as a whole.
     """
     on_cluster, snapshot = search.on_cluster, search.on_cluster.snapshot
-    pool = names_of(on_cluster.pool)
+    pool = node_names(on_cluster.pool)
     every = {job.job_id: job for job in (*(snapshot.queue or ()), *snapshot.jobs)}
     ahead = []
     for job in every.values():
         here = (one for one in snapshot.nodes if not {*job.partitions}.isdisjoint(one.partitions))
         unseen = job in snapshot.jobs and job.state in WAITING and not job.reason
         delayed = unseen or (_waits_for_nodes(job) and _would_delay(on_cluster, job))
-        if delayed and not pool.isdisjoint(names_of(here)):
+        if delayed and not pool.isdisjoint(node_names(here)):
             ahead.append(job)
     planned = [set(hosts(job.planned_nodes)) if job.start is not None else set() for job in ahead]
     kept = set().union(*(nodes or search.suitable for nodes in planned))
@@ -343,16 +343,16 @@ def may_be_planned_for_others(search: NodeSearch) -> bool:
     Slurm marks such nodes as PLANNED; 22.05 does so only where nothing runs.
     """
     on_cluster, free = search.on_cluster, search.free
-    idle = names_of(group for group in on_cluster.pool if not group.cores_used)
+    idle = node_names(group for group in on_cluster.pool if not group.cores_used)
     if free is None or on_cluster.needs.is_spread or on_cluster.needs.whole == "user":
-        return not names_of(on_cluster.pool) <= idle - _planned(on_cluster)
+        return not node_names(on_cluster.pool) <= idle - _planned(on_cluster)
     if on_cluster.lacking(free):
         return False
     return on_cluster.lacking((idle & free) - _planned(on_cluster))
 
 
 def _planned(on_cluster: PlanOnCluster) -> FrozenSet[str]:
-    return names_of(group for group in on_cluster.pool if "PLANNED" in group.state)
+    return node_names(group for group in on_cluster.pool if "PLANNED" in group.state)
 
 
 def _waits_for_nodes(job: QueueJob) -> bool:

@@ -97,7 +97,7 @@ def _concerns(limit: Limit, on_cluster: PlanOnCluster) -> bool:
     kind, gpus = limit.tres.partition("gres/gpu:")[2], on_cluster.needs.all_gpus
     if kind:
         # If a job names no type, some releases of Slurm count the type that it gets, others none.
-        here = (group.gpus_of(kind)[0] for group in on_cluster.pool)
+        here = (group.gpu_counts(kind)[0] for group in on_cluster.pool)
         types = dict(on_cluster.needs.gpu_types)
         return kind in types or (gpus + limit.used > limit.figure and not types and any(here))
     if limit.tres.startswith("license/"):

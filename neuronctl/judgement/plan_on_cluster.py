@@ -11,13 +11,13 @@ from neuronctl.catalog.model import Citation
 from neuronctl.common import units
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import JobPlan
-from neuronctl.planning.needs import Needs, needs_of, whole_cores
+from neuronctl.planning.needs import Needs, slurm_needs, whole_cores
 from neuronctl.slurm.fields import parse_resources
 from neuronctl.slurm.figures import limits_in_force, used_of_each
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Counts, Limit, Per
 from neuronctl.slurm.sacctmgr import Association, SlurmQos, association_in
-from neuronctl.slurm.scontrol import NodeGroup, SitePartition, names_of
+from neuronctl.slurm.scontrol import NodeGroup, SitePartition, node_names
 
 _FEATURE = r"[^&,|()\[\]*!\s]+"
 
@@ -200,7 +200,7 @@ class PlanOnCluster:
     @cached_property
     def needs(self) -> Needs:
         """Return what Slurm looks for, with its own defaults."""
-        partition, asked = self.partition, needs_of(self.plan)
+        partition, asked = self.partition, slurm_needs(self.plan)
         if partition is None:
             return asked
         changed: Dict[str, Any] = {"whole": asked.whole or partition.whole}
@@ -325,12 +325,12 @@ class PlanOnCluster:
         """
         text = self.plan.request.constraint
         if text is None:
-            return names_of(self.pool)
+            return node_names(self.pool)
         if re.fullmatch(rf"{_FEATURE}(?:[&,|]{_FEATURE})*", text) is None:
             return None
         found: FrozenSet[str] = frozenset()
         for operator, name in re.findall(rf"(^|[&,|])({_FEATURE})", text):
-            having = names_of(group for group in self.pool if name in group.features)
+            having = node_names(group for group in self.pool if name in group.features)
             found = found & having if operator in ("&", ",") else found | having
         return found
 
@@ -373,7 +373,7 @@ class PlanOnCluster:
         if partition is not None and partition.max_cores_per_node is not None:
             cores = min(cores, partition.max_cores_per_node)
         for kind, count in needs.gpu_types:
-            there, held = group.gpus_of(kind)
+            there, held = group.gpu_counts(kind)
             free = there - (0 if empty else held)
             if free < max(1, count):
                 return None

@@ -11,7 +11,7 @@ from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import Snapshot, is_reserved, slurm_says
 from neuronctl.judgement.verdict import Outcome, Wait
 from neuronctl.rules.base import Finding
-from neuronctl.slurm.scontrol import Reservation, names_of
+from neuronctl.slurm.scontrol import Reservation, node_names
 
 SOURCE = slurm_says("scontrol show reservation")
 
@@ -30,9 +30,9 @@ def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
     snapshot, limit = on_cluster.snapshot, on_cluster.time_limit
     if snapshot.reservations is None:
         # If Slurm lists none, the nodes show those that have begun.
-        shown = names_of(group for group in snapshot.nodes if is_reserved(group))
+        shown = node_names(group for group in snapshot.nodes if is_reserved(group))
         return ReservedNodes(shown, frozenset(), ())
-    names = names_of(snapshot.nodes)
+    names = node_names(snapshot.nodes)
     whole: Set[str] = set()
     parts: Set[str] = set()
     by: List[Reservation] = []

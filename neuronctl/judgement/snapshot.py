@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Set, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.common.words import moment
-from neuronctl.slurm.figures import ClusterFigures, budgets_of
+from neuronctl.slurm.figures import ClusterFigures, user_budgets
 from neuronctl.slurm.job_states import HOLDING
 from neuronctl.slurm.limits import Limit
 from neuronctl.slurm.sacctmgr import LimitedGroup
@@ -69,7 +69,7 @@ class Snapshot:
     @property
     def budgets(self) -> Tuple[Limit, ...]:
         """Return the budgets of minutes for the user, the tightest first."""
-        return budgets_of(self.limits, self.limited_groups) if self.enforced else ()
+        return user_budgets(self.limits, self.limited_groups) if self.enforced else ()
 
 
 def running(jobs: Tuple[QueueJob, ...]) -> Tuple[QueueJob, ...]:

@@ -23,7 +23,7 @@ from neuronctl.monitoring.samples import (
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_states import COMPLETED
 from neuronctl.slurm.job_steps import StepEnd, read_usage
-from neuronctl.tracking.chains import chain_of
+from neuronctl.tracking.chains import read_chain
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
 
@@ -175,7 +175,7 @@ def read_sampled_use(status: JobStatus, cluster: Cluster, *, ask: bool) -> JobUs
         return use
     folder = folder_of(log)
     since = 0 if status.record is None else status.record.earliest
-    chain = chain_of(status.record)
+    chain = read_chain(status.record)
     before = [] if chain is None else sorted(id for id in chain.jobs if id < status.job_id)
     try:
         return replace(use, nodes=read_samples(folder, status.job_id, since, before))

@@ -10,7 +10,7 @@ from typing import List, Optional, Sequence, Tuple
 from neuronctl.common.errors import NeuronctlError
 from neuronctl.slurm.fields import count, parse_number
 from neuronctl.slurm.nvidia_smi import SURVEYED, gpu_columns, query
-from neuronctl.slurm.srun import of_each_task, on_each_node
+from neuronctl.slurm.srun import on_each_node, split_by_task
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import nodes_of
 
@@ -79,7 +79,7 @@ class JobUsage:
 
 def parse_node_usage(text: str) -> Tuple[NodeUsage, ...]:
     """Parse the nodes' reports, in task order; other lines are skipped."""
-    each = ("\n".join(lines) for lines in of_each_task(text).values())
+    each = ("\n".join(lines) for lines in split_by_task(text).values())
     told = [re.findall(r"(?m)^@(\w+)\t(.*)", lines) for lines in each]
     return tuple(_node(facts) for facts in told if facts)
 

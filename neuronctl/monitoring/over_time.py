@@ -101,7 +101,7 @@ def _chart(
     return Chart(title, f"{top:.4g} {unit}", f"{mean(known):.3g} {unit}", shown)
 
 
-def charts_of(job: JobUse) -> List[Tuple[str, List[Chart]]]:
+def usage_charts(job: JobUse) -> List[Tuple[str, List[Chart]]]:
     """Return names and charts of the last run: one per GPU, and the cores of each node."""
     nodes = job.last_nodes
     since, until = min(node.first for node in nodes), max(node.last for node in nodes)

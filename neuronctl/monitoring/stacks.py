@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Dict, List, Sequence, Tuple
 
-from neuronctl.slurm.srun import of_each_task, on_each_node
+from neuronctl.slurm.srun import on_each_node, split_by_task
 
 _PATIENCE = 120.0  # seconds; a node stops asking py-spy after 60
 
@@ -33,7 +33,7 @@ def read_stacks(job_id: int, nodes: Sequence[str]) -> List[ProcessStack]:
 
     template = script_templates().get_template("shipped/stacks.j2")
     text = f"{template.module.show_stacks()}\nshow_stacks"  # type: ignore[attr-defined]
-    told = of_each_task(on_each_node(job_id, nodes, ["bash", "-c", text], _PATIENCE))
+    told = split_by_task(on_each_node(job_id, nodes, ["bash", "-c", text], _PATIENCE))
     return [stack for lines in told.values() for stack in parse_stacks(lines)]
 
 

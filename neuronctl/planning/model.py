@@ -140,7 +140,7 @@ class Sizes:
     @property
     def signal(self) -> Optional[Signal]:
         """Return the requested signal."""
-        return signal_of(self.request)
+        return parse_signal(self.request)
 
     @property
     def gpus(self) -> int:
@@ -380,7 +380,7 @@ SAVE = "USR2"
 """What Slurm sends to the batch shell before the end of a run that another one follows."""
 
 
-def signal_of(request: JobRequest) -> Optional[Signal]:
+def parse_signal(request: JobRequest) -> Optional[Signal]:
     """Return the request's ``--signal``, taken apart; None without one."""
     if request.signal is None:
         return None

@@ -100,7 +100,7 @@ def whole_cores(cpus: int, threads: int) -> int:
     return -(-cpus // threads) * threads
 
 
-def needs_of(plan: JobPlan) -> Needs:
+def slurm_needs(plan: JobPlan) -> Needs:
     """Return the plan's requests; 0 leaves a value to Slurm's default."""
     request, own = plan.request, _amounts(plan)
     number = request.sbatch_number

@@ -309,7 +309,7 @@ class _PlanBuilder(_LaunchBuilder):
 
     def _signal(self, until_done: Optional[model.UntilDone]) -> Optional[str]:
         request = self.request
-        signal = model.signal_of(request)
+        signal = model.parse_signal(request)
         if signal is not None and until_done is not None:
             text = f"B:{signal.of_shell}@{until_done.before_end}"
             return self.derived(

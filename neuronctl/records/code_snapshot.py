@@ -16,7 +16,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import NeuronctlError, RecordError, UsageError
-from neuronctl.common.files import is_own_directory, sha256_of, write_private
+from neuronctl.common.files import file_sha256, is_own_directory, write_private
 from neuronctl.common.paths import cache_dir
 from neuronctl.common.users import login_name
 from neuronctl.common.words import amount
@@ -94,7 +94,7 @@ def make_snapshot(snapshot: CodeSnapshot) -> None:
         # A line of sums cannot hold a name with a line break.
         paths = {name: os.path.join(code, name) for name in names if "\n" not in name}
         files = {n: p for n, p in paths.items() if os.path.isfile(p) and not os.path.islink(p)}
-        sums = "".join(f"{sha256_of(path)}  {name}\n" for name, path in files.items())
+        sums = "".join(f"{file_sha256(path)}  {name}\n" for name, path in files.items())
         write_private(os.path.join(snapshot.place, "sums"), sums)
         modules = [name for name, is_module in names.items() if is_module]
         which = ("--others", "--ignored", "--exclude-standard", "--directory")

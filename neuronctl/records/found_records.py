@@ -16,7 +16,7 @@ Change = Tuple[str, str, str]
 """Name, first value, second value; "" if one has no value."""
 
 
-def record_of(store: RecordStore, job_id: int) -> JobRecord:
+def newest_record(store: RecordStore, job_id: int) -> JobRecord:
     """Return the newest record of a job on this cluster; raise NoSuchJobError without one."""
     record = store.get(job_id, local_cluster())
     if record is None:
@@ -37,7 +37,7 @@ def stored_layer(request: Mapping[str, Any], where: str) -> Layer:
     return Layer(values, dict.fromkeys(values, origin))
 
 
-def code_of(draft: RecordDraft) -> Dict[str, str]:
+def recorded_code(draft: RecordDraft) -> Dict[str, str]:
     """Return the code that a job runs, by name; unknown values are ""."""
     around = draft.surroundings
     dirty = " with uncommitted changes" if around.git_dirty else ""
@@ -49,7 +49,7 @@ def code_of(draft: RecordDraft) -> Dict[str, str]:
 
 
 def is_code_known(draft: RecordDraft) -> bool:
-    """Return True if ``code_of`` describes all of a job's code."""
+    """Return True if ``recorded_code`` describes all of a job's code."""
     around = draft.surroundings
     return bool(draft.snapshot or (around.git_commit and around.git_dirty is False))
 
@@ -60,7 +60,7 @@ def changed_values(first: RecordDraft, second: RecordDraft, *, code: bool) -> Li
         {
             **_requested(draft),
             **{name: value for name, value, *_ in draft.decisions},
-            **(code_of(draft) if code else {}),
+            **(recorded_code(draft) if code else {}),
         }
         for draft in (first, second)
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
 from neuronctl.common.errors import NeuronctlError, UsageError
-from neuronctl.common.files import sha256_of
+from neuronctl.common.files import file_sha256
 
 _PATIENCE = 3.0
 """Seconds to wait for git on a slow file system before doing without its answer."""
@@ -66,7 +66,7 @@ def read_provenance(script: Optional[str], cwd: str, content: bytes = b"") -> Pr
         return Provenance(commit, dirty)
     import hashlib
 
-    digest = hashlib.sha256(content).hexdigest() if content else sha256_of(path)
+    digest = hashlib.sha256(content).hexdigest() if content else file_sha256(path)
     return Provenance(commit, dirty, path, digest)
 
 

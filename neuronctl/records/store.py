@@ -166,7 +166,7 @@ class RecordStore:
         """
         return self.find((job_id,), cluster).get(job_id)
 
-    def of_key(self, key: str) -> Optional[JobRecord]:
+    def find_submission(self, key: str) -> Optional[JobRecord]:
         """Return the record of a submission, whatever its state."""
         names = (entry.string for entry in self._entries() if entry["key"] == key)
         return next(filter(None, map(self._read, names)), None)

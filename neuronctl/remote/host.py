@@ -22,11 +22,11 @@ from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Optional, Seque
 
 from neuronctl.common.errors import NeuronctlError, UsageError, did_you_mean
 from neuronctl.common.files import (
+    file_sha256,
     head,
     is_own_directory,
     open_own_directory,
     read_private,
-    sha256_of,
     write_private,
 )
 from neuronctl.common.paths import state_dir
@@ -129,7 +129,7 @@ def is_safe(name: str) -> bool:
     return not ("\0" in name or {"", "..", *([] if name == "." else ["."])} & set(parts))
 
 
-def digest_of(files: Mapping[str, Any]) -> str:
+def list_digest(files: Mapping[str, Any]) -> str:
     """Return one hash of a list."""
     text = json.dumps({name: list(entry) for name, entry in files.items()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -267,7 +267,7 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
                 note = {"origin": request["origin"], "files": {**before, **have}}
                 write_private(_note_of(folder), json.dumps(note))
     hashes = {name: (*files[name][:3], have[name][0]) for name in files}
-    _say(have=digest_of(hashes), folder=folder, kept=kept)
+    _say(have=list_digest(hashes), folder=folder, kept=kept)
 
 
 def _content(folder: str, name: str, before: Mapping[str, Any]) -> Optional[List[Any]]:
@@ -280,7 +280,7 @@ def _content(folder: str, name: str, before: Mapping[str, Any]) -> Optional[List
     seen = [status.st_mtime_ns, status.st_size]
     if before.get(name, [])[1:] == seen:
         return list(before[name])
-    return [os.readlink(path) if os.path.islink(path) else sha256_of(path), *seen]
+    return [os.readlink(path) if os.path.islink(path) else file_sha256(path), *seen]
 
 
 def _receive_file(folder: str, name: str, entry: Any, data: BinaryIO) -> List[Any]:

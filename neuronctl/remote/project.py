@@ -179,7 +179,7 @@ def send(
     folder, sizes = str(answer.get("folder")), [(name, files[name][2]) for name in wanted]
     if scripts is not None:
         return folder, sizes
-    if answer.get("have") != host.digest_of(files):
+    if answer.get("have") != host.list_digest(files):
         raise ConnectionLostError("the project did not arrive whole", "run it again")
     if wanted:
         total = f"{counted(len(wanted), 'file')} ({amount(sum(size for _, size in sizes))})"

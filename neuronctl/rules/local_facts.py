@@ -200,7 +200,7 @@ def _not_on_path(plan: JobPlan, launch: Launch) -> Iterator[str]:
     yield from (name for name in names if not _on_path(name, plan.request))
 
 
-def imports_of(request: JobRequest) -> Tuple[str, ...]:
+def program_imports(request: JobRequest) -> Tuple[str, ...]:
     """Return what the job's Python program imports, as of LocalFacts."""
     return _imports(_python_text(request)) if software.is_python(request) else ()
 

@@ -11,7 +11,7 @@ from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.words import counted, verb
 from neuronctl.planning import JobPlan
 from neuronctl.planning.model import gpus_held
-from neuronctl.planning.needs import needs_of
+from neuronctl.planning.needs import slurm_needs
 from neuronctl.rules.base import UNCITED, Finding, RuleContext, Trait, job_rule, nearest
 
 _NODES = "nodes ntasks nodelist"
@@ -167,7 +167,7 @@ def nodes_a_job(context: RuleContext) -> Iterator[Finding]:
 @job_rule(ERROR, "NC121", "more GPUs per node than it has", Trait.PARTITION, about=_GPUS)
 def gpus_a_node(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, _known(context)
-    _, least = needs_of(plan).largest_share
+    _, least = slurm_needs(plan).largest_share
     if partition is None or least <= partition.gpus_per_node:
         return
     has = partition.gpus_per_node
@@ -284,7 +284,9 @@ def _capped_cores(plan: JobPlan) -> Optional[int]:
 def cores_a_node(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     largest = partition.max_cores_per_node
-    least = plan.cores_per_node if plan.request.amounts is None else needs_of(plan).largest_share[0]
+    least = (
+        plan.cores_per_node if plan.request.amounts is None else slurm_needs(plan).largest_share[0]
+    )
     if largest is None or least <= largest:
         return
     asked = _cores_asked(plan)

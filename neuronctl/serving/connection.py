@@ -26,7 +26,7 @@ from neuronctl.common.users import login_name
 from neuronctl.serving.recipes import load
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_states import PENDING, RUNNING
-from neuronctl.slurm.srun import of_each_task, on_each_node
+from neuronctl.slurm.srun import on_each_node, split_by_task
 from neuronctl.tracking.endings import outcome_words
 from neuronctl.tracking.follow import JobWatch
 from neuronctl.tracking.job_status import JobStatus
@@ -143,7 +143,7 @@ def look_at(status: JobStatus) -> Optional[Note]:
     except (SlurmError, NoSuchJobError) as error:
         last = read_note(note.job) or note
         return last if last.state == ENDED else replace(note, state=UNKNOWN, words=error.message)
-    now = parse_note("\n".join(of_each_task(answer).get(0, ())).encode())
+    now = parse_note("\n".join(split_by_task(answer).get(0, ())).encode())
     if now is None:
         return replace(note, state=UNKNOWN, words=f"{note.node} does not say")
     same = (now.pid, now.port) == (note.pid, note.port)

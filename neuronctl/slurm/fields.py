@@ -139,7 +139,7 @@ def parse_size(text: str, unit: str = " ") -> Optional[float]:
     return float(number) * 1024.0 ** " KMGTP".index(unit)
 
 
-def mark_of(command: str) -> str:
+def submission_mark(command: str) -> str:
     """Return the mark in a Command or SubmitLine, or ""."""
     rest = command.partition("/dev/stdin neuronctl-")[2]
     return rest.split(maxsplit=1)[0] if rest[:1].strip() else ""

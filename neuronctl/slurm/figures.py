@@ -98,7 +98,7 @@ _BUDGETS = ("GrpTRESMins", "GrpWall", "GrpTRESRunMins")
 """The first two are used up, until the site resets them; the last is of running jobs at a time."""
 
 
-def budgets_of(figures: ClusterFigures, groups: Sequence[LimitedGroup]) -> Tuple[Limit, ...]:
+def user_budgets(figures: ClusterFigures, groups: Sequence[LimitedGroup]) -> Tuple[Limit, ...]:
     """Return the limits on minutes for the user's jobs, the tightest first."""
     accounts = {group.name for group in groups if group.scope == Scope.ASSOCIATION}
     for name in tuple(accounts):

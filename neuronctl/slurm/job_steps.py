@@ -80,17 +80,17 @@ def read_steps(job: int) -> Dict[str, Tuple[StepEnd, ...]]:
     return ask_steps([JobId(job)])
 
 
-def steps_of(job: JobId) -> Tuple[StepEnd, ...]:
+def select_steps(job: JobId) -> Tuple[StepEnd, ...]:
     """Return the steps of a job or of one task of an array."""
     return read_steps(job.job).get(str(job), ())
 
 
 def read_usage(jobs: Sequence[JobId]) -> Dict[JobId, StepEnd]:
     """Ask sacct once; omit jobs that it does not know, and all if accounting is off."""
-    return usage_of(ask_steps(jobs)) if jobs else {}
+    return sum_usage(ask_steps(jobs)) if jobs else {}
 
 
-def usage_of(steps: Mapping[str, Sequence[StepEnd]]) -> Dict[JobId, StepEnd]:
+def sum_usage(steps: Mapping[str, Sequence[StepEnd]]) -> Dict[JobId, StepEnd]:
     """Return each job's own row, its first; memory: of the largest single task of all steps.
 
     Accounting does not record the total of all tasks.

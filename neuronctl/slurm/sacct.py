@@ -112,7 +112,7 @@ def _job(row: Dict[str, Any]) -> AccountingJob:
     return AccountingJob(
         **{
             **row,
-            "mark": fields.mark_of(row["submit_line"]),
+            "mark": fields.submission_mark(row["submit_line"]),
             "state": cancelled[1] if cancelled else row["state"],
             "cancelled_by": int(cancelled[2]) if cancelled else None,
             "gpus": requested if row["gpus"] is None else row["gpus"],

@@ -143,14 +143,14 @@ class NodeGroup:
     gpu_types: Tuple[Tuple[str, int, int], ...] = ()
     resources: Tuple[Tuple[str, int, int], ...] = ()
 
-    def gpus_of(self, kind: str) -> Tuple[int, int]:
+    def gpu_counts(self, kind: str) -> Tuple[int, int]:
         """Return how many GPUs of a type each node has, and how many are in use."""
         if len(self.gpu_types) > 1:
             return next((gpus[1:] for gpus in self.gpu_types if gpus[0] == kind), (0, 0))
         return (self.gpus, self.gpus_used) if self.gpu == kind else (0, 0)
 
 
-def names_of(groups: Iterable[NodeGroup]) -> FrozenSet[str]:
+def node_names(groups: Iterable[NodeGroup]) -> FrozenSet[str]:
     """Return the names of all nodes."""
     return frozenset().union(*(group.names for group in groups))
 

@@ -97,7 +97,7 @@ class QueueJob:
     @property
     def mark(self) -> str:
         """Return the mark given to sbatch, or ""."""
-        return fields.mark_of(self.command)
+        return fields.submission_mark(self.command)
 
     @property
     def count(self) -> int:

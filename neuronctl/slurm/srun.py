@@ -33,7 +33,7 @@ def on_each_node(job_id: int, nodes: Sequence[str], program: Sequence[str], time
     return result.stdout
 
 
-def of_each_task(text: str) -> Dict[int, List[str]]:
+def split_by_task(text: str) -> Dict[int, List[str]]:
     """Return the lines that srun --label prints, by task, in order; skip other lines."""
     said: Dict[int, List[str]] = {}
     for line in text.splitlines():

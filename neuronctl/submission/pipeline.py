@@ -72,8 +72,8 @@ def submit_job(
 ) -> Optional[Submission]:
     """Judge a job, submit it, and record it; with ``dry_run`` stop before sbatch: None.
 
-    key: as for ``job_of_key``, which has found no job. Without one, a job of the same submission
-    whose answer was lost is returned, but not with ``force``.
+    key: as for ``find_submitted_job``, which found no job. Without one, a job of the same
+    submission whose answer was lost is returned, but not with ``force``.
 
     Raises PolicyError for errors without ``force``, TemplateError, SlurmRefusedError, and
     SlurmUnavailableError, after which the job may be in the queue nevertheless.

@@ -27,7 +27,9 @@ from neuronctl.slurm.conf import local_cluster
 from neuronctl.submission.transaction import Notify, Recording, Submission, Submittable
 
 
-def job_of_key(key: str, notify: Notify, command_line: Sequence[str] = ()) -> Optional[Submission]:
+def find_submitted_job(
+    key: str, notify: Notify, command_line: Sequence[str] = ()
+) -> Optional[Submission]:
     """Return the job that was submitted with a key; None if there is none.
 
     command_line: what the user calls now; notify hears whether it differs from that of the job.
@@ -73,7 +75,7 @@ def take_key(key: str, recording: Recording, notify: Notify) -> Optional[Submiss
 def lost_job(
     job: Submittable, command_line: Sequence[str], notify: Notify, *, anyway: bool
 ) -> Optional[Submission]:
-    """Return the job of the same submission, if its answer was lost; raises as ``job_of_key``.
+    """Return the job of the same submission if its answer was lost; raise as above.
 
     anyway: whether to submit another one; the records of lost ones are completed all the same.
     """
@@ -101,7 +103,7 @@ def _last(key: str) -> Tuple[str, Optional[JobRecord]]:
         if not os.path.islink(link):
             break
         name = os.readlink(link)
-    record = store.of_key(name) if name else None
+    record = store.find_submission(name) if name else None
     if name and record is None:
         raise RecordError(f"the record of key {key!r} is missing or damaged", "use another key")
     return link, record
@@ -121,11 +123,11 @@ def _job_of(record: JobRecord, notify: Notify, way_out: str) -> Optional[Submiss
     store = RecordStore.default()
     while record.status == "intent" and is_in_flight(record):
         time.sleep(0.5)
-        record = store.of_key(record.key) or record
+        record = store.find_submission(record.key) or record
     if record.status == "intent":
         for note in recover(store):
             notify(note)
-        record = store.of_key(record.key) or record
+        record = store.find_submission(record.key) or record
     if record.status == "intent":
         begun = moment(record.begun_at, seconds=True)
         raise SlurmUnavailableError(

@@ -30,7 +30,7 @@ from neuronctl.sweeping.folder import Sweep, SweepSettings
 from neuronctl.sweeping.jobs import ask_runs, plan_task, submit_workers, task_words
 from neuronctl.sweeping.parameters import METRIC, Task, TaskState, check_metric, make_tasks
 from neuronctl.sweeping.worker.files import DONE, FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
-from neuronctl.tracking.cancellation import cancel, is_active, targets_of
+from neuronctl.tracking.cancellation import cancel, is_active, scancel_targets
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import queued
 
@@ -284,7 +284,7 @@ def cancel_jobs(name: str) -> Change:
     jobs = _active_jobs(sweep)
     for number in dict.fromkeys(job.id.job for job in jobs):
         same = [job for job in jobs if job.id.job == number]
-        cancelled.update(targets_of(JobId(number), same, None))
+        cancelled.update(scancel_targets(JobId(number), same, None))
     refused = cancel(cancelled) if cancelled else {}
     if refused:
         words = "; ".join(f"{job}: {message}" for job, message in refused.items())

@@ -12,7 +12,7 @@ from neuronctl.common.units import compress_hostlist, hosts, parse_memory, split
 from neuronctl.common.words import counted
 from neuronctl.launch import launchers
 from neuronctl.planning import JobPlan
-from neuronctl.planning.model import signal_of
+from neuronctl.planning.model import parse_signal
 from neuronctl.planning.software import program, runs_python
 from neuronctl.records.found_records import stored_layer
 from neuronctl.request.axes import Row
@@ -145,7 +145,7 @@ def _with_tasks(
 def _asked_signal(task: JobPlan) -> Tuple[str, int]:
     """Return the signal on which a task saves, and its seconds before the job's end."""
     seconds = split_signal(task.request.signal or "")[2]
-    asked = signal_of(task.request)
+    asked = parse_signal(task.request)
     name = asked.name if asked else next(iter(task.launches[0].launcher.signals), "TERM")
     return name, int(seconds or _SAVE)
 

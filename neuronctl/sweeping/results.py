@@ -111,7 +111,7 @@ def read_status(name: str) -> SweepStatus:
     )
 
 
-def scales_of(tasks: Sequence[TaskState]) -> List[Scale]:
+def compare_scales(tasks: Sequence[TaskState]) -> List[Scale]:
     """Return how the finished tasks scale, curve by curve; none if no size varies."""
     curves: Dict[Tuple[str, ...], List[TaskState]] = {}
     names = {name for task in tasks for name in task.values}

@@ -15,7 +15,7 @@ from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import PENDING, RUNNING
 from neuronctl.slurm.squeue import squeue
-from neuronctl.tracking.chains import chain_of, jobs_to_end
+from neuronctl.tracking.chains import jobs_to_end, read_chain
 from neuronctl.tracking.job_names import is_named, newest
 from neuronctl.tracking.job_status import JobStatus, state_counts, where_else
 from neuronctl.tracking.lookup import look_up, matches, queued
@@ -38,7 +38,7 @@ class Outcome:
     words: str = ""
 
 
-def targets_of(
+def scancel_targets(
     word: JobOrName, statuses: Sequence[JobStatus], state: Optional[str]
 ) -> Dict[JobId, List[JobStatus]]:
     """Return the ids for scancel: the one that was given if all of it is meant, or squeue's.
@@ -118,7 +118,7 @@ def _cancel_all_runs(id: JobId, status: JobStatus) -> Dict[str, str]:
     """Cancel a job and every later run that appears within seconds."""
     refused: Dict[str, str] = {}
     for look in range(_LOOKS):
-        chain = chain_of(status.record)
+        chain = read_chain(status.record)
         ids = [id] if chain is None else list(jobs_to_end(chain, squeue(user=str(os.getuid()))))
         refused = scancel(ids or [id]) if not look or ids else refused
         if status.state == PENDING:

@@ -59,7 +59,7 @@ Chains = Dict[int, Chain]
 """By the ids of their first jobs."""
 
 
-def chain_of(record: Optional[JobRecord]) -> Optional[Chain]:
+def read_chain(record: Optional[JobRecord]) -> Optional[Chain]:
     """Return the chain of a recorded job; None if each of its runs has the same id."""
     if record is None or record.job_id is None or record.array is not None:
         return None
@@ -70,9 +70,9 @@ def chain_of(record: Optional[JobRecord]) -> Optional[Chain]:
     return chain if len(chain.jobs) > 1 else None
 
 
-def chains_of(records: Iterable[JobRecord]) -> Chains:
+def read_chains(records: Iterable[JobRecord]) -> Chains:
     """Return the chains among recorded jobs."""
-    found = filter(None, map(chain_of, records))
+    found = filter(None, map(read_chain, records))
     return {chain.first: chain for chain in found}
 
 
@@ -82,7 +82,7 @@ def chains_with(jobs: Set[int], store: RecordStore) -> Chains:
         return {}
     since = int(time.time()) - _OLDEST
     recent = store.recent(_MOST, since=since, cluster=local_cluster())
-    found = chains_of(record for record in recent if record.runs)
+    found = read_chains(record for record in recent if record.runs)
     return {first: chain for first, chain in found.items() if jobs & chain.jobs}
 
 

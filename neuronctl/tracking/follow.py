@@ -173,7 +173,7 @@ class JobWatch:
                 answer = ask_own_queue(oldest)
                 rows: Sequence[QueueJob] = answer.rows
                 if self.record is not None and self.record.runs:
-                    rows = chains.fold(rows, chains.chains_of([self.record]))
+                    rows = chains.fold(rows, chains.read_chains([self.record]))
                 rows = [row for row in rows if self.job.job in (row.id.job, row.job_id)]
                 if rows:
                     self._age = min(answer.age, oldest)
@@ -186,7 +186,7 @@ class JobWatch:
 
     def _ask_accounting(self) -> None:
         """Query sacct after slurmctld has forgotten the job (or never knew it)."""
-        chain = chains.chain_of(self.record)
+        chain = chains.read_chain(self.record)
         accounting = sacct([self.job] if chain is None else list(map(JobId, sorted(chain.jobs))))
         rows = accounting.jobs if chain is None else chains.fold(accounting.jobs, {0: chain})
         past = self._own(jobstatus.merge(self.record, (), rows))

@@ -121,7 +121,7 @@ def queued() -> Tuple[JobStatus, ...]:
         records = store.find({row.id.job for row in queue}, local_cluster())
         found = chains.chains_with(_later_runs(queue, records), store)
         records.update(store.find(set(found), local_cluster()))
-    rows = _group_by_number(chains.fold(queue, chains.chains_of(records.values())))
+    rows = _group_by_number(chains.fold(queue, chains.read_chains(records.values())))
     return tuple(
         status for number in rows for status in jobstatus.merge(records.get(number), rows[number])
     )
@@ -129,7 +129,7 @@ def queued() -> Tuple[JobStatus, ...]:
 
 def _later_runs(queue: Iterable[QueueJob], records: Mapping[int, JobRecord]) -> Set[int]:
     """Return jobs that may be later runs of chains without a known record."""
-    known = {job for chain in chains.chains_of(records.values()).values() for job in chain.jobs}
+    known = {job for chain in chains.read_chains(records.values()).values() for job in chain.jobs}
     unknown = (row for row in queue if row.job_id not in known and row.id.job not in records)
     # A running job submits its own copy of the script.
     return {row.job_id for row in unknown if "/slurm_script" in row.command}
@@ -314,7 +314,7 @@ class _Search:
         with self._tolerant():
             later = _later_runs(queue, self.records)
             self._find_records(set(chains.chains_with(later, self.store)))
-        known = chains.chains_of(self.records.values())
+        known = chains.read_chains(self.records.values())
         if asked:
             more = {job for chain in known.values() for job in chain.jobs}
             more -= {row.job_id for row in queue}
@@ -338,7 +338,7 @@ class _Search:
         wanted -= active - ended - parts
         # A task's own job id (4713 for 4711_2) is covered by the row of its array.
         wanted -= {row.job_id for row in queue if row.job_id != row.id.job}
-        known = chains.chains_of(
+        known = chains.read_chains(
             record for number, record in self.records.items() if number in wanted
         )
         wanted.update(job for chain in known.values() for job in chain.jobs)

@@ -15,7 +15,7 @@ from sweep_folders import claim, finish, make_sweep
 from terminal import on_terminal
 
 from neuronctl.sweeping.parameters import TaskState
-from neuronctl.sweeping.results import scales_of
+from neuronctl.sweeping.results import compare_scales
 from neuronctl.sweeping.worker import files
 
 Run = Callable[..., Any]
@@ -231,7 +231,7 @@ def state(number: int, seconds: int, **values: str) -> TaskState:
     ],
 )  # fmt: skip
 def test_scales(tasks: List[TaskState], ratios: List[float], speedups: List[float]) -> None:
-    scales = scales_of(tasks)
+    scales = compare_scales(tasks)
     assert [scale.ratio for scale in scales] == ratios
     assert [scale.speedup for scale in scales] == pytest.approx(speedups)
 

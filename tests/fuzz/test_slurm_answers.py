@@ -198,7 +198,7 @@ def test_an_answer_without_end(text: str, where: str) -> None:
 
 FIELDS = [
     *(fields.parse_timestamp, fields.parse_seconds, fields.count),
-    *(fields.parse_count, fields.parse_gres_gpus, fields.parse_tres_gpus, fields.mark_of),
+    *(fields.parse_count, fields.parse_gres_gpus, fields.parse_tres_gpus, fields.submission_mark),
     *(fields.parse_tres, fields.ExitCode.parse, JobId.read),
 ]
 

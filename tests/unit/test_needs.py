@@ -147,7 +147,7 @@ def test_what_slurm_tells_of_nodes_and_partitions() -> None:
         "Owner=lee(1001) Partitions=mix\n"
     )
     (group,), _ = parse_nodes(line)
-    assert (group.owner, group.gpus, group.gpus_of("v100"), group.gpus_of("a100")) == (
+    assert (group.owner, group.gpus, group.gpu_counts("v100"), group.gpu_counts("a100")) == (
         *("lee", 3, (2, 1), (1, 0)),
     )
     line = "PartitionName=mix JobDefaults=DefCpuPerGPU=2,DefMemPerGPU=9000 DefMemPerNode=8000\n"

@@ -11,7 +11,7 @@ import pytest
 from neuronctl.records.job_record import JobRecord, RecordDraft, draft_fields
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.squeue import QueueJob
-from neuronctl.tracking.chains import chain_of, fold, jobs_to_end
+from neuronctl.tracking.chains import fold, jobs_to_end, read_chain
 from neuronctl.tracking.job_status import JobStatus, recorded_statuses
 from neuronctl.tracking.runs import read_runs, runs_of, runs_words
 
@@ -93,7 +93,7 @@ def row(number: int, state: str, name: str = "train") -> QueueJob:
 
 def test_a_chain_is_its_first_job(tmp_path: Path) -> None:
     status = recorded(tmp_path, CHAINED)
-    chain = chain_of(status.record)
+    chain = read_chain(status.record)
     assert chain is not None and chain.jobs == {7, 8, 10}
     rows = [row(7, "FAILED"), row(8, "RUNNING"), row(10, "PENDING"), row(11, "PENDING")]
     assert [(str(one.id), one.job_id) for one in fold(rows, {7: chain})] == [("11", 11), ("7", 8)]
@@ -114,7 +114,7 @@ def test_a_chain_is_its_first_job(tmp_path: Path) -> None:
 )
 def test_the_end_of_a_chain(tmp_path: Path, log: str, states: Any, shown: int) -> None:
     """That of its last run, or of the job that waited if it was cancelled between two runs."""
-    chain = chain_of(recorded(tmp_path, CHAINED + log).record)
+    chain = read_chain(recorded(tmp_path, CHAINED + log).record)
     assert chain is not None
     rows = [row(number, state) for number, state in zip((8, 10), states)]
     assert [one.job_id for one in fold(rows, {7: chain})] == [shown]

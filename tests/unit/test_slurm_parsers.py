@@ -13,7 +13,6 @@ from neuronctl.common.units import UNLIMITED
 from neuronctl.slurm.conf import parse_cluster_name
 from neuronctl.slurm.fields import (
     ExitCode,
-    mark_of,
     parse_count,
     parse_gres_gpus,
     parse_resources,
@@ -21,6 +20,7 @@ from neuronctl.slurm.fields import (
     parse_timestamp,
     parse_tres,
     parse_tres_gpus,
+    submission_mark,
 )
 from neuronctl.slurm.job_control import parse_scancel, parse_show_job
 from neuronctl.slurm.job_id import JobId
@@ -190,8 +190,8 @@ def test_warnings_are_kept() -> None:
 
 
 def test_the_mark_of_a_job() -> None:
-    assert mark_of("sbatch --parsable /dev/stdin neuronctl-K") == "K"
-    assert mark_of("(null)") == mark_of("") == ""
+    assert submission_mark("sbatch --parsable /dev/stdin neuronctl-K") == "K"
+    assert submission_mark("(null)") == submission_mark("") == ""
 
 
 ROW = (

@@ -6,7 +6,7 @@ import subprocess
 
 from neuronctl.monitoring.stacks import ProcessStack, alike, parse_stacks
 from neuronctl.rendering.template_environment import script_templates
-from neuronctl.slurm.srun import of_each_task
+from neuronctl.slurm.srun import split_by_task
 
 TOLD = """\
 0: noise of a profile
@@ -26,7 +26,7 @@ srun: error: a line of its own
 
 
 def test_each_nodes_lines_are_its_own_and_the_odd_rank_comes_first() -> None:
-    found = [stack for lines in of_each_task(TOLD).values() for stack in parse_stacks(lines)]
+    found = [stack for lines in split_by_task(TOLD).values() for stack in parse_stacks(lines)]
     assert found[0] == ProcessStack(
         *("gpu35", 11, "0", "S", "pt_main_thread", "py-spy"),
         ('Thread 11 (idle): "MainThread"', "    all_reduce (train.py:8)"),

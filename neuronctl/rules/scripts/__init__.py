@@ -89,7 +89,7 @@ def _plan_findings(
         place = place if given is None else given.place
         if given is not None and any(_covers(each, finding, place.line) for each in others):
             continue
-        place = (facts.place_of(finding.word) if finding.word else None) or place
+        place = (facts.argument_place(finding.word) if finding.word else None) or place
         edits = () if finding.instead is None else _with_option(facts, *finding.instead)
         yield replace(finding, place=place, edits=edits)
 

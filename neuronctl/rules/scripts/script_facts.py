@@ -155,7 +155,7 @@ class ScriptFacts:
         first = next((given.place.line for given in self.header.given if given.place.line), 1)
         return SourceSpan(first, 1, len(self.lines[first - 1]) + 1)
 
-    def place_of(self, word: str) -> Optional[SourceSpan]:
+    def argument_place(self, word: str) -> Optional[SourceSpan]:
         """Return the place of the first argument with this value, or None."""
         words = (own for command in self.shell.commands for own in command.words[1:])
         return next((own.place for own in words if own.value == word), None)

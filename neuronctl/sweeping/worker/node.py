@@ -109,20 +109,20 @@ def processes(worker: str, number: int = signal.SIGTERM) -> Iterator[Process]:
                 continue
         except OSError:
             continue
-        marks = marks_of(int(pid))
+        marks = task_marks(int(pid))
         if marks.get("WORKER") != worker or not marks.get("TASK", "").isdigit():
             continue
         status = peek(f"/proc/{pid}/status")
         caught, parent = (re.search(name + rb":\s*(\w+)", status) for name in (b"SigCgt", b"PPid"))
         handles = bool(caught and int(caught.group(1), 16) >> (number - 1) & 1)
         words = peek(f"/proc/{pid}/cmdline")
-        launch = parent and marks_of(int(parent.group(1))).get("LAUNCH")
+        launch = parent and task_marks(int(parent.group(1))).get("LAUNCH")
         is_launcher = TOLD in words or marks.get("LAUNCH", launch) != launch
         is_srun = os.path.basename(words.split(b"\0")[0]) == b"srun"
         yield Process(int(pid), int(marks["TASK"]), handles and not is_launcher, is_srun)
 
 
-def marks_of(pid: int) -> Dict[str, str]:
+def task_marks(pid: int) -> Dict[str, str]:
     """Return the NEURONCTL_ variables of a process, without that prefix."""
     items = peek(f"/proc/{pid}/environ").split(b"\0")
     texts = (item[10:].decode("utf-8", "replace") for item in items if item[:10] == b"NEURONCTL_")

@@ -337,7 +337,7 @@ class Worker:
         if left and (self.running or len(self.ended) > 1):
             others = {str(one.key[0]) for one in [*self.running.values(), *self.ended]}
             others.discard(str(attempt.key[0]))
-            left = {pid for pid in left if node.marks_of(pid).get("TASK") not in others}
+            left = {pid for pid in left if node.task_marks(pid).get("TASK") not in others}
         now = time.monotonic()
         for pid in left:
             if not attempt.cleared or now > attempt.cleared + 1:

@@ -207,7 +207,7 @@ def test_everything_is_looked_up_in_the_jobs_directory(here: Path) -> None:
     gone = {**fields, "chdir": f"{here}/~/x"}
     facts = seen(**gone)
     assert well(dataclasses.replace(facts, chdir=None)), "they are in a directory that is not there"
-    assert "Slurm takes ~ as a name" in told("NC412", **gone)[1]
+    assert "Slurm does not expand ~" in told("NC412", **gone)[1]
 
 
 def test_log_files(here: Path) -> None:

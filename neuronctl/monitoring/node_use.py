@@ -122,9 +122,9 @@ def read_job_usage(status: JobStatus) -> JobUsage:
 
 
 def read_each_usage(statuses: Sequence[JobStatus]) -> List[JobUsage]:
-    """Survey running jobs at the same time; one that cannot be asked has a problem.
+    """Survey running jobs at the same time; a job that cannot be asked gets a problem.
 
-    The idlest come first, and those of which nothing is known last.
+    The idlest come first, unknown ones last.
     """
 
     def survey(status: JobStatus) -> JobUsage:

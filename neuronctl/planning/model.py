@@ -91,7 +91,7 @@ class AllocationPart:
 
 @dataclass(frozen=True)
 class Decision:
-    """One value of the plan and why it is that: the rows of ``--explain``."""
+    """A value of the plan and the reason for it: a row of ``--explain``."""
 
     name: str
     value: str

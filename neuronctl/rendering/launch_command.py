@@ -23,7 +23,7 @@ BLOCKS = ("before", "once", "exports", "task")
 
 @dataclass(frozen=True)
 class LaunchParts:
-    """What a launcher's template comes to for one plan, as shell text.
+    """A launcher's template rendered for one plan, as shell text.
 
     before: lines that the batch shell runs first. once: words that the batch shell evaluates,
     such as srun and its options. exports, task: NAME=value words and the words of a command that

@@ -110,7 +110,7 @@ class Ignored:
 class Refusal:
     """Why sbatch refuses the script. whole: not for a directive, but for the file as it is.
 
-    meant: what is refused is read as it was meant. edits: what fixes it, if there is exactly
+    meant: the line was read as its author meant it. edits: what fixes it, if there is exactly
     one way. since: Slurm's first release that refuses it; empty: all do.
     """
 

@@ -35,7 +35,7 @@ class Recipe:
     guard: str = OWN  # whether it asks for the token itself, or stands behind the GATE, which does
     launcher: str = ""  # the one that starts the command; "": none is needed
     setup: str = ""  # shell text that the batch shell runs before
-    model: str = ""  # not empty if the first word is a model, and no option
+    model: str = ""  # not empty: the first word is a model, not an option
     url: str = ""  # what the user opens, with $port, $token, and the like
     print: str = ""  # what the user is told
 

@@ -75,7 +75,7 @@ def take_key(key: str, recording: Recording, notify: Notify) -> Optional[Submiss
 def lost_job(
     job: Submittable, command_line: Sequence[str], notify: Notify, *, anyway: bool
 ) -> Optional[Submission]:
-    """Return the job of the same submission if its answer was lost; raise as above.
+    """Return the job of the same submission if its answer was lost; raise as for a key.
 
     anyway: whether to submit another one; the records of lost ones are completed all the same.
     """

@@ -157,7 +157,7 @@ def test_the_command_line_comes_before_the_configuration(
     kept = {"monitor": True} if sampled else {}
     assert script.draft.request == {"script": script.path, **kept}
     if sampled:
-        assert 'every=10' in Path(given["BASH_ENV"]).read_text()
+        assert "every=10" in Path(given["BASH_ENV"]).read_text()
 
 
 def test_the_configuration_and_the_options_of_submit() -> None:

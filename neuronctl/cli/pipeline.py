@@ -24,8 +24,7 @@ def submit(
     words: Sequence[str], given: Mapping[str, Any], mode: SubmitMode, *, force: bool, explain: bool
 ) -> None:
     """Submit the pipeline in the file of ``given``; the other options apply to all its jobs."""
-    from neuronctl.pipelines.pipeline import submit_pipeline
-    from neuronctl.pipelines.plan import plan_pipeline
+    from neuronctl.pipelines.pipeline import plan_pipeline, submit_pipeline
 
     options = dict(given)
     path, catalog = options.pop("job_file"), options.pop("catalog")

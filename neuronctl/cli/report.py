@@ -25,7 +25,7 @@ from neuronctl.common.console import (
     shortened,
 )
 from neuronctl.common.errors import UsageError, at_most_one
-from neuronctl.common.units import parse_since
+from neuronctl.common.units import format_elapsed, parse_since
 from neuronctl.common.words import amount, counted, duration, percent
 from neuronctl.monitoring.job_use import JobUse, advise, read_use
 from neuronctl.monitoring.samples import GpuUse, NodeUse, without_series
@@ -135,7 +135,7 @@ def _title(status: JobStatus) -> str:
 
 def _write_page(file: str, used: Sequence[JobUse]) -> None:
     from neuronctl.cli.job_output import write_page
-    from neuronctl.monitoring.over_time import sampled_for, usage_charts
+    from neuronctl.monitoring.over_time import usage_charts
 
     if len(used) != 1:
         raise UsageError("--html shows one job", "name one, or one task of an array: 4711_3")
@@ -147,7 +147,7 @@ def _write_page(file: str, used: Sequence[JobUse]) -> None:
         facts=facts,
         advice=advise(job),
         groups=usage_charts(job) if job.nodes else [],
-        sampled=sampled_for(job) if job.nodes else "",
+        sampled=format_elapsed(int(job.runs[-1].sampled_seconds)) if job.nodes else "",
         runs=len(job.runs),
     )
 
@@ -202,7 +202,7 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
 
 def _gpu_words(job: JobUse) -> str:
     if job.use is None or job.idle is None:
-        return "not known: nvidia-smi did not answer, or does not report it, as with MIG"
+        return "not known: nvidia-smi or rocm-smi did not answer, or does not report it (MIG)"
     longest = max(job.measured, key=lambda gpu: gpu.longest_idle)
     stretch = ""
     if longest.longest_idle:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import NeuronctlError
+from neuronctl.monitoring.samples import mean
 from neuronctl.slurm.fields import count, parse_number
 from neuronctl.slurm.nvidia_smi import SURVEYED, gpu_columns, query
 from neuronctl.slurm.srun import on_each_node, split_by_task
@@ -73,8 +74,7 @@ class JobUsage:
     @property
     def use(self) -> Optional[float]:
         """Return the mean use of its GPUs in percent; None if unknown."""
-        known = [gpu.use for gpu in self.gpus if gpu.use is not None]
-        return sum(known) / len(known) if known else None
+        return mean([gpu.use for gpu in self.gpus if gpu.use is not None])
 
 
 def parse_node_usage(text: str) -> Tuple[NodeUsage, ...]:

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Iterable, List, Optional, Sequence, Tuple
 
-from neuronctl.common.units import format_elapsed
 from neuronctl.monitoring.job_use import JobUse
 from neuronctl.monitoring.samples import GpuUse, NodeUse, mean
 
@@ -123,9 +122,3 @@ def usage_charts(job: JobUse) -> List[Tuple[str, List[Chart]]]:
         of_node = _chart("in use", "cores", spans, float(node.cores or 0))
         charts.append((f"Cores of {node.node}", [of_node]))
     return [(name, [chart for chart in each if chart is not None]) for name, each in charts]
-
-
-def sampled_for(job: JobUse) -> str:
-    """Return how long the last run was sampled."""
-    nodes = job.last_nodes
-    return format_elapsed(max(node.last for node in nodes) - min(node.first for node in nodes))

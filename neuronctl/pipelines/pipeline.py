@@ -1,4 +1,4 @@
-"""What a user does with a pipeline: submit it, look at it, cancel it, and go on with it.
+"""What a user does with a pipeline: plan and submit it, look at it, cancel it, and go on with it.
 
 ``neuronctl.sweeping.worker.pipeline`` says what its files hold, and submits its jobs.
 """
@@ -8,16 +8,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
-from dataclasses import asdict, replace
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import (
+    JobFileError,
     PolicyError,
     RecordError,
     SlurmRefusedError,
     SlurmUnavailableError,
     UsageError,
+    did_you_mean,
 )
 from neuronctl.common.files import (
     UntrustedFileError,
@@ -27,11 +30,13 @@ from neuronctl.common.files import (
 )
 from neuronctl.common.paths import pipeline_dir
 from neuronctl.common.restoring import NOT_RESTORED, restore
-from neuronctl.pipelines.plan import PlannedPipeline, tasks_of
 from neuronctl.records.job_record import RecordDraft
 from neuronctl.records.store import RecordStore
+from neuronctl.request.job import Layer, merge
+from neuronctl.request.job_file import read_pipeline
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.submission.pipeline import Reporter, judge_job
+from neuronctl.submission.planned_job import PlannedJob, plan_job, users_layers
 from neuronctl.sweeping.folder import worker_code
 from neuronctl.sweeping.worker import files
 from neuronctl.sweeping.worker.files import FAILED, NOT_KNOWN, RUNNING, WAITING
@@ -43,6 +48,100 @@ from neuronctl.sweeping.worker.pipeline import (
     Pipeline,
     State,
 )
+
+
+@dataclass(frozen=True)
+class PlannedPipeline:
+    """A pipeline's jobs by their names, each after those for which it waits.
+
+    after, after_ok: the names of these; the latter must have succeeded.
+    """
+
+    name: str
+    jobs: Mapping[str, PlannedJob]
+    after: Mapping[str, Tuple[str, ...]]
+    after_ok: Mapping[str, Tuple[str, ...]]
+
+
+def plan_pipeline(
+    path: str,
+    options: Mapping[str, Any],
+    *,
+    catalog_file: Optional[str] = None,
+    template: Optional[str] = None,
+    tell: Optional[Callable[[str], None]] = None,
+) -> PlannedPipeline:
+    """Plan each job of the file. options: of the command line, which count for every job.
+
+    Raises JobFileError with file:line, and what ``plan_job`` raises.
+    """
+    layers = read_pipeline(path)
+    after = {name: _names(layers, name, "after") for name in layers}
+    after_ok = {name: _names(layers, name, "after_ok") for name in layers}
+    order = _sort({name: (*after[name], *after_ok[name]) for name in layers}, path)
+    title = str(options.get("job_name") or os.path.splitext(os.path.basename(path))[0])
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", title):
+        hint = "name it with -J NAME: up to 100 letters, digits, and _ . + -"
+        raise UsageError(f"'{title}' cannot name a pipeline", hint)
+    jobs = {}
+    for name in order:
+        values = dict(layers[name].values)
+        for option in ("after", "after_ok"):
+            values.pop(option, None)
+        planned = plan_job(
+            {**options, "job_name": values.get("job_name") or f"{title}-{name}"},
+            recorded=merge([*users_layers(), Layer(values, layers[name].origins)]),
+            catalog_file=catalog_file,
+            template=template,
+            tell=tell,
+        )
+        if planned.plan.until_done is not None and planned.plan.until_done.chain:
+            raise UsageError(
+                f"job '{name}': until-done needs a job that Slurm requeues, and this one it does "
+                f"not: {planned.plan.until_done.chain}",
+                "let the job save and end before its time limit, or submit it by itself",
+            )
+        jobs[name] = planned
+    return PlannedPipeline(title, jobs, after, after_ok)
+
+
+def tasks_of(planned: PlannedJob) -> List[str]:
+    """Return the endings of a job's tasks in file names: ``.7`` for an array, else nothing."""
+    array = planned.plan.request.array
+    if array is None:
+        return [""]
+    tasks = []
+    for part in array.partition("%")[0].split(","):
+        first, last, step = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part).groups()  # type: ignore[union-attr]
+        tasks += [f".{task}" for task in range(int(first), int(last or first) + 1, int(step or 1))]
+    return tasks
+
+
+def _names(layers: Mapping[str, Layer], name: str, option: str) -> Tuple[str, ...]:
+    names = tuple(layers[name].values.get(option, ()))
+    for other in names:
+        if other not in layers:
+            place = layers[name].origins[option].where
+            hint = did_you_mean(other, tuple(layers))
+            raise JobFileError(f"{place}: there is no job '{other}' in this pipeline", hint)
+    return names
+
+
+def _sort(edges: Mapping[str, Sequence[str]], path: str) -> List[str]:
+    """Sort the names so that each follows those it waits for; raise JobFileError for a circle."""
+    order: List[str] = []
+    left: Dict[str, Sequence[str]] = dict(edges)
+    while left:
+        ready = [name for name in left if not set(left[name]) - set(order)]
+        if not ready:
+            circle = [next(iter(left))]
+            while circle.count(circle[-1]) == 1:
+                circle.append(next(other for other in left[circle[-1]] if other in left))
+            words = " waits for ".join(circle[circle.index(circle[-1]) :])
+            raise JobFileError(f"{path}: the jobs wait in a circle: {words}")
+        order.append(ready[0])
+        del left[ready[0]]
+    return order
 
 
 def folder_of(name: str) -> str:
@@ -81,7 +180,9 @@ def submit_pipeline(
         try:
             return _advance(folder, reporter.tell, variables)
         except SlurmRefusedError as error:
-            _remove(planned.name, folder)
+            with contextlib.suppress(OSError):
+                os.unlink(f"{pipeline_dir(planned.name)}/pipeline.json")
+            shutil.rmtree(folder, ignore_errors=True)
             raise SlurmRefusedError(error.message) from None
 
 
@@ -116,12 +217,6 @@ def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> st
     if before:
         shutil.rmtree(before, ignore_errors=True)
     return folder
-
-
-def _remove(name: str, folder: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(f"{pipeline_dir(name)}/pipeline.json")
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write_script(
@@ -167,10 +262,14 @@ def record_jobs(folder: str) -> None:
             mark = f"{folder}/drafts/{key}.recorded"
             if not isinstance(number, int) or not files.publish(mark, b""):
                 continue
-            draft = restore(RecordDraft, json.loads(read_private(f"{folder}/drafts/{name}.json")))
+            draft = _read_draft(folder, name)
             at = os.stat(path).st_mtime
             record = store.begin(draft, local_cluster(), at=at)
             store.complete(record, number, local_cluster(), submitted_at=int(at))
+
+
+def _read_draft(folder: str, name: str) -> RecordDraft:
+    return restore(RecordDraft, json.loads(read_private(f"{folder}/drafts/{name}.json")))
 
 
 def read_jobs(folder: str) -> List[Tuple[Job, State]]:
@@ -209,10 +308,8 @@ def go_on(name: str, tell: Callable[[str], None]) -> Tuple[str, ...]:
         code = worker_code(folder)
         for job, state in again:
             attempt = int(state.key.rpartition(".")[2]) + 1
-            draft = restore(
-                RecordDraft, json.loads(read_private(f"{folder}/drafts/{job.name}.json"))
-            )
-            _write_script(folder, name, code, job.name, attempt, draft.script)
+            script = _read_draft(folder, job.name).script
+            _write_script(folder, name, code, job.name, attempt, script)
             files.publish(f"{folder}/again/{state.key}", b"")
         files.remove(folder + "/stopped")
         waits = any(state.state == WAITING for _, state in jobs)

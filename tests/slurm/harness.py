@@ -37,6 +37,10 @@ from neuronctl.slurm.sandbox_address import NAME_VARIABLE
 COMMENT = "--comment=field=misc;appl=pytorch-ddp"
 """A comment the cluster of the session's sandbox accepts."""
 
+SBATCH = ["sbatch", "--parsable", "-p", "amd_a100nv_8", COMMENT]
+SBATCH += ["-n1", "-c1", "--gres=gpu:1", "-t5"]
+"""Submits a small job of the words that follow."""
+
 SYSTEM: List[str] = []
 """Options of every ``sandbox up``: ``--root DIR`` where the tests run on another Debian's Slurm."""
 
@@ -222,6 +226,10 @@ class Sandbox:
     def scratch(self) -> str:
         """The user's scratch directory, as seen from inside."""
         return self.running.scratch
+
+    def sbatch(self, *words: str) -> str:
+        """Submit a small job and return its id."""
+        return self.exec([*SBATCH, *words]).stdout.strip()
 
     def write(self, path: str, text: str) -> None:
         """Write a file inside, as the user; ``path`` is relative to the scratch directory."""

@@ -11,13 +11,10 @@ import pytest
 from harness import COMMENT, Sandbox, wait_until
 from terminal import to_the_end
 
+pytestmark = pytest.mark.usefixtures("no_jobs")
+
 JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-N2", "--ntasks-per-node=1", "-c2"]
 JOB += ["--gres=gpu:2", "-t5", COMMENT]
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(no_jobs: None) -> None:
-    """Each test ends with an empty queue."""
 
 
 @pytest.fixture

@@ -6,14 +6,9 @@ import shlex
 from typing import Dict
 
 import pytest
-from harness import COMMENT, Sandbox
+from harness import Sandbox
 
-JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(no_jobs: None) -> None:
-    """Each test ends with an empty queue."""
+pytestmark = pytest.mark.usefixtures("no_jobs")
 
 
 def offered(sandbox: Sandbox, *words: str) -> Dict[str, str]:
@@ -26,10 +21,10 @@ def offered(sandbox: Sandbox, *words: str) -> Dict[str, str]:
 
 
 def test_jobs_of_this_moment(sandbox: Sandbox) -> None:
-    sandbox.exec([*JOB, "--hold", "-J", "earlier", "--wrap=true"])
+    sandbox.sbatch("--hold", "-J", "earlier", "--wrap=true")
     sandbox.exec(["sleep", "5"])  # for so long, the answer that an earlier test got will do
     assert "earlier" in offered(sandbox, "cancel", "")
-    array = sandbox.exec([*JOB, "--hold", "-a", "1-3", "-J", "odd", "--wrap=true"]).stdout
+    array = sandbox.sbatch("--hold", "-a", "1-3", "-J", "odd", "--wrap=true")
     sandbox.exec(["sleep", "5"])
     assert offered(sandbox, "why", "odd") == {"odd": f"{array.strip()} PENDING"}
     assert offered(sandbox, "wait", array.strip()[:-1])[array.strip()] == "odd PENDING"

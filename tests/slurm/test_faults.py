@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import pytest
-from harness import COMMENT, RESTARTED, Sandbox, processes, sandbox_up, wait_until
+from harness import RESTARTED, Sandbox, processes, sandbox_up, wait_until
 
 from neuronctl.sandbox import enter
 
-JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
 SUBMIT = ["neuronctl", "submit", "-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5"]
 SUBMIT += ["--launcher", "python", "--field", "misc", "--appl", "pytorch-ddp"]
 Tell = Callable[[str, str], None]
@@ -107,7 +106,7 @@ class Broken:
         return self.sandbox.inside(*words)
 
     def sbatch(self, *argv: str) -> str:
-        return self.sandbox.exec([*JOB, *argv]).stdout.strip()
+        return self.sandbox.sbatch(*argv)
 
     def wait_for(self, job: str, *states: str, seconds: float = 180) -> Dict[str, Any]:
         def look() -> Any:

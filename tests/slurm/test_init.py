@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from harness import Sandbox
 
+pytestmark = pytest.mark.usefixtures("no_jobs")
+
 PROGRAM = """\
 import sys
 
@@ -20,11 +22,6 @@ cd "$1"
 neuronctl init --field nlp -t 5 --no-preflight train.py "a b" &&
 neuronctl submit --wait
 """
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(no_jobs: None) -> None:
-    """Each test ends with an empty queue."""
 
 
 def test_a_program_becomes_a_job_that_completes(sandbox: Sandbox) -> None:

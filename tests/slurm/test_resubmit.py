@@ -8,13 +8,10 @@ from typing import Any, Dict
 import pytest
 from harness import Sandbox
 
+pytestmark = pytest.mark.usefixtures("no_jobs")
+
 SUBMIT = ["-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5", "--launcher", "python"]
 SUBMIT += ["--field", "misc", "--appl", "pytorch-ddp"]
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(no_jobs: None) -> None:
-    """Each test ends with an empty queue."""
 
 
 def newest(sandbox: Sandbox) -> Dict[str, Any]:

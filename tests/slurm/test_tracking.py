@@ -12,9 +12,9 @@ from typing import Any, Dict, List
 
 import pytest
 from begun import begun
-from harness import COMMENT, Sandbox, wait_until
+from harness import SBATCH, Sandbox, wait_until
 
-JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
+pytestmark = pytest.mark.usefixtures("no_jobs")
 
 # name -> (sbatch's further arguments; the state, exit code and signal it must end with)
 KINDS: Dict[str, Any] = {
@@ -26,15 +26,6 @@ KINDS: Dict[str, Any] = {
     "cancelled": (["--wrap=sleep 300"], ("CANCELLED", 0, None)),
     "node-in-name": (["-o", "on-%N-%j.out", "--wrap=hostname"], ("COMPLETED", 0, 0)),
 }
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(no_jobs: None) -> None:
-    """Each test ends with an empty queue."""
-
-
-def submit(sandbox: Sandbox, *arguments: str) -> str:
-    return sandbox.exec([*JOB, *arguments]).stdout.strip()
 
 
 def status(sandbox: Sandbox, *arguments: str, code: int = 0) -> List[Dict[str, Any]]:
@@ -53,7 +44,7 @@ def wait_for_state(sandbox: Sandbox, job: str, state: str) -> Dict[str, Any]:
 
 
 def test_every_kind_of_end(sandbox: Sandbox) -> None:
-    ids = {name: submit(sandbox, *arguments) for name, (arguments, _) in KINDS.items()}
+    ids = {name: sandbox.sbatch(*arguments) for name, (arguments, _) in KINDS.items()}
     wait_for_state(sandbox, ids["cancelled"], "RUNNING")
     result = sandbox.exec(["neuronctl", "cancel", ids["cancelled"]])
     assert result.stdout == f"{ids['cancelled']} cancelled\n"
@@ -92,7 +83,7 @@ def test_every_kind_of_end(sandbox: Sandbox) -> None:
 
 
 def test_array(sandbox: Sandbox) -> None:
-    job = submit(sandbox, "--array=0-3%2", "--wrap=sleep 2; echo I am $SLURM_ARRAY_TASK_ID")
+    job = sandbox.sbatch("--array=0-3%2", "--wrap=sleep 2; echo I am $SLURM_ARRAY_TASK_ID")
     rows = status(sandbox, job)
     assert {"job_id": f"{job}_[2-3%2]", "state": "PENDING"}.items() <= rows[-1].items() or (
         rows[-1]["job_id"] == f"{job}_[0-3%2]"
@@ -106,7 +97,7 @@ def test_array(sandbox: Sandbox) -> None:
 
 
 def test_array_part_cancelled(sandbox: Sandbox) -> None:
-    job = submit(sandbox, "--array=0-2%1", "--wrap=sleep 300")
+    job = sandbox.sbatch("--array=0-2%1", "--wrap=sleep 300")
     wait_for_state(sandbox, f"{job}_0", "RUNNING")
     assert sandbox.exec(["neuronctl", "cancel", f"{job}_2"]).stdout == f"{job}_2 cancelled\n"
 
@@ -126,7 +117,7 @@ def test_array_part_cancelled(sandbox: Sandbox) -> None:
 def test_somebody_elses_job(sandbox: Sandbox) -> None:
     """A job of the controller's own user: seen by its id, and not for us to cancel."""
     words = ["-D", sandbox.scratch, "-o", "/dev/null", "--hold", "--wrap=true"]
-    job = sandbox.root(*JOB, *words).stdout.strip()
+    job = sandbox.root(*SBATCH, *words).stdout.strip()
     try:
         assert job not in [row["job_id"] for row in status(sandbox)]
         assert job in [row["job_id"] for row in status(sandbox, job)]
@@ -143,7 +134,7 @@ def test_requeued_under_the_same_id(sandbox: Sandbox) -> None:
         '[ -n "$SLURM_RESTART_COUNT" ] && exit 4\nsleep 300\n'
     )
     sandbox.write("again.sh", script)
-    job = submit(sandbox, "--requeue", "-o", "again-%j.out", "again.sh")
+    job = sandbox.sbatch("--requeue", "-o", "again-%j.out", "again.sh")
     wait_for_state(sandbox, job, "RUNNING")
     # Slurm lets a requeued job wait for two minutes unless told otherwise; one that starts at
     # once may meet the remains of its first run, and then fails with 1:0.
@@ -194,7 +185,7 @@ def test_submit_and_follow(sandbox: Sandbox) -> None:
 
 
 def test_ctrl_c_ends_the_following_and_not_the_job(sandbox: Sandbox) -> None:
-    job = submit(sandbox, "--wrap=echo up; sleep 300")
+    job = sandbox.sbatch("--wrap=echo up; sleep 300")
     words = [sys.executable, "-m", "neuronctl", "sandbox", "exec", "--"]
     with begun(
         [*words, "neuronctl", "logs", "-f", job],

@@ -7,23 +7,14 @@ import re
 import time
 
 import pytest
-from harness import COMMENT, Sandbox
+from harness import Sandbox
 
-JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
+pytestmark = pytest.mark.usefixtures("no_jobs")
 
 TOGETHER = """\
 for job in "$@"; do neuronctl wait "$job" --timeout 15s & done
 wait
 """
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(no_jobs: None) -> None:
-    """Each test ends with an empty queue."""
-
-
-def submit(sandbox: Sandbox, *arguments: str) -> str:
-    return sandbox.exec([*JOB, *arguments]).stdout.strip()
 
 
 def requests(sandbox: Sandbox) -> int:
@@ -34,9 +25,9 @@ def requests(sandbox: Sandbox) -> int:
 
 
 def test_wait_ends_as_the_jobs_do(sandbox: Sandbox) -> None:
-    good = submit(sandbox, "--wrap=true")
-    bad = submit(sandbox, "--wrap=sleep 1; exit 3")
-    array = submit(sandbox, "--array=0-2", "--wrap=exit $SLURM_ARRAY_TASK_ID")
+    good = sandbox.sbatch("--wrap=true")
+    bad = sandbox.sbatch("--wrap=sleep 1; exit 3")
+    array = sandbox.sbatch("--array=0-2", "--wrap=exit $SLURM_ARRAY_TASK_ID")
     assert sandbox.exec(["neuronctl", "wait", good]).stdout == (
         f"job {good} ended: COMPLETED, exit code 0:0\n"
     )
@@ -45,8 +36,8 @@ def test_wait_ends_as_the_jobs_do(sandbox: Sandbox) -> None:
 
 
 def test_wait_for_the_first_of_several_and_no_longer_than_it_may(sandbox: Sandbox) -> None:
-    held = submit(sandbox, "--hold", "--wrap=true")
-    bad = submit(sandbox, "--wrap=exit 4")
+    held = sandbox.sbatch("--hold", "--wrap=true")
+    bad = sandbox.sbatch("--wrap=exit 4")
     first = sandbox.exec(["neuronctl", "wait", "--any", held, bad, "--json"], check=False)
     assert first.returncode == 4
     assert [job["ended"] for job in json.loads(first.stdout)["waited_for"]] == [False, True]
@@ -62,7 +53,7 @@ def test_many_waits_cost_slurmctld_as_much_as_one(sandbox: Sandbox) -> None:
 
     A squeue may send several requests; each for itself, they would send twenty times as many.
     """
-    jobs = [submit(sandbox, "--hold", "--wrap=true") for _ in range(20)]
+    jobs = [sandbox.sbatch("--hold", "--wrap=true") for _ in range(20)]
     before, began = requests(sandbox), time.monotonic()
     told = sandbox.exec(["bash", "-c", TOGETHER, "bash", *jobs])
     took, asked = time.monotonic() - began, requests(sandbox) - before

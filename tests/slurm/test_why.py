@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 from harness import COMMENT, Sandbox, wait_until
 
-JOB = ["sbatch", "--parsable", "-p", "amd_a100nv_8", "-n1", "-c1", "--gres=gpu:1", "-t5", COMMENT]
+pytestmark = pytest.mark.usefixtures("no_jobs")
 
 # name -> (sbatch's further arguments; state, kind; words of the paragraph; words of the log's line)
 ENDS: Dict[str, Tuple[List[str], str, str, str, str]] = {
@@ -61,15 +61,6 @@ ENDS: Dict[str, Tuple[List[str], str, str, str, str]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def nothing_left(no_jobs: None) -> None:
-    """Each test ends with an empty queue."""
-
-
-def submit(sandbox: Sandbox, *arguments: str) -> str:
-    return sandbox.exec([*JOB, *arguments]).stdout.strip()
-
-
 def why(sandbox: Sandbox, job: str) -> Tuple[Dict[str, Any], str]:
     """The one answer of --json, and the text as one line."""
     (data,) = json.loads(sandbox.exec(["neuronctl", "why", "--json", job]).stdout)["jobs"]
@@ -90,13 +81,13 @@ def wait_for(sandbox: Sandbox, job: str, *states: str) -> None:
 
 @pytest.mark.long
 def test_every_kind_of_end(sandbox: Sandbox) -> None:
-    slow = submit(sandbox, "-t1", "--wrap=while sleep 1; do echo step; done")
-    cancelled = submit(sandbox, "--wrap=sleep 300")
-    never = submit(sandbox, "--hold", "--wrap=true")
+    slow = sandbox.sbatch("-t1", "--wrap=while sleep 1; do echo step; done")
+    cancelled = sandbox.sbatch("--wrap=sleep 300")
+    never = sandbox.sbatch("--hold", "--wrap=true")
     wait_for(sandbox, cancelled, "RUNNING")
     sandbox.exec(["neuronctl", "cancel", cancelled, never])
-    ids = {name: submit(sandbox, *arguments) for name, (arguments, *_) in ENDS.items()}
-    child = submit(sandbox, f"--dependency=afterok:{ids['code']}", "--wrap=true")
+    ids = {name: sandbox.sbatch(*arguments) for name, (arguments, *_) in ENDS.items()}
+    child = sandbox.sbatch(f"--dependency=afterok:{ids['code']}", "--wrap=true")
 
     for name, (_, state, kind, words, line) in ENDS.items():
         wait_for(sandbox, ids[name], state)
@@ -172,7 +163,7 @@ def test_jobs_that_wait_and_run(sandbox: Sandbox) -> None:
     wait_for(sandbox, first, "RUNNING")
     second = sandbox.exec([*sbatch, "--wrap=true"]).stdout.strip()
     third = sandbox.exec([*sbatch, "--nice=50", "--wrap=true"]).stdout.strip()
-    held = submit(sandbox, "--hold", "--wrap=true")
+    held = sandbox.sbatch("--hold", "--wrap=true")
     # Slurm may name the third's reason when it is submitted, the second's only later.
     wait_until(lambda: why(sandbox, second)[0]["reason"] == "Resources")
     wait_until(lambda: why(sandbox, third)[0]["reason"] == "Priority")
@@ -188,9 +179,9 @@ def test_jobs_that_wait_and_run(sandbox: Sandbox) -> None:
 
 
 def test_a_node_fails_and_somebody_else_cancels(sandbox: Sandbox) -> None:
-    lost = submit(sandbox, "--no-requeue", "-w", "gpu36", "--wrap=sleep 300")
-    other = submit(sandbox, "-w", "gpu35", "--wrap=sleep 300")
-    again = submit(sandbox, "--requeue", "-w", "gpu36", "--wrap=sleep 300")
+    lost = sandbox.sbatch("--no-requeue", "-w", "gpu36", "--wrap=sleep 300")
+    other = sandbox.sbatch("-w", "gpu35", "--wrap=sleep 300")
+    again = sandbox.sbatch("--requeue", "-w", "gpu36", "--wrap=sleep 300")
     for job in (lost, other, again):
         wait_for(sandbox, job, "RUNNING")
     sandbox.root("scancel", other)
@@ -235,7 +226,7 @@ waits_for_the_others()
 def test_the_stacks_of_a_job_that_hangs(sandbox: Sandbox) -> None:
     sandbox.write("hangs.py", HANGS)
     wrapped = "--wrap=srun --overlap sleep 1000 & exec srun --overlap python3 hangs.py"
-    job = sandbox.exec([*JOB, "-N2", "-n4", "--ntasks-per-node=2", wrapped]).stdout.strip()
+    job = sandbox.sbatch("-N2", "-n4", "--ntasks-per-node=2", wrapped)
     wait_for(sandbox, job, "RUNNING")
 
     def all_there() -> List[Dict[str, Any]]:

@@ -48,6 +48,11 @@ class FakeSlurm:
         """Set sacct's rows, made by ``accounting_row``."""
         self.answer("sacct", "".join(row + "\n" for row in rows))
 
+    def forget(self, *commands: str) -> None:
+        """Let squeue, and what else is named, know of no job."""
+        for name in ("squeue", *commands):
+            self.answer(name, stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
+
     def calls(self, name: Optional[str] = None) -> List[List[str]]:
         """The argv of each call so far, of one command or of all."""
         file = self.directory / "calls"

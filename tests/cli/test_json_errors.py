@@ -26,9 +26,7 @@ Run = Callable[..., Any]
 def test_an_error_is_a_document(
     words: List[str], code: int, message: str, run: Run, fake_slurm: FakeSlurm
 ) -> None:
-    for name in ("scontrol", "squeue"):
-        unknown = "slurm_load_jobs error: Invalid job id specified\n"
-        fake_slurm.answer(name, stderr=unknown, code=1)
+    fake_slurm.forget("scontrol")
     result = run(*words, code=None)
     data = json.loads(result.stdout)
     if result.returncode == 4:  # the document of a job that is refused has its findings
@@ -41,8 +39,7 @@ def test_an_error_is_a_document(
 
 
 def test_an_error_after_a_document_is_no_second_one(run: Run, fake_slurm: FakeSlurm) -> None:
-    unknown = "slurm_load_jobs error: Invalid job id specified\n"
-    fake_slurm.answer("squeue", stderr=unknown, code=1)
+    fake_slurm.forget()
     assert json.loads(run("status", "9", "--json", code=8).stdout)["jobs"] == []
 
 

@@ -104,7 +104,7 @@ def test_why_in_korean(
     """Each line is in Korean but for what it quotes; JSON is English."""
     (tmp_path / "slurm-7.out").write_text(f"{log}\n" if log else "")
     end = {"exit": ending} if ":" in ending else {"state": ending, "exit": "0:0"}
-    fake_slurm.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
+    fake_slurm.forget()
     row = accounting_row("7", **{"state": "FAILED", "work_dir": str(tmp_path), **end})
     fake_slurm.accounting(row)
     answer, facts = seen(run, "why", "7").split("\n\n", 1)

@@ -184,13 +184,8 @@ def test_times_that_a_log_does_not_have(run: Run, tmp_path: Path) -> None:
     assert "cannot be combined" in run("logs", "7", "-f", "--tail", "3", code=2).stderr
 
 
-def forget(fake: FakeSlurm) -> None:
-    fake.answer("scontrol", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
-    fake.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
-
-
 def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
-    forget(fake_slurm)
+    fake_slurm.forget("scontrol")
     assert "no matching jobs: 7" in run("logs", "7", code=8).stderr
     assert "no matching jobs: 7" in run("logs", "-f", "7", code=8).stderr
 

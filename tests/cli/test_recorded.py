@@ -32,16 +32,12 @@ def submitted(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> Callable[..., 
     return submit
 
 
-def forget(fake: FakeSlurm) -> None:
-    fake.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
-
-
 def test_history(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]) -> None:
     submitted(7)
     submitted(8, "--job-name", "other")
     fake_slurm.answer("sbatch", stderr="sbatch: error: Batch job submission failed: No\n", code=1)
     run("submit", *JOB, "train.py", code=7)
-    forget(fake_slurm)
+    fake_slurm.forget()
     fake_slurm.accounting(
         accounting_row("7", state="FAILED", exit="3:0"), accounting_row("8", name="other")
     )
@@ -86,7 +82,7 @@ def test_history_without_slurm(
 
 def test_show(run: Run, fake_slurm: FakeSlurm, submitted: Callable[..., str]) -> None:
     script = submitted(7)
-    forget(fake_slurm)
+    fake_slurm.forget()
     fake_slurm.accounting(accounting_row("7", state="FAILED", exit="3:0"))
     text = run("show", "7").stdout
     assert text.endswith(script) and "FAILED, exit code 3:0 (from sacct)" in text
@@ -150,7 +146,7 @@ def test_metrics_of_jobs(
         submitted(job)
         text = f"neuronctl: metric=0.1\nneuronctl: metric={value}\nacc of {job}: {job * 11}\n"
         (tmp_path / f"train_{job}.out").write_text(text if value else "acc\n")
-    forget(fake_slurm)
+    fake_slurm.forget()
     fake_slurm.accounting(*(accounting_row(job) for job in "789"))
     lines = run("history", "--metric").stdout.splitlines()
     assert lines[0].endswith("METRIC")
@@ -216,7 +212,7 @@ def test_resubmissions_continue_one_wandb_run(
     (tmp_path / "train_8.out").write_text(f"wandb: View run at {url}\n")
     for end in ("out", "err"):  # a log that is not there yet is waited for
         (tmp_path / f"train_9.{end}").touch()
-    forget(fake_slurm)
+    fake_slurm.forget()
     fake_slurm.accounting(*(accounting_row(str(job)) for job in (7, 8, 9, 10)))
     assert url in run("show", "8").stdout and url in run("history").stdout
     assert json.loads(run("status", "8", "--json").stdout)["jobs"][0]["wandb_url"] == url

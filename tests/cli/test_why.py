@@ -27,15 +27,11 @@ def record(job_id: int, directory: Path, **given: Any) -> None:
     store.complete(store.begin(draft), job_id)
 
 
-def forget(fake: FakeSlurm) -> None:
-    fake.answer("squeue", stderr="slurm_load_jobs error: Invalid job id specified\n", code=1)
-
-
 def test_forgotten_by_the_controller(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     record(7, tmp_path, error=f"{tmp_path}/%j.err")
     (tmp_path / "7.out").write_text("step 1\n")
     (tmp_path / "7.err").write_text("Traceback (most recent call last):\n  File\nKeyError: 'x'\n")
-    forget(fake_slurm)
+    fake_slurm.forget()
     fake_slurm.accounting(accounting_row("7", state="FAILED", exit="1:0"))
     result = run("why", "7")
     words = " ".join(result.stdout.split())
@@ -154,13 +150,13 @@ def test_a_failure_that_the_controller_still_knows(
     assert "failed with exit code 139: a program in it was killed by signal 11, SIGSEGV" in text
     assert [argv[0] for argv in fake_slurm.calls()] == ["squeue", "sacct", "sacct"]
     assert "exit code 139:0" in run("status", "7").stdout
-    forget(fake_slurm)
+    fake_slurm.forget()
     fake_slurm.accounting(lowered)
     assert "exit code 139:0" in run("status", "7").stdout, "the record has kept it"
 
 
 def test_an_array_of_many_tasks_is_few_processes(run: Run, fake_slurm: FakeSlurm) -> None:
-    forget(fake_slurm)
+    fake_slurm.forget()
     fake_slurm.accounting(
         *(accounting_row(f"7_{n}", own=str(100 + n)) for n in range(900)),
         *(accounting_row(f"7_{n}", own=str(1000 + n), state="FAILED", exit="1:0")
@@ -186,7 +182,7 @@ def test_tasks_that_failed_for_different_reasons(
     rows = [
         accounting_row(f"7_{n}", own=str(100 + n), state="FAILED", exit="1:0") for n in range(6)
     ]
-    forget(fake_slurm)
+    fake_slurm.forget()
     fake_slurm.accounting(*rows)
     told = json.loads(run("why", "7", "--json").stdout)["jobs"]
     assert [(one["kind"], one["tasks"]) for one in told] == [
@@ -214,7 +210,7 @@ def test_a_time_limit_and_what_the_job_had(run: Run, fake_slurm: FakeSlurm, tmp_
 def test_text_cannot_steer_the_terminal(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     record(7, tmp_path)
     (tmp_path / "7.out").write_bytes(b"\x1b]0;title\x07bad \x9b31m\x00 \xff end\n")
-    forget(fake_slurm)
+    fake_slurm.forget()
     fake_slurm.accounting(accounting_row("7", state="FAILED", exit="3:0"))
     text = run("why", "7").stdout
     assert "bad" in text and "end" in text
@@ -232,7 +228,7 @@ def test_without_slurm_the_record_speaks(run: Run, fake_slurm: FakeSlurm, tmp_pa
 
 
 def test_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
-    forget(fake_slurm)
+    fake_slurm.forget()
     assert "no matching jobs: 7" in run("why", "7", code=8).stderr
     run("why", "x", code=8)
 

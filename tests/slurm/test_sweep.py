@@ -9,7 +9,7 @@ from typing import Iterator, List
 
 import pytest
 from harness import Sandbox, processes, sandbox_up, wait_until
-from sweep_faults import JOB, Swept, retried
+from sweep_faults import JOB, TASK, Swept, retried
 from test_faults import Broken
 
 
@@ -90,10 +90,13 @@ def test_a_hidden_partition(sandbox: Sandbox) -> None:
     sandbox.root(*partition, "hidden=yes")
     try:
         swept = Swept(sandbox, "hidden", 2)
-        swept.start(2, "--jobs", "2", seconds="30")
+        waits = TASK.replace("sleep", "until [ -e go ]; do sleep 1; done #")
+        sandbox.write("hidden/task.sh", waits)
+        swept.start(2, "--jobs", "2")
         wait_until(lambda: len(begun(swept)) == 2)
         assert sandbox.exec(["squeue", "-h"]).stdout == ""
         assert [task["state"] for task in swept.tasks()] == ["running"] * 2
+        swept.shell("touch go")
         swept.wait()
     finally:
         sandbox.root(*partition, "hidden=no")
@@ -128,10 +131,10 @@ def test_paused_where_all_fail(sandbox: Sandbox) -> None:
 
 def test_cancelled_by_its_name(sandbox: Sandbox) -> None:
     swept = Swept(sandbox, "stopped", 4)
-    swept.start(20, seconds="30")
+    swept.start(20, seconds="600")
     wait_until(lambda: any("RUNNING" in line for line in swept.queue()))
     swept.sweep("cancel", "stopped")
-    swept.wait(60)
+    swept.wait()
     assert swept.counts()["done"] == 0
     status = json.loads(swept.sweep("status", "stopped", "--json"))
     assert {task["state"] for task in status["tasks"]} == {"interrupted", "waiting"}

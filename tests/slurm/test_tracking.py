@@ -83,8 +83,10 @@ def test_every_kind_of_end(sandbox: Sandbox) -> None:
 
 
 def test_array(sandbox: Sandbox) -> None:
-    job = sandbox.sbatch("--array=0-3%2", "--wrap=sleep 2; echo I am $SLURM_ARRAY_TASK_ID")
+    waits = "until [ -e array-goes ]; do sleep 0.5; done"
+    job = sandbox.sbatch("--array=0-3%2", f"--wrap={waits}; echo I am $SLURM_ARRAY_TASK_ID")
     rows = status(sandbox, job)
+    sandbox.write("array-goes", "")
     assert {"job_id": f"{job}_[2-3%2]", "state": "PENDING"}.items() <= rows[-1].items() or (
         rows[-1]["job_id"] == f"{job}_[0-3%2]"
     )

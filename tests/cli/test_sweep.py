@@ -126,7 +126,7 @@ def test_cancelled_and_gone_on_with(run: Run, fake_slurm: FakeSlurm) -> None:
     run("sweep", *LR)
     assert "no more tasks are taken" in run("sweep", "cancel", "train").stdout
     assert (folder() / "paused").read_text().startswith("cancelled")
-    assert "to go on: neuronctl sweep retry train\n" in run("sweep", "status", "train").stdout
+    assert "to continue: neuronctl sweep retry train\n" in run("sweep", "status", "train").stdout
     assert "paused: cancelled" in run("sweep", "add", "train", "--param", "lr=1").stderr
     run("sweep", "retry", "train")
     assert not (folder() / "paused").exists() and len(fake_slurm.calls("sbatch")) == 2

@@ -15,7 +15,6 @@ from neuronctl.common.paths import state_dir, working_directory
 from neuronctl.common.users import login_name
 from neuronctl.common.words import amount, moment
 from neuronctl.planning import JobPlan
-from neuronctl.slurm.process import Queries, Result
 
 TIMEOUT = 0.8
 """Seconds for a command; with what ending it takes, a submission waits at most 1 s."""
@@ -161,6 +160,10 @@ def _answers(commands: Sequence[Tuple[str, ...]], cluster: str) -> Iterator[Tupl
             continue
         cache.write("quota", " ".join(words), [now, ""], cluster)
         due.append(words)
+    if not due:
+        return
+    from neuronctl.slurm.process import Queries, Result
+
     answers: List[object] = []
     queries = Queries([(words, None) for words in due], timeout=TIMEOUT)
     # Nobody waits longer for one that cannot be killed because its file server is dead.

@@ -20,6 +20,7 @@ from neuronctl.planning.model import CodeSnapshot
 from neuronctl.rules import RuleContext, apply_rules, quotas
 from neuronctl.rules.local_facts import gather_local_facts
 from neuronctl.rules.quotas import Quota, read_quotas
+from neuronctl.slurm import process
 
 LFS = """\
 Disk quotas for usr kim (uid 1001):
@@ -204,7 +205,7 @@ def test_one_that_cannot_be_killed_is_not_waited_for(
             time.sleep(600)
             return []
 
-    monkeypatch.setattr(quotas, "Queries", Hung)
+    monkeypatch.setattr(process, "Queries", Hung)
     monkeypatch.setattr(quotas, "TIMEOUT", 0.1)
     machine(f"mgs:/lustre {tmp_path} lustre rw 0 0\n")
     assert findings() == []

@@ -36,7 +36,7 @@ test: install test-packages ## all checks, with a real Slurm and real training
 	@$(MAKE) --no-print-directory --jobs --keep-going --output-sync=target lint test-plain test-slurm
 
 test-plain: install ## the tests that need no Slurm
-	$(PYTEST) -n 3 --dist loadgroup --durations 20 $(addprefix tests/,unit fuzz golden docs cli packaging check_corpus)
+	$(PYTEST) -n 3 --dist loadgroup --no-loadscope-reorder --durations 20 $(addprefix tests/,packaging check_corpus cli docs unit fuzz golden)
 
 test-slurm: parts ## the tests that run jobs on a real Slurm
 	$(TEST_SLURM) --durations 40 tests/slurm

@@ -56,7 +56,7 @@ class JobCommand(click.Command):
         try:
             rest = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if not any(param.name == "sbatch" for param in self.params):
+            if error.option_name == "--on" or not any(one.name == "sbatch" for one in self.params):
                 raise
             hint = self.unknown_option_hint.format(name=error.option_name.lstrip("-"))
             raise UsageError(error.format_message(), hint) from None

@@ -29,10 +29,11 @@ def bring(remote: Remote, paths: Sequence[str]) -> int:
     from neuronctl.remote.project import pull
 
     for path in paths:
-        came, kept, size = pull(remote, path, notify)
+        came, kept, same, size = pull(remote, path, notify)
         for name in came:
             print_line(name)
         for name in kept:
             notify(f"{name} is newer here: kept")
-        notify(f"{path}: {counted(len(came), 'file')} came, {amount(size)}")
+        unchanged = f"; {counted(same, 'file')} here already" if same else ""
+        notify(f"{path}: {counted(len(came), 'file')} came, {amount(size)}{unchanged}")
     return 0

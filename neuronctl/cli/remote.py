@@ -156,7 +156,13 @@ def _environment() -> Dict[str, str]:
 def _run_on(remote: Remote, call: Call) -> int:
     from neuronctl.remote.session import run
 
-    dry = _send(remote, call) if call.sends else ""
+    dry = ""
+    if call.sends:
+        try:
+            dry = _send(remote, call)
+        except (ConnectionLostError, KeyboardInterrupt):
+            notify(f"'{call.command}' had not begun on {remote.name}: nothing was submitted")
+            raise
     words, pending = _with_key(remote, call)
     tty = all(map(os.isatty, range(3))) and call.command != "serve"
     takes_input = not tty and ("-" in call.words[1:] or _reads_script(call))
@@ -206,7 +212,7 @@ def _send(remote: Remote, call: Call) -> str:
     for name, size in files:
         say(f"  {amount(size):>9}  {printable(name)}")
     total = f"{counted(len(files), 'file')}, {amount(sum(size for _, size in files))}"
-    notify(f"would send {total} to {remote.name}; judged there in an empty copy")
+    notify(f"would send {total} to {remote.name}; the script is made there without them")
     return folder
 
 

@@ -100,5 +100,8 @@ def invoke(words: List[str]) -> int:
         context_of_error = getattr(error, "ctx", None)
         asked_json.update(words[:1] if "--json" in words else [])
         path = "neuronctl" if context_of_error is None else context_of_error.command_path
-        raise UsageError(error.format_message(), f"see '{path} --help'") from None
+        hint = f"see '{path} --help'"
+        if getattr(error, "option_name", "") == "--on":
+            hint = f"--on comes before the command: neuronctl --on NAME {words[0]}"
+        raise UsageError(error.format_message(), hint) from None
     return result if isinstance(result, int) else 0

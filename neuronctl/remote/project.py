@@ -207,10 +207,11 @@ def _texts(value: Any) -> List[str]:
 # ------------------------------------------------------------------------- bringing back
 
 
-def pull(remote: Remote, path: str, tell: Tell) -> Tuple[List[str], List[str], int]:
+def pull(remote: Remote, path: str, tell: Tell) -> Tuple[List[str], List[str], int, int]:
     """Bring a file or directory of the project's copy to the same place here.
 
-    Returns the names of what came, those of the files that are newer here and stay, and the bytes.
+    Returns the names of what came, those of the files that are newer here and stay, the number of
+    files that were the same, and the bytes that came.
     Raises UsageError for a name that leads elsewhere.
     """
     top = os.path.basename(path.rstrip("/")) if os.path.isabs(path) else os.path.normpath(path)
@@ -240,7 +241,9 @@ def pull(remote: Remote, path: str, tell: Tell) -> Tuple[List[str], List[str], i
         except OSError as error:
             raise UsageError(f"cannot write {printable(place)}: {error.strerror}") from None
     session.finish()
-    return [files[number][0] for number in wanted], kept, sum(files[n][2] for n in wanted)
+    same = len(files) - len(wanted) - len(kept)
+    size = sum(files[number][2] for number in wanted)
+    return [files[number][0] for number in wanted], kept, same, size
 
 
 def _read_list(value: Any, top: str, remote: Remote) -> List[Tuple[str, bool, int, int]]:

@@ -39,7 +39,8 @@ def find_submitted_job(
     _, record = _last(key)
     done = _job_of(record, notify, "another key submits another job") if record else None
     if done is not None and record is not None:
-        notify(f"job {done.job_id} has this key: nothing else was submitted")
+        begun = moment(record.begun_at)
+        notify(f"job {done.job_id} is this submission, made at {begun}: nothing else was submitted")
         before = record.draft.command_line
         if command_line and _without_views(before) != _without_views(command_line):
             command = join(hide_in_words(before))

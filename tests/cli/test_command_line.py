@@ -49,6 +49,12 @@ def test_did_you_mean(run: Run, words: List[str], said: str, see: str) -> None:
     assert said in result.stderr and f"see '{see}'" in result.stderr and result.stdout == ""
 
 
+@pytest.mark.parametrize("command", ["status", "submit"])
+def test_on_comes_before_the_command(run: Run, command: str) -> None:
+    said = run(command, "--on", "there", code=2).stderr
+    assert f"--on comes before the command: neuronctl --on NAME {command}" in said
+
+
 def test_a_command_that_there_is_not(run: Run) -> None:
     said = run("stats", code=2).stderr
     hint = "did you mean status?"

@@ -111,7 +111,7 @@ def test_a_key_is_one_job(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> No
     assert again.stdout == first.stdout and jobs(fake_slurm) == 1
     assert "job 7 has other arguments; it was submitted with: neuronctl submit" in again.stderr
     same = run(*ONE, "--json", "--key", "a b/../c", "train.py").stderr
-    assert "job 7 has this key" in same and "other arguments" not in same
+    assert "job 7 is this submission, made at " in same and "other arguments" not in same
     (tmp_path / "train.py").unlink()
     data = json.loads(run(*ASK, "--json", "--key", "a b/../c", "train.py").stdout)
     assert str(data["job_id"]) == "7"

@@ -7,6 +7,7 @@ import re
 import time
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError
@@ -36,12 +37,12 @@ class SweepStatus:
     unanswered: str = ""
     folder: str = ""
 
-    @property
+    @cached_property
     def counts(self) -> Dict[str, int]:
         """Return how many tasks are in each state."""
         return Counter(task.state for task in self.tasks)
 
-    @property
+    @cached_property
     def versions(self) -> Dict[str, int]:
         """Return how many tasks ran each snapshot or commit, the most frequent first."""
         return dict(Counter(task.version for task in self.tasks if task.version).most_common())

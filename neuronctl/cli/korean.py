@@ -115,7 +115,7 @@ def korean(text: str, says: Mapping[str, str]) -> str:
     return "; ".join(filter(None, translated)).replace("?; ", "? ")
 
 
-_SENTENCES = ("what", "cause", "more")
+_SENTENCES = ("what", "cause", "more", "starts")
 """The names that stand for sentences, which are translated themselves."""
 
 _PATTERNS = {
@@ -153,5 +153,7 @@ def _value(name: str, text: str, says: Mapping[str, str]) -> Optional[str]:
         for unit, word in _UNITS:
             text = re.sub(rf"(\d+) {unit}\b", rf"\1{word}", text)
         return text
+    if name == "names":
+        return text.replace(" or ", ", ")
     # "2" of "2 tasks": Korean has its own counting words.
     return re.sub(r"^(\d+) [A-Za-z ]+$", r"\1", text)

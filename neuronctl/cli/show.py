@@ -182,9 +182,7 @@ def _print_differences(
     if not (values or lines or changed):
         print_line(f"{' and '.join(names)} do not differ" + (" in what is recorded" * (not known)))
     if not known:
-        notify(
-            "which code they ran is unknown: not both have a snapshot or a commit without changes"
-        )
+        notify("their code cannot be compared: one has no snapshot and no unchanged commit")
 
 
 def _local(epoch: Optional[int]) -> str:

@@ -86,9 +86,7 @@ class Verdict:
             return replace(self, kind=PROBABLY + self.likely)
         if not kind:
             return self
-        words = (
-            f"so says sbatch --test-only, which knows neither limits nor the queue; {self.words}"
-        )
+        words = f"according to sbatch --test-only, which ignores limits and the queue; {self.words}"
         return replace(self, kind=PROBABLY + kind, words=words)
 
     @property

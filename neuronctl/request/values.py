@@ -194,7 +194,7 @@ def mail_type(text: str) -> str:
     """Read the events that send mail; like sbatch, ignore unknown ones beside known ones."""
     known = [name for name in text.split(",") if name.strip().upper() in _MAIL_TYPES]
     if not known:
-        raise ValueError(f"'{text}' has no mail type; use {', '.join(_MAIL_TYPES)}")
+        raise ValueError(f"'{text}' is not a mail type; use {', '.join(_MAIL_TYPES)}")
     return ",".join(known)
 
 

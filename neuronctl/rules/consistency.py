@@ -188,7 +188,7 @@ def copies(context: RuleContext) -> Iterator[Finding]:
         f"{launch.starts}, and {words}: {launch.processes} copies would do the same and overwrite "
         "each other's files",
         f"make it distributed{change}; or {fewer}; "
-        f"if this is meant: --launcher {launch.launcher.name}",
+        f"if this is intended: --launcher {launch.launcher.name}",
         # A user who counts tasks, or runs other lines before, may know better.
         severity="" if alone and not (tasks or request.setup) else WARNING,
     )

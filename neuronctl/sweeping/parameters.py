@@ -129,7 +129,7 @@ def _check_names(names: Sequence[str], words: Sequence[str]) -> None:
     unused = next((name for name in names if name not in places and not size_option(name)), None)
     if unused is not None:
         raise UsageError(
-            f"no word of the program uses the parameter {unused}",
+            f"the command does not use the parameter {unused}",
             f"add it where its value belongs, such as --{unused} {{{unused}}}",
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import re
 from importlib import import_module
@@ -15,6 +16,7 @@ from fake_slurm import FakeSlurm, accounting_row, queue_row
 import neuronctl
 from neuronctl.cli.korean import texts, why_texts
 from neuronctl.judgement.rule_pages import every_rule
+from neuronctl.planning.model import Launch
 from neuronctl.rules.base import JOB_RULES
 from neuronctl.rules.scripts.script_facts import SCRIPT_RULES
 
@@ -63,6 +65,8 @@ def test_translations_follow_the_rules(code: str) -> None:
     said = {word for each in functions for word in words_of(each.__module__, each.__name__)}
     for fault in ("_program_fault", "log_fault") if code in ("NC401", "NC411") else ():
         said |= words_of("neuronctl.rules.local_facts", fault)
+    if code == "NC310":
+        said |= {*re.findall(r"\w+", inspect.getsource(Launch))}
     for english, korean in texts()[code]["says"].items():
         assert set(re.findall(r"\w+", re.sub(r"\{\w+\}", " ", english))) <= said, english
         kept = set(KEPT.findall(korean))

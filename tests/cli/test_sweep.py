@@ -64,7 +64,7 @@ def test_again_with_more_values_does_only_those(run: Run, fake_slurm: FakeSlurm)
     ("words", "said"),
     [
         (["train.py"], "nothing to vary"),
-        (["--param", "lr=1", "train.py"], "no word of the program uses the parameter lr"),
+        (["--param", "lr=1", "train.py"], "the command does not use the parameter lr"),
         (["--param", "lr=1,1", "train.py", "{lr}"], "are the same"),
         (["--param", "f=train.py,x.py", "{f}"], "the same for all tasks"),
         (["--array", "1-3", "--param", "lr=1", "train.py", "{lr}"], "--array is not for a sweep"),

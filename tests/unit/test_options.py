@@ -57,7 +57,7 @@ BAD = [
     ("gpus", "-1", r"is not \[TYPE:\]N"),
     ("gres", "gpu:1,,x", "is not LIST"),
     ("gres", "gpu:two:", "is not LIST"),
-    ("mail-type", "SOON", "'SOON' has no mail type"),
+    ("mail-type", "SOON", "'SOON' is not a mail type"),
     ("ntasks", "two", "'two' is not a whole number"),
     ("time", "1\u20132:00", r"it contains an en dash \(U\+2013\)"),
     ("array", "0\u22129", r"a minus sign \(U\+2212\)"),

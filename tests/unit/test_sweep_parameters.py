@@ -119,7 +119,7 @@ def test_only_names_in_braces_are_places() -> None:
     ("params", "message"),
     [
         (["lr=0.1"], "no parameter fills {seed}"),
-        (["lr=1", "seed=1", "sed=1"], "no word of the program uses the parameter sed"),
+        (["lr=1", "seed=1", "sed=1"], "the command does not use the parameter sed"),
         (["lr=1,1", "seed=1"], "tasks 1 and 2 are the same: lr=1 seed=1"),
         (["lr=1,,2", "seed=1"], "--param: a value of lr is empty, or no text or number"),
         (["lr=", "seed=1"], "--param: a value of lr is empty, or no text or number"),

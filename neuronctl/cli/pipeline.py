@@ -131,8 +131,11 @@ def jobs_in_queue(names: Sequence[str]) -> Tuple[str, ...]:
 def stop_pipelines(names: Sequence[str]) -> None:
     """Keep the remaining jobs of these pipelines from starting."""
     for name in names:
-        from neuronctl.pipelines.pipeline import folder_of, stop
+        from neuronctl.pipelines.pipeline import folder_of, read_jobs, stop
 
+        if all(state.state == "done" for _, state in read_jobs(folder_of(name))):
+            notify(f"all jobs of the pipeline {name} are done")
+            continue
         stop(folder_of(name))
         notify(f"no other job of the pipeline {name} will start")
 

@@ -307,7 +307,10 @@ def _with_venv(request: job.JobRequest, tell: Callable[[str], None]) -> job.JobR
         return request
     venv, lock = find_venv(python_file(request) or "", request.resolve_path("") or ".")
     if lock:
-        tell(f"{lock} is here, but no .venv beside it: run 'uv sync' on the login node first")
+        tell(
+            f"{lock} is here, but no .venv beside it: run 'uv sync' on the login node first, "
+            "or the job uses the Python on its PATH"
+        )
     if not venv:
         return request
     tell(f"using {venv}; to use another, name it with --venv or --conda")

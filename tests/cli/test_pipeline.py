@@ -183,3 +183,14 @@ def test_other_commands_say_what_it_is(run: Run, study: Path) -> None:
     said = run("generate", "-f", "study.yaml", code=3).stderr
     assert "describes a pipeline" in said and "--dry-run" in said
     assert "there is no pipeline 'x'" in run("resubmit", "x", "--failed", code=8).stderr
+
+
+def test_cancelling_what_is_done_changes_nothing(
+    run: Run, fake_slurm: FakeSlurm, study: Path
+) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("submit", "-f", "study.yaml")
+    for name in ("prepare", "train"):
+        (folder() / f"ended/{name}.1").write_text('\n{"begin": 1, "code": 0}\n')
+    assert "all jobs of the pipeline study are done" in run("cancel", "study").stderr
+    assert not (folder() / "stopped").exists()

@@ -53,12 +53,12 @@ watch_node() {
 }
 # Sample the use of GPUs, cores, and memory on each node into files beside the log, for neuronctl report.
 watch_nodes() {
-    local log=/proc/$BASHPID/fd/1 file=/dev/null/nothing
+    local log=/proc/$BASHPID/fd/1 file
     log=$(readlink "$log") && [ -f "$log" ] && file=$log.samples/$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0} || return
     rm -f "$file".*.csv
     while kill -0 "$$"; do
         bash -c "$(declare -f read_gpus read_processes watch_node); watch_node \"\$@\"" bash "$file" "$$" </dev/null
-        kill -0 "$$" && echo '- unwatched' && sleep 30
+        kill -0 "$$" && sleep 30
     done &>/dev/null
 }
 (watch_nodes &)

@@ -46,7 +46,7 @@ test-matrix: install test-packages ## Slurm tests in every combination, with Hor
 	$(TEST_SLURM) tests/slurm --whole --debian trixie
 	$(TEST_SLURM) tests/slurm --whole --debian sid
 
-test-agreement: install test-packages ## what is said of 1,000 random requests in 80 states, and what Slurm does
+test-agreement: install test-packages ## what is said of 960 random requests in 80 states, and what Slurm does
 	NEURONCTL_REQUIRE_SLURM=1 $(BIN)/python -m pytest -n 0 tests/slurm/test_comparison.py \
 		tests/slurm/test_script_header.py --agreement-seed $$RANDOM --agreement-states 80 \
 		$(OPTIONS)

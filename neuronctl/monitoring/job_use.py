@@ -209,9 +209,12 @@ def _data_loading(job: JobUse) -> Optional[str]:
     busy = job.cores_busy
     if idle is None or idle < _GPU_IDLE or busy is None or not job.cores:
         return None
-    waits = "they wait for data; give the data loader more workers, or read from a faster disk"
+    waits = (
+        "if the program was not resting, they waited for data; give the data loader more workers, "
+        "or read from a faster disk"
+    )
     if busy > _CORES_BUSY * job.cores:
-        waits = "they wait for the CPU, so prepare the data beforehand"
+        waits = "they probably waited for the CPU; prepare the data beforehand"
     return (
         f"the GPUs in use were idle {percent(idle)} of the time while {busy:.1f} of {job.cores} "
         f"cores were busy: {waits}"

@@ -148,7 +148,7 @@ def used(*of: GpuUse, status: JobStatus = STATUS, **of_node: Optional[float]) ->
             used(replace(GPU, use=50.0, idle=0.4), cpu=600),
             ["idle 40 % of the time while 1.0 of 16"],
         ),
-        (used(replace(GPU, use=50.0, idle=0.4), cpu=9000), ["they wait for the CPU"]),
+        (used(replace(GPU, use=50.0, idle=0.4), cpu=9000), ["they probably waited for the CPU"]),
         (used(replace(GPU, longest_idle=1200, idle_since=START)), ["idle for 20 min at a stretch"]),
         (used(GPU, GPU, replace(GPU, index="2", use=20.0)), ["GPU 2 was used 20 % of the time"]),
         (used(replace(GPU, use=30.0, memory_peak=8_000)), ["a larger batch"]),

@@ -24,7 +24,9 @@ BIN := $(VENV)/bin
 # Groups of tests share a sandbox (tests/slurm/conftest.py), and begin in the order given there.
 # If a worker dies, pytest-xdist 3.8 waits forever for the groups that it had.
 PYTEST = $(BIN)/python -m pytest --max-worker-restart 0
-TEST_SLURM = NEURONCTL_REQUIRE_SLURM=1 $(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+# A busy machine may delay a daemon beyond what a test expects. The summary names what ran twice.
+AGAIN = --reruns 1 -r aR
+TEST_SLURM = NEURONCTL_REQUIRE_SLURM=1 $(PYTEST) $(AGAIN) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 help: ## show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -36,7 +38,7 @@ test: install test-packages ## all checks, with a real Slurm and real training
 	@$(MAKE) --no-print-directory --jobs --keep-going --output-sync=target lint test-plain test-slurm
 
 test-plain: install ## the tests that need no Slurm
-	$(PYTEST) -n 3 --dist loadgroup --no-loadscope-reorder --durations 20 $(addprefix tests/,packaging check_corpus cli docs unit fuzz golden)
+	$(PYTEST) $(AGAIN) -n 3 --dist loadgroup --no-loadscope-reorder --durations 20 $(addprefix tests/,packaging check_corpus cli docs unit fuzz golden)
 
 test-slurm: parts ## the tests that run jobs on a real Slurm
 	$(TEST_SLURM) --durations 40 tests/slurm

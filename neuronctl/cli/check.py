@@ -21,7 +21,7 @@ from neuronctl.common.secrets import MASK, hide_secrets
 from neuronctl.common.words import clipped, counted
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.rules import Finding, Trait
-from neuronctl.scripts.script_file import read_file, scripts_at, shown_name, unified_diff
+from neuronctl.scripts.script_file import read_script, scripts_at, shown_name, unified_diff
 from neuronctl.submission.existing_script import JudgedScript, judge_text, mended
 
 if TYPE_CHECKING:
@@ -104,12 +104,14 @@ def _texts(files: Sequence[str]) -> Dict[str, str]:
     """Return the text of each script, by name; raise UsageError for an unreadable one."""
     texts: Dict[str, str] = {}
     for file in dict.fromkeys(files):
-        names = ["-"] if file == "-" else scripts_at(file)
+        unreadable: List[OSError] = []
+        names = ["-"] if file == "-" else scripts_at(file, unreadable)
+        notify(*(f"skipped {error.filename}: {error.strerror}" for error in unreadable))
         if not names:
             hint = "in a folder, files that begin with #! and have #SBATCH lines are checked"
             raise UsageError(f"no batch script at '{file}'", hint)
         for name in names:
-            texts[name] = texts[name] if name in texts else read_file(name)
+            texts[name] = texts[name] if name in texts else read_script(name)
     return texts
 
 

@@ -10,7 +10,7 @@ from neuronctl.cli import job_output
 from neuronctl.cli.job_options import catalog_option
 from neuronctl.cli.say import print_script, say
 from neuronctl.request.job_file import own_cluster
-from neuronctl.scripts.script_file import read_file, shown_name
+from neuronctl.scripts.script_file import read_script, shown_name
 
 
 @click.command("import")
@@ -31,7 +31,7 @@ def command(
     """
     from neuronctl.scripts.job_file_draft import draft_job_file
 
-    text = read_file(file)
+    text = read_script(file)
     chosen = own_cluster(catalog, cluster)
     name = shown_name(file)
     made = draft_job_file(text, name, chosen, name_cluster=cluster is not None)

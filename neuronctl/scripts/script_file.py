@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from shlex import quote
 from typing import Dict, Iterable, List, Optional
 
 from neuronctl.common.errors import UsageError
@@ -27,6 +28,22 @@ def beginning(text: str) -> str:
 def is_too_long(text: str) -> bool:
     """Return True if a script has more than MAX_BYTES."""
     return len(text.encode("utf-8", "surrogateescape")) > MAX_BYTES
+
+
+_OTHERS = (
+    ((".yaml", ".yml"), "a job file", "to check its job: neuronctl submit --dry-run -f"),
+    ((".py",), "a Python program", "to write a job file for it: neuronctl init"),
+)
+"""Files that are no batch scripts, by the ends of their names, and what to type instead."""
+
+
+def read_script(path: str) -> str:
+    """Return what read_file() returns; raise UsageError for a job file or a Python program."""
+    text = read_file(path)
+    for ends, kind, hint in _OTHERS:
+        if path.endswith(ends) and not text.startswith(("#!", "#SBATCH", "\ufeff")):
+            raise UsageError(f"'{path}' is {kind}, not a batch script", f"{hint} {quote(path)}")
+    return text
 
 
 def read_file(path: str) -> str:
@@ -52,28 +69,40 @@ _SHELL = rb"(\xef\xbb\xbf)?#![^\n]*\b(ba|da|k|z)?sh\b|#SBATCH\s"
 _DIRECTIVE = rb"(?m)^#SBATCH\s"
 
 
-def scripts_at(path: str) -> List[str]:
-    """Return the batch scripts in a folder and below, or the file itself."""
+def scripts_at(path: str, unreadable: List[OSError]) -> List[str]:
+    """Return the batch scripts in a folder and below, or the file itself.
+
+    Append the error, which names the file or folder, for each that cannot be read.
+    """
+    if not os.path.isdir(path):
+        return [path]
     found: List[str] = []
-    for here, folders, names in os.walk(path):
+    for here, folders, names in os.walk(path, onerror=unreadable.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        files = (os.path.join(here, name) for name in sorted(names))
-        found += (file for file in files if batch_script(file) is not None)
-    return found if os.path.isdir(path) else [path]
+        for file in (os.path.join(here, name) for name in sorted(names)):
+            try:
+                found += [file] if _batch_script(file) is not None else []
+            except OSError as error:
+                unreadable.append(OSError(error.errno, error.strerror, file))
+    return found
 
 
 def batch_script(path: str) -> Optional[str]:
     """Return the text of a script with directives that sbatch reads; None for any other file."""
-    if not os.path.isfile(path):
-        return None
     try:
-        with open_regular(path) as file:
-            first = file.read(4096)
-            if not first.startswith((b"#!", b"\xef\xbb\xbf#!", b"#SBATCH")):
-                return None
-            text = first + file.read(MAX_BYTES)
+        return _batch_script(path)
     except OSError:
         return None
+
+
+def _batch_script(path: str) -> Optional[str]:
+    if not os.path.isfile(path):
+        return None
+    with open_regular(path) as file:
+        first = file.read(4096)
+        if not first.startswith((b"#!", b"\xef\xbb\xbf#!", b"#SBATCH")):
+            return None
+        text = first + file.read(MAX_BYTES)
     head = None if re.match(_SHELL, text) else re.match(rb"(?:[ \t]*(?:#[^\n]*)?\n)*", text)
     if re.search(_DIRECTIVE, text if head is None else head[0]) is None:
         return None

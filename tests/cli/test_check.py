@@ -101,6 +101,26 @@ def test_a_folder_and_a_pattern(run: Run, tmp_path: Path) -> None:
     assert checked("jobs", "jobs/right.sh") == checked("jobs")
     (jobs / "none").mkdir()
     assert "no batch script at 'jobs/none'" in run("check", "jobs/none", code=2).stderr
+    (jobs / "none" / "lost.sh").symlink_to("/proc/self/mem")  # nobody can read its first bytes
+    skipped = "neuronctl: skipped jobs/none/lost.sh: Input/output error\n"
+    assert skipped in run("check", "jobs", code=4).stderr
+
+
+OTHERS = [
+    ("check", "job.yaml", "a job file", "neuronctl submit --dry-run -f job.yaml"),
+    ("check", "train.py", "a Python program", "neuronctl init train.py"),
+    ("import", "train.py", "a Python program", "neuronctl init train.py"),
+]
+
+
+@pytest.mark.parametrize(("command", "name", "kind", "typed"), OTHERS)
+def test_other_files(
+    run: Run, tmp_path: Path, command: str, name: str, kind: str, typed: str
+) -> None:
+    (tmp_path / name).write_text("# remark\n", encoding="utf-8")
+    message = run(command, name, code=2).stderr
+    assert f"'{name}' is {kind}, not a batch script\n" in message
+    assert typed in message
 
 
 def test_json(run: Run, tmp_path: Path) -> None:

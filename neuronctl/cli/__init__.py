@@ -52,11 +52,11 @@ def help_text() -> str:
     """Return what ``neuronctl --help`` prints; no command is imported for it."""
     parts = [_USAGE]
     for section, names in SECTIONS.items():
-        parts += [f"\n{section}:\n", *(f"  {name:10}  {_summary(name)}\n" for name in names)]
+        parts += [f"\n{section}:\n", *(f"  {name:10}  {summary(name)}\n" for name in names)]
     return "".join(parts)
 
 
-def _summary(name: str) -> str:
+def summary(name: str) -> str:
     """Return the first line of a command's docstring; its own help begins with it."""
     module = "import_" if name == "import" else name  # import is a keyword
     file = os.path.join(os.path.dirname(__file__), f"{module}.py")

@@ -16,7 +16,6 @@ from click.shell_completion import CompletionItem, shell_complete
 
 from neuronctl.cli import SECTIONS
 from neuronctl.common.errors import NeuronctlError, SlurmError
-from neuronctl.launch import launchers
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
@@ -103,6 +102,12 @@ def _codes(key: str, command: str) -> Known:
     return [(value, policy.meanings.get(value, "")) for value in policy.values_of(key) or ()]
 
 
+def _recipes(command: str) -> Known:
+    from neuronctl.launch.launchers import names
+
+    return [(name, "") for name in names("recipes", ".yaml")]
+
+
 def _sweep_words(command: str) -> Known:
     """Return what may follow ``sweep``: its commands and the names of sweeps."""
     if command != "sweep":
@@ -121,7 +126,7 @@ _VALUES: Mapping[str, Callable[[str], Known]] = {
     **dict.fromkeys(("dependency", "after", "after_ok"), _jobs),
     "JOB": _jobs,
     "SCRIPT": _sweep_words,
-    "RECIPE": lambda command: [(name, "") for name in launchers.names("recipes", ".yaml")],
+    "RECIPE": _recipes,
 }
 """By the names of options, and by the names of values in help, as the next ones."""
 

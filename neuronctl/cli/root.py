@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib
 import keyword
 import sys
-from typing import List, Optional, Tuple
+from typing import TYPE_CHECKING, List, Optional, Tuple
 
 import click
 
-from neuronctl.cli import COMMANDS, help_text
+from neuronctl.cli import COMMANDS, help_text, summary
 from neuronctl.cli.examples import EPILOGS
 from neuronctl.common.console import asked_json
 from neuronctl.common.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class LazyGroup(click.Group):
@@ -38,6 +41,14 @@ class LazyGroup(click.Group):
 
             add_values(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> List[CompletionItem]:
+        """Return the commands that begin with a word, without importing one; else the options."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        commands = [CompletionItem(name, help=summary(name)) for name in names]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: List[str]

@@ -18,11 +18,13 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator
 
+import click
 import pytest
 from fake_slurm import FakeSlurm, queue_row
 from sweep_folders import make_sweep
 
 from neuronctl.cli import COMMANDS
+from neuronctl.cli.root import root
 
 Run = Callable[..., Any]
 Offered = Callable[..., Dict[str, str]]
@@ -59,6 +61,12 @@ def test_commands_options_and_files(offered: Offered) -> None:
     assert list(offered("sweep", "status", "gr")) == ["gr", "grid"]
     assert offered("nonsense", "x") == {}
     assert offered("submit", "tra") == offered("submit", "-f", "tra") == {"tra": "file"}
+
+
+def test_a_command_is_offered_without_its_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(root, "get_command", None)
+    items = root.shell_complete(click.Context(root), "resub")
+    assert [item.value for item in items] == ["resubmit"]
 
 
 def test_jobs_of_this_moment(offered: Offered, fake_slurm: FakeSlurm) -> None:

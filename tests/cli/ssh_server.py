@@ -87,7 +87,7 @@ class Login:
         for pid in self.sessions():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, kind)
-        for _ in range(200):
+        for _ in range(1200):
             if not self.sessions():
                 return
             time.sleep(0.05)

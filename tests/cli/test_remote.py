@@ -258,13 +258,14 @@ def test_a_lost_submission_typed_again_has_the_same_key(
         monkeypatch.setenv("XDG_STATE_HOME", f"{top}/state")
         node, _ = make_login(Path(top), monkeypatch)
         Path("train.py").touch()
-        node.slurm.answer("sbatch", "4711\n", delay=8)
+        node.slurm.answer("sbatch", "4711\n", delay=600)
         words = [*NEURONCTL, "--on", "there", *SUBMIT, "train.py"]
         with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
             while process.poll() is None and not node.slurm.calls("sbatch"):
                 time.sleep(0.05)
             node.kill()
             _, error = process.communicate()
+            (node.slurm.directory / "over").touch()
         assert process.returncode == 11
         assert "not known whether the job was accepted" in error
         keys = list(Path(f"{top}/state/neuronctl/remotes/pending/there").iterdir())

@@ -37,7 +37,7 @@ def jobs(fake_slurm: FakeSlurm) -> int:
 
 def accept_and_hang(fake_slurm: FakeSlurm, tmp_path: Path, words: List[str]) -> None:
     """Kill a neuronctl whose sbatch has submitted job 7, and does not return."""
-    fake_slurm.answer("sbatch", "7\n", delay=60)
+    fake_slurm.answer("sbatch", "7\n", delay=600)
     before = jobs(fake_slurm)
     command = [sys.executable, "-m", "neuronctl", *words]
     with begun(command, cwd=tmp_path, start_new_session=True) as (process,):
@@ -92,8 +92,8 @@ def test_while_slurm_does_not_say(run: Run, fake_slurm: FakeSlurm, tmp_path: Pat
 
 def test_in_the_same_process(fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that catches the error and submits again gets the job of the first submission."""
-    monkeypatch.setattr("neuronctl.slurm.sbatch._PATIENCE", 0.5)
-    fake_slurm.answer("sbatch", "7\n", delay=60)
+    monkeypatch.setattr("neuronctl.slurm.sbatch._PATIENCE", 5)
+    fake_slurm.answer("sbatch", "7\n", delay=600)
     options = {"partition": "amd_a100nv_8", "comment": "pytorch", "gpus_per_node": 1}
     plan = library.plan("train.py", cluster="neuron-2022", time="10", **options)
     with pytest.raises(SlurmUnavailableError, match="did not respond"):

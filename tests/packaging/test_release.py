@@ -95,7 +95,7 @@ def call(zipapp: Path, tmp_path: Path) -> Call:
             env={"HOME": str(tmp_path), "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", **env},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             umask=0o022,
         )
 

@@ -192,7 +192,7 @@ class Comparison:
         self._end_all()
         for undo in dict.fromkeys(undo for _, undo in reversed(state.steps)):
             self._root(undo)
-        wait_until(lambda: self._site() == self.normal, seconds=60)
+        wait_until(lambda: self._site() == self.normal)
 
     def _site(self) -> str:
         """What a state may change, but for limits."""

@@ -50,7 +50,7 @@ def own_sum(rank, size, where):
     port = os.path.join(where, "port")
     if rank == 0:
         with socket.create_server(("", 0)) as server:
-            server.settimeout(60)
+            server.settimeout(300)
             with open(port + ".new", "w") as file:
                 file.write(str(server.getsockname()[1]))
             os.rename(port + ".new", port)
@@ -64,7 +64,7 @@ def own_sum(rank, size, where):
     with open(port) as file:
         first = os.environ.get("MASTER_ADDR") or os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"]
         place = first, int(file.read())
-    with socket.create_connection(place, timeout=60) as peer:
+    with socket.create_connection(place, timeout=300) as peer:
         peer.sendall(b"%d" % (rank + 1))
         return int(peer.recv(20))
 

@@ -6,7 +6,7 @@ import shlex
 from typing import Dict
 
 import pytest
-from harness import Sandbox
+from harness import Sandbox, wait_until
 
 pytestmark = pytest.mark.usefixtures("no_jobs")
 
@@ -22,9 +22,8 @@ def offered(sandbox: Sandbox, *words: str) -> Dict[str, str]:
 
 def test_jobs_of_this_moment(sandbox: Sandbox) -> None:
     sandbox.sbatch("--hold", "-J", "earlier", "--wrap=true")
-    sandbox.exec(["sleep", "5"])  # for so long, the answer that an earlier test got will do
-    assert "earlier" in offered(sandbox, "cancel", "")
+    # For five seconds, the answer that an earlier test got will do.
+    wait_until(lambda: "earlier" in offered(sandbox, "cancel", ""))
     array = sandbox.sbatch("--hold", "-a", "1-3", "-J", "odd", "--wrap=true")
-    sandbox.exec(["sleep", "5"])
-    assert offered(sandbox, "why", "odd") == {"odd": f"{array.strip()} PENDING"}
+    wait_until(lambda: offered(sandbox, "why", "odd") == {"odd": f"{array.strip()} PENDING"})
     assert offered(sandbox, "wait", array.strip()[:-1])[array.strip()] == "odd PENDING"

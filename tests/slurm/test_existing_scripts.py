@@ -192,6 +192,7 @@ def test_as_sbatch_itself(own: Sandbox, lines: None, line: str) -> None:
 def test_from_then_on_like_every_job(own: Sandbox) -> None:
     own.write("fails.sh", HEAD + "#SBATCH -t 6\necho before\nsleep ${1:-0}\nexit 7\n")
     job = shell(own, "neuronctl sbatch --parsable fails.sh").strip()
+    assert own.exec(["neuronctl", "wait", job], check=False).returncode == 7
     again = own.exec(["neuronctl", "submit", "--wait", "fails.sh"], check=False)
     assert again.returncode == 7 and "ended: FAILED" in again.stderr
     (status,) = json.loads(own.exec(["neuronctl", "status", "--json", job]).stdout)["jobs"]
@@ -206,7 +207,6 @@ def test_from_then_on_like_every_job(own: Sandbox) -> None:
 
     running = shell(own, "neuronctl sbatch --parsable fails.sh 600").strip()
     wait_until(lambda: own.exec(["squeue", "-h", "-j", running, "-t", "R"]).stdout)
-    assert "cas_v100nv_4" in own.exec(["neuronctl", "top", running]).stdout or running
     attached = own.exec(["neuronctl", "attach", running, "--", "hostname"], check=False)
     assert attached.returncode == 0, attached.stderr
     own.exec(["neuronctl", "cancel", running])

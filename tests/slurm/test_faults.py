@@ -121,13 +121,13 @@ class Broken:
 
 @pytest.fixture(scope="module")
 def broken(slurm_there: None) -> Iterator[Broken]:
-    """The sandbox, whose controller forgets soon and takes a silent node for dead soon."""
+    """The sandbox, whose daemons are killed."""
     with sandbox_up("faults", "--nodes", "amd_a100nv_8=2") as sandbox:
         made = Broken(sandbox)
         made.root(
             "sacctmgr", "-i", "modify", "qos", "p_amd_a100nv_8", "set", "MaxSubmitJobsPerUser=-1"
         )
-        made.configure("SlurmdTimeout=6", "JobAcctGatherParams=OverMemoryKill")
+        made.configure("JobAcctGatherParams=OverMemoryKill")
         sandbox.write("p.sh", "#!/bin/bash\nexit ${1:-0}\n")
         sandbox.exec(["chmod", "+x", "p.sh"])
         yield made
@@ -308,9 +308,11 @@ def test_node_dies(broken: Broken, tell: Tell) -> None:
     node = broken.wait_for(dies, "RUNNING")["node_list"]
     again = broken.sbatch("--requeue", "-w", node, "--wrap=sleep 300")
     broken.wait_for(again, "RUNNING")
+    broken.configure("SlurmdTimeout=6")
     with broken.without("slurmd", node):
         assert broken.wait_for(dies, "NODE_FAIL")["ended"]
         assert broken.wait_for(again, "PENDING")["ended"] is False
+        broken.configure("SlurmdTimeout=300")
     assert "a node failed" in broken.neuronctl("status", dies).stdout
     broken.shell(f"scancel {again}")
     tell("slurmd dead under a running job", "NODE_FAIL; with --requeue PENDING under the same id")

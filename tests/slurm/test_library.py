@@ -68,7 +68,7 @@ def submit(command):
     ))
 
 long, short = submit("sleep 300"), submit("true")
-told = {"first": neuronctl.wait_any([long, short], timeout=120) is short}
+told = {"first": neuronctl.wait_any([long, short], timeout=300) is short}
 for name in ("wait", "any"):
     try:
         long.wait(timeout=2) if name == "wait" else neuronctl.wait_any([long], timeout=2)

@@ -88,7 +88,7 @@ def report(sandbox: Sandbox, job: str) -> Dict[str, Any]:
 
 def test_known_use_is_told(sandbox: Sandbox) -> None:
     alone = ["--gpus-per-node", "4", "--no-preflight", "--launcher", "python"]
-    job = submitted(sandbox, *alone, "-J", "one", "busy.py", "15", "7", code=7)
+    job = submitted(sandbox, *alone, "-J", "one", "busy.py", "8", "7", code=7)
     data = report(sandbox, job)
     (node,) = data["nodes_sampled"]
     count = node["gpus"][0]["samples"]
@@ -98,7 +98,7 @@ def test_known_use_is_told(sandbox: Sandbox) -> None:
     assert [gpu["use"] for gpu in node["gpus"]][1:] == pytest.approx([0, 97, 98])
     log = sandbox.exec(["cat", f"one_{job}.out"]).stdout
     measured = re.search(r"CPU (\S+) MEMORY (\d+)", log)
-    assert measured and node["cpu"] == pytest.approx(float(measured[1]), rel=0.2)
+    assert measured and node["cpu"] == pytest.approx(float(measured[1]), abs=3)
     assert node["memory_peak"] == pytest.approx(int(measured[2]), rel=0.1)
     assert node["cores"] == 32
     text = sandbox.exec(["neuronctl", "report", job]).stdout

@@ -410,7 +410,7 @@ def test_two_at_once_are_one(slurm_there: None) -> None:
     words = [sys.executable, "-m", "neuronctl", "sandbox", "up", *SYSTEM, *SMALL]
     try:
         with begun(words, words, env=made.environment(), stdout=subprocess.PIPE) as processes:
-            said = [process.communicate(timeout=120)[0] for process in processes]
+            said = [process.communicate(timeout=300)[0] for process in processes]
         assert [process.returncode for process in processes] == [0, 0]
         assert sorted("already" in words for words in said) == [False, True]
     finally:
@@ -594,7 +594,7 @@ stat -c '%n %U' made-on-*
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.splitlines()[-1] == "sandbox down"
@@ -634,7 +634,7 @@ def _on_terminal(
     shown = b""
     for wanted, keys in typed:
         while wanted not in shown:
-            assert select.select([terminal], [], [], 60)[0], f"no {wanted!r} in {shown!r}"
+            assert select.select([terminal], [], [], 300)[0], f"no {wanted!r} in {shown!r}"
             shown += os.read(terminal, 65536)
         shown = shown.partition(wanted)[2]
         os.write(terminal, keys)

@@ -109,7 +109,7 @@ def test_a_server_that_is_killed_and_one_that_never_answers(sandbox: Sandbox) ->
 
 def test_an_idle_server_ends(sandbox: Sandbox) -> None:
     found = serve(sandbox, "--idle", "5s", "tiny")
-    done = sandbox.exec(["neuronctl", "wait", str(found["job_id"])], timeout=60)
+    done = sandbox.exec(["neuronctl", "wait", str(found["job_id"])])
     assert "COMPLETED" in done.stdout
     for command in (["serve", "connect", "tiny"], ["why", "tiny"]):
         told = sandbox.exec(["neuronctl", *command], check=False)

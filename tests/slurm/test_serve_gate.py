@@ -39,7 +39,7 @@ http.server.ThreadingHTTPServer(("0.0.0.0", int(sys.argv[1])), Page).serve_forev
 
 # $URL and $TOKEN are set before it.
 ATTACK = """
-say() { : >body; curl -s -m 20 -o body -w '%{http_code} ' "$@"; cat body; echo; }
+say() { : >body; curl -s -m 120 -o body -w '%{http_code} ' "$@"; cat body; echo; }
 long=$(head -c 100000 /dev/zero | tr '\\0' a)
 say "$URL/x"
 say "$URL/x?token=${TOKEN}0"
@@ -65,7 +65,7 @@ for one in crowd[::2]:
     one.send(b"GET / HTTP/1.1\\r\\nHost: ")
 known = {"Authorization": "Bearer " + os.environ["TOKEN"]}
 asked = urllib.request.Request(os.environ["URL"], headers=known)
-print(urllib.request.urlopen(asked, timeout=5).status)
+print(urllib.request.urlopen(asked, timeout=120).status)
 talk = socket.create_connection(place)
 head = "GET /?token=%s HTTP/1.1\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\n\\r\\n"
 talk.sendall((head % os.environ["TOKEN"]).encode())
@@ -127,9 +127,9 @@ def test_the_job_ends_with_the_servers_code(sandbox: Sandbox, no_jobs: None) -> 
 
 VLLM = """\
 #!/usr/bin/env python3
-# vLLM's interface, as far as it is asked: 503 for four seconds, and then completions for the key.
-import http.server, json, os, sys, time
-begun, words = time.monotonic(), sys.argv[1:]
+# vLLM's interface, as far as it is asked: 503 at first, and then completions for the key.
+import http.server, json, os, sys
+words, loading = sys.argv[1:], [503, 503]
 class Api(http.server.BaseHTTPRequestHandler):
     def say(self, status, answer):
         self.send_response(status)
@@ -139,14 +139,14 @@ class Api(http.server.BaseHTTPRequestHandler):
         self.say(200, {"words": words})  # also to who has no key, as vLLM's /health and others
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if time.monotonic() - begun < 4:
-            self.say(503, {"error": "loading"})
+        if loading:
+            self.say(loading.pop(), {"error": "loading"})
         elif self.headers["Authorization"] != "Bearer " + os.environ["VLLM_API_KEY"]:
             self.say(401, {"error": "Unauthorized"})
         elif (self.path, asked["model"]) != ("/v1/completions", words[1]):
             self.say(404, {"error": "no such model"})
         else:
-            print("completion", round(time.monotonic() - begun), flush=True)
+            print("completion", flush=True)
             self.say(200, {"choices": [{"text": " world"}]})
 place = words[words.index("--host") + 1], int(words[words.index("--port") + 1])
 http.server.ThreadingHTTPServer(place, Api).serve_forever()

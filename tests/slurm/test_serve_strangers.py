@@ -28,7 +28,7 @@ place.listen()
 print("listens", flush=True)
 while True:
     one = place.accept()[0]
-    one.settimeout(2)
+    one.settimeout(120)
     try:
         heard.write(one.recv(65536))
         one.sendall(b"HTTP/1.0 200 OK\\r\\n\\r\\nhello")
@@ -49,7 +49,7 @@ for port in range(30000, 32768):
         taken.append(one)
     except OSError:
         pass
-print(len(taken), flush=True)
+print(*[one.getsockname()[1] for one in taken], flush=True)
 time.sleep(600)
 """
 
@@ -142,11 +142,12 @@ while True:
 
 
 def test_a_stranger_who_takes_all_ports_stops_no_server(sandbox: Sandbox) -> None:
+    """A few ports are left over where other servers ended a minute ago."""
     address = sandbox.exec(["getent", "hosts", "gpu35"]).stdout.split()[0]
     with stranger(sandbox, "gpu35", TAKE_ALL, address) as process:
-        assert int(first_line(process)) > 2000
+        taken = first_line(process).split()
         found = serve(sandbox, "-w", "gpu35", "tiny")
-    assert not 30000 <= found["port"] < 32768
+    assert len(taken) > 2000 and str(found["port"]) not in taken
 
 
 def test_nobody_else_reads_the_log_from_its_first_moment(sandbox: Sandbox) -> None:
@@ -174,7 +175,7 @@ def test_what_is_killed_is_not_said_to_answer(sandbox: Sandbox) -> None:
     before = shell(sandbox, f"cat {note}").stdout
     wait_until(lambda: "tiny answers" in asked(sandbox, "status").stdout)
     assert shell(sandbox, f"cat {note}").stdout == before
-    shell(sandbox, "pkill -9 -f serve_forever")
+    shell(sandbox, "pkill -9 -f serve_forever; while pgrep -f serve_forever; do sleep 0.1; done")
     assert "tiny answers" not in asked(sandbox, "status").stdout
     shell(sandbox, "pkill -9 -f 'main.py run'")
     wait_until(lambda: server_in_list(sandbox, found)["state"] == "ended")
@@ -212,7 +213,7 @@ def test_a_server_that_met_its_time_limit_has_ended(sandbox: Sandbox) -> None:
 
 def test_a_stranger_who_made_the_log_first_reads_nothing_of_it(sandbox: Sandbox) -> None:
     log = "open/theirs.log"
-    shell(sandbox, "mkdir -p open; chmod 777 open .")
+    shell(sandbox, "mkdir -p open; chmod 777 open; chmod 755 .")
     made = f"import os; os.umask(0); os.chdir({sandbox.exec(['pwd']).stdout.strip()!r})"
     with stranger(sandbox, "gpu35", f"{made}; open({log!r}, 'w'); print('made')") as process:
         assert first_line(process) == "made"

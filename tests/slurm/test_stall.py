@@ -14,8 +14,8 @@ MOVES = """\
 import sys, time
 
 kept = open(sys.argv[1], "w") if len(sys.argv) > 1 else sys.stdout
-for number in range(12):
-    time.sleep(2)
+for number in range(24):
+    time.sleep(1)
     kept.write("%d" % number)
     kept.flush()
 """

@@ -39,13 +39,15 @@ def test_to_the_end_under_a_limit(sandbox: Sandbox, limit: int) -> None:
 
 def test_a_killed_worker(sandbox: Sandbox) -> None:
     """What it has started ends before another worker of the same job does it again."""
-    swept = Swept(sandbox, "killed", 2)
-    swept.start(6, "--side-by-side", "2", "--no-requeue", "--jobs", "1", seconds="2")
-    wait_until(lambda: len(begun(swept)) == 2)
+    swept = waiting_sweep(
+        sandbox, "killed", 6, "--side-by-side", "2", "--no-requeue", "--jobs", "1"
+    )
     workers = [
         pid for pid, argv in processes(sandbox.running.pid).items() if "/worker " in " ".join(argv)
     ]
     os.kill(max(workers), signal.SIGKILL)
+    wait_until(lambda: len(begun(swept)) == 4)
+    swept.shell("touch go")
     swept.wait()
     swept.sweep("retry", swept.name, "--failed")
     swept.wait()
@@ -57,10 +59,10 @@ def test_a_killed_worker(sandbox: Sandbox) -> None:
 
 def test_a_cancelled_job(sandbox: Sandbox) -> None:
     """Another job of the sweep does its task again."""
-    swept = Swept(sandbox, "cancelled", 2)
-    swept.start(6, seconds="2")
-    wait_until(lambda: len(begun(swept)) == 2)
+    swept = waiting_sweep(sandbox, "cancelled", 6)
     sandbox.exec(["scancel", swept.queue()[0].split()[0]])
+    wait_until(lambda: [result["state"] for result in swept.results()] == ["interrupted"])
+    swept.shell("touch go")
     swept.wait()
     counts = swept.counts()
     assert (counts["ended"], counts["interrupted"], counts["doubled"]) == (6, 1, 0)
@@ -89,11 +91,7 @@ def test_a_hidden_partition(sandbox: Sandbox) -> None:
     partition = ("scontrol", "update", "partitionname=amd_a100nv_8")
     sandbox.root(*partition, "hidden=yes")
     try:
-        swept = Swept(sandbox, "hidden", 2)
-        waits = TASK.replace("sleep", "until [ -e go ]; do sleep 1; done #")
-        sandbox.write("hidden/task.sh", waits)
-        swept.start(2, "--jobs", "2")
-        wait_until(lambda: len(begun(swept)) == 2)
+        swept = waiting_sweep(sandbox, "hidden", 2, "--jobs", "2")
         assert sandbox.exec(["squeue", "-h"]).stdout == ""
         assert [task["state"] for task in swept.tasks()] == ["running"] * 2
         swept.shell("touch go")
@@ -102,6 +100,16 @@ def test_a_hidden_partition(sandbox: Sandbox) -> None:
         sandbox.root(*partition, "hidden=no")
     counts = swept.counts()
     assert (counts["ended"], counts["interrupted"], counts["doubled"]) == (2, 0, 0)
+
+
+def waiting_sweep(sandbox: Sandbox, name: str, tasks: int, *words: str) -> Swept:
+    """A sweep whose first two tasks have begun, and end once there is a file ``go``."""
+    swept = Swept(sandbox, name, 2)
+    waits = "until [ -e go ]; do sleep 0.5; done 9>&- #"
+    sandbox.write(f"{name}/task.sh", TASK.replace("sleep", waits))
+    swept.start(tasks, *words)
+    wait_until(lambda: len(begun(swept)) == 2)
+    return swept
 
 
 def begun(swept: Swept) -> List[str]:

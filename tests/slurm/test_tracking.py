@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from typing import Any, Dict, List
 
 import pytest
@@ -142,13 +141,13 @@ def test_requeued_under_the_same_id(sandbox: Sandbox) -> None:
     wait_for_state(sandbox, job, "RUNNING")
     # Slurm lets a requeued job wait for two minutes unless told otherwise; one that starts at
     # once may meet the remains of its first run, and then fails with 1:0.
-    requeue = f"""sleep 2; scontrol requeue {job}
+    follow = f"""neuronctl logs -f {job} >followed 2>news &
+        until grep -q run followed; do sleep 0.2; done
+        scontrol requeue {job}
         until squeue -h -j {job} -o %T | grep -q PENDING; do sleep 0.2; done
-        sleep 3; scontrol update jobid={job} starttime=now"""
-    helper = threading.Thread(target=sandbox.exec, args=(["sh", "-c", requeue],))
-    helper.start()
-    result = sandbox.exec(["neuronctl", "logs", "-f", job], timeout=240)
-    helper.join()
+        sleep 3; scontrol update jobid={job} starttime=now
+        wait; cat followed; cat news >&2"""
+    result = sandbox.exec(["sh", "-c", follow])
     assert "RUNNING on gpu" in result.stderr and "the log was restarted" in result.stderr
     assert f"job {job} ended: FAILED, exit code 4:0\n" in result.stderr
     assert "run 1" in result.stdout

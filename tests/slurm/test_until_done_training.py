@@ -39,5 +39,6 @@ def test_a_training_has_the_loss_of_one_that_was_not_interrupted(
     assert job.causes() == ["saved", "finished"]
     whole = Going(training, *options, "--launcher=srun", *program, "b.pt", name="whole")
     assert whole.ended() == "COMPLETED"
+    assert "all-reduce over 2 ranks: 1, as expected" in whole.log
     assert epochs(job) == epochs(whole)
     assert [number for number, _ in epochs(job)] == list(range(1, 71))

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Dict, List
 
@@ -20,7 +21,7 @@ PYTHON = """\
 case $1,$2 in
     -c,*grpc) exit 1 ;;
     -c,*) echo 2 ;;
-    *) for i in {1..100}; do [ "$(wc -l <"$SEEN")" -lt 2 ] || break; sleep 0.1; done
+    *) for i in {1..1000}; do [ "$(wc -l <"$SEEN")" -lt 2 ] || break; sleep 0.1; done
         printf '%s\\n' "$RAY_ADDRESS" "$@"; exit 7 ;;
 esac"""
 
@@ -38,12 +39,12 @@ def run_task(place: Path, *args: str, **variables: str) -> subprocess.CompletedP
         launcher_options=("--resources={'a b': 1}",),
     )
     command = launch_command(made)
-    job: Dict[str, str] = {"SLURM_NODEID": "0", "SLURM_STEP_NUM_NODES": "2", "LIVES": "60"}
+    job: Dict[str, str] = {"SLURM_NODEID": "0", "SLURM_STEP_NUM_NODES": "2", "LIVES": "300"}
     job.update(SLURM_JOB_ID=f"{os.getpid()}", SLURM_STEP_ID="0", SLURM_CPUS_PER_TASK="16")
     job.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="14711", SEEN=str(place / "seen"))
     job.update(variables, PATH=f"{place}:{os.environ['PATH']}")
     return subprocess.run(
-        ["bash", "-c", command], env=job, capture_output=True, text=True, timeout=30
+        ["bash", "-c", command], env=job, capture_output=True, text=True, timeout=300
     )
 
 
@@ -76,9 +77,16 @@ def test_a_worker_that_dies_ends_the_job(tmp_path: Path) -> None:
 
 def test_a_worker_ends_with_the_head(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as head:
-        threading.Timer(2, head.shutdown, [socket.SHUT_RDWR]).start()
         port = str(head.getsockname()[1])
+        threading.Thread(target=end_once_joined, args=[head, tmp_path / "seen"]).start()
         assert run_task(tmp_path, SLURM_NODEID="1", MASTER_PORT=port).returncode == 0
+
+
+def end_once_joined(head: socket.socket, seen: Path) -> None:
+    with head.accept()[0]:
+        while not (seen.exists() and "700" in seen.read_text()):
+            time.sleep(0.1)
+        head.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_head_that_dies_ends_the_job(tmp_path: Path) -> None:

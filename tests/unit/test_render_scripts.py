@@ -205,7 +205,7 @@ SIGNALLED = """
 trap 'echo saved >"$RECORD/saved"; exit 7' USR1
 sleep 0.5
 kill -s USR1 $(sed -n 's/^PPid:[[:blank:]]*//p' /proc/$PPID/status)
-for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 0.1; done
+for n in {1..200}; do sleep 0.1; done
 exit 3
 """
 

@@ -115,7 +115,7 @@ class Job:
 
     def wait_for(self, check: Callable[[Dict[str, Any]], object]) -> Dict[str, Any]:
         """Return the first note that is as wanted."""
-        end = time.monotonic() + 120
+        end = time.monotonic() + 300
         while time.monotonic() < end:
             note = self.note()
             if check(note):
@@ -127,7 +127,7 @@ class Job:
         return self.wait_for(lambda note: note["state"] == "answers")
 
     def end(self) -> int:
-        return self.process.wait(120)
+        return self.process.wait(300)
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     for job in jobs:
         if job.process.poll() is None:
             job.process.terminate()
-            job.process.wait(60)
+            job.process.wait(300)
 
 
 def test_a_server_is_noted_and_leaves_nothing_but_how_it_ended(start: Callable[..., Job]) -> None:
@@ -296,7 +296,7 @@ def test_a_tunnel_ends_with_its_server(start: Callable[..., Job], number: int) -
     # As sshd starts it: what it ends is its parent.
     session = subprocess.Popen(["bash", "-c", f"sh {job.folder}/tunnel; echo lives"])
     job.process.send_signal(number)
-    assert session.wait(120) == -signal.SIGTERM
+    assert session.wait(300) == -signal.SIGTERM
     if number == signal.SIGKILL:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(server[0]), number)

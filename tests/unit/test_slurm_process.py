@@ -175,7 +175,7 @@ def wait_for(check: Callable[[], bool]) -> None:
 def test_hanging_is_ended_with_its_children(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("neuronctl.slurm.sbatch._PATIENCE", 0.5)
+    monkeypatch.setattr("neuronctl.slurm.sbatch._PATIENCE", 5)
     command("sbatch", f"sleep 300 & echo $! > {tmp_path}/child; wait")
     with pytest.raises(SlurmUnavailableError, match="did not respond within") as caught:
         sbatch("x")

@@ -507,9 +507,10 @@ def test_a_job_that_slurm_no_longer_runs_takes_no_task(job: Job, folder: str) ->
 
 
 def test_a_failed_srun_of_a_lost_job_is_no_failed_task(job: Job, folder: str) -> None:
-    add(folder, *[shell("touch begun; sleep 1; exit 1")] * 9)
+    add(folder, *[shell("touch begun; until [ -e lost ]; do sleep 0.1; done; exit 1")] * 9)
     process = job.start("begun", by_srun=True)
     job.slurm_says("COMPLETING")
+    (job.place / "lost").touch()
     process.communicate()
     assert process.returncode == 143 and job.results() == {(1, 1): INTERRUPTED}
 

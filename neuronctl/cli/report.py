@@ -156,7 +156,7 @@ def _gpu_figures(gpu: GpuUse) -> str:
     memory = "?" if gpu.memory_peak is None else f"{gpu.memory_peak / 1024:.1f} GiB"
     return (
         f"in use {_figure(gpu.use, '{:.0f} %')}; idle {_share(gpu.idle)}; at most {memory}; "
-        f"{_figure(gpu.power, '{:.0f} W')}"
+        f"power {_figure(gpu.power, '{:.0f} W')}"
     )
 
 

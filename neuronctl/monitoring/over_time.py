@@ -83,11 +83,16 @@ _SPANS, _WIDE, _TALL = 150, 300, 60
 
 
 def _chart(
-    title: str, unit: str, values: Sequence[Optional[float]], largest: Optional[float] = None
-) -> Optional[Chart]:
+    title: str,
+    values: Sequence[Optional[float]],
+    unit: str,
+    average: Optional[float],
+    largest: Optional[float] = None,
+) -> List[Chart]:
+    """Return the chart of a figure; none if nothing is known of it."""
     known = [value for value in values if value is not None]
-    if not known:
-        return None
+    if not known or average is None:
+        return []
     top = largest or max(*known, 1.0)
     lines: List[List[str]] = [[]]
     for place, value in enumerate(values):
@@ -97,28 +102,35 @@ def _chart(
         x, y = (place + 0.5) / len(values) * _WIDE, _TALL * (1 - min(1.0, value / top))
         lines[-1].append(f"{x:.1f},{y:.1f}")
     shown = tuple(" ".join(line) for line in lines if line)
-    return Chart(title, f"{top:.4g} {unit}", f"{mean(known):.3g} {unit}", shown)
+    digits = 0 if unit in ("%", "W") else 1  # as in the table
+    return [Chart(title, f"{top:.4g} {unit}", f"{average:.{digits}f} {unit}", shown)]
 
 
 def usage_charts(job: JobUse) -> List[Tuple[str, List[Chart]]]:
-    """Return names and charts of the last run: one per GPU, and the cores of each node."""
+    """Return names and charts of the last run: one per GPU, and the cores of each node.
+
+    The averages are those of all samples, as in the table, whatever the spans of the lines.
+    """
     nodes = job.last_nodes
     since, until = min(node.first for node in nodes), max(node.last for node in nodes)
     every = max(node.every for node in nodes)
-    charts: List[Tuple[str, List[Optional[Chart]]]] = []
+
+    def over_time(samples: Iterable[Tuple[float, float]]) -> List[Optional[float]]:
+        return mean_by_span(samples, since, until, _SPANS, every)
+
+    charts: List[Tuple[str, List[Chart]]] = []
     for gpu in job.last_gpus:
-        use, memory, power = (
-            mean_by_span(_figures(gpu, place), since, until, _SPANS, every)
-            for place in (USE, MEMORY, POWER)
-        )
-        memory = [None if value is None else value / 1024 for value in memory]
+        of_gpu = _chart("use", over_time(_figures(gpu, USE)), "%", gpu.use, 100.0)
+        held = [(time, memory / 1024) for time, memory in _figures(gpu, MEMORY)]
+        average = mean([memory for _, memory in held if memory == memory])
         whole = None if gpu.memory is None else gpu.memory / 1024
-        of_gpu = [_chart("use", "%", use, 100.0), _chart("memory", "GiB", memory, whole)]
-        charts.append((f"GPU {gpu.index} of {gpu.node}", [*of_gpu, _chart("power", "W", power)]))
+        of_gpu += _chart("memory", over_time(held), "GiB", average, whole)
+        of_gpu += _chart("power", over_time(_figures(gpu, POWER)), "W", gpu.power)
+        charts.append((f"GPU {gpu.index} of {gpu.node}", of_gpu))
     for node in nodes:
         steps = zip(node.series, node.series[1:])
         busy = [(b[0], max(0.0, b[1] - a[1]) / (b[0] - a[0])) for a, b in steps if b[0] > a[0]]
-        spans = mean_by_span(busy, since, until, _SPANS, every)
-        of_node = _chart("in use", "cores", spans, float(node.cores or 0))
-        charts.append((f"Cores of {node.node}", [of_node]))
-    return [(name, [chart for chart in each if chart is not None]) for name, each in charts]
+        average = node.cpu / node.seconds if node.seconds else None
+        cores = _chart("in use", over_time(busy), "cores", average, float(node.cores or 0))
+        charts.append((f"Cores of {node.node}", cores))
+    return charts

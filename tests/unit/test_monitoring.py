@@ -60,7 +60,8 @@ def test_use_and_memory_over_time_are_lines_of_blocks(tmp_path: Path) -> None:
 def test_a_page_of_a_job(tmp_path: Path) -> None:
     """It is whole without other files; what is not known is a gap, or left out."""
     node(tmp_path)
-    gpus(tmp_path, {10 * n: [row(0, 90), row(1, 0)] for n in range(60) if not 20 < n < 40})
+    moments = {10 * n: [row(0, 90), row(1, 0)] for n in range(60) if not 20 < n < 40}
+    gpus(tmp_path, {**moments, 595: [row(0, 9), row(1, 0)]})  # one that shares its span
     job = JobUse(replace(STATUS, name="<b>"), read_samples(str(tmp_path), 4711))
     page = tmp_path / "page.html"
     _write_page(str(page), [job])
@@ -73,6 +74,7 @@ def test_a_page_of_a_job(tmp_path: Path) -> None:
         "Cores of gpu30",
     ]
     assert text.count("<polyline") == 2 * 2 * 2 + 1  # use and memory; no power, and the cores
+    assert "in use 88 %" in text and "use: 88 % on average" in text
     assert "1 of 2 GPUs was never used (GPU 1)" in text
     assert page.stat().st_mode & 0o777 == 0o600
     with pytest.raises(UsageError, match="--html shows one job"):

@@ -14,7 +14,7 @@ from neuronctl.launch.launchers import option_name
 from neuronctl.planning import JobPlan, Launch
 from neuronctl.planning.model import SAVE, has_trap
 from neuronctl.planning.software import called_launcher, python_file, python_module
-from neuronctl.request.job import BY_NAME, UNTIL_DONE
+from neuronctl.request.job import BY_NAME, UNTIL_DONE, Source
 from neuronctl.rules.base import Copies, Finding, RuleContext, Trait, job_rule
 from neuronctl.scripts.model import INSTEAD_OF
 
@@ -257,16 +257,22 @@ def other_words(context: RuleContext) -> Iterator[Finding]:
         yield Finding(words, hint, severity=WARNING if context.reviewed else "")
 
 
-@job_rule(WARNING, "NC323", "signal at the beginning", about="signal time")
-def signal_and_time(context: RuleContext) -> Iterator[Finding]:
-    plan, text = context.plan, context.plan.request.signal
-    seconds = units.split_signal(text or "")[2]
+@job_rule(WARNING, "NC323", "signal, stall, or idle time and the time limit", about="signal time")
+def times_and_limit(context: RuleContext) -> Iterator[Finding]:
+    plan, request = context.plan, context.plan.request
     limit = plan.time_limit
-    if not seconds.isdigit() or limit is None or limit == units.UNLIMITED or plan.interactive:
+    if limit is None or limit == units.UNLIMITED:
         return
-    if int(seconds) >= limit:
+    for name, seconds in (("idle", plan.idle), ("stall", plan.stall)):
+        if (seconds or 0) >= limit and request.origin(name).source is not Source.CONFIG:
+            yield Finding(
+                f"--{name} {getattr(request, name)} never ends a job of {units.format_time(limit)}",
+                f"use less, such as --{name} {max(1, limit // 120)}m, or a longer --time",
+            )
+    before = units.split_signal(request.signal or "")[2]
+    if before.isdigit() and int(before) >= limit and not plan.interactive:
         yield Finding(
-            f"--signal={text} comes {seconds} s before the end, and the job has "
+            f"--signal={request.signal} comes {before} s before the end, and the job has "
             f"{units.format_time(limit)}: it gets the signal as soon as it runs",
             f"use fewer seconds, such as @{max(1, limit // 4)}, or a longer --time",
         )

@@ -6,7 +6,7 @@ import os
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional, Sequence, TextIO, Tuple
+from typing import TYPE_CHECKING, Any, Optional, Sequence, Set, TextIO, Tuple
 
 from neuronctl.cli.say import drop_output, notify, print_script, say
 from neuronctl.common.console import Column, print_json, print_line, print_table, printable
@@ -53,6 +53,7 @@ class TerminalReporter(Reporter):
         self._mode = mode or SubmitMode()
         self._explain = explain
         self._before = before
+        self._shown: Set[str] = set()
 
     def tell(self, message: str) -> None:
         """Print a message on standard error."""
@@ -67,7 +68,7 @@ class TerminalReporter(Reporter):
         conda = judged.plan.decision("conda")
         if conda is not None and self._mode.dry_run:
             notify(f"--conda {conda.value}: {conda.reason}")
-        show_findings(judged)
+        show_findings(judged, self._shown)
 
     def refused(self, draft: RecordDraft, judged: JudgedJob) -> PolicyError:
         """Return the error with the number of findings; with ``--json`` print the data."""
@@ -143,15 +144,22 @@ def _candidate(candidate: Candidate) -> str:
     return f"{candidate.name}: {candidate.verdict}"
 
 
-def show_findings(job: JudgedJob) -> None:
-    """Print the findings and notes."""
+def show_findings(job: JudgedJob, shown: Optional[Set[str]] = None) -> None:
+    """Print the findings and notes.
+
+    shown: messages about the user and the hour that were printed for another job; they are not
+    repeated.
+    """
+    shown = set() if shown is None else shown
     for warning in job.warnings:
         notify(warning)
     for finding in job.findings:
-        if finding.waits:
-            continue  # the verdict reports it
+        if finding.waits or finding.message in shown:
+            continue  # the verdict reports it, or it was printed
         from neuronctl.cli.korean import in_language
+        from neuronctl.rules.base import Trait
 
+        shown.update([finding.message] if finding.has(Trait.ONLY_NOW) else [])
         finding = in_language(finding, sys.stderr)
         lines = [f"{finding.severity} {finding.code}: {printable(finding.message)}"]
         lines += [f"hint: {finding.hint}"] if finding.hint else []

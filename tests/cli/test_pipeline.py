@@ -179,6 +179,16 @@ def test_options_of_one_job_are_refused(run: Run, study: Path, options: List[str
     assert "cannot be used for a pipeline" in said
 
 
+def test_a_quota_of_all_jobs_is_one_warning(run: Run, fake_slurm: FakeSlurm, study: Path) -> None:
+    (study / "bin").mkdir()
+    (study / "bin/quotainfo").write_text(f"#!/bin/sh\necho {study} 99 0 100 - 1 0 0 -\n")
+    (study / "bin/quotainfo").chmod(0o755)
+    (study / "layer.yaml").write_text("clusters: {neuron-2022: {quota: quotainfo}}\n")
+    env = {"PATH": f"{study}/bin:{os.environ['PATH']}", "NEURONCTL_CATALOG": "layer.yaml"}
+    said = run("submit", "--dry-run", "-f", "study.yaml", env=env).stderr
+    assert said.count("NC413") == 1 and "--chdir DIR, -o DIR/" in said
+
+
 def test_other_commands_say_what_it_is(run: Run, study: Path) -> None:
     said = run("generate", "-f", "study.yaml", code=3).stderr
     assert "describes a pipeline" in said and "--dry-run" in said

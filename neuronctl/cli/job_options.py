@@ -48,7 +48,8 @@ _SECTIONS = {
 class JobCommand(click.Command):
     """A command whose help shows the job's options in groups."""
 
-    unknown_option_hint = "for one that only sbatch has: --sbatch {name}=VALUE"
+    unknown_option_hint = ""
+    """Instead of how --sbatch passes it on."""
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
         """Add a hint to click's error about an unknown option."""
@@ -56,9 +57,9 @@ class JobCommand(click.Command):
         try:
             rest = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if error.option_name == "--on" or not any(one.name == "sbatch" for one in self.params):
+            hint = self.unknown_option_hint or _hint_at_sbatch(error.option_name)
+            if not hint or not any(one.name == "sbatch" for one in self.params):
                 raise
-            hint = self.unknown_option_hint.format(name=error.option_name.lstrip("-"))
             raise UsageError(error.format_message(), hint) from None
         _refuse_typed_secrets(ctx.params.get("env") or ())
         words = len(ctx.params.get("words", ()))
@@ -81,6 +82,18 @@ class JobCommand(click.Command):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+
+
+def _hint_at_sbatch(option: str) -> str:
+    """Return how to pass on an option that sbatch has, or that a plugin of it may have."""
+    from neuronctl.slurm.sbatch_options import SBATCH, VALUE
+
+    name = option.lstrip("-")
+    own = next((one for one in SBATCH if name in (one.long, one.short)), None)
+    if own is not None:
+        return f"sbatch has it: --sbatch {own.long}" + "=VALUE" * (own.takes == VALUE)
+    is_plugins = option.startswith("--") and option != "--on"
+    return f"for one that only sbatch has: --sbatch {name}=VALUE" if is_plugins else ""
 
 
 def _refuse_typed_secrets(texts: Sequence[str]) -> None:

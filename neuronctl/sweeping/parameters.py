@@ -164,7 +164,9 @@ def check_metric(pattern: Optional[str]) -> None:
     try:
         groups = re.compile((pattern or "").encode("utf-8", "surrogateescape")).groups
     except (re.error, RecursionError) as error:
-        raise UsageError(f"--metric: '{pattern}' is no regular expression: {error}") from None
+        words = f"--metric: '{pattern}' is not a regular expression: {error}"
+        hint = "type such as --metric 'acc ([0-9.]+)'; put a \\ before a literal ( [ * + ?"
+        raise UsageError(words, hint) from None
     if groups > 1:
         raise UsageError(
             f"--metric: '{pattern}' has {groups} groups: one says where the figure is",

@@ -71,4 +71,5 @@ def running_job(word: str) -> JobStatus:
         return running[0]
     known = jobs and jobs[0].source != "record"
     state = jobs[-1].state if known else "not in the queue"
-    raise NoSuchJobError(f"job {word} is not running: it is {state}", f"'neuronctl why {word}'")
+    hint = "'neuronctl status' lists your jobs" if is_name(word) else f"'neuronctl why {word}'"
+    raise NoSuchJobError(f"job {word} is not running: it is {state}", hint)

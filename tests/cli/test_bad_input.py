@@ -40,7 +40,9 @@ def records() -> List[Path]:
 USAGE = [
     (["--gpus-per-node", "2", "--gres", "gpu:4"], ["--gpus-per-node", "--gres", "contradict"]),
     (["--env", "NO_SUCH_NAME"], ["is not exported in your shell", "--env NO_SUCH_NAME=VALUE"]),
-    (["--no-such-option"], ["--no-such-option"]),
+    (["--no-such-option"], ["--sbatch no-such-option=VALUE"]),
+    (["--hold"], ["sbatch has it: --sbatch hold\n"]),
+    (["-F", "nodes"], ["--sbatch nodefile=VALUE"]),
 ]
 
 
@@ -49,6 +51,10 @@ def test_wrong_usage(options: List[str], words: List[str], run: Run, fake_slurm:
     one_error(run("submit", *HERE, *options, "train.py", code=2), *words)
     assert fake_slurm.calls("sbatch") == []
     assert records() == []
+
+
+def test_a_name_that_no_running_job_has(run: Run, fake_slurm: FakeSlurm) -> None:
+    one_error(run("top", "nosuch", code=8), "'neuronctl status' lists your jobs")
 
 
 @pytest.mark.parametrize("name", ["train.py", "job.sh", "no_suffix"])

@@ -153,7 +153,8 @@ def test_metrics_of_jobs(
     assert [line.split()[-1] for line in lines[2:]] == ["0.75", "0.5"]
     data = json.loads(run("history", "--metric", "acc of .: (.*)", "--json").stdout)
     assert [one["jobs"][0]["metric"] for one in data["submissions"]] == ["", "88", "77"]
-    assert "no regular expression" in run("history", "--metric", "(", code=2).stderr
+    assert "--metric 'acc ([0-9.]+)'" in run("history", "--metric", "(", code=2).stderr
+    assert "neuronctl history train --metric" in run("history", "--metric", "train", code=2).stderr
     assert re.search(r"metric +0\.5 +0\.75", run("show", "7", "8").stdout)
     data = json.loads(run("show", "7", "8", "--metric", "^acc of .", "--json").stdout)
     assert {"name": "metric", "first": "acc of 7", "second": "acc of 8"} in data["plan"]

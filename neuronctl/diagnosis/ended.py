@@ -336,11 +336,15 @@ def _outweighs(match: LogMatch, ending: Ending) -> bool:
     It does, unless a process dies of that signal without a message and the log only shows what
     followed.
     """
-    if match.kind == MESSAGE:
-        return not ending_meaning(ending)
+    if not ending.signal or not ending_meaning(ending):
+        # 'timeout' ends a program that has nothing to say.
+        return match.kind != MESSAGE or ending.code != _TIMEOUT
     silent = ending.signal in CRASHES and not match.stopped
     follows = match.kind in FOLLOWS or (silent and (match.consequence or match.kind == EXCEPTION))
-    return not (ending.signal and follows)
+    return not follows and match.kind != MESSAGE
+
+
+_TIMEOUT = 124  # the exit code of timeout(1)
 
 
 def _from_exit(
@@ -400,6 +404,7 @@ def _from_log(
     """Return the diagnosis for a line of the log."""
     diagnosis = Diagnosis(match.kind, what, match.cause, match.remedy, certain=False, line=line)
     where = _with_node(evidence, match.where)
+    where = where or (_first_task(evidence) if match.consequence else "")
     diagnosis = replace(diagnosis, where=where, entry=match.entry)
     return diagnosis if match.entry else _not_known(evidence, diagnosis)
 

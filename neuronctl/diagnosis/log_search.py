@@ -55,16 +55,18 @@ class LogMatch:
 
     @property
     def weight(self) -> int:
-        """Return how much it tells: causes most, and what follows from another failure least."""
+        """Return how much it tells: causes most; least, what only follows or has no meaning."""
         if self.consequence:
-            return 0 if self.kind in FOLLOWS else 2
-        return {MESSAGE: 1, EXCEPTION: 3}.get(self.kind, 4)
+            return 0 if self.kind in FOLLOWS else 3
+        if self.exit and -self.exit not in CRASHES:
+            return 1
+        return {MESSAGE: 2, EXCEPTION: 4}.get(self.kind, 5)
 
 
 EXCEPTION, MESSAGE = "exception", "message"
 """Kinds: an exception that is not known; a line with the words of an error that is not known."""
 
-FOLLOWS = ("child", "peer")  # kinds of consequences that say nothing of what came first
+FOLLOWS = ("child", "peer", "mpi-abort")  # consequences that say nothing of what came first
 
 _CLOSE, _CLOSE_ALONE = 20, 2
 """Other lines that may stand between failures that belong together; of a single process."""
@@ -81,6 +83,8 @@ _STOPPED = (
     "srun: Terminating",
     "slurmstepd: error: *** STEP",
 )
+
+_LANGUAGES = ("julia", "r", "matlab")  # errors that end a program as a traceback does
 
 _OF_CRASHES = ("out-of-memory", "shared-memory")  # kills processes without a message
 
@@ -113,6 +117,7 @@ _SAYS_ERROR = re.compile(
     r"^(?!srun: error: \S+: task|slurmstepd\S*: error: \*\*\*)(?:(?:\S+ )?\W{0,3}"
     r"(?:(?i:fatal(?: error)?|error)\b ?(?:[:!]| in )|ERROR\b|FATAL\b|Abort\()"
     r"|.*: (?:fatal )?error: |\S*(?:Error|Exception): |.*\b(?:[Ff]atal error|FATAL ERROR)\b"
+    r"|.* has failed\b"
     r"|\S+ failed with [^ec]|.*\bexecvp error\b|\w+::Abort::|\[E::\w+\] |STOP \S|usage: "
     r"|(?i:(?:[\w.-]+(?: \w+)?: )?(?:failed to|unable to|could not|cannot|invalid) |abort: ))"
 )
@@ -186,17 +191,24 @@ def _last_failure(lines: Sequence[str], marks: Sequence[_Mark], alone: bool) -> 
         groups[-1].append(mark)
     consequence: Optional[LogMatch] = None
     weak: Optional[LogMatch] = None
+    message: Optional[LogMatch] = None
     for group in reversed(groups):
         found = _first_failure(group, alone)
         # The program survived what it printed long before the end.
         if found is not None and found.entry is not None and found.entry.weak:
             weak = weak or found.match
+        elif found is not None and message is not None:
+            # Other processes continue for a while after the launcher has reported one's end.
+            if any(mark.match.exit for mark in group):
+                return found.match
         elif found is not None and (found.raised or (consequence is None and weak is None)):
-            return found.match
+            if found.match.kind != MESSAGE or alone:
+                return found.match
+            message = found.match
         later = [mark.match for mark in group if mark.match.consequence]
         later = [match for match in later if match.kind not in FOLLOWS] or later
         consequence = later[0] if later and consequence is None else consequence
-    return consequence or weak
+    return message or consequence or weak
 
 
 def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
@@ -204,7 +216,10 @@ def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
 
     alone: tracebacks of a single process are of one run after the other.
     """
-    group = _after_other_program(group) if alone else group
+    # A single process survived a traceback if another language's error ended it later.
+    last = max((mark.index for mark in group if mark.raised and alone), default=-1)
+    later = [mark for mark in group if mark.index > last]
+    group = later if any(mark.match.kind in _LANGUAGES for mark in later) else group
     group = [mark for mark in group if not _SAYS_WARNING.match(mark.match.line)] or group
     known = _known_causes(group)
     by_preflight = [mark for mark in known if mark.match.kind == "preflight"]
@@ -224,8 +239,7 @@ def _first_failure(group: Sequence[_Mark], alone: bool) -> Optional[_Mark]:
         return next((mark for mark in known if mark.match.kind in _OF_CRASHES), crashed[0])
     if known and (reports or not raised):
         return known[0]
-    reported = _reported_failure(group, raised, reports) if reports else None
-    return reported or next(iter(raised or _first_messages(group)), None)
+    return _unknown_failure(group, raised, reports)
 
 
 def _first_messages(group: Sequence[_Mark]) -> List[_Mark]:
@@ -233,16 +247,6 @@ def _first_messages(group: Sequence[_Mark]) -> List[_Mark]:
     telling = (mark.match.consequence and mark.match.kind not in FOLLOWS for mark in group)
     count = next((place for place, tells in enumerate(telling) if tells), len(group))
     return [mark for mark in group[:count] if mark.match.kind == MESSAGE]
-
-
-def _after_other_program(group: Sequence[_Mark]) -> Sequence[_Mark]:
-    """Return the marks after a traceback of another language that a single process survived."""
-    last = max((mark.index for mark in group if mark.raised), default=-1)
-    later = [mark for mark in group if mark.index > last]
-    return later if any(mark.match.kind in _LANGUAGES for mark in later) else group
-
-
-_LANGUAGES = ("julia", "r", "matlab")  # errors that end a program as a traceback does
 
 
 def _known_causes(group: Sequence[_Mark]) -> List[_Mark]:
@@ -254,27 +258,27 @@ def _known_causes(group: Sequence[_Mark]) -> List[_Mark]:
 
 
 def _telling_reports(group: Sequence[_Mark], raised: Sequence[_Mark]) -> List[_Mark]:
-    """Return the launchers' reports, without bash's about processes a script killed afterwards."""
-    begun = min((mark.index for mark in raised), default=len(group) + group[-1].index)
+    """Return the launchers' reports, without those about processes that were killed afterwards."""
+    end = len(group) + group[-1].index
+    begun = min((mark.index for mark in raised), default=end)
+    aborted = min((mark.index for mark in group if mark.match.kind == "mpi-abort"), default=end)
     reports = [mark for mark in group if mark.match.exit not in _NO_NEWS]
-    return [mark for mark in reports if mark.match.kind != _OF_SHELL or mark.index < begun]
+    reports = [mark for mark in reports if mark.match.kind != _OF_SHELL or mark.index < begun]
+    return [one for one in reports if one.match.exit != -signal.SIGKILL or one.index < aborted]
 
 
-def _reported_failure(
+def _unknown_failure(
     group: Sequence[_Mark], raised: Sequence[_Mark], reports: Sequence[_Mark]
 ) -> Optional[_Mark]:
-    """Return the process that failed first, by its launcher's report or its own message."""
+    """Return a failure without a known cause: the program's own words before a launcher's."""
     # A Python exception ends a process with 1. Another code belongs to a process without one,
     # unless only one process ended.
-    others = any(mark.match.exit == 1 for mark in group)
     exited = [mark for mark in reports if mark.match.exit > 0]
-    if exited and (others or not raised):
-        return exited[0]
-    if any(mark.match.consequence for mark in group):
-        return None
-    aborted = all(mark.match.exit == -signal.SIGABRT for mark in reports)
-    messages = [mark for mark in group if mark.match.kind == MESSAGE and aborted]
-    return (raised or messages or reports)[0]
+    if raised and not (exited and any(mark.match.exit == 1 for mark in group)):
+        return raised[0]
+    follows = any(mark.match.consequence for mark in group)
+    ends = exited or ([] if follows else reports)
+    return next(iter([*_first_messages(group), *ends]), None)
 
 
 def _find_marks(lines: Sequence[str]) -> List[_Mark]:
@@ -306,9 +310,8 @@ def _find_marks(lines: Sequence[str]) -> List[_Mark]:
             names = {entry.name for part in known[index:inside] for entry in part}
             those = [entry for entry in entries() if not entry.patterns or entry.name in names]
             made = _match_exception(those, one, raw, number)
-            below = known[inside : inside + len(one.below)]
-            if any(below) and not made.known:
-                made = _match_paragraphs(below, made, one, raw)
+            if not made.known:
+                made = _match_below(known[inside : inside + len(one.below)], made, one, raw)
             mark = made if one.before is None else _choose_of_chain(marks, made, one)
         else:
             mark = _match_line(known[index], lines, index, whole[index].strip())
@@ -328,9 +331,7 @@ def _choose_of_chain(marks: List[_Mark], mark: _Mark, later: Raised) -> Optional
     return mark
 
 
-def _match_paragraphs(
-    below: Sequence[Sequence[Entry]], mark: _Mark, one: Raised, raw: str
-) -> _Mark:
+def _match_below(below: Sequence[Sequence[Entry]], mark: _Mark, one: Raised, raw: str) -> _Mark:
     """Match the paragraphs below an exception if its own lines are not known."""
     causes = [entry for part in below for entry in part if entry.role == CAUSE and not entry.weak]
     whole = replace(one, lines=[*one.lines, *one.below])
@@ -368,19 +369,15 @@ def _match_line(
     known: Sequence[Entry], lines: Sequence[str], index: int, line: str
 ) -> Optional[_Mark]:
     number = len(lines) - index
-    lowered = line.lower()
     for entry in known:
-        if entry.exceptions:
-            continue
-        words = _matched_words(entry, line, lowered)
+        words = None if entry.exceptions else _matched_words(entry, line)
         if words is None or (entry.kind == "preflight" and not _ends_with(lines[index:])):
             continue
         if entry.weak and ordinary_lines(lines, index, len(lines), _WEAK) > _WEAK:
             return None
         rank = prefix_rank(lines[index])
-        return _Mark(
-            index, _log_match(entry, words, line, number, rank and f"(rank {rank})"), entry
-        )
+        match = _log_match(entry, words, line, number, rank and f"(rank {rank})")
+        return _Mark(index, match, entry)
     if _SAYS_ERROR.search(line):
         whose = "Slurm's" if line.startswith(("srun", "slurmstepd")) else "the program's"
         below = next((text.strip() for text in lines[index + 1 : index + 4] if text.strip()), "")
@@ -390,14 +387,14 @@ def _match_line(
     return None
 
 
-def _matched_words(entry: Entry, line: str, lowered: str = "") -> Optional[str]:
+def _matched_words(entry: Entry, line: str) -> Optional[str]:
     """Return the first group of the first pattern that matches, or None."""
-    lowered = lowered or line.lower()
+    lowered = line.lower()
     for pattern in entry.patterns:
         if any(need in lowered for need in needed_texts(pattern)):
             match = compiled(pattern).search(line)
             if match is not None:
-                return next((group for group in match.groups() if group), "")
+                return next(filter(None, match.groups()), "")
     return None
 
 

@@ -33,10 +33,10 @@ _NOT_OF_IT = re.compile(
 
 _CONTINUES = re.compile(
     r"(?:unknown:|requested:|Fatal error:|FOAM FATAL (?:IO )?ERROR ?:.{0,30}|^Error in .* ?:"
-    r"|^Error using .+|PETSC ERROR: -+ Error Message -+|terminate called after .+'"
-    r"|^ERROR:(?: LoadError:)*(?: TaskFailedException:?)?)$"
+    r"|^Error using .+|^thread '.*' panicked at \S+:|PETSC ERROR: -+ Error Message -+"
+    r"|terminate called after .+'|^ERROR:(?: LoadError:)*(?: TaskFailedException:?)?)$"
 )
-"""Lines of Lmod, GROMACS, OpenFOAM, R, MATLAB, PETSc, C++, and Julia with a message below."""
+"""Lines of Lmod, GROMACS, OpenFOAM, R, MATLAB, Rust, PETSc, C++, and Julia; the message follows."""
 
 _UNREADABLE = ("SyntaxError: ", "IndentationError: ", "TabError: ")
 """What ends a program before it runs, and stands behind no traceback then."""
@@ -127,8 +127,9 @@ def is_frame(line: str) -> bool:
 def ordinary_lines(lines: Sequence[str], after: int, before: int, most: int) -> int:
     """Return how many ordinary lines stand between two, up to ``most`` + 1."""
     between = (plain_end(lines[index]) for index in range(after + 1, before))
+    others = (TRACEBACK, "srun: ", "slurmstepd")
     ordinary = (
-        line for line in between if line and line[0].isalnum() and not line.startswith(TRACEBACK)
+        line for line in between if line and line[0].isalnum() and not line.startswith(others)
     )
     return len(list(itertools.islice(ordinary, most + 1)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import List, Sequence
 
 import pytest
@@ -23,12 +24,15 @@ STEPS = [f"step {number} loss 0.5" for number in range(9)]
 CHDIR = "slurmstepd: error: couldn't chdir to `/scratch/kim': No such file or directory: going to /"
 
 
+STATUS = JobStatus(
+    JobId(7), 7, "train", "kim", "gpu", "FAILED", "", "sacct",
+    exit=ExitCode(1, 0), elapsed=62, node_list="gpu1", nodes=1, gpus=1,
+)  # fmt: skip
+
+
 def explain(*lines: str, code: int = 1, state: str = "FAILED") -> Diagnosis:
     """Return the diagnosis of a job on one GPU with this log."""
-    status = JobStatus(
-        JobId(7), 7, "train", "kim", "gpu", state, "", "sacct",
-        exit=ExitCode(code, 0), elapsed=62, node_list="gpu1", nodes=1, gpus=1,
-    )  # fmt: skip
+    status = replace(STATUS, state=state, exit=ExitCode(code, 0))
     return diagnose(JobEvidence(status, 1000, logs=(LogTail("/s/7.out", lines),)))
 
 
@@ -85,6 +89,45 @@ def test_an_error_before_a_failed_assertion_is_the_cause() -> None:
     message = ["--> FOAM FATAL IO ERROR:", "Essential entry 'value' missing"]
     later = "a.out: /src/a.h:438: T& A::operator(): Assertion 'row <= rows' failed."
     assert "Essential entry" in explain(*message, later, code=134).cause
+
+
+ABORTED = "Rank 33 [c9-2c0s1n2] application called MPI_Abort(MPI_COMM_WORLD, 7) - process 33"
+NCCL = "[rank1]: NCCL error: remote process exited or there was a network error"
+TASK = "srun: error: gpu1: task 0: "
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "words"),
+    [
+        # The program's own words come before the exit code that a launcher reports,
+        (["EXITING because of FATAL ERROR in input: no pair", f"{TASK}Exited with exit code 104"],
+         104, "no pair"),
+        (["ERROR: no licence file", f"{TASK}Exited with exit code 127"], 127, "no licence file"),
+        # before the processes that the launcher kills, and before how it aborts.
+        ([ABORTED, "srun: error: nid1: tasks 12-23: Killed", f"{TASK}Aborted"], 134, "MPI_Abort"),
+        (["the parcelport has failed to start", "terminate called without an active exception"],
+         255, "parcelport"),
+        # What another process lost says more than that this one aborted.
+        ([NCCL, "run.sh: line 197: 2985003 Aborted   (core dumped) python a.py"], 134, "NCCL"),
+        (["slurmstepd-gpu1: error: execve(): python a.py: No such file or directory"], 2, "quotes"),
+        (["Error, no samtools at /opt/Trinity line 3866.", f"{TASK}Exited with exit code 127"],
+         127, "no samtools"),
+    ],
+)  # fmt: skip
+def test_the_program_s_own_words_come_first(lines: List[str], code: int, words: str) -> None:
+    assert words in explain(*lines, code=code).cause
+
+
+def test_a_task_that_ended_before_others_failed_first() -> None:
+    later = [*[f"Loss: {step}" for step in range(40)], "Failed to create the report of the run"]
+    lines = [
+        *TRACE,
+        "FileExistsError: [Errno 17] File exists: 'a'",
+        f"{TASK}Exited with exit code 1",
+    ]
+    status = replace(STATUS, node_list="gpu[1-2]", nodes=2, gpus=8)
+    logs = (LogTail("/s/7.out", tuple(lines + later)),)
+    assert diagnose(JobEvidence(status, 1000, logs=logs)).entry == "class-exists"
 
 
 def kind_of(lines: Sequence[str]) -> str:

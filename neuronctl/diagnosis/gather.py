@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common.errors import NeuronctlError, SlurmError
 from neuronctl.common.secrets import hide_secrets
+from neuronctl.common.shell import quote
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began
 from neuronctl.diagnosis.log_text import LogTail, read_tail
@@ -36,6 +37,8 @@ def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
     """Gather the evidence of a job or a task and diagnose it; what it cites has no secrets."""
     evidence = gather(status)
     diagnosis = diagnose(evidence)
+    if diagnosis.entry == "missing-module" or "'python' is not on" in diagnosis.cause:
+        diagnosis = _with_environment(status, diagnosis)
     if diagnosis.line is None:
         return evidence, diagnosis
     return evidence, replace(
@@ -46,6 +49,23 @@ def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
         where=hide_secrets(diagnosis.where),
         around=tuple(hide_secrets(text) for text in diagnosis.around),
     )
+
+
+def _with_environment(status: JobStatus, diagnosis: Diagnosis) -> Diagnosis:
+    """Name the environment that is beside the program, or that uv would make there."""
+    from neuronctl.launch.environments import find_venv
+
+    request = {} if status.record is None else status.record.rest.get("request") or {}
+    script = str(request.get("script") or "")
+    venv, lock = find_venv(script if script.endswith(".py") else "", status.work_dir or ".")
+    place = os.path.normpath(os.path.join(status.work_dir, venv or os.path.dirname(lock)))
+    way = f"{place} has a uv.lock and no .venv: run 'uv sync' there on the login node"
+    if not lock:
+        way = f"use the environment that is there: --venv {quote(place)}"
+    has_other = any(request.get(name) for name in ("venv", "conda", "container"))
+    if has_other or not status.work_dir or not (venv or lock):
+        return diagnosis
+    return replace(diagnosis, remedy=f"{way}; or {diagnosis.remedy}")
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,25 @@ def test_an_entry_of_the_users_own(run: Run, fake_slurm: FakeSlurm, tmp_path: Pa
     knowledge.entries.cache_clear()
 
 
+@pytest.mark.parametrize(
+    ("file", "given", "words"),
+    [
+        ("uv.lock", {"script": "train.py"}, "has a uv.lock and no .venv: run 'uv sync' there"),
+        (".venv/bin/activate", {"script": "python"}, "use the environment that is there: --venv "),
+        (".venv/bin/activate", {"conda": "torch"}, "What to do: install it there"),
+    ],
+)
+def test_a_missing_module_and_the_environment_beside_the_program(
+    run: Run, fake_slurm: FakeSlurm, tmp_path: Path, file: str, given: Any, words: str
+) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).touch()
+    (tmp_path / "7.out").write_text("ModuleNotFoundError: No module named 'torch'\n")
+    record(7, tmp_path, request=given)
+    fake_slurm.queue(queue_row("7", state="FAILED", exit="256", work_dir=str(tmp_path)))
+    assert words in " ".join(run("why", "7").stdout.split())
+
+
 def test_secrets_in_a_log(
     run: Run, fake_slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

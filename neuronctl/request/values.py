@@ -128,6 +128,8 @@ def gres(text: str) -> Optional[Fields]:
     """Read generic resources, GPUs among them; ``gpu`` and ``gpu:a100`` mean one, as in Slurm."""
     if text.lower() in ("help", "list"):
         raise ValueError(f"'{text}' lists the resources instead of submitting the job")
+    if not text:
+        raise ValueError("it names no resource")
     found: Dict[str, int] = {}
     others = []
     for item in text.replace("gres:", "").replace("=", ":").split(","):

@@ -129,7 +129,8 @@ def launches(commands: Iterable[Command]) -> Tuple[Launch, ...]:
 
 _CONTAINER_FLAGS = """
 nv rocm c contain cleanenv e writable_tmpfs no_home fakeroot f containall C userns u pid p ipc i
-writable w nvccli compat net no_eval
+writable w nvccli compat net no_eval no_privs keep_privs no_init no_umask disable_cache oci unsquash
+uts no_nv no_rocm
 """.split()  # noqa: SIM905
 
 

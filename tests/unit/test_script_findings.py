@@ -45,6 +45,8 @@ FOUND: List[Row] = [
     ("NC660", CPU, "python t.py ${SLURM_NTASK:-1}@@"),
     ("NC660", CPU, "export SLURM_NTASK=4@@\npython t.py"),
     ("NC660", CPU, "SLURM_CPU_PER_TASK=4 python t.py@@"),
+    ("NC660", CPU, "export SBATCH_TIME=1:00:00@@\nsbatch job.sh"),
+    ("NC660", CPU, "SBATCH_NODES=2 sbatch job.sh@@"),
     ("NC661", f"{CPU} --export=NONE@@", "srun python t.py"),
     ("NC661", f"{CPU} --export=A=1,B=2@@", "srun python t.py"),
     ("NC661", f"{CPU} --export=none@@", "srun --export=ALL true\nsrun python t.py"),
@@ -57,6 +59,7 @@ FOUND: List[Row] = [
     ("NC623", f"{FOUR} --ntasks-per-node=8", "srun python t.py@@"),
     ("NC623", FOUR, "srun -n 8 python t.py@@"),
     ("NC623", f"{GPU} --ntasks-per-node=2", "srun python t.py@@"),
+    ("NC623", f"{FOUR} --ntasks-per-node=20", "mpirun python t.py@@"),
     # NC627: a program that takes GPU LOCAL_RANK, and sees one.
     ("NC627", "-p gpu -N 1 -n 4 --gpus-per-task=1@@", "srun train --distributed"),
     # NC621: a launcher within a launcher, and nodes that do not know of one another.
@@ -104,6 +107,9 @@ FOUND: List[Row] = [
     # NC626: cores that a step does not get.
     ("NC626", CORES, "srun --container-image=x.sqsh python t.py@@"),
     ("NC626", CORES, "srun --environment ${EDF_FILE} python t.py@@"),
+    # Without a number of tasks, an srun with -c starts as many as fit.
+    ("NC626", "-p cpu --exclusive -c 4", "srun -c $SLURM_CPUS_PER_TASK python t.py@@"),
+    ("NC626", "-p cpu -c 8", "srun -c 4 python t.py@@"),
     # NC633: GPUs that the job does not have.
     ("NC633", f"{GPU} --array=0-3", f"export CUDA_VISIBLE_DEVICES={INDEX}@@\n./a"),
     ("NC633", GPU, "CUDA_VISIBLE_DEVICES=0 ./a\nCUDA_VISIBLE_DEVICES=1 ./b@@"),
@@ -134,6 +140,7 @@ FOUND: List[Row] = [
     ("NC665", CPU, "srun OMP_NUM_THREADS=1 python t.py@@"),
     ("NC665", CPU, "python -m train.py@@"),
     ("NC665", CPU, "python python t.py@@"),
+    ("NC665", CPU, "apptainer exec /x/torch.sif --bind /data python t.py@@"),
     ("NC665", CPU, "python3@@\ndeactivate"),
     # Directives, lines of shell, and variables.
     ("NC601", GPU, "#SBATCH --tiem=10@@\nsrun python train.py"),
@@ -285,6 +292,8 @@ RIGHT: List[Row] = [
     ("NC625", GPU, 'pip install x\neval "$1"'),
     ("NC626", CORES, "srun -c 8 --container-image=x.sqsh python t.py"),
     ("NC626", CORES, "export SRUN_CPUS_PER_TASK=8\nsrun python t.py"),
+    ("NC626", "-p cpu --exclusive -c 4", "srun -n 1 -c 4 python t.py"),
+    ("NC626", "-p cpu -c 4", "srun -c 4 python t.py"),
     ("NC626", CORES, "srun mkdir -p x\nsrun bash -c 'hostname | cut -d. -f1'"),
     ("NC651", CPU, "python serve.py &\npython ask.py"),
     ("NC651", CPU, "for i in 1 2; do\n  ./simulate $i &\ndone\nwait"),
@@ -393,6 +402,11 @@ RIGHT: List[Row] = [
     ("NC649", CPU, "[ $root = /x ] && ./a"),
     ("NC649", CPU, "A=(x y)\npython t.py $A"),
     ("NC660", CPU, "A=/x B=$A/y\n./a $B"),
+    (
+        "NC660",
+        CPU,
+        "SBATCH_MEM_PER_NODE=1G sbatch a.sh\nexport SBATCH_OPTS=-t1\nsbatch $SBATCH_OPTS",
+    ),
     ("NC660", CPU, "python t.py $model $step"),
     ("NC627", "-p gpu -N 1 -n 4 --gpus-per-task=1", "srun --gpu-bind=none train --distributed"),
     ("NC627", "-p gpu -N 4 --ntasks-per-node=1 --gpus-per-task=1", "srun train --distributed"),

@@ -55,7 +55,8 @@ MENDS: List[Tuple[str, str, str]] = [
      '#SBATCH -n 2 -c 2\nsrun --cpus-per-task="$SLURM_CPUS_PER_TASK" ./x\n'
      '  time srun --cpus-per-task="$SLURM_CPUS_PER_TASK" -l ./y &'),
     ("NC626", '#SBATCH -c 2\necho 가 &&\t"srun" \\\n -l ./x',
-     '#SBATCH -c 2\necho 가 &&\t"srun" --cpus-per-task="$SLURM_CPUS_PER_TASK" \\\n -l ./x'),
+     '#SBATCH -c 2\necho 가 &&\t"srun" --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" '
+     '\\\n -l ./x'),
 ]  # fmt: skip
 
 

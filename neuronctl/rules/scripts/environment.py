@@ -9,10 +9,11 @@ from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Finding, Trait
-from neuronctl.rules.scripts.script_facts import ScriptFacts, asks_for, script_rule
+from neuronctl.rules.scripts.script_facts import TASKS, ScriptFacts, asks_for, script_rule
 from neuronctl.rules.several_processes import SYNC_ONCE, uv_changes
 from neuronctl.scripts.model import SCRIPT, SourceSpan
 from neuronctl.scripts.shell_text import Command
+from neuronctl.slurm.sbatch_options import SBATCH, variables
 
 _CONDA = ("conda", "mamba", "micromamba")
 _READ_BEFORE = ("source", ".", "eval", "module", "ml", "spack", "uenv")
@@ -101,12 +102,11 @@ def _out_of_order(facts: ScriptFacts) -> Iterator[Finding]:
                 return
 
 
-_TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core")
 _ONLY_WITH = {
     "SLURM_CPUS_PER_TASK": ("cpus-per-task",),
     "SLURM_NTASKS_PER_NODE": ("ntasks-per-node",),
-    "SLURM_NTASKS": _TASKS,
-    "SLURM_NPROCS": _TASKS,
+    "SLURM_NTASKS": TASKS,
+    "SLURM_NPROCS": TASKS,
     "SLURM_GPUS": ("gpus",),
     "SLURM_GPUS_PER_NODE": ("gpus-per-node",),
     "SLURM_GPUS_PER_TASK": ("gpus-per-task",),
@@ -147,8 +147,9 @@ def not_set(facts: ScriptFacts) -> Iterator[Finding]:
         for name in word.names:
             if name in word.raw:
                 used.setdefault(name, word.place)
-    if facts.header.given and facts.header.for_bash:
+    if facts.header.for_bash:
         yield from _misspelled_names(facts, used)
+    if facts.header.for_bash and facts.header.given:
         yield from _not_set_by_slurm(facts, used)
 
 
@@ -161,7 +162,7 @@ def _misspelled_names(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
         looks = rf"(-v |\bread\b.*|\bfor |\(\(.*|(\[|\btest) [^]]*\$\{{?){name}\b"
         if near and not re.search(looks, facts.text):
             words = f"${name} is empty here: Slurm has no such variable"
-            yield Finding(words, f"did you mean ${near}?", place=place)
+            yield Finding(words, f"did you mean ${near}?".replace("$-", "-"), place=place)
     for name, variable in assigned.items():
         near = "" if name in used else _misspelled(name)
         if near and (variable.exported or variable in before):
@@ -193,8 +194,12 @@ def _misspelled(name: str) -> str:
     """Return Slurm's variable that a name is close to or shares the words of, or ""."""
     import difflib
 
-    if not name.startswith("SLURM_") or name in _variables():
+    if not name.startswith(("SLURM_", "SBATCH_")) or name in _variables() or name in variables():
         return ""
+    if name.startswith("SBATCH_"):
+        option = name[7:].lower().replace("_", "-")
+        own = [variable for variable, sets in variables().items() if sets == option]
+        return next(iter(own or [f"--{each.long}" for each in SBATCH if each.long == option]), "")
     parts = sorted(name.split("_"))
     same = [known for known in _variables() if sorted(known.split("_")) == parts]
     return next(iter(same or difflib.get_close_matches(name, _variables(), 1, 0.85)), "")

@@ -9,7 +9,7 @@ from typing import Iterator, List
 
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.common.words import counted
-from neuronctl.launch.launchers import ONE
+from neuronctl.launch.launchers import ALL, ONE
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.consistency import contradictions
@@ -19,7 +19,7 @@ from neuronctl.rules.scripts.script_facts import SCRIPT_RULES, ScriptFacts, Star
 from neuronctl.scripts.launches import CONTAINERS, PYTHON, Launch
 from neuronctl.scripts.model import GPU_OPTIONS
 
-_SEVERAL = re.compile(r"(?i)--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|devices|parallel|world[_-]size)")
+_SEVERAL = re.compile(r"(?i)--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|parallel|world[_-]size)")
 _WITHOUT_GPUS = re.compile(
     r"R|Rscript|pip3?|bcftools|bedtools|blast[npx]|bowtie2|bwa|cutadapt|fastp|fastqc|featureCounts"
     r"|hisat2|kallisto|mafft|megahit|picard|salmon|samtools|STAR|trim_galore|vcftools|simpleFoam"
@@ -58,12 +58,13 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Finding]:
-    """Yield an srun of more Python processes than the GPUs of its nodes.
+    """Yield an srun or mpirun of more Python processes than the GPUs of its nodes.
 
     Several that share a single GPU may be intentional.
     """
     run = start.outer[0] if len(start.outer) == 1 else None
-    if run is None or not run.is_srun or start.launch.kind != PYTHON or run.has(*GPU_OPTIONS):
+    by_task = run is not None and (run.is_srun or run.launcher.uncounted == ALL)
+    if run is None or not by_task or start.launch.kind != PYTHON or run.has(*GPU_OPTIONS):
         return
     each, has = start.each or 0, plan.gpus_per_node
     if each > has:

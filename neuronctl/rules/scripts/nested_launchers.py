@@ -12,7 +12,7 @@ from neuronctl.launch.launchers import every
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts.script_facts import ScriptFacts, Start, script_rule
-from neuronctl.scripts.launches import PROGRAM, PYTHON, Launch
+from neuronctl.scripts.launches import CONTAINERS, PROGRAM, PYTHON, Launch
 from neuronctl.scripts.shell_text import Command
 from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES, names_python
 
@@ -53,6 +53,15 @@ def _not_started(facts: ScriptFacts, launch: Launch) -> Optional[Tuple[str, str,
             f"{launch.word.raw} is taken for the name of a program",
             f"write env {variable[0]}…, or set it before the command",
             ERROR,
+        )
+    words = launch.command.words
+    before = words[: len(words) - len(launch.own_words)]
+    if launch.word.raw.startswith("-") and any(word.basename in CONTAINERS for word in before):
+        image = before[-1].raw
+        return (
+            f"{launch.word.raw} comes after the image: the container starts it as its program",
+            f"put it before {image}",
+            ERROR if re.search("[/.:]", image) else NOTE,
         )
     module = launch.options.get("m", "")
     if launch.kind != PYTHON or launch.command.captured:
@@ -238,13 +247,14 @@ def starts_once(facts: ScriptFacts) -> Iterator[Finding]:
     itself = any(_ITSELF.match(word.raw) for run in programs for word in run.own_words[1:])
     if itself and plan.nodes == 1:
         return
+    may_start = _ON_ONE_NODE.fullmatch(programs[-1].name)  # such as julia's SlurmManager
     yield Finding(
         f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "
         f"{counted(plan.nodes, 'node')}, which nothing starts",
         "write srun before it, or request --ntasks=1"
         + (f" --cpus-per-task={facts.tasks} if cores are meant" if plan.nodes == 1 else ""),
         place=programs[-1].place,
-        severity=NOTE if itself or plan.nodes == 1 else WARNING,
+        severity=NOTE if itself or plan.nodes == 1 or may_start else WARNING,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Callable, Iterator, Optional, Tuple
 
+from neuronctl.launch.launchers import ALL
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Registry
 from neuronctl.scripts.launches import PYTHON, Launch, launches
@@ -15,6 +16,10 @@ from neuronctl.scripts.shell_text import ShellText, reads_more
 
 if TYPE_CHECKING:
     from neuronctl.scripts.bash_grammar import SyntaxProblem
+
+
+TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core")
+"""Options that give a job or a step its number of tasks."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,9 @@ class ScriptFacts:
         """
         if not launch.is_srun:
             total = launch.count(*launch.launcher.processes)
+            each_task = launch.launcher.uncounted == ALL and launch.certain and self.has(*TASKS)
+            if total is None and each_task and self.fixed_nodes:
+                total = self.tasks
             if total is None or launch.has(*launch.launcher.places):
                 return None
             # Over ssh, it uses the nodes that its options name, or this one.

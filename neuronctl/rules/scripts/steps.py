@@ -12,7 +12,7 @@ from neuronctl.launch.launchers import ALL
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts.nested_launchers import is_trifle
-from neuronctl.rules.scripts.script_facts import ScriptFacts, Start, script_rule
+from neuronctl.rules.scripts.script_facts import TASKS, ScriptFacts, Start, script_rule
 from neuronctl.scripts.launches import SHELL, Launch
 from neuronctl.scripts.model import Edit, SourceSpan, digits
 
@@ -139,27 +139,54 @@ def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Fi
 @script_rule(NOTE, "NC626", "srun without the cores of its tasks")
 def cores_of_tasks(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
-    if plan is None or facts.given("cpus-per-task") is None or plan.cpus_per_task < 2:
+    if plan is None:
         return
-    for launch in facts.launches if not facts.shell.assigned("SRUN_CPUS_PER_TASK") else ():
+    exported = facts.shell.assigned("SRUN_CPUS_PER_TASK")
+    lost = facts.given("cpus-per-task") and plan.cpus_per_task > 1 and not exported
+    for launch in facts.launches:
         told = launch.has(*_ITS_CORES, "overlap", "whole") or "none" in launch.options.get(
             "cpu_bind", ""
         )
         below = [each for each in launch.below() if not (each.kind == SHELL and each.has("c"))]
-        if not launch.is_srun or not launch.certain or told or all(map(is_trifle, below)):
+        if not launch.is_srun or not launch.certain or all(map(is_trifle, below)):
+            continue
+        tasks = ""
+        if not facts.has(*TASKS) and not any(name.startswith("ntasks") for name in launch.options):
+            tasks = f" --ntasks={(facts.times(launch) or (1, 1))[0]}"
+        if tasks and (exported or launch.has("cpus_per_task")):
+            yield from _fills_the_node(facts, plan, launch, tasks)
+        if told or not lost:
             continue
         edits: Tuple[Edit, ...] = ()
         line = facts.lines[launch.place.line - 1]
         # Skip variables and texts that another shell reads.
         if line[launch.place.column - 1 : launch.place.end - 1].rstrip("'\"").endswith("srun"):
             behind = SourceSpan(launch.place.line, launch.place.end, launch.place.end)
-            edits = (Edit(behind, ' --cpus-per-task="$SLURM_CPUS_PER_TASK"'),)
+            edits = (Edit(behind, f'{tasks} --cpus-per-task="$SLURM_CPUS_PER_TASK"'),)
         yield Finding(
             "since Slurm 22.05, srun does not take --cpus-per-task from the job: each task may "
             f"get 1 core instead of {plan.cpus_per_task}",
-            'write srun --cpus-per-task="$SLURM_CPUS_PER_TASK"',
+            f'write srun{tasks} --cpus-per-task="$SLURM_CPUS_PER_TASK"',
             place=launch.place,
             edits=edits,
+        )
+
+
+def _fills_the_node(
+    facts: ScriptFacts, plan: JobPlan, launch: Launch, tasks: str
+) -> Iterator[Finding]:
+    """Yield an srun that starts as many tasks as the job's cores hold (tried on 22.05)."""
+    text = launch.options.get("cpus_per_task", "SLURM_CPUS_PER_TASK")
+    each = plan.cpus_per_task if "SLURM_CPUS_PER_TASK" in text else digits(text)
+    whole = facts.has("exclusive") and not facts.header.value("exclusive")
+    cores = plan.partition.max_cores_per_node if whole else plan.cores_per_node
+    if each and (cores or 2 * each) // each > 1:
+        count = f": {cores // each} here" if cores else ""
+        yield Finding(
+            f"without a number of tasks, srun starts one for every {each} cores of the node{count}",
+            f"write srun{tasks}",
+            place=launch.place,
+            severity=WARNING,
         )
 
 

@@ -23,7 +23,7 @@ from neuronctl.diagnosis.evidence import (
     search,
 )
 from neuronctl.diagnosis.exit_codes import Ending, describe_ending, ending_meaning, first_process
-from neuronctl.diagnosis.log_search import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, LogMatch
+from neuronctl.diagnosis.signs import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, Sign
 from neuronctl.diagnosis.waiting import hang_remedy, quiet_words, running, waiting
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, PENDING, STATES, UNKNOWN
@@ -330,7 +330,7 @@ def _diagnose_failed(evidence: JobEvidence) -> Diagnosis:
     return _from_exit(evidence, ending, line, silent=match is None)
 
 
-def _outweighs(match: LogMatch, ending: Ending) -> bool:
+def _outweighs(match: Sign, ending: Ending) -> bool:
     """Return True if a log message says more than the usual meaning of a signal or exit code.
 
     It does, unless a process dies of that signal without a message and the log only shows what
@@ -398,15 +398,14 @@ def _without_log(evidence: JobEvidence, code: int) -> str:
     return f"{where}, so look up what exit code {code} means in the program that had it"
 
 
-def _from_log(
-    evidence: JobEvidence, what: str, line: Optional[LogLine], match: LogMatch
-) -> Diagnosis:
+def _from_log(evidence: JobEvidence, what: str, line: Optional[LogLine], match: Sign) -> Diagnosis:
     """Return the diagnosis for a line of the log."""
     diagnosis = Diagnosis(match.kind, what, match.cause, match.remedy, certain=False, line=line)
     where = _with_node(evidence, match.where)
     where = where or (_first_task(evidence) if match.consequence else "")
-    diagnosis = replace(diagnosis, where=where, entry=match.entry)
-    return diagnosis if match.entry else _not_known(evidence, diagnosis)
+    if match.entry is None:
+        return _not_known(evidence, replace(diagnosis, where=where))
+    return replace(diagnosis, where=where, entry=match.entry.name)
 
 
 def _with_node(evidence: JobEvidence, where: str) -> str:

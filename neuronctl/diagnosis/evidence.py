@@ -9,6 +9,7 @@ from typing import Iterator, Optional, Tuple
 
 from neuronctl.diagnosis import log_search
 from neuronctl.diagnosis.log_text import LogTail
+from neuronctl.diagnosis.signs import Sign
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_steps import StepEnd
 from neuronctl.slurm.sacct import AccountingJob
@@ -85,7 +86,7 @@ class Diagnosis:
     around: Tuple[str, ...] = ()
 
 
-def search(evidence: JobEvidence) -> Optional[Tuple[LogLine, log_search.LogMatch]]:
+def search(evidence: JobEvidence) -> Optional[Tuple[LogLine, Sign]]:
     """Return the best line of all logs: causes before consequences, standard error first."""
     best = None
     alone = evidence.status.gpus == evidence.status.nodes == 1

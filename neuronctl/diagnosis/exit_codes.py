@@ -11,7 +11,7 @@ from typing import Mapping, Optional, Tuple
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError
 from neuronctl.diagnosis.evidence import JobEvidence, failed_step, says_signal
-from neuronctl.diagnosis.log_search import CRASHES, LogMatch
+from neuronctl.diagnosis.signs import CRASHES, Sign
 from neuronctl.slurm.job_states import FAILED
 from neuronctl.tracking.endings import signal_name
 
@@ -25,7 +25,7 @@ class Ending:
     signal: int = 0
 
 
-def describe_ending(evidence: JobEvidence, match: Optional[LogMatch]) -> Ending:
+def describe_ending(evidence: JobEvidence, match: Optional[Sign]) -> Ending:
     """Return how a job failed. match: the most relevant line of its log."""
     status = evidence.status
     exit, ending = status.exit, Ending("failed; its exit code is unknown")
@@ -44,7 +44,7 @@ def describe_ending(evidence: JobEvidence, match: Optional[LogMatch]) -> Ending:
     return replace(ending, what=what)
 
 
-def first_process(ending: Ending, match: LogMatch) -> Ending:
+def first_process(ending: Ending, match: Sign) -> Ending:
     """Return the ending of the process that a launcher's report names."""
     what = ending.what
     if match.exit not in (ending.code, -ending.signal):
@@ -58,7 +58,7 @@ def _signal_of(evidence: JobEvidence, code: int, told: int) -> Tuple[int, str]:
     told: what the log says of the process that failed first, negative for a signal.
     """
     low = evidence.status.exit_low
-    if 128 < code <= 192:
+    if 128 < code < 160:  # no shell reports a real-time signal
         return code - 128, ""
     if low and (says_signal(evidence, code) or told == -code):
         # sacct 22.05 prints 139 as 11; the shell's name for the signal decides.

@@ -8,7 +8,7 @@ from neuronctl.common import units
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import counted, duration, moment, verb
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, is_of_slurm, last_line, search
-from neuronctl.diagnosis.log_search import MESSAGE
+from neuronctl.diagnosis.signs import MESSAGE
 from neuronctl.slurm.job_states import LEAVING, PENDING, RUNNING, STATES
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob

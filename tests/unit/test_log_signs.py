@@ -10,10 +10,10 @@ import pytest
 from neuronctl.common import yamlfile
 from neuronctl.common.console import folded
 from neuronctl.common.errors import CatalogError
-from neuronctl.diagnosis import log_search
+from neuronctl.diagnosis import log_search, signs
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
-from neuronctl.diagnosis.knowledge import SHIPPED, read_entries
+from neuronctl.diagnosis.knowledge import SHIPPED, Entry, read_entries
 from neuronctl.diagnosis.log_text import LogTail, text_lines
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
@@ -34,6 +34,10 @@ def explain(*lines: str, code: int = 1, state: str = "FAILED") -> Diagnosis:
     """Return the diagnosis of a job on one GPU with this log."""
     status = replace(STATUS, state=state, exit=ExitCode(code, 0))
     return diagnose(JobEvidence(status, 1000, logs=(LogTail("/s/7.out", lines),)))
+
+
+def test_no_shell_reports_a_real_time_signal() -> None:
+    assert explain("forrtl: severe (174): SIGSEGV", code=174).what == "failed with exit code 174"
 
 
 @pytest.mark.parametrize(
@@ -109,6 +113,11 @@ TASK = "srun: error: gpu1: task 0: "
          255, "parcelport"),
         # What another process lost says more than that this one aborted.
         ([NCCL, "run.sh: line 197: 2985003 Aborted   (core dumped) python a.py"], 134, "NCCL"),
+        # The batch shell goes on after a failed step; srun kills the other tasks.
+        ([f"{NCCL}: collective timed out", f"{TASK}Aborted", "srun: error: gpu2: task 1: Killed",
+          "/x/job7/slurm_script: line 9: e97: command not found"], 137, "timed out"),
+        # The first in time: a worker that a launcher could not start.
+        (["  Exit code:    127", *TRACE, "socket.timeout: timed out"], 1, "not found"),
         (["slurmstepd-gpu1: error: execve(): python a.py: No such file or directory"], 2, "quotes"),
         (["Error, no samtools at /opt/Trinity line 3866.", f"{TASK}Exited with exit code 127"],
          127, "no samtools"),
@@ -251,8 +260,8 @@ def test_advice_about_data_loaders_is_for_those_who_have_them() -> None:
 
 
 @pytest.mark.parametrize("entry", read_entries(yamlfile.read(SHIPPED, CatalogError), whole=True))
-def test_a_cause_takes_at_most_three_lines(entry: log_search.Entry) -> None:
-    told = log_search._log_match(entry, "x y " * 500, "", 1, "")
+def test_a_cause_takes_at_most_three_lines(entry: Entry) -> None:
+    told = signs._explain(signs.Sign("message", "", "", 0), entry, "x y " * 500)
     assert len(folded(f"Likely cause: {told.cause}.").splitlines()) <= 3
 
 

@@ -1,0 +1,297 @@
+"""The signs in a log: known lines, exceptions, errors, and launchers' reports. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass, replace
+from typing import Dict, List, Optional, Sequence
+
+from neuronctl.common.words import clipped
+from neuronctl.diagnosis.knowledge import (
+    ADVICE,
+    CAUSE,
+    CONSEQUENCE,
+    NOISE,
+    Entry,
+    compiled,
+    entries,
+    likely,
+    needed_texts,
+)
+from neuronctl.diagnosis.tracebacks import (
+    Raised,
+    find_raised,
+    is_frame,
+    ordinary_lines,
+    plain_end,
+    prefix_rank,
+    whole_lines,
+)
+from neuronctl.tracking.endings import signal_name
+
+EXCEPTION, MESSAGE, SHELL = "exception", "message", "shell"
+"""Kinds: an unknown exception; an unknown line with the words of an error; a report of bash."""
+
+FOLLOWS = ("child", "peer", "mpi-abort")  # consequences that say nothing of what came first
+
+CRASHES = frozenset((4, 7, 8, 9, 11))  # signals of which a process dies without a message
+
+STOPPED = (
+    "srun: launch/slurm: _step_signal",
+    "srun: Force Term",
+    "srun: Job step aborted",
+    "srun: Terminating",
+    "slurmstepd: error: *** STEP",
+)
+"""What srun and Slurm write when they kill the other tasks of a step."""
+
+_WEAK = 6  # other lines that may follow what counts only at the end
+
+_MOST_WORDS, _MOST_QUOTED = 100, 180  # characters of a line in a cause: at most three lines
+
+_NAMES = {signal.strsignal(number): number for number in signal.valid_signals()}
+
+# Reports of launchers, srun, and bash about a process: its rank or task, its code or signal.
+_REPORTS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # torchrun and accelerate: each node's first process; DeepSpeed
+        r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) ",
+        r"^\[.*exits with return code = (?P<code>-?\d+)$",
+        # horovodrun; Open MPI (the rank is two lines above); Intel MPI and MPICH
+        r"^Process (?P<rank>\d+) exit with status code (?P<shell>\d+)\.$",
+        r"^\s*Exit code: +(?P<shell>\d+)$",
+        r" noticed that process rank (?P<rank>\d+) .*exited on signal (?P<signal>\d+)",
+        r"PETSC ERROR: Caught signal number (?P<signal>\d+)",
+        r"^= +(?:KILLED BY SIGNAL: (?P<signal>\d+)|EXIT CODE: (?P<hydra>\d+))",
+        r"^srun: error: \S+: tasks? (?P<task>\d+)[\d,-]*: "
+        r"(?:Exited with exit code (?P<shell>\d+)|(?P<name>[A-Z][a-z ]+?)(?: \(core dumped\))?)$",
+        r"^\S+: line \d+: +\d+ (?P<name>[A-Z][a-z ]+?)(?: +\(core dumped\))?  ",
+    )
+)
+
+_SAYS_ERROR = re.compile(
+    r"^(?!srun: error: \S+: task|slurmstepd\S*: error: \*\*\*)(?:(?:\S+ )?\W{0,3}"
+    r"(?:(?i:fatal(?: error)?|error)\b ?(?:[:!]| in )|ERROR\b|FATAL\b|Abort\()"
+    r"|.*: (?:fatal )?error: |\S*(?:Error|Exception): |.*\b(?:[Ff]atal error|FATAL ERROR)\b"
+    r"|.* has failed\b"
+    r"|\S+ failed with [^ec]|.*\bexecvp error\b|\w+::Abort::|\[E::\w+\] |STOP \S|usage: "
+    r"|(?i:(?:[\w.-]+(?: \w+)?: )?(?:failed to|unable to|could not|cannot|invalid) |abort: ))"
+)
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A line of a log that may say why a job ended.
+
+    line: its text. index: of the line; of an exception, of its first line. number: of the line,
+    counted from the end (1: last line; 0: among the log's first ones). entry: what is known about
+    it. consequence: another process probably failed first. exit: of a launcher's report, the exit
+    code of the process, or the negative number of its signal. where: the place in the user's code,
+    the rank. raised: whether it ends a traceback. stopped: whether srun ended the other tasks then,
+    with a signal that says nothing.
+    """
+
+    kind: str
+    cause: str
+    line: str
+    index: int
+    remedy: str = ""
+    number: int = 0
+    entry: Optional[Entry] = None
+    consequence: bool = False
+    exit: int = 0
+    where: str = ""
+    raised: bool = False
+    stopped: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Return True if its message, not only its class of exceptions, is a known cause."""
+        return bool(self.entry and self.entry.patterns and not self.consequence)
+
+    @property
+    def role(self) -> str:
+        """Return the role of its entry; ``cause`` if it has none."""
+        return self.entry.role if self.entry else CAUSE
+
+    @property
+    def weak(self) -> bool:
+        """Return True if the program survived it unless it is among the last lines."""
+        return bool(self.entry and self.entry.weak)
+
+    @property
+    def weight(self) -> int:
+        """Return how much it tells: causes most; least, what only follows or has no meaning."""
+        if self.consequence:
+            return 0 if self.kind in FOLLOWS else 3
+        if self.exit and -self.exit not in CRASHES:
+            return 1
+        return {MESSAGE: 2, EXCEPTION: 4}.get(self.kind, 5)
+
+
+def find_signs(lines: Sequence[str]) -> List[Sign]:
+    """Return every sign in the order of the log."""
+    raised = find_raised(lines)
+    whole = whole_lines(lines)
+    known = likely(entries(), whole)
+    signs: List[Sign] = []
+    source = False  # whether the last line was a traceback's reference to a source line
+    stopped = False  # by srun: processes killed afterwards did not fail
+    inside = 0  # lines after an exception that belong to its message
+    for index, raw in enumerate(lines):
+        end = plain_end(raw)
+        if (source and end[:1].isspace()) or index < inside:
+            continue
+        source = is_frame(end)
+        stopped = stopped or end.startswith(STOPPED)
+        sign = _read_report(lines, index, end.strip())
+        one = raised.get(index)
+        if sign is not None:
+            if stopped and sign.exit == -signal.SIGKILL and end.startswith("srun"):
+                sign = None
+        elif one is not None:
+            inside = index + len(one.lines)
+            if one.ignored:
+                continue
+            sign = _match_exception(known[index : inside + len(one.below)], one, raw)
+            if one.before is not None:
+                sign = _choose_of_chain(signs, sign, one)
+        else:
+            sign = _match_line(known[index], lines, index, whole[index].strip())
+        if sign is not None:
+            signs.append(replace(sign, number=len(lines) - sign.index - sign.number))
+    return [sign for sign in signs if sign.role not in (NOISE, ADVICE)]
+
+
+def _choose_of_chain(signs: List[Sign], sign: Sign, later: Raised) -> Optional[Sign]:
+    """Keep the relevant one of two exceptions, the second raised while the first was handled."""
+    earlier = next((one for one in signs if one.index == later.before and one.raised), None)
+    if earlier is None:
+        return sign
+    if earlier.known and (later.direct or not sign.known):
+        return None
+    signs.remove(earlier)
+    return sign
+
+
+def _match_exception(known: Sequence[Sequence[Entry]], one: Raised, raw: str) -> Sign:
+    """Match an exception by its message, the paragraphs below, and its class, or only its class.
+
+    known: the entries that may match each line of the message and of the paragraphs.
+    """
+    names = {entry.name for part in known[: len(one.lines)] for entry in part}
+    those = [entry for entry in entries() if not entry.patterns or entry.name in names]
+    sign = _match_message(those, one, one.lines, raw)
+    if sign.known or sign.role in (NOISE, ADVICE):
+        return sign
+    below = [entry for part in known[len(one.lines) :] for entry in part]
+    below = [entry for entry in below if entry.role == CAUSE and not entry.weak]
+    again = _match_message(below, one, [*one.lines, *one.below], raw)
+    return again if again.known else sign
+
+
+def _match_message(known: Sequence[Entry], one: Raised, lines: Sequence[str], raw: str) -> Sign:
+    rank = prefix_rank(raw)
+    where = [one.frame.words] if one.frame is not None else []
+    where += [f"(rank {rank})"] if rank else []
+    # Some messages begin on the line below the name.
+    message = next(filter(None, (one.lines[0].partition(": ")[2], *one.lines[1:])), "")
+    raised = one.name + (message and f": {clipped(message, _MOST_WORDS)}")
+    sign = Sign(EXCEPTION, f"the program raised {raised}", lines[0], one.index, raised=True)
+    sign = replace(sign, where=" ".join(where))
+    for entry in known:
+        if entry.exceptions and one.name not in entry.exceptions:
+            continue
+        if entry.frame and not compiled(entry.frame).search(one.raiser):
+            continue
+        if not entry.patterns:
+            return _explain(sign, entry, raised)
+        for further, line in enumerate(lines[:1] if entry.role in (NOISE, ADVICE) else lines):
+            words = _matched_words(entry, line)
+            if words is not None:
+                return _explain(replace(sign, line=line, number=further), entry, words)
+    return sign
+
+
+def _match_line(
+    known: Sequence[Entry], lines: Sequence[str], index: int, line: str
+) -> Optional[Sign]:
+    rank = prefix_rank(lines[index])
+    sign = Sign(MESSAGE, "", line, index)
+    for entry in known:
+        words = None if entry.exceptions else _matched_words(entry, line)
+        if words is None or (entry.kind == "preflight" and not _ends_with(lines[index:])):
+            continue
+        if entry.weak and ordinary_lines(lines, index, len(lines), _WEAK) > _WEAK:
+            return None
+        return _explain(replace(sign, where=rank and f"(rank {rank})"), entry, words)
+    if not _SAYS_ERROR.search(line):
+        return None
+    whose = "Slurm's" if line.startswith(("srun", "slurmstepd")) else "the program's"
+    below = next((text.strip() for text in lines[index + 1 : index + 4] if text.strip()), "")
+    message = f"{line} {below}".strip() if re.fullmatch(r".{,60}[:;!.]", line) else line
+    return replace(sign, cause=f"{whose} own error: {clipped(message, _MOST_QUOTED)}")
+
+
+def _matched_words(entry: Entry, line: str) -> Optional[str]:
+    """Return the first group of the first pattern that matches, or None."""
+    lowered = line.lower()
+    for pattern in entry.patterns:
+        if any(need in lowered for need in needed_texts(pattern)):
+            match = compiled(pattern).search(line)
+            if match is not None:
+                return next(filter(None, match.groups()), "")
+    return None
+
+
+def _explain(sign: Sign, entry: Entry, words: str) -> Sign:
+    """Return a sign with what an entry says of it. words: what its pattern matched."""
+    return replace(
+        sign,
+        kind=entry.kind,
+        cause=entry.means.replace("{0}", clipped(words, _MOST_WORDS)),
+        remedy=entry.remedy.replace("{0}", words),
+        entry=entry,
+        consequence=entry.role == CONSEQUENCE,
+    )
+
+
+def _ends_with(lines: Sequence[str]) -> bool:
+    """Return True if a failed preflight ends the log; otherwise the job began."""
+    others = [line for line in lines if not re.match(r"preflight: |srun: |slurmstepd|$", line)]
+    return len(others) <= 2 and "preflight: all is well" not in lines
+
+
+def _read_report(lines: Sequence[str], index: int, line: str) -> Optional[Sign]:
+    """Return a launcher's report about a process that ended."""
+    match = next(filter(None, (pattern.search(line) for pattern in _REPORTS)), None)
+    if match is None:
+        return None
+    named: Dict[str, str] = {name: text for name, text in match.groupdict().items() if text}
+    code = int(named.get("code", named.get("shell", named.get("hydra", 0))))
+    if "signal" in named or "name" in named:
+        code = -int(named["signal"]) if "signal" in named else -_NAMES.get(named["name"], 0)
+    elif "hydra" in named and code in CRASHES | {signal.SIGABRT, signal.SIGTERM}:
+        code = -code  # MPICH prints the number of the signal
+    elif "code" not in named and 128 < code < 255:
+        code = 128 - code if code <= 192 else code - 256
+    if not code:
+        return None
+    who = next((f"{name} {named[name]}" for name in ("rank", "task") if name in named), "")
+    above = re.search(r"(?:,|name: )(\d+)\]?$", plain_end(lines[index - 1])) if index else None
+    if not who and line.startswith("Exit code") and above is not None:
+        who = f"rank {above[1]}"
+    if "local" in named:
+        who = _torch_rank(lines[index:]) or f"the process with local rank {named['local']}"
+    how = f"with exit code {code}" if code > 0 else f"killed by {signal_name(-code)}"
+    kind = SHELL if match.re is _REPORTS[-1] else "exit"
+    return Sign(kind, f"{who or 'a process'} failed first, {how}", line, index, exit=code)
+
+
+def _torch_rank(lines: Sequence[str]) -> str:
+    """Return the rank and host in torchrun's table, which follows its line about a failure."""
+    table = "\n".join(lines[:80]).partition("\nRoot Cause")[2]
+    named = dict(re.findall(r"^ +(host|rank) +: (\S+)", table, re.MULTILINE)[:2])
+    return f"rank {named['rank']} on {named['host']}" if len(named) == 2 else ""

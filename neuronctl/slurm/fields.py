@@ -6,7 +6,7 @@ import contextlib
 import functools
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
@@ -19,13 +19,29 @@ CLOCK_SKEW = 300
 """Seconds by which a login node's clock may be ahead of slurmctld's."""
 
 Columns = Mapping[str, Tuple[str, Callable[[str], Any]]]
-"""Slurm's name of a column -> the field of a dataclass that it becomes, and how it is read."""
+"""The field of a dataclass -> Slurm's name of the column, and how its text is read."""
+
+
+def column(name: str, read: Callable[[str], Any] = str, **default: Any) -> Any:
+    """Declare a field of a dataclass with Slurm's name for it, and how its text is read."""
+    return field(metadata={"column": (name, read)}, **default)
+
+
+def columns_of(kind: type) -> Columns:
+    """Return what the fields of a dataclass declare, in their order."""
+    declared = fields(kind)
+    return {one.name: one.metadata["column"] for one in declared if one.metadata}
+
+
+def read_columns(columns: Columns, texts: Mapping[str, str]) -> Dict[str, Any]:
+    """Return the fields from Slurm's texts by the names of their columns."""
+    return {name: read(texts[slurms]) for name, (slurms, read) in columns.items()}
 
 
 def read_rows(rows: Iterable[Sequence[str]], columns: Columns) -> Iterator[Dict[str, Any]]:
     """Yield the fields of each row of squeue or sacct; skip lines without a job id."""
-    names = [name for name, _ in columns.values()]
-    parsers = [(name, parse) for name, parse in columns.values() if parse is not str]
+    names = list(columns)
+    parsers = [(name, parse) for name, (_, parse) in columns.items() if parse is not str]
     for texts in rows:
         if len(texts) == len(names):
             values: Dict[str, Any] = dict(zip(names, texts))

@@ -7,15 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import SlurmError
-from neuronctl.slurm.fields import SEPARATOR, ExitCode, count, parse_seconds, parse_size
+from neuronctl.slurm.fields import (
+    SEPARATOR,
+    ExitCode,
+    column,
+    columns_of,
+    count,
+    parse_seconds,
+    parse_size,
+    read_columns,
+)
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import run
 from neuronctl.slurm.sacct import SACCT
-
-_FIELDS = (
-    *("JobID", "State", "ExitCode", "DerivedExitCode", "MaxRSS", "ReqMem"),
-    *("TotalCPU", "NCPUS", "ElapsedRaw"),
-)
 
 
 @dataclass(frozen=True)
@@ -26,14 +30,14 @@ class StepEnd:
     cpu: CPU time in seconds, cores, elapsed (seconds): None: unknown.
     """
 
-    name: str
-    state: str
-    exit: Optional[ExitCode]
-    memory: Optional[float]
-    requested: Optional[float]
-    cpu: Optional[int]
-    cores: Optional[int]
-    elapsed: Optional[int]
+    name: str = column("JobID", lambda text: text.partition(".")[2])
+    state: str = column("State", lambda text: text.split(" ")[0])
+    exit: Optional[ExitCode] = column("ExitCode", ExitCode.parse)
+    memory: Optional[float] = column("MaxRSS", parse_size)
+    requested: Optional[float] = column("ReqMem", parse_size)
+    cpu: Optional[int] = column("TotalCPU", lambda text: parse_seconds(text.partition(".")[0]))
+    cores: Optional[int] = column("NCPUS", count)
+    elapsed: Optional[int] = column("ElapsedRaw", count)
 
     @property
     def cores_busy(self) -> Optional[float]:
@@ -41,11 +45,15 @@ class StepEnd:
         return self.cpu / self.elapsed if self.cpu and self.elapsed else None
 
 
+_COLUMNS = columns_of(StepEnd)
+_NAMES = [*(name for name, _ in _COLUMNS.values()), "DerivedExitCode"]
+
+
 def ask_steps(jobs: Sequence[JobId]) -> Dict[str, Tuple[StepEnd, ...]]:
     """Ask sacct about jobs; return their steps by id, or nothing without an answer."""
     asked = ",".join(dict.fromkeys(job.asked for job in jobs))
     try:
-        result = run([*SACCT, f"--format={','.join(_FIELDS)}", f"--jobs={asked}"])
+        result = run([*SACCT, f"--format={','.join(_NAMES)}", f"--jobs={asked}"])
     except SlurmError:
         return {}
     return parse_steps(result.stdout) if result.returncode == 0 else {}
@@ -56,21 +64,12 @@ def parse_steps(text: str) -> Dict[str, Tuple[StepEnd, ...]]:
     found: Dict[str, List[StepEnd]] = {}
     for line in text.splitlines():
         row = line.split(SEPARATOR)
-        if len(row) != len(_FIELDS):
-            continue
-        job, _, name = row[0].partition(".")
-        exit = ExitCode.parse(row[2] if name else row[3])
-        step = StepEnd(
-            name=name,
-            state=row[1].split(" ")[0],
-            exit=exit,
-            memory=parse_size(row[4]),
-            requested=parse_size(row[5]),
-            cpu=parse_seconds(row[6].partition(".")[0]),
-            cores=count(row[7]),
-            elapsed=count(row[8]),
-        )
-        found.setdefault(job, []).append(step)
+        if len(row) == len(_NAMES):
+            texts = dict(zip(_NAMES, row))
+            step = StepEnd(**read_columns(_COLUMNS, texts))
+            if not step.name:
+                step = replace(step, exit=ExitCode.parse(texts["DerivedExitCode"]))
+            found.setdefault(row[0].partition(".")[0], []).append(step)
     return {job: tuple(steps) for job, steps in found.items()}
 
 

@@ -21,33 +21,14 @@ _LAST = "2100-01-01T00:00:00"
 SACCT = ("sacct", "--noheader", "--parsable2", f"--delimiter={fields.SEPARATOR}")
 """What each question begins with."""
 
-# Free text comes last.
-_COLUMNS: fields.Columns = {
-    "JobID": ("id", JobId.read),
-    "JobIDRaw": ("job_id", fields.count),
-    "User": ("user", str),
-    "Partition": ("partition", str),
-    "QOS": ("qos", str),
-    "State": ("state", str),
-    "ExitCode": ("exit", fields.ExitCode.parse),
-    "Submit": ("submit", fields.parse_timestamp),
-    "Start": ("start", fields.parse_timestamp),
-    "End": ("end", fields.parse_timestamp),
-    "ElapsedRaw": ("elapsed", fields.parse_count),
-    "TimelimitRaw": ("time_limit", fields.parse_seconds),
-    "NNodes": ("nodes", fields.parse_count),
-    "NodeList": ("node_list", lambda text: "" if text == "None assigned" else text),
-    "AllocTRES": ("gpus", fields.parse_tres_gpus),
-    "ReqTRES": ("requested", fields.parse_tres_gpus),
-    "WorkDir": ("work_dir", str),
-    "SubmitLine": ("submit_line", str),
-    "JobName": ("name", str),
-}
-
 _ROW = rf"\d[^{fields.SEPARATOR}]*{fields.SEPARATOR}\d+{fields.SEPARATOR}"
 
 _OFF = r"(?i)accounting storage is disabled|not running accounting"
 _DATABASE = r"(?i)slurmdbd|talking to the database|persist|dbd"
+
+
+def _assigned(text: str) -> str:
+    return "" if text == "None assigned" else text
 
 
 @dataclass(frozen=True)
@@ -55,30 +36,39 @@ class AccountingJob:
     """One allocation in the accounting database (the latest run of a requeued job).
 
     Times are seconds since the epoch, durations are seconds, None: unknown. state: as printed,
-    without the ``by UID`` of CANCELLED, which is ``cancelled_by``. gpus: of the whole job. mark:
-    the one given to sbatch, or "".
+    without the ``by UID`` of CANCELLED, which is ``cancelled_by``. gpus: of the whole job;
+    of one that never began, what it requested.
     """
 
-    id: JobId
-    job_id: int
-    user: str
-    partition: str
-    qos: str
-    state: str
-    cancelled_by: Optional[int]
-    exit: Optional[fields.ExitCode]
-    submit: Optional[int]
-    start: Optional[int]
-    end: Optional[int]
-    elapsed: Optional[int]
-    time_limit: Optional[int]
-    nodes: Optional[int]
-    node_list: str
-    gpus: Optional[int]
-    work_dir: str
-    name: str
-    mark: str = ""
-    submit_line: str = ""
+    # Free text comes last.
+    id: JobId = fields.column("JobID", JobId.read)
+    job_id: int = fields.column("JobIDRaw", fields.count)
+    user: str = fields.column("User")
+    partition: str = fields.column("Partition")
+    qos: str = fields.column("QOS")
+    state: str = fields.column("State")
+    exit: Optional[fields.ExitCode] = fields.column("ExitCode", fields.ExitCode.parse)
+    submit: Optional[int] = fields.column("Submit", fields.parse_timestamp)
+    start: Optional[int] = fields.column("Start", fields.parse_timestamp)
+    end: Optional[int] = fields.column("End", fields.parse_timestamp)
+    elapsed: Optional[int] = fields.column("ElapsedRaw", fields.parse_count)
+    time_limit: Optional[int] = fields.column("TimelimitRaw", fields.parse_seconds)
+    nodes: Optional[int] = fields.column("NNodes", fields.parse_count)
+    node_list: str = fields.column("NodeList", _assigned)
+    gpus: Optional[int] = fields.column("AllocTRES", fields.parse_tres_gpus)
+    requested: Optional[int] = fields.column("ReqTRES", fields.parse_tres_gpus, default=None)
+    work_dir: str = fields.column("WorkDir", default="")
+    submit_line: str = fields.column("SubmitLine", default="")
+    name: str = fields.column("JobName", default="")
+    cancelled_by: Optional[int] = None
+
+    @property
+    def mark(self) -> str:
+        """Return the mark given to sbatch, or ""."""
+        return fields.submission_mark(self.submit_line)
+
+
+_COLUMNS = fields.columns_of(AccountingJob)
 
 
 @dataclass(frozen=True)
@@ -107,17 +97,12 @@ def parse_sacct(text: str) -> List[AccountingJob]:
 
 
 def _job(row: Dict[str, Any]) -> AccountingJob:
-    requested = row.pop("requested")
     cancelled = re.fullmatch(r"(CANCELLED) by ([0-9]{1,10})", row["state"])
-    return AccountingJob(
-        **{
-            **row,
-            "mark": fields.submission_mark(row["submit_line"]),
-            "state": cancelled[1] if cancelled else row["state"],
-            "cancelled_by": int(cancelled[2]) if cancelled else None,
-            "gpus": requested if row["gpus"] is None else row["gpus"],
-        }
-    )
+    if cancelled:
+        row.update(state=cancelled[1], cancelled_by=int(cancelled[2]))
+    if row["gpus"] is None:
+        row["gpus"] = row["requested"]
+    return AccountingJob(**row)
 
 
 def sacct(
@@ -134,7 +119,7 @@ def sacct(
     disabled or its database is down, that is an answer, not an error; if sacct does not exist or
     does not respond, SlurmUnavailableError is raised.
     """
-    argv = [*SACCT, "--allocations", f"--format={','.join(_COLUMNS)}"]
+    argv = [*SACCT, "--allocations", f"--format={','.join(name for name, _ in _COLUMNS.values())}"]
     if duplicates:
         argv.append("--duplicates")
     if job_ids:

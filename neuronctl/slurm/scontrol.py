@@ -5,18 +5,39 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.units import UNLIMITED, hosts
 from neuronctl.slurm.fields import (
+    column,
+    columns_of,
     count,
     parse_count,
     parse_resources,
     parse_seconds,
     parse_timestamp,
     parse_tres_gpus,
+    read_columns,
 )
 from neuronctl.slurm.limits import Limit, Scope
+
+
+def _text(text: str) -> str:
+    return "" if text in ("(null)", "N/A") else text
+
+
+def words(text: str) -> Tuple[str, ...]:
+    """Split ``a,b``; return nothing for ``(null)``, ``none``, and ``ALL``: no restriction."""
+    return tuple(part for part in _text(text).split(",") if part not in ("", "none", "ALL"))
+
+
+def _job_default(name: str, text: str) -> Optional[int]:
+    match = re.search(rf"\b{name}=(\d+)", text)
+    return None if match is None else count(match[1])
+
+
+_is_yes = "YES".__eq__
 
 
 @dataclass(frozen=True)
@@ -31,34 +52,38 @@ class SitePartition:
     needs_reservation: whether it takes only jobs in a reservation (ReqResv).
     """
 
-    name: str
-    state: str
-    node_list: str
-    nodes: Optional[int]
-    max_time: Optional[int]
-    default_time: Optional[int]
-    max_nodes: Optional[int]
-    qos: str
-    default: bool
-    memory_mb_per_cpu: Optional[int]
-    allow_groups: Tuple[str, ...] = ()
-    allow_accounts: Tuple[str, ...] = ()
-    allow_qos: Tuple[str, ...] = ()
-    deny_accounts: Tuple[str, ...] = ()
-    deny_qos: Tuple[str, ...] = ()
-    min_nodes: int = 0
-    root_only: bool = False
-    max_cores_per_node: Optional[int] = None
-    max_memory_mb_per_node: Optional[int] = None
-    max_memory_mb_per_cpu: Optional[int] = None
+    name: str = column("PartitionName")
+    state: str = column("State")
+    node_list: str = column("Nodes", _text)
+    nodes: Optional[int] = column("TotalNodes", count)
+    max_time: Optional[int] = column("MaxTime", parse_seconds)
+    default_time: Optional[int] = column("DefaultTime", parse_seconds)
+    max_nodes: Optional[int] = column("MaxNodes", count)
+    qos: str = column("QoS", _text)
+    default: bool = column("Default", _is_yes)
+    memory_mb_per_cpu: Optional[int] = column("DefMemPerCPU", count)
+    allow_groups: Tuple[str, ...] = column("AllowGroups", words, default=())
+    allow_accounts: Tuple[str, ...] = column("AllowAccounts", words, default=())
+    allow_qos: Tuple[str, ...] = column("AllowQos", words, default=())
+    deny_accounts: Tuple[str, ...] = column("DenyAccounts", words, default=())
+    deny_qos: Tuple[str, ...] = column("DenyQos", words, default=())
+    min_nodes: int = column("MinNodes", lambda text: count(text) or 0, default=0)
+    root_only: bool = column("RootOnly", _is_yes, default=False)
+    max_cores_per_node: Optional[int] = column("MaxCPUsPerNode", count, default=None)
+    max_memory_mb_per_node: Optional[int] = column("MaxMemPerNode", count, default=None)
+    max_memory_mb_per_cpu: Optional[int] = column("MaxMemPerCPU", count, default=None)
     whole: str = ""
-    memory_mb_per_node: Optional[int] = None
-    memory_mb_per_gpu: Optional[int] = None
-    cores_per_gpu: Optional[int] = None
-    oversubscribe: str = ""
-    tier: int = 1
-    preempt_mode: str = ""
-    needs_reservation: bool = False
+    memory_mb_per_node: Optional[int] = column("DefMemPerNode", count, default=None)
+    memory_mb_per_gpu: Optional[int] = column(
+        "JobDefaults", partial(_job_default, "DefMemPerGPU"), default=None
+    )
+    cores_per_gpu: Optional[int] = column(
+        "JobDefaults", partial(_job_default, "DefCpuPerGPU"), default=None
+    )
+    oversubscribe: str = column("OverSubscribe", default="")
+    tier: int = column("PriorityTier", lambda text: count(text) or 1, default=1)
+    preempt_mode: str = column("PreemptMode", default="")
+    needs_reservation: bool = column("ReqResv", _is_yes, default=False)
 
     @property
     def jobs_per_core(self) -> int:
@@ -177,20 +202,22 @@ class SiteConfig:
     whether the job that was submitted first has the highest priority.
     """
 
-    cluster: str
-    version: str
-    enforce: Tuple[str, ...]
-    memory_counts: bool
-    over_time: int = 0
-    memory_mb_per_cpu: Optional[int] = None
-    memory_mb_per_node: Optional[int] = None
-    kill_wait: int = 30
-    preempts_by: str = ""
-    preempt_mode: str = ""
-    requeues: bool = True
-    private: Tuple[str, ...] = ()
-    max_array_size: Optional[int] = None
-    first_in_first_out: bool = False
+    cluster: str = column("ClusterName", str.lower)
+    version: str = column("SLURM_VERSION")
+    enforce: Tuple[str, ...] = column("AccountingStorageEnforce", words)
+    memory_counts: bool = column("SelectTypeParameters", lambda text: "MEMORY" in text.upper())
+    over_time: int = column(
+        "OverTimeLimit", lambda text: parse_seconds(text.partition(" ")[0]) or 0, default=0
+    )
+    memory_mb_per_cpu: Optional[int] = column("DefMemPerCPU", count, default=None)
+    memory_mb_per_node: Optional[int] = column("DefMemPerNode", count, default=None)
+    kill_wait: int = column("KillWait", lambda text: parse_count(text) or 0, default=30)
+    preempts_by: str = column("PreemptType", lambda text: text.rpartition("/")[2], default="")
+    preempt_mode: str = column("PreemptMode", default="")
+    requeues: bool = column("JobRequeue", "0".__ne__, default=True)
+    private: Tuple[str, ...] = column("PrivateData", words, default=())
+    max_array_size: Optional[int] = column("MaxArraySize", count, default=None)
+    first_in_first_out: bool = column("PriorityType", "priority/basic".__eq__, default=False)
 
 
 def scontrol_questions(user: str, job_ids: Sequence[int] = ()) -> Tuple[List[str], str]:
@@ -206,72 +233,23 @@ def scontrol_questions(user: str, job_ids: Sequence[int] = ()) -> Tuple[List[str
 
 def parse_config(text: str) -> SiteConfig:
     """Parse the lines ``Name = value`` of ``scontrol show config``."""
-    found = defaultdict(str, re.findall(r"^(\w+) += (.*?) *$", text, re.MULTILINE))
-    return SiteConfig(
-        cluster=found["ClusterName"].lower(),
-        version=found["SLURM_VERSION"],
-        enforce=words(found["AccountingStorageEnforce"]),
-        memory_counts="MEMORY" in found["SelectTypeParameters"].upper(),
-        over_time=parse_seconds(found["OverTimeLimit"].partition(" ")[0]) or 0,
-        kill_wait=parse_count(found["KillWait"]) or 0,
-        memory_mb_per_cpu=count(found["DefMemPerCPU"]),
-        memory_mb_per_node=count(found["DefMemPerNode"]),
-        preempts_by=found["PreemptType"].rpartition("/")[2],
-        preempt_mode=found["PreemptMode"],
-        requeues=found["JobRequeue"] != "0",
-        private=words(found["PrivateData"]),
-        max_array_size=count(found["MaxArraySize"]),
-        first_in_first_out=found["PriorityType"] == "priority/basic",
-    )
+    texts = defaultdict(str, re.findall(r"^(\w+) += (.*?) *$", text, re.MULTILINE))
+    return SiteConfig(**read_columns(columns_of(SiteConfig), texts))
 
 
 def parse_partitions(text: str) -> Tuple[SitePartition, ...]:
     """Parse the ``PartitionName=`` lines of ``scontrol --oneliner show partition``."""
-    return tuple(
-        SitePartition(
-            name=line["PartitionName"],
-            state=line["State"],
-            node_list=_text(line["Nodes"]),
-            nodes=count(line["TotalNodes"]),
-            max_time=parse_seconds(line["MaxTime"]),
-            # Without its own default, a job gets the maximum.
-            default_time=parse_seconds(line["DefaultTime"]) or parse_seconds(line["MaxTime"]),
-            max_nodes=count(line["MaxNodes"]),
-            qos=_text(line["QoS"]),
-            default=line["Default"] == "YES",
-            memory_mb_per_cpu=count(line["DefMemPerCPU"]),
-            allow_groups=words(line["AllowGroups"]),
-            allow_accounts=words(line["AllowAccounts"]),
-            allow_qos=words(line["AllowQos"]),
-            deny_accounts=words(line["DenyAccounts"]),
-            deny_qos=words(line["DenyQos"]),
-            min_nodes=count(line["MinNodes"]) or 0,
-            root_only=line["RootOnly"] == "YES",
-            max_cores_per_node=count(line["MaxCPUsPerNode"]),
-            max_memory_mb_per_node=count(line["MaxMemPerNode"]),
-            max_memory_mb_per_cpu=count(line["MaxMemPerCPU"]),
-            whole=_whole(line),
-            memory_mb_per_node=count(line["DefMemPerNode"]),
-            memory_mb_per_gpu=_job_default(line, "DefMemPerGPU"),
-            cores_per_gpu=_job_default(line, "DefCpuPerGPU"),
-            oversubscribe=line["OverSubscribe"],
-            tier=count(line["PriorityTier"]) or 1,
-            preempt_mode=line["PreemptMode"],
-            needs_reservation=line["ReqResv"] == "YES",
-        )
-        for line in _lines(text, "PartitionName")
-    )
+    return tuple(map(_partition, _lines(text, "PartitionName")))
 
 
-def _job_default(line: Mapping[str, str], name: str) -> Optional[int]:
-    match = re.search(rf"\b{name}=(\d+)", line["JobDefaults"])
-    return None if match is None else count(match[1])
-
-
-def _whole(line: Mapping[str, str]) -> str:
+def _partition(line: Mapping[str, str]) -> SitePartition:
+    values = read_columns(columns_of(SitePartition), line)
+    # Without its own default, a job gets the maximum.
+    values["default_time"] = values["default_time"] or values["max_time"]
+    whole = "user" if line["ExclusiveUser"] == "YES" else ""
     if line["OverSubscribe"] == "EXCLUSIVE":
-        return "nodes"
-    return "user" if line["ExclusiveUser"] == "YES" else ""
+        whole = "nodes"
+    return SitePartition(**values, whole=whole)
 
 
 _OF_NODES = re.compile(
@@ -356,12 +334,3 @@ def _fields(line: str) -> Dict[str, str]:
     for name, value in re.findall(r"(?<![A-Za-z/:])([A-Za-z/:]{1,40})=(\S*)", line):
         found.setdefault(name, value)  # an administrator's Reason= may contain anything after it
     return found
-
-
-def _text(text: str) -> str:
-    return "" if text in ("(null)", "N/A") else text
-
-
-def words(text: str) -> Tuple[str, ...]:
-    """Split ``a,b``; return nothing for ``(null)``, ``none``, and ``ALL``: no restriction."""
-    return tuple(part for part in _text(text).split(",") if part not in ("", "none", "ALL"))

@@ -26,36 +26,6 @@ def _or_nothing(text: str) -> str:
     return "" if text in ("None", "N/A", "(null)") else text
 
 
-# Free text (directory, name) comes last. Explicit fields, because --json takes ten times as long;
-# with --Format, because --format has no letter for the exit code.
-_COLUMNS: fields.Columns = {
-    "JobArrayID": ("id", _first_id),
-    "JobID": ("job_id", fields.count),
-    "UserName": ("user", str),
-    "Partition": ("partition", str),
-    "Account": ("account", str),
-    "QOS": ("qos", str),
-    "State": ("state", str),
-    "Reason": ("reason", _or_nothing),
-    "NumNodes": ("nodes", fields.parse_count),
-    "tres-alloc": ("tres", fields.parse_tres),
-    "tres-per-node": ("gpus_per_node", fields.parse_gres_gpus),
-    "NodeList": ("node_list", str),
-    "SchedNodes": ("planned_nodes", _or_nothing),
-    "PriorityLong": ("priority", fields.parse_count),
-    "Dependency": ("dependency", _or_nothing),
-    "TimeUsed": ("time_used", fields.parse_seconds),
-    "TimeLimit": ("time_limit", fields.parse_seconds),
-    "SubmitTime": ("submit", fields.parse_timestamp),
-    "StartTime": ("start", fields.parse_timestamp),
-    "EndTime": ("end", fields.parse_timestamp),
-    "exit_code": ("exit", fields.ExitCode.parse),
-    "Command": ("command", str),
-    "WorkDir": ("work_dir", str),
-    "Name": ("name", str),
-}
-
-
 @dataclass(frozen=True)
 class QueueJob:
     """One row of squeue. Times are seconds since the epoch, durations are seconds, None: unknown.
@@ -69,30 +39,32 @@ class QueueJob:
     the exit code of the batch script, 0:0 until it ends; None if this squeue does not print it.
     """
 
-    id: JobId
-    job_id: int
-    user: str
-    partition: str
-    account: str
-    qos: str
-    state: str
-    reason: str
-    nodes: Optional[int]
-    tres: Mapping[str, int]
-    gpus_per_node: Optional[int]
-    node_list: str
-    planned_nodes: str
-    priority: Optional[int]
-    dependency: str
-    time_used: Optional[int]
-    time_limit: Optional[int]
-    submit: Optional[int]
-    start: Optional[int]
-    end: Optional[int]
-    exit: Optional[fields.ExitCode]
-    command: str
-    work_dir: str
-    name: str
+    # Free text (directory, name) comes last. Explicit fields, because --json takes ten times as
+    # long; with --Format, because --format has no letter for the exit code.
+    id: JobId = fields.column("JobArrayID", _first_id)
+    job_id: int = fields.column("JobID", fields.count)
+    user: str = fields.column("UserName")
+    partition: str = fields.column("Partition")
+    account: str = fields.column("Account")
+    qos: str = fields.column("QOS")
+    state: str = fields.column("State")
+    reason: str = fields.column("Reason", _or_nothing)
+    nodes: Optional[int] = fields.column("NumNodes", fields.parse_count)
+    tres: Mapping[str, int] = fields.column("tres-alloc", fields.parse_tres)
+    gpus_per_node: Optional[int] = fields.column("tres-per-node", fields.parse_gres_gpus)
+    node_list: str = fields.column("NodeList")
+    planned_nodes: str = fields.column("SchedNodes", _or_nothing)
+    priority: Optional[int] = fields.column("PriorityLong", fields.parse_count)
+    dependency: str = fields.column("Dependency", _or_nothing)
+    time_used: Optional[int] = fields.column("TimeUsed", fields.parse_seconds)
+    time_limit: Optional[int] = fields.column("TimeLimit", fields.parse_seconds)
+    submit: Optional[int] = fields.column("SubmitTime", fields.parse_timestamp)
+    start: Optional[int] = fields.column("StartTime", fields.parse_timestamp)
+    end: Optional[int] = fields.column("EndTime", fields.parse_timestamp)
+    exit: Optional[fields.ExitCode] = fields.column("exit_code", fields.ExitCode.parse)
+    command: str = fields.column("Command")
+    work_dir: str = fields.column("WorkDir")
+    name: str = fields.column("Name")
 
     @property
     def mark(self) -> str:
@@ -119,6 +91,9 @@ class QueueJob:
         return self.tres.get(tres)
 
 
+_COLUMNS = fields.columns_of(QueueJob)
+
+
 def squeue_argv(
     job_ids: Sequence[JobId] = (),
     user: Optional[str] = None,
@@ -132,7 +107,11 @@ def squeue_argv(
     squeue also asks slurmctld for the federation (22.05).
     """
     argv = ["squeue", "--noheader", "--local", "--all", "--states=all"]
-    argv.append("--Format=" + f":{fields.SEPARATOR},".join(_COLUMNS) + f":{end}")
+    argv.append(
+        "--Format="
+        + f":{fields.SEPARATOR},".join(name for name, _ in _COLUMNS.values())
+        + f":{end}"
+    )
     if job_ids:
         argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
     if user is not None:

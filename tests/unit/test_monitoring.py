@@ -171,9 +171,9 @@ def test_advice(job: JobUse, advice: List[str]) -> None:
 
 def test_what_accounting_has() -> None:
     text = (
-        "4711|FAILED|1:0|0:0||8G|1-00:00:10|32|100\n"
-        "4711.batch|FAILED|1:0||114168K||00:11.557|32|41\n"
-        "4711.0|FAILED|1:0||1.5G|||32|41\n4712_3|COMPLETED|0:0|0:0|||00:50.5|2|100\n"
+        "4711|FAILED|1:0||8G|1-00:00:10|32|100|0:0\n"
+        "4711.batch|FAILED|1:0|114168K||00:11.557|32|41|\n"
+        "4711.0|FAILED|1:0|1.5G|||32|41|\n4712_3|COMPLETED|0:0|||00:50.5|2|100|0:0\n"
     )
     used = sum_usage(parse_steps(text.replace("|", "\x1f")))
     use, task = used[JobId(4711)], used[JobId(4712, 3)]

@@ -10,28 +10,21 @@ import contextlib
 import re
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load, recognise
+from neuronctl.catalog.model import Cluster
 from neuronctl.common.errors import UsageError
 from neuronctl.common.shell import join
 from neuronctl.planning import plan
 from neuronctl.request.job import OPTIONS
 from neuronctl.request.job_file import configuration
 from neuronctl.request.typed_options import options_layer
-from neuronctl.scripts.model import interpreter
+from neuronctl.scripts.model import Header, interpreter
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm.sbatch import outer_job, parse_submitted
-from neuronctl.submission.existing_script import (
-    ExistingJob,
-    ExistingScript,
-    batch_shell_variables,
-    read_existing,
-)
+from neuronctl.submission.existing_script import ExistingJob, read_existing
 from neuronctl.submission.transaction import Notify, Recording
-
-if TYPE_CHECKING:
-    pass
 
 
 def existing_job(
@@ -52,26 +45,26 @@ def existing_job(
     None: as configured. tell hears why it is not. Raises UsageError for what cannot be applied to a
     script, and where sbatch would not return with a job.
     """
-    said = options_layer(options).values  # raises UsageError for an invalid value
-    script, over = read_existing(words, stdin, text), _sbatch_options(options, others)
-    script = script.add_options(*over) if over else script
+    typed = options_layer(options).values  # raises UsageError for an invalid value
+    job, over = read_existing(words, stdin, text), _sbatch_options(options, others)
+    job = job.with_options(*over) if over else job
     for name in ("wait", "test-only"):
-        if name in script.header.options:
+        if name in job.header.options:
             raise UsageError(
-                f"{script.name} is to be submitted with --{name}, which belongs on a command line",
+                f"{job.name} is to be submitted with --{name}, which belongs on a command line",
                 "leave it out, and use 'neuronctl submit --wait' or --dry-run",
             )
     if outer_job():
         tell(f"this is inside job {outer_job()}, whose SLURM_* variables are kept from the new job")
-    if script.line.args and not script.reads_arguments:
-        tell(f"warning: {script.name} reads no arguments, and {join(script.line.args)} is lost")
+    if job.line.args and not job.reads_arguments:
+        tell(f"warning: {job.name} reads no arguments, and {join(job.line.args)} is lost")
     configured = configuration().values
     otherwise = configured if recorded is None else recorded
-    script = monitored(script, said.get("monitor"), otherwise.get("monitor"), tell)
-    script = watched(script, said.get("idle") or (recorded or {}).get("idle") or "")
+    job = monitored(job, typed.get("monitor"), otherwise.get("monitor"), tell)
+    job = watched(job, typed.get("idle") or (recorded or {}).get("idle") or "")
     catalog = load(catalog_file)
     cluster, _ = recognise(catalog, options.get("cluster") or configured.get("cluster"))
-    job = _with_asked(ExistingJob(script, catalog, cluster), said, tell)
+    job = _with_asked(replace(job, catalog=catalog, cluster=cluster), cluster, typed, tell)
     if recorded is not None and job.request.dependency:
         from neuronctl.submission.predecessors import refuse_unmeetable
 
@@ -79,18 +72,20 @@ def existing_job(
     return job
 
 
-def _with_asked(job: ExistingJob, given: Mapping[str, Any], tell: Notify) -> ExistingJob:
+def _with_asked(
+    job: ExistingJob, cluster: Cluster, given: Mapping[str, Any], tell: Notify
+) -> ExistingJob:
     """Return the job with the site's comment, the partition of -p auto, and the --after jobs."""
     if "field" in given or "appl" in given:
         # The site requires a comment made of them.
         parts = replace(job.request, comment=None, field=given.get("field"), appl=given.get("appl"))
-        comment = plan(parts, job.cluster).comment
+        comment = plan(parts, cluster).comment
         job = job if comment is None else job.with_options(f"--comment={comment}")
     if given.get("partition") == "auto":
         from neuronctl.judgement.partition_choice import choose
 
-        made = plan(replace(job.request, partition="auto"), job.cluster)
-        choice = choose(made, job.catalog, ask=True, of_script=True)
+        anywhere = plan(replace(job.request, partition="auto"), cluster)
+        choice = choose(anywhere, job.catalog or load(), ask=True, of_script=True)
         job = job.with_options(f"--partition={choice.plan.partition.name}")
         job = replace(job, choice=choice)
     if given.get("after") or given.get("after_ok"):
@@ -134,37 +129,36 @@ def _sbatch_options(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[
 
 
 def monitored(
-    script: ExistingScript, said: Optional[bool], otherwise: Optional[bool], tell: Notify
-) -> ExistingScript:
-    """Return the script as it is to be sampled.
+    job: ExistingJob, asked: Optional[bool], otherwise: Optional[bool], tell: Notify
+) -> ExistingJob:
+    """Return the job as it is to be sampled.
 
-    said: whether the command line asks for it; otherwise: what holds where it says nothing. If the
-    script cannot be sampled, raises UsageError if the command line asks for it; otherwise tells.
+    asked: whether the command line asks for it; otherwise: what holds if it says nothing. If the
+    job cannot be sampled, raises UsageError if the command line asks for it; otherwise tells.
     """
-    if not (otherwise if said is None else said):
-        return script
-    why = _why_unsampled(script)
-    if why and said:
+    if not (otherwise if asked is None else asked):
+        return job
+    why = _why_unsampled(job.header)
+    if why and asked:
         raise UsageError(
             f"--monitor cannot sample this job: {why}",
             "leave out --monitor; 'neuronctl report' then has what accounting knows",
         )
     if why:
         tell(f"the job is not sampled: {why}")
-    return replace(script, monitor=not why)
+    return replace(job, monitor=not why)
 
 
-def watched(script: ExistingScript, idle: str) -> ExistingScript:
-    """Return the script as --idle watches its job; raises UsageError if nothing can."""
-    why = _why_unsampled(script) if idle else ""
+def watched(job: ExistingJob, idle: str) -> ExistingJob:
+    """Return the job as --idle watches it; raise UsageError if nothing can."""
+    why = _why_unsampled(job.header) if idle else ""
     if why:
         raise UsageError(f"--idle cannot watch this job: {why}", "leave out --idle")
-    return replace(script, idle=idle)
+    return replace(job, idle=idle)
 
 
-def _why_unsampled(script: ExistingScript) -> str:
+def _why_unsampled(header: Header) -> str:
     """Return why nothing can start in the batch shell before the script, or ""."""
-    header = script.header
     if interpreter(header.shebang) != "bash" or re.search(r"\s-\S*p", header.shebang):
         # --posix and -p ignore BASH_ENV.
         return f"only bash can start the sampler, and not as '{header.shebang}'"
@@ -210,8 +204,8 @@ class Attempt:
             with open(0, "rb", closefd=False) as stream:
                 self.stdin = stream.read()
             text = self.stdin.decode("utf-8", "surrogateescape")
-        script = read_existing(words, text)
-        if "test-only" in script.header.options:
+        job = read_existing(words, text)
+        if "test-only" in job.header.options:
             return {}
         if outer_job():
             self._tell(
@@ -219,19 +213,19 @@ class Attempt:
                 "where srun may refuse them; 'neuronctl submit' keeps them from it"
             )
         variables: Mapping[str, str] = {}
-        draft = script.draft
+        draft = job.draft
         with contextlib.suppress(Exception):  # the job has a record, whatever fails here
             configured = configuration().values
-            script = monitored(script, None, configured.get("monitor"), self._tell)
-            variables, draft = batch_shell_variables(script), script.draft
+            job = monitored(job, None, configured.get("monitor"), self._tell)
+            variables, draft = job.variables, job.draft
             catalog = load()
             cluster, _ = recognise(catalog, configured.get("cluster"))
-            judged = ExistingJob(script, catalog, cluster, ask_slurm=False).judge()
+            judged = replace(job, catalog=catalog, cluster=cluster, ask_slurm=False).judge()
             draft = judged.recorded(draft)
             for finding in judged.findings:
                 self._tell(f"{finding.severity} {finding.code}: {finding.message}")
         draft = replace(draft, command_line=tuple(self._command_line))
-        self._recording = Recording(draft, self._warn, cluster=script.slurm_cluster)
+        self._recording = Recording(draft, self._warn, cluster=job.slurm_cluster)
         self._began = time.monotonic()
         return variables
 

@@ -8,7 +8,7 @@ import re
 import zlib
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common import units
@@ -46,20 +46,25 @@ _READS = r"""(?x)
 
 
 @dataclass(frozen=True)
-class ExistingScript:
-    """A batch script and the command line that submits it.
+class ExistingJob:
+    """The job of a batch script, which sbatch gets by its own command line, without a key.
 
-    text: bytes that are not UTF-8 as surrogates. path: absolute, "" where the text does not come
-    from a file. header: with the command line and the environment over it. monitor: whether its job
-    is sampled. idle: how long it may rest before it is ended; "": for ever.
+    script: its text; bytes that are not UTF-8 as surrogates. path: absolute, "" if the text does
+    not come from a file. header: with the command line and the environment over it. monitor:
+    whether the job is sampled. idle: how long it may rest before it is ended; "": for ever.
+    catalog, cluster: by which it is judged. choice: of its partition. ask_slurm: as of PlannedJob.
     """
 
     line: SbatchLine
-    text: str
+    script: str
     path: str
     header: Header
     monitor: bool = False
     idle: str = ""
+    catalog: Optional[Catalog] = None
+    cluster: Optional[Cluster] = None
+    choice: Optional[Choice] = None
+    ask_slurm: bool = True
 
     @property
     def name(self) -> str:
@@ -69,14 +74,9 @@ class ExistingScript:
         return "<stdin>" if self.line.reads_stdin else self.line.file
 
     @property
-    def words(self) -> Tuple[str, ...]:
-        """Return the words after ``sbatch``."""
-        return (*self.line.options, *self.line.script)
-
-    @property
     def reads_arguments(self) -> bool:
         """Return True if the script may read its arguments; False if its text cannot name them."""
-        lines = re.sub(r"(?m)^[ \t]*#.*", "", self.text)
+        lines = re.sub(r"(?m)^[ \t]*#.*", "", self.script)
         return not self.header.for_bash or re.search(_READS, lines) is not None
 
     @property
@@ -103,11 +103,11 @@ class ExistingScript:
         array = self.header.value("array") is not None
         return self.header.value("output") or ("slurm-%A_%a.out" if array else "slurm-%j.out")
 
-    def add_options(self, *options: str) -> ExistingScript:
-        """Return the script with more options, which override its own."""
+    def with_options(self, *options: str) -> ExistingJob:
+        """Return the job with more sbatch options, which override its own."""
         words = (*self.line.options, *options, *self.line.script)
-        again = read_existing(words, self.text, self.text)
-        return replace(again, monitor=self.monitor, idle=self.idle)
+        again = read_existing(words, self.script, self.script)
+        return replace(self, line=again.line, script=again.script, header=again.header)
 
     @property
     def draft(self) -> RecordDraft:
@@ -119,7 +119,7 @@ class ExistingScript:
         request = {"script": self.path, "monitor": self.monitor, "idle": self.idle}
         return RecordDraft(
             cwd=self.chdir,
-            script=self.text,
+            script=self.script,
             request={name: value for name, value in request.items() if value},
             job_name=self.job_name,
             partition=header.value("partition") or "",
@@ -128,13 +128,85 @@ class ExistingScript:
             array=header.value("array"),
             time_limit=time_limit,
             submit_dir="" if self.chdir == here else here,
-            sbatch=("sbatch", *self.words),
+            sbatch=("sbatch", *self.line.options, *self.line.script),
         )
+
+    @property
+    def request(self) -> JobRequest:
+        """Return the script's request, with sbatch's defaults, each with its line or option."""
+        assert self.cluster is not None
+        default = Origin(Source.DERIVED, "Slurm's default")
+        request = request_of_script(self.header, self.name, self.cluster)
+        return replace(
+            request,
+            job_name=self.job_name,
+            output=self.output,
+            chdir=self.chdir if self.header.value("chdir") else None,
+            cluster=None,
+            origins={**dict.fromkeys(JobRequest.__annotations__, default), **request.origins},
+        )
+
+    def judge(self) -> JudgedJob:
+        """Judge it as it is submitted here and now; findings name their lines.
+
+        Of a job for another Slurm cluster than this machine's, the script alone is judged.
+        """
+        assert self.catalog is not None and self.cluster is not None
+        here = self.slurm_cluster in (None, local_cluster())
+        by = JudgeBy(
+            self.catalog,
+            ask_slurm=self.ask_slurm and here,
+            snapshot=None if self.choice is None else self.choice.snapshot,
+            of_script=True,
+        )
+        judged = judge_script(
+            *(self.name, self.script, self.header, self.request if here else None),
+            *(self.cluster, by),
+            now=by.ask_slurm,
+        )
+        findings = []
+        for found in judged.findings:
+            line = f"{self.name}:{found.place.line}: " if found.place.line else ""
+            findings.append(replace(found, message=line + found.message))
+        verdict = judged.verdict
+        if verdict is None and self.ask_slurm:
+            why = "no plan could be made of its directives"
+            why = why if here else f"the Slurm of {self.slurm_cluster} was not asked"
+            refused = (Verdict(REFUSED, one.message, one.code) for one in findings if one.refuses)
+            verdict = next(refused, Verdict(NOT_KNOWN, why))
+        made = judged.plan
+        if made is None:
+            first = self.header.value("partition")  # of a heterogeneous job's first component
+            request = JobRequest(script=self.name, launcher="srun", partition=first)
+            made = plan(request, self.cluster)
+        return JudgedJob(made, tuple(findings), verdict, self.choice, existing_script=True)
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Return what sbatch's environment needs for what starts before the script, if it does.
+
+        Raises UsageError if the file that bash reads cannot be written.
+        """
+        if not self.monitor and not self.idle:
+            return {}
+        from neuronctl.rendering.render import render_batch_shell
+
+        before, idle = os.environ.get("BASH_ENV") or None, units.parse_timeout(self.idle or "0s")
+        text = render_batch_shell(before, monitor=self.monitor, idle=idle)
+        # Waiting jobs still need the file with which they were submitted.
+        name = f"{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}.sh"
+        path = os.path.join(state_dir(), "samplers", name)
+        if not os.path.exists(path):
+            try:
+                write_private(path, text)
+            except OSError as error:
+                raise UsageError(f"cannot write {path}: {error}") from None
+        return {"BASH_ENV": path}
 
 
 def read_existing(
     words: Sequence[str], stdin: Optional[str] = None, text: Optional[str] = None
-) -> ExistingScript:
+) -> ExistingJob:
     """Read the script that ``sbatch WORDS`` would submit from here.
 
     stdin: the text of standard input, which is not read. text: the file's where it was read
@@ -157,7 +229,7 @@ def read_existing(
     header = read_header(text, environment=os.environ, command_line=line.known)
     if line.components > 1:
         header = replace(header, components=line.components)
-    return ExistingScript(line, text, path, header)
+    return ExistingJob(line, text, path, header)
 
 
 @dataclass(frozen=True)
@@ -307,112 +379,3 @@ def mended(script: JudgedScript, check: Callable[[str], JudgedScript]) -> Judged
             break
         script = check(text)
     return script
-
-
-@dataclass(frozen=True)
-class ExistingJob:
-    """The job of an existing script, which sbatch gets by its own command line, without a key.
-
-    choice: of its partition. ask_slurm: as of PlannedJob.
-    """
-
-    existing: ExistingScript
-    catalog: Catalog
-    cluster: Cluster
-    choice: Optional[Choice] = None
-    ask_slurm: bool = True
-
-    @property
-    def variables(self) -> Mapping[str, str]:
-        """Return the variables that sbatch needs in its environment."""
-        return batch_shell_variables(self.existing)
-
-    @property
-    def slurm_cluster(self) -> Optional[str]:
-        """Return the cluster that --clusters names, or None."""
-        return self.existing.slurm_cluster
-
-    @property
-    def draft(self) -> RecordDraft:
-        """Return what to record."""
-        return self.existing.draft
-
-    @property
-    def script(self) -> str:
-        """Return the script's text."""
-        return self.existing.text
-
-    @property
-    def request(self) -> JobRequest:
-        """Return the script's request, with sbatch's defaults, each with its line or option."""
-        script, default = self.existing, Origin(Source.DERIVED, "Slurm's default")
-        request = request_of_script(script.header, script.name, self.cluster)
-        return replace(
-            request,
-            job_name=script.job_name,
-            output=script.output,
-            chdir=script.chdir if script.header.value("chdir") else None,
-            cluster=None,
-            origins={**dict.fromkeys(JobRequest.__annotations__, default), **request.origins},
-        )
-
-    def judge(self) -> JudgedJob:
-        """Judge it as it is submitted here and now; findings name their lines.
-
-        Of a job for another Slurm cluster than this machine's, the script alone is judged.
-        """
-        script = self.existing
-        here = self.slurm_cluster in (None, local_cluster())
-        by = JudgeBy(
-            self.catalog,
-            ask_slurm=self.ask_slurm and here,
-            snapshot=None if self.choice is None else self.choice.snapshot,
-            of_script=True,
-        )
-        judged = judge_script(
-            *(script.name, script.text, script.header, self.request if here else None),
-            *(self.cluster, by),
-            now=by.ask_slurm,
-        )
-        findings = []
-        for found in judged.findings:
-            line = f"{script.name}:{found.place.line}: " if found.place.line else ""
-            findings.append(replace(found, message=line + found.message))
-        verdict = judged.verdict
-        if verdict is None and self.ask_slurm:
-            why = "no plan could be made of its directives"
-            why = why if here else f"the Slurm of {self.slurm_cluster} was not asked"
-            refused = (Verdict(REFUSED, one.message, one.code) for one in findings if one.refuses)
-            verdict = next(refused, Verdict(NOT_KNOWN, why))
-        made = judged.plan
-        if made is None:
-            first = script.header.value("partition")  # of a heterogeneous job's first component
-            request = JobRequest(script=script.name, launcher="srun", partition=first)
-            made = plan(request, self.cluster)
-        return JudgedJob(made, tuple(findings), verdict, self.choice, existing_script=True)
-
-    def with_options(self, *options: str) -> ExistingJob:
-        """Return the job with more sbatch options, which override its own."""
-        return replace(self, existing=self.existing.add_options(*options))
-
-
-def batch_shell_variables(script: ExistingScript) -> Dict[str, str]:
-    """Return what sbatch's environment needs for what starts before the script, if anything does.
-
-    Raises UsageError if the file that bash reads cannot be written.
-    """
-    if not script.monitor and not script.idle:
-        return {}
-    from neuronctl.rendering.render import render_batch_shell
-
-    before, idle = os.environ.get("BASH_ENV") or None, units.parse_timeout(script.idle or "0s")
-    text = render_batch_shell(before, monitor=script.monitor, idle=idle)
-    # Waiting jobs still need the file with which they were submitted.
-    name = f"{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}.sh"
-    path = os.path.join(state_dir(), "samplers", name)
-    if not os.path.exists(path):
-        try:
-            write_private(path, text)
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {error}") from None
-    return {"BASH_ENV": path}

@@ -155,9 +155,9 @@ def _existing_again(
         catalog_file=catalog_file,
         recorded=record.draft.request,
     )
-    if args and not job.existing.reads_arguments:
+    if args and not job.reads_arguments:
         raise UsageError(
-            f"{job.existing.name} reads no arguments, so that {join(args)} would be lost",
+            f"{job.name} reads no arguments, so that {join(args)} would be lost",
             'write "$@" behind the program in the script',
         )
     return job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Tuple
 
@@ -10,7 +11,7 @@ from measure import Script, scripts
 
 from neuronctl.catalog.loader import load
 from neuronctl.rules.base import RULES, Trait
-from neuronctl.submission.existing_script import ExistingJob, judge_text, read_existing
+from neuronctl.submission.existing_script import judge_text, read_existing
 
 
 def said_of(script: Script, folder: Path) -> Tuple[List[str], List[str]]:
@@ -19,7 +20,7 @@ def said_of(script: Script, folder: Path) -> Tuple[List[str], List[str]]:
     cluster = catalog.cluster(script.cluster)
     (folder / "job.sh").write_text(script.text, encoding="utf-8", errors="surrogateescape")
     check = judge_text("job.sh", script.text, catalog, cluster).findings
-    submit = ExistingJob(read_existing(["job.sh"]), catalog, cluster).judge().findings
+    submit = replace(read_existing(["job.sh"]), catalog=catalog, cluster=cluster).judge().findings
     by_check = [f"{one.code} job.sh:{one.place.line}: {one.message}" for one in check]
     by_submit = [f"{one.code} {one.message}" for one in submit]
     later = {code for code, rule in RULES.items() if Trait.ONLY_NOW in rule.traits}

@@ -16,8 +16,6 @@ from neuronctl.slurm.sbatch_options import GetoptError
 from neuronctl.submission.existing_job import existing_job, monitored
 from neuronctl.submission.existing_script import (
     ExistingJob,
-    ExistingScript,
-    batch_shell_variables,
     read_existing,
 )
 from neuronctl.submission.judged_job import JudgedJob
@@ -42,7 +40,8 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def of_words(*words: str) -> ExistingJob:
     catalog = load()
-    return ExistingJob(read_existing(words), catalog, catalog.cluster("neuron-2022"))
+    cluster = catalog.cluster("neuron-2022")
+    return replace(read_existing(words), catalog=catalog, cluster=cluster)
 
 
 def judged(*words: str) -> JudgedJob:
@@ -130,7 +129,7 @@ def test_a_draft_needs_no_judgement(script: Path) -> None:
 TOLD: List[str] = []
 
 
-def sampled(*words: str, text: str = "") -> ExistingScript:
+def sampled(*words: str, text: str = "") -> ExistingJob:
     script = read_existing(words or ["job.sh"], text)
     return monitored(script, True, None, TOLD.append)
 
@@ -150,8 +149,8 @@ def test_the_command_line_comes_before_the_configuration(
 ) -> None:
     script = monitored(read_existing(["job.sh"]), said, otherwise, TOLD.append)
     assert script.monitor == sampled
-    assert script.add_options("-N1").monitor == sampled
-    given = batch_shell_variables(script)
+    assert script.with_options("-N1").monitor == sampled
+    given = script.variables
     assert list(given) == (["BASH_ENV"] if sampled else [])
     assert os.environ["BASH_ENV"] == ""
     kept = {"monitor": True} if sampled else {}
@@ -166,7 +165,7 @@ def test_the_configuration_and_the_options_of_submit() -> None:
     configuration.write_text("monitor: true\n")
     for given in (None, False):
         job = existing_job(["job.sh"], {"monitor": given}, tell=TOLD.append)
-        assert job.existing.monitor == (given is None)
+        assert job.monitor == (given is None)
 
 
 @pytest.mark.parametrize(

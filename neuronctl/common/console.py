@@ -14,19 +14,7 @@ import functools
 import itertools
 import os
 import sys
-from typing import (
-    Any,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Set,
-    TextIO,
-    Tuple,
-)
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, TextIO
 
 from neuronctl.common.spelling import spelled
 
@@ -117,7 +105,7 @@ def print_table(
         print_text(textwrap.fill(note, terminal_width()), "dim", file=out)
 
 
-asked_json: Set[str] = set()
+asked_json: set[str] = set()
 """The command's name if it is to print JSON and has not yet."""
 
 
@@ -175,7 +163,7 @@ def print_line(line: str = "", style: str = "") -> None:
     print_text(printable(line), style)
 
 
-def print_rows(rows: Sequence[Tuple[str, str]], first_style: str = "") -> None:
+def print_rows(rows: Sequence[tuple[str, str]], first_style: str = "") -> None:
     """Print rows of a name and a text."""
     width = max(len(name) for name, _ in rows)
     for number, (name, text) in enumerate(rows):
@@ -227,7 +215,7 @@ def _least_width(column: Column, texts: Sequence[str]) -> int:
     return max(column.min_width or 0, *map(cell_width, parts))
 
 
-def _shown(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> List[int]:
+def _shown(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
     """Return the indices of the columns that fit."""
     least = [_least_width(one, [one.header, *cells]) for one, *cells in zip(columns, *rows)]
     shown = list(range(len(columns)))
@@ -239,7 +227,7 @@ def _shown(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int)
     return shown
 
 
-def _fitted(columns: Sequence[Column], lines: Sequence[Sequence[str]], width: int) -> List[int]:
+def _fitted(columns: Sequence[Column], lines: Sequence[Sequence[str]], width: int) -> list[int]:
     """Return the columns' widths, narrowing the widest foldable ones."""
     texts = list(zip(*lines))
     widths = [max(map(cell_width, cells)) for cells in texts]
@@ -268,7 +256,7 @@ def _fold(rows: Iterable[Sequence[str]], widths: Sequence[int]) -> Iterator[Sequ
 
 def _aligned(
     columns: Sequence[Column], lines: Iterable[Sequence[str]], widths: Sequence[int]
-) -> Iterator[List[str]]:
+) -> Iterator[list[str]]:
     """Yield the cells of each line, padded to one width per column with the gap."""
     gaps = [" " * GAP] * (len(columns) - 1) + [""]
     for line in lines:
@@ -279,12 +267,12 @@ def _aligned(
         yield padded
 
 
-def _draw(columns: Sequence[Column], lines: Iterable[List[str]], out: TextIO, width: int) -> None:
+def _draw(columns: Sequence[Column], lines: Iterable[list[str]], out: TextIO, width: int) -> None:
     console = _rich_console(out, width)
     # For 100 rows this takes 4 ms, and rich's Table 120 ms.
     from rich.segment import Segment, Segments
 
-    segments: List[Segment] = []
+    segments: list[Segment] = []
     for line in lines:
         is_head = not segments
         while line and not line[-1].strip():

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import (
-    TYPE_CHECKING,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-    TypeVar,
-    Union,
-)
+from typing import TYPE_CHECKING, Iterable, Mapping, Optional, Sequence, TypeVar, Union
 
 from neuronctl.records.job_record import JobRecord
 from neuronctl.slurm.conf import local_cluster
@@ -45,7 +33,7 @@ class Chain:
     name: str
 
     @property
-    def jobs(self) -> Set[int]:
+    def jobs(self) -> set[int]:
         """Return the ids of all its jobs that the log names."""
         named = {run.job_id for run in self.runs.runs} | {self.runs.next_job}
         return {self.first, *(id for id in named if id is not None)}
@@ -55,7 +43,7 @@ class Chain:
         return row.job_id in self.jobs and is_same(self.name, row.name)
 
 
-Chains = Dict[int, Chain]
+Chains = dict[int, Chain]
 """By the ids of their first jobs."""
 
 
@@ -76,7 +64,7 @@ def read_chains(records: Iterable[JobRecord]) -> Chains:
     return {chain.first: chain for chain in found}
 
 
-def chains_with(jobs: Set[int], store: RecordStore) -> Chains:
+def chains_with(jobs: set[int], store: RecordStore) -> Chains:
     """Return the recorded chains that contain one of these jobs, according to their logs."""
     if not jobs:
         return {}
@@ -90,11 +78,11 @@ _MOST, _OLDEST = 1000, 60 * 24 * 3600
 """Records that are looked through for a job's chain, and how many seconds old they may be."""
 
 
-def fold(rows: Sequence[Row], chains: Mapping[int, Chain]) -> List[Row]:
+def fold(rows: Sequence[Row], chains: Mapping[int, Chain]) -> list[Row]:
     """Return the row that counts of each chain, under its first job's id, and all other rows."""
     owners = {job: chain for chain in chains.values() for job in chain.jobs}
-    parts: Dict[int, List[Row]] = {}
-    folded: List[Row] = []
+    parts: dict[int, list[Row]] = {}
+    folded: list[Row] = []
     for row in rows:
         chain = owners.get(row.job_id)
         if chain is None or not chain.has(row):
@@ -119,7 +107,7 @@ def _main_row(rows: Sequence[Row], chain: Chain) -> Row:
     return rows[-1]
 
 
-def jobs_to_end(chain: Chain, rows: Iterable[QueueJob]) -> Tuple[JobId, ...]:
+def jobs_to_end(chain: Chain, rows: Iterable[QueueJob]) -> tuple[JobId, ...]:
     """Return the jobs of a chain that have not ended, the last first, so that it cannot begin."""
     ids = {row.job_id for row in rows if row.state not in ENDED and chain.has(row)}
     return tuple(JobId(id) for id in sorted(ids, reverse=True))

@@ -6,20 +6,7 @@ import contextlib
 import os
 import time
 from dataclasses import dataclass
-from typing import (
-    TYPE_CHECKING,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-    Union,
-)
+from typing import TYPE_CHECKING, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 from neuronctl.common.errors import NoSuchJobError, RecordError, SlurmError, SlurmUnavailableError
 from neuronctl.common.files import head
@@ -54,9 +41,9 @@ class Found:
     comes from the records.
     """
 
-    jobs: Tuple[JobStatus, ...]
-    missing: Tuple[JobId, ...] = ()
-    notes: Tuple[str, ...] = ()
+    jobs: tuple[JobStatus, ...]
+    missing: tuple[JobId, ...] = ()
+    notes: tuple[str, ...] = ()
     unavailable: Optional[SlurmUnavailableError] = None
 
     def sure(self) -> Found:
@@ -76,15 +63,15 @@ def look_up(asked: Sequence[JobId], store: Optional[RecordStore] = None) -> Foun
     wanted = [JobId(job) if (job := first[asked_id]) else asked_id for asked_id in asked]
     found = _Search(store).run(wanted, lambda: squeue(wanted))
     # Index by job and task; comparing a thousand ids with thousands of rows is too slow.
-    by_task: Dict[Tuple[int, Optional[int]], Set[JobId]] = {}
-    by_number: Dict[int, Set[JobId]] = {}
+    by_task: dict[tuple[int, Optional[int]], set[JobId]] = {}
+    by_number: dict[int, set[JobId]] = {}
     for id in wanted:
         by_number.setdefault(id.job, set()).add(id)
         by_task.setdefault((id.job, id.task), set()).add(id)
     jobs = []
-    answered: Set[JobId] = set()
+    answered: set[JobId] = set()
     for status in found.jobs:
-        near: Set[JobId] = set()
+        near: set[JobId] = set()
         for number in (status.id.job, status.job_id):
             if status.id.task is None:
                 near |= by_number.get(number, set())
@@ -113,7 +100,7 @@ def first_run(asked: JobId, store: RecordStore) -> Optional[int]:
     return None
 
 
-def queued() -> Tuple[JobStatus, ...]:
+def queued() -> tuple[JobStatus, ...]:
     """Return the user's own jobs that slurmctld knows, from one squeue; of a chain one."""
     queue, records = ask_own_queue().rows, {}
     with contextlib.suppress(RecordError):
@@ -127,7 +114,7 @@ def queued() -> Tuple[JobStatus, ...]:
     )
 
 
-def _later_runs(queue: Iterable[QueueJob], records: Mapping[int, JobRecord]) -> Set[int]:
+def _later_runs(queue: Iterable[QueueJob], records: Mapping[int, JobRecord]) -> set[int]:
     """Return jobs that may be later runs of chains without a known record."""
     known = {job for chain in chains.read_chains(records.values()).values() for job in chain.jobs}
     unknown = (row for row in queue if row.job_id not in known and row.id.job not in records)
@@ -135,7 +122,7 @@ def _later_runs(queue: Iterable[QueueJob], records: Mapping[int, JobRecord]) -> 
     return {row.job_id for row in unknown if "/slurm_script" in row.command}
 
 
-def nodes_of(status: JobStatus) -> Tuple[str, ...]:
+def nodes_of(status: JobStatus) -> tuple[str, ...]:
     """Return the names of a job's nodes; raise NoSuchJobError if Slurm does not report them."""
     try:
         return tuple(expand_hostlist(status.node_list))
@@ -164,7 +151,7 @@ def matches(asked: JobId, status: JobStatus) -> bool:
     return asked.overlaps(status.id)
 
 
-def log_paths(status: JobStatus) -> Tuple[str, str, bool]:
+def log_paths(status: JobStatus) -> tuple[str, str, bool]:
     """Return the files of standard output and error, and whether they are only sbatch's default.
 
     Slurm is asked where there is no record. A ``%N`` stays where no node is known.
@@ -184,7 +171,7 @@ def log_paths(status: JobStatus) -> Tuple[str, str, bool]:
     return out, err, paths is None
 
 
-def _submitted_logs(status: JobStatus) -> Optional[Tuple[str, str]]:
+def _submitted_logs(status: JobStatus) -> Optional[tuple[str, str]]:
     """Return the logs named in accounting's copy of the command line, or in the script."""
     from neuronctl.scripts.header import read_header
     from neuronctl.scripts.sbatch_line import read_line
@@ -249,10 +236,10 @@ class _Search:
         self.store = store
         self.since = since
         self.cluster = local_cluster()
-        self.notes: List[str] = []
+        self.notes: list[str] = []
         self.remember_until = time.monotonic() + _REMEMBERING
-        self.records: Dict[int, JobRecord] = {}
-        self.without_record: Set[int] = set()
+        self.records: dict[int, JobRecord] = {}
+        self.without_record: set[int] = set()
 
     def run(self, asked: Sequence[JobId], ask: Callable[[], Sequence[QueueJob]]) -> Found:
         with self._tolerant():
@@ -300,7 +287,7 @@ class _Search:
         recent = self.store.recent(since=after, cluster=self.cluster)
         self.records = {record.job_id: record for record in recent if record.job_id is not None}
 
-    def _find_records(self, numbers: Set[int]) -> None:
+    def _find_records(self, numbers: set[int]) -> None:
         wanted = numbers - set(self.records) - self.without_record
         with self._tolerant():
             self.records.update(self.store.find(wanted, self.cluster))
@@ -308,7 +295,7 @@ class _Search:
 
     def _fold_chains(
         self, queue: Sequence[QueueJob], asked: Sequence[JobId]
-    ) -> Tuple[QueueJob, ...]:
+    ) -> tuple[QueueJob, ...]:
         """Return the requested rows, one for each chain."""
         self._find_records({row.id.job for row in queue})
         with self._tolerant():
@@ -377,8 +364,8 @@ class _Search:
         return Found(ordered, (), (*self.store.warnings, *self.notes), error)
 
 
-def _group_by_number(rows: Iterable[chains.Row]) -> Dict[int, List[chains.Row]]:
-    grouped: Dict[int, List[chains.Row]] = {}
+def _group_by_number(rows: Iterable[chains.Row]) -> dict[int, list[chains.Row]]:
+    grouped: dict[int, list[chains.Row]] = {}
     for row in rows:
         grouped.setdefault(row.id.job, []).append(row)
     return grouped

@@ -108,6 +108,17 @@ def parse_since(text: str, now: int, name: str = "--since") -> int:
     raise UsageError(f"{name}: {text!r} is not a time; use 12h, 7d, 2w or a day such as 2026-11-01")
 
 
+def parse_begin(text: str, now: int) -> Optional[int]:
+    """Return the epoch time of ``now+2hours`` or ``2026-12-01T10:00``; None: left to Slurm."""
+    after = re.fullmatch(r"(?ai)now(?:\+(\d{1,9})(second|minute|hour|day|week)?s?)?", text)
+    if after is not None:
+        return now + int(after[1] or 0) * _SECONDS[(after[2] or "s")[0].lower()]
+    for form in ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"):
+        with contextlib.suppress(ValueError, OverflowError):
+            return int(time.mktime(time.strptime(text, form)))
+    return None
+
+
 # -------------------------------------------------------------------------- memory
 
 

@@ -104,9 +104,7 @@ def _qos_not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 
 
 def _begin(text: str, now: int) -> Iterator[Outcome]:
-    from neuronctl.request import begin_time
-
-    at = begin_time.moment(text, now)
+    at = units.parse_begin(text, now)
     if at is None:
         yield Doubt(f"--begin={text} is a time that only Slurm can read", refusable=True)
     elif at > now:

@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from neuronctl.common import console, secrets, shell, units
+from neuronctl.common.units import parse_begin
 from neuronctl.diagnosis import log_search, log_text
-from neuronctl.request.begin_time import moment
 
 LOGS = (
     "epoch 1: 10%\repoch 1: 100%\n\x1b[31mred\x1b[0m\n[rank1]: Traceback (most recent call last):\n"
@@ -60,7 +60,7 @@ GRAMMARS = (
     (units.parse_duration, TIMES),
     (lambda text: units.parse_since(text, NOW), ("7d", "2026-11-01")),
     (
-        lambda text: moment(text, NOW),
+        lambda text: parse_begin(text, NOW),
         ("now+1hour", "tomorrow", "16:00", "2026-12-01T10:00", "010126"),
     ),
     (units.parse_memory, ("16G", "512", "1T")),

@@ -7,7 +7,7 @@ from typing import Optional
 
 import pytest
 
-from neuronctl.request.begin_time import moment
+from neuronctl.common.units import parse_begin
 
 NOW = int(time.mktime((2026, 11, 21, 10, 30, 20, 0, 0, -1)))
 
@@ -28,4 +28,4 @@ def at(*parts: int) -> int:
     ],
 )
 def test_a_moment_is_read_or_left_to_slurm(text: str, expected: Optional[int]) -> None:
-    assert moment(text, NOW) == expected
+    assert parse_begin(text, NOW) == expected

@@ -9,25 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
-from neuronctl.catalog.model import (
-    Cluster,
-    CommentPolicy,
-    Containers,
-    CorePolicy,
-    LocalDisk,
-    Login,
-    Network,
-    Partition,
-    Path,
-    Place,
-    Policy,
-    Price,
-    Qos,
-    WallTime,
-)
+from neuronctl.catalog import model as catalog
+from neuronctl.catalog.model import Cluster, Partition, Path, Place, Price, Qos, WallTime
 from neuronctl.common import units
 from neuronctl.common.errors import did_you_mean
 from neuronctl.common.rule_codes import CODES
@@ -205,21 +191,8 @@ _BY_TYPE: Mapping[str, _Read] = {
     "Tuple[str, ...]": lambda node, key, default: node.texts(key),
 }
 
-_MODELS: Mapping[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        *(
-            CommentPolicy,
-            Containers,
-            CorePolicy,
-            LocalDisk,
-            Login,
-            Network,
-            Policy,
-            Price,
-            WallTime,
-        ),
-    )
+_MODELS: Mapping[str, Any] = {
+    name: kind for name, kind in vars(catalog).items() if is_dataclass(kind)
 }
 
 

@@ -127,11 +127,14 @@ class CodeSnapshot:
         return os.path.join(self.place, "code")
 
 
+@dataclass(frozen=True)
 class Sizes:
-    """Values that follow from the sizes of a job or of a launch."""
+    """The sizes of a job or of a launch, and values that follow from them."""
 
     request: JobRequest
+    """Of a step: the job's request, with the step's program and sizes."""
     nodes: int
+    """Of a range, the fewest: what the job is judged by."""
     most_nodes: int
     ntasks_per_node: int
     cpus_per_task: int
@@ -173,14 +176,6 @@ class Sizes:
 class Launch(Sizes):
     """A program that a job starts, once or as several processes, in all or a share of the job."""
 
-    request: JobRequest
-    """Of a step: the job's request, with the step's program and sizes."""
-    nodes: int
-    """Of a range, the fewest."""
-    most_nodes: int
-    ntasks_per_node: int
-    cpus_per_task: int
-    gpus_per_node: int
     processes_per_node: int
     """Training processes per node: ntasks_per_node, or what the launcher starts in its one task."""
     launcher: Launcher
@@ -275,7 +270,6 @@ class JobPlan(Sizes):
     '2'
     """
 
-    request: JobRequest
     cluster: Cluster
     partition: Partition
     """A bare ``Partition(name)`` if the catalog does not know it; its name may be empty."""
@@ -283,12 +277,6 @@ class JobPlan(Sizes):
     """With ``-p A,B``, the others in which Slurm may start the job as well."""
     interactive: bool
     job_name: str
-    nodes: int
-    """Of a range, the fewest: what the job is judged by."""
-    most_nodes: int
-    ntasks_per_node: int
-    cpus_per_task: int
-    gpus_per_node: int
     time_limit: Optional[int]
     """Seconds, units.UNLIMITED, or None if neither the user nor the catalog says."""
     comment: Optional[str]

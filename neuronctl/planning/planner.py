@@ -5,32 +5,26 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import replace
-from functools import partial
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common import units
 from neuronctl.common.errors import UsageError
-from neuronctl.common.shell import Shell
 from neuronctl.common.words import counted
-from neuronctl.launch import launchers
-from neuronctl.launch.containers import RUNTIMES, Wrapping
 from neuronctl.launch.environments import Conda
 from neuronctl.planning import model
-from neuronctl.planning.directives import directives
-from neuronctl.planning.sizes import SizeBuilder
+from neuronctl.planning.launches import LaunchBuilder, Share, StepBuilder
 from neuronctl.planning.software import (
     activation,
-    exports,
     imports_wandb,
     named_after,
-    program,
-    runs_python,
     wandb_run,
 )
-from neuronctl.planning.steps import Share, step_place, step_request
-from neuronctl.request.job import JobRequest, Source, StepRequest
+from neuronctl.request.job import OF_SLURM, JobRequest, Source, StepRequest
 from neuronctl.request.values import one_line
+
+_Values = Mapping[str, Union[str, bool, None]]
+"""Options of sbatch, by their long names."""
 
 
 def plan(
@@ -63,125 +57,52 @@ def plan(
             raise UsageError(f"the program's name {error}", "rename the file") from None
     if request.exclusive and request.sbatch_value("exclusive"):
         request = replace(request, exclusive=None)  # of the two, Slurm takes the last
-    return _PlanBuilder(request, cluster, interactive, recognised, conda, chain, code).plan(place)
+    builder = _PlanBuilder(request, cluster, interactive)
+    builder.place, builder.conda, builder.chain, builder.code = place, conda, chain, code
+    builder.settle(recognised)
+    return builder.plan()
 
 
-class _LaunchBuilder(SizeBuilder):
-    """Settles what a launch needs besides its sizes, for a job's one launch and for a step's."""
-
-    wandb: Optional[model.Export] = None
-    conda: Optional[Conda] = None
-    code: Optional[model.CodeSnapshot] = None
-
-    def launch(self, cpus_per_task: int, place: Optional[model.AllocationPart]) -> model.Launch:
-        """Return the launch. place: the part of an allocation to launch on."""
-        request, launcher, processes = self.request, self.launcher, self.processes
-        holds = partial(
-            launchers.holds,
-            nodes=self.most_nodes,
-            processes=self.most_nodes * processes,
-            python=self.interactive or runs_python(request),
-        )
-        return model.Launch(
-            request=request,
-            nodes=self.nodes,
-            most_nodes=self.most_nodes,
-            ntasks_per_node=self.ntasks_per_node,
-            cpus_per_task=cpus_per_task,
-            gpus_per_node=self.gpus,
-            processes_per_node=processes,
-            launcher=launcher,
-            rendezvous=holds(launcher.rendezvous),
-            srun_options=self.cluster.policy.srun_options + (place.step_options if place else ()),
-            wrapping=self._wrapping(),
-            program=program(request, launcher, macros=holds(launcher.macros)),
-            exports=self._exports(self.ntasks_per_node * cpus_per_task),
-            hosts=place.hosts if place else (),
-            own_step=place is not None and place.is_share,
-        )
-
-    def _exports(self, cores: int) -> Tuple[model.Export, ...]:
-        processes = self.processes if self.launcher.distributed else 1
-        return exports(
-            self.request, self.cluster, cores=cores, processes=processes, wandb=self.wandb
-        )
-
-    def _wrapping(self) -> Wrapping:
-        request = self.request
-        if request.container is None:
-            return Wrapping()
-        name = request.container_runtime
-        if name is not None:
-            self.asked("container-runtime", "container_runtime", name)
-        elif request.container.endswith(".sqsh"):
-            name = "pyxis"
-            self.derived("container-runtime", name, "an Enroot squashfs image")
-        else:
-            name = self.cluster.containers.runtime
-            self.decide("container-runtime", name, Source.CLUSTER, "")
-        if name not in RUNTIMES:
-            raise UsageError(
-                f"--container-runtime: unknown container runtime '{name}'",
-                "container runtimes are: " + ", ".join(RUNTIMES),
-            )
-        scratch = self.cluster.scratch
-        own = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
-        if self.code is not None:  # its links lead there
-            request = replace(request, binds=(*request.binds, self.code.root))
-        option = "--rocm" if self.partitions[0].has_amd_gpus else "--nv"
-        return RUNTIMES[name](request, own, option if self.gpus else "")
-
-
-class _PlanBuilder(_LaunchBuilder):
+class _PlanBuilder(LaunchBuilder):
     """Builds one plan: first the sizes of the job and of its steps, then what depends on them."""
 
-    def __init__(
-        self,
-        request: JobRequest,
-        cluster: Cluster,
-        interactive: bool,
-        recognised: str,
-        conda: Optional[Conda],
-        chain: str,
-        code: Optional[model.CodeSnapshot],
-    ) -> None:
-        super().__init__(request, cluster, interactive)
-        self.conda, self.chain, self.code = conda, chain, code
+    conda: Optional[Conda] = None
+    chain = ""
+    steps: Sequence[StepBuilder] = ()
+
+    def settle(self, recognised: str) -> None:
+        """Settle the cluster and all sizes. recognised: how the cluster was recognised."""
+        request = self.request
         if request.cluster is not None:
             self.asked("cluster", "cluster", request.cluster)
         else:
             how = recognised or "the catalog's default"
-            self.decide("cluster", cluster.name, Source.CLUSTER, how)
+            self.decide("cluster", self.cluster.name, Source.CLUSTER, how)
         if request.until_done and request.signal is None:
             self.request = replace(request, signal=next(iter(self.launcher.signals), "TERM"))
         self.steps = self._steps(request.steps)
         self.settle_tasks(self.steps)
-
-    def _settle_wandb(self, place: Optional[model.AllocationPart]) -> None:
-        """Let all runs of a batch job continue one W&B run; a launch in a job starts its own."""
-        if not self.interactive and place is None:
+        self.cpus_per_task = self._cpus_per_task()
+        self._memory()
+        # All runs of a batch job continue one W&B run; a launch in a job starts its own.
+        if not self.interactive and self.place is None:
             logs = imports_wandb(self.request) or any(step.wandb for step in self.steps)
             self.wandb = wandb_run(self.request, self.cluster) if logs else None
 
-    def plan(self, place: Optional[model.AllocationPart]) -> model.JobPlan:
-        """Return the plan. place: the part of an allocation to launch on."""
-        request = self.request
-        self._settle_wandb(place)
-        partition = self.partitions[0]
-        cpus_per_task = self._cpus_per_task(place)
-        cores = self.ntasks_per_node * cpus_per_task
-        self._memory(partition, cores, place)
+    def plan(self) -> model.JobPlan:
+        """Return the plan."""
+        request, partition = self.request, self.partitions[0]
         time_limit, time_text = self._time(partition)
         comment, job_name = self._comment(), self._job_name()
         output = self._log("output", request.output, ".out")
         error = self._log("error", request.error, ".err")
         self._software()
-        launches = self._launches(cpus_per_task, place)
+        launches = self._launches()
         until_done = self._until_done(time_limit)
         if self.code is not None:
             self.asked("snapshot", "snapshot", self.code.place)
-        settled: Dict[str, Union[str, bool, None]] = {
-            **self._size_options(cpus_per_task),
+        settled: _Values = {
+            **self._size_options(),
             "job-name": job_name,
             "time": time_text,
             "comment": comment,
@@ -199,7 +120,7 @@ class _PlanBuilder(_LaunchBuilder):
             nodes=self.nodes,
             most_nodes=self.most_nodes,
             ntasks_per_node=self.ntasks_per_node,
-            cpus_per_task=cpus_per_task,
+            cpus_per_task=self.cpus_per_task,
             gpus_per_node=self.gpus,
             time_limit=time_limit,
             comment=comment,
@@ -207,7 +128,7 @@ class _PlanBuilder(_LaunchBuilder):
             error=error,
             preflight=request.preflight is not False and not self.interactive,
             activation=activation(request, self.cluster, self.conda),
-            exports=self._exports(cores),
+            exports=self._exports(),
             directives=self._directives(settled),
             decisions=tuple(self.decisions.values()),
             launches=launches,
@@ -215,36 +136,52 @@ class _PlanBuilder(_LaunchBuilder):
             code=self.code,
         )
 
-    def _launches(
-        self, cpus_per_task: int, place: Optional[model.AllocationPart]
-    ) -> Tuple[model.Launch, ...]:
-        cores = self.ntasks_per_node * cpus_per_task
-        launches = tuple(step.step_launch(cores) for step in self.steps)
-        self._check_cores(launches, cores, place)
+    def _launches(self) -> Tuple[model.Launch, ...]:
+        launches = tuple(step.step_launch(self.cores) for step in self.steps)
+        self._check_cores(launches)
         if launches:
             self._explain_steps(launches)
-        return launches or (self.launch(cpus_per_task, place),)
+        return launches or (self.launch(),)
 
-    def _directives(
-        self, settled: Mapping[str, Union[str, bool, None]]
-    ) -> Tuple[model.Directive, ...]:
-        return directives(
-            self.request,
-            self.cluster.policy,
-            settled,
-            gpus=self.gpus,
-            interactive=self.interactive,
-            remark=self.remark,
-        )
+    def _directives(self, settled: _Values) -> Tuple[model.Directive, ...]:
+        """Return the options of sbatch or salloc, in the order of the table in request/job.py.
 
-    def _check_cores(
-        self,
-        launches: Sequence[model.Launch],
-        cores: int,
-        place: Optional[model.AllocationPart],
-    ) -> None:
+        settled: the values that planning decided, by option; the rest is as requested.
+        """
+        request, gpus = self.request, self.gpus
+        # Each site has one way to request tasks and one for GPUs, whatever the user typed.
+        settled = {"ntasks": None, "gpus": None, **self._gpu_options(), **settled}
+        lines: List[model.Directive] = []
+        for name, option in OF_SLURM.items():
+            if self.interactive and option.batch_only:
+                continue
+            value = settled[name] if name in settled else getattr(request, option.field)
+            if isinstance(value, bool):
+                if value or option.kind == "switch":
+                    lines.append(model.Directive(name if value else f"no-{name}"))
+            elif value:
+                held = "gpus-per-node" if name == "gres" and gpus else name
+                lines.append(model.Directive(name, value, self.remark(held)))
+            if name == "requeue" and value and request.sbatch_value("open-mode") is None:
+                why = "a requeued job keeps its log"
+                lines.append(model.Directive("open-mode", "append", why))
+        for text in request.sbatch:
+            name, equals, value = text.partition("=")
+            lines.append(model.Directive(name, value if equals else None))
+        return tuple(lines)
+
+    def _gpu_options(self) -> Mapping[str, Optional[str]]:
+        """Return the values of the GPU options, spelled as the site's guide spells them."""
+        request, gpus = self.request, self.gpus
+        amount = f"{request.gpu_type}:{gpus}" if request.gpu_type else str(gpus)
+        by_gres = gpus and self.cluster.policy.gpu_option == "gres"
+        others = [f"gpu:{amount}", *request.gres] if by_gres else request.gres
+        return {"gpus-per-node": amount if gpus and not by_gres else None, "gres": ",".join(others)}
+
+    def _check_cores(self, launches: Sequence[model.Launch]) -> None:
         """Raise UsageError for a step with more cores than the job, or cores left to Slurm."""
-        if self.request.cpus_per_task == 0 and place is None:
+        cores = self.cores
+        if self.request.cpus_per_task == 0 and self.place is None:
             names = [
                 part.launcher.name for part in launches if part.launcher.by_srun or part.own_step
             ]
@@ -296,9 +233,7 @@ class _PlanBuilder(_LaunchBuilder):
             chain=chain,
         )
 
-    def _end_options(
-        self, until_done: Optional[model.UntilDone]
-    ) -> Mapping[str, Union[str, bool, None]]:
+    def _end_options(self, until_done: Optional[model.UntilDone]) -> _Values:
         """Return the options for the job's end: the signal before it, and whether it requeues."""
         request = self.request
         if request.idle and not self.gpus and request.origin("idle").source is not Source.CONFIG:
@@ -323,16 +258,15 @@ class _PlanBuilder(_LaunchBuilder):
         text = f"{flags}B:{name}{seconds and f'@{seconds}'}"
         return self.derived("signal", text, "B: so that it reaches the program")
 
-    def _steps(self, steps: Sequence[StepRequest]) -> List[_StepBuilder]:
+    def _steps(self, steps: Sequence[StepRequest]) -> List[StepBuilder]:
         """Return a builder for each step, or for each part of one that runs side by side."""
         whole, builders = Share(self.nodes, self.gpus, self.gpus), []
         for number, step in enumerate(steps, start=1):
             share = whole.among(len(step.together)) if step.together else whole
             for part, each in enumerate(step.together or (step,), start=1):
                 name = f"step {number}, part {part}" if step.together else f"step {number}"
-                builder = _StepBuilder(each, share, name, self)
-                builder.number, builder.allow_failure = number, step.allow_failure
-                builders.append(builder)
+                builders.append(StepBuilder(each, share, number, name, self))
+                builders[-1].allow_failure = step.allow_failure  # of one with parts, all of them
         return builders
 
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
@@ -412,33 +346,6 @@ class _PlanBuilder(_LaunchBuilder):
             if (lines or self.cluster.policy.login_shell) and not (conda and conda.given):
                 reason += "; one that modules or the login shell bring goes first"
             self.decide("conda", request.conda, request.origin("conda").source, f"conda {reason}")
-
-
-class _StepBuilder(_LaunchBuilder):
-    """Builds the launch of one step of a job, or of one part of it."""
-
-    number = 0
-    allow_failure = False
-
-    def __init__(self, step: StepRequest, share: Share, name: str, job: _PlanBuilder) -> None:
-        request = step_request(step, share, job.request, name)
-        super().__init__(request, job.cluster, interactive=False)
-        self.step, self.share, self.name, self.code = step, share, name, job.code
-        self.wandb = wandb_run(request, job.cluster, name) if imports_wandb(request) else None
-        self.settle_tasks()
-        if share.beside and self.launcher.own_variables:
-            raise UsageError(
-                f"{name}: {self.launcher.name} starts its processes without srun, which keeps "
-                "steps side by side apart",
-                "use another launcher for it, or let it run before or after the others",
-            )
-
-    def step_launch(self, job_cores: int) -> model.Launch:
-        """Return the launch. job_cores: those per node of the whole job."""
-        policy = self.cluster.policy
-        place = step_place(self.step, self.request, self.share, policy, job_cores)
-        launch = self.launch(self._cpus_per_task(place), place)
-        return replace(launch, number=self.number, step=self.name, allow_failure=self.allow_failure)
 
 
 def _name_of(file: str) -> str:

@@ -24,7 +24,13 @@ _REMARKED = (
 
 
 class SizeBuilder:
-    """Settles the sizes of a job or of a step; a job's cores follow from its steps."""
+    """Settles the sizes of a job or of a step; a job's cores follow from its steps.
+
+    place: the part of an allocation to launch on; None: the job has one of its own.
+    """
+
+    place: Optional[AllocationPart] = None
+    cpus_per_task = 1
 
     def __init__(self, request: JobRequest, cluster: Cluster, interactive: bool) -> None:
         self.request = request
@@ -49,6 +55,11 @@ class SizeBuilder:
         if self.launcher.starts_processes():
             reason = "one process per GPU" if self.gpus else "one process per node without GPUs"
             self.processes = self.derived("processes per node", max(self.gpus, 1), reason)
+
+    @property
+    def cores(self) -> int:
+        """Return the cores on each node."""
+        return self.ntasks_per_node * self.cpus_per_task
 
     def _partitions(self) -> List[Partition]:
         name = self.request.partition
@@ -148,7 +159,7 @@ class SizeBuilder:
         reason = "one task per GPU" if gpus else "one task per node by default"
         return self.derived("ntasks-per-node", max(gpus, 1), reason)
 
-    def _size_options(self, cpus_per_task: int) -> Mapping[str, Optional[str]]:
+    def _size_options(self) -> Mapping[str, Optional[str]]:
         """Return the values of sbatch's options for partitions, nodes, tasks, and cores."""
         request, most = self.request, self.most_nodes
         partitions = ",".join(partition.name for partition in self.partitions)
@@ -156,7 +167,7 @@ class SizeBuilder:
             "partition": partitions or None,
             "nodes": f"{self.nodes}-{most}" if most > self.nodes else str(self.nodes),
             "ntasks-per-node": None if self._one_task() else str(self.ntasks_per_node),
-            "cpus-per-task": str(cpus_per_task) if request.cpus_per_task != 0 else None,
+            "cpus-per-task": str(self.cpus_per_task) if request.cpus_per_task != 0 else None,
         }
         if self.starts_nothing:  # nodes and tasks as given
             options["ntasks"] = str(request.ntasks) if request.ntasks else None
@@ -172,19 +183,17 @@ class SizeBuilder:
         alone = self.most_nodes == 1 and self.launcher.one_task_per_node
         return alone and self.ntasks_per_node == 1 and not (asked or self.interactive)
 
-    def _cpus_per_task(self, place: Optional[AllocationPart]) -> int:
-        asked, ntasks_per_node = self.request.cpus_per_task, self.ntasks_per_node
+    def _cpus_per_task(self) -> int:
+        asked, ntasks_per_node, place = self.request.cpus_per_task, self.ntasks_per_node, self.place
         if asked == 0 and place is None:
             self.asked("cpus-per-task", "cpus_per_task", "left to Slurm")
             return 1  # Slurm gives at least one
         if asked:
             return self.asked("cpus-per-task", "cpus_per_task", asked)
         if place is not None:
-            cores = place.cores
-            reason = (
-                f"{counted(cores, 'core')} of the allocation / {counted(ntasks_per_node, 'task')}"
-            )
-            return self.derived("cpus-per-task", max(1, cores // ntasks_per_node), reason)
+            reason = f"{counted(place.cores, 'core')} of the allocation / "
+            reason += counted(ntasks_per_node, "task")
+            return self.derived("cpus-per-task", max(1, place.cores // ntasks_per_node), reason)
         value, reason = self._derived_cores()
         needs = [
             launch.ntasks_per_node * max(1, launch.request.cpus_per_task)
@@ -216,17 +225,17 @@ class SizeBuilder:
         reason = "one core per GPU by default" if gpus > 1 else "one core per task by default"
         return max(1, -(-gpus // ntasks_per_node)), reason
 
-    def _memory(self, partition: Partition, cores: int, place: Optional[AllocationPart]) -> None:
+    def _memory(self) -> None:
         request = self.request
         if request.mem is not None:
             self.asked("mem", "mem", request.mem)
             return
-        memory = self.cluster.memory_mb(partition, cores)
+        memory = self.cluster.memory_mb(self.partitions[0], self.cores)
         unknown = request.exclusive or request.cpus_per_task == 0
-        if memory is None or place is not None or unknown:
+        if memory is None or self.place is not None or unknown:
             return
         fraction = self.cluster.policy.memory_fraction
-        reason = f"{counted(cores, 'core')} x {fraction} x node memory / cores per node"
+        reason = f"{counted(self.cores, 'core')} x {fraction} x node memory / cores per node"
         self.derived("memory per node", f"about {memory // 1024} GB", reason)
 
     def decide(self, name: str, value: T, source: Source, reason: str) -> T:

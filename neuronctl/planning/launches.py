@@ -1,0 +1,208 @@
+"""Builders of a job's launches: of the one launch, or of each step with its share of the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Optional, Tuple
+
+from neuronctl.common.errors import UsageError
+from neuronctl.common.shell import Shell
+from neuronctl.common.words import counted
+from neuronctl.launch import launchers
+from neuronctl.launch.containers import RUNTIMES, Wrapping
+from neuronctl.planning import software
+from neuronctl.planning.model import AllocationPart, CodeSnapshot, Export, Launch
+from neuronctl.planning.sizes import SizeBuilder
+from neuronctl.request.job import JobRequest, Source, StepRequest
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a step may use: nodes, and GPUs on each of them.
+
+    job_gpus: those per node of the whole job. per_node: how many steps run side by side on a node;
+    0: it runs alone.
+    """
+
+    nodes: int
+    gpus: int
+    job_gpus: int
+    per_node: int = 0
+
+    @property
+    def beside(self) -> bool:
+        """Return True if other steps run at the same time."""
+        return self.per_node > 0
+
+    def among(self, count: int) -> Share:
+        """Return the share of each of ``count`` steps side by side, each on one node."""
+        per_node = -(-count // self.nodes)
+        gpus = max(1, self.gpus // per_node) if self.gpus else 0
+        return Share(1, gpus, self.job_gpus, per_node)
+
+    def cores_with(self, gpus: int, job_cores: int) -> int:
+        """Return a step's cores on each node with so many GPUs; job_cores: the whole job's."""
+        if self.beside and gpus:
+            return max(1, job_cores * gpus // self.job_gpus)
+        cores = max(1, job_cores // self.per_node) if self.beside else job_cores
+        return max(1, cores * gpus // self.gpus) if self.gpus and gpus != self.gpus else cores
+
+
+def _step_request(step: StepRequest, share: Share, job: JobRequest, name: str) -> JobRequest:
+    """Return what a step requests; raises UsageError. name: the step's, for messages."""
+    nodes = share.nodes if step.nodes is None else step.nodes
+    gpus = share.gpus if step.gpus_per_node is None else step.gpus_per_node
+    for asked, most, unit in (
+        (nodes, job.nodes or share.nodes, "node"),
+        (gpus, share.job_gpus, "GPU"),
+    ):
+        if asked > most:
+            per_node = " per node" if unit == "GPU" else ""
+            raise UsageError(
+                f"{name} requests {counted(asked, unit)}{per_node}; the job has {most}",
+                f"request at most {most} for the step, or more for the job",
+            )
+    if share.beside and nodes > 1:
+        raise UsageError(
+            f"{name} requests {counted(nodes, 'node')}, and steps side by side run on one node "
+            "each",
+            "let it run before or after the others",
+        )
+    return replace(
+        job,
+        script=step.script,
+        args=step.args,
+        body=step.body,
+        steps=(),
+        launcher=step.launcher,
+        nodes=nodes,
+        max_nodes=None if share.beside or step.nodes is not None else job.max_nodes,
+        launcher_options=step.launcher_options,
+        ntasks=None,
+        ntasks_per_node=step.ntasks_per_node,
+        cpus_per_task=step.cpus_per_task,
+        gpus=None,
+        gpus_per_node=gpus or None,
+        nodelist=None,
+    )
+
+
+class LaunchBuilder(SizeBuilder):
+    """Settles what a launch needs besides its sizes, for a job's one launch and for a step's."""
+
+    wandb: Optional[Export] = None
+    code: Optional[CodeSnapshot] = None
+    number = 0
+    name = ""
+    allow_failure = False
+
+    def launch(self) -> Launch:
+        """Return the launch, once the cores are settled."""
+        request, launcher, processes = self.request, self.launcher, self.processes
+        place = self.place
+        holds = partial(
+            launchers.holds,
+            nodes=self.most_nodes,
+            processes=self.most_nodes * processes,
+            python=self.interactive or software.runs_python(request),
+        )
+        return Launch(
+            request=request,
+            nodes=self.nodes,
+            most_nodes=self.most_nodes,
+            ntasks_per_node=self.ntasks_per_node,
+            cpus_per_task=self.cpus_per_task,
+            gpus_per_node=self.gpus,
+            processes_per_node=processes,
+            launcher=launcher,
+            rendezvous=holds(launcher.rendezvous),
+            srun_options=self.cluster.policy.srun_options + (place.step_options if place else ()),
+            wrapping=self._wrapping(),
+            program=software.program(request, launcher, macros=holds(launcher.macros)),
+            exports=self._exports(),
+            hosts=place.hosts if place else (),
+            own_step=place is not None and place.is_share,
+            number=self.number,
+            step=self.name,
+            allow_failure=self.allow_failure,
+        )
+
+    def _exports(self) -> Tuple[Export, ...]:
+        processes = self.processes if self.launcher.distributed else 1
+        return software.exports(
+            self.request, self.cluster, cores=self.cores, processes=processes, wandb=self.wandb
+        )
+
+    def _wrapping(self) -> Wrapping:
+        request = self.request
+        if request.container is None:
+            return Wrapping()
+        name = request.container_runtime
+        if name is not None:
+            self.asked("container-runtime", "container_runtime", name)
+        elif request.container.endswith(".sqsh"):
+            name = "pyxis"
+            self.derived("container-runtime", name, "an Enroot squashfs image")
+        else:
+            name = self.cluster.containers.runtime
+            self.decide("container-runtime", name, Source.CLUSTER, "")
+        if name not in RUNTIMES:
+            raise UsageError(
+                f"--container-runtime: unknown container runtime '{name}'",
+                "container runtimes are: " + ", ".join(RUNTIMES),
+            )
+        scratch = self.cluster.scratch
+        own = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
+        if self.code is not None:  # its links lead there
+            request = replace(request, binds=(*request.binds, self.code.root))
+        option = "--rocm" if self.partitions[0].has_amd_gpus else "--nv"
+        return RUNTIMES[name](request, own, option if self.gpus else "")
+
+
+class StepBuilder(LaunchBuilder):
+    """Builds the launch of one step of a job, or of one part of it.
+
+    number: of the step. name: for messages. job: the builder of the whole job.
+    """
+
+    def __init__(
+        self, step: StepRequest, share: Share, number: int, name: str, job: LaunchBuilder
+    ) -> None:
+        request = _step_request(step, share, job.request, name)
+        super().__init__(request, job.cluster, interactive=False)
+        self.step, self.share, self.number, self.name = step, share, number, name
+        self.code = job.code
+        if software.imports_wandb(request):
+            self.wandb = software.wandb_run(request, job.cluster, name)
+        self.settle_tasks()
+        if share.beside and self.launcher.own_variables:
+            raise UsageError(
+                f"{name}: {self.launcher.name} starts its processes without srun, which keeps "
+                "steps side by side apart",
+                "use another launcher for it, or let it run before or after the others",
+            )
+
+    def step_launch(self, job_cores: int) -> Launch:
+        """Return the launch. job_cores: those per node of the whole job."""
+        self.place = self._place(job_cores)
+        self.cpus_per_task = self._cpus_per_task()
+        return self.launch()
+
+    def _place(self, job_cores: int) -> AllocationPart:
+        """Return the step's place in the allocation."""
+        step, share = self.step, self.share
+        nodes, gpus = self.request.nodes or 1, self.request.gpus_per_node or 0
+        sizes = (step.nodes, step.ntasks_per_node, step.cpus_per_task, step.gpus_per_node)
+        own = share.beside or any(size is not None for size in sizes)
+        options: Tuple[str, ...] = ()
+        if gpus != share.job_gpus:
+            option = "gres=gpu:" if self.cluster.policy.gpu_option == "gres" else "gpus-per-node="
+            options += (f"--{option}{gpus}",)
+        if share.beside:
+            # Without --mem=0, a step may take all of the job's memory, and the next one waits.
+            options += ("--exact", "--mem=0")
+        elif 1 < nodes < share.nodes:
+            options += ("--relative=0",)  # from the first node on, where the processes meet
+        cores = share.cores_with(gpus, job_cores)
+        return AllocationPart(hosts=(), cores=cores, step_options=options, is_share=own)

@@ -27,10 +27,16 @@ def column(name: str, read: Callable[[str], Any] = str, **default: Any) -> Any:
     return field(metadata={"column": (name, read)}, **default)
 
 
+@functools.cache
 def columns_of(kind: type) -> Columns:
     """Return what the fields of a dataclass declare, in their order."""
     declared = fields(kind)
     return {one.name: one.metadata["column"] for one in declared if one.metadata}
+
+
+def names_of(columns: Columns) -> Tuple[str, ...]:
+    """Return Slurm's names of the columns."""
+    return tuple(name for name, _ in columns.values())
 
 
 def read_columns(columns: Columns, texts: Mapping[str, str]) -> Dict[str, Any]:

@@ -13,6 +13,7 @@ from neuronctl.slurm.fields import (
     column,
     columns_of,
     count,
+    names_of,
     parse_seconds,
     parse_size,
     read_columns,
@@ -46,7 +47,7 @@ class StepEnd:
 
 
 _COLUMNS = columns_of(StepEnd)
-_NAMES = [*(name for name, _ in _COLUMNS.values()), "DerivedExitCode"]
+_NAMES = (*names_of(_COLUMNS), "DerivedExitCode")
 
 
 def ask_steps(jobs: Sequence[JobId]) -> Dict[str, Tuple[StepEnd, ...]]:

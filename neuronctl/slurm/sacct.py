@@ -119,7 +119,7 @@ def sacct(
     disabled or its database is down, that is an answer, not an error; if sacct does not exist or
     does not respond, SlurmUnavailableError is raised.
     """
-    argv = [*SACCT, "--allocations", f"--format={','.join(name for name, _ in _COLUMNS.values())}"]
+    argv = [*SACCT, "--allocations", f"--format={','.join(fields.names_of(_COLUMNS))}"]
     if duplicates:
         argv.append("--duplicates")
     if job_ids:

@@ -6,7 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from neuronctl.slurm.fields import count, parse_number
+from neuronctl.slurm.fields import (
+    column,
+    columns_of,
+    count,
+    names_of,
+    parse_number,
+    read_columns,
+)
 from neuronctl.slurm.limits import (
     ASSOCIATION_FIELDS,
     QOS_FIELDS,
@@ -27,13 +34,13 @@ class SlurmQos:
     jobs then; ``cluster``: as the cluster has it.
     """
 
-    name: str
-    flags: Tuple[str, ...]
+    name: str = column("Name")
+    flags: Tuple[str, ...] = column("Flags", words)
     limits: Tuple[Limit, ...] = ()
-    factor: Optional[float] = None
-    preempts: Tuple[str, ...] = ()
-    priority: Optional[int] = None
-    preempt_mode: str = ""
+    factor: Optional[float] = column("LimitFactor", parse_number, default=None)
+    preempts: Tuple[str, ...] = column("Preempt", words, default=())
+    priority: Optional[int] = column("Priority", count, default=None)
+    preempt_mode: str = column("PreemptMode", default="")
 
     def limit(self, kind: str, tres: str = "") -> Optional[int]:
         """Return the figure of one of its limits; None if it has none."""
@@ -51,10 +58,10 @@ class Association:
     account use it. above: the parent accounts, nearest first.
     """
 
-    account: str
-    partition: str
-    qos: Tuple[str, ...]
-    default_qos: str
+    account: str = column("Account")
+    partition: str = column("Partition")
+    qos: Tuple[str, ...] = column("QOS", words)
+    default_qos: str = column("DefaultQOS")
     limits: Tuple[Limit, ...] = ()
     is_default: bool = False
     above: Tuple[str, ...] = ()
@@ -84,9 +91,9 @@ class LimitedGroup:
     user: str = ""
 
 
-_QOS_ASKED = ("Name", "Flags", "LimitFactor", "Preempt", "Priority", "PreemptMode", *QOS_FIELDS)
-_OF_ASSOCIATION = ("Account", "Partition", "QOS", "DefaultQOS", "DefaultAccount")
-_ASSOCIATION_ASKED = (*_OF_ASSOCIATION, *ASSOCIATION_FIELDS)
+_QOS_COLUMNS, _ASSOCIATION_COLUMNS = columns_of(SlurmQos), columns_of(Association)
+_QOS_ASKED = (*names_of(_QOS_COLUMNS), *QOS_FIELDS)
+_ASSOCIATION_ASKED = (*names_of(_ASSOCIATION_COLUMNS), "DefaultAccount", *ASSOCIATION_FIELDS)
 
 
 def sacctmgr_questions(user: str, cluster: str) -> Tuple[List[str], str]:
@@ -137,13 +144,8 @@ def parse_qos(text: str) -> Tuple[SlurmQos, ...]:
     """Parse sacctmgr's QOS rows; rows of another length are associations."""
     return tuple(
         SlurmQos(
-            name=row["Name"],
-            flags=words(row["Flags"]),
+            **read_columns(_QOS_COLUMNS, row),
             limits=read_limits({kind: row[kind] for kind in QOS_FIELDS}, Scope.QOS, row["Name"]),
-            factor=parse_number(row["LimitFactor"]),
-            preempts=words(row["Preempt"]),
-            priority=count(row["Priority"]),
-            preempt_mode=row["PreemptMode"],
         )
         for row in _rows(text, _QOS_ASKED)
     )
@@ -153,10 +155,7 @@ def parse_associations(text: str, groups: Sequence[LimitedGroup] = ()) -> Tuple[
     """Parse sacctmgr's rows on the user's associations. groups: the accounts and their parents."""
     return tuple(
         Association(
-            account=row["Account"],
-            partition=row["Partition"],
-            qos=words(row["QOS"]),
-            default_qos=row["DefaultQOS"],
+            **read_columns(_ASSOCIATION_COLUMNS, row),
             limits=read_limits(
                 {kind: row[field] for field, kind in ASSOCIATION_FIELDS.items()},
                 Scope.ASSOCIATION,

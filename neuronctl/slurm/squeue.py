@@ -107,11 +107,7 @@ def squeue_argv(
     squeue also asks slurmctld for the federation (22.05).
     """
     argv = ["squeue", "--noheader", "--local", "--all", "--states=all"]
-    argv.append(
-        "--Format="
-        + f":{fields.SEPARATOR},".join(name for name, _ in _COLUMNS.values())
-        + f":{end}"
-    )
+    argv.append("--Format=" + f":{fields.SEPARATOR},".join(fields.names_of(_COLUMNS)) + f":{end}")
     if job_ids:
         argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
     if user is not None:

@@ -7,11 +7,11 @@ import os
 import shutil
 import sys
 import time
-from dataclasses import dataclass
 from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 from neuronctl.catalog.loader import load, recognise
 from neuronctl.common import errors, yamlfile
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import NeuronctlError, RecordError
 from neuronctl.common.paths import cache_dir, defaults_file, state_dir
 from neuronctl.common.words import counted

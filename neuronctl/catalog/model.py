@@ -7,10 +7,10 @@ All times are whole seconds, all memory sizes are in MB as Slurm counts it (1 MB
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common import units
+from neuronctl.common.datatypes import dataclass, field, replace
 from neuronctl.common.errors import CatalogError, PolicyError, did_you_mean
 from neuronctl.common.yamlfile import KeyPath, path_key
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional, Sequence, Set, TextIO, Tuple
 
 from neuronctl.cli.say import drop_output, notify, print_script, say
 from neuronctl.common.console import Column, print_json, print_line, print_table, printable
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import PolicyError, SlurmRefusedError, UsageError
 from neuronctl.common.files import write_whole
 from neuronctl.common.shell import join

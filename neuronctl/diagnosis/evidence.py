@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass, replace
 from typing import Iterator, Optional, Tuple
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.diagnosis import log_search
 from neuronctl.diagnosis.log_text import LogTail
 from neuronctl.diagnosis.signs import Sign

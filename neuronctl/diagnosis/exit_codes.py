@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import signal
-from dataclasses import dataclass, replace
 from typing import Mapping, Optional, Tuple
 
 from neuronctl.common import yamlfile
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import CatalogError
 from neuronctl.diagnosis.evidence import JobEvidence, failed_step, says_signal
 from neuronctl.diagnosis.signs import CRASHES, Sign

@@ -7,10 +7,10 @@ import functools
 import os
 import re
 import time
-from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import NeuronctlError, SlurmError
 from neuronctl.common.secrets import hide_secrets
 from neuronctl.common.shell import quote

@@ -7,10 +7,10 @@ import functools
 import itertools
 import os
 import re
-from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, NoReturn, Pattern, Sequence, Tuple
 
 from neuronctl.common import yamlfile
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import SITE_FAULTS, CatalogError, did_you_mean
 from neuronctl.common.paths import config_dir, present
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from typing import Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.files import open_regular
 
 TAIL, HEAD = 512 * 1024, 32 * 1024

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.words import clipped
 from neuronctl.diagnosis.knowledge import (
     ADVICE,

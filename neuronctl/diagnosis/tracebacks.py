@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Sequence, Tuple
+
+from neuronctl.common.datatypes import dataclass, replace
 
 _PREFIX = re.compile(
     # horovodrun and mpirun, perhaps with the time

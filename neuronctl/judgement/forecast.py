@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Iterator, Mapping, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.units import hosts
 from neuronctl.common.words import moment

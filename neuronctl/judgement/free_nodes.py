@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import FrozenSet, Iterator, Optional, Tuple
 
 from neuronctl.common import units
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.units import hosts
 from neuronctl.common.words import counted, verb
 from neuronctl.judgement import reservations

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass, field, replace
 from neuronctl.common.errors import SlurmError
 from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.words import counted, verb

@@ -5,11 +5,11 @@ Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common import units
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.words import counted
 from neuronctl.judgement.judgement import judge
 from neuronctl.judgement.limits import counted_jobs

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
 from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import PolicyError, SlurmError
 from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.snapshot import Snapshot

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import AbstractSet, Any, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from neuronctl.catalog.model import Citation
 from neuronctl.common import units
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import JobPlan
 from neuronctl.planning.needs import Needs, slurm_needs, whole_cores

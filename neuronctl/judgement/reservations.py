@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import FrozenSet, Iterator, List, Optional, Set, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.units import hosts
 from neuronctl.common.words import moment
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster

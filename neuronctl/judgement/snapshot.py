@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Set, Tuple
 
 from neuronctl.catalog.model import Citation
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.words import moment
 from neuronctl.slurm.figures import ClusterFigures, user_budgets
 from neuronctl.slurm.job_states import HOLDING

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Optional, Union
 
 from neuronctl.catalog.model import Citation
+from neuronctl.common.datatypes import dataclass, replace
 
 if TYPE_CHECKING:
     from neuronctl.rules.base import Finding

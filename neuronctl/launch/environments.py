@@ -9,9 +9,9 @@ last and so override the others, MASTER_PORT included.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.shell import quote
 
 CONDA_PLACES = (

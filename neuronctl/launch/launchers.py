@@ -12,10 +12,10 @@ import contextlib
 import functools
 import os
 import re
-from dataclasses import dataclass
 from string import Template
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import SITE_FAULTS, TemplateError, UsageError, did_you_mean
 from neuronctl.common.files import open_regular, read_trusted
 from neuronctl.common.paths import config_dir, data_path, present

@@ -6,10 +6,10 @@ The figures are those of its samples, or else what accounting has.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster, Price
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.units import UNLIMITED, format_time, hosts
 from neuronctl.common.words import duration, percent, verb
 from neuronctl.monitoring.samples import (

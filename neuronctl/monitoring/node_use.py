@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import NeuronctlError
 from neuronctl.monitoring.samples import mean
 from neuronctl.slurm.fields import count, parse_number

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Iterable, List, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.monitoring.job_use import JobUse
 from neuronctl.monitoring.samples import GpuUse, NodeUse, mean
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import dataclass, replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.files import open_regular
 from neuronctl.slurm.nvidia_smi import SAMPLED, gpu_columns
 

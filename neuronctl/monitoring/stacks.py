@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import Dict, List, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.slurm.srun import on_each_node, split_by_task
 
 _PATIENCE = 120.0  # seconds; a node stops asking py-spy after 60

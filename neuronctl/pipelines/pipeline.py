@@ -10,9 +10,9 @@ import json
 import os
 import re
 import shutil
-from dataclasses import asdict, dataclass, replace
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import asdict, dataclass, replace
 from neuronctl.common.errors import (
     JobFileError,
     PolicyError,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Optional, Tuple
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import UsageError
 from neuronctl.common.shell import Shell
 from neuronctl.common.words import counted

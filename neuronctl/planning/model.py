@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Dict, Optional, Tuple, Union
 
 from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.secrets import is_private
 from neuronctl.common.shell import CommandWord, Shell
 from neuronctl.common.units import parse_timeout, split_signal

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Iterator, Optional, Tuple
 
 from neuronctl.common import units
+from neuronctl.common.datatypes import dataclass
 from neuronctl.planning.model import JobPlan
 from neuronctl.request.job import Amounts
 from neuronctl.request.values import gpu_type_of_task

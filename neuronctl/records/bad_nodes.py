@@ -6,9 +6,9 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
 from typing import Dict, List, Optional
 
+from neuronctl.common.datatypes import asdict, dataclass
 from neuronctl.common.errors import NeuronctlError
 from neuronctl.common.files import read_private, write_private
 from neuronctl.common.paths import state_dir

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from neuronctl.common.datatypes import asdict, dataclass
 from neuronctl.common.errors import RecordError
 from neuronctl.common.restoring import NOT_RESTORED, restore
 from neuronctl.common.units import expand_log_pattern, first_host

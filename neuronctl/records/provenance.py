@@ -8,9 +8,9 @@ variables. It refuses other users' repositories by itself.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import NeuronctlError, UsageError
 from neuronctl.common.files import file_sha256
 

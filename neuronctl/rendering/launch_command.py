@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
 from typing import List, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import TemplateError
 from neuronctl.common.shell import CommandWord, Shell, quote
 from neuronctl.launch.launchers import LAUNCHER, PROGRAM

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import List, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.shell import CommandWord, Shell, join
 from neuronctl.planning import JobPlan, Launch
 from neuronctl.rendering.launch_command import LaunchParts, launch_parts

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import JobFileError
 from neuronctl.common.paths import config_files
 from neuronctl.request.job import find

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import os
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common import datatypes
+from neuronctl.common.datatypes import dataclass
 from neuronctl.request import values
 from neuronctl.request.options import DECLARED, Option, option
 from neuronctl.request.values import one_line
@@ -27,7 +28,7 @@ class Source(enum.Enum):
     DERIVED = "derived"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Origin:
     """Where a value came from: ``where`` is an option, a ``file:line`` or a formula."""
 
@@ -38,7 +39,7 @@ class Origin:
         return f"{self.source.value}: {self.where}" if self.where else self.source.value
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Body:
     """Shell text in place of a program. file: where it was read from, None for no file."""
 
@@ -46,7 +47,7 @@ class Body:
     file: Optional[str] = None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class StepRequest:
     """One step of a job: a program, shell text, or several steps side by side.
 
@@ -66,7 +67,7 @@ class StepRequest:
     together: Tuple[StepRequest, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Amounts:
     """The size that somebody's script requests, which Slurm divides over nodes; None: nothing."""
 
@@ -110,7 +111,7 @@ _job = partial(option, group="Job")
 _environment = partial(option, group="Environment")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class JobRequest:
     """A job as requested, and the table of all options. Names are sbatch's unless stated otherwise.
 
@@ -325,7 +326,7 @@ class JobRequest:
     """Of somebody's script; None: nodes, tasks, cores, and GPUs are as planned."""
     typed_dependency: Optional[str] = None
     """What --dependency says, if the jobs of --after and --after-ok are in ``dependency`` too."""
-    origins: Mapping[str, Origin] = dataclasses.field(default_factory=dict)
+    origins: Mapping[str, Origin] = datatypes.field(default_factory=dict)
     """Field name -> where its value came from, for every requested field."""
 
     def origin(self, name: str) -> Origin:
@@ -369,7 +370,7 @@ def find(name: str) -> Optional[Option]:
     return BY_NAME.get(name.replace("_", "-"))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Layer:
     """The fields that one source sets: JobRequest field name -> value, and where each was set."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import JobFileError, UsageError, did_you_mean
 from neuronctl.common.files import head, open_named
 from neuronctl.common.paths import config_files, present

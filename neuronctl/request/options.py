@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Sequence
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.words import other_dash
 from neuronctl.request import values
 from neuronctl.request.values import Fields

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import Flag, auto
 from itertools import islice
 from typing import (
@@ -19,6 +18,7 @@ from typing import (
 )
 
 from neuronctl.catalog.model import Catalog, Citation, Path
+from neuronctl.common.datatypes import dataclass, field, replace
 from neuronctl.common.rule_codes import CODES, ERROR, ROW, WARNING
 from neuronctl.planning import JobPlan, Launch
 from neuronctl.records.bad_nodes import NodeFault

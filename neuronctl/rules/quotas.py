@@ -6,11 +6,11 @@ import os
 import re
 import threading
 import time
-from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster
 from neuronctl.common import cache
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.paths import state_dir, working_directory
 from neuronctl.common.users import login_name
 from neuronctl.common.words import amount, moment

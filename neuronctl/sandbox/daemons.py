@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import time
 from pathlib import Path
 from typing import Callable, Optional, Sequence
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.sandbox.layout import RUN
 from neuronctl.sandbox.requirements import clean_environment
 
@@ -21,7 +21,7 @@ class Failure(Exception):
     """A daemon failed to start; the text names it and shows the end of its log."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Daemon:
     """A foreground process whose output goes to a log file named after it."""
 

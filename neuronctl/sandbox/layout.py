@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common import units
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import UsageError
 
 LOGIN_NODE = "glogin01"

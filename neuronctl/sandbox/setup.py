@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.sandbox import slurm_conf as slurmconf
 from neuronctl.sandbox.layout import (

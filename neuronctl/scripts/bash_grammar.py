@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Iterator, Optional, Set, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import SlurmUnavailableError, UsageError
 from neuronctl.scripts.model import SourceSpan
 from neuronctl.slurm.process import run

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import JobFileError, UsageError
 from neuronctl.common.shell import sets_errexit
 from neuronctl.common.yamlfile.writer import Entry, write

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass, field, replace
 from neuronctl.launch.launchers import Launcher, called, every
 from neuronctl.scripts.model import SourceSpan, digits
 from neuronctl.scripts.shell_reader import read_shell

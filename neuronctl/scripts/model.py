@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Dict, Mapping, Optional, Tuple
+
+from neuronctl.common.datatypes import dataclass, replace
 
 GPU_OPTIONS = ("gpus-per-node", "gpus", "gres", "gpus-per-task", "gpus-per-socket")
 """The options of sbatch and srun that request GPUs."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.slurm.sbatch_options import SBATCH, getopt_with_plugins
 
 STDIN = "/dev/stdin"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import signal as signals
-from dataclasses import dataclass
 from functools import cached_property
 from typing import FrozenSet, List, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.scripts.model import SourceSpan
 
 _INITIALIZES = re.compile(r"activate|\.?(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?")

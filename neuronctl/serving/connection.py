@@ -12,11 +12,11 @@ import os
 import re
 import socket
 import time
-from dataclasses import dataclass, field, replace
 from string import Template
 from typing import Callable, Dict, Iterable, List, Mapping, Optional
 
 from neuronctl.catalog.model import Cluster
+from neuronctl.common.datatypes import dataclass, field, replace
 from neuronctl.common.errors import NoSuchJobError, SlurmError
 from neuronctl.common.files import read_private
 from neuronctl.common.paths import state_dir

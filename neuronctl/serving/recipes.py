@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Tuple
 
 from neuronctl.common import yamlfile
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import SITE_FAULTS, TemplateError, UsageError, did_you_mean
 from neuronctl.common.paths import present
 from neuronctl.common.units import parse_timeout

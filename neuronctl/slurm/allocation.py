@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple
 
 from neuronctl.common import units
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import UsageError
 from neuronctl.slurm.fields import parse_count
 

@@ -6,10 +6,10 @@ import contextlib
 import functools
 import math
 import re
-from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass, field, fields
 from neuronctl.common.units import UNLIMITED, parse_duration
 
 SEPARATOR = "\x1f"

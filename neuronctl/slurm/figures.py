@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Optional, Sequence, Set, Tuple
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.slurm.limits import TRES_NAMES, Limit, Per, Scope
 from neuronctl.slurm.sacctmgr import Association, LimitedGroup, SlurmQos, with_those_above
 from neuronctl.slurm.scontrol import NodeGroup, SiteConfig, SitePartition

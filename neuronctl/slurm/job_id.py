@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 from typing import FrozenSet, Optional, Sequence, Set
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import UsageError
 from neuronctl.common.units import fold_ranges
 

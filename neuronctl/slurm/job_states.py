@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import FrozenSet, Optional
+
+from neuronctl.common.datatypes import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import SlurmError
 from neuronctl.slurm.fields import (
     SEPARATOR,

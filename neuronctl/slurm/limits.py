@@ -7,10 +7,10 @@ reads limits gets it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Iterable, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.common import units
+from neuronctl.common.datatypes import dataclass
 from neuronctl.slurm.fields import count, parse_seconds, parse_tres
 from neuronctl.slurm.job_states import HOLDING, LEAVING
 

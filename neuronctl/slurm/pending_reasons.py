@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Dict, Iterator, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
 
 _OWN_JOBS = "it starts when other jobs of yours end"

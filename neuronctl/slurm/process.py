@@ -9,9 +9,9 @@ import signal
 import subprocess
 import threading
 import time
-from dataclasses import dataclass
 from typing import Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple, Union
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import (
     NeuronctlError,
     SlurmError,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.slurm.fields import (
     column,
     columns_of,

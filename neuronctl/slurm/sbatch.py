@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from typing import Dict, Mapping, Optional, Sequence
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import SlurmError, SlurmRefusedError, SlurmUnavailableError
 from neuronctl.common.words import moment
 from neuronctl.slurm.process import Result, clean_environment, failure, plain_words, run

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from neuronctl.common.datatypes import dataclass
 
 NO_VALUE, VALUE, OPTIONAL_VALUE = "", "=", "?"
 

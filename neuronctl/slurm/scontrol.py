@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import partial
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.units import UNLIMITED, hosts
 from neuronctl.slurm.fields import (
     column,

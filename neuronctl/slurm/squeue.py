@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict, dataclass
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common import cache
+from neuronctl.common.datatypes import asdict, dataclass
 from neuronctl.common.files import file_state
 from neuronctl.common.restoring import NOT_RESTORED, restore
 from neuronctl.slurm import fields

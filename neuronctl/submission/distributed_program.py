@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Tuple, Union
+
+from neuronctl.common.datatypes import dataclass
 
 
 @dataclass(frozen=True)

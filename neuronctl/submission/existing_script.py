@@ -6,12 +6,12 @@ import contextlib
 import os
 import re
 import zlib
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Callable, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common import units
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import NeuronctlError, UsageError
 from neuronctl.common.files import write_private
 from neuronctl.common.paths import state_dir, working_directory

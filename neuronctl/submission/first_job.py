@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Tuple
 
 from neuronctl.catalog.model import Cluster
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import open_regular
 from neuronctl.common.yamlfile.writer import Entry, write

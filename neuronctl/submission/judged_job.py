@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
+from neuronctl.common.datatypes import asdict, dataclass, replace
 from neuronctl.common.errors import PolicyError
 from neuronctl.common.words import counted
 from neuronctl.planning import JobPlan

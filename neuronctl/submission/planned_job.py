@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load, recognise
 from neuronctl.catalog.model import Catalog, Cluster
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import SlurmError, UsageError
 from neuronctl.common.paths import working_directory
 from neuronctl.common.spelling import has_sent_code

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from typing import Any, List, Mapping, Optional, Sequence
 
 from neuronctl.common.console import printable
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import UsageError
 from neuronctl.common.paths import working_directory
 from neuronctl.common.shell import join

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Callable, Iterator, Mapping, Optional, Protocol, Tuple
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import RecordError, SlurmError
 from neuronctl.common.units import expand_log_pattern
 from neuronctl.common.users import login_name

@@ -6,9 +6,9 @@ import contextlib
 import os
 import shutil
 import time
-from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import (
     PolicyError,
     RecordError,

@@ -11,9 +11,9 @@ import hashlib
 import json
 import os
 import re
-from dataclasses import asdict, dataclass, replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
+from neuronctl.common.datatypes import asdict, dataclass, replace
 from neuronctl.common.errors import NoSuchJobError, RecordError, UsageError
 from neuronctl.common.files import (
     UntrustedFileError,

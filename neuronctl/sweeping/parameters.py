@@ -6,9 +6,9 @@ import functools
 import itertools
 import math
 import re
-from dataclasses import dataclass
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import UsageError, did_you_mean
 from neuronctl.common.files import tail
 from neuronctl.request.axes import MOST, NAME, Axis, Row

@@ -6,10 +6,10 @@ import math
 import re
 import time
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import SlurmError
 from neuronctl.slurm.job_states import ACTIVE
 from neuronctl.slurm.squeue import QueueJob, ask_own_queue, runs_of

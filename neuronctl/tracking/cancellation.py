@@ -6,9 +6,9 @@ import contextlib
 import os
 import re
 import time
-from dataclasses import dataclass, replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import NoSuchJobError
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_control import scancel

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Iterable, Mapping, Optional, Sequence, TypeVar, Union
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.records.job_record import JobRecord
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_id import JobId

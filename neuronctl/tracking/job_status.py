@@ -8,9 +8,9 @@ missing.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, TypeVar
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from typing import Optional, Sequence, Tuple, Union
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import NoSuchJobError, UsageError
 from neuronctl.common.files import list_again, open_regular
 from neuronctl.records.store import JobRecord, RecordStore

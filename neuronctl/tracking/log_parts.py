@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import dataclass
 from typing import BinaryIO, Optional
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import UsageError
 
 _BLOCK = 1 << 16

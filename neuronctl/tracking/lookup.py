@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import NoSuchJobError, RecordError, SlurmError, SlurmUnavailableError
 from neuronctl.common.files import head
 from neuronctl.common.units import expand_hostlist, expand_log_pattern, first_host

@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import os
 import re
-from dataclasses import dataclass, replace
 from typing import List, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.files import file_state, tail
 from neuronctl.common.words import counted
 from neuronctl.records.job_record import JobRecord

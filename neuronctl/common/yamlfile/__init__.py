@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence, Tuple, Type, Union
 
 from neuronctl.common import cache
+from neuronctl.common.datatypes import asdict, dataclass
 from neuronctl.common.errors import NeuronctlError
 from neuronctl.common.files import open_named, read_trusted
 from neuronctl.common.restoring import NOT_RESTORED, restore

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Iterable, List, Mapping, Tuple
+
+from neuronctl.common.datatypes import dataclass
 
 _WIDTH = 88
 """Columns that a list may have on one line."""

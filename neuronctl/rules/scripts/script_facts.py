@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Callable, Iterator, Optional, Tuple
 
+from neuronctl.common.datatypes import dataclass, field
 from neuronctl.launch.launchers import ALL
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Registry

@@ -1,0 +1,61 @@
+"""Immutable dataclasses that share their methods.
+
+The standard library compiles six methods for each class, which takes about 1 ms, and a command
+loads some 70 classes. Everything else of ``dataclasses`` works as usual.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import asdict as asdict
+from dataclasses import field as field
+from dataclasses import replace as replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Callable
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+else:
+
+    def dataclass(*, frozen: bool) -> Callable[[type], type]:
+        """Return a decorator like the one of the standard library; ``frozen`` is True."""
+        assert frozen
+        return _complete
+
+
+def _complete(cls: Any) -> Any:
+    cls.__doc__ = cls.__doc__ or cls.__name__  # dataclass() would look up its signature
+    dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+    fields = dataclasses.fields(cls)
+    missing = dataclasses.MISSING
+    names = {each.name: None for each in fields}
+    defaults = {each.name: each.default for each in fields if each.default is not missing}
+    factories = {
+        each.name: each.default_factory for each in fields if each.default_factory is not missing
+    }
+    key = attrgetter("__class__", *(each.name for each in fields if each.compare))
+
+    def initialize(self: Any, *values: Any, **given: Any) -> None:
+        given.update(zip(names, values))
+        if len(given) < len(names):
+            made = {name: make() for name, make in factories.items()}
+            given = {**defaults, **made, **given}
+        if given.keys() != names.keys() or len(values) > len(names):
+            raise TypeError(f"{cls.__name__} has the fields {', '.join(names)}, not {given}")
+        for name in names:
+            object.__setattr__(self, name, given[name])
+
+    def show(self: Any) -> str:
+        return f"{cls.__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    def equals(self: Any, other: Any) -> Any:
+        return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
+
+    cls.__init__, cls.__repr__, cls.__eq__ = initialize, show, equals
+    cls.__hash__ = lambda self: hash(key(self))
+    cls.__setattr__ = cls.__delattr__ = _refuse
+    return cls
+
+
+def _refuse(self: Any, name: str, value: Any = None) -> None:
+    raise dataclasses.FrozenInstanceError(f"cannot change the field {name!r}")

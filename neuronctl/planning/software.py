@@ -177,11 +177,11 @@ def activation(
 
 
 WANDB_RUN = "WANDB_RUN_ID"
-_WANDB = re.compile(
+_WANDB = (
     r"(?mi)^[ \t]*(?:import|from)[ \t][^#\n]*\bwandb|\bWandb(?:Logger|Callback)\b"
     r"|^[^#\n]*(?:report_to|log_with)\b[^\n]*wandb"
 )
-_SEVERAL_RUNS = re.compile(r"\bwandb\.(?:agent|sweep)\(|\breinit\s*=")
+_SEVERAL_RUNS = r"\bwandb\.(?:agent|sweep)\(|\breinit\s*="
 """What makes several W&B runs of one process."""
 
 
@@ -192,12 +192,12 @@ def imports_wandb(request: JobRequest) -> bool:
         return False
     path = request.resolve_path(file)
     text = head(path, LONGEST_PROGRAM).decode("utf-8", "replace")
-    if not _WANDB.search(text):
+    if not re.search(_WANDB, text):
         modules = re.findall(r"(?m)^[ \t]*(?:import|from)[ \t]+([\w.]+)", text)
         beside = {os.path.join(os.path.dirname(path), *name.split(".")) for name in modules}
         files = (f"{name}{end}" for name in sorted(beside) for end in (".py", "/__init__.py"))
         text += "\n".join(head(name, LONGEST_PROGRAM).decode("utf-8", "replace") for name in files)
-    return bool(_WANDB.search(text)) and not _SEVERAL_RUNS.search(text)
+    return bool(re.search(_WANDB, text)) and not re.search(_SEVERAL_RUNS, text)
 
 
 def wandb_run(request: JobRequest, cluster: Cluster, step: str = "") -> Export:

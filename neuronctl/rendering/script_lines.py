@@ -14,7 +14,7 @@ from neuronctl.planning.software import WANDB_RUN
 RemarkedLine = Tuple[str, str]
 """A line of a script, and a remark on it or ""."""
 
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./\[\]*^&|!?~()<>-]+\Z")
+_PLAIN = r"[A-Za-z0-9_@%+=:,./\[\]*^&|!?~()<>-]+\Z"
 
 
 def directive_lines(plan: JobPlan) -> List[str]:
@@ -33,7 +33,7 @@ def option_text(directive: Directive) -> str:
 
 def quote_directive(value: str) -> str:
     """Quote a value for ``#SBATCH``, where a backslash escapes and ``#`` ends the line."""
-    if _PLAIN.match(value):
+    if re.match(_PLAIN, value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

@@ -18,7 +18,7 @@ from neuronctl.rules.base import Copies
 
 _MOST_FILES = 100
 
-_SIGNS = re.compile(
+_SIGNS = (
     r"[Dd]istribute|(?<![A-Za-z])ddp|DDP|(?i:fsdp|deepspeed|horovod|lightning|nccl)|\bhvd|mpi4py|MPI"
     r"|(?i:accelerat(?:e|or))|process_group|all_?reduce|all_?gather|get_rank|torchelastic|gloo"
     r"|(?i:(?:local|global|node|[-_\"'])_?rank|world[-_]?size)|env://|\b(?:MASTER|SLURM|OMPI|PMI)_"
@@ -37,17 +37,17 @@ polars requests
 """.split()  # noqa: SIM905
 """Packages that start nothing and share nothing by themselves."""
 
-_OPAQUE = re.compile(
+_OPAQUE = (
     r"\b(?:exec|eval|compile|__import__|globals|getattr)\(|VISIBLE_DEVICES"
     r"|\b(?:importlib|runpy|subprocess|multiprocessing|concurrent|asyncio|sockets?|fcntl|uuid)\b"
     r"|\bos\.(?:getpid|uname|system|popen|fork|exec|spawn|rename|replace|link|O_EXCL)"
 )
 """What may run other text, start others, or tell one copy from another."""
 
-_ONE_DEVICE = re.compile(r"\bTrainer\([^\n]*\bdevices=(?:1|'1'|\[0\])[,)]")
+_ONE_DEVICE = r"\bTrainer\([^\n]*\bdevices=(?:1|'1'|\[0\])[,)]"
 """Lightning's trainer for one GPU, whatever the job has."""
 
-_TRAINS = re.compile(r"\.backward\(|GradientTape")
+_TRAINS = r"\.backward\(|GradientTape"
 
 
 def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
@@ -69,12 +69,12 @@ def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
             break
         seen.add(file)
         text, imports, is_whole = _read(file)
-        if _ONE_DEVICE.search(text):
+        if re.search(_ONE_DEVICE, text):
             return Copies.NO_SIGN
-        if _SIGNS.search(text):
+        if re.search(_SIGNS, text):
             return Copies.SHARED
-        trains |= _TRAINS.search(text) is not None
-        whole &= is_whole and not _OPAQUE.search(text)
+        trains |= re.search(_TRAINS, text) is not None
+        whole &= is_whole and not re.search(_OPAQUE, text)
         for level, parts in imports:
             above = file
             for _ in range(level):
@@ -134,7 +134,7 @@ def _imports(tree: ast.AST) -> Iterator[Tuple[int, List[str]]]:
             yield from ((node.level, [*module, alias.name]) for alias in node.names)
 
 
-_CHOOSES = re.compile(r"(?i)rank|is_main|main_process|master|zero|primary|chief|\bgroup=|disabled")
+_CHOOSES = r"(?i)rank|is_main|main_process|master|zero|primary|chief|\bgroup=|disabled"
 """What tells one process from the others, in a condition or in the arguments of wandb.init."""
 
 
@@ -157,12 +157,14 @@ def wandb_init_line(text: str) -> int:
 
     def is_kept(call: ast.AST, within: Set[str]) -> bool:
         """Return True if only some ranks reach a call. within: functions that it is called in."""
-        if _CHOOSES.search(ast.unparse(call)):
+        if re.search(_CHOOSES, ast.unparse(call)):
             return True
         node = call
         while node in parents:
             node = parents[node]
-            if isinstance(node, (ast.If, ast.IfExp)) and _CHOOSES.search(ast.unparse(node.test)):
+            if isinstance(node, (ast.If, ast.IfExp)) and re.search(
+                _CHOOSES, ast.unparse(node.test)
+            ):
                 return True
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 return node.name in within or is_kept_function(node, {*within, node.name})
@@ -174,7 +176,9 @@ def wandb_init_line(text: str) -> int:
             for node in ast.walk(function)
             if isinstance(node, ast.If) and isinstance(node.body[-1], (ast.Return, ast.Raise))
         ]
-        if any(_CHOOSES.search(ast.unparse(part)) for part in (*function.decorator_list, *leaves)):
+        if any(
+            re.search(_CHOOSES, ast.unparse(part)) for part in (*function.decorator_list, *leaves)
+        ):
             return True
         used = [call for call in calls if ast.unparse(call.func).split(".")[-1] == function.name]
         return bool(used) and all(is_kept(call, within) for call in used)

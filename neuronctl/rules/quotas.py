@@ -28,7 +28,7 @@ _HUGGING_FACE = {"transformers", "datasets", "huggingface_hub", "diffusers", "pe
 _NUMBER = r"\[?(\d+(?:\.\d+)?)([kKMGTPE]?)\]?\*?"
 _BLANK = r"[ \t]+"
 _COLUMNS = (*[_NUMBER] * 3, r"(\S+)", *[_NUMBER] * 3)
-_ROW = re.compile(
+_ROW = (
     r"(?m)^Disk quotas for (\w+ \S+)|^[ \t]*(/\S*|[^\s/:]+:/\S*)\s+"
     rf"{_BLANK.join(_COLUMNS)}(?!\S)"
 )
@@ -180,7 +180,7 @@ def _answers(commands: Sequence[Tuple[str, ...]], cluster: str) -> Iterator[Tupl
 def read_quotas(command: str, text: str, asked_at: float) -> Iterator[Quota]:
     """Yield the quotas in a command's output that have a limit."""
     owner = ""
-    for row in _ROW.finditer(text):
+    for row in re.finditer(_ROW, text):
         if row[1]:
             kind, _, name = row[1].partition(" ")
             owner = "" if kind in ("user", "usr") else f"{_OWNERS.get(kind, kind)} {name}"

@@ -26,9 +26,9 @@ _PART = 4096
 LOOPS = ("while_statement", "for_statement", "c_style_for_statement")
 _SETTERS = ("read", "mapfile", "readarray", "getopts", "printf")
 
-_VARIABLE = re.compile(rb"(?<!\\)\$([A-Za-z_][A-Za-z0-9_]*|[0-9])")
+_VARIABLE = rb"(?<!\\)\$([A-Za-z_][A-Za-z0-9_]*|[0-9])"
 _REST_OF_WORD = re.compile(rb"[^\s\"'`();|&<>]*")
-_BEHIND_BRACE = re.compile(
+_BEHIND_BRACE = (
     rb"(\{[0-9]*(?:\.\.[0-9]*)?)"
     rb"([\xc4-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3})"
 )
@@ -56,11 +56,11 @@ def parsed(text: str) -> Tuple[Node, bytes, int]:
 def _with_braces(root: Node, data: bytes) -> bytes:
     """Return the text with braces around variables at which the grammar ends a word too early."""
     pieces, at = [], 0
-    for match in _VARIABLE.finditer(data):
+    for match in re.finditer(_VARIABLE, data):
         if match.start() >= at and _is_cut(root, match.start()):
             rest = _REST_OF_WORD.match(data, match.start())
             end = match.end() if rest is None else rest.end()
-            word = _VARIABLE.sub(rb"${\1}", data[match.start() : end])
+            word = re.sub(_VARIABLE, rb"${\1}", data[match.start() : end])
             pieces += [data[at : match.start()], word]
             at = end
     return b"".join((*pieces, data[at:]))
@@ -110,7 +110,7 @@ def _harmless(data: bytes) -> bytes:
     The grammar's scanner (0.25.1) passes whatever character follows a brace to C's isdigit(), which
     above U+00FF reads memory beyond its table: a segmentation fault may follow.
     """
-    return _BEHIND_BRACE.sub(lambda match: match[1] + _LETTERS[len(match[2])], data)
+    return re.sub(_BEHIND_BRACE, lambda match: match[1] + _LETTERS[len(match[2])], data)
 
 
 def text_of(node: Node) -> str:

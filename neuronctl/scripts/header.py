@@ -130,7 +130,7 @@ def _first_command(lines: Sequence[str]) -> int:
     return len(lines) + 1
 
 
-_MEANT = re.compile(r"[ \t]+#SBATCH\b|#[ \t]*(?i:sbatch)[ \t]+-")
+_MEANT = r"[ \t]+#SBATCH\b|#[ \t]*(?i:sbatch)[ \t]+-"
 """What is meant for a directive, and is none."""
 
 
@@ -138,7 +138,7 @@ def _is_meant(line: str) -> bool:
     """Return True if a comment seems meant as a directive."""
     name = re.match(r"#([A-Z]{5,7})[ \t]+-", line)
     near = name is not None and difflib.get_close_matches(name[1], ["SBATCH"], cutoff=0.8)
-    return bool(near) or _MEANT.match(line) is not None
+    return bool(near) or re.match(_MEANT, line) is not None
 
 
 def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:

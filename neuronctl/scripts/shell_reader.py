@@ -31,7 +31,7 @@ _MOST_ORIGINS = 100
 _LONGEST_VALUE = 1000
 """Characters of a variable's value that is followed."""
 
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = (
     rb"<([A-Za-z][A-Za-z0-9_ -]{0,60}|[^<>\s]{0,60}(path|your|name|here)[^<>\s]{0,60})>"
     rb"(?![A-Za-z0-9(>&])"
 )
@@ -89,7 +89,7 @@ class _Reader:
 
     def placeholders(self) -> Iterator[SourceSpan]:
         """Yield the places where ``<NAME>`` is two redirections."""
-        for match in _PLACEHOLDER.finditer(self.data):
+        for match in re.finditer(_PLACEHOLDER, self.data):
             node = self.root.descendant_for_byte_range(match.start(), match.start() + 1)
             parent = None if node is None else node.parent
             if node is None or parent is None or node.type != "<":

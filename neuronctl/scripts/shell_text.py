@@ -10,7 +10,7 @@ from typing import FrozenSet, List, Optional, Sequence, Tuple
 from neuronctl.common.datatypes import dataclass
 from neuronctl.scripts.model import SourceSpan
 
-_INITIALIZES = re.compile(r"activate|\.?(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?")
+_INITIALIZES = r"activate|\.?(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?"
 """The names of files that change no variable of the script's."""
 
 EXPANSION = r"\$\{[^}]*\}|\$\([^()]*\)|`[^`]*`|\$\w+"
@@ -60,7 +60,7 @@ def split_words(text: str, known: bool) -> List[Value]:
 def reads_more(words: Sequence[ShellWord]) -> bool:
     """Return True if a command reads text (a file, eval) that may set any variable."""
     called, file = [*(word.text for word in words[:2]), "", ""][:2]
-    initializes = _INITIALIZES.fullmatch(file.rpartition("/")[2])
+    initializes = re.fullmatch(_INITIALIZES, file.rpartition("/")[2])
     return called == "eval" or (called in ("source", ".") and not initializes)
 
 

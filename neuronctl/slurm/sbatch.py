@@ -79,7 +79,7 @@ class Submitted:
     warnings: str = ""
 
 
-_ACCEPTED = re.compile(
+_ACCEPTED = (
     r"\s*(?:Submitted batch job ([0-9]{1,10})(?: on cluster (\S+))?\b.*"
     r"|([0-9]{1,10})(?:;(\S*))?(?: estimates .*)?)\s*"
 )
@@ -92,7 +92,7 @@ def parse_submitted(stdout: str, stderr: str = "") -> Optional[Submitted]:
     plugin may add what the job costs: ``4711 estimates 2 SUs from allocation lab``.
     """
     for line in reversed(stdout.splitlines()):
-        match = _ACCEPTED.fullmatch(line)
+        match = re.fullmatch(_ACCEPTED, line)
         if match is not None:
             cluster = match[2] or match[4]
             return Submitted(int(match[1] or match[3]), cluster or None, plain_words(stderr))

@@ -34,7 +34,7 @@ def distributed(text: str) -> Optional[Change]:
     return change
 
 
-_OF_THE_WRAPPER = re.compile(
+_OF_THE_WRAPPER = (
     "train|eval|(named_)?(parameters|modules|buffers)|zero_grad|requires_grad_|to|cuda|no_sync|module"
     "|forward|apply|register_forward_hook"
 )
@@ -117,7 +117,7 @@ class _Program:
                 if not isinstance(node, ast.Attribute) or _dotted(node.value) != name:
                     continue
                 later = node.lineno >= place and self._function(node) is function
-                if not _OF_THE_WRAPPER.fullmatch(node.attr) and (later or node in saved):
+                if not re.fullmatch(_OF_THE_WRAPPER, node.attr) and (later or node in saved):
                     self.edits.append((_end(node.value), _column(node.value), 0, ".module"))
         return bool(models)
 

@@ -79,7 +79,9 @@ def _plan_findings(
         elif elsewhere and finding.source and not finding.by_slurm:
             continue
         given = facts.given(*finding.about)
-        is_open = given is not None and UNFILLED.fullmatch(given.value or "")  # itself a finding
+        is_open = given is not None and re.fullmatch(
+            UNFILLED, given.value or ""
+        )  # itself a finding
         only_now = finding.has(Trait.ONLY_NOW)
         excuse = _EXCUSES.get(finding.code)
         if is_open or (only_now and not now) or (excuse is not None and excuse(facts, finding)):
@@ -150,7 +152,7 @@ def _with_option(facts: ScriptFacts, name: str, value: str) -> Tuple[Edit, ...]:
     return (Edit(place, text),)
 
 
-_IGNORE = re.compile(r"#\s*neuronctl:\s*ignore=(NC\d{3}(?:\s*,\s*NC\d{3})*)")
+_IGNORE = r"#\s*neuronctl:\s*ignore=(NC\d{3}(?:\s*,\s*NC\d{3})*)"
 
 
 def _silenced(facts: ScriptFacts) -> Dict[int, Set[str]]:
@@ -158,7 +160,7 @@ def _silenced(facts: ScriptFacts) -> Dict[int, Set[str]]:
     found: Dict[int, Set[str]] = {}
     remarks = "neuronctl:" in facts.text
     for number, line in enumerate(facts.lines if remarks else (), 1):
-        match = _IGNORE.search(line)
+        match = re.search(_IGNORE, line)
         if match is not None:
             codes = set(re.findall(r"NC\d{3}", match[1]))
             own_line = line.lstrip().startswith("#") and not line.startswith("#SBATCH")

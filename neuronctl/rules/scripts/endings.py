@@ -62,12 +62,12 @@ def trap_waits(facts: ScriptFacts) -> Iterator[Finding]:
         )
 
 
-_OF_THE_NODE = re.compile(r"(/tmp|/var/tmp|/dev/shm|\$\{?(SLURM_)?TMPDIR\}?)/")
-_RESULTS = re.compile(
+_OF_THE_NODE = r"(/tmp|/var/tmp|/dev/shm|\$\{?(SLURM_)?TMPDIR\}?)/"
+_RESULTS = (
     r"--?(\w+[_-])?(out(put)?|save|ckpt|checkpoint|result)s?([_-]?(dir|path|file|folder|to))?"
 )
-_NOT_WANTED = re.compile(r"(?i)log|err|test|debug|dummy|cache|/\W*$")
-_TAKES_AWAY = re.compile(
+_NOT_WANTED = r"(?i)log|err|test|debug|dummy|cache|/\W*$"
+_TAKES_AWAY = (
     r"\b(cp|mv|rsync|tar|scp|rclone|zip|install|gsutil|aws|find|sgather|dd|cat|upload|trap)\b"
     r"|(?i:hub|wandb|mlflow|s3:|gs:)"
 )
@@ -75,18 +75,18 @@ _TAKES_AWAY = re.compile(
 
 @script_rule(WARNING, "NC652", "results on the node alone", Trait.ABSENCE)
 def left_on_the_node(facts: ScriptFacts) -> Iterator[Finding]:
-    if facts.reads_more or facts.shell.assigned("TMPDIR") or _TAKES_AWAY.search(facts.text):
+    if facts.reads_more or facts.shell.assigned("TMPDIR") or re.search(_TAKES_AWAY, facts.text):
         return
     for launch in facts.every_launch:
         command = launch.command
         if launch.kind != PYTHON or command.captured or command.looped:
             continue
-        options = (pair.value for pair in launch.pairs if _RESULTS.fullmatch(pair.name))
+        options = (pair.value for pair in launch.pairs if re.fullmatch(_RESULTS, pair.name))
         for word in (*command.writes, *options):
             path = word.text.strip("\"'")
-            head = _OF_THE_NODE.match(path)
+            head = re.match(_OF_THE_NODE, path)
             later = "\n".join(facts.lines[command.words[-1].place.line :])
-            if head is None or _NOT_WANTED.search(path):
+            if head is None or re.search(_NOT_WANTED, path):
                 continue
             if not any(part in later for part in (head[1].strip("${}"), *word.names)):
                 yield Finding(
@@ -99,7 +99,7 @@ def left_on_the_node(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 _FILTERS = frozenset("head tee ts grep sed awk cat gzip pigz xz zstd sort tail".split())  # noqa: SIM905
-_LOOKS_BACK = re.compile(r"\|\||&&|\$\?|PIPESTATUS|\btrap\b|\b(if|while|until)\b")
+_LOOKS_BACK = r"\|\||&&|\$\?|PIPESTATUS|\btrap\b|\b(if|while|until)\b"
 
 
 @script_rule(WARNING, "NC646", "exit code that is hidden")
@@ -115,7 +115,7 @@ def _works(facts: ScriptFacts) -> Dict[int, str]:
     return {id(run.command): run.word.raw for run in reversed(facts.launches) if run.works}
 
 
-_TELLS = re.compile(r"notif|slack|telegram|mail|stats")
+_TELLS = r"notif|slack|telegram|mail|stats"
 _ASKS = ("--version", "-version", "-V", "--help", "-h")
 
 
@@ -128,7 +128,7 @@ def _wraps_up(command: Command) -> bool:
         return False
     sends = name == "wandb" and words[:1] == ("sync",)
     asks = bool(words) and words[-1] in _ASKS
-    return name in LOOKS_OR_PREPARES or sends or asks or _TELLS.search(name) is not None
+    return name in LOOKS_OR_PREPARES or sends or asks or re.search(_TELLS, name) is not None
 
 
 def _behind_a_pipe(facts: ScriptFacts) -> Iterator[Finding]:
@@ -162,7 +162,7 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Finding]:
     last, name = rest[-1], works[id(commands[at])]
     text = "\n".join(facts.lines[commands[at].place.line - 1 : last.place.line])
     exits = last.name == "exit" and last.arguments == ("0",) and last.sure
-    if exits and not facts.strict and not _LOOKS_BACK.search(text):
+    if exits and not facts.strict and not re.search(_LOOKS_BACK, text):
         words = f"the job ends as COMPLETED, even if {name} fails: exit 0 hides its exit code"
         hint = "remove it: the script ends with the exit code of its last command"
         yield Finding(words, hint, place=last.place)
@@ -171,7 +171,7 @@ def _thrown_away(facts: ScriptFacts) -> Iterator[Finding]:
 _SAYS = frozenset(
     ": conda date deactivate df echo module nvidia-smi printf sacct seff sleep true wait".split()  # noqa: SIM905
 )
-_READS = re.compile(
+_READS = (
     r"\|\||&&|PIPESTATUS|\b(if|while|until|case|scancel|false|test|trap)\b|\[|\(\("
     r"|\b(exit|return) +[^\s;#]"
 )
@@ -212,4 +212,4 @@ def _reads_code(facts: ScriptFacts, command: Command) -> bool:
     behind = [facts.lines[last.line - 1][last.end - 1 :], *facts.lines[last.line :]]
     text = re.sub(r"(?m)'[^'\n]*'|\"[^\"\n]*\"|(^|\s)#.*", "_", "\n".join(behind))
     own_trap = re.search(r"\btrap\b.*\b(ERR|EXIT|(SIG)?CHLD)\b", facts.text)
-    return bool(own_trap or re.search(r"\b(if|while|until)\b|!", before) or _READS.search(text))
+    return bool(own_trap or re.search(r"\b(if|while|until)\b|!", before) or re.search(_READS, text))

@@ -20,12 +20,12 @@ from neuronctl.scripts.launches import CONTAINERS, PYTHON, Launch
 from neuronctl.scripts.model import GPU_OPTIONS
 
 _SEVERAL = re.compile(r"(?i)--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|parallel|world[_-]size)")
-_WITHOUT_GPUS = re.compile(
+_WITHOUT_GPUS = (
     r"R|Rscript|pip3?|bcftools|bedtools|blast[npx]|bowtie2|bwa|cutadapt|fastp|fastqc|featureCounts"
     r"|hisat2|kallisto|mafft|megahit|picard|salmon|samtools|STAR|trim_galore|vcftools|simpleFoam"
 )
 """Programs that have no code for GPUs."""
-_LAUNCHES = re.compile(r"(?i)launcher\b|nproc|torchrun|strategy")
+_LAUNCHES = r"(?i)launcher\b|nproc|torchrun|strategy"
 
 
 @script_rule(WARNING, "NC623", "processes and GPUs of a launch differ", Trait.ABSENCE)
@@ -130,7 +130,7 @@ def _processes(facts: ScriptFacts, start: Start) -> int:
     """Return how many one-GPU processes of a program start, or 0 if unknown."""
     launch = start.launch
     words = " ".join(word.text for word in launch.own_words[1:])
-    if not is_own_program(launch) or _SEVERAL.search(words) or _LAUNCHES.search(words):
+    if not is_own_program(launch) or _SEVERAL.search(words) or re.search(_LAUNCHES, words):
         return 0
     if launch.command.looped and not launch.command.in_loop:
         return 0
@@ -166,7 +166,7 @@ def _stated_sizes(facts: ScriptFacts) -> Iterator[Finding]:
 
 SCRIPT_RULES.judges["NC306"] = _stated_sizes
 
-_BY_RANK = re.compile(r"(?i)torch|local_?(rank|id)|--\w*dist|\bddp\b|nccl|lightning")
+_BY_RANK = r"(?i)torch|local_?(rank|id)|--\w*dist|\bddp\b|nccl|lightning"
 """A script of a program that usually takes the GPU with the number of its local rank."""
 
 
@@ -179,7 +179,7 @@ def one_visible_gpu(facts: ScriptFacts) -> Iterator[Finding]:
     bound = facts.has("gpu-bind") or any(launch.has("gpu_bind") for launch in steps)
     if given is None or plan is None or plan.ntasks_per_node < 2:
         return
-    if single and steps and not bound and _BY_RANK.search(facts.text):
+    if single and steps and not bound and re.search(_BY_RANK, facts.text):
         yield Finding(
             f"{given.text} shows each task its own GPU only, as number 0: a program that "
             "takes the GPU with the number of its LOCAL_RANK finds none",
@@ -188,7 +188,7 @@ def one_visible_gpu(facts: ScriptFacts) -> Iterator[Finding]:
         )
 
 
-_OF_ARRAY = re.compile(r"\"?\$\{?SLURM_ARRAY_TASK_ID\}?\"?")
+_OF_ARRAY = r"\"?\$\{?SLURM_ARRAY_TASK_ID\}?\"?"
 
 
 @script_rule(WARNING, "NC633", "GPUs that the job does not have")
@@ -200,7 +200,7 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Finding]:
         word = variable.word
         # CUDA reads the list up to the first number that does not exist.
         first = re.match(r"\d{1,3}(?=,|$)", word.value or "")
-        beyond = int(first[0]) >= has if first else has == 1 and _OF_ARRAY.fullmatch(word.raw)
+        beyond = int(first[0]) >= has if first else has == 1 and re.fullmatch(_OF_ARRAY, word.raw)
         if variable.name == "CUDA_VISIBLE_DEVICES" and beyond:
             yield Finding(
                 f"CUDA_VISIBLE_DEVICES={word.raw} hides the job's GPUs: it has "
@@ -210,13 +210,13 @@ def gpus_by_hand(facts: ScriptFacts) -> Iterator[Finding]:
             )
 
 
-_DRIVER = re.compile(r"--nv|(SINGULARITY|APPTAINER)_NV|libcuda\.so|libnvidia|/dev/nvidia|(?i:rocm)")
+_DRIVER = r"--nv|(SINGULARITY|APPTAINER)_NV|libcuda\.so|libnvidia|/dev/nvidia|(?i:rocm)"
 
 
 @script_rule(WARNING, "NC663", "container that sees no GPU", Trait.ABSENCE)
 def blind_container(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
-    if plan is None or not plan.gpus_per_node or _DRIVER.search(facts.text):
+    if plan is None or not plan.gpus_per_node or re.search(_DRIVER, facts.text):
         return
     if plan.partition.has_amd_gpus:
         return  # their containers only need the devices
@@ -241,6 +241,8 @@ def blind_container(facts: ScriptFacts) -> Iterator[Finding]:
 
 def _may_use_gpus(launch: Launch) -> bool:
     """Return True unless a program only prepares, or has no code for GPUs."""
-    without = is_trifle(launch) or launch.command.captured or _WITHOUT_GPUS.fullmatch(launch.name)
+    without = (
+        is_trifle(launch) or launch.command.captured or re.fullmatch(_WITHOUT_GPUS, launch.name)
+    )
     within = launch.has("c") and launch.inside and not any(map(_may_use_gpus, launch.inside))
     return not (without or launch.is_launcher or within)

@@ -125,12 +125,12 @@ def _goes_on(command: Command) -> bool:
     return command.background and bool(command.words) and command.name not in LOOKS_OR_PREPARES
 
 
-_LONG_SLEEP = re.compile(r"inf(inity)?|\d+[dh]|\d{2,}m|\d{4,}s?")
+_LONG_SLEEP = r"inf(inity)?|\d+[dh]|\d{2,}m|\d{4,}s?"
 
 
 def _keeps_alive(command: Command) -> bool:
     if command.name == "sleep":
-        return any(value is None or _LONG_SLEEP.fullmatch(value) for value in command.arguments)
+        return any(value is None or re.fullmatch(_LONG_SLEEP, value) for value in command.arguments)
     return not command.background and bool(command.words) and command.name not in LOOKS_OR_PREPARES
 
 
@@ -244,7 +244,7 @@ def starts_once(facts: ScriptFacts) -> Iterator[Finding]:
         for run in [*programs, *(outer for start in starts for outer in start.outer)]
     ):
         return
-    itself = any(_ITSELF.match(word.raw) for run in programs for word in run.own_words[1:])
+    itself = any(re.match(_ITSELF, word.raw) for run in programs for word in run.own_words[1:])
     if itself and plan.nodes == 1:
         return
     may_start = _ON_ONE_NODE.fullmatch(programs[-1].name)  # such as julia's SlurmManager
@@ -258,16 +258,16 @@ def starts_once(facts: ScriptFacts) -> Iterator[Finding]:
     )
 
 
-_ITSELF = re.compile(
+_ITSELF = (
     r"(?i)--?([\w.-]*[_-])?(n_?jobs|n?procs?|n?processes|spawn\w*|multi-?process\w*|n?gpus?|n?cores"
     r"|n?cpus|n?tasks?|n?ranks?|mpi)([_-]?\w*)?(=|$)"
 )
 """Options by which a program may start processes itself."""
-_OF_MPI = re.compile(
+_OF_MPI = (
     r"\w+[_.-]mpi|lmp|vasp_(std|gam|ncl)|(pw|ph|cp|neb)\.x|cp2k\.p(opt|smp)|siesta|nwchem|abinit"
     r"|xhpl|(wrf|real)\.exe|pmemd\.MPI|sander\.MPI"
 )
-_ON_ONE_NODE = re.compile(
+_ON_ONE_NODE = (
     "Rscript|matlab|snakemake|ray|yolo|gmx|julia|jupyter(-lab|-notebook)?|rserver|code-server"
 )
 _GO_ELSEWHERE = frozenset("ssh pdsh pssh clush parallel flux".split())  # noqa: SIM905
@@ -276,8 +276,8 @@ _GO_ELSEWHERE = frozenset("ssh pdsh pssh clush parallel flux".split())  # noqa: 
 def _is_for_tasks(launch: Launch, *, several: bool) -> bool:
     """Return True if srun would start the program in each task."""
     if launch.kind == PROGRAM and not launch.command.captured:
-        one_node = several and _ON_ONE_NODE.fullmatch(launch.name)
-        return bool(one_node or _OF_MPI.fullmatch(launch.name))
+        one_node = several and re.fullmatch(_ON_ONE_NODE, launch.name)
+        return bool(one_node or re.fullmatch(_OF_MPI, launch.name))
     return is_own_program(launch)
 
 

@@ -124,7 +124,7 @@ def every_rank_logs(facts: ScriptFacts) -> Iterator[Finding]:
 
 _LOOPBACK = r"(localhost|127\.0\.0\.1|::1|0\.0\.0\.0)"
 _OWN_NAME = r"(\\?\$\(hostname[^)]*\)|`hostname[^`]*`|\\?\$\{?(HOSTNAME|SLURMD_NODENAME)\b)"
-_SET_BY_EACH_TASK = re.compile(
+_SET_BY_EACH_TASK = (
     rf"MASTER_ADDR=[\"']?({_OWN_NAME}|{_LOOPBACK})|MASTER_PORT=[^;&\n]{{0,99}}?(RANDOM|\bshuf\b)"
 )
 
@@ -187,7 +187,7 @@ def _of_each_task(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
     for launch in facts.launches:
         times = (facts.times(launch) if launch.is_srun else None) or (1, 1)
         for word in launch.command.words if times[0] * times[1] > 1 else ():
-            own = _SET_BY_EACH_TASK.search(word.raw)
+            own = re.search(_SET_BY_EACH_TASK, word.raw)
             kept = own and (
                 word.raw.startswith("'") or "\\$" in own[0] or re.search(_LOOPBACK, own[0])
             )

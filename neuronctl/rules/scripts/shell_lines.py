@@ -13,21 +13,21 @@ from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts.script_facts import ScriptFacts, script_rule
 from neuronctl.scripts.model import SCRIPT, GivenOption, SourceSpan
 
-_ITS_DIRECTORY = re.compile(
+_ITS_DIRECTORY = (
     r"\$\{(0|BASH_SOURCE(\[0\])?)%/"
     r"|\b(dirname|realpath|readlink)\b[^)`;]*\$(0|BASH_SOURCE|\{(0|BASH_SOURCE(\[0\])?)[:}])"
 )
 # A script that tests whether it is a job, or where it came from, handles this.
-_KNOWS = re.compile(r"scontrol show job|Command=|(\[|\btest) .{0,200}SLURM_|\$\{SLURM_SUBMIT_DIR:")
+_KNOWS = r"scontrol show job|Command=|(\[|\btest) .{0,200}SLURM_|\$\{SLURM_SUBMIT_DIR:"
 
 
 @script_rule(WARNING, "NC645", "directory of Slurm's copy")
 def own_directory(facts: ScriptFacts) -> Iterator[Finding]:
     header = facts.header
-    if not (header.given or header.ignored) or _KNOWS.search(facts.text):
+    if not (header.given or header.ignored) or re.search(_KNOWS, facts.text):
         return
     for number, line in facts.plain_lines:
-        match = _ITS_DIRECTORY.search(line)
+        match = re.search(_ITS_DIRECTORY, line)
         if match is not None:
             yield Finding(
                 "in a job, this is the directory of Slurm's copy of the script, which has none of "
@@ -128,32 +128,28 @@ def _lost_options(facts: ScriptFacts) -> Iterator[Finding]:
         return
 
 
-UNFILLED = re.compile(r"<[A-Za-z][\w .@-]*>|\{[A-Za-z][\w .@-]*\}")
+UNFILLED = r"<[A-Za-z][\w .@-]*>|\{[A-Za-z][\w .@-]*\}"
 """The value of a directive in a template: ``<partition_name>``."""
-_NOBODYS = re.compile(
-    r"""(?xi) (?:your|some) [-_ ]? [a-z_-]+ | my [-_ ]? (?:account|project|allocation|group|email)
+_NOBODYS = r"""(?xi)
+    (?:your|some) [-_ ]? [a-z_-]+ | my [-_ ]? (?:account|project|allocation|group|email)
     | [a-z_-]* \d* x{3,} \d* | (?:account|project|allocation|partition) [-_ ]? (?:name|here|id)
     | def-some(?:user|prof) | \.{2,} | placeholder | (?:change|replace|fill) [-_]? (?:me|in)
     | to[-_]?do | tbd | (?-i: [A-Z]+ (?:_[A-Z]+)* _(?:NAME|HERE) )
     | (?:snic|naiss|eurohpc|prace|sigma2) [-_] (?:project|account)
     | .* (?-i: (?<![A-Za-z]) (?:(?P<one>[XYZN]) (?P=one)+)+ (?![A-Za-z]) ) .*"""
-)
 """An account, a partition, or an environment of an example: ``your_project``, ``naiss20YY-XX``."""
-_OPEN_PART = re.compile(r"<[A-Za-z][^<>]*>|\[[A-Za-z][^]]*\]?")
+_OPEN_PART = r"<[A-Za-z][^<>]*>|\[[A-Za-z][^]]*\]?"
 """What is left to fill in within a value: ``j<proj>``, ``e05-[budget code]``."""
 _OF_YOURS = r"your[-_]?(?:path|dir|home|project|env|venv|user|name|account|group|scratch|data)\w*"
-_PATH_TO = re.compile(
-    rf"""(?xi) (?:^|(?<!:[=-])(?<!:[=-]/)(?<=[/=\"':-])) (?: path[-_/]to (?:[-_/]|$) | your/
+_PATH_TO = rf"""(?xi) (?:^|(?<!:[=-])(?<!:[=-]/)(?<=[/=\"':-])) (?: path[-_/]to (?:[-_/]|$) | your/
     | {_OF_YOURS} / | (?-i: USERNAME | NETID | USERID | PROJECT_?NAME ) (?:/|$) )
     | (?<=/) {_OF_YOURS} $ | (?<=home/) username/ | \[(?:your|insert|enter) [^\]/]* \]"""
-)
 """A directory of an example: ``/path/to/data``."""
-_VALUE_OF_YOURS = re.compile(
-    r"""(?xi) (?: --?[\w-]+= )? (?: your[-_] (?:[a-z]+[-_])* (?: name | entity | project | account
+_VALUE_OF_YOURS = r"""(?xi)
+    (?: --?[\w-]+= )? (?: your[-_] (?:[a-z]+[-_])* (?: name | entity | project | account
     | id | user | username | email | key | token ) (?: [-_]here )?
     | (?-i: (?:CHANGE|REPLACE|FILL|INSERT|FIX) [-_]? (?:ME|THIS|IN|HERE) | __[A-Z][A-Z_]+__ )
     | \.\.\. | x{3,} ) | (?: \S*/ )? your[-_]\w+\.(?:py|sh|R|jl|m)"""
-)
 """A word of an example's command: ``--entity your-entity``, ``your_script.py``."""
 
 
@@ -187,9 +183,9 @@ def _unfilled_option(given: GivenOption) -> Iterator[Finding]:
     name, value = given.name, given.value or ""
     needed = name in ("partition", "account", "qos", "nodelist", "dependency")
     path = name in ("output", "error", "chdir")
-    open_one = UNFILLED.fullmatch(value) or (needed and _NOBODYS.fullmatch(value))
-    part = _OPEN_PART.search(value) if needed else path and re.search("<[A-Za-z][^<>]*>", value)
-    if open_one or part or (path and _PATH_TO.search(value)) or (needed and not value):
+    open_one = re.fullmatch(UNFILLED, value) or (needed and re.fullmatch(_NOBODYS, value))
+    part = re.search(_OPEN_PART, value) if needed else path and re.search("<[A-Za-z][^<>]*>", value)
+    if open_one or part or (path and re.search(_PATH_TO, value)) or (needed and not value):
         yield Finding(
             f"nobody has filled in --{name}={value}",
             "write the value in its place, or remove the option",
@@ -210,10 +206,12 @@ def _unfilled_words(facts: ScriptFacts) -> Iterator[Finding]:
     environments = [
         command.words[-1]
         for command in facts.shell.calls("conda", "mamba", "micromamba", "source")
-        if command.arguments[:1] == ("activate",) and _NOBODYS.fullmatch(command.words[-1].raw)
+        if command.arguments[:1] == ("activate",) and re.fullmatch(_NOBODYS, command.words[-1].raw)
     ]
-    paths = [word for word in words if _PATH_TO.search(word.raw[:1000])]
-    values = [word for word in words if _VALUE_OF_YOURS.fullmatch((word.value or word.raw)[:100])]
+    paths = [word for word in words if re.search(_PATH_TO, word.raw[:1000])]
+    values = [
+        word for word in words if re.fullmatch(_VALUE_OF_YOURS, (word.value or word.raw)[:100])
+    ]
     for word in (*paths[:1], *values[:1], *environments[:1]):
         yield Finding(
             f"nobody has filled in {word.text[:80]}, which is an example's",

@@ -40,7 +40,7 @@ def tasks_and_nodes(facts: ScriptFacts) -> Iterator[Finding]:
         yield Finding(message, hint, place=given.place)
 
 
-_AS_HOURS = re.compile(r"0[0-9]+:00|(12|24|36|48|72|96):00")
+_AS_HOURS = r"0[0-9]+:00|(12|24|36|48|72|96):00"
 """Half a day, a day, or as a clock shows it: few people mean minutes."""
 
 
@@ -58,7 +58,7 @@ def other_unit(facts: ScriptFacts) -> Iterator[Finding]:
             yield Finding(message, f"if GB are meant, write {count}G", place=given.place)
     given = facts.given("time")
     value = given.value or "" if given is not None else ""
-    if given is not None and _AS_HOURS.fullmatch(value):
+    if given is not None and re.fullmatch(_AS_HOURS, value):
         words = f"--time={value} is minutes and seconds: {duration(units.parse_duration(value))}"
         hint = f"if hours are meant, write {value}:00; if not, 0:{value}"
         yield Finding(words, hint, place=given.place)

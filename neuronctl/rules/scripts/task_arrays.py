@@ -34,7 +34,7 @@ def one_log(facts: ScriptFacts) -> Iterator[Finding]:
         )
 
 
-_SHOWS = re.compile(r"(?m)^[ \t]*#.*\bsbatch\b.* (--array|-a)[= ]")
+_SHOWS = r"(?m)^[ \t]*#.*\bsbatch\b.* (--array|-a)[= ]"
 
 
 @script_rule(NOTE, "NC654", "array without its index, or the index alone", Trait.ABSENCE)
@@ -47,7 +47,7 @@ def no_array(facts: ScriptFacts) -> Iterator[Finding]:
     if facts.has("array") or not facts.header.given or _INDEX not in facts.text:
         return
     # A comment that shows how to submit it tells the reader.
-    if _SHOWS.search(facts.text) or any(asks_for(_INDEX, line) for line in facts.lines):
+    if re.search(_SHOWS, facts.text) or any(asks_for(_INDEX, line) for line in facts.lines):
         return
     places = [word.place for word in _words(facts) if _INDEX in word.names]
     if places:

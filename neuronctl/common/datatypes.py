@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import asdict as asdict
 from dataclasses import field as field
+from dataclasses import fields as fields
 from dataclasses import replace as replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Callable
@@ -26,14 +27,14 @@ else:
 def _complete(cls: Any) -> Any:
     cls.__doc__ = cls.__doc__ or cls.__name__  # dataclass() would look up its signature
     dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
-    fields = dataclasses.fields(cls)
+    own = dataclasses.fields(cls)
     missing = dataclasses.MISSING
-    names = {each.name: None for each in fields}
-    defaults = {each.name: each.default for each in fields if each.default is not missing}
+    names = {each.name: None for each in own}
+    defaults = {each.name: each.default for each in own if each.default is not missing}
     factories = {
-        each.name: each.default_factory for each in fields if each.default_factory is not missing
+        each.name: each.default_factory for each in own if each.default_factory is not missing
     }
-    key = attrgetter("__class__", *(each.name for each in fields if each.compare))
+    key = attrgetter("__class__", *(each.name for each in own if each.compare))
 
     def initialize(self: Any, *values: Any, **given: Any) -> None:
         given.update(zip(names, values))

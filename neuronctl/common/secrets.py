@@ -34,25 +34,17 @@ _OTHER_KEY = r"(?i)(?:^|[_.-])key$"  # WANDB_KEY: a secret if its value is rando
 _RANDOM = r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[\w+/=-]{20,}"
 
 # Beginnings of well-known tokens; a digit or a capital letter follows.
-_TOKEN = re.compile(
-    r"""(?x) (?<![A-Za-z0-9_-]) (?P<value>
+_TOKEN = r"""(?x) (?<![A-Za-z0-9_-]) (?P<value>
     (?: hf_ | gh[pousr]_ | github_pat_ | nvapi- | gsk_ | r8_ | npm_ | dckr_pat_ | wandb_v1_
       | [sr]k_(?:live|test)_ | pypi- | glpat- | hvs\. | ya29\. | AIza | xox[abeprs]- | sk- )
     (?= [\w-]* [0-9A-Z] ) [\w.-]{20,} | (?:AKIA|ASIA) [A-Z0-9]{16} (?!\w)
     | eyJ [\w-]{15,} \. eyJ [\w-]{10,} (?: \.[\w-]+ )? )"""
-)
-_URL = re.compile(r"://[^\s/:@'\"]{0,200}:(?P<value>[^\s/@'\"]{1,200})@")
-_HEADER = re.compile(
-    r"(?i)\b(?:bearer|basic|authorization: *token|wandb login)\s+(?P<value>[\w.+/=-]{16,})"
-)
-_PRIVATE_KEY = re.compile(
-    r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----(?P<value>[^-]{20,}|\s*\Z)(?:-----END|\Z)"
-)
-_NAMED = re.compile(
-    r"""(?x) (?<![\w$/.-]) (?<!\$\{) (?P<dashes> --? )? (?P<name> [A-Za-z_][\w.-]* ) ['"]?
+_URL = r"://[^\s/:@'\"]{0,200}:(?P<value>[^\s/@'\"]{1,200})@"
+_HEADER = r"(?i)\b(?:bearer|basic|authorization: *token|wandb login)\s+(?P<value>[\w.+/=-]{16,})"
+_PRIVATE_KEY = r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----(?P<value>[^-]{20,}|\s*\Z)(?:-----END|\Z)"
+_NAMED = r"""(?x) (?<![\w$/.-]) (?<!\$\{) (?P<dashes> --? )? (?P<name> [A-Za-z_][\w.-]* ) ['"]?
     (?P<sign> [ ]{0,3} (?:=|:(?![-=?+])) [ ]{0,3} | [ ]+ )
     (?P<value> "(?:[^"\\\n]|\\.)*" | '[^'\n]*' | [^\s'"`;|&<>,-][^\s'"`;|&<>,]* )"""
-)
 _HINTS = ("pass", "pw", "secret", "credential", "bearer", "jwt", "token", "key")
 
 # Values that reveal nothing: references, paths, flags, code, types, and placeholders.
@@ -102,15 +94,16 @@ def find_secrets(text: str) -> List[Span]:
     folded = text.casefold()
     found: List[Span] = []
     for pattern in (_TOKEN, _URL, _HEADER, _PRIVATE_KEY):
-        matches = pattern.finditer(text)
+        matches = re.finditer(pattern, text)
         found += [m.span("value") for m in matches if not re.fullmatch(_NOTHING, m["value"])]
-    match = _NAMED.search(text) if any(map(folded.__contains__, _HINTS)) else None
+    named = re.compile(_NAMED)
+    match = named.search(text) if any(map(folded.__contains__, _HINTS)) else None
     while match is not None:
         start, end = match.span("value")
         has_value = _gives_secret(match)
         quoted = has_value and text[start] in "'\""
         found += [(start + quoted, end - quoted)] if has_value else []
-        match = _NAMED.search(text, end if has_value else start)  # --env TOKEN=x
+        match = named.search(text, end if has_value else start)  # --env TOKEN=x
     return _joined(found)
 
 

@@ -247,7 +247,7 @@ def starts_once(facts: ScriptFacts) -> Iterator[Finding]:
     itself = any(re.match(_ITSELF, word.raw) for run in programs for word in run.own_words[1:])
     if itself and plan.nodes == 1:
         return
-    may_start = _ON_ONE_NODE.fullmatch(programs[-1].name)  # such as julia's SlurmManager
+    may_start = re.fullmatch(_ON_ONE_NODE, programs[-1].name)  # such as julia's SlurmManager
     yield Finding(
         f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "
         f"{counted(plan.nodes, 'node')}, which nothing starts",

@@ -129,15 +129,15 @@ def test_topics_are_pages_of_the_documentation(run: Run, root: Path) -> None:
 @pytest.mark.parametrize(
     "question, section",
     [
-        ("why is my job pending", "questions 'Why is my job pending? Why does it not start?'"),
-        ("OOM", "questions 'My job was killed: out of memory (OOM)'"),
-        ("add my cluster", "describe-your-cluster 'Add a cluster'"),
-        ("주피터", "ko/questions 'GPU 노드에서 주피터(Jupyter), VS Code, TensorBoard를 쓰려면?'"),
+        ("why is my job pending", "questions 'Why is my job pending"),
+        ("OOM", "questions 'My job was killed: out of memory (OOM)"),
+        ("add my cluster", "describe-your-cluster 'Add a cluster"),
+        ("주피터", "ko/questions 'GPU 노드에서 주피터"),
     ],
 )
 def test_help_searches_the_pages_for_words(run: Run, question: str, section: str) -> None:
     first = run("help", *question.split()).stdout.splitlines()[2]
-    assert first == f"- `neuronctl help {section}`"
+    assert first.startswith(f"- `neuronctl help {section}")
 
 
 def test_help_searches_the_causes_that_why_knows(run: Run) -> None:

@@ -76,3 +76,11 @@ def test_what_is_not_for_users_is_not_searched(site: ModuleType) -> None:
     assert "exclude: true" in site.front_matter("project/CHANGELOG.md", "# Changes\n\nWords.\n")
     head = site.front_matter("how-to/ray.md", "# Ray\n\nRuns `ray` [here](x.md).\n\nMore.\n")
     assert head == '---\ndescription: "Runs ray here."\n---\n'
+
+
+def test_the_search_also_finds_pages_without_some_of_the_words(site: ModuleType) -> None:
+    """A change of zensical that the search no longer fits ends ``make site``."""
+    worker = 'case 2:let l=J({type:"text",data:t.data});self.postMessage(l)'
+    assert site.with_loose_search(worker).endswith("let l=answer(J,t.data);self.postMessage(l)")
+    with pytest.raises(SystemExit, match="adapt SEARCH"):
+        site.with_loose_search("case 2:let l=J(t.data)")

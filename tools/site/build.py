@@ -26,6 +26,7 @@ LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 FENCE = re.compile(r"(?m)^```(\w+) (\S+\.\w+)$")
 FOLLOWS = re.compile(r"<!-- follows (\S+)")
 CONSOLE = re.compile(r'(<div class="language-console highlight")(>.*?<code>(.*?)</code>)', re.S)
+SEARCH = re.compile(r'let (\w+)=(\w+)\(\{type:"text",data:(\w+)\.data\}\)')
 TYPED = re.compile(r"(?m)^\$ ((?:.*\\\n)*.*)$")
 KOREAN = "한국어"
 LOST = "<p>The page may have moved. Search for it above, or choose one from the list.</p>"
@@ -105,6 +106,14 @@ def with_copied_commands(page: str) -> str:
     return CONSOLE.sub(marked, page)
 
 
+def with_loose_search(worker: str) -> str:
+    """Let the search's worker answer a question with words that no page has (search.js)."""
+    worker, count = SEARCH.subn(r"let \1=answer(\2,\3.data)", worker)
+    if count != 1:
+        raise SystemExit("zensical's search has changed: adapt SEARCH in tools/site/build.py")
+    return (ROOT / "tools/site/search.js").read_text(encoding="utf-8") + worker
+
+
 def sections(page: str) -> List[Section]:
     """Return the headings of a start page that have lists of links, and the links: title, page."""
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -177,6 +186,8 @@ def main(out: str, url: str = "") -> None:
     (site / "404.html").write_text(lost.replace("</h1>", f"</h1>\n{LOST}", 1), encoding="utf-8")
     for file in site.rglob("*.html"):
         file.write_text(with_copied_commands(file.read_text(encoding="utf-8")), encoding="utf-8")
+    for file in site.glob("assets/javascripts/workers/search.*.js"):
+        file.write_text(with_loose_search(file.read_text(encoding="utf-8")), encoding="utf-8")
     for page, text in texts.items():
         (site / page).write_text(text, encoding="utf-8")
     overview_text = overview("neuronctl", summary[1], own)

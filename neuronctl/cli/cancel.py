@@ -9,7 +9,7 @@ from typing import List, Mapping, Optional, Sequence, Tuple
 import click
 
 from neuronctl.cli.jobs import state_name
-from neuronctl.cli.pipeline import is_pipeline, jobs_in_queue, stop_pipelines
+from neuronctl.cli.pipeline import jobs_in_queue, pipelines_of, stop_pipelines
 from neuronctl.cli.say import notify, say
 from neuronctl.common.console import print_json, print_line
 from neuronctl.common.errors import NoSuchJobError, SlurmRefusedError, UsageError
@@ -43,7 +43,7 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     if state is not None:
         active = [known.name for known in STATES.values() if known.short]
         state = state_name(state, active, "in which a job can be cancelled")
-    pipelines = [word for word in jobs if is_pipeline(word)]
+    pipelines = pipelines_of(jobs)
     if pipelines:
         jobs = tuple(word for word in jobs if word not in pipelines) + jobs_in_queue(pipelines)
         if not jobs:

@@ -24,12 +24,16 @@ def one_job(word: str, store: RecordStore) -> JobId:
 
     if not is_name(word):
         return JobId.parse(word)
-    from neuronctl.cli.pipeline import is_pipeline
+    from neuronctl.cli.pipeline import find_jobs, is_pipeline
 
     if is_pipeline(word):
         hint = f"'neuronctl status {word}' shows its jobs; name one of them, such as {word}-NAME"
+        hint += f"; 'neuronctl resubmit {word} --failed' runs again what failed or did not run"
         raise NoSuchJobError(f"'{word}' is a pipeline, not a job", hint)
-    found = newest(word, store)
+    ids, sentences = find_jobs(word) or ([], [])
+    if sentences:
+        raise NoSuchJobError(*sentences)
+    found = ids[0] if ids else newest(word, store)
     if word == "*":
         notify(f"job {found}, your newest")
     else:

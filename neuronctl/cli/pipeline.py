@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Sequence, Tuple
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify
-from neuronctl.common.console import Column, print_json, print_line, print_table
+from neuronctl.common.console import Column, clear, print_json, print_line, print_table
 from neuronctl.common.errors import NoSuchJobError, UsageError
 from neuronctl.common.paths import pipeline_dir
 from neuronctl.common.words import counted
+from neuronctl.slurm.job_id import JobId
 
 if TYPE_CHECKING:
-    from neuronctl.sweeping.worker.pipeline import Job, State
+    from neuronctl.sweeping.worker.pipeline import Job, Pipeline, State
 
 _STYLES = {"done": "dim", "running": "green", "pending": "yellow", "waiting": "yellow"}
-_STYLES.update({"failed": "bold red", "not run": "bold", "not known": "bold"})
+_STYLES.update({"failed": "bold red", "cancelled": "bold", "not run": "bold", "not known": "bold"})
 
 
 def submit(
@@ -40,7 +43,8 @@ def submit(
     }
     for option, value in others.items():
         if value:
-            raise UsageError(f"{option} cannot be used for a pipeline", "its file names its jobs")
+            hint = "its file names its jobs; 'neuronctl wait NAME' waits for all of them"
+            raise UsageError(f"{option} cannot be used for a pipeline", hint)
     planned = plan_pipeline(path, options, catalog_file=catalog, template=template, tell=notify)
     reporter = TerminalReporter(mode, explain=explain)
     if submit_pipeline(planned, reporter, force=force, dry_run=mode.dry_run) is not None:
@@ -59,18 +63,56 @@ def is_pipeline(word: str) -> bool:
     return bool(folder_of(word))
 
 
-def show_pipeline(name: str, *, as_json: bool) -> None:
-    """Print the jobs of a pipeline, each with its state."""
-    from neuronctl.pipelines.pipeline import folder_of, is_stopped, read_jobs, record_jobs
+_PAUSE = 5.0
+"""Seconds between two looks of --watch."""
 
-    folder = folder_of(name)
-    jobs = read_jobs(folder)
-    record_jobs(folder)
-    states = {job.name: state for job, state in jobs}
-    if as_json:
-        data = [_data(job, state) for job, state in jobs]
-        print_json("neuronctl.pipeline/1", {"pipeline": name, "jobs": data})
-        return
+
+def pipelines_of(words: Sequence[str]) -> Tuple[str, ...]:
+    """Return the words that name pipelines of the user's."""
+    return tuple(word for word in words if is_pipeline(word))
+
+
+def show_pipelines(names: Sequence[str], *, as_json: bool = False, watching: bool = False) -> bool:
+    """Print the jobs of pipelines; return True if all are done. watching: until all have ended."""
+    from neuronctl.pipelines.pipeline import explain_ends, goes_on, look
+    from neuronctl.tracking.follow import poll_floor
+
+    while True:
+        pipelines = [look(name) for name in names]
+        if watching:
+            clear()
+            print_line(time.strftime("as of %H:%M:%S; Ctrl-C to stop"))
+        for name, pipeline in zip(names, pipelines):
+            explain_ends(pipeline)
+            if as_json:
+                data = [_data(job, pipeline.states[job.name]) for job in pipeline.jobs]
+                print_json("neuronctl.pipeline/1", {"pipeline": name, "jobs": data})
+                continue
+            if len(names) > 1:
+                print_line(f"Pipeline {name}", "bold")
+            _print(name, pipeline)
+        if not watching or not any(map(goes_on, pipelines)):
+            states = [state.state for one in pipelines for state in one.states.values()]
+            return set(states) == {"done"}
+        sys.stdout.flush()
+        time.sleep(max(_PAUSE, poll_floor()))
+
+
+def wait_for(name: str, timeout: Optional[float], *, as_json: bool) -> bool:
+    """Wait until a pipeline has ended and print its jobs; return True if all are done.
+
+    timeout: in seconds; raises TimeoutError.
+    """
+    from neuronctl.pipelines.pipeline import goes_on, look
+    from neuronctl.tracking.follow import wait_while
+
+    wait_while(lambda: goes_on(look(name)), f"the pipeline {name}", timeout)
+    return show_pipelines([name], as_json=as_json)
+
+
+def _print(name: str, pipeline: Pipeline) -> None:
+    from neuronctl.pipelines.pipeline import goes_on, is_stopped
+
     columns = [
         Column("NAME", style="bold", no_wrap=True),
         Column("AFTER"),
@@ -79,15 +121,15 @@ def show_pipeline(name: str, *, as_json: bool) -> None:
         Column("WHY"),
     ]
     rows = []
-    for job, state in jobs:
+    for job in pipeline.jobs:
+        state = pipeline.states[job.name]
         after = ", ".join([*job.after, *(f"{name} (ok)" for name in job.after_ok)])
-        why = _waits_for(job, state, states) or state.why
-        rows.append([job.name, after, state.state, str(state.job or ""), why])
+        rows.append([job.name, after, state.state, str(state.job or ""), _why(job, pipeline)])
     print_table(columns, rows)
-    kinds = [state.state for state in states.values()]
-    undone = kinds.count("failed") + kinds.count("not run")
-    stands = "waiting" in kinds and not {"pending", "running", "not known"} & set(kinds)
-    if is_stopped(folder):
+    kinds = [state.state for state in pipeline.states.values()]
+    undone = sum(kinds.count(kind) for kind in ("failed", "cancelled", "not run"))
+    stands = "waiting" in kinds and not goes_on(pipeline)
+    if is_stopped(pipeline.folder):
         notify(f"the pipeline was cancelled; 'neuronctl resubmit {name} --failed' continues it")
     elif undone or stands:
         words = [f"{counted(undone, 'job')} failed or did not run"] if undone else []
@@ -95,18 +137,59 @@ def show_pipeline(name: str, *, as_json: bool) -> None:
         notify(f"{'; '.join(words)}: 'neuronctl resubmit {name} --failed' continues it")
 
 
-def _waits_for(job: Job, state: State, states: Mapping[str, State]) -> str:
-    if state.state not in ("waiting", "pending"):
-        return ""
+def _why(job: Job, pipeline: Pipeline) -> str:
+    """Return what a job waits for, or why it has not succeeded."""
     from neuronctl.sweeping.worker.pipeline import OVER_LIMIT
 
-    ended = ("done", "failed", "not run")
-    names = [name for name in (*job.after, *job.after_ok) if states[name].state not in ended]
-    if names:
-        return f"waits for {', '.join(names)}"
-    if state.state == "waiting" and (not state.why or re.search(OVER_LIMIT, state.why)):
-        return "waits for room in the queue"
-    return ""
+    state = pipeline.states[job.name]
+    if state.state in ("waiting", "pending"):
+        waits = ("waiting", "pending", "running", "not known")
+        others = (*job.after, *job.after_ok)
+        names = [name for name in others if pipeline.states[name].state in waits]
+        if names:
+            return f"waits for {', '.join(names)}"
+        if state.state == "waiting" and (not state.why or re.search(OVER_LIMIT, state.why)):
+            return "waits for room in the queue"
+    return state.why
+
+
+def find_jobs(word: str) -> Optional[Tuple[List[JobId], List[str]]]:
+    """Return the jobs that a word names if it is a pipeline, or ``NAME-JOB``; else None.
+
+    Those are the jobs that failed, or else those in the queue; and sentences about those that
+    were not submitted, or did not run.
+    """
+    from neuronctl.tracking.job_names import is_name
+
+    base = pipeline_dir()
+    known = os.listdir(base) if os.path.isdir(base) else []
+    for name in known if is_name(word) else ():
+        if not f"{word}-".startswith(f"{name}-") or not is_pipeline(name):
+            continue
+        from neuronctl.pipelines.pipeline import look
+
+        pipeline, only = look(name), word[len(name) + 1 :]
+        if only and only not in pipeline.states:
+            continue
+        kinds: Dict[str, List[JobId]] = {}
+        sentences = []
+        for job in pipeline.jobs:
+            state = pipeline.states[job.name]
+            if only and job.name != only:
+                continue
+            if state.job is None or state.state == "not run":
+                how = _UNBORN.get(state.state, f"is {state.state}")
+                words = f"Job {job.name} of the pipeline {name} {how}: {_why(job, pipeline)}"
+                sentences.append(words.rstrip(": "))
+            elif only or state.state != "done":
+                kinds.setdefault(state.state, []).append(JobId(state.job))
+        ids = kinds.get("failed") or [id for same in kinds.values() for id in same]
+        return ids, sentences or ([] if ids else [f"All jobs of the pipeline {name} are done"])
+    return None
+
+
+_UNBORN = {"not run": "did not run", "waiting": "is not in the queue yet"}
+"""What is said of jobs in these states."""
 
 
 def _data(job: Job, state: State) -> Dict[str, Any]:
@@ -122,21 +205,21 @@ def _data(job: Job, state: State) -> Dict[str, Any]:
 
 def jobs_in_queue(names: Sequence[str]) -> Tuple[str, ...]:
     """Return the ids of the jobs of pipelines that are in the queue."""
-    from neuronctl.pipelines.pipeline import folder_of, read_jobs
+    from neuronctl.pipelines.pipeline import look
 
-    states = [state for name in names for _, state in read_jobs(folder_of(name))]
+    states = [state for name in names for state in look(name).states.values()]
     return tuple(str(one.job) for one in states if one.state in ("pending", "running"))
 
 
 def stop_pipelines(names: Sequence[str]) -> None:
     """Keep the remaining jobs of these pipelines from starting."""
     for name in names:
-        from neuronctl.pipelines.pipeline import folder_of, read_jobs, stop
+        from neuronctl.pipelines.pipeline import look, stop
 
-        if all(state.state == "done" for _, state in read_jobs(folder_of(name))):
+        if all(state.state == "done" for state in look(name).states.values()):
             notify(f"all jobs of the pipeline {name} are done")
             continue
-        stop(folder_of(name))
+        stop(name)
         notify(f"no other job of the pipeline {name} will start")
 
 

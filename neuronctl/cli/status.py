@@ -14,7 +14,7 @@ import click
 
 from neuronctl.cli.jobs import raise_if_silent, state_name
 from neuronctl.cli.say import notify
-from neuronctl.common.console import is_terminal, print_json, print_line
+from neuronctl.common.console import clear, is_terminal, print_json, print_line
 from neuronctl.common.errors import NoSuchJobError, at_most_one
 from neuronctl.common.paths import pipeline_dir, state_dir
 from neuronctl.common.units import parse_since
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _PAUSE = 5.0
 """Seconds between two requests of --watch."""
-
-_CLEAR = "\x1b[H\x1b[2J"
 
 
 @click.command("status")
@@ -50,13 +48,16 @@ def command(
     """
     at_most_one({"--watch": watching, "--json": as_json})
     if jobs and os.path.isdir(pipeline_dir()):
-        from neuronctl.cli import pipeline
+        from neuronctl.cli.pipeline import pipelines_of, show_pipelines
 
-        pipelines = [word for word in jobs if pipeline.is_pipeline(word)]
+        pipelines = pipelines_of(jobs)
         at_most_one({"--json": as_json, "a pipeline beside others": pipelines and jobs[1:]})
-        for name in pipelines:
-            pipeline.show_pipeline(name, as_json=as_json)
-        jobs = tuple(word for word in jobs if word not in pipelines)
+        others = tuple(word for word in jobs if word not in pipelines)
+        at_most_one({"--watch": watching, "pipelines beside jobs": pipelines and others})
+        if pipelines:
+            with contextlib.suppress(*[KeyboardInterrupt] * watching):
+                show_pipelines(pipelines, as_json=as_json, watching=watching)
+        jobs = others
         if not jobs:
             return
     question = _Question(jobs, since, state)
@@ -172,8 +173,7 @@ def _watch(question: _Question) -> None:
             raise found.unavailable
         else:
             head = f"no answer from Slurm ({found.unavailable.message}); {head}"
-        if is_terminal():
-            sys.stdout.write(_CLEAR)
+        clear()
         print_line(f"{at}, {head}")
         question.show(shown or found, max(1, shutil.get_terminal_size().lines - 6))
         for note in found.notes:

@@ -81,6 +81,16 @@ def status(
         _print_tasks(shown, scales)
 
 
+def show_sweep(name: str, *, as_json: bool) -> bool:
+    """Print how many tasks of a sweep are in each state; return True if all are done."""
+    found = read_status(name)
+    if as_json:
+        print_json("neuronctl.sweep/1", _data(found, found.tasks, {}))
+    else:
+        _print_counts(found)
+    return found.counts[DONE] == len(found.tasks)
+
+
 def _print_sweeps(names: Sequence[str], as_json: bool) -> None:
     """Print the number of tasks in each state, per sweep; a damaged sweep hides no other."""
     columns = [Column("SWEEP", no_wrap=True, style="bold"), figures("TASKS"), Column("STATES")]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, List, Optional, Tuple
 
 import click
 
 from neuronctl.cli.jobs import one_job
+from neuronctl.cli.pipeline import is_pipeline
+from neuronctl.cli.pipeline import wait_for as wait_for_pipeline
 from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.common.console import print_json, print_line
 from neuronctl.common.errors import TIMED_OUT, NeuronctlError, UsageError
+from neuronctl.common.paths import sweep_dir
 from neuronctl.common.units import parse_timeout
 
 if TYPE_CHECKING:
@@ -26,8 +30,9 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     """Wait until jobs have ended, and say how.
 
     JOB is a job id, 4711_3 for an array task, or the name of your newest job with that name. wait
-    exits with the job's exit code, or the highest of several. After the timeout it exits with 75;
-    the jobs continue, as they do after Ctrl-C.
+    exits with the job's exit code, or the highest of several. The name of a pipeline or a sweep
+    stands for all its jobs; wait then exits with 1 unless all of it is done. After the timeout it
+    exits with 75; the jobs continue, as they do after Ctrl-C.
 
     All your waiting commands on a login node share one query: every second at first, every 15
     seconds once a job has run for a minute, and every minute after an hour.
@@ -39,6 +44,11 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
         seconds = None if timeout is None else parse_timeout(timeout)
     except ValueError as error:
         raise UsageError(f"--timeout: {error}") from None
+    for name in jobs:
+        if (is_sweep := os.path.exists(f"{sweep_dir(name)}/sweep.json")) or is_pipeline(name):
+            if len(jobs) > 1:
+                raise UsageError(f"{name} stands for several jobs", "wait for it by itself")
+            return _wait_for_all(name, seconds, is_sweep=is_sweep, as_json=as_json)
     store = RecordStore.default()
     watches: List[JobWatch] = []
     late: Optional[str] = None
@@ -69,6 +79,21 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     if not as_json:
         hint_at_why([watch.job for watch in ended if watch.exit_status])
     return max(watch.exit_status for watch in ended)
+
+
+def _wait_for_all(name: str, timeout: Optional[float], *, is_sweep: bool, as_json: bool) -> int:
+    """Wait for a sweep or a pipeline, print how it ended, and return an exit code."""
+    try:
+        if not is_sweep:
+            return int(not wait_for_pipeline(name, timeout, as_json=as_json))
+        from neuronctl.cli.sweep_status import show_sweep
+        from neuronctl.sweeping.results import wait_for
+
+        wait_for(name, timeout)
+        return int(not show_sweep(name, as_json=as_json))
+    except TimeoutError as error:
+        notify(str(error))
+        return TIMED_OUT
 
 
 def _print_json(watches: List[JobWatch], *, timed_out: bool) -> None:

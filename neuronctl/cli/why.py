@@ -13,6 +13,7 @@ from neuronctl.cli.job_table import state_style
 from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.korean import why_in_korean
+from neuronctl.cli.pipeline import find_jobs
 from neuronctl.cli.say import notify
 from neuronctl.common.console import folded, print_json, print_line, print_text
 from neuronctl.common.errors import NeuronctlError, UsageError
@@ -24,9 +25,10 @@ from neuronctl.diagnosis.gather import JobGroup, examine, examine_groups
 from neuronctl.records.bad_nodes import NodeFault, bad_nodes
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.conf import local_cluster
+from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, GOOD, OUT_OF_MEMORY, UNKNOWN
 from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.lookup import nodes_of
+from neuronctl.tracking.lookup import Found, nodes_of
 from neuronctl.tracking.runs import runs_words
 from neuronctl.tracking.wandb_runs import offline_runs
 
@@ -56,7 +58,13 @@ def command(jobs: Sequence[str], stacks: bool, as_json: bool) -> None:
     if stacks and len(words) > 1:
         raise UsageError("--stacks looks at one job", "name one")
     processes = _read_stacks(words[0]) if stacks else []
-    found = found_jobs([one_job(word, store) for word in words], store)
+    asked: List[JobId] = []
+    sentences: List[str] = []
+    for word in words:
+        ids, about = find_jobs(word) or ([one_job(word, store)], [])
+        asked += ids
+        sentences += about
+    found = found_jobs(asked, store) if asked else Found(())
     by_job: Dict[int, List[JobStatus]] = {}
     for status in found.jobs:
         by_job.setdefault(status.id.job, []).append(status)
@@ -65,12 +73,15 @@ def command(jobs: Sequence[str], stacks: bool, as_json: bool) -> None:
     more = sum(len(groups) for groups in each) - len(shown)
     if as_json:
         data: Dict[str, Any] = {"jobs": [_data(group) for group in shown]}
+        data.update({"not_submitted": sentences} if sentences else {})
         if stacks:
             data["stacks"] = [asdict(process) for process in processes]
         print_json("neuronctl.why/1", data)
     else:
+        for sentence in sentences:
+            print_line(f"{sentence}.")
         for number, group in enumerate(shown):
-            if number:
+            if number or sentences:
                 print_line()
             _print(group)
         if more:

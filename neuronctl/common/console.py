@@ -158,6 +158,12 @@ def print_markdown(text: str) -> None:
     _rich_console(sys.stdout, min(terminal_width(), 100)).print(shown)
 
 
+def clear() -> None:
+    """Clear the screen of a terminal."""
+    if is_terminal():
+        sys.stdout.write("\x1b[H\x1b[2J")
+
+
 def print_line(line: str = "", style: str = "") -> None:
     """Print one line on standard output; escape line breaks in it."""
     print_text(printable(line), style)

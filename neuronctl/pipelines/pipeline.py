@@ -34,7 +34,9 @@ from neuronctl.records.job_record import RecordDraft
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job import Layer, merge
 from neuronctl.request.job_file import read_pipeline
+from neuronctl.slurm import job_states
 from neuronctl.slurm.conf import local_cluster
+from neuronctl.slurm.job_id import JobId
 from neuronctl.submission.pipeline import Reporter, judge_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job, users_layers
 from neuronctl.sweeping.folder import worker_code
@@ -46,8 +48,12 @@ from neuronctl.sweeping.worker.pipeline import (
     PENDING,
     Job,
     Pipeline,
-    State,
 )
+from neuronctl.tracking.endings import ending_cause
+from neuronctl.tracking.lookup import look_up
+
+CANCELLED = "cancelled"
+"""State of a failed job that somebody cancelled, as Slurm says."""
 
 
 @dataclass(frozen=True)
@@ -189,15 +195,18 @@ def submit_pipeline(
 def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> str:
     base, id = pipeline_dir(planned.name), os.urandom(8).hex()
     before, folder = folder_of(planned.name), os.path.join(base, id)
-    if before and not is_over(before):
-        hint = f"'neuronctl cancel {planned.name}', or name this one: -J NAME"
-        raise PolicyError(f"the pipeline '{planned.name}' has not ended", hint)
+    if before:
+        pipeline = look(planned.name)
+        waits = any(state.state == WAITING for state in pipeline.states.values())
+        if goes_on(pipeline) or (waits and not is_stopped(before)):
+            hint = f"'neuronctl cancel {planned.name}', or name this one: -J NAME"
+            raise PolicyError(f"the pipeline '{planned.name}' has not ended", hint)
     for directory in DIRECTORIES:
         os.close(open_own_directory(f"{folder}/{directory}"))
     code = worker_code(folder)
     rows = []
     for name, job in planned.jobs.items():
-        draft = drafts[name]
+        draft = replace(drafts[name], pipeline=f"{planned.name}/{id}")
         after, after_ok = list(planned.after[name]), list(planned.after_ok[name])
         place, tasks = draft.submit_dir or draft.cwd, tasks_of(job)
         rows.append(Job(name, after, after_ok, tasks, place)._asdict())
@@ -214,8 +223,9 @@ def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> st
     if not files.publish(f"{base}/pipeline.json", json.dumps({"schema": 1, "id": id}).encode()):
         shutil.rmtree(folder, ignore_errors=True)
         raise UsageError(f"another command has just made a pipeline '{planned.name}'")
-    if before:
-        shutil.rmtree(before, ignore_errors=True)
+    for directory in DIRECTORIES if before else ():
+        if directory != "not_run":  # 'why' and 'history' read it
+            shutil.rmtree(f"{before}/{directory}", ignore_errors=True)
     return folder
 
 
@@ -240,7 +250,7 @@ def _write_script(
 def _advance(folder: str, tell: Callable[[str], None], variables: Dict[str, str]) -> str:
     pipeline = Pipeline(folder, lambda message: tell(message.partition(": ")[2]))
     left, queued = pipeline.advance({**os.environ, **variables})
-    record_jobs(folder)
+    _record_jobs(folder)
     waiting = [state for state in pipeline.states.values() if state.state == WAITING]
     if left and not queued:
         why = next((state.why for state in waiting if state.why), "Slurm does not answer")
@@ -252,7 +262,7 @@ def _advance(folder: str, tell: Callable[[str], None], variables: Dict[str, str]
     return folder
 
 
-def record_jobs(folder: str) -> None:
+def _record_jobs(folder: str) -> None:
     """Write the records of jobs that other jobs of the pipeline submitted."""
     store = RecordStore.default()
     with contextlib.suppress(OSError, *NOT_RESTORED, RecordError):
@@ -272,20 +282,33 @@ def _read_draft(folder: str, name: str) -> RecordDraft:
     return restore(RecordDraft, json.loads(read_private(f"{folder}/drafts/{name}.json")))
 
 
-def read_jobs(folder: str) -> List[Tuple[Job, State]]:
-    """Return the jobs of a pipeline, each with its state; raises RecordError."""
-    with _reported(os.path.basename(os.path.dirname(folder))):
-        pipeline = Pipeline(folder)
+def look(name: str) -> Pipeline:
+    """Return a pipeline with the states of its jobs, each of which has a record afterwards.
+
+    Raises RecordError.
+    """
+    with _reported(name):
+        pipeline = Pipeline(folder_of(name))
         pipeline.look()
-        return [(job, pipeline.states[job.name]) for job in pipeline.jobs]
+        _record_jobs(pipeline.folder)
+    return pipeline
 
 
-def is_over(folder: str) -> bool:
-    """Return True if no job of a pipeline is in the queue, or will be."""
-    states = {state.state for _, state in read_jobs(folder)}
-    if NOT_KNOWN in states or PENDING in states or RUNNING in states:
-        return False
-    return WAITING not in states or is_stopped(folder)
+def goes_on(pipeline: Pipeline) -> bool:
+    """Return True if a job of a pipeline is in the queue, or may be."""
+    states = {state.state for state in pipeline.states.values()}
+    return bool({NOT_KNOWN, PENDING, RUNNING} & states or pipeline.ending)
+
+
+def explain_ends(pipeline: Pipeline) -> None:
+    """Say of failed jobs what Slurm says: that they were cancelled, or met their time limit."""
+    failed = {state.job: name for name, state in pipeline.states.items() if state.state == FAILED}
+    failed.pop(None, None)
+    for status in look_up([JobId(job) for job in failed if job]).jobs if failed else ():
+        name, cause = failed.get(status.id.job), ending_cause(status)
+        if name is not None and status.ended and cause:
+            state = CANCELLED if status.state == job_states.CANCELLED else FAILED
+            pipeline.states[name] = pipeline.states[name]._replace(state=state, why=cause)
 
 
 def is_stopped(folder: str) -> bool:
@@ -293,29 +316,28 @@ def is_stopped(folder: str) -> bool:
     return os.path.exists(folder + "/stopped")
 
 
-def stop(folder: str) -> None:
+def stop(name: str) -> None:
     """Keep jobs of a pipeline from starting and from being submitted."""
-    with _reported(os.path.basename(os.path.dirname(folder))):
-        write_private(folder + "/stopped", "", sync=True)
+    with _reported(name):
+        write_private(folder_of(name) + "/stopped", "", sync=True)
 
 
 def go_on(name: str, tell: Callable[[str], None]) -> Tuple[str, ...]:
     """Reset jobs that failed, were cancelled, or did not run; return their names."""
-    folder = folder_of(name)
+    pipeline = look(name)
+    folder, states = pipeline.folder, pipeline.states
+    again = [job for job, state in states.items() if state.state in (FAILED, NOT_RUN)]
     with _reported(name):
-        jobs = read_jobs(folder)
-        again = [(job, state) for job, state in jobs if state.state in (FAILED, NOT_RUN)]
         code = worker_code(folder)
-        for job, state in again:
-            attempt = int(state.key.rpartition(".")[2]) + 1
-            script = _read_draft(folder, job.name).script
-            _write_script(folder, name, code, job.name, attempt, script)
-            files.publish(f"{folder}/again/{state.key}", b"")
+        for job in again:
+            attempt = int(states[job].key.rpartition(".")[2]) + 1
+            script = _read_draft(folder, job).script
+            _write_script(folder, name, code, job, attempt, script)
+            files.publish(f"{folder}/again/{states[job].key}", b"")
         files.remove(folder + "/stopped")
-        waits = any(state.state == WAITING for _, state in jobs)
-        if again or waits:
+        if again or any(state.state == WAITING for state in states.values()):
             _advance(folder, tell, {})
-    return tuple(job.name for job, _ in again)
+    return tuple(again)
 
 
 @contextlib.contextmanager

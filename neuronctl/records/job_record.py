@@ -28,7 +28,8 @@ class RecordDraft:
     script, () for a script that neuronctl has written. exported: the secret variables that the job
     gets from the submitting environment, by name; their values are not stored. runs: whether it
     goes on, run after run (--until-done). of_sweep: whether it takes tasks of the sweep of its
-    name. first_job: the one that it is, submitted again without a change.
+    name. pipeline: NAME/ID of the one whose job it is. first_job: the one that it is, submitted
+    again without a change.
     """
 
     cwd: str
@@ -56,6 +57,7 @@ class RecordDraft:
     snapshot: str = ""
     exported: Tuple[str, ...] = ()
     of_sweep: bool = False
+    pipeline: str = ""
     first_job: Optional[int] = None
 
 

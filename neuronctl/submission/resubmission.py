@@ -8,7 +8,7 @@ from typing import Any, List, Mapping, Optional, Sequence
 from neuronctl.common.console import printable
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import UsageError
-from neuronctl.common.paths import working_directory
+from neuronctl.common.paths import pipeline_dir, working_directory
 from neuronctl.common.shell import join
 from neuronctl.records import found_records, provenance
 from neuronctl.records.job_record import JobRecord, RecordDraft
@@ -47,6 +47,14 @@ def plan_resubmission(
         options = {**options, "chdir": os.path.join(working_directory(), options["chdir"])}
     _enter_directory(record)
     changed = args is not None or any(value not in (None, ()) for value in options.values())
+    if pipeline := record.draft.pipeline:
+        name = os.path.dirname(pipeline)
+        if not changed and os.path.isdir(f"{pipeline_dir()}/{pipeline}/scripts"):
+            raise UsageError(
+                f"job {record.job_id} belongs to the pipeline {name}",
+                f"'neuronctl resubmit {name} --failed' runs again what failed or did not run",
+            )
+        tell(f"it runs by itself: no job of the pipeline {name} waits for it, or it for them")
     snapshot = _whole_snapshot(record, tell, needed=same_code) if same_code or not changed else ""
     if not snapshot:
         _tell_changes(record, tell)

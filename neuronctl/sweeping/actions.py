@@ -116,11 +116,7 @@ def open_sweep(name: str) -> Tuple[Sweep, SweepSettings]:
     """Return a sweep that takes more tasks; its directory becomes this process's."""
     sweep = Sweep(name)
     settings = sweep.settings()
-    if not sweep.id:
-        raise UsageError(
-            f"the sweep {name} was made by neuronctl 0.2.0, and takes no more tasks from this one",
-            "its jobs do what is in it; for more, make a sweep of another name: --job-name NAME",
-        )
+    sweep.refuse_old()
     try:
         os.chdir(settings.cwd)
     except OSError as error:

@@ -26,7 +26,6 @@ from neuronctl.common.restoring import NOT_RESTORED, restore
 from neuronctl.request.axes import Axis, Row
 from neuronctl.slurm.job_states import ACTIVE, LEAVING
 from neuronctl.slurm.squeue import QueueJob
-from neuronctl.sweeping.old_folder import read_old_states
 from neuronctl.sweeping.parameters import METRIC, Task, TaskState
 from neuronctl.sweeping.worker import files
 from neuronctl.sweeping.worker.files import CONTINUES, WAITING, Runs, State
@@ -128,6 +127,15 @@ class Sweep:
         with self._reported("write"):
             return worker_code(self.folder, write=write)
 
+    def refuse_old(self) -> None:
+        """Raise RecordError for a sweep of neuronctl 0.2.0, which cannot be read."""
+        if not self.id:
+            raise RecordError(
+                f"the sweep {self.name} was made by neuronctl 0.2.0: its jobs finish it, and leave "
+                f"a line per task in {self.path}/results",
+                "to run more tasks, make a sweep of another name: --job-name NAME",
+            )
+
     # --------------------------------------------------------------------------- tasks
 
     def add(self, tasks: Iterable[Task]) -> int:
@@ -187,8 +195,7 @@ class Sweep:
 
     def states(self, ask_runs: Callable[[], Runs]) -> List[TaskState]:
         """Return the state of each task. ask_runs: as for files.read_states()."""
-        if not self.id:
-            return read_old_states(self.path, ask_runs)
+        self.refuse_old()
         results = files.Results(self.folder, whole=True)
         with self._reported("read"):
             # Whose job has ended no longer runs, even if its worker is still alive for a moment.

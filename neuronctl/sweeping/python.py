@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.common.errors import UsageError
@@ -15,11 +14,8 @@ from neuronctl.submission.planned_job import plan_job
 from neuronctl.sweeping.actions import Change, add_tasks, describe_sweep, plan_tasks, refuse_options
 from neuronctl.sweeping.folder import Sweep as SweepFolder
 from neuronctl.sweeping.parameters import TaskState
-from neuronctl.sweeping.results import read_status
-from neuronctl.sweeping.worker.files import FAILED
-
-_LOOK = 10.0
-"""Seconds between looks at the queue."""
+from neuronctl.sweeping.results import read_status, wait_for
+from neuronctl.sweeping.worker.files import DONE, FAILED
 
 
 class Sweep:
@@ -49,15 +45,8 @@ class Sweep:
 
         timeout: in seconds; raises TimeoutError. While Slurm is silent, it waits.
         """
-        end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            status = read_status(self.name)
-            if not status.jobs and not status.unanswered:
-                return status.counts["done"] == len(status.tasks)
-            left = _LOOK if end is None else end - time.monotonic()
-            if left <= 0:
-                raise TimeoutError(f"the sweep {self.name} has not ended after {timeout} s")
-            time.sleep(min(left, _LOOK))
+        wait_for(self.name, timeout)
+        return all(task.state == DONE for task in self.tasks)
 
     def failed(self) -> Tuple[TaskState, ...]:
         """Return the failed tasks, by number."""

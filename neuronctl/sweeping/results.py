@@ -16,6 +16,7 @@ from neuronctl.slurm.squeue import QueueJob, ask_own_queue, runs_of
 from neuronctl.sweeping.folder import Sweep
 from neuronctl.sweeping.parameters import TaskState, show_parameters, size_option
 from neuronctl.sweeping.worker.files import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Runs
+from neuronctl.tracking.follow import wait_while
 
 _TOTALS = ("gpus", "ntasks")
 """Sizes of the whole job; the others are those of a node, or of a task."""
@@ -110,6 +111,16 @@ def read_status(name: str) -> SweepStatus:
         "".join(problems[:1]),
         sweep.folder,
     )
+
+
+def wait_for(name: str, timeout: Optional[float]) -> None:
+    """Wait until no job of a sweep is left in the queue; timeout: seconds; raises TimeoutError."""
+
+    def goes_on() -> bool:
+        status = read_status(name)
+        return bool(status.jobs or status.unanswered)
+
+    wait_while(goes_on, f"the sweep {name}", timeout)
 
 
 def compare_scales(tasks: Sequence[TaskState]) -> List[Scale]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Union
 from neuronctl.common.files import read_private, tail
 from neuronctl.common.paths import pipeline_dir
 from neuronctl.slurm.fields import ExitCode
-from neuronctl.slurm.job_states import CANCELLED, COMPLETED, STATES
+from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, STATES
 from neuronctl.tracking.runs import failed_tasks
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def ending_cause(status: JobStatus) -> str:
         uid = "" if status.cancelled_by is None else f"uid {status.cancelled_by}"
         who = canceller(status) or uid
         return f"cancelled by {who}" if who else ""
-    if status.state == COMPLETED:
-        return failed_tasks([status])
+    if status.state in (COMPLETED, FAILED) and (tasks := failed_tasks([status])):
+        return tasks
     if status.state in STATES and STATES[status.state].ending:
         return STATES[status.state].ending
     exit = status.exit

@@ -80,6 +80,18 @@ def wait_for(
         time.sleep(max(0.0, min(pause, end - time.monotonic())))
 
 
+def wait_while(goes_on: Callable[[], bool], what: str, timeout: Optional[float]) -> None:
+    """Wait for several jobs at once, such as a sweep's; timeout: seconds; raises TimeoutError."""
+    end = float("inf") if timeout is None else time.monotonic() + timeout
+    pause = _FIRST
+    while goes_on():
+        left = end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"{what} has not ended within {timeout} s")
+        time.sleep(min(max(pause, poll_floor()), left))
+        pause = min(pause * _GROWTH, _LONGEST_RUNNING[0][1])
+
+
 def _waiting_for(watches: Sequence[JobWatch], any_of_them: bool) -> str:
     words = ", ".join(str(watch.job) for watch in watches)
     if any_of_them:

@@ -166,6 +166,10 @@ def test_a_job_whose_tasks_failed_has_not_succeeded(
     assert "4711" in run("history", "--failed").stdout
     log.write_text(log.read_text() + "task 1 done: exit code 0 after 2 s\n")  # after a retry
     assert run("wait", "4711") and "4711" not in run("history", "--failed").stdout
+    log.write_text("no task is left; failed: 3\n")  # of other jobs
+    fake_slurm.queue(tasks[0].replace("COMPLETED", "FAILED").replace("\x1f0\x1f", "\x1f256\x1f"))
+    why = json.loads(run("why", "4711_1", "--json").stdout)["jobs"][0]
+    assert (why["kind"], why["cause"]) == ("tasks-failed", "tasks of the sweep failed: 3")
 
 
 def test_retry_says_what_it_leaves_out(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -271,35 +275,16 @@ def test_a_pattern_that_is_none(run: Run, fake_slurm: FakeSlurm, pattern: str) -
     assert "--metric" in run("sweep", "--metric", pattern, *LR, code=2).stderr
 
 
-def test_a_sweep_of_an_earlier_version_is_read(run: Run, fake_slurm: FakeSlurm) -> None:
+def test_a_sweep_of_an_earlier_version_says_what_to_do(run: Run, fake_slurm: FakeSlurm) -> None:
     old = place("old")
-    for name in ("tasks", "claims", "results", "logs", "again", "jobs", "bad"):
-        (old / name).mkdir(parents=True, mode=0o700)
+    (old / "jobs").mkdir(parents=True, mode=0o700)
     old.chmod(0o700)
-    settings = {"schema": 1, "words": ["a", "{x}"], "request": {}, "cwd": "/"}
-    settings["axes"] = [[[["x", "1"]], [["x", "2"]], [["x", "3"]], [["x", "4"]]]]
-    texts = {
-        "sweep.json": json.dumps(settings),
-        "tasks/1": '{}\na 1\n{"x": "1"}\na 2\n{"x": "2"}\na 3\n{"x": "3"}\na 4\n{"x": "4"}\n',
-        "claims/1.1": "7 1 7.1.1 gpu35 100\n",
-        "claims/2.1": "7 1 7.1.1 gpu35 100\n",
-        "claims/3.1": "7 1 7.1.1 gpu35 100\n",
-        "results/7.1.1": (
-            "1 1 0 100 160 gpu35 0.93 the last line\n2 1 3 100 101 gpu35 - \nhalf a li"
-        ),
-        "logs/1.1.log": "hello\n",
-        "jobs/7": "{}",
-    }
-    for name, text in texts.items():
+    settings = {"schema": 1, "words": ["a", "{x}"], "request": {}, "cwd": "/", "axes": []}
+    for name, text in {"sweep.json": json.dumps(settings), "jobs/7": "{}"}.items():
         (old / name).write_text(text)
         (old / name).chmod(0o600)
-    told = run("sweep", "status", "old").stdout
-    assert "1 done, 1 waiting, 1 failed, 1 interrupted" in told and "the last line" in told
-    fake_slurm.queue(queue_row("7", name="old"))
-    assert "1 done, 1 running, 1 waiting, 1 failed" in run("sweep", "status", "old").stdout
-    assert run("sweep", "logs", "old", "1").stdout == "hello\n"
-    assert "made by neuronctl 0.2.0" in run("sweep", "retry", "old", code=2).stderr
-    fake_slurm.queue()
+    for words in (["status", "old"], ["retry", "old"], ["logs", "old", "1"]):
+        assert f"a line per task in {old}/results" in run("sweep", *words, code=None).stderr
     run("sweep", "rm", "old")
     assert not old.exists()
 

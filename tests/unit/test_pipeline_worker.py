@@ -136,6 +136,15 @@ def test_submits_nothing_that_may_be_in_the_queue(fake: Fake) -> None:
     assert len(fake.calls()) == 2
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_dead_jobs_claim_is_taken_over(fake: Fake, lives: bool) -> None:
+    fake.jobs(a="", b="")
+    claim = files.encode({"job": "11"})
+    files.write(f"{fake.folder}/claims/b.1.1", claim, os.O_EXCL)
+    (fake.path / "queue/11").write_text("11|R|(null)|x\n" if lives else "12|R|(null)|x\n")
+    assert fake.advance().states["b"].state == ("waiting" if lives else "pending")
+
+
 def test_submits_nothing_while_slurm_is_silent(fake: Fake) -> None:
     fake.jobs(a="", b="a")
     fake.advance()

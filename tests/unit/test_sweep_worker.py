@@ -359,7 +359,12 @@ ENDED = b"neuronctl: task 7.1: process %d of %d ended with exit code %d\n"
     ],
 )  # fmt: skip
 def test_how_an_attempt_ended(code: int, tail: bytes, by_srun: bool, state: str) -> None:
-    assert files.judge(code, (7, 1), tail, by_srun) == state
+    assert files.judge(code, (7, 1), tail, by_srun)[0] == state
+
+
+def test_the_exit_code_is_the_programs_and_not_that_of_what_srun_killed() -> None:
+    tail = ENDED % (0, 2, 143) + ENDED % (1, 2, 7) + b" CANCELLED AT "
+    assert files.judge(143, (7, 1), tail, by_srun=True) == (FAILED, 7)
 
 
 def test_metrics_and_last_lines() -> None:
@@ -439,7 +444,7 @@ def shell(text: str) -> List[str]:
 
 def test_tasks_run_to_their_ends(job: Job, folder: str) -> None:
     add(folder, shell("echo $NEURONCTL_TASK"), shell("exit 3"), ["no-such-program"])
-    assert job.run(slots=2) == 0
+    assert job.run(slots=2) == 1  # otherwise --after-ok would be met
     assert job.results() == {(1, 1): DONE, (2, 1): FAILED, (3, 1): FAILED}
     assert Path(folder, "logs/1.1.log").read_text() == "1\n"
     assert Path(folder, "logs/3.1.log").read_text().startswith("no-such-program: No such file")
@@ -456,7 +461,7 @@ def test_a_script_without_an_interpreter_runs(job: Job, folder: str, tmp_path: P
 def test_a_task_ends_nothing_but_itself_and_leaves_nothing(job: Job, folder: str) -> None:
     left = "sleep 1000 & setsid sleep 1000 & echo $! >left"
     add(folder, shell("trap 'kill 0' EXIT"), shell(left), shell("exit 0"))
-    assert job.run(slots=2) == 0
+    assert job.run(slots=2) == 1
     assert job.results() == {(1, 1): FAILED, (2, 1): DONE, (3, 1): DONE}
     assert not os.path.exists(f"/proc/{(job.place / 'left').read_text().strip()}")
 

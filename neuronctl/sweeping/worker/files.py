@@ -369,21 +369,23 @@ _STOPPED = re.compile(rb" CANCELLED AT |srun: Job step aborted|srun: Force Termi
 _MEMORY = re.compile(rb"(?i)oom.kill|out of memory")
 
 
-def judge(code: int, key: Key, tail: bytes, by_srun: bool) -> str:
-    """Return how an attempt ended that nobody stopped, by its exit code and the end of its log.
+def judge(code: int, key: Key, tail: bytes, by_srun: bool) -> Tuple[str, int]:
+    """Return how an attempt ended that nobody stopped, and its own exit code.
 
-    Of srun, the lines count that PROVE writes.
+    code: of its process. Of srun, which may end with the code of a process that it has killed, the
+    lines count that PROVE writes.
     """
     if not by_srun:
-        return DONE if code == 0 else FAILED
+        return DONE if code == 0 else FAILED, code
     lines = re.findall(_END % key, tail)
     codes = {int(process): int(code) for process, _, code in lines}
     if codes and len(codes) >= int(lines[0][1]) and not any(codes.values()):
-        return DONE
-    if any(code not in (0, 137, 143) for code in codes.values()):
-        return FAILED
+        return DONE, 0
+    for own in codes.values():
+        if own not in (0, 137, 143):
+            return FAILED, own
     stopped = _STOPPED.search(tail) and not _MEMORY.search(tail)
-    return INTERRUPTED if stopped or not any(codes.values()) else FAILED
+    return INTERRUPTED if stopped or not any(codes.values()) else FAILED, code
 
 
 def last_line(tail: bytes) -> str:

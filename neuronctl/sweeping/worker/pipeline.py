@@ -21,6 +21,7 @@ from .files import DONE, FAILED, NOT_KNOWN, RUNNING, WAITING
 
 PENDING, NOT_RUN = "pending", "not run"
 """States of a job, beside those of a task. WAITING: it is not in the queue yet."""
+_ACTIVE = (PENDING, RUNNING)
 
 DIRECTORIES = (
     *("scripts", "claims", "ids", "begun", "ended"),
@@ -114,12 +115,9 @@ class Pipeline:
         is read after that. What has failed and is in the queue may be requeued, and so goes on.
         final: the job that does not.
         """
-        again = files.list_names(self.folder + "/again")
         self.begun = sorted(files.list_names(self.folder + "/begun"))
-        keys = {}
-        for job in self.jobs:
-            attempts = 1 + sum(name.rpartition(".")[0] == job.name for name in again)
-            keys[job.name] = f"{job.name}.{attempts}"
+        again = [name.rpartition(".")[0] for name in files.list_names(self.folder + "/again")]
+        keys = {job.name: f"{job.name}.{1 + again.count(job.name)}" for job in self.jobs}
         ends = {job.name: self._read_end(job, keys[job.name]) for job in self.jobs}
         unsure = {
             name
@@ -219,7 +217,7 @@ class Pipeline:
         mine = self.states[me].job or 0 if me else 0
         left = active = 0
         for name, state in self.states.items():
-            goes_on = state.state in (PENDING, RUNNING)
+            goes_on = state.state in _ACTIVE
             if name in self.ending:  # of several that wait for room, the last one stays
                 goes_on = (state.job or 0) > mine
             left += name != me and state.state in (WAITING, NOT_KNOWN)
@@ -233,19 +231,16 @@ class Pipeline:
             earlier = [self.states[name] for name in (*job.after, *job.after_ok)]
             if state.state != WAITING or any(one.state in (WAITING, NOT_KNOWN) for one in earlier):
                 continue
-            ids = [one.job for one in earlier if one.state in (PENDING, RUNNING) and one.job]
-            if not self._submit(job, state.key, ids, variables):
+            ids = [one.job for one in earlier if one.state in _ACTIVE and one.job]
+            if not self._submit(job, ids, queue, variables):
                 return False
-            queue.waits[self.states[job.name].job or 0] = bool(ids)
         return True
 
     def _let_one_wait(self, queue: Queue, me: str) -> None:
         """Make a pending job depend on another, so that it notices if that one dies."""
-        active = {name: state.job or 0 for name, state in self.states.items()
-                  if state.state in (PENDING, RUNNING)}  # fmt: skip
-        pending = [id for name, id in active.items()
-                   if self.states[name].state == PENDING and name != me]  # fmt: skip
-        others = [id for id in active.values() if pending and id != pending[-1]]
+        active = [(name, one) for name, one in self.states.items() if one.state in _ACTIVE]
+        pending = [one.job or 0 for name, one in active if one.state == PENDING and name != me]
+        others = [one.job for _, one in active if pending and one.job != pending[-1]]
         if others and not any(queue.waits.get(id) for id in pending):
             node.ask(
                 "scontrol", "update", f"jobid={pending[-1]}", f"dependency=afterany:{others[0]}"
@@ -259,40 +254,44 @@ class Pipeline:
         if state.job is not None:
             node.ask("scancel", "--state=PENDING", str(state.job))
 
-    def _submit(self, job: Job, key: str, after: List[int], variables: Dict[str, str]) -> bool:
+    def _submit(self, job: Job, after: List[int], queue: Queue, variables: Dict[str, str]) -> bool:
         """Submit a job unless another process does; return False if there is no room for more."""
+        key = self.states[job.name].key
         count = self._claims(key)
-        if count and not self._is_old(f"{self.folder}/claims/{key}.{count}"):
+        if count and not self._is_old(f"claims/{key}.{count}", queue):
             return True
-        claim = f"claims/{key}.{count + 1}"
-        if not self.publish(claim, {}):
+        claim, own = f"claims/{key}.{count + 1}", os.environ.get("SLURM_JOB_ID", "")
+        if not self.publish(claim, {"job": os.environ.get("SLURM_ARRAY_JOB_ID", own)}):
             return True
         command = ["sbatch", "--parsable"]
         if after:
             command.append("--dependency=afterany:" + ":".join(map(str, sorted(after))))
         command.append(f"{self.folder}/scripts/{key}")
         code, out, message = _run(command, job.place, variables)
-        match = re.match(r"(\d+)", out)
-        if code == 0 and match:
+        match = re.match(r"(\d+)", out) if code == 0 else None
+        files.remove(f"{self.folder}/refused/{key}")
+        if match:
             id = int(match.group(1))
             self.publish("ids/" + key, {"job": id})
-            files.remove(f"{self.folder}/refused/{key}")
+            queue.waits[id] = bool(after)
             self.states[job.name] = State(PENDING, key, id)
             self.tell(f"pipeline: {job.name} is job {id}")
             return True
         if not re.search(_UNSURE, message) and code is not None:
             files.remove(f"{self.folder}/{claim}")
-        files.remove(f"{self.folder}/refused/{key}")
         self.publish("refused/" + key, {"why": message})
         self.states[job.name] = State(WAITING, key, None, message)
         return not re.search(OVER_LIMIT, message)
 
-    def _is_old(self, path: str) -> bool:
-        """Return True if a claim's file has expired, by the file system's clock."""
+    def _is_old(self, claim: str, queue: Queue) -> bool:
+        """Return True if a claim's job is gone, or its file old by the file system's clock."""
+        job = str(self.read(claim).get("job", ""))
+        if job.isdigit() and int(job) not in queue.states:
+            return True
         now = f"{self.folder}/claims/.now-{os.urandom(8).hex()}"
         files.write(now, b"", os.O_EXCL)
         try:
-            return os.stat(now).st_mtime - os.stat(path).st_mtime > _CLAIM
+            return os.stat(now).st_mtime - os.stat(f"{self.folder}/{claim}").st_mtime > _CLAIM
         except FileNotFoundError:
             return False
         finally:

@@ -59,6 +59,7 @@ class Supply:
         self.quick: List[Key] = []  # immediate failures in a row
         self.trial: Optional[Tuple[List[Key], float]] = None
         self.marks = 0  # files that request another attempt
+        self.failed = 0  # tasks that failed or were given up
 
     def next_key(self) -> Optional[Key]:
         """Return a task that nobody has begun, otherwise one to run again, or None."""
@@ -107,15 +108,17 @@ class Supply:
         states = files.read_states(self.folder, node.ask_runs, self._is_silent, self.results)
         unsure = (files.ENDING, files.NOT_KNOWN)
         self.waits = any(state.state in unsure for state in states.values())
-        keys = []
+        keys, self.failed = [], 0
         for number in sorted(states):
             state = states[number]
             sizes = self.tasks.sizes(number) if state.sizes is None else state.sizes
             again = state.state in (files.WAITING, CONTINUES)
             again = again or (state.state == INTERRUPTED and state.tries <= self.options.retries)
-            if sizes != self.options.sizes or not again:
+            if sizes != self.options.sizes:
                 continue
-            if state.avoid == self.node:
+            if not again:
+                self.failed += state.state in (FAILED, INTERRUPTED)
+            elif state.avoid == self.node:
                 self.waits = True
             elif state.avoid or not self.trial:
                 keys.append((number, state.attempt + 1))

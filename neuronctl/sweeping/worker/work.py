@@ -89,7 +89,10 @@ class Worker:
                     continue
             if self._is_over() and not self._finds_more():
                 files.remove(self.path("alive", self.name))
-                return self.code
+                if self.code or not self.supply.failed:
+                    return self.code
+                print(f"no task is left; failed: {self.supply.failed}", flush=True)
+                return 1  # otherwise --after-ok would be met
             busy = self.ended or self.kill_at or self.supply.trial or self.supply.suspected
             if select.select([wake], [], [], 0.1 if busy else 2)[0]:
                 os.read(wake, 4096)
@@ -352,7 +355,7 @@ class Worker:
         with files.open_own(self._log(key)) as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - files.TAIL))
             tail = log.read()
-        state = files.judge(code, key, tail, self.options.by_srun)
+        state, code = files.judge(code, key, tail, self.options.by_srun)
         in_doubt = self.options.by_srun or code > 128
         if attempt.told or (state != DONE and in_doubt and not self.stop and self._is_gone()):
             state = INTERRUPTED

@@ -55,8 +55,7 @@ def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_j
     if not jobs and since is None:
         hint = "'neuronctl status' lists your jobs; --since 7d sums up those of a week"
         raise UsageError("report needs JOB or --since", hint)
-    found = _find_named(jobs) if since is None else _find_since(since)
-    used = read_use(found)
+    used = read_use(_find_named(jobs) if since is None else _find_since(since))
     notify(*(job.unread for job in used if job.unread))
     if html is not None:
         _write_page(html, used)
@@ -89,22 +88,21 @@ def _print_sums(used: Sequence[JobUse]) -> None:
     if not used:
         print_line("no matching jobs")
         return
-    gpu_hours = sum(job.gpu_hours for job in used)
-    words = counted(sum(job.status.id.count for job in used), "job")
-    words += f": {sum(job.node_hours for job in used):.1f} node hours"
-    words += f", {gpu_hours:.1f} GPU hours" if gpu_hours else ""
+    gpu_hours, nodes = sum(job.gpu_hours for job in used), sum(job.node_hours for job in used)
+    words = [f"{counted(sum(job.status.id.count for job in used), 'job')}: {nodes:.1f} node hours"]
+    words += [f"{gpu_hours:.1f} GPU hours"] if gpu_hours else []
     costs = [job.cost for job in used if job.cost is not None]
-    print_text(f"{words}, {used[0].price.words(sum(costs))}" if costs else words, "bold")
+    words += [used[0].price.words(sum(costs))] if costs else []
+    print_text(", ".join(words), "bold")
     print_line()
     columns = [Column("JOB", no_wrap=True, style="bold"), Column("NAME", no_wrap=True, priority=1)]
     columns += [Column("STATE", no_wrap=True, priority=2), figures("TIME"), figures("GPU H")]
     columns += [figures("GPU USE"), figures("GPU IDLE", 3)]
     rows = []
     for job in sorted(used, key=lambda job: (-job.gpu_hours, -job.node_hours))[:_MOST]:
-        status = job.status
-        row = [str(status.id), shortened(status.name, 20), status.state]
+        row = [str(job.status.id), shortened(job.status.name, 20), job.status.state]
         row += [duration(int(job.seconds)), f"{job.gpu_hours:.1f}"]
-        rows.append([*row, _figure(job.use, "{:.0f} %"), _share(job.idle)])
+        rows.append([*row, _figure(job.use), _figure(job.idle, times=100)])
     print_table(columns, rows)
     if len(used) > _MOST:
         print_line(f"the {_MOST} that took most of {len(used)}; --json has all")
@@ -116,16 +114,12 @@ def _print_job(job: JobUse) -> None:
     if job.last_gpus:
         _print_gpus(job)
         print_over_time(job.last_nodes)
-    for text in _advice(job):
-        print_line()
-        print_text(folded(f"{text[0].upper()}{text[1:]}.", "- ", "  "))
-
-
-def _advice(job: JobUse) -> List[str]:
     advice = advise(job)
     if not job.nodes and not job.unread and job.status.start is not None:
         advice.append("it has no samples beside its log; submit with --monitor to have them")
-    return advice
+    for text in advice:
+        print_line()
+        print_text(folded(f"{text[0].upper()}{text[1:]}.", "- ", "  "))
 
 
 def _title(status: JobStatus) -> str:
@@ -139,8 +133,10 @@ def _write_page(file: str, used: Sequence[JobUse]) -> None:
 
     if len(used) != 1:
         raise UsageError("--html shows one job", "name one, or one task of an array: 4711_3")
-    job = used[0]
-    facts = [*_figures(job), *((job.place(gpu), _gpu_figures(gpu)) for gpu in job.last_gpus)]
+    job, facts = used[0], _figures(used[0])
+    for gpu in job.last_gpus:
+        words = "in use {}; idle {}; at most {}; power {}".format(*_gpu_figures(gpu))
+        facts.append((job.place(gpu), words))
     write_page(
         *(file, "report.html.j2"),
         title=_title(job.status),
@@ -152,12 +148,10 @@ def _write_page(file: str, used: Sequence[JobUse]) -> None:
     )
 
 
-def _gpu_figures(gpu: GpuUse) -> str:
+def _gpu_figures(gpu: GpuUse) -> List[str]:
+    """Return a GPU's use, idle share, largest memory, and power."""
     memory = "?" if gpu.memory_peak is None else f"{gpu.memory_peak / 1024:.1f} GiB"
-    return (
-        f"in use {_figure(gpu.use, '{:.0f} %')}; idle {_share(gpu.idle)}; at most {memory}; "
-        f"power {_figure(gpu.power, '{:.0f} W')}"
-    )
+    return [_figure(gpu.use), _figure(gpu.idle, times=100), memory, _figure(gpu.power, "W")]
 
 
 def print_over_time(nodes: Sequence[NodeUse], last: float = 0) -> None:
@@ -222,8 +216,9 @@ def _sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
         ("memory", f"at most {amount(fullest.memory_peak)}{held}{on}, without caches"),
         ("samples", f"{max(node.samples for node in job.nodes)} from {told}"),
     ]
-    if job.gpu_energy:
-        rows.append(("energy", f"{job.gpu_energy / 3.6e6:.2f} kWh of the GPUs that report it"))
+    joules = sum((gpu.power or 0) * node.seconds for node in job.nodes for gpu in node.gpus)
+    if joules:
+        rows.append(("energy", f"{joules / 3.6e6:.2f} kWh of the GPUs that report it"))
     return rows
 
 
@@ -232,32 +227,24 @@ def _print_gpus(job: JobUse) -> None:
     gpus = sorted(job.last_gpus, key=lambda gpu: (gpu.use is None, gpu.use))
     columns = [Column("NODE", no_wrap=True), figures("GPU"), figures("USE"), figures("IDLE")]
     columns += [figures("MEMORY"), figures("POWER", 1)]
-    rows = []
-    for gpu in job.last_gpus if len(gpus) <= _MOST else gpus[:_MOST]:
-        row = [gpu.node, gpu.index, _figure(gpu.use, "{:.0f} %"), _share(gpu.idle)]
-        row += ["?" if gpu.memory_peak is None else f"{gpu.memory_peak / 1024:.1f} GiB"]
-        rows.append([*row, _figure(gpu.power, "{:.0f} W")])
+    shown = job.last_gpus if len(gpus) <= _MOST else gpus[:_MOST]
     print_line()
-    print_table(columns, rows)
+    print_table(columns, [[gpu.node, gpu.index, *_gpu_figures(gpu)] for gpu in shown])
     if len(gpus) > _MOST:
         print_line(f"the {_MOST} least used of {len(gpus)}; --json has all")
 
 
-def _figure(value: Optional[float], form: str) -> str:
+def _figure(value: Optional[float], unit: str = "%", times: int = 1) -> str:
     """Return a figure, or "?" if it is unknown."""
-    return "?" if value is None else form.format(value)
-
-
-def _share(value: Optional[float]) -> str:
-    return "?" if value is None else percent(value)
+    return "?" if value is None else f"{times * value:.0f} {unit}"
 
 
 def _node_data(node: NodeUse) -> Dict[str, Any]:
     """Return a node's figures, without the samples; the files beside the log have those."""
-    data = asdict(without_series(node))
-    for each in (data, *data["gpus"]):
-        del each["series"]
-    return data
+    return asdict(
+        without_series(node),
+        dict_factory=lambda pairs: {name: value for name, value in pairs if name != "series"},
+    )
 
 
 def _data(job: JobUse) -> Dict[str, Any]:

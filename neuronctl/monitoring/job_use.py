@@ -6,7 +6,7 @@ The figures are those of its samples, or else what accounting has.
 from __future__ import annotations
 
 import math
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.model import Cluster, Price
 from neuronctl.common.datatypes import dataclass, replace
@@ -16,7 +16,6 @@ from neuronctl.monitoring.samples import (
     GpuUse,
     NodeUse,
     folder_of,
-    mean,
     read_samples,
     without_series,
 )
@@ -102,25 +101,14 @@ class JobUse:
         return tuple(gpu for gpu in gpus if gpu.use is not None)
 
     @property
-    def used(self) -> Tuple[GpuUse, ...]:
-        """Return the GPUs that ran a kernel at least once."""
-        return tuple(gpu for gpu in self.measured if not gpu.never_used)
-
-    @property
     def use(self) -> Optional[float]:
         """Return the percent of use, over all GPUs and the sampled time."""
-        return _weighted_mean((gpu.use, gpu.samples) for gpu in self.measured)
+        return _over_time((gpu.use or 0.0, gpu.samples) for gpu in self.measured)
 
     @property
     def idle(self) -> Optional[float]:
         """Return the mean share of time that the measured GPUs were idle, from 0 to 1."""
-        return _weighted_mean((gpu.idle, gpu.samples) for gpu in self.measured)
-
-    @property
-    def gpu_energy(self) -> float:
-        """Return the joules of the GPUs that reported power, over the sampled time."""
-        pairs = ((gpu.power or 0, node.seconds) for node in self.nodes for gpu in node.gpus)
-        return sum(power * seconds for power, seconds in pairs)
+        return _over_time((gpu.idle or 0.0, gpu.samples) for gpu in self.measured)
 
     @property
     def cores(self) -> int:
@@ -149,11 +137,11 @@ class JobUse:
         return f"GPU {gpu.index}" + (f" of {gpu.node}" if several else "")
 
 
-def _weighted_mean(pairs: Iterable[Tuple[Optional[float], float]]) -> Optional[float]:
-    """Return the mean of (value, weight); None if no value is known."""
-    known = [(value, weight) for value, weight in pairs if value is not None]
-    whole = sum(weight for _, weight in known)
-    return sum(value * weight for value, weight in known) / whole if whole else None
+def _over_time(figures: Iterable[Tuple[float, int]]) -> Optional[float]:
+    """Return the mean of GPUs' figures, each with its number of samples; None of nothing."""
+    pairs = list(figures)
+    samples = sum(count for _, count in pairs)
+    return sum(figure * count for figure, count in pairs) / samples if samples else None
 
 
 def read_use(statuses: Sequence[JobStatus]) -> List[JobUse]:
@@ -184,94 +172,73 @@ def read_sampled_use(status: JobStatus, cluster: Cluster, *, ask: bool) -> JobUs
         return replace(use, unread=problem)
 
 
-def _unused(job: JobUse) -> Optional[str]:
-    unused, known = [gpu for gpu in job.measured if gpu.never_used], len(job.measured)
-    if not 0 < len(unused) < known:
-        return None
-    names = ", ".join(job.place(gpu) for gpu in unused[:4]) + (", …" if len(unused) > 4 else "")
-    return (
-        f"{len(unused)} of {known} GPUs {verb(len(unused), 'was', 'were')} never used "
-        f"({names}): let the program use all, or request {known - len(unused)}"
-    )
-
-
-def _no_gpu(job: JobUse) -> Optional[str]:
-    if job.used or not job.measured:
-        return None
-    return (
-        "no GPU was ever used: the program runs on the CPU (for PyTorch, look at "
-        "torch.cuda.is_available() in the job), or needs no GPU"
-    )
-
-
-def _data_loading(job: JobUse) -> Optional[str]:
-    idle = mean([gpu.idle for gpu in job.used if gpu.idle is not None])
-    busy = job.cores_busy
-    if idle is None or idle < _GPU_IDLE or busy is None or not job.cores:
-        return None
-    waits = (
-        "if the program was not resting, they waited for data; give the data loader more workers, "
-        "or read from a faster disk"
-    )
-    if busy > _CORES_BUSY * job.cores:
-        waits = "they probably waited for the CPU; prepare the data beforehand"
-    return (
-        f"the GPUs in use were idle {percent(idle)} of the time while {busy:.1f} of {job.cores} "
-        f"cores were busy: {waits}"
-    )
-
-
-def _idle_stretch(job: JobUse) -> Optional[str]:
-    longest = max(job.used, key=lambda gpu: gpu.longest_idle, default=None)
-    if longest is None or longest.longest_idle < LONG_IDLE or longest.idle_since is None:
-        return None
-    begun = longest.idle_since - min(node.first for node in job.nodes)
-    when = "at the start" if begun < 60 else f"from {duration(begun)} after the start on"
-    return (
-        f"{job.place(longest)} was idle for {duration(longest.longest_idle)} at a stretch, {when}"
-    )
-
-
-def _apart(job: JobUse) -> Optional[str]:
-    used = sorted((gpu.use or 0.0, job.place(gpu)) for gpu in job.used)
+def _advise_on_gpus(job: JobUse) -> Iterator[str]:
+    """Yield what the samples of a job's GPUs show."""
+    measured = job.measured
+    used = [gpu for gpu in measured if not gpu.never_used]
+    if measured and not used:
+        yield (
+            "no GPU was ever used: the program runs on the CPU (for PyTorch, look at "
+            "torch.cuda.is_available() in the job), or needs no GPU"
+        )
     if not used:
-        return None
-    (worst, place), (middle, _) = used[0], used[len(used) // 2]
-    if middle - worst < 100 * _APART:
-        return None
-    return (
-        f"{place} was used {worst:.0f} % of the time, the others about {middle:.0f} %: "
-        "the work is not shared evenly"
-    )
+        return
+    unused = [gpu for gpu in measured if gpu.never_used]
+    if unused:
+        names = ", ".join(map(job.place, unused[:4])) + (", …" if len(unused) > 4 else "")
+        yield (
+            f"{len(unused)} of {len(measured)} GPUs {verb(len(unused), 'was', 'were')} never used "
+            f"({names}): let the program use all, or request {len(used)}"
+        )
+    idle, busy = sum(gpu.idle or 0.0 for gpu in used) / len(used), job.cores_busy
+    if idle >= _GPU_IDLE and busy is not None and job.cores:
+        waits = (
+            "they probably waited for the CPU; prepare the data beforehand"
+            if busy > _CORES_BUSY * job.cores
+            else "if the program was not resting, they waited for data; give the data loader more "
+            "workers, or read from a faster disk"
+        )
+        yield (
+            f"the GPUs in use were idle {percent(idle)} of the time while {busy:.1f} of "
+            f"{job.cores} cores were busy: {waits}"
+        )
+    longest = max(used, key=lambda gpu: gpu.longest_idle)
+    if longest.longest_idle >= LONG_IDLE and longest.idle_since is not None:
+        begun = longest.idle_since - min(node.first for node in job.nodes)
+        when = "at the start" if begun < 60 else f"from {duration(begun)} after the start on"
+        how_long = f"{duration(longest.longest_idle)} at a stretch"
+        yield f"{job.place(longest)} was idle for {how_long}, {when}"
+    yield from _advise_on_sizes(job, used)
 
 
-def _small(job: JobUse) -> Optional[str]:
-    used = [gpu for gpu in job.used if gpu.memory and gpu.memory_peak]
-    share = max([(gpu.memory_peak or 0) / (gpu.memory or 1) for gpu in used], default=1.0)
-    use = mean([gpu.use or 0.0 for gpu in used])
-    if use is None or share > _GPU_MEMORY or use > 100 * (1 - _GPU_USE):
-        return None
-    return (
-        f"at most {percent(share)} of the GPUs' memory was used, and the GPUs "
-        f"{use:.0f} % of the time: a larger batch, or a smaller GPU"
-    )
+def _advise_on_sizes(job: JobUse, used: Sequence[GpuUse]) -> Iterator[str]:
+    """Yield how the work is shared by the GPUs in use, and whether it fills them."""
+    uses = sorted((gpu.use or 0.0, job.place(gpu)) for gpu in used)
+    (worst, place), (middle, _) = uses[0], uses[len(uses) // 2]
+    if middle - worst >= 100 * _APART:
+        yield (
+            f"{place} was used {worst:.0f} % of the time, the others about {middle:.0f} %: "
+            "the work is not shared evenly"
+        )
+    shares = [(gpu.memory_peak or 0) / gpu.memory for gpu in used if gpu.memory]
+    use = sum(use for use, _ in uses) / len(uses)
+    if 0 < max(shares, default=0.0) <= _GPU_MEMORY and use <= 100 * (1 - _GPU_USE):
+        yield (
+            f"at most {percent(max(shares))} of the GPUs' memory was used, and the GPUs "
+            f"{use:.0f} % of the time: a larger batch, or a smaller GPU"
+        )
 
 
-def _early(job: JobUse) -> Optional[str]:
-    status = job.status
+def _advise_on_time(status: JobStatus) -> Iterator[str]:
     used, limit = status.elapsed, status.time_limit
     if status.state != COMPLETED or not used or not limit or limit == UNLIMITED:
-        return None
-    if limit < _LEAST_LIMIT or used > _TIME_USED * limit:
-        return None
-    enough = max(600, -(-used * 2 // 600) * 600)
-    return (
-        f"it ended after {duration(used)} of {duration(limit)}: with --time {format_time(enough)} "
-        "such a job may start sooner"
-    )
-
-
-_ADVICE = (_no_gpu, _unused, _data_loading, _idle_stretch, _apart, _small, _early)
+        return
+    if limit >= _LEAST_LIMIT and used <= _TIME_USED * limit:
+        enough = max(600, -(-used * 2 // 600) * 600)
+        yield (
+            f"it ended after {duration(used)} of {duration(limit)}: with --time "
+            f"{format_time(enough)} such a job may start sooner"
+        )
 
 
 def advise(job: JobUse) -> List[str]:
@@ -280,14 +247,12 @@ def advise(job: JobUse) -> List[str]:
     Of several runs, it is about the last one that has enough.
     """
     runs = [run for run in job.runs if max(node.samples for node in run.nodes) >= LEAST_SAMPLES]
-    known = _ADVICE if runs else (_early,)
-    job = runs[-1] if runs else job
-    # nvidia-smi may have ended long before the job.
-    job = replace(
-        job,
-        nodes=tuple(
+    advice: List[str] = []
+    for run in runs[-1:]:
+        # nvidia-smi may have ended long before the job.
+        nodes = (
             replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.samples >= LEAST_SAMPLES))
-            for node in job.nodes
-        ),
-    )
-    return [text for advice in known if (text := advice(job))]
+            for node in run.nodes
+        )
+        advice += _advise_on_gpus(replace(run, nodes=tuple(nodes)))
+    return [*advice, *_advise_on_time(job.status)]

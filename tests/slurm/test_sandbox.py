@@ -236,24 +236,6 @@ def test_a_job_that_names_no_cores_gets_the_gpus_share(sandbox: Sandbox, no_jobs
     assert "TimeLimit=08:00:00" in out
 
 
-def test_limits_of_a_user_wait_or_refuse(sandbox: Sandbox, no_jobs: None) -> None:
-    words = ["sbatch", "-p", "cas_v100nv_4", "--gres=gpu:4", COMMENT, "-t", "5", SLEEP]
-    for _ in range(8):  # max_submit_jobs; 12 GPUs are three nodes of four
-        sandbox.exec(words)
-    result = sandbox.exec(words, check=False)
-    assert result.returncode == 1
-    assert "QOSMaxSubmitJobPerUserLimit" in result.stderr
-    script = "while [ $(squeue -h -t R | wc -l) -lt 3 ]; do sleep 0.3; done; squeue -h -o '%T %r'"
-    states: List[str] = []
-    for _ in range(900):  # the reason is written when the scheduler next looks
-        states = sandbox.exec(["sh", "-c", script]).stdout.splitlines()
-        if "PENDING QOSMaxGRESPerUser" in states:
-            break
-        time.sleep(0.2)
-    assert states.count("RUNNING None") == 3
-    assert "PENDING QOSMaxGRESPerUser" in states
-
-
 @pytest.mark.parametrize(
     ("partition", "gpus", "cores", "count"),
     [("amd_a100nv_8", 8, 64, 1), ("cas_v100nv_8", 8, 32, 32), ("cas_v100nv_4", 4, 40, 4)],
@@ -273,26 +255,6 @@ def test_a_whole_node_whatever_the_machine_has(
     devices = ",".join(str(number) for number in range(gpus))
     assert out.splitlines().count(f"{cores // count} {cores} {devices}") == 2 * count
     assert f"Nodes=2 CPUs={2 * cores} Tasks={2 * count} " in out
-
-
-def test_one_job_over_two_nodes(sandbox: Sandbox, no_jobs: None) -> None:
-    text = f"""#!/bin/bash
-#SBATCH --partition=amd_a100nv_8 --nodes=2 --gres=gpu:2 --ntasks-per-node=2 --cpus-per-task=4
-#SBATCH --time=5 --output=two.log
-#SBATCH "{COMMENT}"
-echo "batch $(id -u) $SLURM_GPUS_ON_NODE"
-srun --cpus-per-task=4 sh -c 'echo "task $(hostname) $SLURM_CPUS_PER_TASK $CUDA_VISIBLE_DEVICES"'
-"""
-    sandbox.write("two.sh", text)
-    sandbox.exec(["sbatch", "--wait", "two.sh"])
-    log = sorted(sandbox.exec(["cat", "two.log"]).stdout.splitlines())
-    uid = sandbox.status()["uid"]
-    tasks = [f"task {host} 4 0,1" for host in ("gpu35", "gpu35", "gpu36", "gpu36")]
-    assert log == [f"batch {uid} 2", *tasks]
-    # slurmdbd may hear of the end a little after sbatch --wait.
-    row = "^two.sh|COMPLETED|0:0|field=misc;appl=pytorch-ddp$"
-    look = f"until sacct -nXP -o JobName,State,ExitCode,Comment | grep '{row}'; do sleep 0.5; done"
-    sandbox.exec(["sh", "-c", look])
 
 
 STUBBORN = """

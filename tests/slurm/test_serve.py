@@ -84,12 +84,6 @@ def test_a_server_answers_only_who_has_its_token(sandbox: Sandbox) -> None:
     assert ended.returncode and "CANCELLED" in ended.stderr
 
 
-def test_two_servers_on_a_node_have_ports_of_their_own(sandbox: Sandbox) -> None:
-    one, two = (serve(sandbox, "-w", "gpu35", "tiny") for _ in range(2))
-    assert one["port"] != two["port"] and one["node"] == two["node"]
-    assert status_of(sandbox, one, two["token"]) == " 403"
-
-
 def test_a_server_that_is_killed_and_one_that_never_answers(sandbox: Sandbox) -> None:
     found = serve(sandbox, "tiny")
     shell(sandbox, "pkill -9 -f serve_forever")

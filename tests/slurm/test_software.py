@@ -1,6 +1,6 @@
 """Where a job runs and what it finds there.
 
-The order in which its environment is made, with each of the usual ways to have conda; values that
+The order in which its environment is made, with conda from a module and by its path; values that
 refer to variables; ``--chdir``.
 
 The stand-in for conda has its shape: ``bin/conda``, which tells the installation and writes the
@@ -67,17 +67,12 @@ def place(sandbox: Sandbox, no_jobs: None) -> None:
     sandbox.write("tell.py", TELL)
 
 
-def install(sandbox: Sandbox, base: str, env: str = "torch") -> None:
-    """A conda with one environment; ``base`` is an absolute path or below ``~``."""
-    base = base.replace("~", home(sandbox))
+def install(sandbox: Sandbox, base: str) -> None:
+    """A conda with one environment."""
     sandbox.write(f"{base}/etc/profile.d/conda.sh", CONDA_SH.replace("@BASE@", base))
     sandbox.write(f"{base}/bin/conda", CONDA.replace("@BASE@", base))
-    sandbox.write(f"{base}/envs/{env}/conda-meta/history", "")
+    sandbox.write(f"{base}/envs/torch/conda-meta/history", "")
     sandbox.exec(["chmod", "+x", f"{base}/bin/conda"])
-
-
-def home(sandbox: Sandbox) -> str:
-    return sandbox.exec(["sh", "-c", "echo ~"]).stdout.strip()
 
 
 def told_by(sandbox: Sandbox, *words: str, before: str = "true") -> List[Dict[str, Any]]:
@@ -90,17 +85,10 @@ def told_by(sandbox: Sandbox, *words: str, before: str = "true") -> List[Dict[st
 
 
 WAYS = {
-    # How conda is there: options, lines of the submitting shell, lines of the modulefile, what a
-    # dry run says.
-    "on PATH": ([], "PATH=$PWD/conda/bin:$PATH", "", "on PATH: @HERE@/conda/bin/conda"),
-    "a module": ([], "true", "prepend-path PATH @HERE@/conda/bin", "not found here"),
-    "CONDA_EXE": (
-        *([], "export CONDA_EXE=$PWD/conda/bin/conda", ""),
-        "by CONDA_EXE: @HERE@/conda/bin/conda",
-    ),
-    "a usual place": ([], "true", "", "in a usual place: ~/miniforge3"),
+    # Options, a line of the modulefile, what a dry run says.
+    "a module": ([], "prepend-path PATH @HERE@/conda/bin", "not found here"),
     "the path given": (
-        *(["--conda", "@HERE@/conda/envs/torch"], "true", ""),
+        *(["--conda", "@HERE@/conda/envs/torch"], ""),
         "by the path given: @HERE@/conda",
     ),
 }
@@ -111,24 +99,19 @@ def test_the_order_with_each_way_to_have_conda(sandbox: Sandbox, way: str) -> No
     if not sandbox.status()["modules"]:
         cannot("environment-modules or procps is not installed")
     here = sandbox.scratch
-    options, before, of_module, says = WAYS[way]
-    base = "~/miniforge3" if way == "a usual place" else f"{here}/conda"
-    sandbox.exec(["sh", "-c", "rm -rf conda ~/miniforge3 ~/miniconda3"])
-    install(sandbox, base)
-    if way == "a usual place":
-        install(sandbox, "~/miniconda3", "other")
+    options, of_module, says = WAYS[way]
+    install(sandbox, f"{here}/conda")
     sandbox.write("modulefiles/mine/1.0", MODULE + of_module.replace("@HERE@", here) + "\n")
     words = [*ONE, "--conda", "torch", "--module", "mine/1.0"]
-    before = f"export TRACE=first MODULEPATH=$PWD/modulefiles; {before}"
+    before = "export TRACE=first MODULEPATH=$PWD/modulefiles"
     words += ["--setup", 'export TRACE="$TRACE setup"']
     words += [*(word.replace("@HERE@", here) for word in options), "tell.py"]
     shell = ["bash", "-c", f'{before}; exec neuronctl submit --dry-run "$@"', "bash", *words]
     assert f": conda {says.replace('@HERE@', here)}" in sandbox.exec(shell).stderr
     (told,) = told_by(sandbox, *words, before=before)
     assert told["TRACE"] == "first module conda setup"
-    prefix = f"{base}/envs/torch"
-    assert told["CONDA_PREFIX"] == prefix.replace("~", home(sandbox))
-    assert told["CONDA_BY"] == base.replace("~", home(sandbox))
+    assert told["CONDA_PREFIX"] == f"{here}/conda/envs/torch"
+    assert told["CONDA_BY"] == f"{here}/conda"
     assert told["PATH"].startswith(f"{told['CONDA_PREFIX']}/bin:")
 
 

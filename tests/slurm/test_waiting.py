@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 
@@ -33,19 +32,6 @@ def test_wait_ends_as_the_jobs_do(sandbox: Sandbox) -> None:
     )
     for words, code in (([good, bad], 3), ([array], 2), ([f"{array}_1"], 1), ([good, array], 2)):
         assert sandbox.exec(["neuronctl", "wait", *words], check=False).returncode == code
-
-
-def test_wait_for_the_first_of_several_and_no_longer_than_it_may(sandbox: Sandbox) -> None:
-    held = sandbox.sbatch("--hold", "--wrap=true")
-    bad = sandbox.sbatch("--wrap=exit 4")
-    first = sandbox.exec(["neuronctl", "wait", "--any", held, bad, "--json"], check=False)
-    assert first.returncode == 4
-    assert [job["ended"] for job in json.loads(first.stdout)["waited_for"]] == [False, True]
-    late = sandbox.exec(["neuronctl", "wait", held, bad, "--timeout", "2s"], check=False)
-    assert late.returncode == 75
-    assert late.stdout == f"job {bad} ended: FAILED, exit code 4:0\n"
-    sandbox.exec(["scancel", held])
-    assert sandbox.exec(["neuronctl", "wait", held], check=False).returncode == 143
 
 
 def test_many_waits_cost_slurmctld_as_much_as_one(sandbox: Sandbox) -> None:

@@ -204,11 +204,14 @@ def test_a_port_that_is_taken_is_left_three_times(start: Callable[..., Job]) -> 
 import os, socket, sys, time
 holder = socket.socket(); holder.bind((os.environ["ADDRESS"], int(os.environ["PORT"])))
 if os.fork() == 0:
-    time.sleep(3); os._exit(0)
+    for _ in range(600):
+        os.path.exists("over") or time.sleep(0.1)
+    os._exit(0)
 sys.exit(3)
 """
     job = start(taken, 'echo start; "$PYTHON" server.py; exit 3')
     assert job.end() == 1
+    (job.place / "over").touch()
     assert job.log.read_text().count("start\n") == 3
     assert job.log.read_text().count("is taken; trying another one") == 2
 
@@ -424,9 +427,9 @@ BUSY = "for _ in {1..8}; do (while :; do :; done) & done; wait"
 @pytest.mark.parametrize(("text", "busy"), [(BUSY, True), ("sleep 60", False)])
 def test_cores_count_as_use(program: Callable[[str], Any], text: str, busy: bool) -> None:
     recipe = {"used": "false", "guard": "own"}
-    server = SimpleNamespace(recipe=recipe, job="777001", holds=lambda text: False)
+    server = SimpleNamespace(recipe=recipe, job=f"{os.getpid()}00", holds=lambda text: False)
     use = program("use").Use(server)
-    env = {**os.environ, "SLURM_JOB_ID": "777001", "CUDA_VISIBLE_DEVICES": ""}
+    env = {**os.environ, "SLURM_JOB_ID": server.job, "CUDA_VISIBLE_DEVICES": ""}
     with subprocess.Popen(["bash", "-c", text], env=env, start_new_session=True) as process:
         use.is_seen()
         for _ in range(30 if busy else 1):

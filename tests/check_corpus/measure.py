@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
+import yaml
+
 from neuronctl.catalog.loader import load
 from neuronctl.common.console import print_line
 from neuronctl.rules import Finding
@@ -21,81 +23,8 @@ from neuronctl.submission.existing_script import judge_text
 HERE = Path(__file__).parent
 DEFAULT = "neuron"
 
-NOT_LOOKED_FOR = """
-cores-few export hidden no-ib step-waits unexported fixed-address never-reached one-file csh-set
-waits-for-user het-group quotes nothing overlay path-cut shared-tmp
-"""
 KINDS: Dict[str, str] = {
-    **dict.fromkeys(NOT_LOOKED_FOR.split(), ""),
-    "account": "NC231",
-    "alone": "NC621 NC624",
-    "arm": "NC405",
-    "array-index": "NC655",
-    "by-hand": "NC633",
-    "comment": "NC202",
-    "cores": "NC132",
-    "cores-lost": "NC626",
-    "count": "NC623",
-    "count-nodes": "NC622 NC624",
-    "cut": "NC649",
-    "dash": "NC601",
-    "exit-code": "NC646",
-    "hook": "NC638",
-    "idle": "NC625",
-    "late": "NC603",
-    "limit": "NC111 NC112 NC121 NC141",
-    "literal": "NC606 NC601",
-    "logs": "NC634",
-    "loopback": "NC642",
-    "lost": "NC652",
-    "mem": "NC211",
-    "minutes": "NC612",
-    "misspelled": "NC604",
-    "no-array": "NC654",
-    "no-gpu": "NC122",
-    "no-trap": "NC635",
-    "no-wait": "NC651",
-    "nodes": "NC111",
-    "nodes-tasks": "NC611",
-    "once": "NC624",
-    "one-log": "NC653",
-    "overridden": "NC605",
-    "own-dir": "NC645",
-    "pipe": "NC646",
-    "placeholder": "NC643",
-    "port": "NC632",
-    "rank": "NC631",
-    "refused": "NC601 NC602 NC606",
-    "secret": "NC640",
-    "slots": "NC622",
-    "syntax": "NC643",
-    "threads": "NC637",
-    "too-big": "NC622 NC131",
-    "trap-waits": "NC636",
-    "twice": "NC621",
-    "no-command": "NC660 NC665",
-    "no-gpu-asked": "NC122",
-    "unfilled": "NC643",
-    "conda-init": "NC638",
-    "no-step": "NC635",
-    "no-gpu-there": "NC121 NC122 NC112 NC123",
-    "empty-variable": "NC660",
-    "export": "NC661",
-    "too-short": "NC612",
-    "blind": "NC663",
-    "python-m": "NC665",
-    "env-as-program": "NC665",
-    "joined": "NC649",
-    "test-blank": "NC649",
-    "no-nv": "NC663",
-    "python-twice": "NC665",
-    "unfilled-account": "NC643",
-    "spread": "NC624",
-    "no-program": "NC665",
-    "mem-unit": "NC612",
-    "own-port": "NC642",
-    "quotes-kept": "NC665",
-    "gone": "NC638",
+    kind: codes or "" for kind, codes in yaml.safe_load((HERE / "kinds.yaml").read_text()).items()
 }
 """What a reader calls a defect, and the codes that report it; "" if check does not look for it."""
 

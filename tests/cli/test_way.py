@@ -39,6 +39,8 @@ class Way:
             return
         if module == "neuronctl.common.files" and name.startswith("open_"):
             self.opened.append(os.path.realpath(str(frame.f_locals.get("path", ""))))
+        if not module.startswith(ROOMS):
+            return
         callers = []
         above = frame.f_back
         while above is not None:
@@ -49,9 +51,7 @@ class Way:
             return  # an import
         origin = callers[0].f_globals["__name__"] if callers else ""
         found = (origin, module, name)
-        if origin == module or found in self._known or not module.startswith(ROOMS):
-            return
-        if _is_act(frame):
+        if origin != module and found not in self._known and _is_act(frame):
             self._known.add(found)
             self.stops.append((module, name))
 

@@ -129,6 +129,7 @@ def test_installed_wheel_does_what_the_checkout_does(
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("oldest")
 def test_the_oldest_libraries_do(tmp_path: Path) -> None:
     """All other tests run with the newest."""
     oldest = [one.replace(">=", "==") for one in NEEDED if "extra ==" not in one]

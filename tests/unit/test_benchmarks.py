@@ -100,13 +100,3 @@ def test_what_falls_short_is_marked_and_shown_why() -> None:
     page = report.page(measured, lines)
     assert page.count("**NOT met**") == 1
     assert "busy with other work" in page
-
-
-def test_the_page_is_clean_markdown() -> None:
-    page = report.page(results(), report.lines(results()))
-    assert page.replace("\n", "").isprintable()
-    tables = [line for line in page.splitlines() if line.startswith("|")]
-    assert all(line.endswith("|") for line in tables)
-    head = next(line for line in tables if line.startswith("| figure"))
-    rows = report.table(report.lines(results())).splitlines()
-    assert {row.count("|") for row in rows} == {head.count("|")}

@@ -83,19 +83,6 @@ def test_kinds_that_entries_explain_exist() -> None:
     assert not kinds & ENDED
 
 
-def test_texts_that_a_pattern_needs() -> None:
-    told = {
-        "abc+d": ("abc",),
-        r"(?:foo|BAR) baz?": ("foo", "bar"),
-        "x(?!yy)zz": ("zz",),
-        "(a|bcd)?efg": ("efg",),
-        r"\[ERROR\] (x.+)": ("[error] ",),
-        "a{2,3}bc|[a-z]def": ("bc", "def"),
-        ".*": ("",),
-    }
-    assert {pattern: knowledge.needed_texts(pattern) for pattern in told} == told
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

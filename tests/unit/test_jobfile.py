@@ -9,7 +9,6 @@ from typing import Any, Dict
 import pytest
 
 from neuronctl.common.errors import JobFileError
-from neuronctl.request.job import Source
 from neuronctl.request.job_file import read_config, read_job_file
 
 
@@ -66,14 +65,6 @@ def test_one_entry_needs_no_list(tmp_path: Path) -> None:
     }
 
 
-def test_values_know_their_line(tmp_path: Path) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text("nodes: 2\n\ntime: 10\n")
-    origins = read_job_file(path).origins
-    assert origins["nodes"].source is Source.JOB_FILE
-    assert origins["time_limit"].where == f"{path}:3"
-
-
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
@@ -126,14 +117,6 @@ def test_config_holds_no_program(tmp_path: Path, key: str) -> None:
     path.write_text(f"account: mine\n{key}\n")
     with pytest.raises(JobFileError, match=r"config\.yaml:2: unknown key"):
         read_config(path)
-
-
-def test_config_is_the_persons(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text("account: mine\nfield: nlp\n")
-    layer = read_config(path)
-    assert layer.values == {"account": "mine", "field": "nlp"}
-    assert {origin.source for origin in layer.origins.values()} == {Source.CONFIG}
 
 
 def test_a_pipe_is_read_once() -> None:

@@ -13,7 +13,6 @@ from plan_builders import plan_of
 
 from neuronctl.catalog.model import Catalog
 from neuronctl.common.errors import UsageError
-from neuronctl.common.users import login_name
 from neuronctl.launch import environments
 from neuronctl.launch.environments import Conda, find_conda
 from neuronctl.request.job import StepRequest
@@ -52,14 +51,6 @@ def well(facts: LocalFacts) -> bool:
     """Whether nothing is known against what the job needs."""
     faults = (facts.chdir, facts.program, facts.image, facts.environment, facts.log)
     return faults == (None,) * 5
-
-
-def test_all_is_well(here: Path) -> None:
-    made = seen()
-    assert made.user == login_name()
-    assert made.directory == str(here.resolve())
-    assert not made.has_directives
-    assert well(made)
 
 
 def test_the_directory_is_gone(here: Path) -> None:

@@ -5,60 +5,25 @@ from __future__ import annotations
 import dataclasses
 from typing import Dict, List
 
-from test_sandbox_layout import A100, CPU, V100, cluster
+from test_sandbox_layout import A100, CPU, cluster
 
-from neuronctl.catalog.model import CommentPolicy, CorePolicy, Partition, Policy, WallTime
+from neuronctl.catalog.model import Partition, Policy
 from neuronctl.sandbox import layout, setup
 from neuronctl.sandbox import slurm_conf as slurmconf
 
-LIMITED = dataclasses.replace(
-    A100,
-    wall_time=WallTime(default=3600, maximum=172800, interactive_maximum=28800),
-    max_nodes=4,
-    max_submit_jobs=20,
-    max_running_jobs=10,
-    max_gpus=88,
-)
-
 
 def made(*partitions: Partition, **values: object) -> layout.Layout:
-    return layout.build(cluster(*(partitions or (LIMITED, CPU)), **values), {"cpu": 1})
+    return layout.build(cluster(*(partitions or (A100, CPU)), **values), {"cpu": 1})
 
 
 def lines(text: str, start: str) -> List[str]:
     return [line for line in text.splitlines() if line.startswith(start)]
 
 
-def words(line: str) -> Dict[str, str]:
-    return dict(word.split("=", 1) for word in line.split())
-
-
 def test_an_odd_number_of_cores_is_one_socket() -> None:
     odd = dataclasses.replace(CPU, cores_per_node=(7,))
     text = slurmconf.cluster_conf(made(A100, odd), with_qos=True, pmix=True)
     assert "Sockets=1 CoresPerSocket=7 " in lines(text, "NodeName=cpu01")[0]
-
-
-def test_a_partition_has_the_catalogs_limits() -> None:
-    policy = Policy(memory_fraction=0.95, cores=CorePolicy("cap"))
-    text = slurmconf.cluster_conf(made(LIMITED, CPU, policy=policy), with_qos=True, pmix=True)
-    assert words(lines(text, "PartitionName=amd")[0]) == {
-        "PartitionName": "amd_a100nv_8",
-        "Nodes": "gpu[35-36]",
-        "State": "UP",
-        "DefMemPerCPU": "3800",
-        "DefCpuPerGPU": "8",
-        "MaxTime": "2-00:00:00",
-        "DefaultTime": "01:00:00",
-        "MaxNodes": "4",
-        "QOS": "p_amd_a100nv_8",
-    }
-    assert "MaxTime" not in words(lines(text, "PartitionName=cpu")[0])
-
-
-def test_a_partition_names_no_qos_before_there_is_one() -> None:
-    text = slurmconf.cluster_conf(made(), with_qos=False, pmix=True)
-    assert "QOS=" not in text
 
 
 def test_the_default_partition_is_slurms_too() -> None:
@@ -73,52 +38,6 @@ def test_no_setting_is_empty_which_slurm_does_not_read() -> None:
         text = slurmconf.cluster_conf(made(), with_qos=True, pmix=pmix)
         assert not [line for line in text.splitlines() if line.endswith("=")]
         assert ("MpiDefault=pmix\n" in text) == pmix
-
-
-def test_gpus_by_their_device_files() -> None:
-    one = dataclasses.replace(V100, gpus_per_node=1, gpu=None)
-    assert slurmconf.gres_conf(made(A100, one, CPU)).splitlines() == [
-        f"NodeName=gpu35 Name=gpu Type=a100 File={slurmconf.GPU_DEVICE}[0-7]",
-        f"NodeName=gpu36 Name=gpu Type=a100 File={slurmconf.GPU_DEVICE}[0-7]",
-        f"NodeName=gpu01 Name=gpu File={slurmconf.GPU_DEVICE}0",
-        f"NodeName=gpu02 Name=gpu File={slurmconf.GPU_DEVICE}0",
-    ]
-
-
-FIELDS = CommentPolicy(
-    required=True, form="fields", fields={"field": ("misc", "nlp"), "appl": ("pytorch",)}
-)
-
-
-def test_the_policy_is_in_the_lua_tables() -> None:
-    policy = Policy(
-        submit_from=("/scratch/{user}",),
-        comment=FIELDS,
-        forbidden_options={"mem": 'not "here"', "wckey": "not seen by the plugin"},
-        gpus_required=True,
-        cores=CorePolicy("cap"),
-        account_required=True,
-    )
-    text = slurmconf.site_lua(made(policy=policy), "ada")
-    for line in (
-        'partitions = { ["amd_a100nv_8"] = { ["gpus"] = 8, ["interactive_minutes"] = 480, '
-        '["cores_per_gpu"] = 8 }, ["cpu"] = { ["gpus"] = 0 } }',
-        'submit_from = { "/scratch/ada/" }',
-        r'forbidden = { ["mem"] = "not \"here\"", ["wckey"] = "not seen by the plugin" }',
-        "gpus_required = true",
-        "account_required = true",
-        "qos_required = false",
-        "comment_required = true",
-        'comment_form = "field=...;appl=..."',
-        'comment_pattern = "^field=([^;]*);appl=([^;]*)$"',
-        'comment_values = { { "misc", "nlp" }, { "pytorch" } }',
-    ):
-        assert line in text.splitlines()
-
-
-def test_a_ratio_that_is_only_a_default_is_no_cap() -> None:
-    text = slurmconf.site_lua(made(policy=Policy(cores=CorePolicy("default"))), "ada")
-    assert '["cores_per_gpu"]' not in text
 
 
 def running(user: str, uid: int, home: str) -> setup.Running:

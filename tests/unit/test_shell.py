@@ -37,14 +37,6 @@ def test_words_arrive_byte_for_byte(words: List[str]) -> None:
     assert through_bash(join(["first", *words])) == ["first", *words]
 
 
-def test_plain_words_stay_plain() -> None:
-    assert join(["python", "train.py", "--lr=0.1", "-p"]) == "python train.py --lr=0.1 -p"
-
-
-def test_an_option_is_quoted_where_its_value_is() -> None:
-    assert quote("--name=two words") == "--name='two words'"
-
-
 def test_shell_text_is_evaluated() -> None:
     assert through_bash(join(["x", Shell('"$((1 + 1))"')])) == ["x", "2"]
 

@@ -115,6 +115,7 @@ def test_a_file_is_read_with_its_byte_order_mark_and_dos_line_ends(tmp_path: Pat
         (b"\x89PNG\r\n\x1a\n", ":1: not UTF-8 text"),
         (b"a: 1\n" * 300_000, "larger than 1000000 bytes"),
     ],
+    ids=lambda value: str(value)[:20],
 )
 def test_files_that_are_no_text(tmp_path: Path, content: bytes, words: str) -> None:
     file = tmp_path / "x.yaml"

@@ -9,18 +9,14 @@ the Slurm of another Debian if SUITE says so.
 
 from __future__ import annotations
 
-import collections
-import contextlib
-import os
-import random
 import re
-import signal
 import sys
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
 from bench import debian
-from harness import COMMENT, SYSTEM, Sandbox, processes, sandbox_up, wait_until
+from breaker import Breaker, breakable
+from harness import SYSTEM, Sandbox
 from test_faults import Broken
 
 EACH = 5
@@ -59,99 +55,6 @@ if not asked and run >= int(sys.argv[1]):
     os._exit(0)
 os._exit(1 if asked else 75)
 """
-
-CONFIGURED = (
-    "PreemptType=preempt/partition_prio\\nPreemptMode=REQUEUE\\n"
-    "PartitionName=urgent Nodes=gpu[35-36] PriorityTier=5\\n"
-)
-
-
-class Breaker:
-    """Does something bad to a sandbox in which chains go on; counts what it did."""
-
-    def __init__(self, sandbox: Sandbox, broken: Broken, seed: int) -> None:
-        self.sandbox, self.broken = sandbox, broken
-        self.random = random.Random(seed)
-        self.done: Dict[str, int] = collections.Counter()
-        self.killed: List[str] = []
-        self.faults: List[Callable[[], bool]] = [
-            *3 * [self.kill_shell],
-            *3 * [self.kill_client],
-            *3 * [self.ask],
-            self.restart_slurmctld,
-            self.kill_slurmd,
-            self.kill_slurmdbd,
-            self.node_dies,
-            self.preempt,
-        ]
-
-    def strike(self) -> None:
-        fault = self.random.choice(self.faults)
-        with contextlib.suppress(OSError, AssertionError):  # what it was about to hit has ended
-            if fault():
-                self.done[fault.__name__] += 1
-
-    def _kill(self, wanted: Callable[[List[str]], bool]) -> bool:
-        running = processes(self.sandbox.running.pid)
-        pids = [pid for pid, words in running.items() if words and wanted(words)]
-        if pids:
-            pid = self.random.choice(pids)
-            os.kill(pid, signal.SIGKILL)
-            self.killed.append(f"{time.time():.1f} {' '.join(running[pid])[:200]}")
-        return bool(pids)
-
-    def kill_shell(self) -> bool:
-        """A batch shell, or the process beside it that submits the next run."""
-        return self._kill(lambda words: "slurm_script" in " ".join(words[:3]))
-
-    def kill_client(self) -> bool:
-        """What asks Slurm for the script."""
-        names = ("sbatch", "squeue", "scontrol", "sacct", "scancel")
-        return self._kill(lambda words: os.path.basename(words[0]) in names)
-
-    def ask(self) -> bool:
-        """As Slurm does shortly before the time limit."""
-        jobs = self.sandbox.exec(
-            ["squeue", "-h", "-t", "R", "-o", "%A"], check=False
-        ).stdout.split()
-        if jobs:
-            job = self.random.choice(jobs)
-            self.sandbox.exec(["scancel", "--batch", "--signal=USR2", job], check=False)
-        return bool(jobs)
-
-    def restart_slurmctld(self) -> bool:
-        with self.broken.without("slurmctld"):
-            time.sleep(self.random.uniform(0, 4))
-        wait_until(lambda: self.sandbox.root("scontrol", "ping", check=False).returncode == 0)
-        return True
-
-    def kill_slurmd(self) -> bool:
-        with self.broken.without("slurmd", self.random.choice(("gpu35", "gpu36"))):
-            time.sleep(self.random.uniform(0, 4))
-        return True
-
-    def kill_slurmdbd(self) -> bool:
-        with self.broken.without("slurmdbd"):
-            time.sleep(self.random.uniform(0, 8))
-        return True
-
-    def node_dies(self) -> bool:
-        node = self.random.choice(("gpu35", "gpu36"))
-        self.sandbox.root(
-            "scontrol", "update", f"nodename={node}", "state=down", "reason=test", check=False
-        )
-        time.sleep(2)
-        self.resume()
-        return True
-
-    def resume(self) -> None:
-        for node in ("gpu35", "gpu36"):
-            self.sandbox.root("scontrol", "update", f"nodename={node}", "state=resume", check=False)
-
-    def preempt(self) -> bool:
-        urgent = ["-p", "urgent", "-N1", "--exclusive", "-t", "1", COMMENT, "-o/dev/null"]
-        self.sandbox.exec(["sbatch", *urgent, "--wrap", "sleep 1"], check=False)
-        return True
 
 
 def submit(sandbox: Sandbox, name: str) -> str:
@@ -207,21 +110,19 @@ def torture(broken: Broken, runs: int, seed: int, side_by_side: int = 10) -> Dic
     sandbox.root(
         *("sacctmgr", "-i", "modify", "qos", "p_amd_a100nv_8", "set", "MaxSubmitJobsPerUser=-1")
     )
-    breaker = Breaker(sandbox, broken, seed)
+    breaker = Breaker(broken, seed)
+    often = [breaker.kill_shell, breaker.kill_client, breaker.ask]
+    breaker.faults = [*3 * often, *breaker.usual]
     wrong: List[str] = []
     count = chains = 0
     while count < runs:
         begun = {}
         for _ in range(side_by_side):
             chains += 1
-            kind = ("chain1", "queue1", "chain2", "queue2")[chains % 4]
-            begun[f"{kind}-{chains}"] = ""
-        begun = {name: submit(sandbox, name) for name in begun}
-        struck, still, give_up = (
-            0,
-            0,
-            time.monotonic() + 1200,
-        )  # Slurm waits 2 min before a requeued run
+            name = f"{('chain1', 'queue1', 'chain2', 'queue2')[chains % 4]}-{chains}"
+            begun[name] = submit(sandbox, name)
+        struck, still = 0, 0
+        give_up = time.monotonic() + 1200  # Slurm waits 2 min before a requeued run
         while time.monotonic() < give_up:
             time.sleep(breaker.random.uniform(0.5, 2))
             shown = sandbox.exec(["squeue", "-h", "-o", "%T"], check=False)
@@ -251,12 +152,7 @@ def main() -> None:
     runs, seed = [*map(int, sys.argv[1:3]), *(200, 1)[len(sys.argv[1:3]) :]]
     for suite in sys.argv[3:]:
         SYSTEM[:] = ["--root", str(debian(suite))]
-    with sandbox_up("chain-faults") as sandbox:
-        sandbox.root("sh", "-c", f"printf '{CONFIGURED}' >> /etc/slurm/slurm.conf")
-        broken = Broken(sandbox)
-        with broken.without("slurmctld"):
-            pass
-        wait_until(lambda: sandbox.root("scontrol", "ping", check=False).returncode == 0)
+    with breakable("chain-faults") as broken:
         told = torture(broken, runs, seed)
     print(told)
     sys.exit(any("killed before" not in words for words in told["wrong"]))

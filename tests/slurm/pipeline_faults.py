@@ -16,8 +16,8 @@ import sys
 import time
 from typing import Any, Dict, List
 
-from chain_faults import CONFIGURED, Breaker
-from harness import Sandbox, sandbox_up, wait_until
+from breaker import Breaker, breakable
+from harness import Sandbox
 from test_faults import Broken
 
 JOBS = 12
@@ -32,46 +32,6 @@ sleep {seconds}
 echo {code} >"$me.ended"
 exit {code}
 """
-
-
-class PipelineBreaker(Breaker):
-    """Does bad things to a sandbox in which pipelines go on."""
-
-    def __init__(self, sandbox: Sandbox, broken: Broken, seed: int) -> None:
-        super().__init__(sandbox, broken, seed)
-        self.faults = [
-            *3 * [self.kill_worker],
-            *3 * [self.kill_client],
-            *2 * [self.cancel],
-            *2 * [self.requeue],
-            self.restart_slurmctld,
-            self.kill_slurmd,
-            self.kill_slurmdbd,
-            self.node_dies,
-            self.preempt,
-        ]
-
-    def kill_worker(self) -> bool:
-        """What runs a job's script, or the script."""
-        return self._kill(lambda words: "/scripts/" in " ".join(words) or "pipeline" in words)
-
-    def _job(self, state: str) -> str:
-        jobs = self.sandbox.exec(
-            ["squeue", "-h", "-t", state, "-o", "%A"], check=False
-        ).stdout.split()
-        return self.random.choice(jobs) if jobs else ""
-
-    def cancel(self) -> bool:
-        job = self._job(self.random.choice(("R", "PD")))
-        if job:
-            self.sandbox.exec(["scancel", job], check=False)
-        return bool(job)
-
-    def requeue(self) -> bool:
-        job = self._job("R")
-        if job:
-            self.sandbox.exec(["scontrol", "requeue", job], check=False)
-        return bool(job)
 
 
 def describe(chance: random.Random, partition: str) -> Dict[str, Any]:
@@ -141,7 +101,14 @@ class Piped:
 def torture(broken: Broken, pipelines: int, seed: int, faults: int) -> Dict[str, Any]:
     """Run so many pipelines, two at a time; return what was done, and what was wrong."""
     sandbox, chance = broken.sandbox, random.Random(seed)
-    breaker = PipelineBreaker(sandbox, broken, seed)
+    breaker = Breaker(broken, seed)
+
+    def kill_worker() -> bool:
+        """What runs a job's script, or the script."""
+        return breaker.kill([*breaker.pids("/scripts/"), *breaker.pids("pipeline")])
+
+    breaker.faults = [*3 * [kill_worker, breaker.kill_client], *breaker.usual]
+    breaker.faults += 2 * [breaker.cancel, breaker.requeue]
     counts: Dict[str, int] = collections.Counter()
     wrong: List[str] = []
     partitions = ("amd_a100nv_8", "cas_v100_4")
@@ -197,12 +164,7 @@ def torture(broken: Broken, pipelines: int, seed: int, faults: int) -> Dict[str,
 def main() -> None:
     given = [int(word) for word in sys.argv[1:]]
     pipelines, seed, faults = [*given, *(20, 1, 40)[len(given) :]]
-    with sandbox_up("pipeline-faults", "--nodes", "cas_v100_4=2") as sandbox:
-        sandbox.root("sh", "-c", f"printf '{CONFIGURED}' >> /etc/slurm/slurm.conf")
-        broken = Broken(sandbox)
-        with broken.without("slurmctld"):
-            pass
-        wait_until(lambda: sandbox.root("scontrol", "ping", check=False).returncode == 0)
+    with breakable("pipeline-faults", "--nodes", "cas_v100_4=2") as broken:
         told = torture(broken, pipelines, seed, faults)
     print(told)
     sys.exit(bool(told["wrong"]))

@@ -9,18 +9,17 @@ that it serves there, and that stands still now and then.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import json
 import os
-import random
 import shlex
 import signal
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List
 
+from breaker import NODES, Breaker
 from harness import Sandbox, processes, sandbox_up, wait_until
 from test_faults import Broken
 
@@ -152,104 +151,55 @@ def retried(sandbox: Sandbox, limit: int, tasks: int) -> Dict[str, Any]:
     }
 
 
-class Breaker:
-    """Does something bad to sweeps that go on; counts what it did."""
+class SweepBreaker(Breaker):
+    """Does something bad to sweeps that go on, and to their folders."""
 
     def __init__(self, swept: List[Swept], broken: Broken, seed: int) -> None:
-        self.swept, self.sandbox, self.broken = swept, swept[0].sandbox, broken
-        self.random = random.Random(seed)
-        self.done: Dict[str, int] = collections.Counter()
-        self.kinds: List[Callable[[], bool]] = [
-            *(self.kill_worker, self.kill_task, self.kill_stepd, self.kill_srun, self.no_slurmd),
-            *(self.no_slurmctld, self.node_dies, self.cancel_job, self.requeue, self.suspend),
+        super().__init__(broken, seed)
+        self.swept = swept
+        self.faults = [
+            *(self.kill_worker, self.kill_task, self.kill_stepd, self.kill_srun, self.kill_slurmd),
+            *(self.restart_slurmctld, self.node_dies, self.cancel, self.requeue, self.suspend),
             *(self.stop, self.read_only),
         ]
         if swept[0].state:
-            self.kinds.append(self.disk_full)
-        self.left: List[Callable[[], bool]] = []
-
-    def strike(self) -> None:
-        """Do one of the kinds, each as often as the others."""
-        if not self.left:
-            self.left = self.random.sample(self.kinds, len(self.kinds))
-        fault = self.left.pop()
-        with contextlib.suppress(OSError, AssertionError, IndexError):  # its victim has ended
-            if fault():
-                self.done[fault.__name__] += 1
-
-    def _kill(self, *words: str) -> bool:
-        pids = self._pids(*words)
-        os.kill(self.random.choice(pids), signal.SIGKILL)
-        return True
-
-    def _pids(self, *words: str) -> List[int]:
-        running = processes(self.sandbox.running.pid)
-        return [
-            pid for pid, argv in running.items() if all(word in " ".join(argv) for word in words)
-        ]
+            self.faults.append(self.disk_full)
 
     def kill_worker(self) -> bool:
         """A worker, or its parent."""
-        return self._kill("/worker")
+        return self.kill(self.pids("/worker"))
 
     def kill_task(self) -> bool:
-        return self._kill("bash", "task.sh")
+        return self.kill(self.pids("bash", "task.sh"))
 
     def kill_stepd(self) -> bool:
-        return self._kill("slurmstepd: ")
+        return self.kill(self.pids("slurmstepd: "))
 
     def kill_srun(self) -> bool:
-        return self._kill("srun ", "task.sh")
-
-    def _running(self) -> str:
-        rows = [row for swept in self.swept for row in swept.queue()]
-        return self.random.choice([row.split()[0] for row in rows if " RUNNING " in row])
-
-    def cancel_job(self) -> bool:
-        self.sandbox.exec(["scancel", self._running()])
-        return True
-
-    def requeue(self) -> bool:
-        return (
-            self.sandbox.root("scontrol", "requeue", self._running(), check=False).returncode == 0
-        )
+        return self.kill(self.pids("srun ", "task.sh"))
 
     def suspend(self) -> bool:
-        job = self._running()
+        job = self.job()
         self.sandbox.root("scontrol", "suspend", job)
         time.sleep(self.random.uniform(1, 5))
         self.sandbox.root("scontrol", "resume", job, check=False)
         return True
 
-    def no_slurmd(self) -> bool:
-        node = self.random.choice(("gpu35", "gpu36"))
-        with self.broken.without("slurmd", node):
-            time.sleep(self.random.uniform(0, 4))
-        return True
-
     def node_dies(self) -> bool:
         """Without its slurmd, a node is set down: what runs on it goes on, unknown to Slurm."""
-        node = self.random.choice(("gpu35", "gpu36"))
+        node = self.random.choice(NODES)
         with self.broken.without("slurmd", node):
-            down = ("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
-            self.sandbox.root(*down)
+            self.update(node, "state=down", "reason=test")
             time.sleep(self.random.uniform(2, 60))
-        self.sandbox.root("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+        self.update(node, "state=resume")
         return True
 
     def stop(self) -> bool:
         """A worker, or the file system of its node, stands still."""
-        pids = self._pids("bindfs") or self._pids("/worker")
-        pid = self.random.choice(pids)
+        pid = self.random.choice(self.pids("bindfs") or self.pids("/worker"))
         os.kill(pid, signal.SIGSTOP)
         time.sleep(self.random.uniform(1, 15))
         os.kill(pid, signal.SIGCONT)
-        return True
-
-    def no_slurmctld(self) -> bool:
-        with self.broken.without("slurmctld"):
-            time.sleep(self.random.uniform(0, 8))
-        wait_until(lambda: self.sandbox.root("scontrol", "ping", check=False).returncode == 0)
         return True
 
     def read_only(self) -> bool:
@@ -269,7 +219,7 @@ class Breaker:
 
 def serve_folder(broken: Broken, bindfs: str, place: str) -> None:
     """Let each node reach the sweeps through a file system of its own, with caches of its own."""
-    for node in ("gpu35", "gpu36"):
+    for node in NODES:
         words = [bindfs, "-f", "-o", "allow_other", place, place]
         argv = broken.sandbox.inside(*words, pid=broken.sandbox.daemon("slurmd", node))
         broken.started.append(subprocess.Popen(argv, start_new_session=True))
@@ -293,7 +243,7 @@ def torture(
     """Three sweeps of which things are killed, to their end."""
     kinds = {"plain": (), "beside": ("--side-by-side", "2"), "chain": ("--no-requeue",)}
     swept = [Swept(broken.sandbox, f"{kind}{seed}", 20, state) for kind in kinds]
-    breaker = Breaker(swept, broken, seed)
+    breaker = SweepBreaker(swept, broken, seed)
     for one, words in zip(swept, kinds.values()):
         one.start(tasks // 3, "--jobs", "2", "--retries", "50", *words, seconds="4")
         put_clock_wrong(one)

@@ -20,7 +20,6 @@ from neuronctl.judgement.ask import Question
 from neuronctl.launch import launchers
 from neuronctl.records.store import RecordStore
 from neuronctl.rendering import template_environment
-from neuronctl.rendering.template_errors import reported
 from neuronctl.request.job_file import configuration, configured_cluster, read_config
 from neuronctl.rules.quotas import quotas_of_user
 from neuronctl.serving import recipes
@@ -174,7 +173,7 @@ def check_file(file: str) -> str:
         return "a recipe"
     if name.endswith(".j2") and os.path.exists(file):
         launchers.read(name[: -len(".j2")], (place, *launchers.directories()))
-        with reported(file, template_environment.directories()):
+        with template_environment.reported(file, template_environment.directories()):
             templates = template_environment.launcher_templates()
             templates.get_template(template_environment.name_of(file))
         return "a launcher"

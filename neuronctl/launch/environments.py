@@ -122,20 +122,17 @@ def find_venv(program: str, directory: str, names: Sequence[str] = (".venv",)) -
         place = os.path.dirname(place)
 
 
-def define_module(login_shell: bool) -> Tuple[ShellLine, ...]:
-    """Return the lines that define ``module`` in a shell, as a login shell does."""
-    if login_shell:
-        return ()
+def load_modules(modules: Tuple[str, ...], *, login_shell: bool) -> Tuple[ShellLine, ...]:
+    """Return the script lines that load ``modules``, without those that the job inherits.
+
+    login_shell: whether the script runs in one, in which ``module`` is defined.
+    """
     # /etc/profile may replace PATH; Debian's does.
     profile = "{ path=$PATH; . /etc/profile; PATH=$path:$PATH; }"
-    return (
+    define = (
         ShellLine("# /etc/profile defines 'module'. Your own PATH entries stay in front."),
         ShellLine(f"type module >/dev/null 2>&1 || {profile}"),
     )
-
-
-def load_modules(modules: Tuple[str, ...]) -> Tuple[ShellLine, ...]:
-    """Return the script lines that load ``modules``, without those that the job inherits."""
     names = " ".join(map(quote, modules))
     load = ShellLine(f"module load {names}", f"cannot load the modules {' '.join(modules)}")
-    return (ShellLine("module purge"), load)
+    return (*(() if login_shell else define), ShellLine("module purge"), load)

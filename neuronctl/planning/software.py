@@ -160,15 +160,12 @@ def activation(
     """Return the lines that load modules and switch to the environment."""
     steps: List[environments.ShellLine] = []
     if request.sbatch_value("export") is not None:
-        steps.append(
-            environments.ShellLine(
-                "# Otherwise sbatch's --export would hold for each srun in here, too."
-            )
-        )
-        steps.append(environments.ShellLine("export PATH SLURM_EXPORT_ENV=ALL"))
-    steps += environments.define_module(cluster.policy.login_shell) if request.modules else ()
+        why = "# Otherwise sbatch's --export would hold for each srun in here, too."
+        lines = (why, "export PATH SLURM_EXPORT_ENV=ALL")
+        steps += map(environments.ShellLine, lines)
     if request.modules:
-        steps += environments.load_modules(request.modules)
+        login_shell = cluster.policy.login_shell
+        steps += environments.load_modules(request.modules, login_shell=login_shell)
     if request.conda is not None:
         steps += environments.activate_conda(request.conda, conda)
     if request.venv is not None:

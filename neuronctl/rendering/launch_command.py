@@ -12,7 +12,6 @@ from neuronctl.common.shell import CommandWord, Shell, quote
 from neuronctl.launch.launchers import LAUNCHER, PROGRAM
 from neuronctl.planning import JobPlan, Launch
 from neuronctl.rendering import template_environment
-from neuronctl.rendering.template_errors import reported
 
 WIDTH = 101
 """Columns after which a command is continued on the next line."""
@@ -59,7 +58,7 @@ def launch_parts(job: JobPlan, launch: Launch) -> LaunchParts:
     file = launch.launcher.file
     name = template_environment.name_of(file)
     directory = os.path.dirname(file)
-    with reported(file, (*template_environment.directories(), directory)):
+    with template_environment.reported(file, (*template_environment.directories(), directory)):
         template = environment.get_template(name)
         context = template.new_context({"plan": _PlanOfLaunch(job, launch)})
         texts = {}

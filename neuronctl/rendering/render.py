@@ -18,7 +18,6 @@ from neuronctl.rendering import script_lines, template_environment
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
 from neuronctl.rendering.preflight import NO_MEMORY, checks, once_on_each, once_per_node
 from neuronctl.rendering.step_lines import step_lines, task_launch
-from neuronctl.rendering.template_errors import reported
 
 
 def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = "") -> str:
@@ -208,6 +207,6 @@ def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) 
             first = [os.path.dirname(os.path.abspath(asked))]
             name = os.path.basename(asked)
     environment = template_environment.script_templates(*first)
-    with reported(name, (*directories, *first)):
+    with template_environment.reported(name, (*directories, *first)):
         template = environment.get_template(name)
         return template.render(plan=plan, directives=script_lines.directive_lines(plan), **more)

@@ -27,10 +27,6 @@ _OFF = r"(?i)accounting storage is disabled|not running accounting"
 _DATABASE = r"(?i)slurmdbd|talking to the database|persist|dbd"
 
 
-def _assigned(text: str) -> str:
-    return "" if text == "None assigned" else text
-
-
 @dataclass(frozen=True)
 class AccountingJob:
     """One allocation in the accounting database (the latest run of a requeued job).
@@ -54,7 +50,7 @@ class AccountingJob:
     elapsed: Optional[int] = fields.column("ElapsedRaw", fields.parse_count)
     time_limit: Optional[int] = fields.column("TimelimitRaw", fields.parse_seconds)
     nodes: Optional[int] = fields.column("NNodes", fields.parse_count)
-    node_list: str = fields.column("NodeList", _assigned)
+    node_list: str = fields.column("NodeList", lambda text: text.replace("None assigned", ""))
     gpus: Optional[int] = fields.column("AllocTRES", fields.parse_tres_gpus)
     requested: Optional[int] = fields.column("ReqTRES", fields.parse_tres_gpus, default=None)
     work_dir: str = fields.column("WorkDir", default="")

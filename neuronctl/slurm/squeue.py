@@ -17,11 +17,6 @@ from neuronctl.slurm.job_states import ACTIVE, WAITING
 from neuronctl.slurm.process import TIMEOUT, failure, run, whole
 
 
-def _first_id(text: str) -> Optional[JobId]:
-    # Output of a site's wrapper before the rows precedes the first row's id.
-    return JobId.read(text.rpartition("\n")[2])
-
-
 def _or_nothing(text: str) -> str:
     return "" if text in ("None", "N/A", "(null)") else text
 
@@ -41,7 +36,8 @@ class QueueJob:
 
     # Free text (directory, name) comes last. Explicit fields, because --json takes ten times as
     # long; with --Format, because --format has no letter for the exit code.
-    id: JobId = fields.column("JobArrayID", _first_id)
+    # Output of a site's wrapper before the rows precedes the first row's id.
+    id: JobId = fields.column("JobArrayID", lambda text: JobId.read(text.rpartition("\n")[2]))
     job_id: int = fields.column("JobID", fields.count)
     user: str = fields.column("UserName")
     partition: str = fields.column("Partition")

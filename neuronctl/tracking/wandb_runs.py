@@ -40,12 +40,9 @@ def offline_runs(status: JobStatus) -> Tuple[str, ...]:
         logs = log_paths(status)[:2]
     named = [path for text in _log_texts(*logs) for path in _OFFLINE.findall(text)]
     folders = {*map(os.path.realpath, named), *_folders(status, "offline-run")}
-    waiting = (path for path in folders if os.path.isdir(path) and not _is_synced(path))
+    synced = {path for path in folders if glob.glob(f"{glob.escape(path)}/*.synced")}
+    waiting = (path for path in folders - synced if os.path.isdir(path))
     return tuple(sorted(waiting, key=os.path.basename))
-
-
-def _is_synced(path: str) -> bool:
-    return bool(glob.glob(f"{glob.escape(path)}/*.synced"))
 
 
 def _log_texts(*logs: Optional[str]) -> List[str]:

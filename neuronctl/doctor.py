@@ -127,8 +127,8 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
 
 
 def _cluster(file: Optional[str]) -> Iterator[Check]:
-    known, asked = load(file), configured_cluster()
-    cluster, how = recognise(known, asked)
+    catalog, asked = load(file), configured_cluster()
+    cluster, how = recognise(catalog, asked)
     words = f"{cluster.name}, from {how or 'your configuration'}; {cluster.source}, {cluster.date}"
     yield Check("cluster", GOOD, words, "'neuronctl catalog import' prints what Slurm says")
 
@@ -149,8 +149,8 @@ def _quotas(file: Optional[str]) -> Iterator[Check]:
 
 def _configuration() -> Iterator[Check]:
     count = counted(len(configuration().values), "default")
-    made = os.path.exists(defaults_file())
-    yield Check("configuration", GOOD if made else ABSENT, f"{defaults_file()}, {count}")
+    exists = os.path.exists(defaults_file())
+    yield Check("configuration", GOOD if exists else ABSENT, f"{defaults_file()}, {count}")
 
 
 def _site_files() -> Iterator[Check]:
@@ -188,11 +188,11 @@ def _writable(name: str, path: str) -> Check:
     if not os.access(existing, os.W_OK | os.X_OK) or not os.path.isdir(existing):
         hint = "change its permissions, or set XDG_STATE_HOME and XDG_CACHE_HOME"
         return _wrong(name, f"{existing} is not a writable directory", hint, RecordError)
-    made = os.path.exists(path)
-    if made and os.stat(path).st_mode & 0o077:
+    exists = os.path.exists(path)
+    if exists and os.stat(path).st_mode & 0o077:
         hint = f"chmod 700 {path}"
         return _wrong(name, f"other users can access {path}", hint, RecordError)
-    return Check(name, GOOD, f"{path}{'' if made else ', created when needed'}")
+    return Check(name, GOOD, f"{path}{'' if exists else ', created when needed'}")
 
 
 def _records() -> Iterator[Check]:

@@ -24,8 +24,8 @@ def catalog_text(limits: ClusterFigures, date: str, below: Optional[Catalog] = N
     have, is removed. What Slurm does not report (comments, submit directories, modules) is left for
     a person to add.
     """
-    known = below.clusters.values() if below is not None else ()
-    lower = next((one for one in known if is_cluster(one, limits.config.cluster)), None)
+    clusters = below.clusters.values() if below is not None else ()
+    lower = next((one for one in clusters if is_cluster(one, limits.config.cluster)), None)
     name = re.sub(r"[^A-Za-z0-9._-]", "-", limits.config.cluster) or "cluster"
     cluster: Data = {
         "title": name,
@@ -117,12 +117,12 @@ def _sizes(site: SitePartition, limits: ClusterFigures) -> Data:
 
 
 def _limits_per_user(qos: SlurmQos) -> Dict[str, int]:
-    found = {
+    figures = {
         "max_submit_jobs": qos.limit("MaxSubmitPU"),
         "max_running_jobs": qos.limit("MaxJobsPU"),
         "max_gpus": qos.limit("MaxTRESPU", "gres/gpu"),
     }
-    return {key: figure for key, figure in found.items() if figure}
+    return {key: figure for key, figure in figures.items() if figure}
 
 
 def _qos_of_jobs(limits: ClusterFigures) -> List[SlurmQos]:

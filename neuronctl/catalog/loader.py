@@ -116,12 +116,12 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
         first.others = tuple(others)
         raise first
     # A catalog's paths begin with the cluster; "clusters" would add nothing.
-    found = {
+    by_key = {
         path_key(path[1:] if path[0] == "clusters" else path): list(place)
         for path, place in places.items()
         if path != ("clusters",)
     }
-    return Catalog(clusters, default, files, found)
+    return Catalog(clusters, default, files, by_key)
 
 
 def _lay_over(

@@ -292,11 +292,11 @@ class Qos:
     def limited(self, partition: Partition) -> Partition:
         """Return the partition as it limits jobs of this QOS."""
         keys = ("max_submit_jobs", "max_running_jobs", "max_gpus", "max_nodes")
-        own: Dict[str, Any] = {key: getattr(self, key) for key in keys}
+        limits: Dict[str, Any] = {key: getattr(self, key) for key in keys}
         if self.wall_time.maximum is not None:
-            own["wall_time"] = replace(partition.wall_time, maximum=self.wall_time.maximum)
-            own["wall_time"] = own["wall_time"].clamped()
-        return replace(partition, **{key: own[key] for key in own if own[key] is not None})
+            limits["wall_time"] = replace(partition.wall_time, maximum=self.wall_time.maximum)
+            limits["wall_time"] = limits["wall_time"].clamped()
+        return replace(partition, **{key: limits[key] for key in limits if limits[key] is not None})
 
 
 @dataclass(frozen=True)
@@ -409,10 +409,10 @@ class Catalog:
 
     def cite(self, *path: str) -> Citation:
         """Who says the value at ``path`` (the cluster first): ``file:line: source, date``."""
-        found, cluster = self._nearest(path), self.clusters[path[0]]
-        if found is None:
+        key, cluster = self._nearest(path), self.clusters[path[0]]
+        if key is None:
             return Citation(f"{cluster.source}, {cluster.date}")
-        (file, line), stated = self.places[found], self.places.get(path_key((path[0], "source")))
+        (file, line), stated = self.places[key], self.places.get(path_key((path[0], "source")))
         evidence = self.evidence(*path)
         doubtful = evidence.startswith(("advice", "observation"))
         words = [f"{self.files[file]}:{line}", "" if evidence == "slurm" else evidence]
@@ -426,8 +426,8 @@ class Catalog:
         found = self._nearest(path)
         for length in range(len(keys), 0, -1):
             key = ".".join(keys[:length])
-            told = self.places.get(path_key((name, "evidence", key)))
-            if told is not None and found is not None and told[0] >= self.places[found][0]:
+            place = self.places.get(path_key((name, "evidence", key)))
+            if place is not None and found is not None and place[0] >= self.places[found][0]:
                 return self.clusters[name].evidence.get(key, "")
         return ""
 

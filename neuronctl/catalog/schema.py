@@ -78,10 +78,10 @@ class Node:
 
     def refuse(self, key: str, message: str, hint: str = "") -> None:
         """Report an error about a key of this mapping, "" for the mapping itself."""
-        path = known = (*self.path, key) if key else self.path
-        while known and known not in self.places:
-            known = known[:-1]
-        mistake = self.places.get(known, (0, 1)), f"{'.'.join(path)}: {message}", hint
+        path = above = (*self.path, key) if key else self.path
+        while above and above not in self.places:
+            above = above[:-1]
+        mistake = self.places.get(above, (0, 1)), f"{'.'.join(path)}: {message}", hint
         self.errors.setdefault(path, mistake)
 
     def check_keys(self, allowed: Sequence[str]) -> None:
@@ -359,23 +359,23 @@ def _partition(name: str, node: Node, base: Partition) -> Partition:
     if name == "auto":
         node.refuse("", "reserved name", "-p auto lets neuronctl choose a partition")
     wall_time = _build(WallTime, node.below("wall_time"), base.wall_time)
-    made = _build(Partition, node, base, name=name, wall_time=wall_time.clamped())
-    if made.nodes is None:
-        made = replace(made, nodes=len(units.hosts(made.node_list)) or None)
-    if len(made.cores_per_node) > 1 and len(made.cores_per_node) != (made.nodes or 0):
-        words = f"has {len(made.cores_per_node)} values for {made.nodes} nodes"
+    entry = _build(Partition, node, base, name=name, wall_time=wall_time.clamped())
+    if entry.nodes is None:
+        entry = replace(entry, nodes=len(units.hosts(entry.node_list)) or None)
+    if len(entry.cores_per_node) > 1 and len(entry.cores_per_node) != (entry.nodes or 0):
+        words = f"has {len(entry.cores_per_node)} values for {entry.nodes} nodes"
         node.refuse("cores_per_node", words, "write one number, or a list with one per node")
-    return made
+    return entry
 
 
 def _qos(name: str, node: Node, partitions: Mapping[str, Partition]) -> Qos:
     _check_name(name, node)
-    made = _build(Qos, node, name=name)
-    for partition in made.partitions:
+    entry = _build(Qos, node, name=name)
+    for partition in entry.partitions:
         if partition not in partitions:
             words = f"the cluster has no partition {partition!r}"
             node.refuse("partitions", words, did_you_mean(partition, partitions))
-    return made
+    return entry
 
 
 def _check_name(name: str, node: Node) -> None:

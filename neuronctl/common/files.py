@@ -239,11 +239,11 @@ def file_sha256(path: str) -> str:
     """Return the digest of a regular file; "" for an unreadable one."""
     import hashlib
 
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with contextlib.suppress(OSError, ValueError), open_regular(path) as file:
         for part in iter(lambda: file.read(1 << 20), b""):
-            found.update(part)
-        return found.hexdigest()
+            digest.update(part)
+        return digest.hexdigest()
     return ""
 
 
@@ -309,8 +309,8 @@ def _is_own_group(status: os.stat_result, descriptor: int) -> bool:
         group = grp.getgrgid(status.st_gid)
     except KeyError:
         return False
-    own = (group.gr_gid, group.gr_name) == (user.pw_gid, user.pw_name)
-    if not own or not set(group.gr_mem) <= {user.pw_name}:
+    is_own = (group.gr_gid, group.gr_name) == (user.pw_gid, user.pw_name)
+    if not is_own or not set(group.gr_mem) <= {user.pw_name}:
         return False
     if {other.pw_uid for other in pwd.getpwall() if other.pw_gid == group.gr_gid} - {user.pw_uid}:
         return False

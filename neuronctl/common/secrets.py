@@ -92,19 +92,19 @@ def _is_named_secret(name: str, value: str) -> bool:
 def find_secrets(text: str) -> List[Span]:
     """Return the positions of a text's secrets, in order, without quotes around them."""
     folded = text.casefold()
-    found: List[Span] = []
+    spans: List[Span] = []
     for pattern in (_TOKEN, _URL, _HEADER, _PRIVATE_KEY):
         matches = re.finditer(pattern, text)
-        found += [m.span("value") for m in matches if not re.fullmatch(_NOTHING, m["value"])]
+        spans += [m.span("value") for m in matches if not re.fullmatch(_NOTHING, m["value"])]
     named = re.compile(_NAMED)
     match = named.search(text) if any(map(folded.__contains__, _HINTS)) else None
     while match is not None:
         start, end = match.span("value")
         has_value = _gives_secret(match)
         quoted = has_value and text[start] in "'\""
-        found += [(start + quoted, end - quoted)] if has_value else []
+        spans += [(start + quoted, end - quoted)] if has_value else []
         match = named.search(text, end if has_value else start)  # --env TOKEN=x
-    return _joined(found)
+    return _joined(spans)
 
 
 def _gives_secret(match: re.Match[str]) -> bool:

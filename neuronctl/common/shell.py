@@ -62,8 +62,8 @@ def references(text: str) -> Tuple[str, ...]:
     """Return the names of the variables that ``text`` refers to: ``$NAME`` and ``${NAME}``."""
     if "$" not in text:
         return ()
-    found = (match[1] or match[2] for match in re.finditer(_REFERENCE, text))
-    return tuple(dict.fromkeys(name for name in found if name))
+    names = (match[1] or match[2] for match in re.finditer(_REFERENCE, text))
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def join(words: Sequence[CommandWord]) -> str:

@@ -81,11 +81,11 @@ def other_dash(text: str) -> str:
     """Return the first dash that is not ASCII's ``-``, such as ``an en dash (U+2013)``, or ""."""
     import unicodedata
 
-    found = next((character for character in text if character in DASHES), "")
-    if not found:
+    dash = next((character for character in text if character in DASHES), "")
+    if not dash:
         return ""
-    name = unicodedata.name(found).lower()
-    return f"{'an' if name[0] == 'e' else 'a'} {name} (U+{ord(found):04X})"
+    name = unicodedata.name(dash).lower()
+    return f"{'an' if name[0] == 'e' else 'a'} {name} (U+{ord(dash):04X})"
 
 
 def replace_other_dashes(text: str) -> str:

@@ -9,7 +9,7 @@ from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.units import hosts
 from neuronctl.common.words import moment
 from neuronctl.judgement import free_nodes
-from neuronctl.judgement.limits import check_limits
+from neuronctl.judgement.limit_checks import check_limits
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.reservations import check_reservation
 from neuronctl.judgement.snapshot import Snapshot
@@ -68,8 +68,8 @@ def _hidden(on_cluster: PlanOnCluster, nodes: free_nodes.NodeSearch) -> Iterator
     if "jobs" in private and free_nodes.may_be_planned_for_others(nodes):
         words = "jobs of others, which may wait for these nodes, are not shown here (PrivateData)"
         yield Doubt(words, cause="Priority")
-    told = any((each.scope, each.name) == (Scope.ACCOUNT, on_cluster.account) for each in accounts)
-    if snapshot.enforced and not told and {"usage", "users", "accounts"} & set(private):
+    shown = any((each.scope, each.name) == (Scope.ACCOUNT, on_cluster.account) for each in accounts)
+    if snapshot.enforced and not shown and {"usage", "users", "accounts"} & set(private):
         yield Doubt("limits of accounts and what they hold are not shown here (PrivateData)")
 
 

@@ -47,9 +47,9 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
         fitting &= on_cluster.named_hosts
     if on_cluster.matching is not None:
         fitting &= on_cluster.matching
-    own = reservations.own_reservation(on_cluster)
-    if own is not None:
-        fitting &= set(hosts(own.node_list))
+    reservation = reservations.own_reservation(on_cluster)
+    if reservation is not None:
+        fitting &= set(hosts(reservation.node_list))
     suitable = fitting - reserved.nodes
     free = None
     if _where_not_known(on_cluster) is None:
@@ -60,8 +60,8 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
 def _with_room(on_cluster: PlanOnCluster) -> FrozenSet[str]:
     """Return the nodes with room now for one node's share of the job."""
     # Others may reserve nodes for themselves (--exclusive=user).
-    own = ("", on_cluster.snapshot.user)
-    usable = [group for group in on_cluster.pool if is_usable(group) and group.owner in own]
+    owners = ("", on_cluster.snapshot.user)
+    usable = [group for group in on_cluster.pool if is_usable(group) and group.owner in owners]
     needs = on_cluster.needs
     free = node_names(group for group in usable if on_cluster.fits(group))
     others = _with_jobs_of_others(on_cluster)
@@ -83,8 +83,8 @@ def _where_not_known(on_cluster: PlanOnCluster) -> Optional[Doubt]:
         words = "--nodelist names more nodes than the job needs: which it must get is not known"
         return Doubt(words, refusable=True)
     if request.reservation is not None:
-        own = reservations.own_reservation(on_cluster)
-        if own is None or not own.whole_nodes(on_cluster.snapshot.nodes):
+        reservation = reservations.own_reservation(on_cluster)
+        if reservation is None or not reservation.whole_nodes(on_cluster.snapshot.nodes):
             begun = next(reservations.check_reservation(on_cluster), None) is None
             return Doubt(f"what is free in reservation {request.reservation} is not known", begun)
     if needs.unsure:
@@ -203,12 +203,12 @@ def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
 def _magnetic(on_cluster: PlanOnCluster) -> str:
     """Return a reservation in which it may start without requesting it, or ""."""
     names = reservations.users_names(on_cluster)
-    found = (
+    magnetic = (
         one.name
         for one in on_cluster.snapshot.reservations or ()
         if "MAGNETIC" in one.flags and (names & {*one.allowed} or not one.is_for_named)
     )
-    return next(found, "") if on_cluster.plan.request.reservation is None else ""
+    return next(magnetic, "") if on_cluster.plan.request.reservation is None else ""
 
 
 def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
@@ -253,19 +253,19 @@ def _not_available(search: NodeSearch) -> Wait:
     up = node_names(filter(is_up, on_cluster.pool))
     down = search.fitting - up
     down = down & on_cluster.named_hosts or down
-    said = []
+    reasons = []
     if down:
         states = {group.state for group in on_cluster.pool if not down.isdisjoint(group.names)}
         nodes = units.compress_hostlist(down)
-        said.append(f"{nodes} {verb(len(down))} {', '.join(sorted(states))}")
+        reasons.append(f"{nodes} {verb(len(down))} {', '.join(sorted(states))}")
     until = None
     if reserved.by:
-        said.append(reservations.reservation_words(reserved, snapshot))
+        reasons.append(reservations.reservation_words(reserved, snapshot))
         left = min(one.start for one in reserved.by) - snapshot.asked_at
         before = search_nodes(replace(on_cluster, snapshot=replace(snapshot, reservations=()))).free
         if left >= 60 and before is not None and not on_cluster.lacking(before):
             shorter = units.format_time(left // 60 * 60)
-            said.append(f"with -t {shorter} or less it can start now")
+            reasons.append(f"with -t {shorter} or less it can start now")
         elif not down:
             until = max(reservation.end for reservation in reserved.by)
     left = len(search.suitable & up)
@@ -275,7 +275,7 @@ def _not_available(search: NodeSearch) -> Wait:
     if left >= plan.nodes:
         words = f"not all of --nodelist={plan.request.nodelist} is available"
     source = reservations.SOURCE if reserved.by else _SAID_OF_NODES
-    return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *said]), source, until)
+    return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *reasons]), source, until)
 
 
 def _with_jobs_of_others(on_cluster: PlanOnCluster) -> Optional[FrozenSet[str]]:
@@ -325,8 +325,8 @@ def _job_ahead(search: NodeSearch, free: FrozenSet[str]) -> Optional[Outcome]:
     kept |= set() if any(planned) else _planned(on_cluster)
     if _enough(search, free, frozenset(kept)):
         return None
-    own = next((job for job in ahead if job in snapshot.jobs), None)
-    who = "a job of others" if own is None else f"your job {own.id}"
+    users_job = next((job for job in ahead if job in snapshot.jobs), None)
+    who = "a job of others" if users_job is None else f"your job {users_job.id}"
     words = f"there is room for it, but {who} waits before it for these nodes"
     words += "; it starts earlier only if that is not delayed"
     if not (planned and all(planned)):

@@ -82,8 +82,8 @@ class Judgement:
             likely = doubts[0].likely if len(doubts) == 1 else ""
             return Verdict(NOT_KNOWN, words, cause, all_nodes_up=all_up, likely=likely)
         if waits:
-            known = [wait.until for wait in waits]
-            until = None if None in known else max(at for at in known if at is not None)
+            ends = [wait.until for wait in waits]
+            until = None if None in ends else max(at for at in ends if at is not None)
             return Verdict(
                 WILL_WAIT, "; ".join(wait.words for wait in waits), waits[0].cause, until
             )
@@ -101,8 +101,8 @@ class Judgement:
     def with_rules(self, findings: Iterable[Finding]) -> Judgement:
         """Return the judgement with other findings; those about waits stay."""
         waits = tuple(finding for finding in self.findings if finding.waits)
-        found = tuple(finding for finding in findings if not finding.waits)
-        return replace(self, findings=_errors_first((*found, *waits)))
+        others = tuple(finding for finding in findings if not finding.waits)
+        return replace(self, findings=_errors_first((*others, *waits)))
 
     @property
     def may_be_behind_others(self) -> bool:
@@ -207,12 +207,12 @@ def judge(
         judged = [judge(replace(context, plan=here), snapshot, unasked_because) for here in each]
         best = _together(judged)
         return replace(best, doubt=_reservation_doubt(each, snapshot) or best.doubt)
-    found = _judge(context, snapshot, unasked_because)
-    limits = () if found.forecast is None else found.forecast.on_cluster.limits_by_nodes
+    judgement = _judge(context, snapshot, unasked_because)
+    limits = () if judgement.forecast is None else judgement.forecast.on_cluster.limits_by_nodes
     if plan.most_nodes == plan.nodes or not limits:
-        return found
+        return judgement
     words = f"Slurm may choose up to {plan.most_nodes} nodes, for which limits were not looked at"
-    return replace(found, doubt=words if found.verdict.kind == CAN_START else "")
+    return replace(judgement, doubt=words if judgement.verdict.kind == CAN_START else "")
 
 
 def _reservation_doubt(each: Sequence[JobPlan], snapshot: Optional[Snapshot]) -> str:

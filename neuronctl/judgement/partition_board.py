@@ -12,7 +12,7 @@ from neuronctl.common import units
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.words import counted
 from neuronctl.judgement.judgement import judge
-from neuronctl.judgement.limits import counted_jobs
+from neuronctl.judgement.limit_checks import counted_jobs
 from neuronctl.judgement.snapshot import Snapshot, is_reserved, is_up
 from neuronctl.judgement.verdict import CAN_START, WILL_WAIT, Verdict
 from neuronctl.planning import plan

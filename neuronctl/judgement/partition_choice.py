@@ -84,13 +84,13 @@ def candidates(
     of_script: bool = False,
 ) -> Tuple[Candidate, ...]:
     """Return the plan in every partition of its cluster, judged. Pure."""
-    found = []
+    judged = []
     for name in made.cluster.partitions:
         request = replace(made.request, partition=name)
         here = plan(request, made.cluster, interactive=made.interactive)
         context = RuleContext(here, catalog, local, reviewed=snapshot is None, of_script=of_script)
-        found.append(Candidate(here, judge(context, snapshot)))
-    return tuple(found)
+        judged.append(Candidate(here, judge(context, snapshot)))
+    return tuple(judged)
 
 
 def rank(candidates: Sequence[Candidate]) -> List[Candidate]:
@@ -120,8 +120,8 @@ def choose(plan: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = Fals
         with contextlib.suppress(SlurmError):
             snapshot = ask_slurm(plan)
     local = gather_local_facts(plan)
-    found = candidates(plan, catalog, local, snapshot, of_script=of_script)
-    ranked = rank(found)
+    unranked = candidates(plan, catalog, local, snapshot, of_script=of_script)
+    ranked = rank(unranked)
     choice = Choice(ranked[0].plan if ranked else plan, tuple(ranked), snapshot)
     if not ranked or not ranked[0].fits:
         reasons = "\n".join(f"  {other.name}: {other.exclusion}" for other in ranked)

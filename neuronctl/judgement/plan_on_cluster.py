@@ -72,10 +72,10 @@ class PlanOnCluster:
     @cached_property
     def job_qos(self) -> str:
         """Return the name of the job's own QOS; "": unknown."""
-        asked, own = self.plan.request.qos, self.association
-        if asked is not None or own is None:
+        asked, row = self.plan.request.qos, self.association
+        if asked is not None or row is None:
             return asked or ""
-        return own.default_qos or (own.qos[0] if len(own.qos) == 1 else "normal")
+        return row.default_qos or (row.qos[0] if len(row.qos) == 1 else "normal")
 
     @property
     def is_open(self) -> bool:
@@ -107,15 +107,15 @@ class PlanOnCluster:
     def usable_accounts(self) -> Tuple[str, ...]:
         """Return the accounts under which the user may submit to the job's partition."""
         here = ("", self.plan.partition.name)
-        own = self.snapshot.limits.associations
-        return tuple(dict.fromkeys(each.account for each in own if each.partition in here))
+        rows = self.snapshot.limits.associations
+        return tuple(dict.fromkeys(each.account for each in rows if each.partition in here))
 
     @property
     def usable_qos(self) -> Tuple[str, ...]:
         """Return the QOS that the user may request in the job's partition."""
         partition = self.partition
-        own = () if self.association is None else self.association.qos
-        return tuple(name for name in own if partition is None or partition.takes_qos(name))
+        names = () if self.association is None else self.association.qos
+        return tuple(name for name in names if partition is None or partition.takes_qos(name))
 
     @property
     def qos_for_time(self) -> Tuple[str, ...]:
@@ -123,22 +123,22 @@ class PlanOnCluster:
         seconds, most = self.plan.time_limit, self.wall_time
         if most is None or seconds is None or 0 <= seconds <= most.figure:
             return ()
-        found = []
+        names = []
         for name in self.usable_qos:
             plan = replace(self.plan, request=replace(self.plan.request, qos=name))
             longest = PlanOnCluster(plan, self.snapshot).wall_time
             if longest is None or 0 <= seconds <= longest.figure:
-                found.append(name)
-        return tuple(found)
+                names.append(name)
+        return tuple(names)
 
     @cached_property
     def qos_in_force(self) -> Tuple[SlurmQos, ...]:
         """Return the QOS whose limits hold, the one that counts first in front."""
         figures = self.snapshot.limits
-        of_partition = None if self.partition is None else figures.qos_named(self.partition.qos)
-        of_job = figures.qos_named(self.job_qos)
-        both = [qos for qos in (of_partition, of_job) if qos is not None]
-        if of_job is not None and "OverPartQOS" in of_job.flags:
+        site_qos = None if self.partition is None else figures.qos_named(self.partition.qos)
+        job_qos = figures.qos_named(self.job_qos)
+        both = [qos for qos in (site_qos, job_qos) if qos is not None]
+        if job_qos is not None and "OverPartQOS" in job_qos.flags:
             both.reverse()
         return tuple(both)
 
@@ -161,9 +161,9 @@ class PlanOnCluster:
         """
         if not self.snapshot.enforced:
             return () if self.partition is None else self.partition.limits
-        own = self.snapshot.limits.qos_named(self.job_qos)
+        qos = self.snapshot.limits.qos_named(self.job_qos)
         return limits_in_force(
-            *(self.partition, () if own is None else own.flags, self.qos_in_force),
+            *(self.partition, () if qos is None else qos.flags, self.qos_in_force),
             *(self.association, self.snapshot.limited_groups),
         )
 
@@ -267,10 +267,10 @@ class PlanOnCluster:
             job = {"cpu": nodes * cores, "gres/gpu": nodes * gpus}
         node = {"cpu": cores, "gres/gpu": gpus}
         if self.may_get_more_nodes:
-            known = {tres: job[tres] for tres in job if tres == "cpu" or not needs.gpus_per_node}
+            amounts = {tres: job[tres] for tres in job if tres == "cpu" or not needs.gpus_per_node}
             if needs.memory_per_core and not needs.memory_per_node:
-                known["mem"] = known["cpu"] * needs.memory_per_core
-            return JobSize(known, {"node": 1})
+                amounts["mem"] = amounts["cpu"] * needs.memory_per_core
+            return JobSize(amounts, {"node": 1})
         return JobSize(self._with_memory(job, nodes), self._with_memory(node, 1))
 
     @property
@@ -328,11 +328,11 @@ class PlanOnCluster:
             return node_names(self.pool)
         if re.fullmatch(rf"{_FEATURE}(?:[&,|]{_FEATURE})*", text) is None:
             return None
-        found: FrozenSet[str] = frozenset()
+        nodes: FrozenSet[str] = frozenset()
         for operator, name in re.findall(rf"(^|[&,|])({_FEATURE})", text):
             having = node_names(group for group in self.pool if name in group.features)
-            found = found & having if operator in ("&", ",") else found | having
-        return found
+            nodes = nodes & having if operator in ("&", ",") else nodes | having
+        return nodes
 
     def lacking(self, names: AbstractSet[str]) -> bool:
         """Return True if these nodes are too few or lack some of ``--nodelist``."""
@@ -347,8 +347,8 @@ class PlanOnCluster:
     @cached_property
     def resources(self) -> Tuple[Tuple[str, int], ...]:
         """Return the generic resources requested per node, other than GPUs: ``("shard", 2)``."""
-        found = parse_resources(",".join(self.plan.request.gres))
-        amounts = ((name, sum(kinds.values())) for name, kinds in found.items())
+        requested = parse_resources(",".join(self.plan.request.gres))
+        amounts = ((name, sum(kinds.values())) for name, kinds in requested.items())
         return tuple(each for each in amounts if each[0] not in ("gpu", "none"))
 
     def room(self, group: NodeGroup, empty: bool) -> Tuple[int, int]:
@@ -359,8 +359,8 @@ class PlanOnCluster:
     def rooms(self, names: AbstractSet[str], empty: bool) -> List[Tuple[int, int]]:
         """Return the room on each of these nodes that has any, the largest first."""
         each = ((self.room(group, empty), names & {*group.names}) for group in self.pool)
-        found = [room for room, here in each if room[0] for _ in here]
-        return sorted(found, reverse=True)
+        rooms = [room for room, here in each if room[0] for _ in here]
+        return sorted(rooms, reverse=True)
 
     def _free(self, group: NodeGroup, needs: Needs, empty: bool) -> Optional[Tuple[int, int, int]]:
         """Return the cores, GPUs, and MB that the job could get of each node of a group.

@@ -40,14 +40,14 @@ def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
         if reservation == own_reservation(on_cluster):
             continue
         late = limit is not None and reservation.start >= snapshot.asked_at + limit
-        known = names & set(hosts(reservation.node_list))
-        if late or reservation.end <= snapshot.asked_at or not known:
+        here = names & set(hosts(reservation.node_list))
+        if late or reservation.end <= snapshot.asked_at or not here:
             continue
         if reservation.whole_nodes(snapshot.nodes):
             by.append(reservation)
-            whole |= known
+            whole |= here
         else:
-            parts |= known
+            parts |= here
     return ReservedNodes(frozenset(whole), frozenset(parts), tuple(by))
 
 
@@ -62,14 +62,14 @@ def own_reservation(on_cluster: PlanOnCluster) -> Optional[Reservation]:
 
 def reservation_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
     """Return which nodes are reserved, from when and until when."""
-    said = []
+    texts = []
     for reservation in reserved.by[:2]:
         purpose = "for maintenance " if "MAINT" in reservation.flags else ""
         when = f"until {moment(reservation.end)}"
         if reservation.start > snapshot.asked_at:
             when = f"from {moment(reservation.start)} {when}"
-        said.append(f"{reservation.node_list} {purpose}{when} ({reservation.name})")
-    return "reserved: " + ", ".join(said) + (", …" if len(reserved.by) > 2 else "")
+        texts.append(f"{reservation.node_list} {purpose}{when} ({reservation.name})")
+    return "reserved: " + ", ".join(texts) + (", …" if len(reserved.by) > 2 else "")
 
 
 def check_access(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -90,16 +90,16 @@ def check_access(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 
 def users_names(on_cluster: PlanOnCluster) -> Set[str]:
     """Return the names by which a reservation may be for the job, as Reservation has them."""
-    snapshot, own = on_cluster.snapshot, on_cluster.association
+    snapshot, association = on_cluster.snapshot, on_cluster.association
     names = {f"Users={snapshot.user}", *(f"Groups={name}" for name in snapshot.groups)}
-    accounts = (on_cluster.account, *(own.above if own else ()))
+    accounts = (on_cluster.account, *(association.above if association else ()))
     return names | {f"Accounts={name}" for name in accounts if name}
 
 
 def check_reservation(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the wait for the job's own reservation to begin."""
     name, now = on_cluster.plan.request.reservation, on_cluster.snapshot.asked_at
-    for own in on_cluster.snapshot.reservations or ():
-        if own.name == name and "FLEX" not in own.flags and own.start > now:
-            words = f"reservation {own.name} begins at {moment(own.start)}"
-            yield Wait("NC506", "Reservation", words, SOURCE, own.start)
+    for reservation in on_cluster.snapshot.reservations or ():
+        if reservation.name == name and "FLEX" not in reservation.flags and reservation.start > now:
+            words = f"reservation {reservation.name} begins at {moment(reservation.start)}"
+            yield Wait("NC506", "Reservation", words, SOURCE, reservation.start)

@@ -21,11 +21,11 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
     """
     # Repeat it for each partition that the job might go to.
     asked = (plan.request.account, plan.request.qos, plan.cluster.name)
-    known = snapshot.laid.get(asked)
-    if known is None or known[0] is not plan.cluster:
+    kept = snapshot.laid.get(asked)
+    if kept is None or kept[0] is not plan.cluster:
         sources: Dict[Path, Citation] = {("partitions",): snapshot.says("scontrol show partition")}
-        known = snapshot.laid[asked] = plan.cluster, _partitions(plan, snapshot, sources), sources
-    _, partitions, sources = known
+        kept = snapshot.laid[asked] = plan.cluster, _partitions(plan, snapshot, sources), sources
+    _, partitions, sources = kept
     name = plan.partition.name
     if not name and plan.request.amounts is not None:  # somebody's script: Slurm's default
         name = next((one.name for one in snapshot.limits.partitions if one.default), "")

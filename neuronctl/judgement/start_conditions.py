@@ -57,9 +57,9 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     one_thread = all(group.threads == 1 for group in on_cluster.pool)
     for option in request.sbatch:
         name, _, value = option.partition("=")
-        known = name in _JUDGED and re.fullmatch(_JUDGED[name], value, re.ASCII)
-        of_threads = one_thread and option in _OF_THREADS
-        if not (known or of_threads) and name not in ("hold", "begin", "nodes"):
+        is_judged = name in _JUDGED and re.fullmatch(_JUDGED[name], value, re.ASCII)
+        is_moot = one_thread and option in _OF_THREADS
+        if not (is_judged or is_moot) and name not in ("hold", "begin", "nodes"):
             words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
             yield Doubt(words, refusable=True)
 
@@ -67,12 +67,12 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 def _not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield what the user may not use, and an array that is too large."""
     request, snapshot = on_cluster.plan.request, on_cluster.snapshot
-    config, own = snapshot.limits.config, snapshot.limits.associations
-    enforced = "associations" in config.enforce and bool(own)
+    config, associations = snapshot.limits.config, snapshot.limits.associations
+    enforced = "associations" in config.enforce and bool(associations)
     shown = slurm_says("sacctmgr show associations")
     if enforced and request.account is not None and not on_cluster.associations:
         words = f"you have no account '{request.account}'"
-        names = ", ".join(dict.fromkeys(each.account for each in own))
+        names = ", ".join(dict.fromkeys(each.account for each in associations))
         yield Finding(words, f"your accounts: {names}", shown, code="NC514")
     if enforced and "qos" in config.enforce:
         yield from _qos_not_allowed(on_cluster)
@@ -140,9 +140,9 @@ def _terms(text: str) -> List[_Term]:
 
 def _dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     terms, states = _terms(text), on_cluster.snapshot.job_states
-    found: Dict[str, List[int]] = {}
+    jobs: Dict[str, List[int]] = {}
     for term in terms:
-        found.setdefault(_state_of(term, on_cluster), []).append(term[1])
+        jobs.setdefault(_state_of(term, on_cluster), []).append(term[1])
     unknown = [number for number in dependency_ids(on_cluster.plan) if number not in states]
     for number in unknown:
         yield Finding(
@@ -152,15 +152,15 @@ def _dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
             slurm_says("scontrol show job"),
             code="NC512",
         )
-    if not terms or _OPEN in found or ("?" in text and len(found) > 1):
+    if not terms or _OPEN in jobs or ("?" in text and len(jobs) > 1):
         words = f"whether it waits for --dependency={text} is not known"
         yield Doubt(words, refusable=not terms or bool(unknown))
-    elif _NEVER in found:
-        ended = " and ".join(f"job {id} ended as {states[id]}" for id in sorted({*found[_NEVER]}))
+    elif _NEVER in jobs:
+        ended = " and ".join(f"job {id} ended as {states[id]}" for id in sorted({*jobs[_NEVER]}))
         words = f"forever: --dependency={text} cannot be met, because {ended}"
         yield Wait("NC506", "DependencyNeverSatisfied", words)
-    elif _WAITS in found:
-        named = (f"job {id}" if id else "your jobs of the same name" for id in found[_WAITS])
+    elif _WAITS in jobs:
+        named = (f"job {id}" if id else "your jobs of the same name" for id in jobs[_WAITS])
         words = f"it depends on {' and '.join(dict.fromkeys(named))} (--dependency)"
         yield Wait("NC506", "Dependency", words)
 

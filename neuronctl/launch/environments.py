@@ -58,9 +58,9 @@ def find_conda(environment: str, here: str = "") -> Optional[Conda]:
     # Imports bz2 and lzma, which few submissions need.
     from shutil import which
 
-    found = which("conda")
-    if found is not None:
-        return Conda(f"on PATH: {found}")
+    program_on_path = which("conda")
+    if program_on_path is not None:
+        return Conda(f"on PATH: {program_on_path}")
     program = os.environ.get("CONDA_EXE", "")
     base = os.path.dirname(os.path.dirname(program))
     if _is_installation(base):

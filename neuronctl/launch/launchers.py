@@ -203,11 +203,11 @@ def every() -> Tuple[Launcher, ...]:
 @functools.lru_cache(maxsize=1)
 def every_in(places: Sequence[str]) -> Tuple[Launcher, ...]:
     """Return all launchers in these directories."""
-    found = []
+    launchers = []
     for name in names():
         with contextlib.suppress(TemplateError):
-            found.append(_loaded(name, places))
-    return tuple(found)
+            launchers.append(_loaded(name, places))
+    return tuple(launchers)
 
 
 def forget() -> None:
@@ -260,7 +260,7 @@ def _options_called(
     launcher: Launcher, words: Sequence[Optional[str]], at: int
 ) -> Tuple[Tuple[LauncherOption, ...], Optional[int]]:
     flags, values, pairs = launcher.flags, launcher.values, launcher.pairs
-    found: List[LauncherOption] = []
+    options: List[LauncherOption] = []
     while at < len(words):
         word = words[at]
         if word is None or not word.startswith("-") or word == "--":
@@ -271,14 +271,14 @@ def _options_called(
         if not equals and name not in flags:
             length = 3 if name in pairs else 2
             if name not in values + pairs and (values or not flags):
-                return tuple(found), None
+                return tuple(options), None
             value = (words[at + 1] if at + 1 < len(words) else None) or ""
-        own = tuple(own_word or "" for own_word in words[at : at + length])
+        own_words = tuple(own_word or "" for own_word in words[at : at + length])
         if length == 2 and not values:  # argparse takes both in one word
-            own = (f"{typed}={value}",)
-        found.append(LauncherOption(name, value, own))
+            own_words = (f"{typed}={value}",)
+        options.append(LauncherOption(name, value, own_words))
         at += length
-    return tuple(found), min(at, len(words))
+    return tuple(options), min(at, len(words))
 
 
 def _read(name: str, places: Sequence[str]) -> Tuple[str, str]:
@@ -349,12 +349,12 @@ _Read = Callable[[str], object]
 
 def _one_of(*texts: str, **values: object) -> _Read:
     """Return a function that reads one of these texts, or the value of one of these words."""
-    known = {**{text: text for text in texts}, **values}
+    values_by_text = {**{text: text for text in texts}, **values}
 
     def read(text: str) -> object:
-        if text not in known:
-            raise ValueError("must be " + " or ".join(known))
-        return known[text]
+        if text not in values_by_text:
+            raise ValueError("must be " + " or ".join(values_by_text))
+        return values_by_text[text]
 
     return read
 

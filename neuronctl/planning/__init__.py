@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neuronctl.planning.model import AllocationPart, Directive, Export, JobPlan, Launch
+from neuronctl.planning.job_plan import AllocationPart, Directive, Export, JobPlan, Launch
 from neuronctl.planning.planner import plan
 
 __all__ = ["AllocationPart", "Directive", "Export", "JobPlan", "Launch", "plan"]

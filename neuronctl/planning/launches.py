@@ -12,7 +12,7 @@ from neuronctl.common.words import counted
 from neuronctl.launch import launchers
 from neuronctl.launch.containers import RUNTIMES, Wrapping
 from neuronctl.planning import software
-from neuronctl.planning.model import AllocationPart, CodeSnapshot, Export, Launch
+from neuronctl.planning.job_plan import AllocationPart, CodeSnapshot, Export, Launch
 from neuronctl.planning.sizes import SizeBuilder
 from neuronctl.request.job import JobRequest, Source, StepRequest
 
@@ -153,11 +153,11 @@ class LaunchBuilder(SizeBuilder):
                 "container runtimes are: " + ", ".join(RUNTIMES),
             )
         scratch = self.cluster.scratch
-        own = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
+        scratch_words = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
         if self.code is not None:  # its links lead there
             request = replace(request, binds=(*request.binds, self.code.root))
         option = "--rocm" if self.partitions[0].has_amd_gpus else "--nv"
-        return RUNTIMES[name](request, own, option if self.gpus else "")
+        return RUNTIMES[name](request, scratch_words, option if self.gpus else "")
 
 
 class StepBuilder(LaunchBuilder):
@@ -194,7 +194,7 @@ class StepBuilder(LaunchBuilder):
         step, share = self.step, self.share
         nodes, gpus = self.request.nodes or 1, self.request.gpus_per_node or 0
         sizes = (step.nodes, step.ntasks_per_node, step.cpus_per_task, step.gpus_per_node)
-        own = share.beside or any(size is not None for size in sizes)
+        is_share = share.beside or any(size is not None for size in sizes)
         options: Tuple[str, ...] = ()
         if gpus != share.job_gpus:
             option = "gres=gpu:" if self.cluster.policy.gpu_option == "gres" else "gpus-per-node="
@@ -205,4 +205,4 @@ class StepBuilder(LaunchBuilder):
         elif 1 < nodes < share.nodes:
             options += ("--relative=0",)  # from the first node on, where the processes meet
         cores = share.cores_with(gpus, job_cores)
-        return AllocationPart(hosts=(), cores=cores, step_options=options, is_share=own)
+        return AllocationPart(hosts=(), cores=cores, step_options=options, is_share=is_share)

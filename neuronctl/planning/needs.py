@@ -7,7 +7,7 @@ from typing import Iterator, Optional, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.datatypes import dataclass
-from neuronctl.planning.model import JobPlan
+from neuronctl.planning.job_plan import JobPlan
 from neuronctl.request.job import Amounts
 from neuronctl.request.values import gpu_type_of_task
 
@@ -58,8 +58,8 @@ class Needs:
     @property
     def all_cores(self) -> int:
         """Return the cores that Slurm gives it at least."""
-        of_tasks, of_gpus = self.tasks * self.cores_per_task, self.all_gpus * self.cores_per_gpu
-        return max(of_tasks, of_gpus, self.nodes * self.least_cores)
+        task_cores, gpu_cores = self.tasks * self.cores_per_task, self.all_gpus * self.cores_per_gpu
+        return max(task_cores, gpu_cores, self.nodes * self.least_cores)
 
     @property
     def largest_share(self) -> Tuple[int, int]:
@@ -74,8 +74,8 @@ class Needs:
         threads: how many of its ``cores`` (Slurm's CPUs) are one core.
         """
         wanted_gpus = self.gpus_per_node or -(-self.gpus // self.nodes)
-        of_tasks = -(-self.tasks // self.nodes) * self.cores_per_task
-        wanted_cores = max(self.least_cores, of_tasks, wanted_gpus * self.cores_per_gpu)
+        task_cores = -(-self.tasks // self.nodes) * self.cores_per_task
+        wanted_cores = max(self.least_cores, task_cores, wanted_gpus * self.cores_per_gpu)
         wanted_cores = whole_cores(wanted_cores, threads)
         wanted_memory = max(
             self.memory_per_node,
@@ -102,29 +102,31 @@ def whole_cores(cpus: int, threads: int) -> int:
 
 def slurm_needs(plan: JobPlan) -> Needs:
     """Return the plan's requests; 0 leaves a value to Slurm's default."""
-    request, own = plan.request, _amounts(plan)
+    request, sizes = plan.request, _amounts(plan)
     number = request.sbatch_number
-    nodes, most, gpus = own.nodes or 1, own.max_nodes or own.nodes or 0, own.gpus or 0
-    each, per_node = own.ntasks_per_node or 0, own.gpus_per_node or 0
-    if own.nodes is None:
+    nodes, most, gpus = sizes.nodes or 1, sizes.max_nodes or sizes.nodes or 0, sizes.gpus or 0
+    each, per_node = sizes.ntasks_per_node or 0, sizes.gpus_per_node or 0
+    if sizes.nodes is None:
         nodes = plan.nodes
     if gpus and per_node:
         nodes = most = max(1, gpus // per_node)
         gpus = 0
-    if own.ntasks:
-        nodes = min(nodes, own.ntasks)
-        most = min(most or own.ntasks, own.ntasks)
-    tasks = own.ntasks or nodes * max(1, each)
+    if sizes.ntasks:
+        nodes = min(nodes, sizes.ntasks)
+        most = min(most or sizes.ntasks, sizes.ntasks)
+    tasks = sizes.ntasks or nodes * max(1, each)
     if not (gpus or per_node):
         gpus = tasks * number("gpus-per-task")
-    cores = own.cpus_per_task or 1
+    cores = sizes.cpus_per_task or 1
     memory = None if request.mem is None else units.parse_memory(request.mem)
-    of_core, of_gpu = (_memory(request.sbatch_value(f"mem-per-{unit}")) for unit in ("cpu", "gpu"))
+    per_core, per_gpu = (
+        _memory(request.sbatch_value(f"mem-per-{unit}")) for unit in ("cpu", "gpu")
+    )
     whole = "user" if (request.sbatch_value("exclusive") or "").lower() == "user" else ""
     unknown = [name for name in _SPREAD_UNKNOWN if request.sbatch_value(name) is not None]
     if number("cpus-per-gpu") and gpus:
         unknown.append("cpus-per-gpu")
-    if each and own.nodes and own.ntasks and own.ntasks != nodes * each:
+    if each and sizes.nodes and sizes.ntasks and sizes.ntasks != nodes * each:
         unknown.append("ntasks-per-node")
     if request.sbatch_value("overcommit") is not None:
         tasks, cores, each = nodes, 1, 0
@@ -139,12 +141,12 @@ def slurm_needs(plan: JobPlan) -> Needs:
         cores_per_gpu=number("cpus-per-gpu"),
         gpu_types=tuple(_types(plan)),
         memory_per_node=memory or 0,
-        memory_per_core=of_core or 0,
-        memory_per_gpu=of_gpu or 0,
-        whole_memory=0 in (memory, of_core),
+        memory_per_core=per_core or 0,
+        memory_per_gpu=per_gpu or 0,
+        whole_memory=0 in (memory, per_core),
         whole="nodes" if request.exclusive else whole,
-        asks_memory=(memory, of_core, of_gpu) != (None, None, None),
-        asks_cores=bool(own.cpus_per_task),
+        asks_memory=(memory, per_core, per_gpu) != (None, None, None),
+        asks_cores=bool(sizes.cpus_per_task),
         unsure=f"--{unknown[0]}" if unknown else "",
     )
 

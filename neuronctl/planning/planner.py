@@ -12,7 +12,7 @@ from neuronctl.common import units
 from neuronctl.common.errors import UsageError
 from neuronctl.common.words import counted
 from neuronctl.launch.environments import Conda
-from neuronctl.planning import model
+from neuronctl.planning import job_plan as model
 from neuronctl.planning.launches import LaunchBuilder, Share, StepBuilder
 from neuronctl.planning.software import (
     activation,

@@ -11,7 +11,7 @@ from neuronctl.common.errors import UsageError
 from neuronctl.common.words import counted
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import Launcher
-from neuronctl.planning.model import AllocationPart, Decision
+from neuronctl.planning.job_plan import AllocationPart, Decision
 from neuronctl.planning.software import runs_python, starts_once
 from neuronctl.request.job import Amounts, JobRequest, Source
 
@@ -135,9 +135,9 @@ class SizeBuilder:
             name, reason = "srun", "a program over several nodes"
         else:
             name, reason = "python", "one process"
-        own = self.cluster.policy.launcher_instead_of.get(name, name)
-        reason += "" if own == name else f"; {self.cluster.name} has it in place of {name}"
-        return launchers.load(self.derived("launcher", own, reason))
+        replacement = self.cluster.policy.launcher_instead_of.get(name, name)
+        reason += "" if replacement == name else f"; {self.cluster.name} has it in place of {name}"
+        return launchers.load(self.derived("launcher", replacement, reason))
 
     def _ntasks_per_node(self) -> int:
         request, nodes, gpus = self.request, self.nodes, self.gpus

@@ -14,7 +14,7 @@ from neuronctl.common.shell import CommandWord, Shell
 from neuronctl.common.words import counted
 from neuronctl.launch import environments
 from neuronctl.launch.launchers import Launcher, called, not_a_macro
-from neuronctl.planning.model import Export
+from neuronctl.planning.job_plan import Export
 from neuronctl.request.job import JobRequest
 from neuronctl.scripts.model import interpreter
 from neuronctl.scripts.usual_commands import names_python, program_at, python_runs
@@ -25,11 +25,11 @@ LONGEST_PROGRAM = 500_000
 
 def own_modules() -> FrozenSet[str]:
     """Return the names of Python's own modules."""
-    known = getattr(sys, "stdlib_module_names", None)  # since Python 3.10
-    if known is None:
+    names = getattr(sys, "stdlib_module_names", None)  # since Python 3.10
+    if names is None:
         files = os.listdir(os.path.dirname(os.__file__))
-        known = {*sys.builtin_module_names, *(name.partition(".")[0] for name in files)}
-    return frozenset(known)
+        names = {*sys.builtin_module_names, *(name.partition(".")[0] for name in files)}
+    return frozenset(names)
 
 
 def is_python(request: JobRequest) -> bool:
@@ -220,28 +220,28 @@ def exports(
 ) -> Tuple[Export, ...]:
     """Return the job's variables, the user's last; cores and processes are those of one node."""
     given = dict(request.env)
-    made: List[Export] = []
+    variables: List[Export] = []
     runs = request.script is not None or request.body is not None or request.steps
     if runs and "PYTHONUNBUFFERED" not in given:
-        made.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
+        variables.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
     if runs and request.container is not None and "PYTHONNOUSERSITE" not in given:
-        made.append(Export("PYTHONNOUSERSITE", "1", "~/.local is not the image's"))
+        variables.append(Export("PYTHONNOUSERSITE", "1", "~/.local is not the image's"))
     texts = (request.body, *(step.body for step in request.steps))
-    own = any(re.search(r"\bsrun\b", text or "") for text in texts)
-    if own and request.cpus_per_task != 0 and "SRUN_CPUS_PER_TASK" not in given:
+    has_srun = any(re.search(r"\bsrun\b", text or "") for text in texts)
+    if has_srun and request.cpus_per_task != 0 and "SRUN_CPUS_PER_TASK" not in given:
         why = "else each srun below gives its tasks one core"
-        made.append(Export("SRUN_CPUS_PER_TASK", Shell("$SLURM_CPUS_PER_TASK"), why))
+        variables.append(Export("SRUN_CPUS_PER_TASK", Shell("$SLURM_CPUS_PER_TASK"), why))
     # One process sees the cores that Slurm gave it, and may have them for their memory. Several
     # would each start as many threads as there are cores, or under torchrun a single one.
-    threads, known = "OMP_NUM_THREADS", {**cluster.environment, **given}
-    if processes > 1 and request.script is not None and threads not in known:
+    threads, values = "OMP_NUM_THREADS", {**cluster.environment, **given}
+    if processes > 1 and request.script is not None and threads not in values:
         each = Shell(f"${{{threads}:-{max(1, cores // processes)}}}")
         reason = f"{counted(cores, 'core')} / {processes} processes, unless you exported it"
-        made.append(Export(threads, each, reason))
+        variables.append(Export(threads, each, reason))
     for name, value in cluster.environment.items():
         if name not in given:
-            made.append(Export(name, value, f"{cluster.name} wants it"))
-    made += [wandb] if wandb is not None else []
+            variables.append(Export(name, value, f"{cluster.name} wants it"))
+    variables += [wandb] if wandb is not None else []
     for name, value in given.items():
-        made.append(Export(name, None if is_private(name, value) else value))
-    return tuple(made)
+        variables.append(Export(name, None if is_private(name, value) else value))
+    return tuple(variables)

@@ -45,9 +45,9 @@ def bad_nodes(cluster: Optional[str], now: Optional[float] = None) -> Dict[str, 
 
 def remember_fault(fault: NodeFault) -> None:
     """Keep a fault; a failure to write loses only the fault."""
-    known = _read_faults()
-    if fault not in known:
-        rows = [asdict(one) for one in [*known, fault][-_MOST:]]
+    faults = _read_faults()
+    if fault not in faults:
+        rows = [asdict(one) for one in [*faults, fault][-_MOST:]]
         with contextlib.suppress(NeuronctlError, OSError):
             write_private(_file(), json.dumps(rows))
 

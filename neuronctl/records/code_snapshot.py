@@ -20,7 +20,7 @@ from neuronctl.common.files import file_sha256, is_own_directory, write_private
 from neuronctl.common.paths import cache_dir
 from neuronctl.common.users import login_name
 from neuronctl.common.words import amount
-from neuronctl.planning.model import CodeSnapshot
+from neuronctl.planning.job_plan import CodeSnapshot
 from neuronctl.records.job_record import RecordDraft
 from neuronctl.records.provenance import git
 from neuronctl.slurm.process import run

@@ -76,13 +76,13 @@ def _requested(draft: RecordDraft) -> Dict[str, str]:
     lists = {**draft.request, "command": draft.sbatch}
     lists["arguments"] = lists.pop("args", ())
     lists["env"] = ["=".join(pair) for pair in lists.get("env", ())]
-    found = {}
+    texts_by_name = {}
     longs = {option.field: option.long for option in OPTIONS}
     for name, value in lists.items():
         words = value if isinstance(value, (list, tuple)) else [value]
         texts = [word if isinstance(word, str) else json.dumps(word) for word in words]
-        found[longs.get(name, name.replace("_", "-"))] = join(hide_in_words(texts))
-    return found
+        texts_by_name[longs.get(name, name.replace("_", "-"))] = join(hide_in_words(texts))
+    return texts_by_name
 
 
 def _restored_value(value: Any) -> Any:

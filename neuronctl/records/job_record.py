@@ -135,9 +135,9 @@ class JobRecord:
 
     def json_data(self) -> Dict[str, Any]:
         """Return the record as stored."""
-        own = asdict(self)
-        rest = own.pop("rest")
-        return {"schema": SCHEMA, **own, "draft": rest}
+        data = asdict(self)
+        rest = data.pop("rest")
+        return {"schema": SCHEMA, **data, "draft": rest}
 
     def log_path(
         self,
@@ -190,7 +190,7 @@ def decode(content: bytes) -> JobRecord:
         raise ValueError(f"not a record of this version of neuronctl (schema {schema})")
     try:
         data["rest"] = data["draft"]
-        known = {name: data[name] for name in JobRecord.__annotations__ if name in data}
-        return restore(JobRecord, known)
+        values = {name: data[name] for name in JobRecord.__annotations__ if name in data}
+        return restore(JobRecord, values)
     except NOT_RESTORED as error:
         raise ValueError(f"not a neuronctl record ({error!r})") from None

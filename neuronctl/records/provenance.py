@@ -74,8 +74,8 @@ def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
     """Return the changes, one line each."""
     lines: List[str] = []
     if then.git_commit not in ("", now.git_commit):
-        known = f" and is now at {now.git_commit[:12]}"
-        after = known if now.git_commit else "; its current commit is unknown"
+        now_at = f" and is now at {now.git_commit[:12]}"
+        after = now_at if now.git_commit else "; its current commit is unknown"
         lines.append(f"the working directory was at git commit {then.git_commit[:12]}{after}")
     if then.git_dirty:
         lines.append("the working directory had uncommitted changes at that time")

@@ -99,8 +99,8 @@ class Recovery:
             and row.submit is not None
             and -CLOCK_SKEW <= row.submit - record.begun_at <= SETTLED
         }
-        known = self.store.find(rows, self.cluster)
-        return {number: row for number, row in rows.items() if number not in known}
+        recorded = self.store.find(rows, self.cluster)
+        return {number: row for number, row in rows.items() if number not in recorded}
 
     def _give_up(self, record: JobRecord, accounting: Accounting, alike: str) -> str:
         """Settle a submission that has no job, if that is certain; return what to tell the user.
@@ -134,26 +134,26 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
 
     Starts no process if there are none. If Slurm cannot be reached, they stay open.
     """
-    found = Recovery(store)
-    if not found.open:
+    recovery = Recovery(store)
+    if not recovery.open:
         return ()
     user = str(os.getuid())
     try:
-        found.match(squeue(user=user))
-        alike = {number for record in found.open.values() for number in found.alike(record)}
+        recovery.match(squeue(user=user))
+        alike = {number for record in recovery.open.values() for number in recovery.alike(record)}
         if alike:
             # Newer Slurm versions have the mark only in accounting, and a query for a period omits
             # held jobs.
-            found.match(sacct([JobId(number) for number in sorted(alike)]).jobs)
-        if found.open:
-            since = min(record.begun_at for record in found.open.values()) - CLOCK_SKEW
+            recovery.match(sacct([JobId(number) for number in sorted(alike)]).jobs)
+        if recovery.open:
+            since = min(record.begun_at for record in recovery.open.values()) - CLOCK_SKEW
             accounting = sacct(user=user, since=since)
-            found.match(accounting.jobs)
-            found.settle(accounting)
+            recovery.match(accounting.jobs)
+            recovery.settle(accounting)
     except NeuronctlError as error:
         failure = f"cannot check the state of an interrupted submission: {error.message}"
-        return (*found.notes, failure)
-    return tuple(found.notes)
+        return (*recovery.notes, failure)
+    return tuple(recovery.notes)
 
 
 def is_in_flight(record: JobRecord) -> bool:

@@ -99,24 +99,24 @@ class RecordStore:
 
         Also where another login node has given the submission up meanwhile.
         """
-        name, known = _name(key, cluster, job_id), None
+        name, record = _name(key, cluster, job_id), None
         for there in (name, key + _INTENT, key + _FAILED):
-            known = known or self._read(there)
-        if known is None:
+            record = record or self._read(there)
+        if record is None:
             raise RecordError(f"record {key} in {self.directory} is missing or damaged")
-        if known.status != "submitted":
-            known = replace(
-                known,
+        if record.status != "submitted":
+            record = replace(
+                record,
                 status="submitted",
                 job_id=job_id,
                 cluster=cluster,
                 submitted_at=submitted_at or int(time.time()),
                 failure="",
             )
-            self._write(name, known)
+            self._write(name, record)
         self._forget(key + _INTENT)
         self._forget(key + _FAILED)
-        return known
+        return record
 
     def failed(self, key: str, error: str, *, certain: bool = True) -> None:
         """Note sbatch's message. certain: whether there is no job; else the intent stays one.
@@ -151,13 +151,13 @@ class RecordStore:
             return record
         assert record.job_id is not None
         name = _name(record.key, record.cluster, record.job_id)
-        known = self._read(name) or record  # another process may have added states meanwhile
-        if _last_is(known, state, exit) or (known.states != record.states and not final):
-            return known
+        latest = self._read(name) or record  # another process may have added states meanwhile
+        if _last_is(latest, state, exit) or (latest.states != record.states and not final):
+            return latest
         seen = SeenState(int(time.time()), state, reason, exit)
-        known = replace(known, states=(*known.states, seen))
-        self._write(name, known)
-        return known
+        latest = replace(latest, states=(*latest.states, seen))
+        self._write(name, latest)
+        return latest
 
     def get(self, job_id: int, cluster: Optional[str] = None) -> Optional[JobRecord]:
         """Return the newest record with this job id (a reinstalled controller reuses job ids).
@@ -174,7 +174,7 @@ class RecordStore:
     def find(self, job_ids: Iterable[int], cluster: Optional[str] = None) -> Dict[int, JobRecord]:
         """Like ``get`` for many job ids; ids without a record are omitted."""
         wanted = {str(job_id): job_id for job_id in job_ids}
-        found: Dict[int, JobRecord] = {}
+        records: Dict[int, JobRecord] = {}
         for name in self._names() if wanted else ():
             # Of thousands of names, parse only those of these jobs.
             word = name[:-5].rpartition(".")[2]
@@ -183,10 +183,10 @@ class RecordStore:
                 continue
             record = self._read(name)
             if record is not None:
-                found[wanted.pop(word)] = record
+                records[wanted.pop(word)] = record
                 if not wanted:
                     break
-        return found
+        return records
 
     def recent(
         self, limit: Optional[int] = None, *, since: int = 0, cluster: Optional[str] = None
@@ -195,11 +195,11 @@ class RecordStore:
 
         If a job id was reused on the same cluster, its older records are omitted.
         """
-        found: List[JobRecord] = []
+        records: List[JobRecord] = []
         ids = set()
         first = time.strftime(_STAMP, time.gmtime(max(0, since)))
         for entry in self._entries():
-            if entry["key"] < first or (limit is not None and len(found) >= limit):
+            if entry["key"] < first or (limit is not None and len(records) >= limit):
                 break
             id = entry.group("cluster", "job")
             if entry["job"] is None or id in ids or not _same_cluster(entry["cluster"], cluster):
@@ -207,8 +207,8 @@ class RecordStore:
             record = self._read(entry.string)
             if record is not None:
                 ids.add(id)
-                found.append(record)
-        return found
+                records.append(record)
+        return records
 
     def open_intents(self) -> List[JobRecord]:
         """Return the submissions without a recorded outcome, newest first."""
@@ -216,8 +216,8 @@ class RecordStore:
         intents = [name for name in names if name.endswith(_INTENT)]
         # An interruption between record and intent leaves both; the record counts.
         settled = {_key(name) for name in names if not name.endswith(_INTENT)} if intents else ()
-        found = (self._read(name) for name in intents if _key(name) not in settled)
-        return list(filter(None, found))
+        records = (self._read(name) for name in intents if _key(name) not in settled)
+        return list(filter(None, records))
 
     def iter(self) -> Iterator[JobRecord]:
         """Yield every record, newest first, including intents and failed submissions."""

@@ -82,10 +82,10 @@ def find_remote(name: str, *, whole: bool = True) -> Remote:
 
 def _known_or_login(name: str) -> str:
     """Return the command that connects to a cluster, and the clusters of earlier logins."""
-    known: List[str] = []
+    names: List[str] = []
     with contextlib.suppress(OSError):
-        known = sorted(file[:-5] for file in os.listdir(remotes_dir()) if file.endswith(".json"))
-    others = f"; clusters with a login: {', '.join(known)}" if known else ""
+        names = sorted(file[:-5] for file in os.listdir(remotes_dir()) if file.endswith(".json"))
+    others = f"; clusters with a login: {', '.join(names)}" if names else ""
     return f"neuronctl login {name}{others}"
 
 
@@ -159,8 +159,8 @@ def login(name: str, address: str, *, show: Callable[[bytes], object], tell: Tel
             return remote
         if os.path.lexists(remote.socket):
             os.unlink(remote.socket)  # ssh would ask, and then not share the connection
-        own = settings.get("preferredauthentications", _METHODS)
-        code, words = _authenticate(remote, settings, own, show)
+        methods_wanted = settings.get("preferredauthentications", _METHODS)
+        code, words = _authenticate(remote, settings, methods_wanted, show)
         # Nothing has been asked yet if the server lacks the method that asks.
         offered = re.search(r"Permission denied \(([^)]*)\)", words)
         methods = offered[1].split(",") if offered else []
@@ -193,8 +193,8 @@ def _usual_address(name: str) -> str:
     from neuronctl.catalog.loader import load
 
     cluster = load().clusters.get(host)
-    known = cluster.login.host if cluster else None
-    return "@".join(filter(None, (user, known))) if known else name
+    address = cluster.login.host if cluster else None
+    return "@".join(filter(None, (user, address))) if address else name
 
 
 def _settings(address: str) -> Dict[str, str]:

@@ -12,7 +12,7 @@ from neuronctl.common.errors import TemplateError
 from neuronctl.common.words import duration
 from neuronctl.launch.launchers import LAUNCHER
 from neuronctl.planning import JobPlan
-from neuronctl.planning.model import has_trap
+from neuronctl.planning.job_plan import has_trap
 from neuronctl.planning.software import runs_shell
 from neuronctl.rendering import script_lines, template_environment
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped

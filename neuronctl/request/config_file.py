@@ -38,19 +38,19 @@ def settings() -> List[Setting]:
     from neuronctl.common import yamlfile
 
     configuration()  # raises the errors of the files
-    found: Dict[str, Setting] = {}
+    by_key: Dict[str, Setting] = {}
     for file in config_files():
         text = yamlfile.text_of(file, JobFileError, found=True)
         if has_keys(text):
             document = yamlfile.parse(text, file, JobFileError)
-            found.update((each.key, each) for each in _settings(document))
-    return list(found.values())
+            by_key.update((each.key, each) for each in _settings(document))
+    return list(by_key.values())
 
 
 def _settings(document: Document) -> List[Setting]:
     from neuronctl.common.secrets import hide_in_words, hide_value
 
-    made = []
+    settings = []
     for key, value in document.data.items():
         option = _ON if key == ON else find(key)
         assert option is not None  # configuration() refuses any other
@@ -63,5 +63,5 @@ def _settings(document: Document) -> List[Setting]:
         else:
             shown = hide_value(key, shown) if isinstance(shown, str) else shown
             texts = [str(shown)]
-        made.append(Setting(option, shown, tuple(texts), document.where((key,))))
-    return made
+        settings.append(Setting(option, shown, tuple(texts), document.where((key,))))
+    return settings

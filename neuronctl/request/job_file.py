@@ -297,16 +297,16 @@ def _sweep(data: Any, read: _Reader) -> Tuple[Axis, ...]:
 
     if not isinstance(data, dict) or not data:
         raise read.error(f"expected {', '.join(SOURCES)}, found {_kind(data)}")
-    found: List[Axis] = []
+    axes: List[Axis] = []
     for key, value in data.items():
         place = read.child(key)
         if key not in SOURCES:
             raise _unknown(key, SOURCES, place.where)
         try:
-            found.extend(make_axes(key, texts(value, place)))
+            axes.extend(make_axes(key, texts(value, place)))
         except ValueError as error:
             raise place.error(f"{key}: {error}") from None
-    return tuple(found)
+    return tuple(axes)
 
 
 def _steps(data: Any, read: _Reader) -> Tuple[StepRequest, ...]:

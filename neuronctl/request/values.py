@@ -130,23 +130,23 @@ def gres(text: str) -> Optional[Fields]:
         raise ValueError(f"'{text}' lists the resources instead of submitting the job")
     if not text:
         raise ValueError("it names no resource")
-    found: Dict[str, int] = {}
+    gpus: Dict[str, int] = {}
     others = []
     for item in text.replace("gres:", "").replace("=", ":").split(","):
         match = re.fullmatch(r"gpu(?::(?![0-9]+$)([\w.-]+))?(?::([0-9]{1,9}))?", item)
         if match is not None:
-            found[match[1] or ""] = int(match[2] or 1)  # of a type, the last one counts
+            gpus[match[1] or ""] = int(match[2] or 1)  # of a type, the last one counts
         elif re.fullmatch(r"(?!gpu\b)[A-Za-z0-9_.:/-]+", item):
             others.append(item)
         else:
             return None
-    if len(found) > 1 and "" in found:
+    if len(gpus) > 1 and "" in gpus:
         return None
-    if len(found) > 1:
-        others = [*(f"gpu:{kind}:{number}" for kind, number in found.items()), *others]
-    fields: Fields = {"gpus_per_node": sum(found.values())} if found else {}
-    if len(found) == 1 and "" not in found:
-        fields["gpu_type"] = next(iter(found))
+    if len(gpus) > 1:
+        others = [*(f"gpu:{kind}:{number}" for kind, number in gpus.items()), *others]
+    fields: Fields = {"gpus_per_node": sum(gpus.values())} if gpus else {}
+    if len(gpus) == 1 and "" not in gpus:
+        fields["gpu_type"] = next(iter(gpus))
     return {**fields, **({"gres": tuple(others)} if others else {})}
 
 
@@ -194,10 +194,10 @@ _MAIL_TYPES = (
 
 def mail_type(text: str) -> str:
     """Read the events that send mail; like sbatch, ignore unknown ones beside known ones."""
-    known = [name for name in text.split(",") if name.strip().upper() in _MAIL_TYPES]
-    if not known:
+    events = [name for name in text.split(",") if name.strip().upper() in _MAIL_TYPES]
+    if not events:
         raise ValueError(f"'{text}' is not a mail type; use {', '.join(_MAIL_TYPES)}")
-    return ",".join(known)
+    return ",".join(events)
 
 
 def array(text: str) -> Any:

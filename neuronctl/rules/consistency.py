@@ -12,7 +12,7 @@ from neuronctl.common.shell import join, quote, references
 from neuronctl.common.words import counted, verb
 from neuronctl.launch.launchers import option_name
 from neuronctl.planning import JobPlan, Launch
-from neuronctl.planning.model import SAVE, has_trap
+from neuronctl.planning.job_plan import SAVE, has_trap
 from neuronctl.planning.software import called_launcher, python_file, python_module
 from neuronctl.request.job import BY_NAME, UNTIL_DONE, Source
 from neuronctl.rules.base import Copies, Finding, RuleContext, Trait, job_rule

@@ -10,7 +10,7 @@ from neuronctl.common import units
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.words import counted, verb
 from neuronctl.planning import JobPlan
-from neuronctl.planning.model import gpus_held
+from neuronctl.planning.job_plan import gpus_held
 from neuronctl.planning.needs import slurm_needs
 from neuronctl.rules.base import UNCITED, Finding, RuleContext, Trait, job_rule, nearest
 

@@ -114,8 +114,8 @@ def up(layout: Layout, root: str, binds: Binds) -> Tuple[Running, bool]:
         if not setup.by_root:
             # Its root and system users have the subordinate ids, and the user has their own id, so
             # that they own the same files on both sides.
-            own = [f"--map-user={os.getuid()}", f"--map-group={setup.running.gid}"]
-            spaces += ["--user", "--map-auto", *own, "--setuid=0", "--setgid=0"]
+            ids = [f"--map-user={os.getuid()}", f"--map-group={setup.running.gid}"]
+            spaces += ["--user", "--map-auto", *ids, "--setuid=0", "--setgid=0"]
         python = [sys.executable, "-m", "neuronctl.sandbox.init", str(listener.fileno())]
         process = subprocess.Popen(
             ["unshare", *spaces, "--", *python],
@@ -218,13 +218,16 @@ def _setup(layout: Layout, root: str, binds: Binds) -> Setup:
 
 def _config(layout: Layout) -> Dict[str, str]:
     """Return the files inside: the sandbox's cluster and account, and the user's catalog."""
-    found = {"config.yaml": config_text(layout.cluster)}
-    own = Path(paths.config_dir(), "partitions.yaml")
+    files = {"config.yaml": config_text(layout.cluster)}
+    usual = Path(paths.config_dir(), "partitions.yaml")
     named = os.environ.get("NEURONCTL_CATALOG")
-    for name, file in ((NAMED_CATALOG, named), (own.name, str(own) if own.exists() else None)):
+    for name, file in (
+        (NAMED_CATALOG, named),
+        (usual.name, str(usual) if usual.exists() else None),
+    ):
         if file:
-            found[name] = yamlfile.text_of(os.path.expanduser(file), CatalogError, found=False)
-    return found
+            files[name] = yamlfile.text_of(os.path.expanduser(file), CatalogError, found=False)
+    return files
 
 
 def _package_root() -> str:

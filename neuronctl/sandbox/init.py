@@ -103,8 +103,8 @@ def _prepare(setup: Setup) -> Running:
         with contextlib.suppress(OSError):
             os.unlink(f"/etc/{directory}")
         shutil.rmtree(f"/etc/{directory}", ignore_errors=True)
-    own = Path(__file__).with_name("etc")
-    shutil.copytree(own, "/etc", dirs_exist_ok=True, copy_function=shutil.copyfile)
+    etc = Path(__file__).with_name("etc")
+    shutil.copytree(etc, "/etc", dirs_exist_ok=True, copy_function=shutil.copyfile)
     Path("/etc/slurm/slurmdbd.conf").chmod(0o600)  # as Slurm requires
     passwd, group = (
         Path("/etc", name).read_text(encoding="utf-8", errors="surrogateescape")
@@ -201,8 +201,8 @@ def _start(setup: Setup, running: Running) -> None:
     states = ["sinfo", "--noheader", "--Node", "--format=%T"]
     slurmctld.wait_for(lambda: set(run(states).split()) == {"idle"})
     # The database propagates its changes to slurmctld with a delay, the user's last of all.
-    known = ["scontrol", "show", "assoc_mgr", f"users={user}", "flags=assoc"]
-    slurmctld.wait_for(lambda: f"UserName={user}(" in run(known))
+    associations = ["scontrol", "show", "assoc_mgr", f"users={user}", "flags=assoc"]
+    slurmctld.wait_for(lambda: f"UserName={user}(" in run(associations))
 
 
 def _listens(port: int) -> bool:

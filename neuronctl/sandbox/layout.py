@@ -108,10 +108,10 @@ def build(cluster: Cluster, wanted: Mapping[str, int]) -> Layout:
 
 
 def _node_names(partition: Partition, count: int) -> List[str]:
-    known = units.expand_hostlist(partition.node_list) if partition.node_list else []
+    names = units.expand_hostlist(partition.node_list) if partition.node_list else []
     slug = partition.name.lower().replace("_", "-")
     made_up = [f"{slug}-{number:02d}" for number in range(1, count + 1)]
-    return [*known, *(name for name in made_up if name not in known)][:count]
+    return [*names, *(name for name in made_up if name not in names)][:count]
 
 
 def _node(partition: Partition, name: str, index: int, position: int) -> Node:

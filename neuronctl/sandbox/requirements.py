@@ -68,8 +68,8 @@ def check(uid: int, root: str = "/") -> None:
             change = "" if place == "/" else f"chroot {shlex.quote(place)} "
             remedies.append(f"{change}apt-get install --no-install-recommends {missing}")
     for file, option in (("/etc/subuid", "--add-subuids"), ("/etc/subgid", "--add-subgids")):
-        found = sub_ids(file, uid)
-        if uid != 0 and found.stop - found.start < _FEWEST_IDS:
+        ids = sub_ids(file, uid)
+        if uid != 0 and ids.stop - ids.start < _FEWEST_IDS:
             name = name_of(uid)
             problems.append(f"{file} has no range of {_FEWEST_IDS} ids for {name}")
             remedies.append(f"usermod {option} FIRST-LAST {name}")
@@ -81,11 +81,11 @@ def check(uid: int, root: str = "/") -> None:
 
 def detected_software() -> Dict[str, Any]:
     """Return the optional features of a Running that the software allows."""
-    found = {
+    features = {
         name: all(shutil.which(program, path=SEARCH_PATH) for program in programs)
         for name, programs in OPTIONAL_PROGRAMS.items()
     }
-    return {**found, "pmix": _has_pmix()}
+    return {**features, "pmix": _has_pmix()}
 
 
 def _has_pmix() -> bool:

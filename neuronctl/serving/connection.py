@@ -152,8 +152,8 @@ def look_at(status: JobStatus) -> Optional[Note]:
 
 def running_servers(jobs: Iterable[JobStatus]) -> Dict[int, Note]:
     """Return the state of the server in each of those jobs that runs."""
-    known = set(servers())
-    running = [job for job in jobs if job.state == RUNNING and job.id.job in known]
+    ids = set(servers())
+    running = [job for job in jobs if job.state == RUNNING and job.id.job in ids]
     return {note.job: note for note in map(look_at, running) if note is not None}
 
 

@@ -112,16 +112,16 @@ def parse_resources(text: str) -> Mapping[str, Dict[str, int]]:
     A type may begin with a digit (``gpu:3090:4``, MIG's ``gpu:1g.5gb:7``); it is ``(null)`` where
     Slurm names none, and ``no_consume`` may follow it.
     """
-    found: Dict[str, Dict[str, int]] = {}
+    resources: Dict[str, Dict[str, int]] = {}
     for item in re.split(r",(?![^()]*\))", text):
         parts = re.split("[:=/]", re.sub(r"\(.*", "", item.replace("(null)", "")))
         name, *rest = parts[1:] if parts[0] == "gres" else parts
         rest = [part for part in rest if part not in ("", "no_consume")]
         if name not in ("", "N"):  # N/A
             number = count(rest.pop()) if rest and count(rest[-1]) is not None else 1
-            kinds, kind = found.setdefault(name, {}), rest[0] if rest else ""
+            kinds, kind = resources.setdefault(name, {}), rest[0] if rest else ""
             kinds[kind] = kinds.get(kind, 0) + (number or 0)
-    return found
+    return resources
 
 
 def parse_gres_gpus(text: str) -> Optional[int]:
@@ -133,17 +133,17 @@ def parse_gres_gpus(text: str) -> Optional[int]:
 @_remembered
 def parse_tres(text: str) -> Mapping[str, int]:
     """Parse ``cpu=8,mem=62.50G,gres/gpu:a100=4``, by TRES; memory in MB, plus GPUs of any type."""
-    found: Dict[str, int] = {}
+    amounts: Dict[str, int] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
         size = parse_size(value, "M") if name == "mem" else None
         figure = count(value) if size is None else round(size / 1024**2)
         if figure is not None:
-            found[name] = figure
-    of_models = sum(figure for name, figure in found.items() if name.startswith("gres/gpu:"))
-    if of_models:
-        found.setdefault("gres/gpu", of_models)
-    return found
+            amounts[name] = figure
+    gpus_of_types = sum(figure for name, figure in amounts.items() if name.startswith("gres/gpu:"))
+    if gpus_of_types:
+        amounts.setdefault("gres/gpu", gpus_of_types)
+    return amounts
 
 
 def parse_tres_gpus(text: str) -> Optional[int]:

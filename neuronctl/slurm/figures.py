@@ -48,30 +48,30 @@ def limits_in_force(
     What counts first is in front. flags: of the job's own QOS. groups: all that are known. What a
     QOS limits, neither the next QOS nor an association limits again.
     """
-    of_partition = () if partition is None else partition.limits
-    found = [limit for limit in of_partition if _LIFTED.get(limit.kind) not in flags]
+    base = () if partition is None else partition.limits
+    total = [limit for limit in base if _LIFTED.get(limit.kind) not in flags]
     seen: Set[Tuple[str, str]] = set()
-    for of_job in qos:
-        of_all = [x.limits for x in _of_qos(of_job.name, groups) if not (x.account or x.user)]
-        same = (limit for limits in (of_job.limits, *of_all) for limit in limits)
+    for one in qos:
+        shared = [x.limits for x in _of_qos(one.name, groups) if not (x.account or x.user)]
+        same = (limit for limits in (one.limits, *shared) for limit in limits)
         fresh = [limit for limit in same if (limit.kind, limit.tres) not in seen]
         seen.update((limit.kind, limit.tres) for limit in fresh)
-        found += fresh
+        total += fresh
     if association is None:
-        return tuple(found)
+        return tuple(total)
     account = association.account
     where = Scope.ASSOCIATION, account, association.partition
-    own = [group for group in groups if (group.scope, group.name, group.partition) == where]
+    here = [group for group in groups if (group.scope, group.name, group.partition) == where]
     # slurmctld may not have adopted what the database has.
-    others = [limit for holder in own or (association,) for limit in holder.limits]
+    others = [limit for holder in here or (association,) for limit in holder.limits]
     above = with_those_above(account, groups)
     others += [limit for group in above for limit in group.limits]
-    factor = next((of_job.factor for of_job in qos if of_job.factor is not None), 1)
+    factor = next((one.factor for one in qos if one.factor is not None), 1)
     for limit in others:
         if (limit.kind, limit.tres) not in seen:
             figure = limit.figure * (factor if limit.kind in _MULTIPLIED else 1)
-            found.append(replace(limit, figure=int(figure)))
-    return tuple(found)
+            total.append(replace(limit, figure=int(figure)))
+    return tuple(total)
 
 
 def _of_qos(name: str, groups: Sequence[LimitedGroup]) -> Sequence[LimitedGroup]:
@@ -84,14 +84,16 @@ def used_of_each(limit: Limit, account: str, groups: Sequence[LimitedGroup]) -> 
     """Return the use of a QOS limit on each account or user; None if Slurm does not show it."""
     if limit.scope != Scope.QOS or limit.about.per not in (Per.USER, Per.ACCOUNT):
         return None
-    told = _of_qos(limit.name, groups)
-    of_user = limit.about.per == Per.USER
-    own = [group for group in told if (group.user if of_user else group.account == account.lower())]
-    for same in (x for group in own for x in group.limits):
+    named = _of_qos(limit.name, groups)
+    per_user = limit.about.per == Per.USER
+    same_ones = [
+        group for group in named if (group.user if per_user else group.account == account.lower())
+    ]
+    for same in (x for group in same_ones for x in group.limits):
         if (same.kind, same.tres) == (limit.kind, limit.tres):
             return same.used
     # A user or account without jobs is not listed.
-    return 0 if told and not own else None
+    return 0 if named and not same_ones else None
 
 
 _BUDGETS = ("GrpTRESMins", "GrpWall", "GrpTRESRunMins")
@@ -105,7 +107,7 @@ def user_budgets(figures: ClusterFigures, groups: Sequence[LimitedGroup]) -> Tup
         accounts |= {group.name for group in with_those_above(name, groups)}
     qos = {name.lower() for each in figures.associations for name in each.qos}
     qos |= {partition.qos.lower() for partition in figures.partitions}
-    found = [
+    budgets = [
         limit
         for group in groups
         if (
@@ -116,7 +118,7 @@ def user_budgets(figures: ClusterFigures, groups: Sequence[LimitedGroup]) -> Tup
         for limit in group.limits
         if limit.kind in _BUDGETS
     ]
-    return tuple(sorted(found, key=lambda limit: minutes_left(limit) / (limit.figure or 1)))
+    return tuple(sorted(budgets, key=lambda limit: minutes_left(limit) / (limit.figure or 1)))
 
 
 def minutes_left(budget: Limit) -> int:

@@ -43,30 +43,30 @@ def parse_show_job(text: str) -> List[ControlJob]:
 
 def _parse_page(text: str) -> Optional[ControlJob]:
     plain = re.sub(_FREE_TEXT, "", text)
-    told = dict(re.findall(r"(\w+)=(\S*)", plain))
+    texts = dict(re.findall(r"(\w+)=(\S*)", plain))
     paths = dict(re.findall(r"(?m)^ *(StdOut|StdErr)=(.*?) *$", text))
     reason = re.search(r"(?m) Reason=(.*?)(?: Dependency=.*)?$", plain)
-    own, array, het = (count(told.get(key, "")) for key in ("JobId", "ArrayJobId", "HetJobId"))
-    if own is None:
+    number, array, het = (count(texts.get(key, "")) for key in ("JobId", "ArrayJobId", "HetJobId"))
+    if number is None:
         return None
-    id: Optional[JobId] = JobId(own)
+    id: Optional[JobId] = JobId(number)
     if array is not None:
-        task = told.get("ArrayTaskId", "")
+        task = texts.get("ArrayTaskId", "")
         id = JobId.read(f"{array}_{task}") or JobId.read(f"{array}_[{task}]")
     elif het is not None:
-        id = JobId.read(f"{het}+{told.get('HetJobOffset')}")
-    node_list = told.get("NodeList", "").replace("(null)", "")
+        id = JobId.read(f"{het}+{texts.get('HetJobOffset')}")
+    node_list = texts.get("NodeList", "").replace("(null)", "")
     # Slurm resolves the whole pattern except the first node's name.
     out, err = (
         paths.get(name, "").replace("%N", first_host(node_list) or "%N")
         for name in ("StdOut", "StdErr")
     )
     return ControlJob(
-        id=id or JobId(own),
-        job_id=own,
-        state=told.get("JobState", ""),
+        id=id or JobId(number),
+        job_id=number,
+        state=texts.get("JobState", ""),
         reason="" if reason is None or reason[1] == "None" else reason[1],
-        exit=ExitCode.parse(told.get("ExitCode", "")),
+        exit=ExitCode.parse(texts.get("ExitCode", "")),
         node_list=node_list,
         stdout=out,
         stderr=err or out,  # empty if it is the same, since 26.05
@@ -87,11 +87,11 @@ def scontrol_show_job(job: JobId) -> Tuple[ControlJob, ...]:
 
 def parse_job_gpus(text: str) -> Dict[str, int]:
     """Return the GPUs by node, from ``Nodes=gpu[35-36] … GRES=gpu:a100:4(IDX:0-3)``."""
-    found: Dict[str, int] = {}
+    by_node: Dict[str, int] = {}
     for match in re.finditer(r"^ *Nodes=(\S+) CPU_IDs=.* GRES=(\S*)", text, re.MULTILINE):
         gpus = parse_gres_gpus(match[2]) or 0
-        found.update((node, found.get(node, 0) + gpus) for node in hosts(match[1]))
-    return found
+        by_node.update((node, by_node.get(node, 0) + gpus) for node in hosts(match[1]))
+    return by_node
 
 
 def job_gpus(job_id: int) -> Dict[str, int]:

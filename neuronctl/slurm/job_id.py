@@ -48,13 +48,13 @@ class JobId:
     @classmethod
     def parse(cls, text: str) -> JobId:
         """Like ``read``; raise UsageError for anything else."""
-        found = cls.read(text)
-        if found is None:
+        job = cls.read(text)
+        if job is None:
             raise UsageError(
                 f"invalid job id {text.strip()!r}",
                 "a job id looks like 4711, or 4711_3 for an array task",
             )
-        return found
+        return job
 
     def __str__(self) -> str:
         if self.task is not None:
@@ -113,13 +113,13 @@ _ARRAY_END = 4_000_001
 @functools.lru_cache(maxsize=256)
 def task_indexes(expression: str) -> FrozenSet[int]:
     """Return the indexes of an array expression such as ``0-9:2,12%4``; other words count none."""
-    found: Set[int] = set()
+    indexes: Set[int] = set()
     for item in expression.partition("%")[0].split(","):
         match = re.fullmatch(_INDEXES, item.rstrip("."))  # squeue may shorten a list
         if match is not None:
             end = min(int(match[2] or match[1]) + 1, _ARRAY_END)
-            found.update(range(int(match[1]), end, int(match[3] or 1) or 1))
-    return frozenset(found)
+            indexes.update(range(int(match[1]), end, int(match[3] or 1) or 1))
+    return frozenset(indexes)
 
 
 def highest_index(expression: str) -> int:

@@ -62,7 +62,7 @@ def ask_steps(jobs: Sequence[JobId]) -> Dict[str, Tuple[StepEnd, ...]]:
 
 def parse_steps(text: str) -> Dict[str, Tuple[StepEnd, ...]]:
     """Return sacct's rows by job; a job's own row has the memory requested by its steps."""
-    found: Dict[str, List[StepEnd]] = {}
+    by_job: Dict[str, List[StepEnd]] = {}
     for line in text.splitlines():
         row = line.split(SEPARATOR)
         if len(row) == len(_NAMES):
@@ -70,8 +70,8 @@ def parse_steps(text: str) -> Dict[str, Tuple[StepEnd, ...]]:
             step = StepEnd(**read_columns(_COLUMNS, texts))
             if not step.name:
                 step = replace(step, exit=ExitCode.parse(texts["DerivedExitCode"]))
-            found.setdefault(row[0].partition(".")[0], []).append(step)
-    return {job: tuple(steps) for job, steps in found.items()}
+            by_job.setdefault(row[0].partition(".")[0], []).append(step)
+    return {job: tuple(steps) for job, steps in by_job.items()}
 
 
 @functools.cache  # an array has many tasks

@@ -292,8 +292,8 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
     is no limit. Those on each job or user are read of an association only: an account hands them
     down, and of a QOS sacctmgr tells them.
     """
-    told = {name: text for name, _, text in (word.partition("=") for word in line.split())}
-    running = {tres: used for tres, _, used in _used(told.get("GrpTRESRunMins", ""))}
+    texts = {name: text for name, _, text in (word.partition("=") for word in line.split())}
+    running = {tres: used for tres, _, used in _used(texts.get("GrpTRESRunMins", ""))}
     return tuple(
         Limit(
             kind.name,
@@ -306,7 +306,7 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
         )
         for kind in KINDS.values()
         if kind.assoc_mgr and (not kind.association or scope == Scope.ASSOCIATION)
-        for tres, figure, used in _used(told.get(kind.assoc_mgr, ""))
+        for tres, figure, used in _used(texts.get(kind.assoc_mgr, ""))
         if figure is not None
     )
 

@@ -30,12 +30,12 @@ def query(*figures: str) -> str:
 
 def gpu_columns(header: str) -> Dict[str, int]:
     """Return the columns of figures in their usual units, such as ``{"power": 3}``."""
-    known = {field: (figure, unit) for figure, (field, unit) in FIGURES.items()}
-    found: Dict[str, int] = {}
+    figures = {field: (figure, unit) for figure, (field, unit) in FIGURES.items()}
+    columns: Dict[str, int] = {}
     for place, title in enumerate(header.split(",")):
         match = re.fullmatch(r" *([\w.]+)(?: \[(.*)\])? *", title)
-        if match is not None and match[1] in known:
-            figure, unit = known[match[1]]
+        if match is not None and match[1] in figures:
+            figure, unit = figures[match[1]]
             if match[2] in (None, unit):
-                found.setdefault(figure, place)
-    return found
+                columns.setdefault(figure, place)
+    return columns

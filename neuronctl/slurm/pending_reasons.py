@@ -100,10 +100,10 @@ def explain(reason: str, job: str = "ID") -> Explained:
     # squeue and scontrol print the longest of them with blanks or with underscores.
     whole = reason.replace(" ", "_")
     name, _, rest = ("", "", "") if whole in REASONS else reason.partition(",")
-    known = REASONS.get(whole) or REASONS.get(name) or LIMIT_REASONS.get(name)
-    if known is None:
+    entry = REASONS.get(whole) or REASONS.get(name) or LIMIT_REASONS.get(name)
+    if entry is None:
         return Explained(reason)
-    words, advice = known
+    words, advice = entry
     # "ReqNodeNotAvail, UnavailableNodes:gpu30"
     if rest.strip():
         words = f"{words} ({rest.strip()})"

@@ -132,8 +132,8 @@ def run(
         ) from None
     finally:
         _end(process)
-    said, errors = (output.decode("utf-8", "replace") for output in (stdout, stderr))
-    return Result(argv, said, errors, process.returncode, stdout)
+    output_text, errors = (output.decode("utf-8", "replace") for output in (stdout, stderr))
+    return Result(argv, output_text, errors, process.returncode, stdout)
 
 
 class Queries:

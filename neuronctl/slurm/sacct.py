@@ -128,8 +128,8 @@ def sacct(
         return Accounting(tuple(_in_parts(argv, begin, int(time.time()) + 86400)))
     if result.returncode == 0:
         jobs = tuple(parse_sacct(whole(result)))
-        said = "" if jobs else clipped(" ".join(result.stdout.split()), 200)
-        return Accounting(jobs, said and f"sacct lists no jobs, and says: {said}")
+        message = "" if jobs else clipped(" ".join(result.stdout.split()), 200)
+        return Accounting(jobs, message and f"sacct lists no jobs, and says: {message}")
     if re.search(_OFF, result.stderr):
         return Accounting(off="accounting is disabled on this cluster", disabled=True)
     if re.search(_DATABASE, result.stderr) or unreachable(result.words):

@@ -98,11 +98,11 @@ _ASSOCIATION_ASKED = (*names_of(_ASSOCIATION_COLUMNS), "DefaultAccount", *ASSOCI
 
 def sacctmgr_questions(user: str, cluster: str) -> Tuple[List[str], str]:
     """Return argv and input of one sacctmgr for all QOS and the user's associations."""
-    of_user = f" cluster={cluster}" if cluster else ""
+    where = f" cluster={cluster}" if cluster else ""
     return (
         ["sacctmgr", "--noheader", "--parsable2"],
         f"show qos format={','.join(_QOS_ASKED)}\n"
-        f"show user {user} withassoc{of_user} format={','.join(_ASSOCIATION_ASKED)}\n",
+        f"show user {user} withassoc{where} format={','.join(_ASSOCIATION_ASKED)}\n",
     )
 
 
@@ -123,12 +123,12 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
         whole, _, parts = line.partition(" Account Limits=")
         limits = read_group_limits(whole, scope, name)
         groups.append(LimitedGroup(scope, name, parent, partition, limits))
-        of_accounts, _, of_users = parts.partition("User Limits=")
-        for account, limits_text in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", of_accounts):
+        account_limits, _, user_limits = parts.partition("User Limits=")
+        for account, limits_text in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", account_limits):
             limits = read_group_limits(limits_text, scope, name)
             groups.append(LimitedGroup(scope, name, parent, partition, limits, account))
         # It lists all users who had a job: " kim(1000)={MaxJobsPU=4(1) …} lee(1001)={…}".
-        match = re.search(rf" {re.escape(user)}\(\d+\)={{([^}}]*)}}", of_users)
+        match = re.search(rf" {re.escape(user)}\(\d+\)={{([^}}]*)}}", user_limits)
         if match is not None:
             limits = read_group_limits(match[1], scope, name)
             groups.append(LimitedGroup(scope, name, parent, partition, limits, user=user))

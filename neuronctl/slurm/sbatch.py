@@ -193,8 +193,8 @@ def _refusal(result: Result) -> SlurmError:
     """Return the error for a failed sbatch, with a remedy for Slurm's message."""
     error = failure(result)
     if isinstance(error, SlurmRefusedError) and not error.hint:
-        found = (cure for words, cure in _CURES if re.search(words, result.words, re.IGNORECASE))
-        error.hint = next(found, "")
+        cures = (cure for words, cure in _CURES if re.search(words, result.words, re.IGNORECASE))
+        error.hint = next(cures, "")
     return error
 
 
@@ -213,8 +213,8 @@ def test_submission(
     result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=env)
     starts = re.search(r"to start at ([0-9]{9,12}) ", result.words)
     if starts is not None:
-        said = result.words.replace(starts[1], moment(int(starts[1]), seconds=True), 1)
-        return Tested(said, int(starts[1]))
+        message = result.words.replace(starts[1], moment(int(starts[1]), seconds=True), 1)
+        return Tested(message, int(starts[1]))
     too_small = re.search(_TOO_SMALL, result.words) is not None
     unavailable = re.search(_UNAVAILABLE, result.words) is not None
     if result.returncode != 0 and not (too_small or unavailable):

@@ -57,12 +57,12 @@ ignore-signals=
 
 
 def _table(text: str) -> Tuple[OptionSpec, ...]:
-    found = []
+    options = []
     for word in text.split():
         takes = word[-1] if word[-1] in "=?" else NO_VALUE
         long, _, short = word.rstrip("=?").partition(":")
-        found.append(OptionSpec(long, short, takes, _ALIASES.get(long, long)))
-    return tuple(found)
+        options.append(OptionSpec(long, short, takes, _ALIASES.get(long, long)))
+    return tuple(options)
 
 
 _IN_BOTH = _table(_BOTH)
@@ -93,8 +93,8 @@ spread-job thread-spec threads-per-core use-min-nodes wait wait-all-nodes wckey 
 
 def variables() -> Mapping[str, str]:
     """Return the option that sbatch sets from each variable, after the script's."""
-    own = {f"SBATCH_{name.replace('-', '_').upper()}": name for name in _OF_THE_SAME_NAME.split()}
-    return {**own, **_VARIABLES}
+    equal = {f"SBATCH_{name.replace('-', '_').upper()}": name for name in _OF_THE_SAME_NAME.split()}
+    return {**equal, **_VARIABLES}
 
 
 class GetoptError(ValueError):

@@ -131,8 +131,8 @@ class Reservation:
 
     def whole_nodes(self, groups: Iterable[NodeGroup]) -> bool:
         """Return True if it reserves all cores of its nodes among these."""
-        own = set(hosts(self.node_list))
-        every = sum(group.cores * len(own & {*group.names}) for group in groups)
+        names = set(hosts(self.node_list))
+        every = sum(group.cores * len(names & {*group.names}) for group in groups)
         return self.cores is None or self.cores >= every
 
     @property
@@ -303,15 +303,15 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
 
 def parse_reservations(text: str) -> Tuple[Reservation, ...]:
     """Parse the ``ReservationName=`` lines of ``scontrol --oneliner show reservation``."""
-    found = []
+    reservations = []
     for line in _lines(text, "ReservationName"):
         start, end = parse_timestamp(line["StartTime"]), parse_timestamp(line["EndTime"])
         if start is not None and end is not None:
             cores, flags = count(line["CoreCnt"]), words(line["Flags"])
             nodes, name = _text(line["Nodes"]), line["ReservationName"]
             allowed = tuple(f"{key}={who}" for key in _ALLOWED for who in words(line[key]))
-            found.append(Reservation(name, start, end, nodes, cores, flags, allowed))
-    return tuple(found)
+            reservations.append(Reservation(name, start, end, nodes, cores, flags, allowed))
+    return tuple(reservations)
 
 
 _ALLOWED = ("Users", "Groups", "Accounts")
@@ -330,7 +330,7 @@ def _lines(text: str, first: str) -> List[Dict[str, str]]:
 
 
 def _fields(line: str) -> Dict[str, str]:
-    found: Dict[str, str] = defaultdict(str)
+    texts: Dict[str, str] = defaultdict(str)
     for name, value in re.findall(r"(?<![A-Za-z/:])([A-Za-z/:]{1,40})=(\S*)", line):
-        found.setdefault(name, value)  # an administrator's Reason= may contain anything after it
-    return found
+        texts.setdefault(name, value)  # an administrator's Reason= may contain anything after it
+    return texts

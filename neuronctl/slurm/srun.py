@@ -35,9 +35,9 @@ def on_each_node(job_id: int, nodes: Sequence[str], program: Sequence[str], time
 
 def split_by_task(text: str) -> Dict[int, List[str]]:
     """Return the lines that srun --label prints, by task, in order; skip other lines."""
-    said: Dict[int, List[str]] = {}
+    lines: Dict[int, List[str]] = {}
     for line in text.splitlines():
         match = re.match(r"\s*([0-9]{1,9}): (.*)", line)
         if match:
-            said.setdefault(int(match[1]), []).append(match[2])
-    return {task: said[task] for task in sorted(said)}
+            lines.setdefault(int(match[1]), []).append(match[2])
+    return {task: lines[task] for task in sorted(lines)}

@@ -142,8 +142,8 @@ class _Program:
 
     def _set_epoch(self, call: ast.Call) -> None:
         """Call set_epoch in the loop over epochs around the loader of this call."""
-        made = self.parents[call]
-        name = _dotted(made.targets[0]) if isinstance(made, ast.Assign) else ""
+        loader = self.parents[call]
+        name = _dotted(loader.targets[0]) if isinstance(loader, ast.Assign) else ""
         for loop in self.nodes if name else ():
             if not (isinstance(loop, ast.For) and name in map(_dotted, ast.walk(loop))):
                 continue

@@ -165,21 +165,21 @@ class ExistingJob:
             now=by.ask_slurm,
         )
         findings = []
-        for found in judged.findings:
-            line = f"{self.name}:{found.place.line}: " if found.place.line else ""
-            findings.append(replace(found, message=line + found.message))
+        for finding in judged.findings:
+            line = f"{self.name}:{finding.place.line}: " if finding.place.line else ""
+            findings.append(replace(finding, message=line + finding.message))
         verdict = judged.verdict
         if verdict is None and self.ask_slurm:
             why = "no plan could be made of its directives"
             why = why if here else f"the Slurm of {self.slurm_cluster} was not asked"
             refused = (Verdict(REFUSED, one.message, one.code) for one in findings if one.refuses)
             verdict = next(refused, Verdict(NOT_KNOWN, why))
-        made = judged.plan
-        if made is None:
+        job_plan = judged.plan
+        if job_plan is None:
             first = self.header.value("partition")  # of a heterogeneous job's first component
             request = JobRequest(script=self.name, launcher="srun", partition=first)
-            made = plan(request, self.cluster)
-        return JudgedJob(made, tuple(findings), verdict, self.choice, existing_script=True)
+            job_plan = plan(request, self.cluster)
+        return JudgedJob(job_plan, tuple(findings), verdict, self.choice, existing_script=True)
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -311,47 +311,47 @@ def judge_script(
         for command in shell.commands
     ):
         broken = None  # bash does not read beyond the end
-    made: Optional[JobPlan] = None
+    job_plan: Optional[JobPlan] = None
     judgement: Optional[Judgement] = None
     one_job = not header.foreign and header.components == 1 and "\0" not in text
     if request is not None and one_job and not header.unread:
         with contextlib.suppress(NeuronctlError):  # such as a name with a control character
-            made = plan(replace(request, modules=modules(shell)), cluster)
-            judgement = judge_plan(made, by)
+            job_plan = plan(replace(request, modules=modules(shell)), cluster)
+            judgement = judge_plan(job_plan, by)
     now_at = None if judgement is None else judgement.forecast
     version = "" if now_at is None else now_at.on_cluster.snapshot.limits.config.version
     release = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
     facts = ScriptFacts(
-        *(text_read, header, shell, made, broken, left_out),
+        *(text_read, header, shell, job_plan, broken, left_out),
         name=name,
         release=release,
         read_program=partial(program_text, header.value("chdir") or ""),
     )
-    found = check_script(facts, () if judgement is None else judgement.findings, now=now)
+    findings = check_script(facts, () if judgement is None else judgement.findings, now=now)
     verdict = None
     if judgement is not None and now:
         # Only findings about the script count.
-        verdict = judgement.with_rules(found).verdict
-    return JudgedScript(name, text, found, made, verdict)
+        verdict = judgement.with_rules(findings).verdict
+    return JudgedScript(name, text, findings, job_plan, verdict)
 
 
-def judge_shell_text(made: JobPlan, script: str) -> Tuple[Finding, ...]:
+def judge_shell_text(job_plan: JobPlan, script: str) -> Tuple[Finding, ...]:
     """Return what the script rules find in the shell text of a job's script."""
     places = {
         line.strip(): f"{launch.prefix}the shell text, line {number}: "
-        for launch in made.launches
+        for launch in job_plan.launches
         for number, line in enumerate((launch.request.body or "").split("\n"), 1)
     }
     header = read_header(script)
-    facts = ScriptFacts(script, header, read_shell(script, job_variables(header)), made)
-    found = []
-    for known in check_script(facts, ()):
-        where = places.get(facts.lines[known.place.line - 1].strip())
+    facts = ScriptFacts(script, header, read_shell(script, job_variables(header)), job_plan)
+    findings = []
+    for finding in check_script(facts, ()):
+        where = places.get(facts.lines[finding.place.line - 1].strip())
         if where is not None:
-            message, hint = where + known.message, known.hint
+            message, hint = where + finding.message, finding.hint
             hint = hint.replace("#SBATCH --", "--")
-            found.append(replace(known, message=message, hint=hint))
-    return tuple(found)
+            findings.append(replace(finding, message=message, hint=hint))
+    return tuple(findings)
 
 
 _LONG = 10_000

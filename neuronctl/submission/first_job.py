@@ -73,12 +73,12 @@ def job_file(
     gap = "What it needs. 'neuronctl partitions --live' shows what there is, and what is free."
     for option in OPTIONS:
         name = option.long.replace("-", "_")
-        found = worked.get(name)
-        value = options.get(name) if found is None else found.value
+        derived = worked.get(name)
+        value = options.get(name) if derived is None else derived.value
         if value is None or value == ():
             continue
         value = list(value) if option.kind == "list" else value
-        why = "" if found is None else found.why
+        why = "" if derived is None else derived.why
         entries.append(Entry(option.long, value, ("", gap) if gap else (), why))
         gap = ""
     above = [

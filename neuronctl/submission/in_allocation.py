@@ -62,16 +62,20 @@ def prepare_launch(
         # Newer versions of Slurm refuse --gres beside the variable of salloc --gpus-per-node.
         name = "gpus-per-node=" if "SLURM_GPUS_PER_NODE" in os.environ else "gres=gpu:"
         step_options.append(f"--{name}{gpus}")
-    made = plan(request, cluster, place=AllocationPart(hosts, cores, tuple(step_options)))
-    if made.cores_per_node > cores:
-        tasks = f"{counted(made.ntasks_per_node, 'task')} x {counted(made.cpus_per_task, 'core')}"
+    launch = plan(request, cluster, place=AllocationPart(hosts, cores, tuple(step_options)))
+    if launch.cores_per_node > cores:
+        tasks = (
+            f"{counted(launch.ntasks_per_node, 'task')} x {counted(launch.cpus_per_task, 'core')}"
+        )
         warnings.append(f"warning: {tasks} per node share {counted(cores, 'core')}")
         step_options.append("--overcommit")
-        made = plan(request, cluster, place=AllocationPart(hosts, cores, tuple(step_options)))
-    findings = apply_rules(RuleContext(made, catalog, gather_local_facts(made), reviewed=reviewed))
+        launch = plan(request, cluster, place=AllocationPart(hosts, cores, tuple(step_options)))
+    findings = apply_rules(
+        RuleContext(launch, catalog, gather_local_facts(launch), reviewed=reviewed)
+    )
     # The other rules judge a job; this allocation already exists.
-    of_launch = tuple(finding for finding in findings if finding.has(Trait.LAUNCH))
-    return JudgedJob(made, of_launch, warnings=tuple(warnings))
+    judged = tuple(finding for finding in findings if finding.has(Trait.LAUNCH))
+    return JudgedJob(launch, judged, warnings=tuple(warnings))
 
 
 def _hosts(allocation: Allocation, request: JobRequest) -> Tuple[str, ...]:

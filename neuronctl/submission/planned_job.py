@@ -31,7 +31,7 @@ from neuronctl.submission.judged_job import JudgedJob
 if TYPE_CHECKING:
     from neuronctl.judgement.partition_choice import Choice
     from neuronctl.judgement.snapshot import Snapshot
-    from neuronctl.planning.model import CodeSnapshot
+    from neuronctl.planning.job_plan import CodeSnapshot
     from neuronctl.request.axes import Axis
 
 
@@ -158,25 +158,25 @@ def plan_job(
         conda=find_conda(request.conda, request.resolve_path("")) if request.conda else None,
         code=_code(request, cluster, snapshot_place),
     )
-    made = settle(request)
+    draft = settle(request)
     choice = snapshot = None
     if request.partition == "auto":
-        request, choice = _choose_partition(request, made, catalog, ask=ask_slurm)
+        request, choice = _choose_partition(request, draft, catalog, ask=ask_slurm)
         snapshot = choice.snapshot
-        made = settle(request)
-    if made.until_done is not None and request.array is None and ask_slurm:
-        snapshot, chain = _how_it_goes_on(made, snapshot)
-        made = settle(request, chain=chain)
-    return PlannedJob(made, catalog, choice, ask_slurm, template, snapshot)
+        draft = settle(request)
+    if draft.until_done is not None and request.array is None and ask_slurm:
+        snapshot, chain = _how_it_goes_on(draft, snapshot)
+        draft = settle(request, chain=chain)
+    return PlannedJob(draft, catalog, choice, ask_slurm, template, snapshot)
 
 
 def _choose_partition(
-    request: job.JobRequest, made: JobPlan, catalog: Catalog, *, ask: bool
+    request: job.JobRequest, draft: JobPlan, catalog: Catalog, *, ask: bool
 ) -> Tuple[job.JobRequest, Choice]:
     """Return the request with the partition that -p auto chooses, and the choice."""
     from neuronctl.judgement.partition_choice import choose
 
-    choice = choose(made, catalog, ask=ask)
+    choice = choose(draft, catalog, ask=ask)
     origins = {**request.origins, "partition": job.Origin(job.Source.DERIVED, "-p auto")}
     return replace(request, partition=choice.plan.partition.name, origins=origins), choice
 
@@ -196,12 +196,12 @@ def _job_file_layers(
     """Return the job file's layer. find: take that of the current directory if none is named."""
     if file is not None:
         return [read_job_file(file)]
-    found = own_job_file() if find else None
-    if found is None:
+    layer = own_job_file() if find else None
+    if layer is None:
         return []
     if tell is not None:
         tell(f"using {JOB_FILE}")
-    return [found]
+    return [layer]
 
 
 def _refuse_without_program(
@@ -264,7 +264,7 @@ def _swept(request: job.JobRequest, axes: Optional[Tuple[Axis, ...]]) -> job.Job
     return replace(request, sweep=axes)
 
 
-def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Optional[Snapshot], str]:
+def _how_it_goes_on(draft: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Optional[Snapshot], str]:
     """Return Slurm's answers for a plan with --until-done, and why Slurm would not requeue the job.
 
     snapshot: what it has said already. Where it does not answer, it is thought to requeue.
@@ -273,12 +273,12 @@ def _how_it_goes_on(made: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Option
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 
     try:
-        snapshot = snapshot or ask_slurm(made)
+        snapshot = snapshot or ask_slurm(draft)
     except SlurmError:
         return None, ""
     # Of several partitions, Slurm may choose any.
-    for part in (made.partition, *made.alternatives):
-        why = PlanOnCluster(replace(made, partition=part), snapshot).no_requeue
+    for part in (draft.partition, *draft.alternatives):
+        why = PlanOnCluster(replace(draft, partition=part), snapshot).no_requeue
         if why:
             return snapshot, why
     return snapshot, ""
@@ -323,8 +323,8 @@ _PYTHONS = ("python", "python3")
 
 def _exclude_bad_nodes(request: job.JobRequest) -> job.JobRequest:
     """Apply --avoid-bad-nodes: exclude the nodes that failed."""
-    known = set(bad_nodes(local_cluster())) if request.avoid_bad_nodes else set()
-    more = sorted(known.difference(hosts(request.exclude), hosts(request.nodelist)))
+    failed = set(bad_nodes(local_cluster())) if request.avoid_bad_nodes else set()
+    more = sorted(failed.difference(hosts(request.exclude), hosts(request.nodelist)))
     if not more:
         return request
     origins = {**request.origins, "exclude": job.Origin(job.Source.DERIVED, "--avoid-bad-nodes")}

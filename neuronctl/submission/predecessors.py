@@ -81,8 +81,8 @@ def wait_for_named(
         )
     for option, kind, word in named:
         if ask_slurm:
-            found = _find(word)
-            ids = [_left(f"{option} {word}", kind, id, jobs, tell) for id, jobs in found]
+            jobs_by_id = _find(word)
+            ids = [_left(f"{option} {word}", kind, id, jobs, tell) for id, jobs in jobs_by_id]
         else:
             id = newest(word, RecordStore.default()) if is_name(word) else JobId.parse(word)
             ids = [id.asked]

@@ -12,7 +12,7 @@ from neuronctl.common.units import compress_hostlist, hosts, parse_memory, split
 from neuronctl.common.words import counted
 from neuronctl.launch import launchers
 from neuronctl.planning import JobPlan
-from neuronctl.planning.model import parse_signal
+from neuronctl.planning.job_plan import parse_signal
 from neuronctl.planning.software import program, runs_python
 from neuronctl.records.found_records import stored_layer
 from neuronctl.request.axes import Row
@@ -152,7 +152,7 @@ def _asked_signal(task: JobPlan) -> Tuple[str, int]:
 
 def _room(planned: PlannedJob, chain: str) -> int:
     """Return how many more jobs the limits allow."""
-    from neuronctl.judgement.limits import room_in_queue
+    from neuronctl.judgement.limit_checks import room_in_queue
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 
     if planned.snapshot is None:

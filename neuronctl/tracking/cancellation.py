@@ -47,15 +47,15 @@ def scancel_targets(
     """
     active = [status for status in statuses if is_active(status)]
     taken = [status for status in active if state in (None, status.state)]
-    found: Dict[JobId, List[JobStatus]] = {}
+    targets: Dict[JobId, List[JobStatus]] = {}
     for status in taken:
         id = status.id
         if isinstance(word, JobId):
             every = word.task is not None or len(taken) == len(active)
             # scancel passes over a task's own number (4713 for 4711_2) without a word.
             id = word if every and id.job == word.job else _common(word, id)
-        found.setdefault(id, []).append(status)
-    return found
+        targets.setdefault(id, []).append(status)
+    return targets
 
 
 def outcomes(
@@ -109,8 +109,8 @@ def cancel(chosen: Mapping[JobId, Sequence[JobStatus]]) -> Dict[str, str]:
             going_on.append((id, status))
     refused = scancel(plain) if plain else {}
     for id, status in going_on:
-        told = _cancel_all_runs(JobId(status.job_id) if status.is_later_run else id, status)
-        refused.update({str(id): message for message in told.values()})
+        messages = _cancel_all_runs(JobId(status.job_id) if status.is_later_run else id, status)
+        refused.update({str(id): message for message in messages.values()})
     return refused
 
 
@@ -141,23 +141,23 @@ def known_jobs(words: Sequence[JobOrName], store: RecordStore) -> Tuple[KnownJob
     """
     names = [word for word in words if isinstance(word, str)]
     ids = [word for word in words if isinstance(word, JobId)]
-    known: KnownJobs = {word: [] for word in words}
+    jobs_of: KnownJobs = {word: [] for word in words}
     mine = queued() if names else ()
     for name in names:
-        known[name] = [job for job in mine if is_named(job.name, name)]
+        jobs_of[name] = [job for job in mine if is_named(job.name, name)]
     notes: Sequence[str] = ()
     if ids:
         # A part of an array may be folded into a larger one: look at the whole array.
         numbers = [JobId(job.job) if job.tasks is not None else job for job in ids]
         found = look_up(list(dict.fromkeys(numbers)), store).sure()
         notes = found.notes
-        known.update({job: [s for s in found.jobs if matches(job, s)] for job in ids})
+        jobs_of.update({job: [s for s in found.jobs if matches(job, s)] for job in ids})
     for name in names:
-        if not known[name] and name != "*":
+        if not jobs_of[name] and name != "*":
             with contextlib.suppress(NoSuchJobError):
                 past = look_up([newest(name, store)], store).jobs
-                known[name] = [status for status in past if not is_active(status)]
-    return known, notes
+                jobs_of[name] = [status for status in past if not is_active(status)]
+    return jobs_of, notes
 
 
 def _common(asked: JobId, id: JobId) -> JobId:

@@ -60,8 +60,8 @@ def read_chain(record: Optional[JobRecord]) -> Optional[Chain]:
 
 def read_chains(records: Iterable[JobRecord]) -> Chains:
     """Return the chains among recorded jobs."""
-    found = filter(None, map(read_chain, records))
-    return {chain.first: chain for chain in found}
+    chains = filter(None, map(read_chain, records))
+    return {chain.first: chain for chain in chains}
 
 
 def chains_with(jobs: set[int], store: RecordStore) -> Chains:
@@ -70,8 +70,8 @@ def chains_with(jobs: set[int], store: RecordStore) -> Chains:
         return {}
     since = int(time.time()) - _OLDEST
     recent = store.recent(_MOST, since=since, cluster=local_cluster())
-    found = read_chains(record for record in recent if record.runs)
-    return {first: chain for first, chain in found.items() if jobs & chain.jobs}
+    chains = read_chains(record for record in recent if record.runs)
+    return {first: chain for first, chain in chains.items() if jobs & chain.jobs}
 
 
 _MOST, _OLDEST = 1000, 60 * 24 * 3600

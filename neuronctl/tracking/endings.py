@@ -138,13 +138,13 @@ def exit_status(status: JobStatus) -> int:
         return 1
     if status.exit is not None and status.exit.code:
         return min(status.exit.code, 255)
-    of_state = STATES[status.state].exit_status if status.state in STATES else None
-    if of_state is None and status.exit is not None and status.exit.signal:
+    default = STATES[status.state].exit_status if status.state in STATES else None
+    if default is None and status.exit is not None and status.exit.signal:
         return min(128 + status.exit.signal, 255)
-    return 1 if of_state is None else of_state
+    return 1 if default is None else default
 
 
 def exit_text(status: JobStatus) -> str:
     """``code:signal`` of an ended job, as records store it; "" if not certain."""
-    known = status.ended and status.exit is not None and not _or_more(status)
-    return str(status.exit) if known else ""
+    is_certain = status.ended and status.exit is not None and not _or_more(status)
+    return str(status.exit) if is_certain else ""

@@ -202,11 +202,11 @@ class JobWatch:
         accounting = sacct([self.job] if chain is None else list(map(JobId, sorted(chain.jobs))))
         rows = accounting.jobs if chain is None else chains.fold(accounting.jobs, {0: chain})
         past = self._own(jobstatus.merge(self.record, (), rows))
-        told = [status for status in past if status.source == "sacct"]
-        if told and all(status.ended for status in told):
-            self.statuses, self.ended = tuple(told), True
+        recorded = [status for status in past if status.source == "sacct"]
+        if recorded and all(status.ended for status in recorded):
+            self.statuses, self.ended = tuple(recorded), True
             return
-        if not told and not self.statuses:
+        if not recorded and not self.statuses:
             record = self.record or self.store.get(self.job.job)  # another cluster's
             if record is None:
                 raise errors.NoSuchJobError(f"no matching jobs: {self.job}", accounting.off)

@@ -33,17 +33,17 @@ def newest(word: str, store: RecordStore) -> JobId:
 
     Raises NoSuchJobError if no record has such a name.
     """
-    cluster, found = local_cluster(), 0
+    cluster, newest_id = local_cluster(), 0
     for record in store.iter():
         if record.job_id is not None and is_named(record.job_name, word):
             latest = store.get(record.job_id, cluster)
             # Skip jobs of other clusters and jobs whose id was reused.
             if latest is not None and latest.key == record.key:
-                found = max(found, record.job_id)
+                newest_id = max(newest_id, record.job_id)
                 if record.earliest:  # otherwise a clock was ahead: a later job has a higher number
                     break
-    if found:
-        return JobId(found)
+    if newest_id:
+        return JobId(newest_id)
     if word == "*":
         raise NoSuchJobError("no job was submitted with neuronctl", "name one by its id")
     raise NoSuchJobError(
@@ -69,7 +69,7 @@ def running_job(word: str) -> JobStatus:
         raise UsageError(f"{word} is {len(running)} running jobs or tasks", f"name one: {names}")
     if running:
         return running[0]
-    known = jobs and jobs[0].source != "record"
-    state = jobs[-1].state if known else "not in the queue"
+    in_slurm = jobs and jobs[0].source != "record"
+    state = jobs[-1].state if in_slurm else "not in the queue"
     hint = "'neuronctl status' lists your jobs" if is_name(word) else f"'neuronctl why {word}'"
     raise NoSuchJobError(f"job {word} is not running: it is {state}", hint)

@@ -153,25 +153,25 @@ def merge(
             record = None
         else:
             queue, accounting = ours, past
-    found: List[JobStatus] = []
+    statuses: List[JobStatus] = []
     queue, accounting = _distinct(record, queue, accounting)
-    told = {row.id: row for row in accounting}
+    rows = {row.id: row for row in accounting}
     # sacct's row for a whole array, or briefly for its last task: 4711, not 4711_3.
     whole = {row.job_id: row.id for row in accounting if row.id.task is None}
     for job in queue:
-        own = told.pop(job.id, None)
-        other = told.pop(whole[job.job_id], None) if job.job_id in whole else None
-        found.append(_merge_queue_row(job, own or other, record))
+        same = rows.pop(job.id, None)
+        other = rows.pop(whole[job.job_id], None) if job.job_id in whole else None
+        statuses.append(_merge_queue_row(job, same or other, record))
     waiting = [job.id for job in queue if job.id.tasks is not None]
-    for id, row in told.items():
+    for id, row in rows.items():
         # Before an array's tasks start, sacct has one row for all of them, as squeue does.
         if not any(id.tasks is not None or folded.covers(id) for folded in waiting):
-            found.append(_merge_accounting_row(row, record))
-    if record is not None and found:
-        found = [_exact(status, record) for status in found]
+            statuses.append(_merge_accounting_row(row, record))
+    if record is not None and statuses:
+        statuses = [_exact(status, record) for status in statuses]
     elif record is not None and record.job_id is not None:
-        found += recorded_statuses(record, absent)
-    return tuple(sorted(found, key=order))
+        statuses += recorded_statuses(record, absent)
+    return tuple(sorted(statuses, key=order))
 
 
 def _distinct(
@@ -196,11 +196,11 @@ def _distinct(
         return row.id
 
     ours = [replace(row, id=id) for row in queue if (id := left(row)) is not None]
-    own = {row.job_id for row in ours}
+    job_ids = {row.job_id for row in ours}
     past = []
     for row in accounting:
         id = left(row)
-        if row.id.tasks is not None and row.job_id not in own:
+        if row.id.tasks is not None and row.job_id not in job_ids:
             id = row.id.without(parts)
         if id is not None:
             past.append(replace(row, id=id))

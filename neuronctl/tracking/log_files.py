@@ -44,13 +44,13 @@ def find_logs(asked: JobId, record: Optional[JobRecord]) -> LogPlace:
         page = pages[0]
         out, error = page.stdout, page.stderr
         if record is not None:
-            node_list, own = page.node_list, page.job_id
-            out = record.log_path(page.id.task, own_id=own, node_list=node_list)
-            error = record.log_path(page.id.task, own_id=own, node_list=node_list, err=True)
+            node_list, own_id = page.node_list, page.job_id
+            out = record.log_path(page.id.task, own_id=own_id, node_list=node_list)
+            error = record.log_path(page.id.task, own_id=own_id, node_list=node_list, err=True)
         return LogPlace(page, (out, error))
     record = record or RecordStore.default().get(asked.job)  # another cluster's
-    told = merge(record, accounting=sacct([asked]).jobs)
-    past = [status for status in told if matches(asked, status)]
+    statuses = merge(record, accounting=sacct([asked]).jobs)
+    past = [status for status in statuses if matches(asked, status)]
     if past and past[0].id.het is not None:
         past = [replace(past[0], id=past[0].id.with_log)]
     if not past:

@@ -106,8 +106,8 @@ def queued() -> tuple[JobStatus, ...]:
     with contextlib.suppress(RecordError):
         store = _default_store()
         records = store.find({row.id.job for row in queue}, local_cluster())
-        found = chains.chains_with(_later_runs(queue, records), store)
-        records.update(store.find(set(found), local_cluster()))
+        continued = chains.chains_with(_later_runs(queue, records), store)
+        records.update(store.find(set(continued), local_cluster()))
     rows = _group_by_number(chains.fold(queue, chains.read_chains(records.values())))
     return tuple(
         status for number in rows for status in jobstatus.merge(records.get(number), rows[number])
@@ -116,8 +116,8 @@ def queued() -> tuple[JobStatus, ...]:
 
 def _later_runs(queue: Iterable[QueueJob], records: Mapping[int, JobRecord]) -> set[int]:
     """Return jobs that may be later runs of chains without a known record."""
-    known = {job for chain in chains.read_chains(records.values()).values() for job in chain.jobs}
-    unknown = (row for row in queue if row.job_id not in known and row.id.job not in records)
+    ids = {job for chain in chains.read_chains(records.values()).values() for job in chain.jobs}
+    unknown = (row for row in queue if row.job_id not in ids and row.id.job not in records)
     # A running job submits its own copy of the script.
     return {row.job_id for row in unknown if "/slurm_script" in row.command}
 
@@ -301,13 +301,13 @@ class _Search:
         with self._tolerant():
             later = _later_runs(queue, self.records)
             self._find_records(set(chains.chains_with(later, self.store)))
-        known = chains.read_chains(self.records.values())
+        by_first = chains.read_chains(self.records.values())
         if asked:
-            more = {job for chain in known.values() for job in chain.jobs}
+            more = {job for chain in by_first.values() for job in chain.jobs}
             more -= {row.job_id for row in queue}
             with contextlib.suppress(SlurmError):
                 queue = [*queue, *(squeue([JobId(job) for job in sorted(more)]) if more else ())]
-        folded = chains.fold(queue, known)
+        folded = chains.fold(queue, by_first)
         wanted = {id.job for id in asked}
         return tuple(
             row for row in folded if not asked or not wanted.isdisjoint((row.id.job, row.job_id))

@@ -67,7 +67,7 @@ def _faults(status: JobStatus, nodes: List[str]) -> Iterator[Tuple[str, str]]:
         return
     defects = {match[1]: match[2] for line in lines if (match := _DEFECT.fullmatch(line))}
     # What every node lacks is the job's fault; the first node always reaches itself.
-    found = sorted(defects.keys() & {*nodes})
+    failed = sorted(defects.keys() & {*nodes})
     alone = any(what.startswith("cannot reach ") for what in defects.values())
-    if len(found) < len(nodes) - alone:
-        yield from ((node, f"the preflight failed: {defects[node]}") for node in found)
+    if len(failed) < len(nodes) - alone:
+        yield from ((node, f"the preflight failed: {defects[node]}") for node in failed)

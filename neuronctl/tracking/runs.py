@@ -156,27 +156,27 @@ def read_runs(text: bytes, begin: int = 0) -> Runs:
     runs: List[Run] = []
     next_job = None
     for match in _LINES.finditer(b"\n" + text):
-        told = {name: value for name, value in match.groupdict().items() if value is not None}
-        if "begun" in told:
-            job = int(told["job"]) if "job" in told else None
-            nodes = told["nodes"].decode("ascii", "replace")
+        parts = {name: value for name, value in match.groupdict().items() if value is not None}
+        if "begun" in parts:
+            job = int(parts["job"]) if "job" in parts else None
+            nodes = parts["nodes"].decode("ascii", "replace")
             place = begin + match.start()
-            runs.append(Run(int(told["begun"]), int(told["most"]), nodes, place, job))
+            runs.append(Run(int(parts["begun"]), int(parts["most"]), nodes, place, job))
             next_job = None
-        elif "next" in told:
-            next_job = int(told["next"])
-        elif runs and "asked" in told:
+        elif "next" in parts:
+            next_job = int(parts["next"])
+        elif runs and "asked" in parts:
             runs[-1] = replace(runs[-1], asked=True)
-        elif runs and "how" in told:
-            how, code = told["how"].decode(), int(told["code"])
+        elif runs and "how" in parts:
+            how, code = parts["how"].decode(), int(parts["code"])
             runs[-1] = replace(runs[-1], cause=GOES_ON, code=code, how=how)
-        elif runs and "ended" in told:
-            code = int(told["ended"])
+        elif runs and "ended" in parts:
+            code = int(parts["ended"])
             how = SAVED if code == 75 else "ended after the request to save"
             runs[-1] = replace(runs[-1], cause=GOES_ON, code=code, how=how)
-        elif runs and LAST in told:
+        elif runs and LAST in parts:
             runs[-1] = replace(runs[-1], cause=LAST)
         elif runs:
-            ((cause, word),) = told.items()
+            ((cause, word),) = parts.items()
             runs[-1] = replace(runs[-1], cause=cause, code=int(word) if cause == FAILED else 0)
     return Runs(tuple(runs), next_job)

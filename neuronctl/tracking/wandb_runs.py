@@ -29,8 +29,8 @@ def wandb_url(status: JobStatus) -> str:
     newest = sorted(_folders(status, "run"))[-1:]
     names = ("logs/debug-internal.log", "logs/debug.log", "files/output.log")
     texts += _log_texts(*(f"{folder}/{name}" for folder in newest for name in names))
-    found = [url for text in texts for url in _URL.findall(text)]
-    return found[-1] if found else ""
+    urls = [url for text in texts for url in _URL.findall(text)]
+    return urls[-1] if urls else ""
 
 
 def offline_runs(status: JobStatus) -> Tuple[str, ...]:

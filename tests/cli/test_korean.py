@@ -16,7 +16,7 @@ from fake_slurm import FakeSlurm, accounting_row, queue_row
 import neuronctl
 from neuronctl.cli.korean import texts, why_texts
 from neuronctl.judgement.rule_pages import every_rule
-from neuronctl.planning.model import Launch
+from neuronctl.planning.job_plan import Launch
 from neuronctl.rules.base import JOB_RULES
 from neuronctl.rules.scripts.script_facts import SCRIPT_RULES
 

@@ -16,7 +16,7 @@ import pytest
 from plan_builders import plan_of
 
 from neuronctl.catalog.model import Catalog
-from neuronctl.planning.model import CodeSnapshot
+from neuronctl.planning.job_plan import CodeSnapshot
 from neuronctl.rules import RuleContext, apply_rules, quotas
 from neuronctl.rules.local_facts import gather_local_facts
 from neuronctl.rules.quotas import Quota, read_quotas

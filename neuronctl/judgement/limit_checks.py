@@ -75,8 +75,8 @@ def _check(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         return
     if not limit.allows(wanted):
         # NC124 compares the plan's GPUs with the partition's figure, which is this limit.
-        of_user = (limit.kind, limit.tres) == ("MaxTRESPU", _GPU)
-        if not of_user or on_cluster.gpus_held <= limit.figure:
+        is_gpus_of_user = (limit.kind, limit.tres) == ("MaxTRESPU", _GPU)
+        if not is_gpus_of_user or on_cluster.gpus_held <= limit.figure:
             yield _never_starts(limit, wanted, on_cluster)
     elif about.per not in (Per.JOB, Per.NODE) and wanted:
         yield from _shared(limit, on_cluster, wanted)
@@ -220,14 +220,12 @@ def _wait_for_own(
 ) -> Wait:
     words, end = _end_of_wait(limit, mine, wanted, on_cluster.snapshot.asked_at)
     if limit.about.counts == Counts.RUNNING:
-        said = f"you have {counted(limit.used, 'job')} running and may have {limit.figure}; the job"
+        why = f"you have {counted(limit.used, 'job')} running and may have {limit.figure}; the job"
         code = "NC502"
     else:
-        said = f"you hold {limit.used} of {limit.amount(limit.figure)} in {limit.holder}; {wanted}"
-        said, code = f"{said} more", "NC503"
-    return Wait(
-        code, limit.reason, f"{said} must wait until {words}", on_cluster.source(limit), end
-    )
+        why = f"you hold {limit.used} of {limit.amount(limit.figure)} in {limit.holder}; {wanted}"
+        why, code = f"{why} more", "NC503"
+    return Wait(code, limit.reason, f"{why} must wait until {words}", on_cluster.source(limit), end)
 
 
 def _end_of_wait(

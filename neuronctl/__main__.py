@@ -1,6 +1,6 @@
 """``python -m neuronctl``."""
 
-from neuronctl.cli import program
+from neuronctl.cli import process
 
 if __name__ == "__main__":
-    program()
+    process()

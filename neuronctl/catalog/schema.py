@@ -177,8 +177,6 @@ def _show(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-# ----------------------------------------------------------------------- what a field's type reads
-
 _Read = Callable[[Node, str, Any], Any]
 
 _BY_TYPE: Mapping[str, _Read] = {
@@ -235,9 +233,6 @@ def _check_words(node: Node, key: str, value: Any) -> None:
             place.refuse(name, f"{word!r} is not allowed", did_you_mean(word, allowed))
         elif hint and word and not re.fullmatch(pattern, word):
             place.refuse(name, f"{word!r} is not allowed", hint)
-
-
-# -------------------------------------------------------------------- keys that are read otherwise
 
 
 def _cores_per_node(node: Node, key: str, default: Any) -> Tuple[int, ...]:
@@ -315,9 +310,6 @@ _BY_KEY: Mapping[str, _Read] = {
     "pattern": _pattern,
     "fields": _comment_fields,
 }
-
-
-# ---------------------------------------------------------------------------------- the whole
 
 
 def read_cluster(name: str, node: Node) -> Cluster:

@@ -1,16 +1,14 @@
-r"""Tables, text and JSON on standard output; the only module that imports rich.
+r"""Tables, text and JSON on standard output; the only module that imports rich, for Markdown.
 
 On a terminal, a table is fitted to its width and styled. In a pipe or a file it is plain aligned
-text, for which rich is not imported: never cut and never folded, unless $COLUMNS says how wide.
+text: never cut and never folded, unless $COLUMNS says how wide.
 
-Text from files, job names and Slurm cannot steer the terminal: there is no markup, and control
-characters are written out as ``\x1b``. Colours: as NO_COLOR says, else FORCE_COLOR, else on a
-terminal only.
+Text from files, job names and Slurm cannot steer the terminal: control characters are written out
+as ``\x1b``. Colours: as NO_COLOR says, else FORCE_COLOR, else on a terminal only.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import sys
@@ -25,10 +23,11 @@ GAP = 2
 class Column(NamedTuple):
     """One column of a table.
 
-    style is rich's (``"bold"``, ``"green"``), styles that of cells with a certain text. min_width
-    is in character cells. If a table is wider than the terminal, the columns with the highest
-    priority number are left out first and a line under the table names them; those with priority
-    0 always stay. Then columns that are not ``no_wrap`` are folded at blanks.
+    style has one or several words of ``_CODES`` (``"bold red"``), styles that of cells with a
+    certain text. min_width is in character cells. If a table is wider than the terminal, the
+    columns with the highest priority number are left out first and a line under the table names
+    them; those with priority 0 always stay. Then columns that are not ``no_wrap`` are folded at
+    blanks.
     """
 
     header: str
@@ -45,6 +44,21 @@ def figures(header: str, priority: int = 0) -> Column:
     return Column(header, justify="right", no_wrap=True, priority=priority)
 
 
+_CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
+"""Styles, and what ECMA-48 (SGR) calls them."""
+
+
+def _styled(text: str, style: str) -> str:
+    """Return a text with a style around it; without colors if NO_COLOR is set."""
+    codes = [_CODES[word] for word in style.split()]
+    if os.environ.get("NO_COLOR"):
+        codes = [code for code in codes if code < 30]
+    if not codes or not text.strip():
+        return text
+    bare = text.rstrip()
+    return f"\x1b[{';'.join(map(str, codes))}m{bare}\x1b[0m{text[len(bare) :]}"
+
+
 def is_terminal(file: Optional[TextIO] = None) -> bool:
     """Return True if ``file`` (by default standard output) is a terminal."""
     return (file or sys.stdout).isatty()
@@ -53,7 +67,7 @@ def is_terminal(file: Optional[TextIO] = None) -> bool:
 def has_styles(file: Optional[TextIO] = None) -> bool:
     """Return True if ``file`` (by default standard output) gets colors or bold text."""
     forced = bool(os.environ.get("FORCE_COLOR")) and not os.environ.get("NO_COLOR")
-    return is_terminal(file) or forced
+    return forced or (is_terminal(file) and os.environ.get("TERM") not in ("dumb", "unknown"))
 
 
 def draws_blocks(file: Optional[TextIO] = None) -> bool:
@@ -91,12 +105,14 @@ def print_table(
     kept = [columns[n] for n in shown]
     cells = [[columns[n].header for n in shown], *([row[n] for n in shown] for row in texts)]
     widths = _fitted(kept, cells, width)
-    lines = list(_aligned(kept, _fold(cells, widths) if fits else cells, widths))
-    if has_styles(out):
-        _draw(kept, lines, out, width)
-    else:
-        for line in lines:
-            _write(out, "".join(line).rstrip() + "\n")
+    lines = _aligned(kept, _fold(cells, widths) if fits else cells, widths)
+    for number, line in enumerate(lines):
+        if has_styles(out):
+            line = [
+                _styled(cell, column.styles.get(cell.strip(), column.style) if number else "bold")
+                for column, cell in zip(kept, line)
+            ]
+        _write(out, "".join(line).rstrip() + "\n")
     left_out = [column.header for n, column in enumerate(columns) if n not in shown]
     if left_out:
         import textwrap
@@ -136,15 +152,12 @@ def folded(text: str, first: str = "", later: str = "") -> str:
 
 
 def print_text(text: str, style: str = "", *, file: Optional[TextIO] = None) -> None:
-    """Print text and a newline; ``style`` is rich's and only shows on a terminal."""
+    """Print text and a newline; ``style`` is as a column's and only shows on a terminal."""
     out = file or sys.stdout
-    safe = "\n".join(printable(line) for line in spelled(text).split("\n"))
-    if not style or not has_styles(out):
-        _write(out, safe + "\n")
-        return
-    from rich.text import Text
-
-    _rich_console(out, terminal_width()).print(Text(safe, style), soft_wrap=True)
+    lines = [printable(line) for line in spelled(text).split("\n")]
+    if has_styles(out):
+        lines = [_styled(line, style) for line in lines]
+    _write(out, "\n".join(lines) + "\n")
 
 
 def print_markdown(text: str) -> None:
@@ -152,10 +165,14 @@ def print_markdown(text: str) -> None:
     if not is_terminal():
         print_text(text)
         return
+    from rich.console import Console
     from rich.markdown import Markdown
 
     shown = Markdown("\n".join(map(printable, text.split("\n"))), hyperlinks=False)
-    _rich_console(sys.stdout, min(terminal_width(), 100)).print(shown)
+    # rich 13 treats an empty NO_COLOR as one that is set.
+    no_color = bool(os.environ.get("NO_COLOR"))
+    # Without a height, rich reads LINES and COLUMNS, and takes ² for a number.
+    Console(width=min(terminal_width(), 100), height=25, no_color=no_color).print(shown)
 
 
 def clear() -> None:
@@ -188,9 +205,13 @@ def cell_width(text: str) -> int:
     """Return the cells that the text takes on a terminal: two for a Hangul syllable."""
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len
+    from unicodedata import category, east_asian_width
 
-    return cell_len(text)
+    # The second and third Jamo of a syllable are drawn into the cells of the first.
+    drawn = (
+        c for c in text if category(c) not in ("Mn", "Me", "Cf") and not "\u1160" <= c <= "\u11ff"
+    )
+    return sum(2 if east_asian_width(char) in "WF" else 1 for char in drawn)
 
 
 def shortened(text: str, width: int) -> str:
@@ -271,43 +292,3 @@ def _aligned(
             blanks = " " * (width - cell_width(cell))
             padded.append((blanks + cell if column.justify == "right" else cell + blanks) + gap)
         yield padded
-
-
-def _draw(columns: Sequence[Column], lines: Iterable[list[str]], out: TextIO, width: int) -> None:
-    console = _rich_console(out, width)
-    # For 100 rows this takes 4 ms, and rich's Table 120 ms.
-    from rich.segment import Segment, Segments
-
-    segments: list[Segment] = []
-    for line in lines:
-        is_head = not segments
-        while line and not line[-1].strip():
-            line.pop()
-        line[-1:] = [cell.rstrip() for cell in line[-1:]]
-        for column, cell in zip(columns, line):
-            style = "bold" if is_head else column.styles.get(cell.strip(), column.style)
-            segments.append(Segment(cell, console.get_style(style) if style else None))
-        segments.append(Segment.line())
-    console.print(Segments(segments), soft_wrap=True, end="")
-
-
-def _rich_console(out: TextIO, width: int) -> Any:
-    # rich 13 treats an empty NO_COLOR as one that is set.
-    return _console_for(out, width, bool(os.environ.get("NO_COLOR")), has_styles(out))
-
-
-@functools.lru_cache(maxsize=1)
-def _console_for(out: TextIO, width: int, no_color: bool, styled: bool) -> Any:
-    from rich.console import Console
-
-    # rich would look into the environment several times for every line.
-    return Console(
-        file=out,
-        width=width,
-        height=25,  # otherwise rich reads LINES and COLUMNS, and takes ² for a number
-        markup=False,
-        highlight=False,
-        emoji=False,
-        no_color=no_color,
-        force_terminal=styled,
-    )

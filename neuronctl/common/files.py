@@ -27,9 +27,6 @@ class UntrustedFileError(PermissionError):
         self.hint = hint
 
 
-# ------------------------------------------------------------------------------- writing
-
-
 def write_private(
     path: str, content: Union[str, bytes], *, mode: int = 0o600, sync: bool = False
 ) -> None:
@@ -145,9 +142,6 @@ def rewrite(path: str, before: bytes, after: bytes) -> None:
             if file.read(len(before) + 1) != before:
                 raise OSError(errno.EBUSY, "it has changed meanwhile")
         _write(place, name, after, mode=stat.S_IMODE(status.st_mode), sync=False)
-
-
-# ------------------------------------------------------------------------------- reading
 
 
 def read_private(path: str) -> bytes:
@@ -267,9 +261,6 @@ def _regular(descriptor: int) -> BinaryIO:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     raise OSError(errno.EINVAL, "not a regular file")
-
-
-# ------------------------------------------------------------------- who could have written it
 
 
 def _check_writers(descriptor: int, what: str, path: str, *, root: bool) -> None:

@@ -24,9 +24,6 @@ _MAX_MEMORY_MB = 2**53
 _NO_VAL = 0xFFFFFFFE
 
 
-# ---------------------------------------------------------------------------- time
-
-
 def parse_time(text: str) -> int:
     """Return the seconds of a wall time as ``--time`` reads it, or UNLIMITED.
 
@@ -119,9 +116,6 @@ def parse_begin(text: str, now: int) -> Optional[int]:
     return None
 
 
-# -------------------------------------------------------------------------- memory
-
-
 def parse_memory(text: str) -> int:
     """Return the MB (2**20 bytes) of a memory size as ``--mem`` reads it; KB are rounded up."""
     match = re.fullmatch(r"(\d{1,18})(?:([KMGT])B?)?", text, re.ASCII | re.IGNORECASE)
@@ -132,9 +126,6 @@ def parse_memory(text: str) -> int:
     if megabytes > _MAX_MEMORY_MB:
         raise ValueError(f"{text!r} exceeds the largest memory size that Slurm accepts")
     return megabytes
-
-
-# ----------------------------------------------------------------------- host lists
 
 
 def expand_hostlist(text: str) -> List[str]:
@@ -231,9 +222,6 @@ def fold_ranges(numbers: Iterable[int], width: int = 0) -> str:
     )
 
 
-# ------------------------------------------------------------------------ log files
-
-
 def expand_log_pattern(
     pattern: str,
     *,
@@ -274,8 +262,6 @@ def expand_log_pattern(
 
     return re.sub(r"%(\d{0,9})(.)", replace, pattern, flags=re.ASCII | re.DOTALL)
 
-
-# ------------------------------------------------------------------------- signals
 
 SIGNALS = (
     *("HUP", "INT", "QUIT", "ABRT", "KILL", "ALRM", "TERM", "USR1", "USR2"),

@@ -312,11 +312,12 @@ def _job_ahead(search: NodeSearch, free: FrozenSet[str]) -> Optional[Outcome]:
     """
     on_cluster, snapshot = search.on_cluster, search.on_cluster.snapshot
     pool = node_names(on_cluster.pool)
-    every = {job.job_id: job for job in (*(snapshot.queue or ()), *snapshot.jobs)}
+    own = {job.job_id: job for job in snapshot.jobs}
+    every = {**{job.job_id: job for job in snapshot.queue or ()}, **own}
     ahead = []
     for job in every.values():
         here = (one for one in snapshot.nodes if not {*job.partitions}.isdisjoint(one.partitions))
-        unseen = job in snapshot.jobs and job.state in WAITING and not job.reason
+        unseen = job.job_id in own and job.state in WAITING and not job.reason
         delayed = unseen or (_waits_for_nodes(job) and _would_delay(on_cluster, job))
         if delayed and not pool.isdisjoint(node_names(here)):
             ahead.append(job)
@@ -325,7 +326,7 @@ def _job_ahead(search: NodeSearch, free: FrozenSet[str]) -> Optional[Outcome]:
     kept |= set() if any(planned) else _planned(on_cluster)
     if _enough(search, free, frozenset(kept)):
         return None
-    users_job = next((job for job in ahead if job in snapshot.jobs), None)
+    users_job = next((job for job in ahead if job.job_id in own), None)
     who = "a job of others" if users_job is None else f"your job {users_job.id}"
     words = f"there is room for it, but {who} waits before it for these nodes"
     words += "; it starts earlier only if that is not delayed"

@@ -30,7 +30,9 @@ def read_state(directory: str) -> Tuple[str, Optional[bool]]:
     status = ["status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
         lines = git(directory, *status, "--ignore-submodules=all", timeout=_PATIENCE).splitlines()
-    except NeuronctlError:
+    except NeuronctlError as error:
+        if "not a git repository" in error.message:
+            return "", None
         try:
             return git(directory, "rev-parse", "HEAD", timeout=_PATIENCE).strip(), None
         except NeuronctlError:

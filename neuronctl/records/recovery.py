@@ -10,7 +10,7 @@ submitted twice.
 from __future__ import annotations
 
 import os
-from typing import Dict, Iterable, List, Tuple, Union
+from typing import TYPE_CHECKING, Dict, Iterable, List, Tuple, Union
 
 from neuronctl.common.errors import NeuronctlError, RecordError
 from neuronctl.common.words import moment
@@ -18,8 +18,10 @@ from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.fields import CLOCK_SKEW
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct
 from neuronctl.slurm.squeue import QueueJob, squeue
+
+if TYPE_CHECKING:
+    from neuronctl.slurm.sacct import Accounting, AccountingJob
 
 IN_FLIGHT = 60
 """Seconds during which a submission may still be in progress."""
@@ -27,7 +29,7 @@ IN_FLIGHT = 60
 SETTLED = 300
 """Seconds after which no sbatch is still retrying (it retries for about two minutes)."""
 
-Row = Union[QueueJob, AccountingJob]
+Row = Union[QueueJob, "AccountingJob"]
 
 
 class Recovery:
@@ -137,6 +139,8 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
     recovery = Recovery(store)
     if not recovery.open:
         return ()
+    from neuronctl.slurm.sacct import sacct
+
     user = str(os.getuid())
     try:
         recovery.match(squeue(user=user))

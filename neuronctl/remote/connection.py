@@ -106,9 +106,6 @@ def not_connected(name: str) -> NotConnectedError:
     return NotConnectedError(f"not connected to {name}; run: neuronctl login {name}")
 
 
-# ------------------------------------------------------------------------- using it
-
-
 def is_alive(socket: str) -> bool:
     """Return True if ssh's master answers at the socket."""
     return os.path.exists(socket) and control(socket, "check").returncode == 0
@@ -132,9 +129,6 @@ def check_owner(socket: str) -> None:
         if status.st_uid != os.geteuid() or not stat.S_ISSOCK(status.st_mode):
             hint = "remove it, or set another ControlPath"
             raise UsageError(f"{socket} is not a socket of yours", hint)
-
-
-# ------------------------------------------------------------------------- opening and closing it
 
 
 def login(name: str, address: str, *, show: Callable[[bytes], object], tell: Tell) -> Remote:

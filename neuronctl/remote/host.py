@@ -120,9 +120,6 @@ def _interrupt_at_end(control: int) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-# ------------------------------------------------------------------------- what both sides use
-
-
 def is_safe(name: str) -> bool:
     """Return True if a relative path stays below its start."""
     parts = name.split("/")
@@ -198,9 +195,6 @@ def files_below(top: str, skipped: Sequence[str] = (".git",)) -> Iterator[Tuple[
         for name in sorted({*files} - {*skipped}):
             path = os.path.join(folder, name)
             yield path, os.path.relpath(path, top)
-
-
-# ------------------------------------------------------------------------- receiving a project
 
 
 def _note_of(folder: str) -> str:
@@ -334,9 +328,6 @@ def _make_repository(folder: str) -> bool:
         if re.fullmatch(r"/?[A-Za-z0-9][\w-]*/", line) and line.strip("/") not in _NO_RESULTS:
             os.makedirs(os.path.join(folder, line.strip("/")), exist_ok=True)
     return os.path.isdir(os.path.join(folder, ".git"))
-
-
-# ------------------------------------------------------------------------- giving files back
 
 
 def _give(request: Mapping[str, Any], data: BinaryIO) -> None:

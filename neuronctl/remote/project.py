@@ -56,9 +56,6 @@ def find_project() -> Project:
     return Project(root, os.path.relpath(here, root))
 
 
-# ------------------------------------------------------------------------- sending
-
-
 def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
     """Return what is sent: name -> (kind, executable, size, SHA-256 or the link's target).
 
@@ -202,9 +199,6 @@ def _send_file(session: Session, path: str, size: int) -> None:
 
 def _texts(value: Any) -> List[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
-
-
-# ------------------------------------------------------------------------- bringing back
 
 
 def pull(remote: Remote, path: str, tell: Tell) -> Tuple[List[str], List[str], int, int]:

@@ -251,8 +251,6 @@ class Filter:
         return text.encode("utf-8", "surrogateescape")
 
 
-# ------------------------------------------------------------------- what runs on the other side
-
 _FIND = (
     "for p in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9; do "
     'w=$(command -v "$p") && "$w" -IS -c "$0" "$1" "$w" && exit 0; done; '

@@ -38,9 +38,6 @@ def any_text(text: str) -> Any:
     return text if text.strip() else {}
 
 
-# ------------------------------------------------------------------------- numbers
-
-
 _MOST = 999_999_999
 """More than any cluster has of anything."""
 
@@ -101,9 +98,6 @@ def nodes(text: str) -> Optional[Fields]:
     return {"nodes": least, **({"max_nodes": most} if most > least else {})}
 
 
-# ---------------------------------------------------------------------------- GPUs
-
-
 def gpus_per_node(text: str) -> Optional[Fields]:
     """Read ``2`` or ``a100:2``; None for several types."""
     match = re.fullmatch(r"(?:([A-Za-z0-9_.-]+)[:=])?\s*\+?([0-9]{1,9})", text)
@@ -148,9 +142,6 @@ def gres(text: str) -> Optional[Fields]:
     if len(gpus) == 1 and "" not in gpus:
         fields["gpu_type"] = next(iter(gpus))
     return {**fields, **({"gres": tuple(others)} if others else {})}
-
-
-# ------------------------------------------------------- what Slurm has a grammar for
 
 
 def time(text: str) -> str:
@@ -222,9 +213,6 @@ def exclusive(text: str) -> Optional[bool]:
     if text.lower() not in kinds:
         raise ValueError(f"'{text}' is not one of {', '.join(kinds[2:])}")
     return True if text.lower() == "exclusive" else None
-
-
-# --------------------------------------------------- of what only neuronctl has; lists
 
 
 def setup(texts: Sequence[str]) -> Tuple[str, ...]:

@@ -75,9 +75,6 @@ def require() -> Running:
     return running
 
 
-# ------------------------------------------------------------------------------------- up
-
-
 def parse_bind(text: str) -> Tuple[str, str]:
     """Parse ``SOURCE`` or ``SOURCE:PLACE``; raise UsageError if it is not a directory."""
     source, _, place = text.partition(":")
@@ -250,9 +247,6 @@ def _check_readable(*needed: str) -> None:
                 f"{path} is not readable by ordinary users, and sandbox jobs run as one",
                 f"make it readable: chmod -R o+rX {path}",
             )
-
-
-# ----------------------------------------------------------------------------------- down
 
 
 def down() -> bool:

@@ -88,9 +88,6 @@ def _first_process(setup: Setup, listener: socket.socket) -> None:
             connection.sendall(answer)
 
 
-# ------------------------------------------------------------------------ the file system
-
-
 def _prepare(setup: Setup) -> Running:
     its = setup.running
     home = {Path(its.home).parts[1]} if setup.by_root else set()
@@ -151,9 +148,6 @@ def _prepare_home(setup: Setup) -> None:
         usual.symlink_to(copy)
     elif usual.is_dir():  # the user's own, which stays unchanged
         kernel.bind(str(copy), str(usual))
-
-
-# ------------------------------------------------------------------------------ daemons
 
 
 def _start(setup: Setup, running: Running) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from shlex import quote
@@ -128,6 +127,8 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 
 def unified_diff(name: str, before: str, after: str) -> str:
     """Return ``diff -u`` of two texts of a file; "" if they are equal."""
+    import difflib
+
     # splitlines() would split at other characters, too.
     old, new = ([part for part in re.split("(?<=\n)", text) if part] for text in (before, after))
     lines = difflib.unified_diff(old, new, name, name)

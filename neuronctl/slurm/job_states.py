@@ -11,8 +11,8 @@ from neuronctl.common.datatypes import dataclass
 class JobState:
     """What one state means.
 
-    phase: the job ``waits``, ``holds`` its nodes, ``leaves`` them, or has ``ended``. style: rich's.
-    ending: what ended the job's run, if that says more than its exit code. exit_status: what
+    phase: the job ``waits``, ``holds`` its nodes, ``leaves`` them, or has ``ended``. style: of its
+    cells. ending: what ended the job's run, if that says more than its exit code. exit_status: what
     timeout(1) and the shell return where Slurm reports only 0:0. short: squeue's short name.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -136,14 +137,16 @@ def test_an_output_that_knows_no_unicode_gets_escapes() -> None:
     assert raw.getvalue() == b"A\n\\ud559\\uc2b5\n"
 
 
-def test_without_a_terminal_rich_is_not_imported() -> None:
+def test_a_table_with_styles_does_not_import_rich() -> None:
     code = (
         "import sys; from neuronctl.common import console;"
-        "console.print_table([console.Column('A')], [['x']]);"
+        "console.print_table([console.Column('A', style='bold red')], [['학']]);"
         "sys.exit('rich' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "A\nx\n")
+    env = {**os.environ, "FORCE_COLOR": "1", "NO_COLOR": "", "PYTHONUTF8": "1"}
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(argv, capture_output=True, encoding="utf-8", env=env)
+    assert (done.returncode, done.stdout) == (0, "\x1b[1mA\x1b[0m\n\x1b[1;31m학\x1b[0m\n")
 
 
 @given(st.lists(st.tuples(st.text(max_size=8), st.text(max_size=8)), min_size=1, max_size=5))

@@ -11,6 +11,6 @@ with contextlib.suppress(OSError):  # a file system without locks
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from neuronctl.cli import program
+from neuronctl.cli import process
 
-program()
+process()

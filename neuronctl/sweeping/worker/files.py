@@ -46,8 +46,6 @@ Key = Tuple[int, int]
 Runs = Optional[Dict[int, int]]
 """When each of the user's running jobs began (epoch seconds); None: Slurm does not answer."""
 
-# ------------------------------------------------------------------------------------- files
-
 
 def open_own(path: str) -> BinaryIO:
     """Open a regular file that this user owns and nobody else can write; raise OSError."""
@@ -125,9 +123,6 @@ def list_names(directory: str) -> List[str]:
     return []
 
 
-# ------------------------------------------------------------------------------------- tasks
-
-
 class Tasks:
     """The tasks, read where they are: task N is the Nth of all parts.
 
@@ -178,9 +173,6 @@ def encode_part(
     return "".join(line + "\n" for line in lines).encode()
 
 
-# ------------------------------------------------------------------------------------- results
-
-
 FIELDS: Tuple[str, ...] = ("state", "node", "task", "attempt", "start", "end")
 FIELDS += ("code", "job", "metric", "last_line", "version")
 """What the record of an attempt that has ended says."""
@@ -226,9 +218,6 @@ class Results:
     def state(self, key: Key) -> Optional[str]:
         """Return how an attempt ended, or None."""
         return self.ended[key][0] if key in self.ended else None
-
-
-# ------------------------------------------------------------------------------------- states
 
 
 class State(NamedTuple):
@@ -351,8 +340,6 @@ def next_free(start: int, count: int, is_taken: Callable[[int], bool]) -> int:
             high = middle
     return high
 
-
-# ------------------------------------------------------------------------------------- logs
 
 PROVE = """trap : HUP INT TERM USR1 USR2
 for word; do set -- "$@" "${word#=}"; shift; done

@@ -323,9 +323,6 @@ def _run(
     return done.returncode, done.stdout, words or "sbatch fails without a word"
 
 
-# ------------------------------------------------------------------------------------ a job
-
-
 class Run:
     """The run of a job: its script is a child of this process, which passes signals on to it."""
 

@@ -119,20 +119,17 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
     cluster.make_records([USUAL], mine)
     records = {"XDG_STATE_HOME": cluster.state(USUAL)}
     submit = ["submit", *SUBMIT, "--sbatch", "hold", "train.py"]
-    submitit = [
-        str(made.peers / "bin/python"),
-        str(Path(cluster.scratch, "inside/with_submitit.py")),
-    ]
+    submitit = f"{cluster.scratch}/inside/with_submitit.py"
     say("submit and submitit")
     cases = [
         case("submit", ["neuronctl", *submit], env=records),
-        case("submitit", submitit),
+        case("submitit", [str(made.peers / "bin/python"), submitit]),
         case("sbatch", SBATCH),
         case("drop-in", ["neuronctl", *SBATCH], env=records),
     ]
     groups = {"submit": cluster.measure(cases, rounds)}
     say("waiting")
-    waits = cluster.waits(mine, WAITS, WAITING)
+    waits = cluster.ask("waiting.py", {"jobs": mine, "counts": WAITS, "seconds": WAITING})
     say("counting processes")
     ids = [str(job) for job in mine]
     commands: Dict[str, List[str]] = {
@@ -143,10 +140,10 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
         "history -n 5000": ["history", "-n", "5000"],
         "cancel 50 jobs": ["cancel", "--yes", *ids[:50]],
     }
-    counted: Dict[str, Mapping[str, Any]] = {
+    asked = {
         name: {"argv": ["neuronctl", *words], "env": records} for name, words in commands.items()
     }
-    return {"groups": groups, "processes": cluster.processes(counted), "waits": waits}
+    return {"groups": groups, "processes": cluster.ask("processes.py", asked), "waits": waits}
 
 
 def _asking(words: Sequence[str]) -> Dict[str, str]:
@@ -160,5 +157,5 @@ def _asking(words: Sequence[str]) -> Dict[str, str]:
 
 def _squeue(cluster: Cluster, argv: Sequence[str], env: Mapping[str, str]) -> List[List[str]]:
     """Return how a command calls squeue."""
-    calls = cluster.processes({"it": {"argv": argv, "env": env}})["it"]
+    calls = cluster.ask("processes.py", {"it": {"argv": argv, "env": env}})["it"]
     return [call for call in calls if call[0] == "squeue"]

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Iterator, List, Mapping, Optional, Sequence
 
 from benchmarks.peers import Environments
 
@@ -28,9 +28,10 @@ COMMENT = "field=misc;appl=pytorch"
 # The guide's limits of a few jobs would let nobody have thousands.
 _LAYER = "max_submit_jobs: 50000, max_running_jobs: 50000, max_gpus: 50000"
 
+# slurmctld closes a connection now and then (EPIPE), which sbatch does not try again.
 _FILL = (
-    'for i in $(seq "$1"); do sbatch --parsable --hold -p "$2" --gres=gpu:1 -t 60 -D "$3" '
-    '-J train -o /dev/null --comment="$4" --wrap true || exit; done'
+    'one() { sbatch --parsable --hold -p "$2" --gres=gpu:1 -t 60 -D "$3" -J train -o /dev/null '
+    '--comment="$4" --wrap true; }; for i in $(seq "$1"); do one "$@" || one "$@" || exit; done'
 )
 _WRITERS = 2
 
@@ -59,27 +60,15 @@ class Cluster:
             raise RuntimeError(f"{argv} ended with {done.returncode}: {done.stderr}")
         return done.stdout
 
-    def measure(self, cases: Sequence[Mapping[str, Any]], rounds: int) -> Dict[str, Any]:
+    def ask(self, script: str, asked: Any, *options: str) -> Any:
+        """Return the JSON that a script of inside/ answers. options: Python's own."""
+        argv = ["python", *options, f"{self.scratch}/inside/{script}"]
+        return json.loads(self.run(argv, asked))
+
+    def measure(self, cases: Sequence[Mapping[str, Any]], rounds: int) -> Any:
         """Run the cases in turns: {name: {"ms": [...], "kb": [...]}} (inside/stopwatch.py)."""
         asked = {"rounds": rounds, "warmup": 2, "cases": list(cases)}
-        argv = ["python", "-I", "-S", f"{self.scratch}/inside/stopwatch.py"]
-        answer: Dict[str, Any] = json.loads(self.run(argv, asked))
-        return answer
-
-    def processes(self, commands: Mapping[str, Mapping[str, Any]]) -> Dict[str, List[List[str]]]:
-        """Return the Slurm commands that each command starts (inside/processes.py)."""
-        answer: Dict[str, List[List[str]]] = json.loads(
-            self.run(["python", f"{self.scratch}/inside/processes.py"], {"commands": commands})
-        )
-        return answer
-
-    def waits(self, jobs: Sequence[int], counts: Sequence[int], seconds: int) -> Dict[str, int]:
-        """Return the requests to slurmctld of several waiting commands (inside/waiting.py)."""
-        asked = {"jobs": list(jobs), "counts": list(counts), "seconds": seconds}
-        answer: Dict[str, int] = json.loads(
-            self.run(["python", f"{self.scratch}/inside/waiting.py"], asked)
-        )
-        return answer
+        return self.ask("stopwatch.py", asked, "-I", "-S")
 
     def state(self, count: int) -> str:
         """Return an XDG_STATE_HOME that holds ``count`` records."""
@@ -87,11 +76,8 @@ class Cluster:
 
     def make_records(self, counts: Sequence[int], job_ids: Sequence[int]) -> None:
         """State directories with so many records; ``job_ids``: the user's jobs in the queue."""
-        asked = {
-            "stores": {self.state(count): count for count in counts},
-            "job_ids": list(job_ids),
-            "cluster": CLUSTER,
-        }
+        stores = {self.state(count): count for count in counts}
+        asked = {"stores": stores, "job_ids": list(job_ids), "cluster": CLUSTER}
         self.run(["python", f"{self.scratch}/inside/records.py"], asked)
 
     def submit_mine(self, count: int) -> List[int]:
@@ -106,11 +92,10 @@ class Cluster:
         env = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8"}
         shares = [count // _WRITERS + (number < count % _WRITERS) for number in range(_WRITERS)]
         words = ["sh", "-c", _FILL, "sh"]
+        rest = [QUEUE, self.scratch, COMMENT]
         started = [
             subprocess.Popen(
-                [*enter, *words, str(share), QUEUE, self.scratch, COMMENT],
-                env=env,
-                stdout=subprocess.DEVNULL,
+                [*enter, *words, str(share), *rest], env=env, stdout=subprocess.DEVNULL
             )
             for share in shares
         ]

@@ -114,8 +114,8 @@ program that submits with submitit (`benchmarks/inside/with_submitit.py`).
 --dryrun dist.ddp -j 2x4` with the same partition, time and GPUs.
 - `status`: all of the user's jobs. *Its squeue* is the squeue that it starts, run alone: \
 `{_shown(results["squeue"])}`. On a terminal of 160 columns it draws a table with colors. *Its \
-bare program* (`benchmarks/inside/bare.py`) imports the same libraries, asks the same, and does \
-nothing else.
+bare program* (`benchmarks/inside/bare.py`) imports click and rich, asks the same, and draws a \
+table with one row.
 - *Completing* is what the shell waits for when Tab is pressed. Slurm's answer about the queue may \
 be 5 s old.
 - `sweep`: {TASKS:,} tasks of one GPU, held, as one array; submitit's is `map_array` of the same. \

@@ -16,10 +16,8 @@ import time
 from pathlib import Path
 from typing import Dict, List
 
-from benchmarks.inside.sweep_folder import fill
-from neuronctl.request.axes import given_axes
-from neuronctl.sweeping.folder import Sweep, SweepSettings
-from neuronctl.sweeping.parameters import make_tasks
+from benchmarks.inside.sweep_folder import fill, make
+from neuronctl.sweeping.folder import Sweep
 
 MANY, RUN = 100_000, 1_000
 _SMALL = (
@@ -40,7 +38,7 @@ def main() -> None:
         squeue.chmod(0o755)
         os.chdir(place)
         # The last task of the large sweep is the only one that is left.
-        large = _make("large", MANY)
+        large = make("large", (f"seed=1..{MANY}",), ("/bin/true", "{seed}"))
         fill(large.folder, MANY)
         before = time.time()
         memory = _work(large)
@@ -52,7 +50,7 @@ def main() -> None:
         subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
         figures["sweep status, s"] = round(time.monotonic() - begun, 2)
         figures["of which processor time, s"] = round(sum(os.times()[2:4]) - used, 2)
-        small = _make("small", RUN)
+        small = make("small", (f"seed=1..{RUN}",), ("/bin/true", "{seed}"))
         costs: List[float] = []
         for work in (lambda: _work(small), lambda: subprocess.run(["bash", "-c", _LOOP])):
             begun = time.monotonic()
@@ -60,14 +58,6 @@ def main() -> None:
             costs.append(round(1000 * (time.monotonic() - begun) / RUN, 2))
         figures["a task, ms"], figures["of a bare loop, ms"] = costs
         print(json.dumps(figures))
-
-
-def _make(name: str, count: int) -> Sweep:
-    axes = given_axes((f"seed=1..{count}",), together=False)
-    sweep = Sweep(name)
-    sweep.create(SweepSettings(words=("/bin/true", "{seed}"), axes=axes, request={}, cwd="/"))
-    sweep.add(make_tasks(axes, ("/bin/true", "{seed}")))
-    return sweep
 
 
 def _work(sweep: Sweep) -> int:

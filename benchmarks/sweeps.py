@@ -39,28 +39,16 @@ def sweeping(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
     words = [*SUBMIT, "--param", f"x=1..{TASKS}", "--sbatch", "hold", "/bin/true", "{x}"]
     sweep = f'exec neuronctl sweep --job-name "sweep$$" {" ".join(words)}'
     say(f"sweep of {TASKS:,} tasks and submitit's map_array")
-    groups: Results = {}
-    groups["sweep"] = cluster.measure(
-        [
-            case("sweep", ["sh", "-c", sweep]),
-            case(
-                "submitit",
-                [str(made.peers / "bin/python"), str(inside / "with_submitit.py"), str(TASKS)],
-            ),
-        ],
-        few,
-    )
+    submitit = [str(made.peers / "bin/python"), str(inside / "with_submitit.py"), str(TASKS)]
+    cases = [case("sweep", ["sh", "-c", sweep]), case("submitit", submitit)]
+    groups = {"sweep": cluster.measure(cases, few)}
     cluster.run(["scancel", "--me"])
     say(f"{RUN:,} tasks in one job, and a bare loop")
     more: Results = {"groups": groups, "task_ms": _cost_of_tasks(cluster, few)}
     say(f"sweep status of {MANY:,} tasks")
     cluster.run(["python", str(inside / "sweep_folder.py"), "many", str(MANY)])
-    groups["sweep status"] = cluster.measure(
-        [
-            case("table", ["neuronctl", "sweep", "status", "many"]),
-        ],
-        rounds,
-    )
+    status = case("table", ["neuronctl", "sweep", "status", "many"])
+    groups["sweep status"] = cluster.measure([status], rounds)
     return more
 
 

@@ -1,4 +1,4 @@
-"""The libraries and the squeue of ``status`` on a terminal, and nothing else: bare.py SQUEUE.
+"""What a small program needs for a ``status`` on a terminal: bare.py SQUEUE.
 
 It imports click, and rich while squeue runs, and draws a table with one row. SQUEUE is JSON.
 """

@@ -1,6 +1,6 @@
 """Runs commands and prints which Slurm commands each of them started.
 
-Reads {"commands": {NAME: {"argv": […], "env": {…}}}} from standard input and prints
+Reads {NAME: {"argv": […], "env": {…}}} from standard input and prints
 {NAME: [[command, argument, …], …]}. In front of PATH stand small scripts with the names of Slurm's
 commands, which note how they were called and become the real one. Not for measuring time.
 """
@@ -15,10 +15,7 @@ import sys
 import tempfile
 from typing import List
 
-COMMANDS = [
-    *("sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol"),
-    *("sdiag", "sinfo", "sprio", "squeue", "sreport", "srun", "sshare", "sstat", "strigger"),
-]
+COMMANDS = "sacct sacctmgr sbatch scancel scontrol sdiag sinfo sprio squeue srun sshare sstat"
 NOTE = """#!/bin/sh
 {{ printf '%s\\0' "$#" {name} "$@"; }} >> {log}
 exec {real} "$@"
@@ -43,7 +40,7 @@ def main() -> None:
     answer = {}
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
-        for name in COMMANDS:
+        for name in COMMANDS.split():
             real = shutil.which(name)
             if real is not None:
                 path = os.path.join(folder, name)
@@ -51,7 +48,7 @@ def main() -> None:
                     file.write(NOTE.format(name=name, log=log, real=real))
                 os.chmod(path, 0o755)
         search = f"{folder}:{os.environ['PATH']}"
-        for name, case in asked["commands"].items():
+        for name, case in asked.items():
             open(log, "w").close()
             env = {**os.environ, **case.get("env", {}), "PATH": search}
             done = subprocess.run(case["argv"], env=env, capture_output=True, text=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Dict, List
+from typing import Dict, List, Sequence
 
 from neuronctl.request.axes import given_axes
 from neuronctl.sweeping.folder import Sweep, SweepSettings
@@ -17,12 +17,18 @@ WORKERS = 20
 def main() -> None:
     """Create the folder of a sweep with ``count`` tasks."""
     name, count = sys.argv[1], int(sys.argv[2])
-    words = ("train.py", "--lr", "{lr}", "--seed", "{seed}")
-    axes = given_axes(("lr=1..100", f"seed=1..{count // 100}"), together=False)
-    sweep = Sweep(name)
-    sweep.create(SweepSettings(words=words, axes=axes, request={}, cwd="/"))
-    sweep.add(make_tasks(axes, words))
+    axes = "lr=1..100", f"seed=1..{count // 100}"
+    sweep = make(name, axes, ("train.py", "--lr", "{lr}", "--seed", "{seed}"))
     fill(sweep.folder, count * 9 // 10)
+
+
+def make(name: str, values: Sequence[str], words: Sequence[str]) -> Sweep:
+    """Create a sweep whose tasks have not begun."""
+    axes = given_axes(tuple(values), together=False)
+    sweep = Sweep(name)
+    sweep.create(SweepSettings(words=tuple(words), axes=axes, request={}, cwd="/"))
+    sweep.add(make_tasks(axes, tuple(words)))
+    return sweep
 
 
 def fill(folder: str, ended: int) -> None:

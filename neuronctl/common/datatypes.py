@@ -26,25 +26,29 @@ else:
 
 def _complete(cls: Any) -> Any:
     cls.__doc__ = cls.__doc__ or cls.__name__  # dataclass() would look up its signature
+    annotations = vars(cls).get("__annotations__", {})
+    cls.__annotations__ = dict.fromkeys(annotations, Any)  # it would search each text for ClassVar
     dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+    cls.__annotations__ = annotations
     own = dataclasses.fields(cls)
-    missing = dataclasses.MISSING
-    names = {each.name: None for each in own}
-    defaults = {each.name: each.default for each in own if each.default is not missing}
+    names, missing = tuple(each.name for each in own), dataclasses.MISSING
+    defaults = {each.name: each.default for each in own}
     factories = {
         each.name: each.default_factory for each in own if each.default_factory is not missing
     }
+    required = {name for name in names if defaults[name] is missing and name not in factories}
     key = attrgetter("__class__", *(each.name for each in own if each.compare))
 
     def initialize(self: Any, *values: Any, **given: Any) -> None:
-        given.update(zip(names, values))
-        if len(given) < len(names):
-            made = {name: make() for name, make in factories.items()}
-            given = {**defaults, **made, **given}
-        if given.keys() != names.keys() or len(values) > len(names):
+        if values:
+            given.update(zip(names, values))
+        state = {**defaults, **given}
+        for name, make in factories.items():
+            if name not in given:
+                state[name] = make()
+        if not required <= given.keys() or len(state) > len(names) or len(values) > len(names):
             raise TypeError(f"{cls.__name__} has the fields {', '.join(names)}, not {given}")
-        for name in names:
-            object.__setattr__(self, name, given[name])
+        object.__setattr__(self, "__dict__", state)
 
     def show(self: Any) -> str:
         return f"{cls.__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"

@@ -184,7 +184,7 @@ def _on_path(name: str, request: JobRequest) -> bool:
     places = [os.environ.get("PATH", os.defpath)]
     if request.venv is not None:
         places.insert(0, request.resolve_path(os.path.expanduser(f"{request.venv}/bin")))
-    from shutil import which  # imports bz2 and lzma, which few submissions need
+    from shutil import which
 
     return which(name, path=os.pathsep.join(places)) is not None
 

@@ -101,7 +101,6 @@ def text_of(file: str, error: Type[NeuronctlError], *, found: bool) -> str:
 
 def parse(text: str, file: str, error: Type[NeuronctlError]) -> Document:
     """Parse text as read() does; messages refer to it as ``file``."""
-    # Importing yaml takes longer than most commands need for the rest.
     from neuronctl.common.yamlfile import parser
 
     return parser.parse(text, file, error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, Optional, Sequence, Tuple
 
 import jinja2
 
@@ -21,21 +21,12 @@ from neuronctl.launch.launchers import template_text
 from neuronctl.slurm.nvidia_smi import SAMPLED, query
 from neuronctl.version import __version__
 
-_SYNTAX: Dict[str, Any] = {
-    "trim_blocks": True,
-    "lstrip_blocks": True,
-    "keep_trailing_newline": True,
-}
-
-
-def shipped_directory() -> str:
-    """Return the directory of the shipped templates."""
-    return data_path("templates")
+_SYNTAX: Any = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
 
 
 def directories() -> Tuple[str, str]:
     """Return the directories of templates: the user's own, if any, then the shipped one."""
-    return os.path.join(config_dir(), "templates"), shipped_directory()
+    return os.path.join(config_dir(), "templates"), data_path("templates")
 
 
 def script_templates(*first: str) -> jinja2.Environment:
@@ -56,7 +47,7 @@ def gpu_reader(amd: Optional[bool] = None) -> str:
 
 def render_page(name: str, **values: Any) -> str:
     """Render a shipped page; escape ``{{ value }}`` for HTML."""
-    loader = jinja2.FileSystemLoader(shipped_directory())
+    loader = jinja2.FileSystemLoader(data_path("templates"))
     pages = jinja2.Environment(
         loader=loader, undefined=jinja2.StrictUndefined, autoescape=True, **_SYNTAX
     )
@@ -66,7 +57,7 @@ def render_page(name: str, **values: Any) -> str:
 @functools.lru_cache(maxsize=8)
 def _environment(kind: str, directories: Tuple[str, ...]) -> jinja2.Environment:
     """Create an environment that reads a template again once its file has changed."""
-    named = {"shipped": _Files(shipped_directory()), "file": _Files("/")}
+    named = {"shipped": _Files(data_path("templates")), "file": _Files("/")}
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PrefixLoader(named), _Files(directories)]),
         undefined=jinja2.StrictUndefined,

@@ -23,7 +23,7 @@ HERE = ["--cluster", "neuron-2022", "-p", "amd_a100nv_8", "--comment", "pytorch"
 ONE = [*HERE, "--gpus-per-node", "1"]
 
 
-def one_error(result: Result[str], *words: str) -> None:
+def assert_one_error(result: Result[str], *words: str) -> None:
     """One message and at most one hint, on standard error; nothing on standard output."""
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
@@ -48,26 +48,26 @@ USAGE = [
 
 @pytest.mark.parametrize(("options", "words"), USAGE)
 def test_wrong_usage(options: List[str], words: List[str], run: Run, fake_slurm: FakeSlurm) -> None:
-    one_error(run("submit", *HERE, *options, "train.py", code=2), *words)
+    assert_one_error(run("submit", *HERE, *options, "train.py", code=2), *words)
     assert fake_slurm.calls("sbatch") == []
     assert records() == []
 
 
 def test_a_name_that_no_running_job_has(run: Run, fake_slurm: FakeSlurm) -> None:
-    one_error(run("top", "nosuch", code=8), "'neuronctl status' lists your jobs")
+    assert_one_error(run("top", "nosuch", code=8), "'neuronctl status' lists your jobs")
 
 
 @pytest.mark.parametrize("name", ["train.py", "job.sh", "no_suffix"])
 def test_job_file_that_is_a_program(name: str, run: Run, tmp_path: Path) -> None:
     (tmp_path / name).write_text("#!/bin/bash\n#SBATCH -N 2\nsrun true\n")
-    one_error(run("submit", *ONE, "-f", name, code=3), f"{name} is a program", "without -f")
+    assert_one_error(run("submit", *ONE, "-f", name, code=3), f"{name} is a program", "without -f")
 
 
 def test_wrong_configuration(run: Run, clean_home: Path) -> None:
     path = clean_home / ".config" / "neuronctl" / "config.yaml"
     path.parent.mkdir(parents=True)
     path.write_text("acount: x\n")
-    one_error(run("generate", *ONE, "train.py", code=3), f"{path}:1: unknown key 'acount'")
+    assert_one_error(run("generate", *ONE, "train.py", code=3), f"{path}:1: unknown key 'acount'")
 
 
 def refused(result: Result[str], code: str, *words: str) -> None:
@@ -115,7 +115,7 @@ def test_no_slurm(run: Run, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     path = f"{tmp_path}/bin:{Path(__file__).parents[1]}/on_path"
     result = run("submit", *ONE, "train.py", code=6, env={"PATH": path})
-    one_error(result, "sbatch not found", "neuronctl generate")
+    assert_one_error(result, "sbatch not found", "neuronctl generate")
 
 
 def test_sbatch_refuses(run: Run, fake_slurm: FakeSlurm) -> None:

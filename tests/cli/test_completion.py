@@ -102,7 +102,7 @@ class Shell:
     def type(self, keys: str) -> None:
         os.write(self.terminal, keys.encode())
 
-    def shows(self, pattern: str) -> None:
+    def assert_shown(self, pattern: str) -> None:
         """Wait until it is on the screen, from here on."""
         give_up = time.monotonic() + 120
         while not (found := re.search(pattern, self.said)):
@@ -128,14 +128,14 @@ def shell(
     monkeypatch.chdir(tmp_path)
     with contextlib.closing(Shell(request.param)) as made:
         made.type("echo rea''dy\r")
-        made.shows("ready\r?\n")
+        made.assert_shown("ready\r?\n")
         yield made
 
 
 def test_in_a_real_shell(shell: Shell) -> None:
     shell.type("neuronctl resub\t")
-    shell.shows("resubmit ")
+    shell.assert_shown("resubmit ")
     shell.type("\x15neuronctl submit --field nl\t")
-    shell.shows("--field nlp ")
+    shell.assert_shown("--field nlp ")
     shell.type("\x15neuronctl submit -f mine-o\t")
-    shell.shows("mine-of-today.yaml")
+    shell.assert_shown("mine-of-today.yaml")

@@ -26,7 +26,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_slurm: FakeSlu
     return place
 
 
-def harmless(said: str, *shown: str) -> None:
+def assert_harmless(said: str, *shown: str) -> None:
     for char in "\x07\x9b\u202e":
         assert char not in said
     assert "\x1b]" not in said and "\x1b[2J" not in said
@@ -37,7 +37,7 @@ def harmless(said: str, *shown: str) -> None:
 def test_a_directory(hostile: Path, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", "7\n")
     said = on_terminal("", *SUBMIT)
-    harmless(said, SHOWN, "Submitted batch job 7")
+    assert_harmless(said, SHOWN, "Submitted batch job 7")
 
 
 def test_a_line_break_begins_no_line(
@@ -58,16 +58,16 @@ def test_a_line_break_begins_no_line(
 
 def test_a_job(hostile: Path, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7", name=HOSTILE))
-    harmless(on_terminal("", "status"), "RUNNING")  # which cuts names
+    assert_harmless(on_terminal("", "status"), "RUNNING")  # which cuts names
     for words in (["why", "7"], ["show", "7"], ["cancel", HOSTILE]):
-        harmless(on_terminal("", *words), SHOWN)
+        assert_harmless(on_terminal("", *words), SHOWN)
 
 
 def test_a_catalog(hostile: Path) -> None:
     (hostile / f"{HOSTILE}.yaml").write_text("default_cluster: neuron\n")
-    harmless(on_terminal("", "catalog", "check", f"{HOSTILE}.yaml"), SHOWN)
+    assert_harmless(on_terminal("", "catalog", "check", f"{HOSTILE}.yaml"), SHOWN)
 
 
 def test_a_script(hostile: Path) -> None:
     (hostile / f"{HOSTILE}.sh").write_text("#!/bin/bash\n#SBATCH -N 1\ntrue\n")
-    harmless(on_terminal("", "import", f"{HOSTILE}.sh", "-o", f"{HOSTILE}.yaml"), SHOWN)
+    assert_harmless(on_terminal("", "import", f"{HOSTILE}.sh", "-o", f"{HOSTILE}.yaml"), SHOWN)

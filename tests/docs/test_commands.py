@@ -11,7 +11,7 @@ from typing import Dict, Iterator, List, Tuple
 import click
 import pytest
 from doc_pages import ROOT
-from test_doc_examples import understand
+from test_doc_examples import assert_understood
 
 from neuronctl.cli import COMMANDS
 from neuronctl.cli.examples import EXAMPLES
@@ -153,7 +153,7 @@ def test_examples_end_each_help(
         while words and re.fullmatch(r"[A-Z]+=\w+", words[0]):
             words = words[1:]
         if words[:1] == ["neuronctl"]:
-            understand(words)
+            assert_understood(words)
     assert any(f"{path} " in f"{line} " for line in lines)
     # click keeps the names of --help, as its first context has them.
     above = click.Context(root, **root.context_settings)

@@ -44,7 +44,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 OFFLINE = [example for example in OURS if needs_no_slurm(words(example))]
 
 
-def understand(argv: List[str]) -> None:
+def assert_understood(argv: List[str]) -> None:
     """Parse a command line as click would before it runs; an unknown option raises."""
     while argv[1:2] in (["--on"], ["--allow"]):
         argv = [argv[0], *argv[3:]]
@@ -72,7 +72,7 @@ def understand(argv: List[str]) -> None:
     if argv[1:3] == ["sandbox", "exec"]:
         inner = argv[argv.index("--") + 1 :]
         if inner[0] == "neuronctl":
-            understand(inner)
+            assert_understood(inner)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_there_are_examples() -> None:
 @pytest.mark.parametrize("example", OURS + SHELL, ids=str)
 def test_understood(example: Example, project: Path) -> None:
     files = {"~/mine": "mine", "-": "job-body.sh"}  # as a shell gives them
-    understand([files.get(word, word) for word in words(example)])
+    assert_understood([files.get(word, word) for word in words(example)])
 
 
 def test_commands_in_the_text_are_understood() -> None:
@@ -104,7 +104,7 @@ def test_commands_in_the_text_are_understood() -> None:
     spans = re.findall(r"`(neuronctl [^`]*)`", page)
     assert len(spans) >= 5
     for span in spans:
-        understand(shlex.split(span))
+        assert_understood(shlex.split(span))
 
 
 def real_output(example: Example, run: Run, project: Path) -> str:

@@ -85,7 +85,7 @@ class _Watch:
 
 
 @contextlib.contextmanager
-def bounded(*expected: Type[Exception]) -> Iterator[None]:
+def assert_bounded(*expected: Type[Exception]) -> Iterator[None]:
     """Fail on any error but NeuronctlError and those expected, and beyond the bounds."""
     global tried, slowest, slowest_test
     tried += 1

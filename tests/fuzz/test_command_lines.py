@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 import pytest
-from bounds import bounded, inputs
+from bounds import assert_bounded, inputs
 from broken import content, texts, words
 from fake_slurm import accounting_row, queue_row
 from hypothesis import assume, given
@@ -94,7 +94,7 @@ def _raised(error: Exception) -> int:
     raise error
 
 
-def command(
+def assert_command(
     line: List[str], place: Path, record: str, answers: Mapping[str, str], code: int
 ) -> None:
     """Run a command line, with one record in the store and Slurm's ``answers``."""
@@ -112,7 +112,7 @@ def command(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process, "_start", start)
         patch.setattr(process, "_read_outputs", lambda made, name, timeout: made.outputs())
-        with bounded(), pytest.raises(SystemExit):
+        with assert_bounded(), pytest.raises(SystemExit):
             cli.main(line)
 
 
@@ -120,7 +120,7 @@ def test_the_command_lines_are_valid(place: Path, capfd: pytest.CaptureFixture[s
     record = RECORD_TEXTS[0].replace("/scratch/kim", str(place))
     (place / "catalog.yaml").write_text("default_cluster: neuron\n")
     for line in LINES:
-        command(list(line), place, record, SLURM, 0)
+        assert_command(list(line), place, record, SLURM, 0)
         assert "No such" not in capfd.readouterr().err, line
 
 
@@ -133,14 +133,14 @@ def test_words(place: Path, line: tuple[str, ...], changes: List[tuple[int, str]
     for spot, word in changes:
         changed[1 + spot % len(changed) : 2 + spot % len(changed)] = [word]
     if "-f" not in changed and "--follow" not in changed:
-        command(changed, place, RECORD_TEXTS[0], SLURM, 0)
+        assert_command(changed, place, RECORD_TEXTS[0], SLURM, 0)
 
 
 @inputs(0.1)
 @given(st.sampled_from(LINES), st.sampled_from(sorted(SLURM)), st.data(), st.booleans())
 def test_slurm(place: Path, line: tuple[str, ...], name: str, drawn: Any, fails: bool) -> None:
     answers = {**SLURM, name: drawn.draw(texts((SLURM[name] or "x\n",)))}
-    command(list(line), place, RECORD_TEXTS[0], answers, int(fails))
+    assert_command(list(line), place, RECORD_TEXTS[0], answers, int(fails))
 
 
 @inputs(0.1)
@@ -159,7 +159,7 @@ def test_what_is_no_file(place: Path, line: tuple[str, ...], name: str, odd: str
     ODD[odd](str(file))
     record = RECORD_TEXTS[0].replace("/scratch/kim", str(place))
     try:
-        command(list(line), place, record, {**SLURM, "squeue": ""}, 0)
+        assert_command(list(line), place, record, {**SLURM, "squeue": ""}, 0)
     finally:
         (os.rmdir if odd == "folder" else os.unlink)(file)
         if kept.exists():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict
 
 import pytest
-from bounds import bounded, inputs
+from bounds import assert_bounded, inputs
 from broken import content, data, texts
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -144,7 +144,7 @@ def test_the_job_files_are_valid(text: str, tmp_path: Path) -> None:
 def test_job_files(text: str) -> None:
     file = Path(os.environ["HOME"], "job.yaml")
     file.write_bytes(content(text))
-    with bounded():
+    with assert_bounded():
         use(str(file))
 
 
@@ -155,7 +155,7 @@ def test_configuration(text: str, again: bool) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content(text))
     for _ in range(1 + again):  # the second time from the cache
-        with bounded():
+        with assert_bounded():
             use(words=("train.py",))
 
 
@@ -185,9 +185,9 @@ def test_what_is_no_file(name: str, odd: str, named: bool) -> None:
     os.makedirs(os.path.dirname(file), exist_ok=True)
     ODD[odd](file)
     try:
-        with bounded():
+        with assert_bounded():
             use(file if named else None, file if named else None, words=("t.py",))
-        with bounded():
+        with assert_bounded():
             scripts_at(file, []), read_file(file)
     finally:
         (os.rmdir if odd == "folder" else os.unlink)(file)
@@ -208,7 +208,7 @@ def test_recipes(text: str) -> None:
     file = Path(config_dir(), "templates", "recipes", "mine.yaml")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content(text))
-    with bounded():
+    with assert_bounded():
         job = plan_server(
             *(recipes.load("mine"), ("{port}",)),
             lambda more: planned_job.plan_job(PLAIN, body=more["body"], ask_slurm=False),
@@ -222,7 +222,7 @@ def test_what_a_job_has_noted(text: str) -> None:
     folder = Path(folders(), "7")
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
     (folder / "note").write_bytes(content(text))
-    with bounded():
+    with assert_bounded():
         note = read_note(7)
         if note is not None and note.address == "127.0.0.1":
             assert note.summary and note.place and int(note.since) >= 0
@@ -234,7 +234,7 @@ def test_what_a_job_has_noted(text: str) -> None:
 def test_catalogs(text: str, partition: str) -> None:
     file = Path(os.environ["HOME"], "catalog.yaml")
     file.write_bytes(content(text))
-    with bounded():
+    with assert_bounded():
         use(words=("t.py",), catalog_file=str(file), **{**TOY, "partition": partition})
 
 
@@ -242,14 +242,14 @@ def test_catalogs(text: str, partition: str) -> None:
 @example(RECORD_TEXTS[0].replace("python t.py", r"\ud800"))
 @given(texts(RECORD_TEXTS))
 def test_a_record_with_other_bytes(text: str) -> None:
-    _use_record(content(text))
+    _assert_record(content(text))
 
 
 @inputs(2)
 @given(data((json.loads(job_record.encode(RECORD)),)))
 def test_a_record_with_other_values(changed: Any) -> None:
     try:
-        _use_record(json.dumps(changed).encode("ascii"))
+        _assert_record(json.dumps(changed).encode("ascii"))
     except ValueError as error:  # json's own, of an int of too many digits
         assert "digits" in str(error)
 
@@ -262,29 +262,29 @@ def test_a_record_in_the_store(text: str, name: str) -> None:
     for left in os.listdir(store.directory):
         os.unlink(os.path.join(store.directory, left))
     Path(store.directory, name).write_bytes(content(text))
-    with bounded():
+    with assert_bounded():
         store.recent(), store.find([4711]), list(store.iter()), store.open_intents()
-    with bounded():
+    with assert_bounded():
         for record in store.recent():
             store.saw(record, "COMPLETED", "", "0:0")
 
 
-def _use_record(file: bytes) -> None:
+def _assert_record(file: bytes) -> None:
     record = None
-    with bounded(ValueError):  # which says why it is none, and the store warns
+    with assert_bounded(ValueError):  # which says why it is none, and the store warns
         record = job_record.decode(file)
     if record is None:
         return
-    with bounded():
+    with assert_bounded():
         assert job_record.encode(record) and record.json_data()
-    with bounded():
+    with assert_bounded():
         (
             record.draft,
             found_records.stored_layer(record.draft.request, "it"),
             _exported_variables(record, {}),
         )
-    with bounded():
+    with assert_bounded():
         RecordedJob(record).draft, RecordedJob(record).script
     if record.job_id is not None:
-        with bounded():
+        with assert_bounded():
             record.log_path(), record.log_path(3, err=True)

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from bounds import bounded, inputs
+from bounds import assert_bounded, inputs
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -97,7 +97,7 @@ def test_any_script(text: str) -> None:
             comment_parts={"field": "nlp", "appl": "vllm"},
         )
 
-    with bounded():
+    with assert_bounded():
         checked = check(text)
     lines = text.split("\n")
     for edit in (edit for found in checked.findings for edit in found.edits):
@@ -120,7 +120,7 @@ def test_any_script(text: str) -> None:
 def test_any_script_is_imported_or_refused(text: str) -> None:
     """What import makes is read back and planned before it is shown."""
     catalog = load(None)
-    with bounded():
+    with assert_bounded():
         try:
             made = draft_job_file(text, "job.sh", catalog.cluster())
         except UsageError as error:

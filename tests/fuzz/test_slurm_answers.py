@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Sequence
 
 import pytest
-from bounds import bounded, inputs
+from bounds import assert_bounded, inputs
 from broken import texts, words
 from fake_slurm import accounting_row, queue_row
 from hypothesis import example, given
@@ -101,14 +101,14 @@ VARIABLES = {
 }
 
 
-def read(parse: Callable[[str], Any], text: str, *expected: Any) -> Any:
-    with bounded(*expected):
+def assert_read(parse: Callable[[str], Any], text: str, *expected: Any) -> Any:
+    with assert_bounded(*expected):
         return parse(text)
 
 
 def use(ids: Sequence[JobId]) -> None:
     """What every command does with the ids of jobs."""
-    with bounded():
+    with assert_bounded():
         for id in ids:
             assert JobId.read(str(id)) == id
             assert id.count >= 0 and id.asked
@@ -125,9 +125,9 @@ JOBS = {parse_squeue: QUEUE, parse_sacct: PAST, parse_show_job: SHOWN}
 @inputs(1)
 @given(st.data())
 def test_jobs(parse: Callable[[str], Any], drawn: st.DataObject) -> None:
-    jobs = read(parse, drawn.draw(texts(JOBS[parse]))) or ()
+    jobs = assert_read(parse, drawn.draw(texts(JOBS[parse]))) or ()
     use([job.id for job in jobs][:3])
-    with bounded():
+    with assert_bounded():
         for job in jobs if parse is parse_squeue else ():
             assert [job.holds(tres) for tres in ("gres/gpu", "cpu", "node", "mem")]
 
@@ -136,8 +136,8 @@ def test_jobs(parse: Callable[[str], Any], drawn: st.DataObject) -> None:
 @example(SHOWN[0].replace("gpu[35-36]", "gpu[35-36"))
 @given(texts(SHOWN))
 def test_what_scontrol_shows_of_jobs(text: str) -> None:
-    read(parse_job_gpus, text)
-    read(parse_job_states, text)
+    assert_read(parse_job_gpus, text)
+    assert_read(parse_job_states, text)
 
 
 @inputs(2)
@@ -145,8 +145,8 @@ def test_what_scontrol_shows_of_jobs(text: str) -> None:
 @given(texts(SITE))
 def test_scontrol(text: str) -> None:
     for parse in (parse_config, parse_partitions, parse_nodes, parse_reservations):
-        read(parse, text)
-    with bounded():
+        assert_read(parse, text)
+    with assert_bounded():
         parse_groups(text, "kim")
         for partition in parse_partitions(text):
             assert all(limit.about for limit in partition.limits)
@@ -155,7 +155,7 @@ def test_scontrol(text: str) -> None:
 @inputs(1)
 @given(texts(DATABASE))
 def test_sacctmgr(text: str) -> None:
-    with bounded():
+    with assert_bounded():
         for owner in (*parse_qos(text), *parse_associations(text)):
             assert all(isinstance(limit.command + limit.reason, str) for limit in owner.limits)
 
@@ -163,7 +163,7 @@ def test_sacctmgr(text: str) -> None:
 @inputs(0.5)
 @given(texts(LOOK))
 def test_srun_on_the_nodes_of_a_job(text: str) -> None:
-    read(parse_node_usage, text)
+    assert_read(parse_node_usage, text)
 
 
 @inputs(0.5)
@@ -180,19 +180,19 @@ def test_srun_on_the_nodes_of_a_job(text: str) -> None:
 )
 def test_sbatch_scancel_and_slurm_conf(text: str) -> None:
     for parse in (parse_submitted, parse_scancel, parse_cluster_name):
-        read(parse, text)
+        assert_read(parse, text)
 
 
 @inputs(0.5)
 @given(st.dictionaries(st.sampled_from(sorted(VARIABLES)), texts(tuple(VARIABLES.values()))))
 def test_variables_of_an_allocation(changed: dict[str, str]) -> None:
-    read(from_environment, {**VARIABLES, **changed})  # type: ignore[arg-type]
+    assert_read(from_environment, {**VARIABLES, **changed})  # type: ignore[arg-type]
 
 
 @inputs(0.01)
 @given(st.sampled_from(QUEUE + PAST + SITE), st.sampled_from(("", ">&2", ">&2 2>&1")))
 def test_an_answer_without_end(text: str, where: str) -> None:
-    with bounded():
+    with assert_bounded():
         run(["sh", "-c", f'yes "$1" {where}', "sh", text])
 
 
@@ -210,4 +210,4 @@ FIELDS = [
 @example("gres/gpu=" + "9" * 5000)
 @given(words)
 def test_fields(parse: Callable[[str], Any], text: str) -> None:
-    read(parse, text)
+    assert_read(parse, text)

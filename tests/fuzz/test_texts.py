@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from bounds import bounded, inputs
+from bounds import assert_bounded, inputs
 from broken import content, texts, values, words
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -40,7 +40,7 @@ NOW = 1_800_000_000
 def test_logs(text: str, size: int) -> None:
     file = Path(os.environ["HOME"], "log")
     file.write_bytes(content(text))
-    with bounded():
+    with assert_bounded():
         tail = log_text.read_tail(str(file))
         log_search.search(tail.lines)
         log_text.read_tail(str(file), most=size)
@@ -50,7 +50,7 @@ def test_logs(text: str, size: int) -> None:
 @example("A_TOKEN=" + "a@" * 30_000 + "\n" + "a@" * 29_999 + " " + "a@" * 29_998)
 @given(texts(SECRETS))
 def test_secrets(text: str) -> None:
-    with bounded():
+    with assert_bounded():
         secrets.hide_secrets(text), secrets.hide_in_words(text.split()[:100])
 
 
@@ -73,14 +73,14 @@ GRAMMARS = (
 @given(st.data())
 def test_grammars(read: Callable[[str], Any], samples: Any, drawn: st.DataObject) -> None:
     text = drawn.draw(texts(samples))
-    with bounded(ValueError):
+    with assert_bounded(ValueError):
         read(text)
 
 
 @inputs(0.5)
 @given(texts(("logs/%x-%5j.out", "%A_%a-%N%%.out", "\\%j")), st.booleans(), words)
 def test_log_patterns(text: str, any_task: bool, name: str) -> None:
-    with bounded():
+    with assert_bounded():
         units.expand_log_pattern(text, job_id=4711, job_name=name, node=name, any_task=any_task)
 
 
@@ -88,7 +88,7 @@ def test_log_patterns(text: str, any_task: bool, name: str) -> None:
 @given(st.lists(st.lists(words, min_size=2, max_size=2), max_size=4), st.integers(10, 200), values)
 def test_the_terminal(rows: Any, width: int, value: Any) -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
-    with bounded():
+    with assert_bounded():
         columns = [console.Column("ONE"), console.Column("TWO")]
         console.print_table(columns, rows, file=out)
         for row in rows:
@@ -99,5 +99,5 @@ def test_the_terminal(rows: Any, width: int, value: Any) -> None:
 @inputs(0.5)
 @given(st.lists(words, max_size=4))
 def test_quoting(some: Any) -> None:
-    with bounded(ValueError):  # of a NUL, which no command line can have
+    with assert_bounded(ValueError):  # of a NUL, which no command line can have
         shell.join(some)

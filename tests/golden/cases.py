@@ -87,7 +87,6 @@ JURECA = ["generate", "--cluster", "jureca", "-A", "training2436", "-p", "dc-gpu
 
 CASES: Dict[str, List[str]] = {
     # What the tutorial types in its allocation.
-    "neuron-2022-run-horovodrun-8.sh": [*RUN, "--launcher", "horovodrun", "train_hvd.py"],
     "neuron-2022-run-srun-8.sh": [*RUN, "--launcher", "srun", "train_hvd.py"],
     "neuron-2022-salloc-horovod.sh": [
         *["salloc", "--dry-run", "--cluster", "neuron-2022", "--partition=amd_a100nv_8"],
@@ -149,14 +148,12 @@ CASES: Dict[str, List[str]] = {
     "two-nodes-horovodrun.sh": [
         *[*TWO_NODES, *PYTORCH, "--launcher", "horovodrun", "--gpus-per-node", "8", "train.py"]
     ],
-    "two-nodes-container.sh": [*TORCHRUN, *IMAGE, "train.py"],
     "one-gpu-until-done.sh": [*ONE_GPU, "--until-done", "train.py", "--lr", "0.1"],
     "one-gpu-chain.sh": [*ONE_GPU, *CHAIN, "train.py", "--lr", "0.1"],
     "two-nodes-until-done.sh": [*TORCHRUN, "--until-done", "train.py"],
     "two-nodes-chain.sh": [*TORCHRUN, *CHAIN, "train.py"],
     "two-nodes-monitor.sh": [*TORCHRUN, "--monitor", "train.py"],
     "two-nodes-idle.sh": [*TORCHRUN, "--idle", "30m", "train.py"],
-    "two-nodes-stall.sh": [*TORCHRUN, "--stall", "1h", "train.py"],
     "two-nodes-signal.sh": [*TORCHRUN, "--signal", "USR1@120", "train.py"],
     "two-nodes-everything.sh": [
         *[*TORCHRUN, *CHAIN, "--monitor", "--stall", "1h", "--checkpoint", "out", *IMAGE],

@@ -142,14 +142,12 @@ BUDGETS = {
         f"two-nodes-{launcher}.sh": ("", 45)
         for launcher in ("torchrun", "srun", "accelerate", "deepspeed", "horovodrun", "mpirun")
     },
-    "two-nodes-container.sh": ("", 50),
     "one-gpu-until-done.sh": ("neuron-python-one-gpu.sh", 30),
     "one-gpu-chain.sh": ("neuron-python-one-gpu.sh", 40),
     "two-nodes-until-done.sh": ("two-nodes-torchrun.sh", 30),
     "two-nodes-chain.sh": ("two-nodes-torchrun.sh", 40),
     "neuron-monitor.sh": ("neuron-python-one-gpu.sh", 45),
     "two-nodes-monitor.sh": ("two-nodes-torchrun.sh", 45),
-    "two-nodes-stall.sh": ("two-nodes-torchrun.sh", 17),
     "two-nodes-signal.sh": ("two-nodes-torchrun.sh", 20),
     "two-nodes-everything.sh": ("", 190),
 }

@@ -308,10 +308,10 @@ def accounts(slurm_there: None) -> Iterator[Sandbox]:
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{n}-{case[3]}" for n, case in enumerate(CASES)])
 def test_what_is_said_is_what_slurm_does(accounts: Sandbox, case: Case) -> None:
-    agree(accounts, case)
+    assert_agreement(accounts, case)
 
 
-def agree(accounts: Sandbox, case: Case) -> None:
+def assert_agreement(accounts: Sandbox, case: Case) -> None:
     done, undone, asked, said, happens = case
     words = [*PATIENT, "submit", "-p", PARTITION, "-t", "10", "--field", "misc", "--appl"]
     words += ["pytorch", "--gpus-per-node", "1", "--json", "--force", *asked]

@@ -14,7 +14,7 @@ import pytest
 from bench import OUTSIDE, built
 from harness import Sandbox, sandbox_up
 from launching import ARGUMENTS, hexed, run_cell
-from test_signal_launchers import only_ranks_get_it
+from test_signal_launchers import assert_only_ranks_get_it
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +49,12 @@ def test_deepspeed(wrapper: str, deepspeed_bench: Sandbox, deepspeed_venv: Path)
 
 
 def test_only_the_ranks_get_a_signal(deepspeed_bench: Sandbox, deepspeed_venv: Path) -> None:
-    only_ranks_get_it(deepspeed_bench, deepspeed_venv, "deepspeed", until_done=False)
+    assert_only_ranks_get_it(deepspeed_bench, deepspeed_venv, "deepspeed", until_done=False)
 
 
 def test_only_the_ranks_of_steps_get_a_signal(
     deepspeed_bench: Sandbox, deepspeed_venv: Path
 ) -> None:
-    only_ranks_get_it(deepspeed_bench, deepspeed_venv, "deepspeed", "deepspeed", until_done=True)
+    assert_only_ranks_get_it(
+        deepspeed_bench, deepspeed_venv, "deepspeed", "deepspeed", until_done=True
+    )

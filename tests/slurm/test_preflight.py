@@ -53,7 +53,7 @@ def programs(sandbox: Sandbox) -> List[str]:
     return ["sh", "-c", 'PATH="$PWD/bin:$PATH"; exec "$@"', "sh"]
 
 
-def stopped(log: List[str], defects: Sequence[str]) -> None:
+def assert_stopped(log: List[str], defects: Sequence[str]) -> None:
     """The program did not run, and the log has the preflight's words on each defect, alone."""
     assert "the program ran" not in log
     said = [line for line in log if line.startswith("preflight: ")]
@@ -63,14 +63,14 @@ def stopped(log: List[str], defects: Sequence[str]) -> None:
 def test_fewer_gpus_than_asked_for(sandbox: Sandbox, no_jobs: None) -> None:
     log = log_of(sandbox, ["--launcher=srun", "--env=SLURM_GRES=gpu:1"])
     defect = "2 GPUs requested, 1 available"
-    stopped(log, [f"gpu35: {defect}", f"gpu36: {defect}"])
+    assert_stopped(log, [f"gpu35: {defect}", f"gpu36: {defect}"])
 
 
 def test_program_that_is_not_there(sandbox: Sandbox, no_jobs: None) -> None:
     path = "--env=PATH=/usr/bin:/bin"
     log = log_of(sandbox, ["--launcher=torchrun_jsc", path])
     missing = "no program on PATH: torchrun_jsc"
-    stopped(log, [f"gpu35: {missing}", f"gpu36: {missing}"])
+    assert_stopped(log, [f"gpu35: {missing}", f"gpu36: {missing}"])
 
 
 def test_software_that_is_not_there_is_told_with_its_node(sandbox: Sandbox, no_jobs: None) -> None:

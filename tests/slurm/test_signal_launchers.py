@@ -121,7 +121,7 @@ time.sleep(600)
 """
 
 
-def only_ranks_get_it(bench: Sandbox, venv: Path, *launchers: str, until_done: bool) -> None:
+def assert_only_ranks_get_it(bench: Sandbox, venv: Path, *launchers: str, until_done: bool) -> None:
     """Train, submitted from inside a torchrun rank: the job inherits that one's variables.
 
     Several launchers: of steps side by side, with one of srun, whose two tasks are ranks, too.
@@ -173,8 +173,8 @@ def only_ranks_get_it(bench: Sandbox, venv: Path, *launchers: str, until_done: b
     "launcher", ["torchrun", pytest.param("accelerate", marks=pytest.mark.matrix)]
 )
 def test_only_the_ranks_get_it(launcher: str, bench: Sandbox, horovod_venv: Path) -> None:
-    only_ranks_get_it(bench, horovod_venv, launcher, until_done=False)
+    assert_only_ranks_get_it(bench, horovod_venv, launcher, until_done=False)
 
 
 def test_only_the_ranks_of_steps_get_it(bench: Sandbox, horovod_venv: Path) -> None:
-    only_ranks_get_it(bench, horovod_venv, "torchrun", "accelerate", until_done=True)
+    assert_only_ranks_get_it(bench, horovod_venv, "torchrun", "accelerate", until_done=True)

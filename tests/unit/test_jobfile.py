@@ -94,12 +94,6 @@ def test_refused_with_file_and_line(tmp_path: Path, text: str, line: int, words:
     assert words in error.message
 
 
-@pytest.mark.parametrize("name", ["none.yaml", "."])
-def test_unreadable(tmp_path: Path, name: str) -> None:
-    with pytest.raises(JobFileError, match="cannot read"):
-        read_job_file(tmp_path / name)
-
-
 def test_config_may_be_absent(tmp_path: Path) -> None:
     assert read_config(tmp_path / "config.yaml").values == {}
     (tmp_path / "file").write_text("")

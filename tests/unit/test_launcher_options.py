@@ -69,15 +69,6 @@ def test_what_is_free_is_not_told() -> None:
         assert not {"NC307", "NC308"} & set(found)
 
 
-def test_an_attached_value_is_seen() -> None:
-    assert "NC307" in told(launcher="srun", launcher_options=("-n4",))
-
-
-def test_a_launcher_without_options_says_so() -> None:
-    found = told(launcher="python", launcher_options=("--tee=3",))
-    assert "launcher python has no options" in found["NC308"]
-
-
 def test_the_users_choice_replaces_a_default() -> None:
     words: List[str] = launch(
         launcher="mpirun", nodes=2, launcher_options=("--bind-to", "core")

@@ -119,12 +119,6 @@ def test_launcher_tasks_and_processes(
     assert (made.ntasks_per_node, made.processes_per_node) == (tasks, processes)
 
 
-def test_unknown_launcher() -> None:
-    with pytest.raises(UsageError, match="unknown launcher 'tochrun'") as caught:
-        plan_of(launcher="tochrun")
-    assert "torchrun" in caught.value.hint
-
-
 CORES = [
     ({"gpus_per_node": 2}, 16, "2 GPUs x 8 cores per GPU"),
     ({"gpus_per_node": 1}, 8, "8 cores per GPU"),

@@ -36,28 +36,29 @@ CPU = Partition("cpu", nodes=7, node_list="cpu[01-07]", cores_per_node=(48,))
 ODD = Partition("bigmem", nodes=3, node_list="bigmem[01-03]", cores_per_node=(48, 56, 24))
 
 
-def names(made: layout.Layout) -> Dict[str, Tuple[str, ...]]:
-    return {each.partition.name: each.nodes for each in made.partitions}
+USUAL = (CPU, V100, A100)
+ONE = dataclasses.replace(A100, nodes=1, node_list="gpu45")
+FEW = dataclasses.replace(A100, nodes=14, node_list="gpu[30,32]")
 
 
-def test_two_nodes_of_each_usual_partition() -> None:
-    made = layout.build(cluster(CPU, V100, A100), {})
-    assert names(made) == {"cas_v100nv_8": ("gpu01", "gpu02"), "amd_a100nv_8": ("gpu35", "gpu36")}
-
-
-def test_nodes_asked_for_are_laid_over_the_usual_ones() -> None:
-    made = layout.build(cluster(CPU, V100, A100), {"cpu": 1, "amd_a100nv_8": 3, "cas_v100nv_8": 0})
-    assert names(made) == {"cpu": ("cpu01",), "amd_a100nv_8": ("gpu35", "gpu36", "gpu37")}
-
-
-def test_another_cluster_gives_two_of_its_first_partition() -> None:
-    assert names(layout.build(cluster(CPU, ODD), {})) == {"cpu": ("cpu01", "cpu02")}
-    assert names(layout.build(cluster(CPU, ODD), {"bigmem": 1})) == {"bigmem": ("bigmem01",)}
-
-
-def test_a_partition_of_one_node_gets_one() -> None:
-    one = dataclasses.replace(A100, nodes=1, node_list="gpu45")
-    assert names(layout.build(cluster(one), {})) == {"amd_a100nv_8": ("gpu45",)}
+@pytest.mark.parametrize(
+    ("partitions", "wanted", "nodes"),
+    [
+        (USUAL, {}, "cas_v100nv_8 gpu01 gpu02, amd_a100nv_8 gpu35 gpu36"),
+        (
+            *(USUAL, {"cpu": 1, "amd_a100nv_8": 3, "cas_v100nv_8": 0}),
+            "cpu cpu01, amd_a100nv_8 gpu35 gpu36 gpu37",
+        ),
+        ((CPU, ODD), {}, "cpu cpu01 cpu02"),  # another cluster's first
+        ((CPU, ODD), {"bigmem": 1}, "bigmem bigmem01"),
+        ((ONE,), {}, "amd_a100nv_8 gpu45"),
+        ((FEW,), {"amd_a100nv_8": 3}, "amd_a100nv_8 gpu30 gpu32 amd-a100nv-8-01"),
+    ],
+)
+def test_which_nodes(partitions: Tuple[Partition, ...], wanted: Dict[str, int], nodes: str) -> None:
+    made = layout.build(cluster(*partitions), wanted)
+    found = [" ".join((each.partition.name, *each.nodes)) for each in made.partitions]
+    assert sorted(found) == sorted(nodes.split(", "))
 
 
 def test_nodes_are_as_the_catalog_says() -> None:
@@ -73,12 +74,6 @@ def test_cores_of_all_nodes_stand_in_for_cores_of_one() -> None:
     assert {node.cores for node in layout.build(cluster(some), {}).nodes} == {62}
     none = dataclasses.replace(some, cores_total=None)
     assert {node.cores for node in layout.build(cluster(none), {}).nodes} == {64}
-
-
-def test_names_are_made_up_where_the_catalog_names_too_few() -> None:
-    few = dataclasses.replace(A100, nodes=14, node_list="gpu[30,32]")
-    made = layout.build(cluster(few), {"amd_a100nv_8": 3})
-    assert names(made) == {"amd_a100nv_8": ("gpu30", "gpu32", "amd-a100nv-8-01")}
 
 
 def test_partitions_may_share_nodes() -> None:

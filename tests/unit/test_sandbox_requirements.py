@@ -27,10 +27,6 @@ def test_sub_ids_of_a_user(tmp_path: Path, text: str, found: range) -> None:
     assert sub_ids(str(file), 4711) == found
 
 
-def test_no_file_is_no_sub_ids(tmp_path: Path) -> None:
-    assert sub_ids(str(tmp_path / "subuid"), 4711) == range(0)
-
-
 def test_all_that_is_missing_is_named_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

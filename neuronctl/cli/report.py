@@ -55,7 +55,7 @@ def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_j
     if not jobs and since is None:
         hint = "'neuronctl status' lists your jobs; --since 7d sums up those of a week"
         raise UsageError("report needs JOB or --since", hint)
-    used = read_use(_find_named(jobs) if since is None else _find_since(since))
+    used = read_use(_find_jobs(jobs, since))
     notify(*(job.unread for job in used if job.unread))
     if html is not None:
         _write_page(html, used)
@@ -67,16 +67,13 @@ def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_j
         _print_sums(used)
 
 
-def _find_named(words: Sequence[str]) -> Sequence[JobStatus]:
+def _find_jobs(words: Sequence[str], since: Optional[str]) -> Sequence[JobStatus]:
     from neuronctl.records.store import RecordStore
-
-    store = RecordStore.default()
-    return found_jobs([one_job(word, store) for word in words], store).jobs
-
-
-def _find_since(since: str) -> Sequence[JobStatus]:
     from neuronctl.tracking.lookup import mine
 
+    if since is None:
+        store = RecordStore.default()
+        return found_jobs([one_job(word, store) for word in words], store).jobs
     after = parse_since(since, int(time.time()))
     found = mine(since=after).sure()
     notify(*found.notes)
@@ -239,15 +236,9 @@ def _figure(value: Optional[float], unit: str = "%", times: int = 1) -> str:
     return "?" if value is None else f"{times * value:.0f} {unit}"
 
 
-def _node_data(node: NodeUse) -> Dict[str, Any]:
-    """Return a node's figures, without the samples; the files beside the log have those."""
-    return asdict(
-        without_series(node),
-        dict_factory=lambda pairs: {name: value for name, value in pairs if name != "series"},
-    )
-
-
 def _data(job: JobUse) -> Dict[str, Any]:
+    # The files beside the log have the samples.
+    nodes = [asdict(without_series(node), dict_factory=_without_series) for node in job.nodes]
     return {
         **status_data(job.status),
         "gpu_hours": job.gpu_hours,
@@ -257,7 +248,11 @@ def _data(job: JobUse) -> Dict[str, Any]:
         "gpu_idle": job.idle,
         "cores_busy": job.cores_busy,
         "silent_nodes": job.silent,
-        "nodes_sampled": [_node_data(node) for node in job.nodes],
+        "nodes_sampled": nodes,
         "accounted": None if job.accounted is None else asdict(job.accounted),
         "advice": advise(job),
     }
+
+
+def _without_series(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
+    return {name: value for name, value in pairs if name != "series"}

@@ -33,7 +33,7 @@ from neuronctl.tracking.runs import runs_words
 from neuronctl.tracking.wandb_runs import offline_runs
 
 if TYPE_CHECKING:
-    from neuronctl.monitoring.stacks import ProcessStack
+    from neuronctl.monitoring.node_use import ProcessStack
 
 _MOST = 4  # kinds of ends of one array that are explained
 
@@ -93,7 +93,7 @@ def command(jobs: Sequence[str], stacks: bool, as_json: bool) -> None:
 
 
 def _read_stacks(job: str) -> List[ProcessStack]:
-    from neuronctl.monitoring.stacks import read_stacks
+    from neuronctl.monitoring.node_use import read_stacks
     from neuronctl.tracking.job_names import running_job
 
     status = running_job(job)
@@ -110,7 +110,7 @@ def _read_stacks(job: str) -> List[ProcessStack]:
 
 def _print_stacks(processes: Sequence[ProcessStack]) -> None:
     """Print together the processes that are in the same place."""
-    from neuronctl.monitoring.stacks import alike
+    from neuronctl.monitoring.node_use import alike
 
     for same in alike(processes):
         first = same[0]

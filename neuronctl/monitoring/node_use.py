@@ -1,12 +1,12 @@
-"""What a running job's nodes use now: GPUs, cores, and memory."""
+"""What a running job's nodes use now, and the stacks of its processes (templates/stacks.j2)."""
 
 from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.common.datatypes import dataclass
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import NeuronctlError
 from neuronctl.monitoring.samples import mean
 from neuronctl.slurm.fields import count, parse_number
@@ -79,22 +79,21 @@ class JobUsage:
 
 def parse_node_usage(text: str) -> Tuple[NodeUsage, ...]:
     """Parse the nodes' reports, in task order; other lines are skipped."""
-    each = ("\n".join(lines) for lines in split_by_task(text).values())
-    told = [re.findall(r"(?m)^@(\w+)\t(.*)", lines) for lines in each]
-    return tuple(_node(facts) for facts in told if facts)
-
-
-def _node(facts: Sequence[Tuple[str, str]]) -> NodeUsage:
-    told = dict(facts)
-    total, free = (parse_number(told.get(name, "")) for name in ("MemTotal", "MemAvailable"))
-    return NodeUsage(
-        node=told.get("node", ""),
-        gpus=_gpus([text for kind, text in facts if kind == "gpu"]),
-        load=parse_number(told.get("load", "")),
-        cores=count(told.get("cores", "")),
-        memory_used=None if total is None or free is None else (total - free) / 1024,
-        memory=None if total is None else total / 1024,
-    )
+    usages = []
+    for lines in split_by_task(text).values():
+        facts = re.findall(r"(?m)^@(\w+)\t(.*)", "\n".join(lines))
+        values = dict(facts)
+        total, free = (parse_number(values.get(name, "")) for name in ("MemTotal", "MemAvailable"))
+        usage = NodeUsage(
+            node=values.get("node", ""),
+            gpus=_gpus([text for kind, text in facts if kind == "gpu"]),
+            load=parse_number(values.get("load", "")),
+            cores=count(values.get("cores", "")),
+            memory_used=None if total is None or free is None else (total - free) / 1024,
+            memory=None if total is None else total / 1024,
+        )
+        usages += [usage] if facts else []
+    return tuple(usages)
 
 
 def _gpus(lines: Sequence[str]) -> Tuple[Gpu, ...]:
@@ -136,3 +135,61 @@ def read_each_usage(statuses: Sequence[JobStatus]) -> List[JobUsage]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         usages = list(pool.map(survey, statuses))
     return sorted(usages, key=lambda job: (job.use is None, job.use or 0.0))
+
+
+_PATIENCE = 120.0  # seconds; a node stops asking py-spy after 60
+
+
+@dataclass(frozen=True)
+class ProcessStack:
+    """A process of a job."""
+
+    node: str
+    pid: int
+    rank: str  # of torchrun or srun; "" for what is none
+    state: str  # as ps has it
+    name: str
+    tool: str  # "py-spy"; of the kernel's stacks, "no py-spy" on PATH, "py-spy failed", or ""
+    lines: Tuple[str, ...] = ()  # its stacks
+
+
+def read_stacks(job_id: int, nodes: Sequence[str]) -> List[ProcessStack]:
+    """Ask every node of a running job with one srun, beside the job's own steps.
+
+    Raises SlurmUnavailableError, and SlurmRefusedError with Slurm's message.
+    """
+    from neuronctl.rendering.template_environment import script_templates
+
+    template = script_templates().get_template("shipped/stacks.j2")
+    text = f"{template.module.show_stacks()}\nshow_stacks"  # type: ignore[attr-defined]
+    answers = split_by_task(on_each_node(job_id, nodes, ["bash", "-c", text], _PATIENCE))
+    return [stack for lines in answers.values() for stack in parse_stacks(lines)]
+
+
+_PROCESS = re.compile(r"@process\t([\w.-]+)\t([0-9]{1,9})\t([0-9]*)\t(\w?)\t(.*)\t([a-z -]*)")
+
+
+def parse_stacks(lines: Sequence[str]) -> List[ProcessStack]:
+    """Parse the output of show_stacks on one or several nodes."""
+    found: List[ProcessStack] = []
+    for line in lines:
+        fields = _PROCESS.fullmatch(line)
+        if fields is not None:
+            node, pid, rank, state, name, tool = fields.groups()
+            found.append(ProcessStack(node, int(pid), rank, state, name, tool))
+        elif found:
+            found[-1] = replace(found[-1], lines=(*found[-1].lines, line.rstrip()))
+    return found
+
+
+def alike(stacks: Sequence[ProcessStack]) -> List[List[ProcessStack]]:
+    """Group processes with the same stacks: small groups and those with ranks first."""
+    groups: Dict[Tuple[str, str], List[ProcessStack]] = {}
+    for stack in stacks:
+        # Ignore what differs between processes that do the same.
+        text = re.sub(r"(?m)^Thread (0x)?[0-9A-Fa-f]+( \(\w+\))?", "Thread", "\n".join(stack.lines))
+        groups.setdefault((stack.name, text), []).append(stack)
+    return sorted(
+        groups.values(),
+        key=lambda same: (not same[0].rank, same[0].tool != "py-spy", len(same)),
+    )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from neuronctl.common.datatypes import dataclass
 from neuronctl.monitoring.job_use import JobUse
 from neuronctl.monitoring.samples import GpuUse, NodeUse, mean
 
@@ -69,16 +68,6 @@ def _figures(gpu: GpuUse, place: int) -> Iterable[Tuple[float, float]]:
     return ((sample[0], sample[place]) for sample in gpu.series)
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A figure over time. lines: unbroken stretches of points in SVG, 0 to 300 by 0 to 60."""
-
-    title: str
-    largest: str
-    mean: str
-    lines: Tuple[str, ...]
-
-
 _SPANS, _WIDE, _TALL = 150, 300, 60
 
 
@@ -88,8 +77,11 @@ def _chart(
     unit: str,
     average: Optional[float],
     largest: Optional[float] = None,
-) -> List[Chart]:
-    """Return the chart of a figure; none if nothing is known of it."""
+) -> List[Dict[str, Any]]:
+    """Return the chart of a figure; none if nothing is known of it.
+
+    lines: unbroken stretches of points in SVG, 0 to 300 by 0 to 60.
+    """
     known = [value for value in values if value is not None]
     if not known or average is None:
         return []
@@ -101,12 +93,12 @@ def _chart(
             continue
         x, y = (place + 0.5) / len(values) * _WIDE, _TALL * (1 - min(1.0, value / top))
         lines[-1].append(f"{x:.1f},{y:.1f}")
-    shown = tuple(" ".join(line) for line in lines if line)
     digits = 0 if unit in ("%", "W") else 1  # as in the table
-    return [Chart(title, f"{top:.4g} {unit}", f"{average:.{digits}f} {unit}", shown)]
+    chart = {"title": title, "lines": [" ".join(line) for line in lines if line]}
+    return [{**chart, "largest": f"{top:.4g} {unit}", "mean": f"{average:.{digits}f} {unit}"}]
 
 
-def usage_charts(job: JobUse) -> List[Tuple[str, List[Chart]]]:
+def usage_charts(job: JobUse) -> List[Tuple[str, List[Dict[str, Any]]]]:
     """Return names and charts of the last run: one per GPU, and the cores of each node.
 
     The averages are those of all samples, as in the table, whatever the spans of the lines.
@@ -118,7 +110,7 @@ def usage_charts(job: JobUse) -> List[Tuple[str, List[Chart]]]:
     def over_time(samples: Iterable[Tuple[float, float]]) -> List[Optional[float]]:
         return mean_by_span(samples, since, until, _SPANS, every)
 
-    charts: List[Tuple[str, List[Chart]]] = []
+    charts: List[Tuple[str, List[Dict[str, Any]]]] = []
     for gpu in job.last_gpus:
         of_gpu = _chart("use", over_time(_figures(gpu, USE)), "%", gpu.use, 100.0)
         held = [(time, memory / 1024) for time, memory in _figures(gpu, MEMORY)]

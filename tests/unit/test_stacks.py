@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from neuronctl.monitoring.stacks import ProcessStack, alike, parse_stacks
+from neuronctl.monitoring.node_use import ProcessStack, alike, parse_stacks
 from neuronctl.rendering.template_environment import script_templates
 from neuronctl.slurm.srun import split_by_task
 

@@ -46,19 +46,13 @@ def command(job: str, as_json: bool) -> None:
         print_json("neuronctl.top/1", _data(usage))
     else:
         _print(usage.nodes)
-        _print_last_minutes(usage)
+        if usage.gpus and draws_blocks():
+            from neuronctl.cli.report import print_over_time
+            from neuronctl.monitoring.job_use import read_use
+
+            print_over_time(read_use([usage.status])[0].last_nodes, last=300)
     if usage.silent:
         notify(f"no answer from {', '.join(usage.silent)}")
-
-
-def _print_last_minutes(usage: JobUsage) -> None:
-    """Draw the last five minutes of a sampled job."""
-    if not usage.gpus or not draws_blocks():
-        return
-    from neuronctl.cli.report import print_over_time
-    from neuronctl.monitoring.job_use import read_use
-
-    print_over_time(read_use([usage.status])[0].last_nodes, last=300)
 
 
 def _data(usage: JobUsage) -> Dict[str, Any]:

@@ -71,22 +71,11 @@ def log(context: RuleContext) -> Iterator[Finding]:
 def quota(context: RuleContext) -> Iterator[Finding]:
     for one in context.local.quotas:
         if one.is_low:
-            holds = dict.fromkeys(one.holds)
-            ways = ", ".join(filter(None, map(_ELSEWHERE.get, holds)))
             yield Finding(
-                f"{one.words}; the job writes there: {', '.join(holds)}",
-                "find what to remove: du -xh -d 1 DIR | sort -h (files: du --inodes)"
-                + f"; or write elsewhere: {ways}" * bool(ways),
+                f"{one.words}; the job writes there: {', '.join(one.holds)}",
+                "use the options named, or free some space: du -xh -d 1 DIR | sort -h shows what "
+                "takes it, and du --inodes where the files are",
             )
-
-
-_ELSEWHERE = {
-    "working directory": "--chdir DIR",
-    "log": "-o DIR/%x_%j.out",
-    "HF_HOME": "--env HF_HOME=DIR",
-    "WANDB_DIR": "--env WANDB_DIR=DIR",
-}
-"""What to type for each place of ``quotas_where_it_writes``."""
 
 
 def _has_directives(body: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import threading
@@ -76,16 +77,17 @@ class Quota:
 def quotas_where_it_writes(plan: JobPlan, imports: Sequence[str]) -> Tuple[Quota, ...]:
     """Return the quotas on the file systems to which a job writes. imports: of LocalFacts."""
     directory = os.path.join(working_directory(), plan.request.chdir or "")
-    places = {directory: "working directory"} if plan.code is None else {}
+    places = {directory: "working directory (--chdir DIR)"} if plan.code is None else {}
     for pattern in filter(None, (plan.output, plan.error)):
         above = os.path.dirname(os.path.join(directory, pattern)).partition("%")[0]
-        places.setdefault(above, "log")
+        places.setdefault(above, "log (-o DIR/%x_%j.out)")
     if plan.code is not None:
         places.setdefault(plan.code.place, "copy of the code")
     given = {**os.environ, **dict(plan.request.env)}
     if _HUGGING_FACE & set(imports):
         given.setdefault("HF_HOME", "~/.cache/huggingface")
-    return quotas_at({**_named(given), **places}, plan.cluster)
+    caches = {path: f"{name} (--env {name}=DIR)" for path, name in _named(given).items()}
+    return quotas_at({**caches, **places}, plan.cluster)
 
 
 def quotas_of_user(cluster: Cluster) -> Tuple[Quota, ...]:
@@ -105,29 +107,25 @@ def _named(variables: Mapping[str, Any]) -> Dict[str, str]:
 
 def quotas_at(places: Mapping[str, str], cluster: Cluster) -> Tuple[Quota, ...]:
     """Return the quotas that hold for directories, each with what is there."""
-    mounts = _mounts()
-    held: Dict[Tuple[str, str, str], List[Tuple[str, str]]] = {}
+    mounts, spots = _mounts(), []
     for path, what in places.items():
         real = os.path.realpath(path)
         mount = max((one for one in mounts if _is_below(real, one)), key=len, default="")
-        device, kind = mounts.get(mount, ("", ""))
-        held.setdefault((mount, device, kind), []).append((real, what))
-    commands: List[Tuple[str, ...]] = [
-        ("lfs", "quota", mount) for mount, _, kind in held if kind == "lustre"
-    ]
-    others = {kind for _, _, kind in held}.difference(_WITHOUT)
-    commands += [("quota", "-w", "-p", "-u", "-g")] if others else []
+        spots.append((real, what, mount, *mounts.get(mount, ("", ""))))
+    lustres = dict.fromkeys(mount for _, _, mount, _, kind in spots if kind == "lustre")
+    commands: List[Tuple[str, ...]] = [("lfs", "quota", mount) for mount in lustres]
+    if {kind for *_, kind in spots}.difference(_WITHOUT):
+        commands.append(("quota", "-w", "-p", "-u", "-g"))
     commands += [tuple(cluster.quota.split())] if cluster.quota else []
     rows = [row for answer in _answers(commands, cluster.name) for row in read_quotas(*answer)]
     found: Dict[Tuple[str, str], Quota] = {}
-    for (mount, device, _), contents in held.items():
-        for row in rows:
-            inside = _is_below(row.place, mount)
-            of_device = row.place == device
-            there = [what for path, what in contents if of_device or _is_below(path, row.place)]
-            if there and (inside or of_device):
-                place = mount if of_device else row.place
-                found[place, row.owner] = replace(row, place=place, holds=tuple(there))
+    for row, (real, what, mount, device, _) in itertools.product(rows, spots):
+        of_device = row.place == device
+        if of_device or (_is_below(real, row.place) and _is_below(row.place, mount)):
+            place = mount if of_device else row.place
+            known = found.get((place, row.owner), replace(row, place=place))
+            if what not in known.holds:
+                found[place, row.owner] = replace(known, holds=(*known.holds, what))
     return tuple(found.values())
 
 

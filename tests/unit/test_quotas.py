@@ -119,13 +119,15 @@ def test_a_job_that_writes_there_is_warned_of(machine: Machine, tmp_path: Path) 
     machine(mounts, lfs=printed(text))
     (message,) = findings()
     assert "600 of 100,000 files left" in message
-    assert message.endswith("the job writes there: working directory, log")
+    assert message.endswith(
+        "the job writes there: working directory (--chdir DIR), log (-o DIR/%x_%j.out)"
+    )
     (tmp_path / "other").mkdir()
     machine(mounts + f"/dev/sdb1 {tmp_path}/other ext4 rw 0 0\n")
     fields = {"chdir": f"{tmp_path}/other", "output": f"{tmp_path}/other/%j.out"}
     assert findings(**fields) == []
     (message,) = findings(**fields, env=(("HF_HOME", f"{tmp_path}/models"),))
-    assert message.endswith("the job writes there: HF_HOME")
+    assert message.endswith("the job writes there: HF_HOME (--env HF_HOME=DIR)")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_caches_of_models_and_folders_of_runs(
     lfs = printed(LFS.replace("/home01", str(home)))
     machine(f"x {tmp_path} lustre rw 0 0\nx {home} lustre rw 0 0\n", lfs=lfs)
     (message,) = findings(**fields)
-    assert message.endswith(f"the job writes there: {holds}")
+    assert message.endswith(f"the job writes there: {holds} (--env {holds}=DIR)")
 
 
 def test_a_snapshot_is_written_where_it_is_kept(machine: Machine, tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ CASES: List[Case] = [
     ("NC412", {"chdir": "~/x", **here(chdir=Fault("no directory '~/x'", "write it out"))},
      ["no directory '~/x'", "write it out"], {"chdir": "~/x", **here()}),
     ("NC413", here(quotas=(Quota("/home01", 99, 100, 0, 0, holds=("log",)),)),
-     ["1 B of 100 B left in the quota on /home01", "the job writes there: log", "-o DIR/%x_%j.out"],
+     ["1 B of 100 B left in the quota on /home01", "the job writes there: log"],
      here(quotas=(Quota("/home01", 97, 100, 0, 0),))),
     ("NC406", here(environment=Fault("--conda needs 'conda'", "--module NAME")),
      ["--conda needs 'conda'", "--module NAME"], here()),

@@ -29,9 +29,7 @@ def nobody_gets_it(facts: ScriptFacts) -> Iterator[Finding]:
             hint = f"write a trap for {name}, or remove B:, and start the program with srun"
             yield Finding(message, hint, place=given.place)
     elif traps and name.upper() not in ("TERM", "INT"):
-        message = (
-            f"without B:, Slurm sends {name} to what srun starts, and not to this shell's trap"
-        )
+        message = f"without B:, Slurm sends {name} to what srun starts, not to this shell's trap"
         yield Finding(message, f"write --signal=B:{name}@…", place=given.place)
     elif not any(each.is_srun or _may_be_srun(each) for each in facts.every_launch):
         message = "Slurm sends this signal to what srun starts, and here srun starts nothing"

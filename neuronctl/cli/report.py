@@ -28,7 +28,13 @@ from neuronctl.common.errors import UsageError, at_most_one
 from neuronctl.common.units import format_elapsed, parse_since
 from neuronctl.common.words import amount, counted, duration, percent
 from neuronctl.monitoring.job_use import JobUse, advise, read_use
-from neuronctl.monitoring.samples import GpuUse, NodeUse, without_series
+from neuronctl.monitoring.samples import (
+    GpuUse,
+    NodeUse,
+    gpu_lines,
+    usage_charts,
+    without_series,
+)
 from neuronctl.tracking.endings import ending_words
 
 if TYPE_CHECKING:
@@ -126,7 +132,6 @@ def _title(status: JobStatus) -> str:
 
 def _write_page(file: str, used: Sequence[JobUse]) -> None:
     from neuronctl.cli.job_output import write_page
-    from neuronctl.monitoring.over_time import usage_charts
 
     if len(used) != 1:
         raise UsageError("--html shows one job", "name one, or one task of an array: 4711_3")
@@ -139,7 +144,7 @@ def _write_page(file: str, used: Sequence[JobUse]) -> None:
         title=_title(job.status),
         facts=facts,
         advice=advise(job),
-        groups=usage_charts(job) if job.nodes else [],
+        groups=usage_charts(job.last_nodes) if job.nodes else [],
         sampled=format_elapsed(int(job.runs[-1].sampled_seconds)) if job.nodes else "",
         runs=len(job.runs),
     )
@@ -158,8 +163,6 @@ def print_over_time(nodes: Sequence[NodeUse], last: float = 0) -> None:
     """
     if not draws_blocks():
         return
-    from neuronctl.monitoring.over_time import gpu_lines
-
     lines = gpu_lines(nodes, 50, last)
     shown = lines[: 2 * _MOST]
     width = max((len(name) for name, _ in shown), default=0)

@@ -10,7 +10,6 @@ from neuronctl.rules import (  # noqa: F401
     local_files,
     policy,
     resources,
-    several_processes,
 )
 from neuronctl.rules.base import (
     JOB_RULES,

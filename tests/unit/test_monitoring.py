@@ -13,8 +13,7 @@ from neuronctl.cli.report import _write_page
 from neuronctl.common.errors import UsageError
 from neuronctl.monitoring.job_use import JobUse, advise, read_sampled_use
 from neuronctl.monitoring.node_use import parse_node_usage
-from neuronctl.monitoring.over_time import gpu_lines
-from neuronctl.monitoring.samples import GpuUse, NodeUse, read_samples
+from neuronctl.monitoring.samples import GpuUse, NodeUse, gpu_lines, read_samples
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_steps import parse_steps, sum_usage

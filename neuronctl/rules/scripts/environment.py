@@ -9,8 +9,8 @@ from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Finding, Trait
+from neuronctl.rules.local_files import SYNC_ONCE, uv_changes
 from neuronctl.rules.scripts.script_facts import TASKS, ScriptFacts, asks_for, script_rule
-from neuronctl.rules.several_processes import SYNC_ONCE, uv_changes
 from neuronctl.scripts.model import SCRIPT, SourceSpan
 from neuronctl.scripts.shell_text import Command
 from neuronctl.slurm.sbatch_options import SBATCH, variables

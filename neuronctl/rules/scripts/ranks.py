@@ -10,9 +10,9 @@ from neuronctl.common.files import head
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.rules.base import Finding
+from neuronctl.rules.local_files import RANK_0_ONLY
 from neuronctl.rules.python_program import wandb_init_line
 from neuronctl.rules.scripts.script_facts import ScriptFacts, Start, script_rule
-from neuronctl.rules.several_processes import RANK_0_ONLY
 from neuronctl.scripts.launches import PYTHON, SHELL
 from neuronctl.scripts.model import SourceSpan, digits
 

@@ -201,7 +201,7 @@ def _gpu_words(job: JobUse) -> str:
     stretch = ""
     if longest.longest_idle:
         stretch = f", at most {duration(longest.longest_idle)} at a stretch ({job.place(longest)})"
-    return f"in use {job.use:.0f} %; idle {percent(job.idle)} of the time{stretch}"
+    return f"in use {job.use:.0f}%; idle {percent(job.idle)} of the time{stretch}"
 
 
 def _sampled_figures(job: JobUse) -> List[Tuple[str, str]]:

@@ -89,7 +89,7 @@ def _list(as_json: bool) -> None:
 
 def _row(usage: JobUsage) -> List[str]:
     status, nodes = usage.status, usage.nodes
-    use = "?" if usage.use is None else f"{usage.use:.0f} %"
+    use = "?" if usage.use is None else f"{usage.use:.0f}%"
     memory = [gpu.memory_used for gpu in usage.gpus if gpu.memory_used is not None]
     whole = [gpu.memory for gpu in usage.gpus if gpu.memory is not None]
     load = [node.load for node in nodes if node.load is not None]
@@ -109,7 +109,7 @@ def _print(usages: Sequence[NodeUsage]) -> None:
     rows: List[List[str]] = []
     for usage in usages:
         for gpu in usage.gpus:
-            use = "" if gpu.use is None else f"{gpu.use:.0f} %"
+            use = "" if gpu.use is None else f"{gpu.use:.0f}%"
             power = "" if gpu.power is None else f"{gpu.power:.0f} W"
             heat = "" if gpu.temperature is None else f"{gpu.temperature:.0f} C"
             memory = _part(gpu.memory_used, gpu.memory)

@@ -29,8 +29,8 @@ def verb(number: int, one: str = "is", several: str = "are") -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share of 1 as ``40 %``."""
-    return f"{100 * share:.0f} %"
+    """Return a share of 1 as ``40%``."""
+    return f"{100 * share:.0f}%"
 
 
 def amount(size: float) -> str:

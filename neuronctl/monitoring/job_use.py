@@ -217,7 +217,7 @@ def _advise_on_sizes(job: JobUse, used: Sequence[GpuUse]) -> Iterator[str]:
     (worst, place), (middle, _) = uses[0], uses[len(uses) // 2]
     if middle - worst >= 100 * _APART:
         yield (
-            f"{place} was used {worst:.0f} % of the time, the others about {middle:.0f} %: "
+            f"{place} was used {worst:.0f}% of the time, the others about {middle:.0f}%: "
             "the work is not shared evenly"
         )
     shares = [(gpu.memory_peak or 0) / gpu.memory for gpu in used if gpu.memory]
@@ -225,7 +225,7 @@ def _advise_on_sizes(job: JobUse, used: Sequence[GpuUse]) -> Iterator[str]:
     if 0 < max(shares, default=0.0) <= _GPU_MEMORY and use <= 100 * (1 - _GPU_USE):
         yield (
             f"at most {percent(max(shares))} of the GPUs' memory was used, and the GPUs "
-            f"{use:.0f} % of the time: a larger batch, or a smaller GPU"
+            f"{use:.0f}% of the time: a larger batch, or a smaller GPU"
         )
 
 

@@ -57,7 +57,7 @@ class Quota:
 
     @property
     def is_low(self) -> bool:
-        """Return True if less than 2 % or 1,000 files are left."""
+        """Return True if less than 2% or 1,000 files are left."""
         files = self.most_files - self.files
         few = self.most_files and (files < 1000 or files < 0.02 * self.most_files)
         return bool(few or (self.limit and self.limit - self.used < 0.02 * self.limit))

@@ -50,7 +50,7 @@ def test_top(run: Run, fake_slurm: FakeSlurm) -> None:
     )
     fake_slurm.answer("srun", said, code=1)
     result = run("top", "7")
-    assert "97 %  39.1/80.0 GiB  312 W" in result.stdout
+    assert "97%  39.1/80.0 GiB  312 W" in result.stdout
     assert "no answer from gpu03" in result.stderr
     data = json.loads(run("top", "7", "--json").stdout)
     first, second = data["nodes"]

@@ -243,7 +243,7 @@ def test_a_scaling_study_is_a_table_bars_and_a_page(
     for number, seconds in enumerate((100, 90, 55, 50, 30, 40), 1):
         finish(sweep, number, seconds=seconds)
     text = run("sweep", "status", "study").stdout
-    assert re.search(r"^ +5 +4 +<b>& +done +0:30 +3\.33 +83 % +0 ", text, re.MULTILINE)
+    assert re.search(r"^ +5 +4 +<b>& +done +0:30 +3\.33 +83% +0 ", text, re.MULTILINE)
     data = json.loads(run("sweep", "status", "study", "--json").stdout)
     assert [round(task["speedup"], 2) for task in data["tasks"]] == [1, 1, 1.82, 1.8, 3.33, 2.25]
     drawn = on_terminal("", "sweep", "status", "study", width=160)

@@ -102,7 +102,7 @@ def test_known_use_is_told(sandbox: Sandbox) -> None:
     assert node["memory_peak"] == pytest.approx(int(measured[2]), rel=0.1)
     assert node["cores"] == 32
     text = sandbox.exec(["neuronctl", "report", job]).stdout
-    assert "exit code 7" in text and re.search(r" 97 % +0 %", text), text
+    assert "exit code 7" in text and re.search(r" 97% +0%", text), text
 
 
 def test_two_nodes_signals_and_exit_codes_are_as_without(sandbox: Sandbox) -> None:

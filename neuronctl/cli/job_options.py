@@ -48,19 +48,15 @@ _SECTIONS = {
 class JobCommand(click.Command):
     """A command whose help shows the job's options in groups."""
 
-    unknown_option_hint = ""
-    """Instead of how --sbatch passes it on."""
+    def hint_at_option(self, option: str, other: str) -> str:
+        """Return the hint about an unknown option: ``other``, or how sbatch gets it."""
+        has_sbatch = any(one.name == "sbatch" for one in self.params)
+        return _hint_at_sbatch(option, other) if has_sbatch else other
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
-        """Add a hint to click's error about an unknown option."""
+        """Note whether the words follow ``--``; refuse secrets among the options."""
         before = list(args)
-        try:
-            rest = super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            hint = self.unknown_option_hint or _hint_at_sbatch(error.option_name)
-            if not hint or not any(one.name == "sbatch" for one in self.params):
-                raise
-            raise UsageError(error.format_message(), hint) from None
+        rest = super().parse_args(ctx, args)
         _refuse_typed_secrets(ctx.params.get("env") or ())
         words = len(ctx.params.get("words", ()))
         ctx.meta[BEHIND_DASHES] = before[: len(before) - words][-1:] == ["--"]
@@ -84,7 +80,7 @@ class JobCommand(click.Command):
                     formatter.write_dl(records)
 
 
-def _hint_at_sbatch(option: str) -> str:
+def _hint_at_sbatch(option: str, other: str) -> str:
     """Return how to pass on an option that sbatch has, or that a plugin of it may have."""
     from neuronctl.slurm.sbatch_options import SBATCH, VALUE
 
@@ -92,8 +88,10 @@ def _hint_at_sbatch(option: str) -> str:
     own = next((one for one in SBATCH if name in (one.long, one.short)), None)
     if own is not None:
         return f"sbatch has it: --sbatch {own.long}" + "=VALUE" * (own.takes == VALUE)
-    is_plugins = option.startswith("--") and option != "--on"
-    return f"for one that only sbatch has: --sbatch {name}=VALUE" if is_plugins else ""
+    if not option.startswith("--"):
+        return other
+    near = other if other.startswith("did") else ""
+    return f"{near} For one that only sbatch has: --sbatch {name}=VALUE".strip()
 
 
 def _refuse_typed_secrets(texts: Sequence[str]) -> None:

@@ -108,11 +108,8 @@ def invoke(words: List[str]) -> int:
     except click.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
-        context_of_error = getattr(error, "ctx", None)
+        from neuronctl.cli.usage_errors import usage_error
+
         asked_json.update(words[:1] if "--json" in words else [])
-        path = "neuronctl" if context_of_error is None else context_of_error.command_path
-        hint = f"see '{path} --help'"
-        if getattr(error, "option_name", "") == "--on":
-            hint = f"--on comes before the command: neuronctl --on NAME {words[0]}"
-        raise UsageError(error.format_message(), hint) from None
+        raise usage_error(error, root, words) from None
     return result if isinstance(result, int) else 0

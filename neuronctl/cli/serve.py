@@ -35,7 +35,10 @@ class _Serve(BatchCommand):
     Options of the job may follow the recipe; what follows ``--`` is the server's.
     """
 
-    unknown_option_hint = "options of the server follow --: neuronctl serve RECIPE -- ARGS"
+    def hint_at_option(self, option: str, other: str) -> str:
+        """Return a near option of ours, or where an option of the server belongs."""
+        ours = "options of the server follow --: neuronctl serve RECIPE -- ARGS"
+        return ours if other.startswith("see") else other
 
     def make_context(self, info_name: Any, args: Any, *more: Any, **extra: Any) -> click.Context:
         if args[:1] in (["connect"], ["list"]):

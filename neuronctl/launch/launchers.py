@@ -287,9 +287,7 @@ def _read(name: str, places: Sequence[str]) -> Tuple[str, str]:
         file = os.path.join(directory, f"{name}.j2")
         if present(file):
             return file, template_text(file, own=directory != directories()[-1])
-    raise UsageError(
-        f"--launcher: unknown launcher '{name}'", "launchers are: " + ", ".join(names())
-    )
+    raise UsageError(f"--launcher: unknown launcher '{name}'", did_you_mean(name, names()))
 
 
 _LONGEST = 1024 * 1024  # bytes of a template

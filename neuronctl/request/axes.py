@@ -110,6 +110,8 @@ def _read_values(text: str) -> List[str]:
     for part in text.split(","):
         span = re.fullmatch(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})", part)
         if span is None:
+            if re.fullmatch(r"[-+0-9.]+\.\.[-+0-9.]+", part):
+                raise ValueError(f"'{part}': a range has whole numbers; list others: 0.1,0.3,0.5")
             values.append(part)
             continue
         first, last = int(span[1]), int(span[2])

@@ -68,7 +68,7 @@ def load(name: str) -> Recipe:
             if directory != places[1]:
                 raise
             SITE_FAULTS[error.message] = None
-    raise UsageError(f"no recipe '{name}'", "recipes are: " + ", ".join(names()))
+    raise UsageError(f"no recipe '{name}'", did_you_mean(name, names()))
 
 
 def read(name: str, file: str, *, own: bool) -> Recipe:

@@ -37,16 +37,28 @@ def test_help_is_in_groups(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said", "see"),
+    ("words", "said", "hint"),
     [
-        (["--verson"], "No such option", "neuronctl --help"),
-        (["status", "--wach"], "--watch", "neuronctl status --help"),
-        (["catalog", "chek"], "No such command 'chek'.", "neuronctl catalog --help"),
+        (["--verson"], "no such option --verson", "did you mean --version?"),
+        (["status", "--wach"], "no such option --wach", "did you mean --watch?"),
+        (["status", "--xyz"], "no such option --xyz", "see 'neuronctl status --help'"),
+        (["submit", "--nodse", "2"], "no such option --nodse", "did you mean --nodes or --nodeli"),
+        (["catalog", "chek"], "no such command 'catalog chek'", "did you mean check?"),
+        (["show"], "JOB is missing", "usage: neuronctl show [OPTIONS] JOB [JOB]"),
+        (["logs", "a", "b"], "too many arguments: b", "usage: neuronctl logs [OPTIONS] [JOB]"),
+        (["logs", "--tail"], "--tail needs a value", "--tail N: Show the last N lines."),
+        (["logs", "--tail=x"], "--tail: 'x' is not a whole number of at least 1", "--tail N: Sho"),
+        (["history", "-n0"], "--limit: '0' is not a whole number of at least 1 and", "-n, --lim"),
+        (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'", "see 'neuronctl c"),
+        (["serve", "jupiter"], "no recipe 'jupiter'", "did you mean jupyter?"),
+        (["help", "pendign"], "there is nothing about 'pendign'", "did you mean pending"),
     ],
 )
-def test_did_you_mean(run: Run, words: List[str], said: str, see: str) -> None:
+def test_a_mistake_says_what_to_type(run: Run, words: List[str], said: str, hint: str) -> None:
+    """In one style, whether click or we found it."""
     result = run(*words, code=2)
-    assert said in result.stderr and f"see '{see}'" in result.stderr and result.stdout == ""
+    assert result.stderr.startswith(f"neuronctl: {said}") and result.stdout == ""
+    assert f"\n  hint: {hint}" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["status", "submit"])

@@ -19,7 +19,7 @@ Run = Callable[..., Any]
         (["logs", "9", "--json"], 8, "no matching jobs: 9"),
         (["cancel", "--json"], 2, "no job given"),
         (["cancel", "--json", "--nonsense"], 2, "--nonsense"),
-        (["history", "-n", "0", "--json"], 2, "'-n'"),
+        (["history", "-n", "0", "--json"], 2, "--limit"),
         (["submit", "--json", "-p", "nowhere", "missing.py"], 2, "missing.py"),
     ],
 )

@@ -92,7 +92,7 @@ def test_json(run: Run) -> None:
         (["--cluster", "nuron"], 3, "the catalog has no cluster 'nuron'", "did you mean neuron"),
         (["--catalog", "gone.yaml"], 3, "cannot read gone.yaml: No such file or directory", ""),
         (["--catalog", "tab.yaml"], 3, "tab.yaml:2: invalid YAML", "indent YAML with spaces"),
-        (["--no-such"], 2, "No such option", "neuronctl partitions --help"),
+        (["--no-such"], 2, "no such option", "neuronctl partitions --help"),
     ],
 )
 def test_mistakes(

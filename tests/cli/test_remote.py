@@ -166,7 +166,7 @@ def test_pull_brings_back_what_differs(node: Login) -> None:
     Path("results/a b/한글").write_text("mine")
     assert "newer here: kept" in on("pull", "results").stderr
     assert "did you mean results?" in on("pull", "result", code=2).stderr
-    assert "Missing argument" in on("pull", code=2).stderr
+    assert "PATHS is missing" in on("pull", code=2).stderr
 
 
 def test_pull_of_all_leaves_the_repository_here_alone(node: Login) -> None:

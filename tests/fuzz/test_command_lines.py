@@ -121,7 +121,7 @@ def test_the_command_lines_are_valid(place: Path, capfd: pytest.CaptureFixture[s
     (place / "catalog.yaml").write_text("default_cluster: neuron\n")
     for line in LINES:
         assert_command(list(line), place, record, SLURM, 0)
-        assert "No such" not in capfd.readouterr().err, line
+        assert "no such option" not in capfd.readouterr().err, line
 
 
 @inputs(0.1)

@@ -67,11 +67,12 @@ def test_order_of_directories(site: Path, own: Path) -> None:
 
 def test_unknown_launcher_lists_all(site: Path, own: Path) -> None:
     write(site, HEADER)
-    for name in ("torchrum", "../launchers/torchrun", ""):
+    hints = {"minne": "did you mean mine", "../launchers/x": "did you mean", "": "valid: "}
+    for name, hint in hints.items():
         with pytest.raises(UsageError) as caught:
             launchers.load(name)
         assert f"unknown launcher '{name}'" in caught.value.message
-        assert "mine" in caught.value.hint and "torchrun" in caught.value.hint
+        assert caught.value.hint.startswith(hint)
 
 
 def test_working_directory_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_a_page_of_a_job(tmp_path: Path) -> None:
         "Cores of gpu30",
     ]
     assert text.count("<polyline") == 2 * 2 * 2 + 1  # use and memory; no power, and the cores
-    assert "in use 88 %" in text and "use: 88 % on average" in text
+    assert "in use 88%" in text and "use: 88% on average" in text
     assert "1 of 2 GPUs was never used (GPU 1)" in text
     assert page.stat().st_mode & 0o777 == 0o600
     with pytest.raises(UsageError, match="--html shows one job"):
@@ -147,11 +147,11 @@ def used(*of: GpuUse, status: JobStatus = STATUS, **of_node: Optional[float]) ->
         (used(UNUSED), ["no GPU was ever used"]),
         (
             used(replace(GPU, use=50.0, idle=0.4), cpu=600),
-            ["idle 40 % of the time while 1.0 of 16"],
+            ["idle 40% of the time while 1.0 of 16"],
         ),
         (used(replace(GPU, use=50.0, idle=0.4), cpu=9000), ["they probably waited for the CPU"]),
         (used(replace(GPU, longest_idle=1200, idle_since=START)), ["idle for 20 min at a stretch"]),
-        (used(GPU, GPU, replace(GPU, index="2", use=20.0)), ["GPU 2 was used 20 % of the time"]),
+        (used(GPU, GPU, replace(GPU, index="2", use=20.0)), ["GPU 2 was used 20% of the time"]),
         (used(replace(GPU, use=30.0, memory_peak=8_000)), ["a larger batch"]),
         (
             used(GPU, status=replace(STATUS, elapsed=7800, time_limit=172800)),

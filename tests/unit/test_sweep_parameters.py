@@ -52,7 +52,6 @@ def test_zipped_values_advance_together() -> None:
         ("-1..1", "-1 0 1"),
         ("08..10", "08 09 10"),
         ("a..c", "a..c"),
-        ("0.1..0.3", "0.1..0.3"),
         ("가나,a=b", "가나 a=b"),
     ],
 )
@@ -176,6 +175,7 @@ def test_an_unknown_place_names_the_nearest_parameter() -> None:
             "job.yaml:2: sweep: zip: values that advance together must be equally many: "
             "a has 2, b has 3",
         ),
+        ("sweep: {params: {lr: 0.1..0.5}}", "job.yaml:1: sweep: params: '0.1..0.5': a range has"),
         ("sweep: {list: []}", "job.yaml:1: sweep: list: expected one entry per task"),
         (
             "sweep: {list: [{a: 1}, {b: 1}]}",

@@ -122,7 +122,9 @@ def _options(words: Sequence[str]) -> Mapping[str, Any]:
             assert command is not None
             return command.make_context(words[0], list(words[1:]), parent=context).params
     except click.ClickException as error:
-        raise UsageError(error.format_message(), f"see 'neuronctl {words[0]} --help'") from None
+        from neuronctl.cli.usage_errors import usage_error
+
+        raise usage_error(error, root, list(words)) from None
 
 
 def _request(remote: Remote, call: Call, words: Sequence[str], **more: Any) -> Dict[str, Any]:

@@ -153,7 +153,7 @@ def _write_page(file: str, used: Sequence[JobUse]) -> None:
 def _gpu_figures(gpu: GpuUse) -> List[str]:
     """Return a GPU's use, idle share, largest memory, and power."""
     memory = "?" if gpu.memory_peak is None else f"{gpu.memory_peak / 1024:.1f} GiB"
-    return [_figure(gpu.use), _figure(gpu.idle, times=100), memory, _figure(gpu.power, "W")]
+    return [_figure(gpu.use), _figure(gpu.idle, times=100), memory, _figure(gpu.power, " W")]
 
 
 def print_over_time(nodes: Sequence[NodeUse], last: float = 0) -> None:
@@ -236,7 +236,7 @@ def _print_gpus(job: JobUse) -> None:
 
 def _figure(value: Optional[float], unit: str = "%", times: int = 1) -> str:
     """Return a figure, or "?" if it is unknown."""
-    return "?" if value is None else f"{times * value:.0f} {unit}"
+    return "?" if value is None else f"{times * value:.0f}{unit}"
 
 
 def _data(job: JobUse) -> Dict[str, Any]:

@@ -351,8 +351,9 @@ def _chart(
         x, y = (place + 0.5) / len(values) * _WIDE, _TALL * (1 - min(1.0, value / top))
         lines[-1].append(f"{x:.1f},{y:.1f}")
     digits = 0 if unit in ("%", "W") else 1  # as in the table
+    unit = unit if unit == "%" else f" {unit}"
     chart = {"title": title, "lines": [" ".join(line) for line in lines if line]}
-    return [{**chart, "largest": f"{top:.4g} {unit}", "mean": f"{average:.{digits}f} {unit}"}]
+    return [{**chart, "largest": f"{top:.4g}{unit}", "mean": f"{average:.{digits}f}{unit}"}]
 
 
 def usage_charts(nodes: Sequence[NodeUse]) -> List[Tuple[str, List[Dict[str, Any]]]]:

@@ -67,7 +67,7 @@ def test_order_of_directories(site: Path, own: Path) -> None:
 
 def test_unknown_launcher_lists_all(site: Path, own: Path) -> None:
     write(site, HEADER)
-    hints = {"minne": "did you mean mine", "../launchers/x": "did you mean", "": "valid: "}
+    hints = {"minne": "did you mean mine", "../launchers/x": "valid: ", "": "valid: "}
     for name, hint in hints.items():
         with pytest.raises(UsageError) as caught:
             launchers.load(name)

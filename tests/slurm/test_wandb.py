@@ -29,20 +29,8 @@ def test_one_run_for_one_training(sandbox: Sandbox, no_jobs: None) -> None:
     sandbox.exec(["rm", "-f", "runs"])
     submit = ("neuronctl", "submit", *JOB)
     sandbox.exec([*submit, "--array", "0-2", "train.py", "array"])
-    sandbox.exec(
-        [
-            "neuronctl",
-            "sweep",
-            *JOB,
-            "-J",
-            "logged",
-            "--param",
-            "x=1,2,3",
-            "train.py",
-            "sweep",
-            "{x}",
-        ]
-    )
+    sweep = "-J logged --param x=1,2,3 train.py sweep {x}"
+    sandbox.exec(["neuronctl", "sweep", *JOB, *sweep.split()])
     sandbox.exec([*submit, "--until-done", "--no-requeue", "train.py", "chain"])
     sandbox.exec([*submit, "-J", "once", "train.py", "job"])
     sandbox.wait_for_jobs()

@@ -16,7 +16,6 @@ from neuronctl.catalog import model as catalog
 from neuronctl.catalog.model import Cluster, Partition, Path, Place, Price, Qos, WallTime
 from neuronctl.common import units
 from neuronctl.common.errors import did_you_mean
-from neuronctl.common.rule_codes import CODES
 from neuronctl.common.shell import BASHS_OWN
 
 T = TypeVar("T")
@@ -29,7 +28,6 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "gpu_option": ("gres", "gpus-per-node"),
     "rule": ("cap", "default", "none"),
     "runtime": ("singularity", "apptainer"),
-    "rules_off": CODES,
 }
 """The keys whose value, or each of whose values, is one of these words."""
 
@@ -42,6 +40,8 @@ _PLAIN = (
     "it becomes part of shell commands: use letters, digits, '.', '_', and '-'",
 )
 _FORMS: Mapping[str, Tuple[str, str]] = {
+    # Also of rules that earlier versions had.
+    "rules_off": (r"NC[0-9]{3}", "write codes of rules, such as NC304"),
     **dict.fromkeys(("submit_from", "image_dirs", "scratch", "path"), _DIRECTORY),
     **dict.fromkeys(("interface", "host_suffix", "host"), _PLAIN),
     "quota": (

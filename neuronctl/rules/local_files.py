@@ -56,7 +56,7 @@ def environment(context: RuleContext) -> Iterator[Finding]:
     "log file cannot be written",
     Trait.MACHINE,
     about="output error",
-    yields_to="NC606 NC634 NC643",
+    yields_to="NC606 NC643",
 )
 def log(context: RuleContext) -> Iterator[Finding]:
     fault = context.local.log
@@ -65,7 +65,8 @@ def log(context: RuleContext) -> Iterator[Finding]:
         yield Finding(words, fault.hint, severity=WARNING)
     elif fault is not None:
         fails = "the job would fail at start (exit code 0:53), without a log"
-        yield Finding(f"{fault.words}; {fails}", fault.hint)
+        late = "; a mkdir in the script comes too late" if context.of_script else ""
+        yield Finding(f"{fault.words}; {fails}", fault.hint + late)
 
 
 @job_rule(WARNING, "NC413", "quota nearly used up", Trait.ONLY_NOW, about="")

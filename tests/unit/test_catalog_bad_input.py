@@ -56,7 +56,7 @@ def load(tmp_path: Path, text: str) -> CatalogError:
         (CLUSTER, "containers: {image_dirs: [x]}", "containers.image_dirs", "'x'", "absolute path"),
         (CLUSTER, "price: {gpu_hour: .nan}", "price.gpu_hour", "nan", "at least 0"),
         (POLICY, "memory_fraction: 1.5", "memory_fraction", "1.5 is not allowed", "at most 1"),
-        (POLICY, "rules_off: [nc304]", "rules_off", "'nc304' is not allowed", "mean NC304?"),
+        (POLICY, "rules_off: [nc304]", "rules_off", "'nc304' is not allowed", "such as NC304"),
         (POLICY, "forbidden_options: [mem]", "forbidden_options", "['mem'] is not", "a mapping"),
         (POLICY, "submit_from: ['scratch']", "submit_from", "'scratch' is not", "absolute path"),
         (CLUSTER, "qos: {a: {partitions: [b]}}", "qos.a.partitions", "no partition 'b'", "valid: "),

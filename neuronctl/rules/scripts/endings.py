@@ -1,4 +1,4 @@
-"""NC635, NC636, NC646, and NC652: signals without a handler, lost exit codes and results."""
+"""NC635, NC646, and NC652: signals without a handler, lost exit codes and results."""
 
 from __future__ import annotations
 
@@ -22,12 +22,22 @@ def nobody_gets_it(facts: ScriptFacts) -> Iterator[Finding]:
     if given is None or not works:
         return
     flags, name, _ = split_signal(given.value or "")
+    if name.isdigit():
+        name = next((each.name[3:] for each in signals.Signals if each == int(name)), "")
+    program = works[-1].command
+    beside = facts.shell.calls("wait", "exec") or any(run.command.background for run in works)
     traps = facts.shell.traps(name.upper())
     if "B" in flags:
         if not traps and not facts.shell.calls("exec") and not facts.reads_more:
             message = f"bash has no trap for the signal {name}, which ends it and the job"
             hint = f"write a trap for {name}, or remove B:, and start the program with srun"
             yield Finding(message, hint, place=given.place)
+        elif traps and not beside:
+            ends, start = works[-1].word.raw, program.words[0].raw
+            message = f"bash runs this trap only when {ends} has ended: a command in the "
+            message += "foreground holds it back"
+            hint = f"start it in the background: {start} … & wait $!"
+            yield Finding(message, hint, place=traps[0].place)
     elif traps and name.upper() not in ("TERM", "INT"):
         message = f"without B:, Slurm sends {name} to what srun starts, not to this shell's trap"
         yield Finding(message, f"write --signal=B:{name}@…", place=given.place)
@@ -39,25 +49,6 @@ def nobody_gets_it(facts: ScriptFacts) -> Iterator[Finding]:
 def _may_be_srun(launch: Launch) -> bool:
     """Return True unless a launch is surely not srun, mpirun, or the like."""
     return not launch.certain or (launch.is_launcher and not launch.launcher.starts_processes())
-
-
-@script_rule(WARNING, "NC636", "trap that waits for the program's end", Trait.ABSENCE)
-def trap_waits(facts: ScriptFacts) -> Iterator[Finding]:
-    given = facts.given("signal")
-    flags, name, _ = split_signal((given.value if given is not None else "") or "")
-    if name.isdigit():
-        name = next((each.name[3:] for each in signals.Signals if each == int(name)), "")
-    traps = facts.shell.traps(name.upper()) if name and "B" in flags else ()
-    works = [launch for launch in facts.launches if launch.works]
-    beside = facts.shell.calls("wait", "exec") or any(run.command.background for run in works)
-    if traps and works and not beside:
-        program = works[-1]
-        yield Finding(
-            f"bash runs this trap only when {program.word.raw} has ended: a command in the "
-            "foreground holds it back",
-            f"start it in the background: {program.command.words[0].raw} … & wait $!",
-            place=traps[0].place,
-        )
 
 
 _OF_THE_NODE = r"(/tmp|/var/tmp|/dev/shm|\$\{?(SLURM_)?TMPDIR\}?)/"

@@ -10,7 +10,13 @@ from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.local_files import SYNC_ONCE, uv_changes
-from neuronctl.rules.scripts.script_facts import TASKS, ScriptFacts, asks_for, script_rule
+from neuronctl.rules.scripts.script_facts import (
+    SCRIPT_RULES,
+    TASKS,
+    ScriptFacts,
+    asks_for,
+    script_rule,
+)
 from neuronctl.scripts.model import SCRIPT, SourceSpan
 from neuronctl.scripts.shell_text import Command
 from neuronctl.slurm.sbatch_options import SBATCH, variables
@@ -256,8 +262,8 @@ def _leaves_out(value: Optional[str]) -> bool:
     return bool(value) and "$" not in (value or "") and "ALL" not in (value or "").split(",")
 
 
-@script_rule(WARNING, "NC668", "uv changes one environment in several tasks")
-def uv_in_tasks(facts: ScriptFacts) -> Iterator[Finding]:
+def _uv_in_tasks(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find uv calls that change one environment in several tasks."""
     if re.search("UV_NO_SYNC|UV_PROJECT_ENVIRONMENT", facts.text):
         return
     seen: List[Command] = []
@@ -274,3 +280,6 @@ def uv_in_tasks(facts: ScriptFacts) -> Iterator[Finding]:
             tasks = "in each task that this starts" if several else "in each task of the array"
             message = f"'{call}' {tasks} changes .venv while the others use it, and can break it"
             yield Finding(message, SYNC_ONCE, place=command.place)
+
+
+SCRIPT_RULES.judges["NC315"] = _uv_in_tasks

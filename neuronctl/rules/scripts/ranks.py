@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Iterator, List, Optional, Sequence, Tuple
 
-from neuronctl.common.files import head
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
-from neuronctl.planning.software import LONGEST_PROGRAM
 from neuronctl.rules.base import Finding
 from neuronctl.rules.local_files import RANK_0_ONLY
 from neuronctl.rules.python_program import wandb_init_line
-from neuronctl.rules.scripts.script_facts import ScriptFacts, Start, script_rule
+from neuronctl.rules.scripts.script_facts import SCRIPT_RULES, ScriptFacts, Start, script_rule
 from neuronctl.scripts.launches import PYTHON, SHELL
 from neuronctl.scripts.model import SourceSpan, digits
 
@@ -108,19 +105,17 @@ def _nodes_are_shared(facts: ScriptFacts) -> bool:
     return plan.gpus_per_node < whole
 
 
-@script_rule(WARNING, "NC667", "every rank starts a W&B run")
-def every_rank_logs(facts: ScriptFacts) -> Iterator[Finding]:
+def _every_rank_logs(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find wandb.init in the programs that start several times."""
     for start in facts.starts:
         script = start.launch.options.get("script") or start.launch.word.text
-        if start.launch.kind != PYTHON or (start.nodes or 1) * (start.each or 1) < 2:
-            continue
-        directory = "" if facts.plan is None else facts.plan.request.chdir or ""
-        program = head(os.path.join(directory, script), LONGEST_PROGRAM)
-        line = wandb_init_line(program.decode("utf-8", "replace"))
-        if line:
+        if start.launch.kind == PYTHON and (start.nodes or 1) * (start.each or 1) > 1:
+            line = wandb_init_line(facts.read_program(script))
             message = f"{script}:{line} calls wandb.init in each process that this starts"
-            yield Finding(message, RANK_0_ONLY, place=start.launch.place)
+            yield from [Finding(message, RANK_0_ONLY, place=start.launch.place)] if line else []
 
+
+SCRIPT_RULES.judges["NC314"] = _every_rank_logs
 
 _LOOPBACK = r"(localhost|127\.0\.0\.1|::1|0\.0\.0\.0)"
 _OWN_NAME = r"(\\?\$\(hostname[^)]*\)|`hostname[^`]*`|\\?\$\{?(HOSTNAME|SLURMD_NODENAME)\b)"

@@ -1,20 +1,17 @@
-"""NC601 to NC606 and NC634: directives that sbatch refuses, ignores, or takes literally."""
+"""NC601 to NC606: directives that sbatch refuses, ignores, or takes literally."""
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Iterator, Tuple
 
-from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
-from neuronctl.common.users import login_name
+from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.common.words import counted
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts.script_facts import ScriptFacts, script_rule
 from neuronctl.scripts import model
 from neuronctl.scripts.directives import BLANKS
 from neuronctl.scripts.model import GPU_OPTIONS, SCRIPT, Edit, GivenOption, Ignored, SourceSpan
-from neuronctl.scripts.shell_text import Command
 from neuronctl.slurm.sbatch_options import is_of_a_plugin
 
 
@@ -151,10 +148,6 @@ def unexpanded(facts: ScriptFacts) -> Iterator[Finding]:
             message = f"--{name}={value} is {why}; the job fails at its start, without a log"
             hint = f"write {value}%x-%j.log" if value.endswith("/") else "write the path itself"
             yield Finding(message, hint, about=(name,), place=place, severity=ERROR)
-        elif name == "job-name" and re.search("%[aAjJ]", value):
-            message = f"sbatch expands no pattern in --job-name: the job's name is {value}"
-            hint = "write the pattern in --output, which has %x for the job's name"
-            yield Finding(message, hint, about=(name,), place=place, severity=NOTE)
         elif found is not None:
             message = f"sbatch does not expand variables: {found[0]} stays as it is in --{name}"
             hint, fails = "write the value itself", False
@@ -172,82 +165,7 @@ def unexpanded(facts: ScriptFacts) -> Iterator[Finding]:
             yield Finding(message, hint, about=(name,), place=place, severity=severity, edits=edits)
 
 
-_SAME_PATH = (
-    (r"^(\$\{?(SLURM_SUBMIT_DIR|PWD)\}?|\$\(pwd\)|\.)/+", ""),
-    (r"\$\{?(USER|LOGNAME)\}?|\$\(whoami\)|%u", "<user>"),
-    (r"\$\{?SLURM_(ARRAY_)?JOB_?ID\}?|%[jA]", "<job>"),
-    (r"\$\{?SLURM_ARRAY_TASK_ID\}?|%a", "<index>"),
-    (r"\$\{?SLURM_JOB_NAME\}?|%x", "<name>"),
-)
-
-
-def _plain_path(text: str) -> str:
-    """Return a shell's or a directive's path with equal words for equal parts."""
-    for pattern, name in _SAME_PATH:
-        text = re.sub(pattern, name, text)
-    return os.path.normpath(text)
-
-
-def submits_itself(facts: ScriptFacts, behind: int = 0) -> bool:
-    """Return True if a later line calls sbatch."""
-    return any(
-        command.place.line > behind and any(word.value == "sbatch" for word in command.words[:2])
-        for command in facts.shell.commands
-    )
-
-
-@script_rule(WARNING, "NC634", "log directory made too late")
-def late_directory(facts: ScriptFacts) -> Iterator[Finding]:
-    for name in ("output", "error"):
-        given = facts.given(name)
-        directory = os.path.dirname(given.value or "") if given is not None else ""
-        if given is None or not directory or os.path.isdir(directory.replace("%u", login_name())):
-            continue
-        if re.search("%[0-9]*[jAJ]", directory):
-            yield Finding(
-                f"the directory of --{name}={given.value} is named after the job's id, so that it "
-                "cannot be there before: the job fails without a log",
-                _made_before(directory),
-                about=(name,),
-                place=given.place,
-            )
-            return
-        wanted = _plain_path(directory)
-        for command in facts.shell.calls("mkdir"):
-            # Such a script makes the directory and submits itself.
-            if not command.sure and submits_itself(facts, command.place.line):
-                continue
-            made = [_plain_path(text) for text in _directories(facts, command)]
-            deeper = not wanted.startswith("/") and any(p.startswith(f"{wanted}/") for p in made)
-            if wanted in made or deeper:
-                yield Finding(
-                    f"this comes too late for --{name}={given.value}: Slurm opens the log before "
-                    "the script starts, and without the directory the job fails without a log",
-                    _made_before(directory),
-                    about=(name,),
-                    place=command.place,
-                )
-                return
-
-
-def _directories(facts: ScriptFacts, mkdir: Command) -> Iterator[str]:
-    """Yield the directories that a mkdir makes, also relative to the last cd."""
-    gone = [
-        each.words[1].value or ""
-        for each in facts.shell.calls("cd")
-        if len(each.words) == 2 and each.place.line < mkdir.place.line
-    ]
-    for word in mkdir.words[1:]:
-        yield word.text
-        if gone and gone[-1].startswith("/"):
-            yield os.path.join(gone[-1], word.text)
-
-
-def _made_before(directory: str) -> str:
-    """Return how the directory can exist in time."""
-    directory = directory.replace("%u", "$USER")  # the submitting shell knows it
-    above, number, _ = directory.partition("%")
-    if number:
-        above = above.rpartition("/")[0] or "."
-        return f"put the number into the name of the file: {above}/%j.log, and make {above} before"
-    return f"make it before you submit: mkdir -p {directory} && sbatch …"
+def submits_itself(facts: ScriptFacts) -> bool:
+    """Return True if a line calls sbatch."""
+    words = (word for command in facts.shell.commands for word in command.words[:2])
+    return any(word.value == "sbatch" for word in words)

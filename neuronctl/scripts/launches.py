@@ -82,11 +82,6 @@ class Launch:
         words = self.command.words
         return words[next((at for at, word in enumerate(words) if word == self.word), len(words)) :]
 
-    @cached_property
-    def pairs(self) -> Tuple[Pair, ...]:
-        """Return the words after the program, each with the value that it may have."""
-        return tuple(pairs(self.own_words[1:]))
-
     def count(self, *names: str) -> Optional[int]:
         """Return the number that one of these options gives; None if unknown."""
         for name in names:

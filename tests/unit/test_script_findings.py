@@ -114,11 +114,9 @@ FOUND: List[Row] = [
     # NC635: signals that miss the program.
     ("NC635", f"{CPU} --signal=USR1@60@@", "python t.py"),
     ("NC635", f"{CPU} --signal=B:USR1@60@@", "python t.py"),
-    # NC635, NC652: what comes too late, or is lost with the node.
+    # NC635: a trap that comes too late.
     ("NC635", f"{CPU} --signal=B:USR1@60", "trap 'x' USR1@@\nbash -c 'python t.py'\n"),
     ("NC635", f"{GPU} --signal=B:10@60", "trap 'touch x' SIGUSR1@@\nsrun python train.py"),
-    ("NC652", GPU, "python t.py --out_dir /tmp/run@@"),
-    ("NC652", GPU, "O=$TMPDIR/run\nsrun python t.py --save-path=$O@@\necho end"),
     # NC653: one file for all tasks of an array.
     ("NC653", ARRAY, "#SBATCH -o all.txt@@\nsrun ./a"),
     # NC654, NC655: indexes.
@@ -134,6 +132,7 @@ FOUND: List[Row] = [
     ("NC665", CPU, "srun OMP_NUM_THREADS=1 python t.py@@"),
     ("NC665", CPU, "python -m train.py@@"),
     ("NC665", CPU, "python python t.py@@"),
+    ("NC649", ARRAY, "python t.py --run=$(SLURM_ARRAY_TASK_ID)@@"),
     ("NC665", CPU, "apptainer exec /x/torch.sif --bind /data python t.py@@"),
     ("NC665", CPU, "python3@@\ndeactivate"),
     # Directives, lines of shell, and variables.
@@ -291,10 +290,6 @@ RIGHT: List[Row] = [
     ("NC635", f"{CPU} --signal=B:USR1@60", "trap 'touch save' USR1\npython t.py &\nwait"),
     ("NC635", GPU, "trap 'rm -rf x' TERM\npython t.py"),
     ("NC635", f"{CPU} --signal=B:USR1@60", "trap 'x' USR1\nbash -c 'python t.py' &\nwait"),
-    ("NC652", GPU, "python t.py --out /tmp/run\ncp -r /tmp/run ."),
-    ("NC652", GPU, "python t.py --out /tmp/run\npython u.py --data /tmp/run"),
-    ("NC652", GPU, "export TMPDIR=/scratch/me\npython t.py --out $TMPDIR/run"),
-    ("NC652", GPU, "python t.py --output_dir /tmp/debug > /tmp/log.txt"),
     ("NC653", f"{ARRAY} -o log/%x-%4a.txt", "srun ./a"),
     ("NC653", f"{ARRAY} -o log.txt --open-mode=append", "srun ./a"),
     ("NC654", ARRAY, f"./a {INDEX}"),

@@ -21,7 +21,6 @@ from neuronctl.rules.scripts import (  # noqa: F401
     sbatch_lines,
     shell_lines,
     steps,
-    task_arrays,
 )
 from neuronctl.rules.scripts.sbatch_lines import submits_itself
 from neuronctl.rules.scripts.script_facts import SCRIPT_RULES, ScriptFacts

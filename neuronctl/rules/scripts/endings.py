@@ -1,4 +1,4 @@
-"""NC635, NC646, and NC652: signals without a handler, lost exit codes and results."""
+"""NC635 and NC646: signals without a handler, and lost exit codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.units import split_signal
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts.script_facts import ScriptFacts, script_rule
-from neuronctl.scripts.launches import PYTHON, Launch
+from neuronctl.scripts.launches import Launch
 from neuronctl.scripts.shell_text import Command
 from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
 
@@ -49,42 +49,6 @@ def nobody_gets_it(facts: ScriptFacts) -> Iterator[Finding]:
 def _may_be_srun(launch: Launch) -> bool:
     """Return True unless a launch is surely not srun, mpirun, or the like."""
     return not launch.certain or (launch.is_launcher and not launch.launcher.starts_processes())
-
-
-_OF_THE_NODE = r"(/tmp|/var/tmp|/dev/shm|\$\{?(SLURM_)?TMPDIR\}?)/"
-_RESULTS = (
-    r"--?(\w+[_-])?(out(put)?|save|ckpt|checkpoint|result)s?([_-]?(dir|path|file|folder|to))?"
-)
-_NOT_WANTED = r"(?i)log|err|test|debug|dummy|cache|/\W*$"
-_TAKES_AWAY = (
-    r"\b(cp|mv|rsync|tar|scp|rclone|zip|install|gsutil|aws|find|sgather|dd|cat|upload|trap)\b"
-    r"|(?i:hub|wandb|mlflow|s3:|gs:)"
-)
-
-
-@script_rule(WARNING, "NC652", "results on the node alone", Trait.ABSENCE)
-def left_on_the_node(facts: ScriptFacts) -> Iterator[Finding]:
-    if facts.reads_more or facts.shell.assigned("TMPDIR") or re.search(_TAKES_AWAY, facts.text):
-        return
-    for launch in facts.every_launch:
-        command = launch.command
-        if launch.kind != PYTHON or command.captured or command.looped:
-            continue
-        options = (pair.value for pair in launch.pairs if re.fullmatch(_RESULTS, pair.name))
-        for word in (*command.writes, *options):
-            path = word.text.strip("\"'")
-            head = re.match(_OF_THE_NODE, path)
-            later = "\n".join(facts.lines[command.words[-1].place.line :])
-            if head is None or re.search(_NOT_WANTED, path):
-                continue
-            if not any(part in later for part in (head[1].strip("${}"), *word.names)):
-                yield Finding(
-                    f"{path} is on the node alone, and nothing copies it from there: when the job "
-                    "has ended, it is out of reach, or deleted",
-                    "write to a directory that all nodes share",
-                    place=word.place,
-                )
-                return
 
 
 _FILTERS = frozenset("head tee ts grep sed awk cat gzip pigz xz zstd sort tail".split())  # noqa: SIM905

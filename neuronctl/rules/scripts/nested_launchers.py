@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import dropwhile
-from typing import Iterator, Optional, Tuple
+from typing import Iterator, Optional
 
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.words import counted
@@ -40,50 +41,39 @@ def is_trifle(launch: Launch) -> bool:
 @script_rule(ERROR, "NC665", "program that is no program")
 def no_program(facts: ScriptFacts) -> Iterator[Finding]:
     for launch in facts.every_launch:
-        found = _not_started(facts, launch)
-        if found is not None:
-            yield Finding(found[0], found[1], place=launch.place, severity=found[2])
+        yield from _not_started(facts, launch)
 
 
-def _not_started(facts: ScriptFacts, launch: Launch) -> Optional[Tuple[str, str, str]]:
-    """Return the problem, the fix, and a severity; tried with srun of Slurm 22.05."""
-    variable = re.match(r"[A-Za-z_]\w*=", launch.word.raw)
+def _not_started(facts: ScriptFacts, launch: Launch) -> Iterator[Finding]:
+    """Yield why a launch starts no program; tried with srun of Slurm 22.05."""
+    word, place, module = launch.word.raw, launch.place, launch.options.get("m", "")
+    variable = re.match(r"[A-Za-z_]\w*=", word)
+    before = launch.command.words[: -len(launch.own_words)]
+    contained = any(word.basename in CONTAINERS for word in before)
     if launch.kind == PROGRAM and variable and launch.word != launch.command.words[0]:
-        return (
-            f"{launch.word.raw} is taken for the name of a program",
-            f"write env {variable[0]}…, or set it before the command",
-            ERROR,
-        )
-    words = launch.command.words
-    before = words[: len(words) - len(launch.own_words)]
-    if launch.word.raw.startswith("-") and any(word.basename in CONTAINERS for word in before):
+        hint = f"write env {variable[0]}…, or set it before the command"
+        yield Finding(f"{word} is taken for the name of a program", hint, place=place)
+    elif word.startswith("-") and contained:
         image = before[-1].raw
-        return (
-            f"{launch.word.raw} comes after the image: the container starts it as its program",
-            f"put it before {image}",
-            ERROR if re.search("[/.:]", image) else NOTE,
-        )
-    module = launch.options.get("m", "")
+        message = f"{word} comes after the image: the container starts it as its program"
+        severity = ERROR if re.search("[/.:]", image) else NOTE
+        yield Finding(message, f"put it before {image}", place=place, severity=severity)
     if launch.kind != PYTHON or launch.command.captured:
-        return None
-    if module.endswith(".py"):
-        return (
-            f"python -m takes the name of a module, which {module} is not",
-            f"write python {module}, or python -m {module[:-3]}",
-            ERROR,
-        )
-    if launch.options.get("script") in ("python", "python3"):
-        return "the first python runs a file named python", "write python once", WARNING
-    line = facts.lines[launch.place.line - 1]
+        return
+    line = facts.lines[place.line - 1]
     bare = len(launch.own_words) == 1 and names_python(launch.word.value or "")
     fed = launch.command.piped or facts.has("input") or "<" in line
-    if bare and not fed:
-        return (
-            f"{launch.word.raw} gets no program, and a job has no standard input: it ends at once",
-            f"name the program: {launch.word.raw} main.py",
-            WARNING,
+    if module.endswith(".py"):
+        hint = f"write python {module}, or python -m {module[:-3]}"
+        yield Finding(
+            f"python -m takes the name of a module, which {module} is not", hint, place=place
         )
-    return None
+    elif launch.options.get("script") in ("python", "python3"):
+        message, hint = "the first python runs a file named python", "write python once"
+        yield Finding(message, hint, place=place, severity=WARNING)
+    elif bare and not fed:
+        message = f"{word} gets no program, and a job has no standard input: it ends at once"
+        yield Finding(message, f"name the program: {word} main.py", place=place, severity=WARNING)
 
 
 @script_rule(WARNING, "NC651", "nothing waits for the program", Trait.ABSENCE)
@@ -146,45 +136,32 @@ def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Finding]:
         outer = next((each for each in reversed(start.outer) if each.is_launcher), None)
         if outer is None or not start.launch.is_launcher:
             continue
-        found = _too_often(outer, start) or _alone(facts, start)
-        if found is not None:
-            message, hint, severity = found
-            yield Finding(message, hint, place=start.launch.place, severity=severity)
+        for finding in [*_too_often(outer, start)] or _alone(facts, start):
+            yield replace(finding, place=start.launch.place)
 
 
-def _too_often(outer: Launch, start: Start) -> Optional[Tuple[str, str, str]]:
-    """Return what goes wrong if another launcher starts one, and the fix."""
+def _too_often(outer: Launch, start: Start) -> Iterator[Finding]:
+    """Yield what goes wrong if another launcher starts one."""
     inner, each = start.launch, start.each or 1
+    times, once = (start.nodes or 1) * each, outer.launcher.once_per_node
+    starts = f"{outer.kind} starts {inner.kind}"
     if outer.launcher.starts_processes():
-        return (
-            f"{outer.kind} starts {inner.kind} in each of its processes: that many separate "
-            "trainings",
-            "let one of the two start the program",
-            ERROR,
+        message = f"{starts} in each of its processes: that many separate trainings"
+        yield Finding(message, "let one of the two start the program")
+    elif not inner.launcher.starts_processes() or inner.has(*inner.launcher.places):
+        if times > 1:
+            message = f"{starts} {counted(times, 'time')}, and each starts all processes again"
+            yield Finding(message, f"call {inner.kind} in the script itself, without {outer.kind}")
+    elif each > 1 and inner.count(*inner.launcher.counts) != 1:
+        yield Finding(
+            f"{starts} {counted(each, 'time')} on every node, and each starts the processes of its "
+            "node: that many separate trainings",
+            (f"start one per node: {once}, or " if once else "") + f"leave {inner.kind} out",
         )
-    times = (start.nodes or 1) * each
-    if not inner.launcher.starts_processes() or inner.has(*inner.launcher.places):
-        if times < 2:
-            return None
-        return (
-            f"{outer.kind} starts {inner.kind} {counted(times, 'time')}, and each starts all "
-            "processes again",
-            f"call {inner.kind} in the script itself, without {outer.kind}",
-            ERROR,
-        )
-    if each < 2 or inner.count(*inner.launcher.counts) == 1:
-        return None
-    once = outer.launcher.once_per_node
-    return (
-        f"{outer.kind} starts {inner.kind} {counted(each, 'time')} on every node, and each starts "
-        "the processes of its node: that many separate trainings",
-        (f"start one per node: {once}, or " if once else "") + f"leave {inner.kind} out",
-        ERROR,
-    )
 
 
-def _alone(facts: ScriptFacts, start: Start) -> Optional[Tuple[str, str, str]]:
-    """Return what a launcher of one node's processes is missing about the other nodes.
+def _alone(facts: ScriptFacts, start: Start) -> Iterator[Finding]:
+    """Yield what a launcher of one node's processes is missing about the other nodes.
 
     Source: torch/distributed/run.py (2.9): without --rdzv-backend, it is "static", where each node
     has the rank 0 unless --node-rank says another, and meets at 127.0.0.1 unless told otherwise.
@@ -192,23 +169,21 @@ def _alone(facts: ScriptFacts, start: Start) -> Optional[Tuple[str, str, str]]:
     launch, own = start.launch, start.launch.launcher
     several = (start.nodes or 1) > 1 and start.each == 1 and own.starts_processes()
     if not several or not launch.certain or "PET_" in facts.text:
-        return None
-    on_nodes, hint, severity = f"{launch.kind} starts on {start.nodes} nodes", _joins(launch), ERROR
+        return
+    on_nodes, hint = f"{launch.kind} starts on {start.nodes} nodes", _joins(launch)
     if not launch.has(*own.joins) or (own.endpoint and not launch.has(*own.nodes)):
-        return f"{on_nodes}, and each is for 1 node: they do not train together", hint, severity
-    if not own.endpoint or launch.has("rdzv_conf", "standalone"):
-        return None
-    if launch.count(*own.nodes) is None:
-        severity = WARNING  # it may be 1
-    elif launch.count(*own.nodes) == 1:
-        return None
+        yield Finding(f"{on_nodes}, and each is for 1 node: they do not train together", hint)
+        return
+    count = launch.count(*own.nodes)
+    if not own.endpoint or launch.has("rdzv_conf", "standalone") or count == 1:
+        return
     static = next((launch.options[name] for name in own.backend if launch.has(name)), "static")
-    ranked = static != "static" or launch.has(*own.node_rank)
     if not launch.has(*own.endpoint) and not (launch.has(*own.address) and static == "static"):
-        return f"{on_nodes}, and nothing tells it where they meet", hint, severity
-    if not ranked:
-        return f"{on_nodes}, and each takes itself for the first", hint, WARNING
-    return None
+        severity = WARNING if count is None else ""  # it may be 1
+        message = f"{on_nodes}, and nothing tells it where they meet"
+        yield Finding(message, hint, severity=severity)
+    elif static == "static" and not launch.has(*own.node_rank):
+        yield Finding(f"{on_nodes}, and each takes itself for the first", hint, severity=WARNING)
 
 
 def _joins(launch: Launch) -> str:

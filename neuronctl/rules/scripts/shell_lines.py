@@ -64,6 +64,11 @@ _READ_OTHERWISE = (
         "write [ and ] with blanks around them",
     ),
     (
+        r"(\$\([A-Z][A-Z0-9]*_[A-Z0-9_]+\))",
+        "this runs a command of that name, and takes what it prints",
+        "write ${NAME} for a variable",
+    ),
+    (
         r"[ \t](2&>1)(?=\s|$)",
         "the program gets an argument 2, and its output goes to a file named 1",
         "write 2>&1",

@@ -16,7 +16,8 @@ _CLOSE, _CLOSE_ALONE = 20, 2
 
 _LANGUAGES = ("julia", "r", "matlab")  # errors that end a program as a traceback does
 
-_OF_CRASHES = ("out-of-memory", "shared-memory")  # kills processes without a message
+_OF_CRASHES = ("out-of-memory", "cuda-out-of-memory", "shared-memory")
+"""Kinds that end processes without a message of their own."""
 
 _NO_NEWS = frozenset((0, 1, 255, -1, -2, -15))
 """What says little: 1 is any Python exception, 255 ssh's own code, and SIGTERM ends the others."""

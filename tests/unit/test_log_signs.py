@@ -113,6 +113,9 @@ TASK = "srun: error: gpu1: task 0: "
          255, "parcelport"),
         # What another process lost says more than that this one aborted.
         ([NCCL, "run.sh: line 197: 2985003 Aborted   (core dumped) python a.py"], 134, "NCCL"),
+        # A process that reports lack of memory may crash then.
+        (["ERROR: out of memory in /src/cuda_mem.h", f"{TASK}Segmentation fault"], 139, "GPU"),
+        ([f"{TASK}Aborted", "*** buffer overflow detected ***: terminated"], 134, "damaged"),
         # The batch shell goes on after a failed step; srun kills the other tasks.
         ([f"{NCCL}: collective timed out", f"{TASK}Aborted", "srun: error: gpu2: task 1: Killed",
           "/x/job7/slurm_script: line 9: e97: command not found"], 137, "timed out"),

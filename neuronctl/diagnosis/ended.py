@@ -145,7 +145,12 @@ def _diagnose_state(evidence: JobEvidence) -> Diagnosis:
     if quiet:
         cause = f"its log had not changed for {quiet}, as if it hung"
         made = replace(made, cause=cause, remedy=hang_remedy(status), certain=False)
-    if found is None or not found[1].entry or found[1].consequence or found[0].number > _AT_END:
+    if (
+        found is None
+        or not found[1].entry.name
+        or found[1].consequence
+        or found[0].number > _AT_END
+    ):
         return made
     by_slurm = line_with(evidence, "cancelled")
     if kind == "cancelled" and (by_slurm is None or by_slurm.number > found[0].number):
@@ -289,7 +294,7 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
             return Diagnosis("completed", what, cause, _SET_E, line=last_line(evidence))
     if found is not None and found[0].number in _LAST_LINES:
         line, sign = found
-        if sign.entry and sign.kind != "command-not-found":
+        if sign.entry.name and sign.kind != "command-not-found":
             cause = f"its log ends with an error ({sign.cause}), whose exit code the script lost"
             return Diagnosis("completed", what, cause, _SET_E, certain=False, line=line)
     return Diagnosis("completed", what)
@@ -356,9 +361,7 @@ def _from_exit(
     cause, remedy = meaning.get("means", ""), meaning.get("do", "")
     if number == signal.SIGKILL and cause and most_memory(evidence) >= _NEAR:
         cause, remedy = "its memory came near what it had requested (MaxRSS)", _LESS_MEMORY
-    kind = (
-        "signal" if number and cause else meaning.get("kind", "signal" if number else "exit-code")
-    )
+    kind = meaning.get("kind", "signal" if number else "exit-code")
     diagnosis = Diagnosis(kind, ending.what, cause, remedy, certain=not cause, line=line)
     if number and cause:
         return diagnosis
@@ -403,9 +406,8 @@ def _from_log(evidence: JobEvidence, what: str, line: Optional[LogLine], match: 
     diagnosis = Diagnosis(match.kind, what, match.cause, match.remedy, certain=False, line=line)
     where = _with_node(evidence, match.where)
     where = where or (_first_task(evidence) if match.consequence else "")
-    if match.entry is None:
-        return _not_known(evidence, replace(diagnosis, where=where))
-    return replace(diagnosis, where=where, entry=match.entry.name)
+    diagnosis = replace(diagnosis, where=where, entry=match.entry.name)
+    return diagnosis if diagnosis.entry else _not_known(evidence, diagnosis)
 
 
 def _with_node(evidence: JobEvidence, where: str) -> str:

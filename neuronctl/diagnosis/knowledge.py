@@ -14,8 +14,7 @@ from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import SITE_FAULTS, CatalogError, did_you_mean
 from neuronctl.common.paths import config_dir, present
 
-CAUSE, CONSEQUENCE, WARNING, NOISE, ADVICE = "cause", "consequence", "warning", "noise", "advice"
-ROLES = (CAUSE, CONSEQUENCE, WARNING, NOISE, ADVICE)
+ROLES = CAUSE, CONSEQUENCE, WARNING, NOISE = "cause", "consequence", "warning", "noise"
 
 SHIPPED = os.path.join(os.path.dirname(__file__), "causes.yaml")
 SITE_FILE = "/etc/neuronctl/causes.yaml"
@@ -26,27 +25,27 @@ class Entry:
     """What lines of one kind mean.
 
     kind: a keyword for --json. role: ``cause`` ends a job; ``consequence`` is what processes print
-    because another one died; a ``warning`` counts only before what it explains; ``noise`` and
-    ``advice`` are never the reason. means: completes "Likely cause: …". remedy: what to do; in both
+    because another one died; a ``warning`` counts only before what it explains; ``noise`` is never
+    the reason. means: completes "Likely cause: …". remedy: what to do; in both
     ``{0}`` is what the first group of the pattern matched. patterns: of which a line, or one of an
     exception, matches one. exceptions: the classes that it is about, "" for any line. frame: a
     pattern of the file that raised the exception. explains: the kinds that follow from it; ``*``:
     all. weak: it counts only among the last lines.
     """
 
-    name: str
-    kind: str
-    role: str
-    means: str
-    remedy: str
-    patterns: Tuple[str, ...]
-    exceptions: Tuple[str, ...]
-    frame: str
-    explains: Tuple[str, ...]
-    weak: bool
-    source: str
-    matches: Tuple[str, ...]
-    differs: Tuple[str, ...]
+    name: str = ""
+    kind: str = ""
+    role: str = CAUSE
+    means: str = ""
+    remedy: str = ""
+    patterns: Tuple[str, ...] = ()
+    exceptions: Tuple[str, ...] = ()
+    frame: str = ""
+    explains: Tuple[str, ...] = ()
+    weak: bool = False
+    source: str = ""
+    matches: Tuple[str, ...] = ()
+    differs: Tuple[str, ...] = ()
 
 
 @functools.cache
@@ -77,10 +76,7 @@ def read_entries(document: yamlfile.Document, *, whole: bool = False) -> List[En
     return [_entry(document, name, data, whole) for name, data in document.data.items()]
 
 
-_KEYS = (
-    *("kind", "role", "means", "do", "patterns", "exceptions", "frame", "explains", "weak"),
-    *("source", "matches", "differs"),
-)
+_KEYS = tuple({"remedy": "do"}.get(field, field) for field in Entry.__annotations__)[1:]
 
 
 def _entry(document: yamlfile.Document, name: str, data: Any, whole: bool) -> Entry:
@@ -101,6 +97,7 @@ def _entry(document: yamlfile.Document, name: str, data: Any, whole: bool) -> En
         if key not in _KEYS:
             fail(f"unknown key '{key}'", did_you_mean(key, _KEYS), key)
     role = data.get("role") or CAUSE
+    role = NOISE if role == "advice" else role  # its former name
     if role not in ROLES:
         fail(f"unknown role '{role}'", did_you_mean(str(role), ROLES), "role")
     made = Entry(
@@ -120,7 +117,7 @@ def _entry(document: yamlfile.Document, name: str, data: Any, whole: bool) -> En
     )
     if not made.patterns and not made.exceptions:
         fail("it has neither 'patterns' nor 'exceptions'")
-    if role in (CAUSE, CONSEQUENCE, WARNING) and not made.means:
+    if role != NOISE and not made.means:
         fail("'means' is missing: what a line of this kind says of the job")
     if whole and not (made.source and made.matches):
         fail("'source' or 'matches' is missing")

@@ -37,7 +37,7 @@ def search(
     those between are not known.
     """
     signs = find_signs(lines)
-    found = _last_failure(lines, [sign for sign in signs if sign.role != WARNING], alone)
+    found = _last_failure(lines, [sign for sign in signs if sign.entry.role != WARNING], alone)
     if found is None:
         return None
     exits = [sign.exit for sign in signs if sign.exit]
@@ -52,8 +52,7 @@ def search(
 
 def _explains(sign: Sign, later: Sign) -> bool:
     """Return True if a sign explains one below it."""
-    kinds = sign.entry.explains if sign.entry else ()
-    if sign.kind == later.kind or not {later.kind, "*"} & {*kinds}:
+    if sign.kind == later.kind or not {later.kind, "*"} & {*sign.entry.explains}:
         return False
     # An absolute path leads to the same file from every directory.
     paths = [re.search(r"[`'\"‘](/[^'\"’:]+)", line) for line in (sign.line, later.line)]
@@ -82,7 +81,7 @@ def _last_failure(lines: Sequence[str], signs: Sequence[Sign], alone: bool) -> O
     for group in reversed(_group_signs(lines, signs, alone)):
         found = _first_failure(group, alone)
         # The program survived what it printed long before the end.
-        if found is not None and found.weak:
+        if found is not None and found.entry.weak:
             weak = weak or found
         elif found is not None and message is not None:
             # Other processes continue for a while after the launcher has reported one's end.
@@ -106,10 +105,10 @@ def _first_failure(group: Sequence[Sign], alone: bool) -> Optional[Sign]:
     are of one run after the other.
     """
     group = _without_survived(group, alone)
-    known = [sign for sign in group if sign.known and sign.entry]
+    known = [sign for sign in group if sign.known]
     # A sign that explains others is the cause only if it explains one here.
-    known = [sign for sign in known if sign.entry and not sign.entry.explains] or known
-    known = [sign for sign in known if not sign.weak] or known
+    known = [sign for sign in known if not sign.entry.explains] or known
+    known = [sign for sign in known if not sign.entry.weak] or known
     by_preflight = [sign for sign in known if sign.kind == "preflight"]
     by_slurm = [sign for sign in known if sign.line.startswith(("slurmstepd", "srun"))]
     # The connection to a node may break as another failure ends the step.

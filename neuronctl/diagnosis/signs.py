@@ -8,26 +8,9 @@ from typing import Dict, List, Optional, Sequence
 
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.words import clipped
-from neuronctl.diagnosis.knowledge import (
-    ADVICE,
-    CAUSE,
-    CONSEQUENCE,
-    NOISE,
-    Entry,
-    compiled,
-    entries,
-    likely,
-    needed_texts,
-)
-from neuronctl.diagnosis.tracebacks import (
-    Raised,
-    find_raised,
-    is_frame,
-    ordinary_lines,
-    plain_end,
-    prefix_rank,
-    whole_lines,
-)
+from neuronctl.diagnosis import knowledge, tracebacks
+from neuronctl.diagnosis.knowledge import CAUSE, CONSEQUENCE, NOISE, Entry, compiled, entries
+from neuronctl.diagnosis.tracebacks import Raised, plain_end, prefix_rank
 from neuronctl.tracking.endings import signal_name
 
 EXCEPTION, MESSAGE, SHELL = "exception", "message", "shell"
@@ -87,10 +70,10 @@ class Sign:
 
     line: its text. index: of the line; of an exception, of its first line. number: of the line,
     counted from the end (1: last line; 0: among the log's first ones). entry: what is known about
-    it. consequence: another process probably failed first. exit: of a launcher's report, the exit
-    code of the process, or the negative number of its signal. where: the place in the user's code,
-    the rank. raised: whether it ends a traceback. stopped: whether srun ended the other tasks then,
-    with a signal that says nothing.
+    it; it has no name if nothing is. consequence: another process probably failed first. exit: of
+    a launcher's report, the exit code of the process, or the negative number of its signal. where:
+    the place in the user's code, the rank. raised: whether it ends a traceback. stopped: whether
+    srun ended the other tasks then, with a signal that says nothing.
     """
 
     kind: str
@@ -99,7 +82,7 @@ class Sign:
     index: int
     remedy: str = ""
     number: int = 0
-    entry: Optional[Entry] = None
+    entry: Entry = Entry()
     consequence: bool = False
     exit: int = 0
     where: str = ""
@@ -109,17 +92,7 @@ class Sign:
     @property
     def known(self) -> bool:
         """Return True if its message, not only its class of exceptions, is a known cause."""
-        return bool(self.entry and self.entry.patterns and not self.consequence)
-
-    @property
-    def role(self) -> str:
-        """Return the role of its entry; ``cause`` if it has none."""
-        return self.entry.role if self.entry else CAUSE
-
-    @property
-    def weak(self) -> bool:
-        """Return True if the program survived it unless it is among the last lines."""
-        return bool(self.entry and self.entry.weak)
+        return bool(self.entry.patterns and not self.consequence)
 
     @property
     def weight(self) -> int:
@@ -133,9 +106,9 @@ class Sign:
 
 def find_signs(lines: Sequence[str]) -> List[Sign]:
     """Return every sign in the order of the log."""
-    raised = find_raised(lines)
-    whole = whole_lines(lines)
-    known = likely(entries(), whole)
+    raised = tracebacks.find_raised(lines)
+    whole = tracebacks.whole_lines(lines)
+    known = knowledge.likely(entries(), whole)
     signs: List[Sign] = []
     source = False  # whether the last line was a traceback's reference to a source line
     stopped = False  # by srun: processes killed afterwards did not fail
@@ -144,7 +117,7 @@ def find_signs(lines: Sequence[str]) -> List[Sign]:
         end = plain_end(raw)
         if (source and end[:1].isspace()) or index < inside:
             continue
-        source = is_frame(end)
+        source = tracebacks.is_frame(end)
         stopped = stopped or end.startswith(STOPPED)
         sign = _read_report(lines, index, end.strip())
         one = raised.get(index)
@@ -162,7 +135,7 @@ def find_signs(lines: Sequence[str]) -> List[Sign]:
             sign = _match_line(known[index], lines, index, whole[index].strip())
         if sign is not None:
             signs.append(replace(sign, number=len(lines) - sign.index - sign.number))
-    return [sign for sign in signs if sign.role not in (NOISE, ADVICE)]
+    return [sign for sign in signs if sign.entry.role != NOISE]
 
 
 def _choose_of_chain(signs: List[Sign], sign: Sign, later: Raised) -> Optional[Sign]:
@@ -184,7 +157,7 @@ def _match_exception(known: Sequence[Sequence[Entry]], one: Raised, raw: str) ->
     names = {entry.name for part in known[: len(one.lines)] for entry in part}
     those = [entry for entry in entries() if not entry.patterns or entry.name in names]
     sign = _match_message(those, one, one.lines, raw)
-    if sign.known or sign.role in (NOISE, ADVICE):
+    if sign.known or sign.entry.role == NOISE:
         return sign
     below = [entry for part in known[len(one.lines) :] for entry in part]
     below = [entry for entry in below if entry.role == CAUSE and not entry.weak]
@@ -208,7 +181,7 @@ def _match_message(known: Sequence[Entry], one: Raised, lines: Sequence[str], ra
             continue
         if not entry.patterns:
             return _explain(sign, entry, raised)
-        for further, line in enumerate(lines[:1] if entry.role in (NOISE, ADVICE) else lines):
+        for further, line in enumerate(lines[:1] if entry.role == NOISE else lines):
             words = _matched_words(entry, line)
             if words is not None:
                 return _explain(replace(sign, line=line, number=further), entry, words)
@@ -224,7 +197,7 @@ def _match_line(
         words = None if entry.exceptions else _matched_words(entry, line)
         if words is None or (entry.kind == "preflight" and not _ends_with(lines[index:])):
             continue
-        if entry.weak and ordinary_lines(lines, index, len(lines), _WEAK) > _WEAK:
+        if entry.weak and tracebacks.ordinary_lines(lines, index, len(lines), _WEAK) > _WEAK:
             return None
         return _explain(replace(sign, where=rank and f"(rank {rank})"), entry, words)
     if not _SAYS_ERROR.search(line):
@@ -237,13 +210,9 @@ def _match_line(
 
 def _matched_words(entry: Entry, line: str) -> Optional[str]:
     """Return the first group of the first pattern that matches, or None."""
-    lowered = line.lower()
-    for pattern in entry.patterns:
-        if any(need in lowered for need in needed_texts(pattern)):
-            match = compiled(pattern).search(line)
-            if match is not None:
-                return next(filter(None, match.groups()), "")
-    return None
+    matches = (compiled(pattern).search(line) for pattern in entry.patterns)
+    match = next(filter(None, matches), None)
+    return None if match is None else next(filter(None, match.groups()), "")
 
 
 def _explain(sign: Sign, entry: Entry, words: str) -> Sign:

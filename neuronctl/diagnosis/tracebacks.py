@@ -129,9 +129,7 @@ def ordinary_lines(lines: Sequence[str], after: int, before: int, most: int) -> 
     """Return how many ordinary lines stand between two, up to ``most`` + 1."""
     between = (plain_end(lines[index]) for index in range(after + 1, before))
     others = (TRACEBACK, "srun: ", "slurmstepd")
-    ordinary = (
-        line for line in between if line and line[0].isalnum() and not line.startswith(others)
-    )
+    ordinary = (line for line in between if line[:1].isalnum() and not line.startswith(others))
     return len(list(itertools.islice(ordinary, most + 1)))
 
 
@@ -216,10 +214,7 @@ def _place(lines: Sequence[str]) -> Optional[Frame]:
 def _is_exception(line: str) -> bool:
     """Return True if a line names an exception: ``ValueError: …``, not ``srun: …``."""
     match = _EXCEPTION.match(line)
-    if match is None:
-        return False
-    name = line[: match.end(1)]
-    return match[1][0].isupper() or "." in name or match[1][0] == "_"
+    return match is not None and (not match[1][0].islower() or "." in line[: match.end(1)])
 
 
 def _message(lines: Sequence[str], index: int) -> Tuple[List[str], List[str]]:

@@ -40,8 +40,8 @@ def assert_answer(entry: knowledge.Entry, line: str) -> None:
     """Another entry of the same kind may come first; of warnings and noise, there is no answer."""
     lines = [*TRACE, line] if entry.exceptions and not entry.frame else [line]
     match = log_search.search(lines)
-    if entry.role in (knowledge.NOISE, knowledge.ADVICE, knowledge.WARNING) or entry.frame:
-        assert match is None or match.entry is None or match.entry.name != entry.name
+    if entry.role in (knowledge.NOISE, knowledge.WARNING) or entry.frame:
+        assert match is None or match.entry.name != entry.name
         return
     assert match is not None and match.kind == entry.kind, (line, match)
     assert "{0}" not in match.cause + match.remedy

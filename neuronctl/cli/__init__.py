@@ -107,8 +107,10 @@ def process() -> NoReturn:
     try:
         program()
     except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
         sys.stderr.flush()
-        os._exit(end.code)  # type: ignore[arg-type]  # main() ends with a number
+        os._exit(end.code)
 
 
 def program() -> NoReturn:

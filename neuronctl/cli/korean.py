@@ -14,7 +14,10 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, TextI
 
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError
-from neuronctl.rules.base import Finding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from neuronctl.rules.base import Finding
 
 FILE = os.path.join(os.path.dirname(__file__), "korean.yaml")
 WHY_FILE = os.path.join(os.path.dirname(__file__), "korean_why.yaml")

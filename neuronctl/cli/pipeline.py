@@ -8,7 +8,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify
 from neuronctl.common.console import Column, clear, print_json, print_line, print_table
 from neuronctl.common.errors import NoSuchJobError, UsageError
@@ -17,6 +16,7 @@ from neuronctl.common.words import counted
 from neuronctl.slurm.job_id import JobId
 
 if TYPE_CHECKING:
+    from neuronctl.cli.job_output import SubmitMode
     from neuronctl.sweeping.worker.pipeline import Job, Pipeline, State
 
 _STYLES = {"done": "dim", "running": "green", "pending": "yellow", "waiting": "yellow"}
@@ -27,6 +27,7 @@ def submit(
     words: Sequence[str], given: Mapping[str, Any], mode: SubmitMode, *, force: bool, explain: bool
 ) -> None:
     """Submit the pipeline in the file of ``given``; the other options apply to all its jobs."""
+    from neuronctl.cli.job_output import TerminalReporter
     from neuronctl.pipelines.pipeline import plan_pipeline, submit_pipeline
 
     options = dict(given)

@@ -18,7 +18,6 @@ from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began
 from neuronctl.diagnosis.log_text import LogTail, read_tail
 from neuronctl.diagnosis.waiting import earlier_runs
-from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_control import show_reservations
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import COMPLETED, ENDED, FAILED, GOOD, PENDING, UNKNOWN
@@ -195,6 +194,8 @@ def _named_logs(logs: Sequence[LogTail], paths: Sequence[str]) -> List[LogTail]:
 
 @functools.cache  # an array has many tasks
 def _cluster() -> Optional[Cluster]:
+    from neuronctl.request.job_file import own_cluster
+
     with contextlib.suppress(NeuronctlError):
         return own_cluster()
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 import time
 from dataclasses import replace
@@ -157,6 +156,8 @@ def _watch(question: _Question) -> None:
 
     While Slurm does not answer, the last table stays, and the line above it says since when.
     """
+    import shutil
+
     from neuronctl.tracking.follow import poll_floor
 
     pause = max(_PAUSE, poll_floor())

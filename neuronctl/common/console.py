@@ -9,6 +9,7 @@ as ``\x1b``. Colours: as NO_COLOR says, else FORCE_COLOR, else on a terminal onl
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sys
@@ -81,9 +82,12 @@ def draws_blocks(file: Optional[TextIO] = None) -> bool:
 
 def terminal_width() -> int:
     """Return the terminal's width in columns: $COLUMNS, what the terminal says, or 80."""
-    import shutil
-
-    return shutil.get_terminal_size().columns or 80  # Python before 3.11 may return 0
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    return 80
 
 
 def printable(text: str) -> str:

@@ -25,7 +25,7 @@ Of NVIDIA's Xid numbers, those that are of the hardware or its driver, and not o
 """
 
 _OF_THE_NODE = (
-    r"preflight: [^ ]+: ((nvidia|rocm)-smi finds no GPU|[0-9]+ GPUs requested, [0-9]+ available"
+    r"(?a)preflight: [^ ]+: ((nvidia|rocm)-smi finds no GPU|[0-9]+ GPUs requested, [0-9]+ available"
     r"|port [0-9]+ cannot be used)"
     rf"|{LOST_GPU}|no CUDA-capable device"
     r"|hipErrorNoDevice|Stale file handle|Transport endpoint is not connected"
@@ -34,8 +34,7 @@ _OF_THE_NODE = (
 
 _TAIL = 64 * 1024
 _OF_SLURM = ("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED")
-_DEFECT = re.compile(r"preflight: ([\w.-]+): (.{1,200})", re.ASCII)
-_BROKEN = re.compile(_OF_THE_NODE, re.ASCII)
+_DEFECT = r"(?a)preflight: ([\w.-]+): (.{1,200})"
 _NODE_FAILURE = "srun: error: Node failure on "
 
 
@@ -61,11 +60,11 @@ def _faults(status: JobStatus, nodes: List[str]) -> Iterator[Tuple[str, str]]:
             yield node, STATES[status.state].ending
         return
     if len(nodes) == 1:
-        broken = next((match[0] for match in map(_BROKEN.search, lines) if match), "")
+        broken = next(filter(None, (re.search(_OF_THE_NODE, line) for line in lines)), None)
         if broken:
-            yield nodes[0], f"a job failed there: {broken}"
+            yield nodes[0], f"a job failed there: {broken[0]}"
         return
-    defects = {match[1]: match[2] for line in lines if (match := _DEFECT.fullmatch(line))}
+    defects = {match[1]: match[2] for line in lines if (match := re.fullmatch(_DEFECT, line))}
     # What every node lacks is the job's fault; the first node always reaches itself.
     failed = sorted(defects.keys() & {*nodes})
     alone = any(what.startswith("cannot reach ") for what in defects.values())

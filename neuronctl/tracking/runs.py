@@ -27,7 +27,7 @@ SAVED, NOT_SAVED = "saved", "did not save"
 _MOST = 16 * 1024 * 1024
 """Bytes at the end of a log that are looked through."""
 
-_LINES = re.compile(
+_LINES = (
     rb"\n(?:run (?P<begun>\d{1,6}) of at most (?P<most>\d{1,6}), on (?P<nodes>[^\s,]\S*?)"
     rb"(?:,? (?:as )?\(?job (?P<job>\d{1,10})\)?)?"
     rb"|run \d{1,6}: (?P<asked>time to save)[^\n]*"
@@ -133,11 +133,11 @@ def _task_ends(job: JobStatus) -> Sequence[bytes]:
 
 @functools.lru_cache(maxsize=256)
 def _read_task_ends(path: str, state: Tuple[int, ...]) -> Sequence[bytes]:
-    ends = dict(_TASK_END.findall(tail(path, _MOST)))  # a task's last end
+    ends = dict(re.findall(_TASK_END, tail(path, _MOST)))  # a task's last end
     return tuple(ends.values())
 
 
-_TASK_END = re.compile(rb"(?m)^task (\d+) (done|failed): exit code ")
+_TASK_END = rb"(?m)^task (\d+) (done|failed): exit code "
 """What a sweep's worker writes into its job's log (neuronctl/sweeping/worker/work.py)."""
 
 
@@ -155,7 +155,7 @@ def read_runs(text: bytes, begin: int = 0) -> Runs:
     """Read the runs from a log or from its end, which starts at byte ``begin``."""
     runs: List[Run] = []
     next_job = None
-    for match in _LINES.finditer(b"\n" + text):
+    for match in re.finditer(_LINES, b"\n" + text):
         parts = {name: value for name, value in match.groupdict().items() if value is not None}
         if "begun" in parts:
             job = int(parts["job"]) if "job" in parts else None

@@ -56,9 +56,11 @@ def _complete(cls: Any) -> Any:
     def equals(self: Any, other: Any) -> Any:
         return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
 
-    cls.__init__, cls.__repr__, cls.__eq__ = initialize, show, equals
-    cls.__hash__ = lambda self: hash(key(self))
-    cls.__setattr__ = cls.__delattr__ = _refuse
+    shared = {"__init__": initialize, "__repr__": show, "__eq__": equals}
+    shared.update(__hash__=lambda self: hash(key(self)), __setattr__=_refuse, __delattr__=_refuse)
+    for name, method in shared.items():
+        if vars(cls).get(name) is None:  # Python itself sets __hash__ to None beside __eq__
+            setattr(cls, name, method)
     return cls
 
 

@@ -28,6 +28,24 @@ class Derived(Base):
     e: int = 3
 
 
+@dataclass(frozen=True)
+class Shown(Base):
+    """With methods of its own."""
+
+    def __repr__(self) -> str:
+        return f"<{self.a}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Base) and self.a == other.a
+
+
+def test_methods_of_a_class_are_its_own() -> None:
+    one = Shown(1, "y")
+    assert repr(one) == "<1>"
+    assert one == Base(1)
+    assert hash(Shown(1, c=())) == hash(Shown(1, c=()))  # type: ignore[arg-type]
+
+
 def test_values_and_defaults() -> None:
     one = Derived(1, e=4)
     assert asdict(one) == vars(one) == {"a": 1, "b": "x", "c": {}, "d": None, "e": 4}

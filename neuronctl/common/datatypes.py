@@ -7,15 +7,14 @@ loads some 70 classes. Everything else of ``dataclasses`` works as usual.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import asdict as asdict
-from dataclasses import field as field
-from dataclasses import fields as fields
-from dataclasses import replace as replace
+from dataclasses import asdict, field, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Callable
 
+__all__ = ["asdict", "dataclass", "field", "fields", "replace"]
+
 if TYPE_CHECKING:
-    from dataclasses import dataclass as dataclass
+    from dataclasses import dataclass
 else:
 
     def dataclass(*, frozen: bool) -> Callable[[type], type]:

@@ -121,9 +121,8 @@ class RecordStore:
     def failed(self, key: str, error: str, *, certain: bool = True) -> None:
         """Note sbatch's message. certain: whether there is no job; else the intent stays one.
 
-        In both cases, its process is done with it.
-
-        Nothing happens where another login node has settled the submission meanwhile.
+        In both cases, its process is done with it. Nothing happens where another login node has
+        settled the submission meanwhile.
         """
         intent = self._read(key + _INTENT)
         if intent is None:
@@ -242,12 +241,9 @@ class RecordStore:
             # Interrupted between two writes, or two login nodes disagree.
             yield max(same, key=lambda entry: _WORTH.get(entry["open"], 2))
 
-    def _file(self, name: str) -> str:
-        return f"{self.directory}/{name}"
-
     def _read(self, name: str) -> Optional[JobRecord]:
         try:
-            record = decode(read_private(self._file(name)))
+            record = decode(read_private(f"{self.directory}/{name}"))
             # The record is written and removed under this name.
             if not name.startswith(f"{record.key}."):
                 raise ValueError(f"its key is {record.key!r}")
@@ -256,13 +252,13 @@ class RecordStore:
             return None
         except (OSError, ValueError) as error:
             problem = getattr(error, "strerror", None) or error
-            warning = f"skipped record {self._file(name)}: {problem}"
+            warning = f"skipped record {self.directory}/{name}: {problem}"
             self.warnings += [warning] if warning not in self.warnings else []
             return None
 
     def _write(self, name: str, record: JobRecord) -> None:
         try:
-            write_private(self._file(name), encode(record), sync=True)
+            write_private(f"{self.directory}/{name}", encode(record), sync=True)
         except OSError as error:
             raise RecordError(
                 f"cannot write the job's record to {self.directory}: {error.strerror}",
@@ -271,7 +267,7 @@ class RecordStore:
 
     def _forget(self, name: str) -> None:
         with contextlib.suppress(OSError):  # a stale intent beside its record is ignored
-            os.unlink(self._file(name))
+            os.unlink(f"{self.directory}/{name}")
 
 
 def _name(key: str, cluster: Optional[str], job_id: int) -> str:

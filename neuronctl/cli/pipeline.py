@@ -17,7 +17,7 @@ from neuronctl.slurm.job_id import JobId
 
 if TYPE_CHECKING:
     from neuronctl.cli.job_output import SubmitMode
-    from neuronctl.sweeping.worker.pipeline import Job, Pipeline, State
+    from neuronctl.sweeping.worker.pipeline import Job, Pipeline
 
 _STYLES = {"done": "dim", "running": "green", "pending": "yellow", "waiting": "yellow"}
 _STYLES.update({"failed": "bold red", "cancelled": "bold", "not run": "bold", "not known": "bold"})
@@ -57,11 +57,7 @@ def submit(
 
 def is_pipeline(word: str) -> bool:
     """Return True if a word names a pipeline of the user's."""
-    if not os.path.isdir(pipeline_dir()) or "/" in word or word in ("", ".", ".."):
-        return False
-    from neuronctl.pipelines.pipeline import folder_of
-
-    return bool(folder_of(word))
+    return "/" not in word and os.path.isfile(f"{pipeline_dir(word)}/pipeline.json")
 
 
 _PAUSE = 5.0
@@ -86,8 +82,11 @@ def show_pipelines(names: Sequence[str], *, as_json: bool = False, watching: boo
         for name, pipeline in zip(names, pipelines):
             explain_ends(pipeline)
             if as_json:
-                data = [_data(job, pipeline.states[job.name]) for job in pipeline.jobs]
-                print_json("neuronctl.pipeline/1", {"pipeline": name, "jobs": data})
+                rows = []
+                for job, (state, _, id, why) in zip(pipeline.jobs, pipeline.states.values()):
+                    named = {"name": job.name, "after": job.after, "after_ok": job.after_ok}
+                    rows.append({**named, "state": state, "job_id": id, "why": why})
+                print_json("neuronctl.pipeline/1", {"pipeline": name, "jobs": rows})
                 continue
             if len(names) > 1:
                 print_line(f"Pipeline {name}", "bold")
@@ -97,18 +96,6 @@ def show_pipelines(names: Sequence[str], *, as_json: bool = False, watching: boo
             return set(states) == {"done"}
         sys.stdout.flush()
         time.sleep(max(_PAUSE, poll_floor()))
-
-
-def wait_for(name: str, timeout: Optional[float], *, as_json: bool) -> bool:
-    """Wait until a pipeline has ended and print its jobs; return True if all are done.
-
-    timeout: in seconds; raises TimeoutError.
-    """
-    from neuronctl.pipelines.pipeline import goes_on, look
-    from neuronctl.tracking.follow import wait_while
-
-    wait_while(lambda: goes_on(look(name)), f"the pipeline {name}", timeout)
-    return show_pipelines([name], as_json=as_json)
 
 
 def _print(name: str, pipeline: Pipeline) -> None:
@@ -191,17 +178,6 @@ def find_jobs(word: str) -> Optional[Tuple[List[JobId], List[str]]]:
 
 _UNBORN = {"not run": "did not run", "waiting": "is not in the queue yet"}
 """What is said of jobs in these states."""
-
-
-def _data(job: Job, state: State) -> Dict[str, Any]:
-    return {
-        "name": job.name,
-        "after": job.after,
-        "after_ok": job.after_ok,
-        "state": state.state,
-        "job_id": state.job,
-        "why": state.why,
-    }
 
 
 def jobs_in_queue(names: Sequence[str]) -> Tuple[str, ...]:

@@ -142,9 +142,8 @@ def command(
     limit. The sweep is named after --job-name. Run it again with more values to add only the new
     tasks.
     """
-    from neuronctl.sweeping.actions import describe_sweep, refuse_options
+    from neuronctl.sweeping.actions import describe_sweep
 
-    refuse_options(given)
     if given["commands"] is not None and not words:
         words, (name, _) = SHELL_COMMAND, os.path.splitext(os.path.basename(given["commands"]))
         given["job_name"] = given["job_name"] or name

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, List, Optional, Tuple
 import click
 
 from neuronctl.cli.jobs import one_job
-from neuronctl.cli.pipeline import is_pipeline
-from neuronctl.cli.pipeline import wait_for as wait_for_pipeline
+from neuronctl.cli.pipeline import is_pipeline, pipelines_of, show_pipelines
 from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.common.console import print_json, print_line
 from neuronctl.common.errors import TIMED_OUT, NeuronctlError, UsageError
@@ -44,16 +43,17 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
         seconds = None if timeout is None else parse_timeout(timeout)
     except ValueError as error:
         raise UsageError(f"--timeout: {error}") from None
-    for name in jobs:
-        if (is_sweep := os.path.exists(f"{sweep_dir(name)}/sweep.json")) or is_pipeline(name):
-            if len(jobs) > 1:
-                raise UsageError(f"{name} stands for several jobs", "wait for it by itself")
-            return _wait_for_all(name, seconds, is_sweep=is_sweep, as_json=as_json)
+    sweeps = [name for name in jobs if os.path.isfile(f"{sweep_dir(name)}/sweep.json")]
+    groups = sweeps or list(pipelines_of(jobs))
+    if groups and len(jobs) > 1:
+        raise UsageError(f"{groups[0]} stands for several jobs", "wait for it by itself")
     store = RecordStore.default()
     watches: List[JobWatch] = []
     late: Optional[str] = None
     failed: Optional[NeuronctlError] = None
     try:
+        if groups:
+            return int(not _wait_for_all(groups[0], seconds, as_json=as_json))
         watches = [JobWatch(job) for job in dict.fromkeys(one_job(word, store) for word in jobs)]
         wait_for(
             watches,
@@ -81,19 +81,19 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     return max(watch.exit_status for watch in ended)
 
 
-def _wait_for_all(name: str, timeout: Optional[float], *, is_sweep: bool, as_json: bool) -> int:
-    """Wait for a sweep or a pipeline, print how it ended, and return an exit code."""
-    try:
-        if not is_sweep:
-            return int(not wait_for_pipeline(name, timeout, as_json=as_json))
-        from neuronctl.cli.sweep_status import show_sweep
-        from neuronctl.sweeping.results import wait_for
+def _wait_for_all(name: str, timeout: Optional[float], *, as_json: bool) -> bool:
+    """Wait for a sweep or a pipeline, and print how it ended; return True if all is done."""
+    if is_pipeline(name):
+        from neuronctl.pipelines.pipeline import goes_on, look
+        from neuronctl.tracking.follow import wait_while
 
-        wait_for(name, timeout)
-        return int(not show_sweep(name, as_json=as_json))
-    except TimeoutError as error:
-        notify(str(error))
-        return TIMED_OUT
+        wait_while(lambda: goes_on(look(name)), f"the pipeline {name}", timeout)
+        return show_pipelines([name], as_json=as_json)
+    from neuronctl.cli.sweep_status import show_sweep
+    from neuronctl.sweeping.results import wait_for
+
+    wait_for(name, timeout)
+    return show_sweep(name, as_json=as_json)
 
 
 def _print_json(watches: List[JobWatch], *, timed_out: bool) -> None:

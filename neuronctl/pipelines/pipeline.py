@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.datatypes import asdict, dataclass, replace
 from neuronctl.common.errors import (
@@ -22,12 +22,7 @@ from neuronctl.common.errors import (
     UsageError,
     did_you_mean,
 )
-from neuronctl.common.files import (
-    UntrustedFileError,
-    open_own_directory,
-    read_private,
-    write_private,
-)
+from neuronctl.common.files import open_own_directory, read_private, write_private
 from neuronctl.common.paths import pipeline_dir
 from neuronctl.common.restoring import NOT_RESTORED, restore
 from neuronctl.records.job_record import RecordDraft
@@ -36,10 +31,10 @@ from neuronctl.request.job import Layer, merge
 from neuronctl.request.job_file import read_pipeline
 from neuronctl.slurm import job_states
 from neuronctl.slurm.conf import local_cluster
-from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_id import JobId, task_indexes
 from neuronctl.submission.pipeline import Reporter, judge_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job, users_layers
-from neuronctl.sweeping.folder import worker_code
+from neuronctl.sweeping.folder import reported, worker_code
 from neuronctl.sweeping.worker import files
 from neuronctl.sweeping.worker.files import FAILED, NOT_KNOWN, RUNNING, WAITING
 from neuronctl.sweeping.worker.pipeline import (
@@ -113,14 +108,8 @@ def plan_pipeline(
 
 def tasks_of(planned: PlannedJob) -> List[str]:
     """Return the endings of a job's tasks in file names: ``.7`` for an array, else nothing."""
-    array = planned.plan.request.array
-    if array is None:
-        return [""]
-    tasks = []
-    for part in array.partition("%")[0].split(","):
-        first, last, step = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part).groups()  # type: ignore[union-attr]
-        tasks += [f".{task}" for task in range(int(first), int(last or first) + 1, int(step or 1))]
-    return tasks
+    tasks = sorted(task_indexes(planned.plan.request.array or ""))
+    return [f".{task}" for task in tasks] or [""]
 
 
 def _names(layers: Mapping[str, Layer], name: str, option: str) -> Tuple[str, ...]:
@@ -340,14 +329,5 @@ def go_on(name: str, tell: Callable[[str], None]) -> Tuple[str, ...]:
     return tuple(again)
 
 
-@contextlib.contextmanager
-def _reported(name: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, *NOT_RESTORED) as error:
-        words = error.strerror if isinstance(error, OSError) else repr(error)
-        hint = "free some space there, or set XDG_STATE_HOME to a directory that you own"
-        raise RecordError(
-            f"the folder of the pipeline '{name}' cannot be used: {words}",
-            error.hint if isinstance(error, UntrustedFileError) else hint,
-        ) from None
+def _reported(name: str) -> ContextManager[None]:
+    return reported(f"cannot use the folder of the pipeline '{name}'")

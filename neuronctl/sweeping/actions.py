@@ -55,14 +55,6 @@ class Change:
     paused: str = ""
 
 
-def refuse_options(options: Mapping[str, Any]) -> None:
-    """Refuse options that make no sense in a job of several tasks."""
-    for name in ("array", "resume_with", "stall", "idle"):
-        if options.get(name):
-            option = name.replace("_", "-")
-            raise UsageError(f"--{option} is not for a sweep, whose jobs do several tasks")
-
-
 def describe_sweep(
     planned: PlannedJob,
     task_time: Optional[str],
@@ -77,6 +69,10 @@ def describe_sweep(
     planned: the job of one task, with what is varied. counts: further fields of the settings.
     """
     plan, request = planned.plan, planned.plan.request
+    for name in ("array", "resume_with", "stall", "idle"):
+        if getattr(request, name):
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} is not for a sweep, whose jobs do several tasks")
     check_metric(metric)
     try:
         seconds = None if task_time is None else parse_duration(task_time)

@@ -11,7 +11,18 @@ import hashlib
 import json
 import os
 import re
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Tuple,
+)
 
 from neuronctl.common.datatypes import asdict, dataclass, replace
 from neuronctl.common.errors import NoSuchJobError, RecordError, UsageError
@@ -256,16 +267,20 @@ class Sweep:
         with self._reported("read"):
             return read_private(path).decode("utf-8", "replace")
 
-    @contextlib.contextmanager
-    def _reported(self, deed: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            hint = "free some space there, or set XDG_STATE_HOME to a directory that you own"
-            raise RecordError(
-                f"cannot {deed} the sweep's folder {self.path}: {error.strerror}",
-                error.hint if isinstance(error, UntrustedFileError) else hint,
-            ) from None
+    def _reported(self, deed: str) -> ContextManager[None]:
+        return reported(f"cannot {deed} the sweep's folder {self.path}")
+
+
+@contextlib.contextmanager
+def reported(what: str) -> Iterator[None]:
+    """Raise RecordError if files cannot be used or are damaged; what: ``cannot read …``."""
+    try:
+        yield
+    except (OSError, *NOT_RESTORED) as error:
+        words = error.strerror if isinstance(error, OSError) else repr(error)
+        hint = "free some space there, or set XDG_STATE_HOME to a directory that you own"
+        hint = error.hint if isinstance(error, UntrustedFileError) else hint
+        raise RecordError(f"{what}: {words}", hint) from None
 
 
 def worker_code(folder: str, *, write: bool = True) -> str:

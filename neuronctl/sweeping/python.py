@@ -11,7 +11,7 @@ from neuronctl.request.axes import SHELL_COMMAND, Axis, make_axes
 from neuronctl.request.typed_options import program_words, texts_of
 from neuronctl.submission.pipeline import Reporter
 from neuronctl.submission.planned_job import plan_job
-from neuronctl.sweeping.actions import Change, add_tasks, describe_sweep, plan_tasks, refuse_options
+from neuronctl.sweeping.actions import Change, add_tasks, describe_sweep, plan_tasks
 from neuronctl.sweeping.folder import Sweep as SweepFolder
 from neuronctl.sweeping.parameters import TaskState
 from neuronctl.sweeping.results import read_status, wait_for
@@ -91,7 +91,6 @@ def sweep(
     >>> [task.values for task in sweep.tasks]
     [{'lr': '0.1'}, {'lr': '0.01'}]
     """
-    refuse_options(options)
     words: Sequence[str] = program_words(script, args)
     if commands and not words:
         words, (name, _) = SHELL_COMMAND, os.path.splitext(os.path.basename(commands))

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import subprocess
-from typing import Dict, Iterator, NamedTuple, Optional, Set
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .files import Runs
 
@@ -40,24 +40,27 @@ def this_job() -> str:
     return f"{array}_{index}" if array and index else os.environ["SLURM_JOB_ID"]
 
 
-def ask(*command: str, place: Optional[str] = None) -> Optional[str]:
-    """Return what a Slurm command prints; None if it fails or takes over a minute."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}
+def run(
+    command: Sequence[str], variables: Dict[str, str], place: Optional[str] = None
+) -> Tuple[Optional[int], str, str]:
+    """Return a Slurm command's exit code, output, and message; no code: it takes over 2 min."""
+    how: Dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    how.update(stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace", timeout=120)
     try:
-        return subprocess.run(
-            command,
-            cwd=place,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=60,
-            env=dict(env, SLURM_TIME_FORMAT="%s"),
-            encoding="utf-8",
-            errors="replace",
-            check=True,
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
+        done = subprocess.run(command, cwd=place, env=variables, **how)
+    except subprocess.TimeoutExpired:
+        return None, "", f"{command[0]} does not answer"
+    except OSError as error:
+        return 1, "", str(error)
+    words = " ".join(done.stderr.replace(f"{command[0]}: error: ", "").split())
+    return done.returncode, done.stdout, words or f"{command[0]} fails without a word"
+
+
+def ask(*command: str) -> Optional[str]:
+    """Return what a Slurm command prints; None if it fails or does not answer."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}
+    code, out, _ = run(command, dict(env, SLURM_TIME_FORMAT="%s"))
+    return out if code == 0 else None
 
 
 def ask_runs() -> Runs:

@@ -267,7 +267,8 @@ class Pipeline:
         if after:
             command.append("--dependency=afterany:" + ":".join(map(str, sorted(after))))
         command.append(f"{self.folder}/scripts/{key}")
-        code, out, message = _run(command, job.place, variables)
+        given = {name: value for name, value in variables.items() if not _FROM_JOB.match(name)}
+        code, out, message = node.run(command, given, job.place)
         match = re.match(r"(\d+)", out) if code == 0 else None
         files.remove(f"{self.folder}/refused/{key}")
         if match:
@@ -296,31 +297,6 @@ class Pipeline:
             return False
         finally:
             files.remove(now)
-
-
-def _run(
-    command: List[str], place: str, variables: Dict[str, str]
-) -> Tuple[Optional[int], str, str]:
-    """Run sbatch; return its exit code (None: no answer), its output, and its message."""
-    given = {name: value for name, value in variables.items() if not _FROM_JOB.match(name)}
-    try:
-        done = subprocess.run(  # noqa: UP022
-            command,
-            cwd=place,
-            env=given,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            timeout=120,
-        )
-    except subprocess.TimeoutExpired:
-        return None, "", "sbatch does not answer"
-    except OSError as error:
-        return 1, "", str(error)
-    words = " ".join(done.stderr.replace("sbatch: error: ", "").split())
-    return done.returncode, done.stdout, words or "sbatch fails without a word"
 
 
 class Run:

@@ -99,7 +99,7 @@ def show_pipelines(names: Sequence[str], *, as_json: bool = False, watching: boo
 
 
 def _print(name: str, pipeline: Pipeline) -> None:
-    from neuronctl.pipelines.pipeline import goes_on, is_stopped
+    from neuronctl.pipelines.pipeline import goes_on
 
     columns = [
         Column("NAME", style="bold", no_wrap=True),
@@ -117,7 +117,7 @@ def _print(name: str, pipeline: Pipeline) -> None:
     kinds = [state.state for state in pipeline.states.values()]
     undone = sum(kinds.count(kind) for kind in ("failed", "cancelled", "not run"))
     stands = "waiting" in kinds and not goes_on(pipeline)
-    if is_stopped(pipeline.folder):
+    if pipeline.is_stopped:
         notify(f"the pipeline was cancelled; 'neuronctl resubmit {name} --failed' continues it")
     elif undone or stands:
         words = [f"{counted(undone, 'job')} failed or did not run"] if undone else []

@@ -29,9 +29,6 @@ from neuronctl.sweeping.folder import Sweep, SweepSettings
 from neuronctl.sweeping.parameters import Task
 
 if TYPE_CHECKING:
-    from neuronctl.records.job_record import RecordDraft
-    from neuronctl.submission.judged_job import JudgedJob
-    from neuronctl.submission.transaction import Submission
     from neuronctl.sweeping.actions import Change
 
 _BELOW = "neuronctl.below"
@@ -165,9 +162,9 @@ class _Reporter(TerminalReporter):
         super().__init__(SubmitMode(dry_run), explain=explain)
         self.as_json = as_json
 
-    def submitted(self, draft: RecordDraft, judged: Optional[JudgedJob], done: Submission) -> None:
+    def submitted(self, *about: Any, **more: Any) -> None:
         if not self.as_json:
-            super().submitted(draft, judged, done)
+            super().submitted(*about, **more)
 
 
 def _submit(

@@ -83,16 +83,17 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
 
 def _wait_for_all(name: str, timeout: Optional[float], *, as_json: bool) -> bool:
     """Wait for a sweep or a pipeline, and print how it ended; return True if all is done."""
+    from neuronctl.tracking.follow import wait_while
+
     if is_pipeline(name):
         from neuronctl.pipelines.pipeline import goes_on, look
-        from neuronctl.tracking.follow import wait_while
 
         wait_while(lambda: goes_on(look(name)), f"the pipeline {name}", timeout)
         return show_pipelines([name], as_json=as_json)
     from neuronctl.cli.sweep_status import show_sweep
-    from neuronctl.sweeping.results import wait_for
+    from neuronctl.sweeping.results import read_status
 
-    wait_for(name, timeout)
+    wait_while(lambda: read_status(name).goes_on, f"the sweep {name}", timeout)
     return show_sweep(name, as_json=as_json)
 
 

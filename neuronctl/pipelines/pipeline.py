@@ -37,13 +37,7 @@ from neuronctl.submission.planned_job import PlannedJob, plan_job, users_layers
 from neuronctl.sweeping.folder import reported, worker_code
 from neuronctl.sweeping.worker import files
 from neuronctl.sweeping.worker.files import FAILED, NOT_KNOWN, RUNNING, WAITING
-from neuronctl.sweeping.worker.pipeline import (
-    DIRECTORIES,
-    NOT_RUN,
-    PENDING,
-    Job,
-    Pipeline,
-)
+from neuronctl.sweeping.worker.pipeline import DIRECTORIES, NOT_RUN, PENDING, Job, Pipeline
 from neuronctl.tracking.endings import ending_cause
 from neuronctl.tracking.lookup import look_up
 
@@ -55,26 +49,18 @@ CANCELLED = "cancelled"
 class PlannedPipeline:
     """A pipeline's jobs by their names, each after those for which it waits.
 
-    after, after_ok: the names of these; the latter must have succeeded.
+    rows: the same, as its folder has them.
     """
 
     name: str
     jobs: Mapping[str, PlannedJob]
-    after: Mapping[str, Tuple[str, ...]]
-    after_ok: Mapping[str, Tuple[str, ...]]
+    rows: Sequence[Job]
 
 
-def plan_pipeline(
-    path: str,
-    options: Mapping[str, Any],
-    *,
-    catalog_file: Optional[str] = None,
-    template: Optional[str] = None,
-    tell: Optional[Callable[[str], None]] = None,
-) -> PlannedPipeline:
+def plan_pipeline(path: str, options: Mapping[str, Any], **how: Any) -> PlannedPipeline:
     """Plan each job of the file. options: of the command line, which count for every job.
 
-    Raises JobFileError with file:line, and what ``plan_job`` raises.
+    how: as for ``plan_job``. Raises JobFileError with file:line, and what ``plan_job`` raises.
     """
     layers = read_pipeline(path)
     after = {name: _names(layers, name, "after") for name in layers}
@@ -84,7 +70,7 @@ def plan_pipeline(
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", title):
         hint = "name it with -J NAME: up to 100 letters, digits, and _ . + -"
         raise UsageError(f"'{title}' cannot name a pipeline", hint)
-    jobs = {}
+    jobs, rows = {}, []
     for name in order:
         values = dict(layers[name].values)
         for option in ("after", "after_ok"):
@@ -92,9 +78,7 @@ def plan_pipeline(
         planned = plan_job(
             {**options, "job_name": values.get("job_name") or f"{title}-{name}"},
             recorded=merge([*users_layers(), Layer(values, layers[name].origins)]),
-            catalog_file=catalog_file,
-            template=template,
-            tell=tell,
+            **how,
         )
         if planned.plan.until_done is not None and planned.plan.until_done.chain:
             raise UsageError(
@@ -103,17 +87,14 @@ def plan_pipeline(
                 "let the job save and end before its time limit, or submit it by itself",
             )
         jobs[name] = planned
-    return PlannedPipeline(title, jobs, after, after_ok)
+        tasks = [f".{task}" for task in sorted(task_indexes(planned.plan.request.array or ""))]
+        place = planned.draft.submit_dir or planned.draft.cwd
+        rows.append(Job(name, after[name], after_ok[name], tasks or [""], place))
+    return PlannedPipeline(title, jobs, rows)
 
 
-def tasks_of(planned: PlannedJob) -> List[str]:
-    """Return the endings of a job's tasks in file names: ``.7`` for an array, else nothing."""
-    tasks = sorted(task_indexes(planned.plan.request.array or ""))
-    return [f".{task}" for task in tasks] or [""]
-
-
-def _names(layers: Mapping[str, Layer], name: str, option: str) -> Tuple[str, ...]:
-    names = tuple(layers[name].values.get(option, ()))
+def _names(layers: Mapping[str, Layer], name: str, option: str) -> List[str]:
+    names = list(layers[name].values.get(option, ()))
     for other in names:
         if other not in layers:
             place = layers[name].origins[option].where
@@ -174,11 +155,10 @@ def submit_pipeline(
         }
         try:
             return _advance(folder, reporter.tell, variables)
-        except SlurmRefusedError as error:
-            with contextlib.suppress(OSError):
-                os.unlink(f"{pipeline_dir(planned.name)}/pipeline.json")
+        except SlurmRefusedError:
+            files.remove(f"{pipeline_dir(planned.name)}/pipeline.json")
             shutil.rmtree(folder, ignore_errors=True)
-            raise SlurmRefusedError(error.message) from None
+            raise
 
 
 def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> str:
@@ -187,28 +167,24 @@ def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> st
     if before:
         pipeline = look(planned.name)
         waits = any(state.state == WAITING for state in pipeline.states.values())
-        if goes_on(pipeline) or (waits and not is_stopped(before)):
+        if goes_on(pipeline) or (waits and not pipeline.is_stopped):
             hint = f"'neuronctl cancel {planned.name}', or name this one: -J NAME"
             raise PolicyError(f"the pipeline '{planned.name}' has not ended", hint)
     for directory in DIRECTORIES:
         os.close(open_own_directory(f"{folder}/{directory}"))
     code = worker_code(folder)
-    rows = []
     for name, job in planned.jobs.items():
         draft = replace(drafts[name], pipeline=f"{planned.name}/{id}")
-        after, after_ok = list(planned.after[name]), list(planned.after_ok[name])
-        place, tasks = draft.submit_dir or draft.cwd, tasks_of(job)
-        rows.append(Job(name, after, after_ok, tasks, place)._asdict())
         write_private(f"{folder}/drafts/{name}.json", json.dumps(asdict(draft)))
         _write_script(folder, planned.name, code, name, 1, draft.script)
         if job.plan.code is not None and job.plan.code.tree:
             from neuronctl.records.code_snapshot import make_snapshot
 
             make_snapshot(job.plan.code)
+    rows = [row._asdict() for row in planned.rows]
     write_private(f"{folder}/jobs.json", json.dumps(rows), sync=True)
     if before:
-        with contextlib.suppress(OSError):  # one of two commands does it
-            os.unlink(f"{base}/pipeline.json")
+        files.remove(f"{base}/pipeline.json")
     if not files.publish(f"{base}/pipeline.json", json.dumps({"schema": 1, "id": id}).encode()):
         shutil.rmtree(folder, ignore_errors=True)
         raise UsageError(f"another command has just made a pipeline '{planned.name}'")
@@ -246,7 +222,7 @@ def _advance(folder: str, tell: Callable[[str], None], variables: Dict[str, str]
         name = os.path.basename(os.path.dirname(folder))
         hint = f"'neuronctl resubmit {name} --failed' tries again"
         if not files.list_names(folder + "/claims"):  # otherwise a job may be in the queue
-            raise SlurmRefusedError(f"no job of the pipeline '{name}' was submitted: {why}", hint)
+            raise SlurmRefusedError(f"no job of the pipeline '{name}' was submitted: {why}")
         raise SlurmUnavailableError(f"whether a job of '{name}' was submitted is open: {why}", hint)
     return folder
 
@@ -291,18 +267,13 @@ def goes_on(pipeline: Pipeline) -> bool:
 
 def explain_ends(pipeline: Pipeline) -> None:
     """Say of failed jobs what Slurm says: that they were cancelled, or met their time limit."""
-    failed = {state.job: name for name, state in pipeline.states.items() if state.state == FAILED}
-    failed.pop(None, None)
-    for status in look_up([JobId(job) for job in failed if job]).jobs if failed else ():
+    states = pipeline.states.items()
+    failed = {one.job: name for name, one in states if one.state == FAILED and one.job}
+    for status in look_up([*map(JobId, failed)]).jobs if failed else ():
         name, cause = failed.get(status.id.job), ending_cause(status)
         if name is not None and status.ended and cause:
             state = CANCELLED if status.state == job_states.CANCELLED else FAILED
             pipeline.states[name] = pipeline.states[name]._replace(state=state, why=cause)
-
-
-def is_stopped(folder: str) -> bool:
-    """Return True if the pipeline was cancelled."""
-    return os.path.exists(folder + "/stopped")
 
 
 def stop(name: str) -> None:

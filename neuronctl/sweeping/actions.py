@@ -56,17 +56,11 @@ class Change:
 
 
 def describe_sweep(
-    planned: PlannedJob,
-    task_time: Optional[str],
-    metric: Optional[str],
-    catalog: Optional[str],
-    template: Optional[str],
-    jobs: Optional[int],
-    **counts: int,
+    planned: PlannedJob, task_time: Optional[str], metric: Optional[str], **more: Any
 ) -> Tuple[SweepSettings, Tuple[Task, ...]]:
     """Return the settings of a new sweep, and its tasks; raises UsageError.
 
-    planned: the job of one task, with what is varied. counts: further fields of the settings.
+    planned: the job of one task, with what is varied. more: further fields of the settings.
     """
     plan, request = planned.plan, planned.plan.request
     for name in ("array", "resume_with", "stall", "idle"):
@@ -92,18 +86,17 @@ def describe_sweep(
     one = replace(request, script=program, args=tuple(args), body=None, text_file=None, sweep=())
     one = replace(one, after=(), after_ok=())  # the dependency has them
     os.environ.update(plan.secrets)
+    for name in ("catalog", "template"):
+        more[name] = more[name] and os.path.abspath(more[name])
     settings = SweepSettings(
         words=words,
         axes=request.sweep,
         request=stored_request(replace(plan, request=one)),
         cwd=working_directory(),
         exported=tuple(plan.secrets),
-        catalog=catalog and os.path.abspath(catalog),
-        template=template and os.path.abspath(template),
         task_time=seconds,
         metric=metric or METRIC,
-        jobs=jobs,
-        **counts,
+        **more,
     )
     return settings, tasks
 

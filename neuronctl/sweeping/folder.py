@@ -118,9 +118,7 @@ class Sweep:
         """Return the settings; raises NoSuchJobError if there is no such sweep."""
         if not self.exists:
             known = ", ".join(names())
-            hint = (
-                f"sweeps are: {known}" if known else "'neuronctl sweep --help' says how to make one"
-            )
+            hint = f"sweeps are: {known}" if known else "'neuronctl sweep --help' shows an example"
             raise NoSuchJobError(f"there is no sweep '{self.name}'", hint)
         try:
             data = json.loads(self._read(f"{self.path}/sweep.json"))
@@ -132,11 +130,6 @@ class Sweep:
             return replace(found, axes=tuple(map(tuple, axes)))
         except NOT_RESTORED as error:
             raise RecordError(f"{self.path}/sweep.json is damaged: {error!r}") from None
-
-    def worker_code(self, *, write: bool = True) -> str:
-        """Return the directory in the folder from which jobs run the worker of this version."""
-        with self._reported("write"):
-            return worker_code(self.folder, write=write)
 
     def refuse_old(self) -> None:
         """Raise RecordError for a sweep of neuronctl 0.2.0, which cannot be read."""
@@ -249,11 +242,11 @@ class Sweep:
 
         A worker of a chain whose sizes are not known takes any.
         """
-        known, leaving = set(self.jobs()), set(self._list("ended"))
+        known, over = set(self.jobs()), set(self._list("ended"))
         workers: Dict[str, int] = collections.Counter()
         for row in rows:
-            is_over = f"{row.job_id}.{row.start}" in leaving or row.state not in ACTIVE - LEAVING
-            if row.id.job in known and not is_over:
+            takes_tasks = row.id.job in known and f"{row.job_id}.{row.start}" not in over
+            if takes_tasks and row.state in ACTIVE - LEAVING:
                 workers[self._read(f"{self.folder}/jobs/{row.id.job}")] += row.count
         return workers
 
@@ -284,7 +277,7 @@ def reported(what: str) -> Iterator[None]:
 
 
 def worker_code(folder: str, *, write: bool = True) -> str:
-    """Return the directory in a folder with the worker code of this version; raise OSError."""
+    """Return the directory in a folder with the worker code of this version; raise RecordError."""
     place = os.path.dirname(files.__file__)
     sources = {}
     for name in sorted(os.listdir(place)):
@@ -293,29 +286,25 @@ def worker_code(folder: str, *, write: bool = True) -> str:
                 sources[name] = file.read()
     digest = hashlib.sha256(b"\0".join(sources.values())).hexdigest()[:12]
     path = f"{folder}/code/{digest}"
-    for name, source in sources.items() if write else ():
-        if not os.path.exists(f"{path}/worker/{name}"):
-            write_private(f"{path}/worker/{name}", source)
+    with reported(f"cannot write {path}"):
+        for name, source in sources.items() if write else ():
+            if not os.path.exists(f"{path}/worker/{name}"):
+                write_private(f"{path}/worker/{name}", source)
     return path
 
 
 def names() -> List[str]:
     """Return the names of the user's sweeps."""
-    with contextlib.suppress(OSError):
-        found = sorted(os.listdir(sweep_dir()))
-        return [name for name in found if os.path.exists(f"{sweep_dir(name)}/sweep.json")]
-    return []
+    with reported(f"cannot read {sweep_dir()}"):
+        found = sorted(files.list_names(sweep_dir()))
+    return [name for name in found if os.path.exists(f"{sweep_dir(name)}/sweep.json")]
 
 
 _NOT_BEGUN = State(WAITING)
 
 
 def _task_state(
-    number: int,
-    values: Dict[str, str],
-    sizes: Row,
-    state: State,
-    record: Optional[Tuple[Any, ...]],
+    number: int, values: Dict[str, str], sizes: Row, state: State, record: Optional[Tuple[Any, ...]]
 ) -> TaskState:
     """Return a task with its last attempt. record: the FIELDS, if it ended."""
     name, attempt = state.state, state.attempt

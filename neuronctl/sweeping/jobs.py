@@ -20,7 +20,7 @@ from neuronctl.request.job import Layer, StepRequest
 from neuronctl.slurm.squeue import ask_own_queue, runs_of
 from neuronctl.submission.pipeline import Reporter, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
-from neuronctl.sweeping.folder import Sweep, SweepSettings
+from neuronctl.sweeping.folder import Sweep, SweepSettings, worker_code
 from neuronctl.sweeping.worker.files import Runs
 from neuronctl.sweeping.worker.pipeline import OVER_LIMIT
 
@@ -53,12 +53,7 @@ def plan_task(settings: SweepSettings, sizes: Row) -> JobPlan:
 
 
 def submit_workers(
-    sweep: Sweep,
-    settings: SweepSettings,
-    sizes: Row,
-    tasks: int,
-    reporter: Reporter,
-    **how: Any,
+    sweep: Sweep, settings: SweepSettings, sizes: Row, tasks: int, reporter: Reporter, **how: Any
 ) -> List[int]:
     """Submit jobs for so many tasks beside those in the queue, and return their ids.
 
@@ -128,7 +123,7 @@ def _with_tasks(
         plan = replace(plan, code=replace(plan.code, shared=f"sweep-{sweep.id}"))
     steps = render_sweep(
         plan,
-        sweep.worker_code(write=write),
+        worker_code(sweep.folder, write=write),
         sweep.folder,
         sizes=dict(sizes),
         signal=_asked_signal(task)[0],

@@ -14,8 +14,9 @@ from neuronctl.submission.planned_job import plan_job
 from neuronctl.sweeping.actions import Change, add_tasks, describe_sweep, plan_tasks
 from neuronctl.sweeping.folder import Sweep as SweepFolder
 from neuronctl.sweeping.parameters import TaskState
-from neuronctl.sweeping.results import read_status, wait_for
+from neuronctl.sweeping.results import read_status
 from neuronctl.sweeping.worker.files import DONE, FAILED
+from neuronctl.tracking.follow import wait_while
 
 
 class Sweep:
@@ -45,7 +46,7 @@ class Sweep:
 
         timeout: in seconds; raises TimeoutError. While Slurm is silent, it waits.
         """
-        wait_for(self.name, timeout)
+        wait_while(lambda: read_status(self.name).goes_on, f"the sweep {self.name}", timeout)
         return all(task.state == DONE for task in self.tasks)
 
     def failed(self) -> Tuple[TaskState, ...]:
@@ -111,8 +112,10 @@ def sweep(
         template=template,
         sweep=tuple(axes),
     )
-    counts = {"side_by_side": side_by_side, "retries": retries, "max_fails": max_fails}
-    settings, tasks = describe_sweep(planned, task_time, metric, catalog, template, jobs, **counts)
+    counts = {"jobs": jobs, "side_by_side": side_by_side, "retries": retries}
+    counts["max_fails"] = max_fails
+    files = {"catalog": catalog, "template": template}
+    settings, tasks = describe_sweep(planned, task_time, metric, **files, **counts)
     folder, reporter = SweepFolder(planned.plan.job_name), Reporter()
     reporter.command_line = ["python", *sys.argv]
     plans = plan_tasks(folder, settings, tasks)

@@ -16,7 +16,6 @@ from neuronctl.slurm.squeue import QueueJob, ask_own_queue, runs_of
 from neuronctl.sweeping.folder import Sweep
 from neuronctl.sweeping.parameters import TaskState, show_parameters, size_option
 from neuronctl.sweeping.worker.files import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Runs
-from neuronctl.tracking.follow import wait_while
 
 _TOTALS = ("gpus", "ntasks")
 """Sizes of the whole job; the others are those of a node, or of a task."""
@@ -37,6 +36,11 @@ class SweepStatus:
     notes: Mapping[str, str]
     unanswered: str = ""
     folder: str = ""
+
+    @property
+    def goes_on(self) -> bool:
+        """Return True if a job of the sweep is in the queue, or may be."""
+        return bool(self.jobs or self.unanswered)
 
     @cached_property
     def counts(self) -> Dict[str, int]:
@@ -113,16 +117,6 @@ def read_status(name: str) -> SweepStatus:
     )
 
 
-def wait_for(name: str, timeout: Optional[float]) -> None:
-    """Wait until no job of a sweep is left in the queue; timeout: seconds; raises TimeoutError."""
-
-    def goes_on() -> bool:
-        status = read_status(name)
-        return bool(status.jobs or status.unanswered)
-
-    wait_while(goes_on, f"the sweep {name}", timeout)
-
-
 def compare_scales(tasks: Sequence[TaskState]) -> List[Scale]:
     """Return how the finished tasks scale, curve by curve; none if no size varies."""
     curves: Dict[Tuple[str, ...], List[TaskState]] = {}
@@ -147,10 +141,8 @@ def compare_scales(tasks: Sequence[TaskState]) -> List[Scale]:
 
 def _sizes(task: TaskState) -> Dict[str, int]:
     """Return the sizes that its parameters set, such as 2 for ``a100:2``."""
-    sizes = (
-        (size_option(name), re.findall("[0-9]+", value)) for name, value in task.values.items()
-    )
-    return {option: int(numbers[-1]) or 1 for option, numbers in sizes if option and numbers}
+    found = ((size_option(name), re.findall("[0-9]+", text)) for name, text in task.values.items())
+    return {option: int(numbers[-1]) or 1 for option, numbers in found if option and numbers}
 
 
 def _ratio(sizes: Mapping[str, int], least: Mapping[str, int]) -> float:

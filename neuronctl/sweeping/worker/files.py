@@ -14,19 +14,7 @@ import os
 import re
 import stat
 import time
-from typing import (
-    Any,
-    BinaryIO,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)  # fmt: skip
+from typing import IO, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 INTERRUPTED, NOT_KNOWN = "interrupted", "not known"
@@ -47,7 +35,7 @@ Runs = Optional[Dict[int, int]]
 """When each of the user's running jobs began (epoch seconds); None: Slurm does not answer."""
 
 
-def open_own(path: str) -> BinaryIO:
+def open_own(path: str) -> IO[bytes]:
     """Open a regular file that this user owns and nobody else can write; raise OSError."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
     status = os.fstat(file.fileno())
@@ -166,7 +154,7 @@ class Tasks:
 
 
 def encode_part(
-    sizes: Dict[str, str], tasks: Iterable[Tuple[Sequence[str], Dict[str, str]]]
+    sizes: Dict[str, str], tasks: Sequence[Tuple[Sequence[str], Dict[str, str]]]
 ) -> bytes:
     """Return the content of a part with these tasks, each with its words and parameters."""
     lines = [json.dumps({"sizes": sizes}), *(json.dumps(task) for task in tasks)]
@@ -281,7 +269,7 @@ def read_states(
     return states
 
 
-def do_again(folder: str, records: Iterable[Dict[str, Any]]) -> None:
+def do_again(folder: str, records: Iterator[Dict[str, Any]]) -> None:
     """Let another attempt follow each of these.
 
     A record has the task and the attempt, and may have sizes: other options for its job; or avoid

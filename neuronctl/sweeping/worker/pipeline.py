@@ -106,6 +106,11 @@ class Pipeline:
         """Write a record; return False if it already exists."""
         return files.publish(f"{self.folder}/{path}", files.encode(record))
 
+    @property
+    def is_stopped(self) -> bool:
+        """Return True if the pipeline was cancelled."""
+        return os.path.exists(self.folder + "/stopped")
+
     # ---------------------------------------------------------------------------- states
 
     def look(self, final: str = "") -> Optional[Queue]:
@@ -177,7 +182,7 @@ class Pipeline:
         if id in queue.states:
             return State(queue.states[id], key, id)
         begun = self._begun(key)
-        if not begun and os.path.exists(self.folder + "/stopped"):
+        if not begun and self.is_stopped:
             return State(NOT_RUN, key, id, CANCELLED)
         why = "it ended without an exit code" if begun else "it left the queue before it began"
         return State(FAILED, key, id, f"{why}: 'neuronctl why {id}'")
@@ -205,7 +210,7 @@ class Pipeline:
         variables: the environment. me: the job that does it, which does not count. final: whether
         its end is one, and no requeue follows.
         """
-        if os.path.exists(self.folder + "/stopped"):
+        if self.is_stopped:
             return 0, 0
         queue = self.look(me if final else "")
         for job in self.jobs:
@@ -359,7 +364,7 @@ class Run:
         """Return why this job must not run, once the jobs before it have ended."""
         before = (*self.job.after, *self.job.after_ok)
         while not self.asked:
-            if os.path.exists(self.pipeline.folder + "/stopped"):
+            if self.pipeline.is_stopped:
                 return CANCELLED
             if os.path.exists(f"{self.pipeline.folder}/again/{self.attempt}"):
                 return "another attempt follows"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -149,9 +150,10 @@ def find_jobs(word: str) -> Optional[Tuple[List[JobId], List[str]]]:
     """
     from neuronctl.tracking.job_names import is_name
 
-    base = pipeline_dir()
-    known = os.listdir(base) if os.path.isdir(base) else []
-    for name in known if is_name(word) else ():
+    known: List[str] = []
+    with contextlib.suppress(OSError):
+        known = os.listdir(pipeline_dir()) if is_name(word) else []
+    for name in known:
         if not f"{word}-".startswith(f"{name}-") or not is_pipeline(name):
             continue
         from neuronctl.pipelines.pipeline import look

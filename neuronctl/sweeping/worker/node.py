@@ -41,11 +41,11 @@ def this_job() -> str:
 
 
 def run(
-    command: Sequence[str], variables: Dict[str, str], place: Optional[str] = None
+    command: Sequence[str], variables: Dict[str, str], place: Optional[str], seconds: int
 ) -> Tuple[Optional[int], str, str]:
-    """Return a Slurm command's exit code, output, and message; no code: it takes over 2 min."""
+    """Return a Slurm command's exit code, output, and message; no code: it takes longer."""
     how: Dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
-    how.update(stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace", timeout=120)
+    how.update(stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace", timeout=seconds)
     try:
         done = subprocess.run(command, cwd=place, env=variables, **how)
     except subprocess.TimeoutExpired:
@@ -57,9 +57,9 @@ def run(
 
 
 def ask(*command: str) -> Optional[str]:
-    """Return what a Slurm command prints; None if it fails or does not answer."""
+    """Return what a Slurm command prints; None if it fails or takes over a minute."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}
-    code, out, _ = run(command, dict(env, SLURM_TIME_FORMAT="%s"))
+    code, out, _ = run(command, dict(env, SLURM_TIME_FORMAT="%s"), None, 60)
     return out if code == 0 else None
 
 

@@ -273,7 +273,7 @@ class Pipeline:
             command.append("--dependency=afterany:" + ":".join(map(str, sorted(after))))
         command.append(f"{self.folder}/scripts/{key}")
         given = {name: value for name, value in variables.items() if not _FROM_JOB.match(name)}
-        code, out, message = node.run(command, given, job.place)
+        code, out, message = node.run(command, given, job.place, 120)
         match = re.match(r"(\d+)", out) if code == 0 else None
         files.remove(f"{self.folder}/refused/{key}")
         if match:

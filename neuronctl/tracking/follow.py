@@ -21,7 +21,7 @@ from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import PENDING, RUNNING, UNKNOWN
-from neuronctl.slurm.process import installed
+from neuronctl.slurm.process import installed, not_found
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.squeue import QueueJob, ask_own_queue, squeue
 from neuronctl.tracking import chains, endings
@@ -88,6 +88,8 @@ def wait_while(goes_on: Callable[[], bool], what: str, timeout: Optional[float])
         left = end - time.monotonic()
         if left <= 0:
             raise TimeoutError(f"{what} has not ended within {timeout} s")
+        if not installed():
+            raise not_found("squeue")
         time.sleep(min(max(pause, poll_floor()), left))
         pause = min(pause * _GROWTH, _LONGEST_RUNNING[0][1])
 

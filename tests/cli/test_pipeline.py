@@ -181,6 +181,7 @@ def test_wait_and_watch_end_with_the_pipeline(
     late = run("wait", "study", "--timeout", "1s", code=75).stderr
     assert "the pipeline study has not ended within 1 s" in late
     run("wait", "study", "4711", code=2)
+    assert "not on PATH" in run("wait", "study", env={"PATH": "/nowhere"}, code=6).stderr
 
     def end(seconds: float) -> None:
         for name in ("prepare", "train"):

@@ -278,12 +278,10 @@ def reported(what: str) -> Iterator[None]:
 
 def worker_code(folder: str, *, write: bool = True) -> str:
     """Return the directory in a folder with the worker code of this version; raise RecordError."""
-    place = os.path.dirname(files.__file__)
-    sources = {}
-    for name in sorted(os.listdir(place)):
-        if name.endswith(".py"):
-            with open(f"{place}/{name}", "rb") as file:
-                sources[name] = file.read()
+    from pathlib import Path
+
+    place = Path(files.__file__).parent
+    sources = {path.name: path.read_bytes() for path in sorted(place.glob("*.py"))}
     digest = hashlib.sha256(b"\0".join(sources.values())).hexdigest()[:12]
     path = f"{folder}/code/{digest}"
     with reported(f"cannot write {path}"):

@@ -139,7 +139,7 @@ def torture(broken: Broken, pipelines: int, seed: int, faults: int) -> Dict[str,
                 hurt = [
                     job
                     for job in piped.states().values()
-                    if job["state"] == "waiting"
+                    if job["state"] in ("waiting", "cancelled")
                     or (job["state"] == "failed" and job["why"] != "exit code 3")
                     or (job["state"] == "not run" and "cancelled" in job["why"])
                 ]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Dict, List
 
 from benchmarks.inside.sweep_folder import fill, make
-from neuronctl.sweeping.folder import Sweep
+from neuronctl.sweeping.folder import Sweep, worker_code
 
 MANY, RUN = 100_000, 1_000
 _SMALL = (
@@ -62,7 +62,7 @@ def main() -> None:
 
 def _work(sweep: Sweep) -> int:
     """Run a worker to its end; return its peak memory in KiB."""
-    code = f"{sweep.worker_code()}/worker"
+    code = f"{worker_code(sweep.folder)}/worker"
     words = [sys.executable, "-BIS", code, sweep.folder, '{"max_fails": 1000000}']
     job = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "gpu01"}
     # Linux counts the memory of what starts a process, too: this process has too much.

@@ -34,7 +34,15 @@ SECTIONS = {
     "From your laptop": ("login", "logout", "pull"),
     "Set up": ("catalog", "config", "completion", "sandbox"),
 }
-"""The commands, each of which is ``command`` in a module of its name (with _ for a keyword)."""
+"""The commands, each of which is ``command`` in a module of its name, unless ELSEWHERE has it."""
+
+ELSEWHERE = {
+    "import": ("import_", "command"),
+    "run": ("salloc", "run"),
+    **{name: ("laptop", name) for name in ("login", "logout", "pull")},
+    **{name: ("help", name) for name in ("explain", "completion")},
+}
+"""Module and function of the other commands."""
 
 HERE = (
     *("login", "logout", "help", "explain", "completion", "sandbox", "init", "check", "import"),
@@ -58,10 +66,10 @@ def help_text() -> str:
 
 def summary(name: str) -> str:
     """Return the first line of a command's docstring; its own help begins with it."""
-    module = "import_" if name == "import" else name  # import is a keyword
+    module, function = ELSEWHERE.get(name, (name, "command"))
     file = os.path.join(os.path.dirname(__file__), f"{module}.py")
     with open(file, encoding="utf-8") as stream:
-        docstring = stream.read().partition("\ndef command(")[2].split('"""')[1]
+        docstring = stream.read().partition(f"\ndef {function}(")[2].split('"""')[1]
     return docstring.partition("\n")[0]
 
 

@@ -1,19 +1,19 @@
-"""``neuronctl help``: a topic of the documentation, a command's own help, or a search in both."""
+"""``neuronctl help``, ``explain``, and ``completion``: the documentation, rules, and Tab."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
+import sys
 from typing import Dict, List, Mapping, Pattern, Sequence, Tuple, cast
 
 import click
 
 from neuronctl.cli import COMMANDS
-from neuronctl.common.console import print_markdown
+from neuronctl.common.console import print_markdown, print_text
 from neuronctl.common.errors import UsageError, did_you_mean
 from neuronctl.common.paths import data_path
-from neuronctl.diagnosis import knowledge
 
 _MOST = 8  # sections that a search shows
 
@@ -44,6 +44,39 @@ def command(words: Tuple[str, ...]) -> None:
             root.invoke(context)
     else:
         print_markdown(_search_results(words, pages))
+
+
+@click.command("explain")
+@click.argument("code", metavar="CODE")
+def explain(code: str) -> None:
+    """Explain a rule: what happens, why, and what to write."""
+    from neuronctl.cli.korean import explained, is_korean
+    from neuronctl.judgement.rule_pages import explanation
+
+    text = explanation(code)
+    print_text(explained(code.upper(), text) if is_korean(sys.stdout) else text)
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), metavar="bash|zsh|fish")
+def completion(shell: str) -> None:
+    """Print what completes commands, options, and values in a shell.
+
+    Put the output into ~/.bashrc, ~/.zshrc, or ~/.config/fish/completions/neuronctl.fish. Tab then
+    also completes values: current jobs by id and name, partitions, QOS, and comment fields.
+    """
+    from click.shell_completion import ShellComplete, get_completion_class
+
+    from neuronctl.cli.live_values import VARIABLE
+    from neuronctl.cli.root import root
+    from neuronctl.cli.say import print_script
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    if shell == "zsh":
+        print_script("(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }\n")
+    # click's own class starts bash to ask for its version.
+    print_script(ShellComplete.source(kind(root, {}, "neuronctl", VARIABLE)) + "\n")
 
 
 def _subcommands(name: str) -> List[str]:
@@ -101,6 +134,8 @@ def _search_results(words: Sequence[str], pages: Mapping[str, str]) -> str:
     """
     patterns = [_word_pattern(word) for word in words if len(word) > 2 or not word.isascii()]
     rows = _sections_with(patterns, pages)
+    from neuronctl.diagnosis import knowledge
+
     causes = [
         f"- `{entry.matches[0]}`: {entry.means}"
         for entry in knowledge.entries()

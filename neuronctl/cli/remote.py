@@ -79,7 +79,7 @@ def run_remote(words: Sequence[str], configured: str) -> int:
         return _run_on_all(names, call)
     remote = find_remote(names[0])
     if call.command == "pull":
-        from neuronctl.cli.pull import bring
+        from neuronctl.cli.laptop import bring
 
         return bring(remote, call.options["paths"])
     if call.command == "doctor":

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import keyword
 import sys
 from typing import TYPE_CHECKING, List, Optional, Tuple
 
 import click
 
-from neuronctl.cli import COMMANDS, help_text, summary
+from neuronctl.cli import COMMANDS, ELSEWHERE, help_text, summary
 from neuronctl.cli.examples import EPILOGS
 from neuronctl.common.console import asked_json
 from neuronctl.common.errors import UsageError, did_you_mean
@@ -29,8 +28,9 @@ class LazyGroup(click.Group):
         """Import a command and return it."""
         if name not in COMMANDS:
             return None
-        module = f"{name}_" if keyword.iskeyword(name) else name
-        command: click.Command = importlib.import_module(f"neuronctl.cli.{module}").command
+        module, function = ELSEWHERE.get(name, (name, "command"))
+        found = importlib.import_module(f"neuronctl.cli.{module}")
+        command: click.Command = getattr(found, function)
         command.epilog = EPILOGS[name]
         for below in command.commands.values() if isinstance(command, click.Group) else ():
             below.epilog = EPILOGS[f"{name} {below.name}"]

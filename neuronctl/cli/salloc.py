@@ -1,14 +1,22 @@
-"""``neuronctl salloc``: an interactive allocation that is set up like a job."""
+"""``neuronctl salloc`` and ``run``: an allocation that is set up like a job, and launches in it."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from typing import Any, NoReturn, Tuple
+from typing import Any, NoReturn, Optional, Tuple
 
 import click
 
 from neuronctl.cli import job_output
-from neuronctl.cli.job_options import BEHIND_DASHES, job_command, plan_given
+from neuronctl.cli.job_options import (
+    BEHIND_DASHES,
+    catalog_option,
+    job_command,
+    job_options,
+    plan_given,
+    program_arguments,
+)
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.errors import UsageError
 from neuronctl.common.shell import join, quote
@@ -93,3 +101,38 @@ def _refuse_script(words: Tuple[str, ...]) -> NoReturn:
         f"'{words[0]}' among the options: salloc takes no SCRIPT",
         f"omit it to get a shell, or run it in the allocation: -- {there}",
     )
+
+
+# Options for one launch; the others belong to the allocation.
+_RUN_OPTIONS = (
+    *("nodes", "nodelist", "ntasks-per-node", "cpus-per-task", "gpus-per-node", "cluster"),
+    *("launcher", "launcher-option", "env", "container", "container-runtime"),
+    *("container-option", "bind"),
+)
+
+
+@click.command("run", context_settings={"allow_interspersed_args": False})
+@job_options(_RUN_OPTIONS)
+@catalog_option
+@click.option("--print", "show", is_flag=True, help="Print the launch; start nothing.")
+@program_arguments
+def run(words: Tuple[str, ...], catalog: Optional[str], show: bool, **options: Any) -> int:
+    """Launch SCRIPT in the current allocation, or on some of its nodes.
+
+    The program uses the shell's modules and environment. neuronctl exits with its exit code.
+    """
+    from neuronctl.rendering.render import render_run
+    from neuronctl.submission.in_allocation import prepare_launch
+
+    job = prepare_launch(options, words, catalog_file=catalog, reviewed=show)
+    job_output.show_findings(job)
+    if job.errors:
+        raise job.refusal()
+    text = render_run(job.plan)
+    if "SLURM_GPUS" in os.environ:
+        # Each srun would request again, on its own nodes, what salloc requested in total.
+        text = f"unset SLURM_GPUS\n{text}"
+    if show:
+        print_script(text)
+        return 0
+    os.execvpe("bash", ["bash", "-c", text], {**os.environ, **job.plan.secrets})

@@ -39,6 +39,7 @@ SECTIONS = {
 ELSEWHERE = {
     "import": ("import_", "command"),
     "run": ("salloc", "run"),
+    **{name: ("submit", name) for name in ("generate", "resubmit")},
     **{name: ("laptop", name) for name in ("login", "logout", "pull")},
     **{name: ("help", name) for name in ("explain", "completion")},
 }

@@ -37,7 +37,7 @@ SECTIONS = {
 """The commands, each of which is ``command`` in a module of its name, unless ELSEWHERE has it."""
 
 ELSEWHERE = {
-    "import": ("import_", "command"),
+    "import": ("check", "import_"),
     "run": ("salloc", "run"),
     **{name: ("submit", name) for name in ("generate", "resubmit")},
     **{name: ("laptop", name) for name in ("login", "logout", "pull")},

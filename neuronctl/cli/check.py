@@ -1,4 +1,4 @@
-"""``neuronctl check``: what is wrong with batch scripts."""
+"""``neuronctl check`` and ``import``: batch scripts, what is wrong, and as job files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from neuronctl.catalog.loader import recognise
 from neuronctl.cli.job_options import catalog_option, job_options
 from neuronctl.cli.korean import in_language
-from neuronctl.cli.say import notify, print_script
+from neuronctl.cli.say import notify, print_script, say
 from neuronctl.common.console import cell_width, print_json, print_line, printable
 from neuronctl.common.errors import PolicyError, UsageError, at_most_one, did_you_mean
 from neuronctl.common.files import rewrite
@@ -224,3 +224,44 @@ def _marked_line(line: str, one: Finding) -> List[str]:
         width = cell_width(printable(line[place.column - 1 : place.end - 1]))
         found.append(f"  {' ' * len(str(place.line))} | {' ' * before}{'^' * max(1, width)}")
     return found
+
+
+@click.command("import")
+@click.argument("file", metavar="FILE")
+@click.option("--write", "-o", metavar="JOB.yaml", help="Write it to a file.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option(
+    "--cluster", metavar="NAME", help="Catalog cluster to plan for; the job file names it."
+)
+@catalog_option
+def import_(
+    file: str, write: Optional[str], force: bool, cluster: Optional[str], catalog: Optional[str]
+) -> None:
+    """Turn a batch script into a job file that does the same.
+
+    FILE may be - for standard input. Directives become keys of the job file; the rest stays shell
+    text. Standard error lists, with file and line, what a job file cannot express.
+    """
+    from neuronctl.cli.job_output import write_text
+    from neuronctl.request.job_file import own_cluster
+    from neuronctl.scripts.job_file_draft import draft_job_file
+
+    text = read_script(file)
+    chosen = own_cluster(catalog, cluster)
+    name = shown_name(file)
+    made = draft_job_file(text, name, chosen, name_cluster=cluster is not None)
+    if write is None:
+        print_script(made.text)
+    else:
+        write_text(write, made.text, force=force, mode=0o600)
+        say(f"wrote {write}; review it with 'neuronctl generate -f {write}'")
+    say(
+        "neuronctl's script adds to it: a check of the nodes (none with 'preflight: false'), and "
+        "lines that set PYTHONUNBUFFERED and set or unset what training programs read, such as "
+        "MASTER_ADDR"
+    )
+    for remark in made.remarks:
+        place = f"{name}:{remark.line}" if remark.line else name
+        say(f"{place}: {remark.message}")
+        if remark.hint:
+            say(f"  hint: {remark.hint}")

@@ -44,10 +44,8 @@ def check(file: str) -> None:
     known = load(file)
     for name in document.data.get("clusters") or {}:
         cluster = known.clusters.get(name)
-        told = (
-            f"{counted(len(cluster.partitions), 'partition')}, {cluster.source}" if cluster else ""
-        )
-        print_line(f"{name}: {told or 'removed'}")
+        partitions = counted(len(cluster.partitions), "partition") if cluster else ""
+        print_line(f"{name}: {partitions}, {cluster.source}" if cluster else f"{name}: removed")
     print_line(f"{file}: valid; the default cluster is {known.default_cluster}")
 
 

@@ -61,20 +61,16 @@ def examine_remote(remote: Remote, request: Mapping[str, Any]) -> int:
 
 def _show(checks: Sequence[Check], as_json: bool) -> int:
     """Print the checks; return the exit code of the first problem."""
-    from neuronctl.common import console
+    from neuronctl.common.console import Column, print_json, print_table
 
     code = next((check.exit_code for check in checks if check.exit_code), 0)
     if as_json:
-        console.print_json("neuronctl.doctor/1", {"checks": [asdict(check) for check in checks]})
+        print_json("neuronctl.doctor/1", {"checks": [asdict(check) for check in checks]})
         return code
-    columns = [
-        console.Column("WHAT", style="bold", no_wrap=True),
-        console.Column("STATE", no_wrap=True),
-        console.Column("SEEN"),
-    ]
+    first = Column("WHAT", style="bold", no_wrap=True)
     rows = [
         [check.name, check.state, check.words + (f" -> {check.hint}" if check.hint else "")]
         for check in checks
     ]
-    console.print_table(columns, rows)
+    print_table([first, Column("STATE", no_wrap=True), Column("SEEN")], rows)
     return code

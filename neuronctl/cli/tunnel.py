@@ -92,6 +92,5 @@ def _stay(remote: Remote, wait: str, job: str) -> int:
 
 
 def _print_text(found: Dict[str, Any]) -> None:
-    for line in str(found.get("text") or "").split("\n"):
-        if line:
-            print_line(f"  {line}".rstrip())
+    for line in filter(None, str(found.get("text") or "").split("\n")):
+        print_line(f"  {line}".rstrip())

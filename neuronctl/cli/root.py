@@ -29,9 +29,8 @@ class LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         module, function = ELSEWHERE.get(name, (name, "command"))
-        command: click.Command = getattr(
-            importlib.import_module(f"neuronctl.cli.{module}"), function
-        )
+        holder = importlib.import_module(f"neuronctl.cli.{module}")
+        command: click.Command = getattr(holder, function)
         command.epilog = EPILOGS[name]
         for below in command.commands.values() if isinstance(command, click.Group) else ():
             below.epilog = EPILOGS[f"{name} {below.name}"]

@@ -59,10 +59,7 @@ args: [--lr, 0.10, --on, yes, --n, 010, --t, 1:30, "", "two words"]
 
 
 def test_one_entry_needs_no_list(tmp_path: Path) -> None:
-    assert values(tmp_path, "module: gcc\nenv: A=1\n") == {
-        "modules": ("gcc",),
-        "env": (("A", "1"),),
-    }
+    assert values(tmp_path, "module: go\nenv: A=1\n") == {"modules": ("go",), "env": (("A", "1"),)}
 
 
 @pytest.mark.parametrize(

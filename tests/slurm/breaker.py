@@ -74,7 +74,7 @@ class Breaker:
         names = ("sbatch", "squeue", "scontrol", "sacct", "scancel")
         running = processes(self.sandbox.running.pid)
         return self.kill(
-            [pid for pid, argv in running.items() if os.path.basename(argv[0]) in names]
+            [pid for pid, argv in running.items() if os.path.basename("".join(argv[:1])) in names]
         )
 
     def job(self, state: str = "R") -> str:

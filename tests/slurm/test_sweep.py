@@ -125,7 +125,7 @@ def test_paused_where_all_fail(sandbox: Sandbox) -> None:
     status = json.loads(swept.sweep("status", "paused", "--json"))
     assert "none of the first 5 tasks succeeded" in json.dumps(status)
     why = sandbox.exec(["neuronctl", "why", "paused"]).stdout
-    assert "the sweep takes no more tasks: none of the first 5" in " ".join(why.split())
+    assert "the sweep starts no more tasks: none of the first 5" in " ".join(why.split())
     assert "'neuronctl sweep retry paused --failed'" in " ".join(why.split())
     assert " paused " in sandbox.exec(["neuronctl", "history"]).stdout
     sandbox.write("paused/no-such-file", "exit 0\n")

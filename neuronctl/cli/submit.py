@@ -12,7 +12,7 @@ from neuronctl.cli import job_options
 from neuronctl.cli.job_options import body_option, job_command, optional_program, plan_given
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import hint_at_why, notify, print_script
-from neuronctl.common.errors import UsageError
+from neuronctl.common.errors import UsageError, at_most_one
 from neuronctl.request.job import OPTIONS
 from neuronctl.request.job_file import describes_pipeline
 from neuronctl.submission.pipeline import judge_job, submit_job
@@ -31,9 +31,8 @@ def submission_options(function: Callable[..., Optional[Submission]]) -> Callabl
     def call(
         *, dry_run: bool, as_json: bool, follow: bool, wait: bool, key: str, **rest: Any
     ) -> int:
-        if follow and (wait or as_json):
-            other = "--wait" if wait else "--json"
-            raise UsageError(f"--follow cannot be combined with {other}", "leave one of them out")
+        at_most_one({"--follow": follow, "--wait": wait})
+        at_most_one({"--follow": follow, "--json": as_json})
         mode = SubmitMode(dry_run, as_json, follow, wait, key)
         return _exit_code(mode, _known_job(mode) or function(mode=mode, **rest))
 

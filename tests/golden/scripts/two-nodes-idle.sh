@@ -45,7 +45,7 @@ read_processes() {
         END { printf "%.2f,%.0f\n", cpu / ticks, memory }'
 }
 # Look at this node every 10 seconds.
-# Print "used" (a GPU is above 5 %), "busy" (half of the job's cores are, or it is not known), or "rests".
+# Print "used" (a GPU is above 5%), "busy" (half of the job's cores are, or it is not known), or "rests".
 watch_node() {
     local file=$1 batch_shell=${2-} node=${SLURMD_NODENAME:-$(hostname -s)} gpus spent before='' at=$SECONDS
     local cores=${SLURM_JOB_CPUS_PER_NODE%%[(,]*}

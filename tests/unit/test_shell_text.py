@@ -8,7 +8,7 @@ from typing import List, Optional, Tuple
 import pytest
 
 from neuronctl.scripts import bash_grammar
-from neuronctl.scripts.launches import Launch, launches
+from neuronctl.scripts.launches import Launch, launches, pairs
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.shell_text import Command
 

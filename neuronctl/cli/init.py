@@ -27,7 +27,7 @@ from neuronctl.rules.local_facts import program_imports
 from neuronctl.rules.policy import near_imports
 from neuronctl.scripts.script_file import batch_script, unified_diff
 from neuronctl.submission.distributed_program import distributed
-from neuronctl.submission.first_job import Worked, job_file, programs, software
+from neuronctl.submission.first_job import Derived, job_file, programs, software
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
@@ -63,12 +63,12 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     given = {**defaults, **options_layer(options, words).values}
     program = JobRequest(script=given["script"], args=given["args"], chdir=chdir)
     _refuse_batch_script(program)
-    worked = {**_partition_and_gpus(given, cluster), **_comment(program, cluster, given)}
+    derived = {**_partition_and_gpus(given, cluster), **_comment(program, cluster, given)}
     found, advice = software(any(name in given for name in _SOFTWARE), program)
-    worked.update(found)
-    for name, value in worked.items():
+    derived.update(found)
+    for name, value in derived.items():
         notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")
-    every = {**options, **{name: value.value for name, value in worked.items()}}
+    every = {**options, **{name: value.value for name, value in derived.items()}}
     planned = plan_job(
         every, words=words, catalog_file=catalog, ask_slurm=which("sbatch") is not None, tell=notify
     )
@@ -88,20 +88,20 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     job_output.show_verdict(judged)
     time = planned.plan.decision("time")
     if time is not None and time.source == Source.CLUSTER:  # the site's default
-        worked["time"] = Worked(time.value, "the default here: a shorter one may start earlier")
-        notify(f"time: {time.value} ({worked['time'].why})")
-    text = job_file(program, every, worked, cluster)
+        derived["time"] = Derived(time.value, "the default here: a shorter one may start earlier")
+        notify(f"time: {time.value} ({derived['time'].why})")
+    text = job_file(program, every, derived, cluster)
     job_output.write_text(JOB_FILE, text, force=force, mode=0o600)
     notify(*filter(None, [advice, change]))
     notify(f"wrote {JOB_FILE}; 'neuronctl submit' submits it, with --dry-run only shows the script")
 
 
-def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str, Worked]:
+def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str, Derived]:
     """Return the partition and the GPUs per node that the user did not give."""
-    worked: Dict[str, Worked] = {}
+    derived: Dict[str, Derived] = {}
     partition = given.get("partition")
     if partition is None:
-        worked["partition"] = Worked("auto", "the one where it starts first; or name one")
+        derived["partition"] = Derived("auto", "the one where it starts first; or name one")
     sizes = [
         known.gpus_per_node
         for known in cluster.partitions.values()
@@ -111,8 +111,8 @@ def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str,
         numbers = [str(number) for number in range(1, max(sizes) + 1)]
         gpus = _ask("GPUs per node", "number of GPUs", numbers, "1") or "1"
         why = "nothing else was requested" if gpus == "1" else "as you said"
-        worked["gpus_per_node"] = Worked(gpus, why)
-    return worked
+        derived["gpus_per_node"] = Derived(gpus, why)
+    return derived
 
 
 def _ask(question: str, what: str, known: Sequence[str], default: Optional[str]) -> Optional[str]:
@@ -185,19 +185,19 @@ def _refuse_batch_script(program: JobRequest) -> None:
         )
 
 
-def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) -> Dict[str, Worked]:
+def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) -> Dict[str, Derived]:
     """Return the parts of the comment that the site requires."""
     comment = cluster.policy.comment
     asked = comment.required and given.get("comment") is None
-    found: Dict[str, Worked] = {}
+    found: Dict[str, Derived] = {}
     for key in ("field", "appl") if asked else ():
         values = comment.values_of(key)
         if values is None or key in given:
             continue
-        near = Worked("", "")
+        near = Derived("", "")
         if key == "appl":
             module, codes = near_imports(program_imports(program), values)
-            near = Worked(codes[0], f"the program imports {module}") if codes else near
+            near = Derived(codes[0], f"the program imports {module}") if codes else near
         meant = [
             f"{code} ({comment.meanings[code]})" for code in values if code in comment.meanings
         ]
@@ -206,5 +206,5 @@ def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) ->
         question += "'neuronctl partitions --comment' lists all"
         answer = _ask(question, f"code for --{key}", values, near.value or None)
         if answer:
-            found[key] = near if answer == near.value else Worked(answer, "as you said")
+            found[key] = near if answer == near.value else Derived(answer, "as you said")
     return found

@@ -27,7 +27,7 @@ _NAME = r"""(?xi) (?: password | passwd | passphrase | passwort | (?:^|[_.-]|db|
     | (?: api | access | secret | private | account | auth | signing | encryption ) [_.-]? key
     | token ) s? (?<!tokens) \d* $"""
 # Numbers of a text's tokens: eos_token, --pad-token, num_token.
-_OF_A_TEXT = r"""(?xi) (?:^|[_.-]) (?: pad | eos | bos | unk | sep | cls | mask | stop | start | end
+_NO_SECRET = r"""(?xi) (?:^|[_.-]) (?: pad | eos | bos | unk | sep | cls | mask | stop | start | end
     | begin | special | image | img | audio | video | vision | next | prompt | num | n | max | min
     | per | first | last | new | text | query | class ) [_.-]? token \d* $"""
 _OTHER_KEY = r"(?i)(?:^|[_.-])key$"  # WANDB_KEY: a secret if its value is random
@@ -62,7 +62,7 @@ _NOTHING = r"""(?xi) \W* | \$\{?\w+ (?: [:}\[%\#/] .* )? | (?: \$\( | ` ) .* | \
 @functools.lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Return True if the name says that its value is a secret."""
-    return re.search(_NAME, name) is not None and re.search(_OF_A_TEXT, name) is None
+    return re.search(_NAME, name) is not None and re.search(_NO_SECRET, name) is None
 
 
 def is_secret(name: str, value: str) -> bool:

@@ -383,7 +383,7 @@ class PlanOnCluster:
             return None
         if needs.whole == "nodes" and needs.memory_per_core * group.cores > group.memory_mb:
             return None  # it gets all cores and their memory
-        shared, gpus = _of_shared_gpus(group, gpus, empty)
+        shared, gpus = _free_shares(group, gpus, empty)
         if any(shared.get(name, 0) < number for name, number in self.resources):
             return None
         counts = self.snapshot.limits.config.memory_counts
@@ -395,7 +395,7 @@ class PlanOnCluster:
         return min((group.threads for group in self.pool), default=1)
 
 
-def _of_shared_gpus(group: NodeGroup, gpus: int, empty: bool) -> Tuple[Dict[str, int], int]:
+def _free_shares(group: NodeGroup, gpus: int, empty: bool) -> Tuple[Dict[str, int], int]:
     """Return what each node has free of other generic resources, and how many of ``gpus``.
 
     The shards of a job are all on one GPU, and Slurm fills one GPU after the other (22.05.8).

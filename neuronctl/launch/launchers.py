@@ -371,7 +371,7 @@ def _commands(text: str) -> Tuple[Tuple[str, ...], ...]:
 
 
 _WHEN = _one_of(ALWAYS, NEVER, SEVERAL_NODES, SEVERAL_PROCESSES, TRAINING)
-_OWN: Mapping[str, _Read] = {
+_BY_TRAIT: Mapping[str, _Read] = {
     "rendezvous": _WHEN,
     "macros": _WHEN,
     "signals": _signals,
@@ -380,14 +380,14 @@ _OWN: Mapping[str, _Read] = {
     "akin": _commands,
     "uncounted": _one_of(ONE, ALL),
 }
-_OF_TYPE: Mapping[str, _Read] = {
+_BY_TYPE: Mapping[str, _Read] = {
     "bool": _one_of(yes=True, no=False),
     "str": str,
     "Tuple[str, ...]": lambda text: tuple(text.split()),
     "Options": lambda text: tuple(map(option_name, text.split())),
 }
 _VALUES: Dict[str, _Read] = {
-    trait: _OWN.get(trait) or _OF_TYPE[kind]
+    trait: _BY_TRAIT.get(trait) or _BY_TYPE[kind]
     for trait, kind in Launcher.__annotations__.items()
     if trait not in ("name", "file", "takes_options", "counts_nodes")
 }

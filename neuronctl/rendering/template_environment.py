@@ -119,7 +119,7 @@ def _is_as_old(file: str, changed: float) -> bool:
     return False
 
 
-_OF_EXPRESSIONS = (
+_EXPRESSION_ERRORS = (
     *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
     *(RecursionError, MemoryError),
 )
@@ -147,7 +147,7 @@ def reported(name: str, directories: Sequence[str]) -> Iterator[None]:
     except jinja2.UndefinedError as error:
         words = f"{_place(error, directories)}: {error}"
         hint = "'neuronctl help templates' lists what a template may use"
-    except (jinja2.TemplateError, *_OF_EXPRESSIONS) as error:
+    except (jinja2.TemplateError, *_EXPRESSION_ERRORS) as error:
         words = f"{_place(error, directories)}: {_WORDS.get(type(error), str(error))}"
     except OSError as error:
         words = f"cannot read the template '{name}': {error}"

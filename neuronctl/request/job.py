@@ -144,9 +144,11 @@ class JobRequest:
     )
     max_nodes: Optional[int] = None
     """Of a range (``-N 2-4``), the end; ``nodes`` is its start."""
-    ntasks: Optional[int] = option("-n, --ntasks N", "Total number of tasks.", values.count)
+    ntasks: Optional[int] = option("-n, --ntasks N", "Total number of tasks.", values.whole_number)
     ntasks_per_node: Optional[int] = option(
-        "--ntasks-per-node N", "Tasks per node (default: what the launcher needs).", values.count
+        "--ntasks-per-node N",
+        "Tasks per node (default: what the launcher needs).",
+        values.whole_number,
     )
     cpus_per_task: Optional[int] = option(
         "-c, --cpus-per-task N",
@@ -261,7 +263,7 @@ class JobRequest:
     max_runs: Optional[int] = _job(
         "--max-runs N",
         "With --until-done: at most N runs (default: 10).",
-        values.count,
+        values.whole_number,
         batch_only=True,
     )
     resume_with: Optional[str] = _job(

@@ -53,11 +53,6 @@ def whole_number(text: str, least: int = 1) -> int:
     return number
 
 
-def count(text: str) -> int:
-    """Read a number of at least one."""
-    return whole_number(text)
-
-
 def cores(text: str) -> int:
     """Read a number of cores; 0 leaves them to Slurm."""
     return whole_number(text, 0)

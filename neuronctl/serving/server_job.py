@@ -22,7 +22,7 @@ from neuronctl.serving.connection import MARK, folders
 from neuronctl.serving.recipes import OWN, Recipe
 from neuronctl.submission.planned_job import PlannedJob
 
-_OF_PROGRAM = ("name", "guard", "ready", "alive", "used", "open", "ready_within")
+_PROGRAM_KEYS = ("name", "guard", "ready", "alive", "used", "open", "ready_within")
 """What the program beside the server knows of its recipe."""
 
 
@@ -57,7 +57,7 @@ def plan_server(
     _check_program(recipe, request)
     on_loopback = job.plan.cluster.login.ssh_to_nodes
     values = asdict(recipe)
-    settings = {name: values[name] for name in _OF_PROGRAM}
+    settings = {name: values[name] for name in _PROGRAM_KEYS}
     idle = idle or job.plan.idle or 0
     settings.update(address="127.0.0.1" if on_loopback else "", idle=idle)
     setup = (*request.setup, "set +e") if request.setup else ()

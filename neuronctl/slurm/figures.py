@@ -52,7 +52,7 @@ def limits_in_force(
     total = [limit for limit in base if _LIFTED.get(limit.kind) not in flags]
     seen: Set[Tuple[str, str]] = set()
     for one in qos:
-        shared = [x.limits for x in _of_qos(one.name, groups) if not (x.account or x.user)]
+        shared = [x.limits for x in _qos_groups(one.name, groups) if not (x.account or x.user)]
         same = (limit for limits in (one.limits, *shared) for limit in limits)
         fresh = [limit for limit in same if (limit.kind, limit.tres) not in seen]
         seen.update((limit.kind, limit.tres) for limit in fresh)
@@ -74,7 +74,7 @@ def limits_in_force(
     return tuple(total)
 
 
-def _of_qos(name: str, groups: Sequence[LimitedGroup]) -> Sequence[LimitedGroup]:
+def _qos_groups(name: str, groups: Sequence[LimitedGroup]) -> Sequence[LimitedGroup]:
     return [
         group for group in groups if group.scope == Scope.QOS and group.name.lower() == name.lower()
     ]
@@ -84,7 +84,7 @@ def used_of_each(limit: Limit, account: str, groups: Sequence[LimitedGroup]) -> 
     """Return the use of a QOS limit on each account or user; None if Slurm does not show it."""
     if limit.scope != Scope.QOS or limit.about.per not in (Per.USER, Per.ACCOUNT):
         return None
-    named = _of_qos(limit.name, groups)
+    named = _qos_groups(limit.name, groups)
     per_user = limit.about.per == Per.USER
     same_ones = [
         group for group in named if (group.user if per_user else group.account == account.lower())

@@ -115,7 +115,7 @@ def is_planned(reason: str) -> bool:
     return reason.partition(",")[0].replace(" ", "_") in _PLANNED
 
 
-def _of_limit(limit: Limit) -> Tuple[str, str]:
+def _limit_reason(limit: Limit) -> Tuple[str, str]:
     """Return the meaning of a limit's reason, whatever its figure."""
     kind, tres = limit.about, limit.tres
     what = "memory" if tres == "mem" else TRES_NAMES.get(tres, tres)
@@ -148,5 +148,7 @@ def _limits() -> Iterator[Limit]:
             yield from (Limit(kind.name, tres, 1, scope, "any") for tres in kind.reasons)
 
 
-LIMIT_REASONS: Dict[str, Tuple[str, str]] = {limit.reason: _of_limit(limit) for limit in _limits()}
+LIMIT_REASONS: Dict[str, Tuple[str, str]] = {
+    limit.reason: _limit_reason(limit) for limit in _limits()
+}
 """The same for the limits of QOS, associations and accounts."""

@@ -82,7 +82,7 @@ _VARIABLES = {
     "SBATCH_MEM_PER_NODE": "mem",
     "SBATCH_TIMELIMIT": "time",
 }
-_OF_THE_SAME_NAME = """
+_SAME_NAMES = """
 account acctg-freq batch cluster-constraint clusters container constraint core-spec cpus-per-gpu
 delay-boot distribution exclusive export get-user-env gres gres-flags gpus gpu-bind gpu-freq
 gpus-per-node gpus-per-socket gpus-per-task hint job-name mem-bind mem-per-cpu mem-per-gpu network
@@ -93,7 +93,7 @@ spread-job thread-spec threads-per-core use-min-nodes wait wait-all-nodes wckey 
 
 def variables() -> Mapping[str, str]:
     """Return the option that sbatch sets from each variable, after the script's."""
-    equal = {f"SBATCH_{name.replace('-', '_').upper()}": name for name in _OF_THE_SAME_NAME.split()}
+    equal = {f"SBATCH_{name.replace('-', '_').upper()}": name for name in _SAME_NAMES.split()}
     return {**equal, **_VARIABLES}
 
 

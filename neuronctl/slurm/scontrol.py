@@ -252,7 +252,7 @@ def _partition(line: Mapping[str, str]) -> SitePartition:
     return SitePartition(**values, whole=whole)
 
 
-_OF_NODES = (
+_NODE_FIELDS = (
     " (?:ActiveFeatures|AllocMem|AllocTRES|Arch|CPUAlloc|CPUEfctv|CPUTot|Gres|GresUsed|MemSpecLimit"
     r"|Partitions|Owner|RealMemory|State|ThreadsPerCore)=\S*"
 )
@@ -266,7 +266,7 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
     alike: Dict[str, List[str]] = {}
     for line in re.finditer(r"^NodeName=(\S+)(.*)", text, re.MULTILINE):
         # Ignore which GPUs are in use (in parentheses) and an owner's number.
-        figures = re.sub(r"\([^()]*\)", "", "".join(re.findall(_OF_NODES, line[2])))
+        figures = re.sub(r"\([^()]*\)", "", "".join(re.findall(_NODE_FIELDS, line[2])))
         alike.setdefault(figures, []).append(line[1])
     groups = []
     for figures, names in alike.items():

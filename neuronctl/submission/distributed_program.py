@@ -34,13 +34,13 @@ def distributed(text: str) -> Optional[Change]:
     return change
 
 
-_OF_THE_WRAPPER = (
+_WRAPPER_HAS = (
     "train|eval|(named_)?(parameters|modules|buffers)|zero_grad|requires_grad_|to|cuda|no_sync|module"
     "|forward|apply|register_forward_hook"
 )
 """What DistributedDataParallel passes on to the model or has itself; the rest is the model's."""
 
-_OF_ONE_PROCESS = r"\bDataParallel\(|^torch\.cuda\.set_device|^torch\.device\(.*, |\.cuda\(\d+\)$"
+_ONE_PROCESS_ONLY = r"\bDataParallel\(|^torch\.cuda\.set_device|^torch\.device\(.*, |\.cuda\(\d+\)$"
 """Calls that choose GPUs where one process has all of them."""
 
 _LOCAL_RANK = 'int(os.environ["LOCAL_RANK"])'
@@ -117,7 +117,7 @@ class _Program:
                 if not isinstance(node, ast.Attribute) or _dotted(node.value) != name:
                     continue
                 later = node.lineno >= place and self._function(node) is function
-                if not re.fullmatch(_OF_THE_WRAPPER, node.attr) and (later or node in saved):
+                if not re.fullmatch(_WRAPPER_HAS, node.attr) and (later or node in saved):
                     self.edits.append((_end(node.value), _column(node.value), 0, ".module"))
         return bool(models)
 
@@ -171,7 +171,7 @@ class _Program:
                 self._replace(node, '"cuda"')
             elif isinstance(node, ast.Constant) and node.value == "CUDA_VISIBLE_DEVICES":
                 self._leave(node, "leave CUDA_VISIBLE_DEVICES to Slurm")
-            elif isinstance(node, ast.Call) and re.search(_OF_ONE_PROCESS, ast.unparse(node)):
+            elif isinstance(node, ast.Call) and re.search(_ONE_PROCESS_ONLY, ast.unparse(node)):
                 self._leave(node, "each process has one GPU, its current one: name no other")
 
     def _begin_and_end(self, divides: bool) -> None:

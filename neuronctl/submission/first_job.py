@@ -18,7 +18,7 @@ from neuronctl.request.job import OPTIONS, JobRequest
 
 
 @dataclass(frozen=True)
-class Worked:
+class Derived:
     """A derived value and the reason for it."""
 
     value: Any
@@ -44,7 +44,7 @@ def programs(directory: str) -> List[str]:
     return main or others
 
 
-def software(taken: bool, program: JobRequest) -> Tuple[Dict[str, Worked], str]:
+def software(taken: bool, program: JobRequest) -> Tuple[Dict[str, Derived], str]:
     """Return the environment beside the program, and what to do where only its list is there.
 
     taken: whether the options or the configuration name one.
@@ -54,7 +54,7 @@ def software(taken: bool, program: JobRequest) -> Tuple[Dict[str, Worked], str]:
     directory = program.chdir or "."
     venv, lock = find_venv(program.script or "", directory, (".venv", "venv"))
     if venv:
-        return {"venv": Worked(venv, "it is beside the program")}, ""
+        return {"venv": Derived(venv, "it is beside the program")}, ""
     if lock or not os.path.isfile(f"{directory}/requirements.txt"):
         return {}, ""
     return {}, (
@@ -64,21 +64,24 @@ def software(taken: bool, program: JobRequest) -> Tuple[Dict[str, Worked], str]:
 
 
 def job_file(
-    program: JobRequest, options: Mapping[str, Any], worked: Mapping[str, Worked], cluster: Cluster
+    program: JobRequest,
+    options: Mapping[str, Any],
+    derived: Mapping[str, Derived],
+    cluster: Cluster,
 ) -> str:
-    """Return the text of a job file. worked: of the options, those that nobody gave."""
+    """Return the text of a job file. derived: of the options, those that nobody gave."""
     entries = [Entry("script", program.script, ("The program, and its arguments.",))]
     if program.args:
         entries.append(Entry("args", list(program.args)))
     gap = "What it needs. 'neuronctl partitions --live' shows what there is, and what is free."
     for option in OPTIONS:
         name = option.long.replace("-", "_")
-        derived = worked.get(name)
-        value = options.get(name) if derived is None else derived.value
+        row = derived.get(name)
+        value = options.get(name) if row is None else row.value
         if value is None or value == ():
             continue
         value = list(value) if option.kind == "list" else value
-        why = "" if derived is None else derived.why
+        why = "" if row is None else row.why
         entries.append(Entry(option.long, value, ("", gap) if gap else (), why))
         gap = ""
     above = [

@@ -24,7 +24,7 @@ LOST_GPU = (
 Of NVIDIA's Xid numbers, those that are of the hardware or its driver, and not of a program.
 """
 
-_OF_THE_NODE = (
+_NODE_PROBLEMS = (
     r"(?a)preflight: [^ ]+: ((nvidia|rocm)-smi finds no GPU|[0-9]+ GPUs requested, [0-9]+ available"
     r"|port [0-9]+ cannot be used)"
     rf"|{LOST_GPU}|no CUDA-capable device"
@@ -33,7 +33,7 @@ _OF_THE_NODE = (
 """What a line of a log says that is a failure of its node."""
 
 _TAIL = 64 * 1024
-_OF_SLURM = ("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED")
+_NODE_STATES = ("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED")
 _DEFECT = r"(?a)preflight: ([\w.-]+): (.{1,200})"
 _NODE_FAILURE = "srun: error: Node failure on "
 
@@ -50,17 +50,17 @@ def _faults(status: JobStatus, nodes: List[str]) -> Iterator[Tuple[str, str]]:
 
     That a program failed at once says nothing of its node: most that do have a mistake in them.
     """
-    if status.state not in (FAILED, *_OF_SLURM):
+    if status.state not in (FAILED, *_NODE_STATES):
         return
     tails = [tail(path, _TAIL) for path in (status.stdout, status.stderr) if path]
     lines = [line[:2000] for end in tails for line in end.decode("utf-8", "replace").split("\n")]
-    if status.state in _OF_SLURM:
+    if status.state in _NODE_STATES:
         named = {line.rpartition(" ")[2] for line in lines if _NODE_FAILURE in line}
         for node in named.intersection(nodes) or nodes[: len(nodes) == 1]:
             yield node, STATES[status.state].ending
         return
     if len(nodes) == 1:
-        broken = next(filter(None, (re.search(_OF_THE_NODE, line) for line in lines)), None)
+        broken = next(filter(None, (re.search(_NODE_PROBLEMS, line) for line in lines)), None)
         if broken:
             yield nodes[0], f"a job failed there: {broken[0]}"
         return

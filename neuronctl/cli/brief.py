@@ -46,7 +46,7 @@ _HEADER = (
 @click.option("--agents", is_flag=True, help="Print the guide as a block for an AGENTS.md.")
 @click.option("--skill", is_flag=True, help="Print the guide as a skill file (SKILL.md).")
 def command(cluster: Optional[str], catalog: Optional[str], agents: bool, skill: bool) -> None:
-    """Print what you need to know to run jobs here, on one page.
+    """Print how to run jobs on this cluster, on one page.
 
     The page is for people and for coding agents: rules and partitions, your limits and defaults,
     what is free now, the steps from a program to a finished job, and common mistakes. --agents and

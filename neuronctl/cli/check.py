@@ -49,7 +49,7 @@ def command(
     appl: Optional[str],
     as_json: bool,
 ) -> int:
-    """Check batch scripts: what is wrong, and what would happen.
+    """Check batch scripts, and say what would go wrong.
 
     FILE may be - for standard input, or a folder, whose batch scripts are all checked. Nothing is
     submitted, and without --write nothing is changed.

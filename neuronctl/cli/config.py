@@ -20,7 +20,7 @@ from neuronctl.request.job_file import configuration
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.config/1).")
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """Show or change your defaults, which all your jobs share.
+    """Show or change the defaults of all your jobs.
 
     A key is a job option without its dashes. Your values override the site's; a job file and the
     command line override both. Secrets are hidden.

@@ -49,7 +49,7 @@ def command(words: Tuple[str, ...]) -> None:
 @click.command("explain")
 @click.argument("code", metavar="CODE")
 def explain(code: str) -> None:
-    """Explain a rule: what happens, why, and what to write."""
+    """Explain a rule, and say how to fix what it reports."""
     from neuronctl.cli.korean import explained, is_korean
     from neuronctl.judgement.rule_pages import explanation
 
@@ -60,7 +60,7 @@ def explain(code: str) -> None:
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), metavar="bash|zsh|fish")
 def completion(shell: str) -> None:
-    """Print what completes commands, options, and values in a shell.
+    """Print a shell script that completes commands, options, and values.
 
     Put the output into ~/.bashrc, ~/.zshrc, or ~/.config/fish/completions/neuronctl.fish. Tab then
     also completes values: current jobs by id and name, partitions, QOS, and comment fields.
@@ -110,9 +110,8 @@ def _parts(file: str) -> List[Tuple[str, str]]:
     with open(file, encoding="utf-8") as stream:
         text = stream.read()
     text = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", text)
-    title, *sections = re.split(r"(?m)^##? (?=.*\n\n)", text)[1:]
-    return [(part.partition("\n")[0], part.partition("\n")[2].strip())
-            for part in (title, *sections)]  # fmt: skip
+    pairs = [part.partition("\n")[::2] for part in re.split(r"(?m)^##? (?=.*\n\n)", text)[1:]]
+    return [(heading, body.strip()) for heading, body in pairs]
 
 
 def _section(topic: str, parts: List[Tuple[str, str]], section: str) -> str:

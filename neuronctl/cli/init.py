@@ -42,7 +42,7 @@ _SOFTWARE = ("conda", "venv", "container", "modules")
 @click.option("--force", is_flag=True, help=f"Overwrite {JOB_FILE}.")
 @optional_program
 def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **options: Any) -> None:
-    """Write job.yaml for this directory, for 'neuronctl submit'.
+    """Write a job file, job.yaml, for 'neuronctl submit'.
 
     neuronctl fills in what you leave out: the program, its environment, the site's application
     code, and the partition. On a terminal, it asks for the number of GPUs and that code. It checks

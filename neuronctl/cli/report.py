@@ -50,7 +50,7 @@ _MOST = 16
 @file_option("--html", metavar="FILE", help="Write one job's figures over time as a page.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.report/1).")
 def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_json: bool) -> None:
-    """Show what jobs did with their GPUs, cores, and memory.
+    """Show how jobs used their GPUs, cores, and memory.
 
     JOB is a job id, 4711_3 for an array task, or the name of your newest job with that name. For
     several jobs, an array, or --since, report adds up hours and cost. Detailed figures need a job

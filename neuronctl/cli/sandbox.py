@@ -60,8 +60,7 @@ def command() -> None:
     "binds",
     metavar="DIR[:PLACE]",
     multiple=True,
-    help="Make a directory of this machine visible inside, at its own path or at PLACE; "
-    "repeatable.",
+    help="Mount a directory of this machine, at its own path or at PLACE; repeatable.",
 )
 def up(
     cluster: Optional[str],
@@ -70,7 +69,7 @@ def up(
     root: str,
     binds: Tuple[str, ...],
 ) -> None:
-    """Bring the sandbox up, unless it is up already."""
+    """Start the sandbox, if it is not running."""
     if catalog is not None:
         os.environ["NEURONCTL_CATALOG"] = catalog  # goes into the sandbox
     from neuronctl.catalog.loader import load
@@ -94,7 +93,7 @@ def up(
 @command.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.sandbox/1).")
 def status(as_json: bool) -> int:
-    """Show the sandbox and its nodes; exits with 6 if none is up."""
+    """Show the sandbox and its nodes; exit with 6 if none is running."""
     from neuronctl.sandbox import client
 
     running = client.find()
@@ -124,7 +123,7 @@ def status(as_json: bool) -> int:
 def exec_(paths: Tuple[str, ...], argv: Tuple[str, ...]) -> int:
     """Run CMD on the login node, in the scratch directory.
 
-    It runs as the ordinary user. Exits with CMD's exit code. neuronctl is on PATH there.
+    CMD runs as the ordinary user, with neuronctl on PATH. exec exits with its exit code.
     """
     return _enter(list(argv), paths)
 

@@ -54,11 +54,11 @@ def command(
     metric: Optional[str],
     as_json: bool,
 ) -> None:
-    """Show everything known about one job, or what differs between two.
+    """Show everything known about one job, or compare two.
 
     JOB is a job id, 4711_3 for an array task, or the name of your newest job with that name. With
     two jobs, show compares plans, scripts, arguments, code (commit, program, and snapshot), and
-    what each log last has as "neuronctl: metric=0.93", or what --metric 'acc ([0-9.]+)' matches.
+    the last "neuronctl: metric=0.93" of each log, or what --metric 'acc ([0-9.]+)' matches.
     """
     store = RecordStore.default()
     if other is not None:

@@ -44,7 +44,7 @@ def submission_options(function: Callable[..., Optional[Submission]]) -> Callabl
     ):
         parameter = "as_json" if name == "--json" else name[2:].replace("-", "_")
         call = click.option(name, parameter, is_flag=True, help=help)(call)
-    help = "Return the job of this key; submit it only if there is none."
+    help = "Return the job with this key; submit it if there is none."
     return click.option("--key", metavar="WORDS", default="", help=help)(call)
 
 

@@ -32,7 +32,7 @@ _MOST = 32
 def command(job: str, as_json: bool) -> None:
     """Show the GPU, CPU, and memory use of running jobs.
 
-    Without JOB, each of your running jobs is a line, the idlest first. JOB is a job id, 4711_3 for
+    Without JOB, top prints a line per running job, the idlest first. JOB is a job id, 4711_3 for
     an array task, or the name of a running job, which is shown by node. srun asks each node for its
     GPUs (with nvidia-smi, rocm-smi, or amd-smi), load, and memory.
     """

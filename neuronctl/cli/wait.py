@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--timeout", metavar="TIME", help="Stop waiting after TIME: 90s, 10m, 8h, 2d.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.wait/1).")
 def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as_json: bool) -> int:
-    """Wait until jobs have ended, and say how.
+    """Wait until jobs have ended, and say how they ended.
 
     JOB is a job id, 4711_3 for an array task, or the name of your newest job with that name. wait
     exits with the job's exit code, or the highest of several. The name of a pipeline or a sweep

@@ -285,7 +285,7 @@ class JobRequest:
     )
     idle: Optional[str] = _job(
         "--idle TIME",
-        "End the job if its GPUs and cores rest for so long, such as 30m.",
+        "End the job if its GPUs and cores are idle for TIME, such as 30m.",
         values.still_time,
     )
     snapshot: Optional[bool] = _job(

@@ -31,6 +31,7 @@ from neuronctl.common.units import parse_since
 from neuronctl.diagnosis.evidence import Diagnosis
 from neuronctl.judgement.judgement import JudgeBy, Judgement, judge_plan
 from neuronctl.planning import JobPlan
+from neuronctl.records.found_records import newest_record
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
 from neuronctl.remote.python import Remote
@@ -46,7 +47,11 @@ from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.submission.transaction import Submission
 from neuronctl.sweeping.parameters import TaskState
 from neuronctl.sweeping.python import Sweep, sweep
+from neuronctl.tracking import follow
+from neuronctl.tracking.cancellation import cancel, known_jobs, scancel_targets
+from neuronctl.tracking.job_names import is_name, newest
 from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.lookup import first_run, look_up, mine, no_such_job
 
 __all__ = ["CatalogError", "Diagnosis", "Finding", "Job", "JobFileError", "JobPlan", "JobRecord",
            "JobStatus", "Judgement", "NeuronctlError", "NoSuchJobError", "PolicyError",
@@ -89,16 +94,11 @@ class Job:
         The code is the batch script's own, 124 for a time limit, 137 for memory, 143 for a
         cancelled job and 128 + N for signal N. timeout: in seconds; raises TimeoutError.
         """
-        from neuronctl.tracking import follow
-
         (watch,) = follow.wait_for([follow.JobWatch(self._id)], timeout=timeout)
         return watch.exit_status
 
     def cancel(self) -> None:
         """Cancel it; nothing happens where it has ended. Raises SlurmRefusedError."""
-        from neuronctl.tracking.cancellation import cancel, known_jobs, scancel_targets
-        from neuronctl.tracking.lookup import no_such_job
-
         known = known_jobs([self._id], RecordStore.default())[0][self._id]
         if not known:
             raise no_such_job([self._id])
@@ -135,8 +135,6 @@ def wait_any(jobs: Sequence[Job], *, timeout: Optional[float] = None) -> Job:
     >>> neuronctl.wait_any([job, neuronctl.Job("train")], timeout=60)
     Job('70')
     """
-    from neuronctl.tracking import follow
-
     watches = [follow.JobWatch(JobId.parse(str(job))) for job in jobs]
     ended = follow.wait_for(watches, any_of_them=True, timeout=timeout)[0].job
     return next(job for job in jobs if str(job) == str(ended))
@@ -257,10 +255,8 @@ def resubmit(
     >>> again.submission.record.time_limit
     57600
     """
-    from neuronctl.records.found_records import newest_record
     from neuronctl.submission.repetition import find_submitted_job
     from neuronctl.submission.resubmission import plan_resubmission
-    from neuronctl.tracking.lookup import first_run
 
     remarks: List[str] = []
     reporter, place = _reporter(), os.getcwd()
@@ -301,8 +297,6 @@ def status(*jobs: Union[int, str, Job], since: Optional[str] = None) -> Tuple[Jo
     >>> [status.state for status in neuronctl.status(70)]
     ['COMPLETED']
     """
-    from neuronctl.tracking.lookup import look_up, mine, no_such_job
-
     if jobs and since is not None:
         raise UsageError("job ids cannot be combined with since")
     asked = [_job_id(job) for job in jobs]
@@ -339,8 +333,6 @@ def history(
 
 
 def _job_id(job: Union[int, str, Job]) -> JobId:
-    from neuronctl.tracking.job_names import is_name, newest
-
     word = str(job)
     return newest(word, RecordStore.default()) if is_name(word) else JobId.parse(word)
 

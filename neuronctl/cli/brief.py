@@ -65,7 +65,7 @@ def command(cluster: Optional[str], catalog: Optional[str], agents: bool, skill:
 
 def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
     """Yield the lines about the cluster, from the catalog, the user's files, and Slurm."""
-    from neuronctl.judgement.ask import ask_slurm
+    from neuronctl.judgement.ask import Question
     from neuronctl.judgement.partition_board import partitions_now
     from neuronctl.judgement.slurm_figures import overlay
     from neuronctl.planning import plan
@@ -78,7 +78,7 @@ def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
     told = ""
     try:
         any_job = plan(JobRequest(), here)
-        snapshot = ask_slurm(any_job, timeout=_TIMEOUT)
+        snapshot = Question(any_job, timeout=_TIMEOUT).answer()
         here = overlay(any_job, snapshot)[0].cluster
         now = {one.partition: one for one in partitions_now((), here, catalog, snapshot)}
         told = f"Limits and free nodes: from Slurm, {utc(snapshot.asked_at)}."

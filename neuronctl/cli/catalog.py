@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, List, Tuple
+from typing import List, Tuple
 
 import click
 
@@ -15,11 +15,9 @@ from neuronctl.common import yamlfile
 from neuronctl.common.console import print_line
 from neuronctl.common.errors import CatalogError
 from neuronctl.common.words import counted
+from neuronctl.common.yamlfile import Document
 from neuronctl.doctor import check_file
 from neuronctl.judgement.ask import Question
-
-if TYPE_CHECKING:
-    from neuronctl.common.yamlfile import Document
 
 _TIMEOUT = 20.0
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import click
 
-from neuronctl.catalog.loader import recognise
+from neuronctl.catalog.loader import load, recognise
+from neuronctl.catalog.model import Cluster
 from neuronctl.cli.job_options import catalog_option, job_options
 from neuronctl.cli.korean import in_language
 from neuronctl.cli.say import notify, print_script, say
@@ -23,9 +24,6 @@ from neuronctl.request.job_file import configured_cluster
 from neuronctl.rules import Finding, Trait
 from neuronctl.scripts.script_file import read_script, scripts_at, shown_name, unified_diff
 from neuronctl.submission.existing_script import JudgedScript, judge_text, mended
-
-if TYPE_CHECKING:
-    from neuronctl.catalog.model import Cluster
 
 _SEVERITIES = (ERROR, WARNING, NOTE)
 _SHOWN = 300  # characters of a line
@@ -54,7 +52,6 @@ def command(
     FILE may be - for standard input, or a folder, whose batch scripts are all checked. Nothing is
     submitted, and without --write nothing is changed.
     """
-    from neuronctl.catalog.loader import load
     from neuronctl.judgement.ask import AskedOnce
 
     if not files:

@@ -8,6 +8,7 @@ import sys
 import click
 
 from neuronctl.cli.say import notify
+from neuronctl.common import yamlfile
 from neuronctl.common.console import Column, print_json, print_table
 from neuronctl.common.errors import JobFileError, UsageError
 from neuronctl.common.files import open_own_directory
@@ -47,8 +48,6 @@ def edit() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("there is no terminal for an editor", f"edit {defaults_file()}")
     if present(defaults_file()):
-        from neuronctl.common import yamlfile
-
         yamlfile.text_of(defaults_file(), JobFileError, found=True)  # raises if another owns it
     try:
         os.fchdir(open_own_directory(config_dir()))

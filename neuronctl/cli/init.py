@@ -6,11 +6,12 @@ import os
 import sys
 from dataclasses import replace
 from shutil import which
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
 
 from neuronctl.catalog.loader import load, recognise
+from neuronctl.catalog.model import Cluster
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BatchCommand, catalog_option, job_options, optional_program
 from neuronctl.cli.say import notify, print_script
@@ -28,9 +29,6 @@ from neuronctl.rules.policy import near_imports
 from neuronctl.scripts.script_file import batch_script, unified_diff
 from neuronctl.submission.distributed_program import distributed
 from neuronctl.submission.first_job import Derived, job_file, programs, software
-
-if TYPE_CHECKING:
-    from neuronctl.catalog.model import Cluster
 
 _SIZE = ("nodes", "ntasks", "ntasks_per_node", "gpus_per_node", "gpus", "gres")
 _SOFTWARE = ("conda", "venv", "container", "modules")

@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common import console
 from neuronctl.common.units import UNLIMITED, format_elapsed
 from neuronctl.common.words import moment
+from neuronctl.records.job_record import JobRecord
 from neuronctl.slurm.job_states import COMPLETED, ENDED, PENDING, STATES
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.runs import runs_words
-
-if TYPE_CHECKING:
-    from neuronctl.records.job_record import JobRecord
 
 _NAME, _BAR = 16, 6  # characters of a name, and of a bar
 

@@ -87,12 +87,12 @@ def command(
 
 
 def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -> None:
-    from neuronctl.judgement.ask import ask_slurm
+    from neuronctl.judgement.ask import Question
     from neuronctl.judgement.partition_board import partitions_now
     from neuronctl.planning import plan
     from neuronctl.slurm.scontrol import node_names
 
-    look = ask_slurm(plan(JobRequest(), cluster), timeout=_TIMEOUT)
+    look = Question(plan(JobRequest(), cluster), timeout=_TIMEOUT).answer()
     there = [partition.name for partition in look.limits.partitions]
     for wanted in names:
         if wanted not in there:

@@ -19,6 +19,7 @@ from neuronctl.common.console import Column, print_json, print_line, shortened
 from neuronctl.common.errors import UsageError
 from neuronctl.common.units import parse_timeout
 from neuronctl.common.words import moment
+from neuronctl.submission.pipeline import submit_job
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
@@ -85,7 +86,6 @@ def command(
     from neuronctl.serving.recipes import load
     from neuronctl.serving.server_job import make_place, plan_server
     from neuronctl.slurm.job_id import JobId
-    from neuronctl.submission.pipeline import submit_job
 
     recipe = load(words[0])
     within = _seconds("--ready-within", ready_within)

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Dict, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 import click
 
@@ -20,10 +20,7 @@ from neuronctl.common.units import parse_since
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import installed
 from neuronctl.tracking.job_names import is_name, is_named
-from neuronctl.tracking.lookup import look_up, mine, no_such_job
-
-if TYPE_CHECKING:
-    from neuronctl.tracking.lookup import Found
+from neuronctl.tracking.lookup import Found, look_up, mine, no_such_job
 
 _PAUSE = 5.0
 """Seconds between two requests of --watch."""

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Dict, Optional, Sequence, Tuple, Union
+from typing import Dict, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.loader import is_cluster
 from neuronctl.common.errors import SlurmError, SlurmUnavailableError
@@ -22,10 +22,7 @@ from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.figures import ClusterFigures
 from neuronctl.slurm.job_states import ENDED
 from neuronctl.slurm.process import Queries, Result, failure, whole
-from neuronctl.slurm.squeue import parse_squeue, squeue, squeue_argv, unguessable_end
-
-if TYPE_CHECKING:
-    from neuronctl.slurm.squeue import QueueJob
+from neuronctl.slurm.squeue import QueueJob, parse_squeue, squeue, squeue_argv, unguessable_end
 
 TIMEOUT = 1.5
 """Seconds for Slurm to answer; a submission does not wait longer for a verdict."""
@@ -38,7 +35,7 @@ class Question:
     of it. Raises SlurmUnavailableError if the Slurm here is another cluster's.
     """
 
-    def __init__(self, plan: Optional[JobPlan] = None, *, timeout: Optional[float] = None) -> None:
+    def __init__(self, plan: Optional[JobPlan] = None, *, timeout: float = TIMEOUT) -> None:
         name = local_cluster() or ""
         _check_cluster(plan, name)
         self._plan = plan
@@ -50,7 +47,7 @@ class Question:
                 site.scontrol_questions(self._user, self._job_ids),
                 database.sacctmgr_questions(self._user, name),
             ],
-            timeout=timeout or TIMEOUT,
+            timeout=timeout,
         )
 
     def answer(self) -> Snapshot:
@@ -131,17 +128,8 @@ def latest_ends(jobs: Sequence[QueueJob], config: site.SiteConfig) -> Tuple[Queu
     return tuple(replace(job, end=end(job)) for job in jobs)
 
 
-def ask_slurm(plan: JobPlan, *, timeout: Optional[float] = None) -> Snapshot:
-    """Return Slurm's figures for a plan's cluster.
-
-    Raises SlurmUnavailableError if Slurm is not there or does not answer in time, or is another
-    cluster's; SlurmRefusedError.
-    """
-    return Question(plan, timeout=timeout).answer()
-
-
 def ask_queue(snapshot: Snapshot) -> Tuple[QueueJob, ...]:
-    """Return all users' jobs in the partitions of the snapshot's nodes; raise as ask_slurm() does.
+    """Return all users' jobs in the partitions of the snapshot's nodes; raise as Question does.
 
     slurmctld sends its whole queue for it, so that it is asked only where that may tell more.
     """
@@ -150,17 +138,17 @@ def ask_queue(snapshot: Snapshot) -> Tuple[QueueJob, ...]:
 
 
 class AskedOnce:
-    """ask_slurm() for many plans: its first answer, or its failure, holds for all."""
+    """A Question for many plans: its first answer, or its failure, holds for all."""
 
     def __init__(self) -> None:
         self._answers: Dict[object, Union[Snapshot, Exception]] = {}
 
     def __call__(self, plan: JobPlan) -> Snapshot:
-        """Return or raise as ask_slurm() does."""
+        """Return or raise as Question does."""
         key = (plan.cluster.name, *dependency_ids(plan))
         if key not in self._answers:
             try:
-                self._answers[key] = ask_slurm(plan)
+                self._answers[key] = Question(plan).answer()
             except SlurmError as error:
                 self._answers[key] = error
         answer = self._answers[key]

@@ -17,6 +17,7 @@ from neuronctl.judgement.verdict import (
     SLURM,
     WILL_WAIT,
     Verdict,
+    Wait,
 )
 from neuronctl.planning import JobPlan
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from neuronctl.judgement.ask import AskedOnce
     from neuronctl.judgement.forecast import Forecast
     from neuronctl.judgement.snapshot import Snapshot
-    from neuronctl.judgement.verdict import Wait
     from neuronctl.rules import Finding, RuleContext
 
 

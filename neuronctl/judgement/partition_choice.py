@@ -115,10 +115,10 @@ def choose(plan: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = Fals
     """
     snapshot = None
     if ask:
-        from neuronctl.judgement.ask import ask_slurm
+        from neuronctl.judgement.ask import Question
 
         with contextlib.suppress(SlurmError):
-            snapshot = ask_slurm(plan)
+            snapshot = Question(plan).answer()
     local = gather_local_facts(plan)
     unranked = candidates(plan, catalog, local, snapshot, of_script=of_script)
     ranked = rank(unranked)

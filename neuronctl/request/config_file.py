@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
+from neuronctl.common import yamlfile
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import JobFileError
 from neuronctl.common.paths import config_files
+from neuronctl.common.yamlfile import Document
 from neuronctl.request.job import find
 from neuronctl.request.job_file import ON, configuration, has_keys
 from neuronctl.request.options import Option
-
-if TYPE_CHECKING:
-    from neuronctl.common.yamlfile import Document
-
 
 _ON = Option(ON, "", "NAME", "value", "The cluster on which commands run", str, "", False, ON)
 
@@ -35,8 +33,6 @@ class Setting:
 
 def settings() -> List[Setting]:
     """Return the configuration's settings, each from the file that counts; raise JobFileError."""
-    from neuronctl.common import yamlfile
-
     configuration()  # raises the errors of the files
     by_key: Dict[str, Setting] = {}
     for file in config_files():

@@ -7,17 +7,18 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common import yamlfile
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import JobFileError, UsageError, did_you_mean
 from neuronctl.common.files import head, open_named
 from neuronctl.common.paths import config_files, present
+from neuronctl.common.yamlfile import Document, path_key
 from neuronctl.request.job import BY_NAME, Body, Layer, Origin, Source, StepRequest, find, merge
 from neuronctl.request.options import Option
 from neuronctl.request.values import shell_text
 
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
-    from neuronctl.common.yamlfile import Document
     from neuronctl.request.axes import Axis
 
 JOB_FILE = "job.yaml"
@@ -53,8 +54,6 @@ def read_job_file(path: str) -> Layer:
             f"{path} is a program, not a job file",
             "-f takes a YAML file with options; put the program after the options, without -f",
         )
-    from neuronctl.common import yamlfile
-
     return _layer(yamlfile.read(path, JobFileError), Source.JOB_FILE, _PROGRAM_KEYS)
 
 
@@ -62,8 +61,6 @@ def own_job_file() -> Optional[Layer]:
     """Return the job of the user's own JOB_FILE here, or None; raise JobFileError."""
     if not present(JOB_FILE):
         return None
-    from neuronctl.common import yamlfile
-
     try:
         text = yamlfile.text_of(JOB_FILE, JobFileError, found=True)
     except JobFileError as error:
@@ -75,8 +72,6 @@ def own_job_file() -> Optional[Layer]:
 
 def parse_job_file(text: str, path: str) -> Layer:
     """Return the job that the text of a job file describes; raises JobFileError with path:line."""
-    from neuronctl.common import yamlfile
-
     return _layer(yamlfile.parse(text, path, JobFileError), Source.JOB_FILE, _PROGRAM_KEYS)
 
 
@@ -87,8 +82,6 @@ def read_config(path: str) -> Layer:
     """
     if not present(path):
         return Layer({}, {})
-    from neuronctl.common import yamlfile
-
     try:
         # Most commands read the configuration, so it is cached.
         document = yamlfile.read(path, JobFileError, found=True, private=_PRIVATE_KEYS)
@@ -106,8 +99,6 @@ def has_keys(text: str) -> bool:
 
 def describes_pipeline(path: str) -> bool:
     """Return True if a job file describes a pipeline; False for a pipe, which is read only once."""
-    from neuronctl.common import yamlfile
-
     with contextlib.suppress(OSError, JobFileError):
         if os.path.isfile(path) and re.search(rb"\bjobs\b", head(path, _LONGEST)):
             return JOBS in yamlfile.read(path, JobFileError).data
@@ -119,8 +110,6 @@ def read_pipeline(path: str) -> Dict[str, Layer]:
 
     Raises JobFileError with file:line.
     """
-    from neuronctl.common import yamlfile
-
     document = yamlfile.read(path, JobFileError)
     shared, jobs = _layer(document, Source.JOB_FILE, ()), document.data.get(JOBS)
     read = _Reader(document, (JOBS,))
@@ -147,8 +136,6 @@ _JOBS_EXAMPLE = (
 
 def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
     """Read steps as a job file has them; raise JobFileError."""
-    from neuronctl.common.yamlfile import Document
-
     return _steps(steps, _Reader(Document("steps", {"steps": steps}, {}, {}), ("steps",)))
 
 
@@ -164,8 +151,6 @@ def configured_cluster() -> Optional[str]:
 
 def configured_remote() -> str:
     """Return the cluster of ``on:`` in the configuration, or ""; raise JobFileError."""
-    from neuronctl.common import yamlfile
-
     for file in reversed(config_files()):
         document = yamlfile.read(file, JobFileError, found=True, private=_PRIVATE_KEYS)
         if ON in document.data:
@@ -243,8 +228,6 @@ class _Reader:
         return JobFileError(f"{self.where}: {key}: {message}", hint)
 
     def text(self, value: Any) -> str:
-        from neuronctl.common.yamlfile import path_key
-
         # Keep a number as typed: to a program, 1.10 is not 1.1.
         raw = self.document.raw.get(path_key(self.path))
         if value is None or isinstance(value, (dict, list)):

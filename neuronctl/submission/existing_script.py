@@ -21,8 +21,10 @@ from neuronctl.planning import JobPlan, plan
 from neuronctl.records.job_record import RecordDraft
 from neuronctl.request.job import JobRequest, Origin, Source
 from neuronctl.rules import Finding
+from neuronctl.rules.local_facts import program_text
 from neuronctl.rules.scripts import check_script
 from neuronctl.rules.scripts.script_facts import ScriptFacts
+from neuronctl.scripts.bash_grammar import SyntaxProblem, syntax_problem
 from neuronctl.scripts.header import read_header
 from neuronctl.scripts.model import AFTER_COMMAND, Header
 from neuronctl.scripts.sbatch_line import WRAPPED, SbatchLine, read_line
@@ -36,7 +38,6 @@ from neuronctl.submission.judged_job import JudgedJob
 if TYPE_CHECKING:
     from neuronctl.judgement.ask import AskedOnce
     from neuronctl.judgement.partition_choice import Choice
-    from neuronctl.scripts.bash_grammar import SyntaxProblem
 
 _READS = r"""(?x)
     \$\{?[#!]?[@*\#1-9] | \b(?:shift|getopts?|source|eval|BASH_ARG[CV]|select)\b
@@ -295,8 +296,6 @@ def judge_script(
     not judged as a job. now: as it is about to be submitted, by all rules, those about this user
     and this hour included.
     """
-    from neuronctl.rules.local_facts import program_text
-
     text = "" if is_too_long(text) else text
     text_read = beginning(text.replace("\r\n", "\n"))
     broken = _unreadable(text_read, header)
@@ -362,8 +361,6 @@ def _unreadable(text: str, header: Header) -> Optional[SyntaxProblem]:
     """Return what bash cannot read in a script; a script with omitted lines is not checked."""
     if not header.for_bash or header.left_out or "\0" in text:
         return None
-    from neuronctl.scripts.bash_grammar import syntax_problem
-
     return syntax_problem(text)
 
 

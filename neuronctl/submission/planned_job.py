@@ -269,11 +269,11 @@ def _how_it_goes_on(draft: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Optio
 
     snapshot: what it has said already. Where it does not answer, it is thought to requeue.
     """
-    from neuronctl.judgement.ask import ask_slurm
+    from neuronctl.judgement.ask import Question
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 
     try:
-        snapshot = snapshot or ask_slurm(draft)
+        snapshot = snapshot or Question(draft).answer()
     except SlurmError:
         return None, ""
     # Of several partitions, Slurm may choose any.

@@ -7,23 +7,20 @@ import glob
 import os
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.common.console import printable
 from neuronctl.common.errors import NoSuchJobError, PolicyError, UsageError
 from neuronctl.common.paths import sweep_dir
 from neuronctl.records.store import RecordStore
-from neuronctl.request.job import Layer, Origin, Source
+from neuronctl.request.job import JobRequest, Layer, Origin, Source
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import GOOD
 from neuronctl.tracking.endings import ending_words
 from neuronctl.tracking.job_names import is_name, is_named, newest
+from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import look_up, no_such_job, queued
-
-if TYPE_CHECKING:
-    from neuronctl.request.job import JobRequest
-    from neuronctl.tracking.job_status import JobStatus
 
 
 def named_layer(layer: Layer) -> Layer:

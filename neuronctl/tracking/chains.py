@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Iterable, Mapping, Optional, Sequence, TypeVar, Union
+from typing import Iterable, Mapping, Optional, Sequence, TypeVar, Union
 
 from neuronctl.common.datatypes import dataclass, replace
-from neuronctl.records.job_record import JobRecord
+from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, ENDED, PENDING
@@ -14,9 +14,6 @@ from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.job_status import is_same
 from neuronctl.tracking.runs import Runs, runs_of
-
-if TYPE_CHECKING:
-    from neuronctl.records.store import RecordStore
 
 Row = TypeVar("Row", QueueJob, AccountingJob)
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import TYPE_CHECKING
 
 from neuronctl.common.errors import NoSuchJobError, UsageError
+from neuronctl.records.store import RecordStore
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import RUNNING
 from neuronctl.tracking.job_status import JobStatus, order
 from neuronctl.tracking.lookup import look_up, queued
-
-if TYPE_CHECKING:
-    from neuronctl.records.store import RecordStore
 
 
 def is_name(word: str) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import NoSuchJobError, RecordError, SlurmError, SlurmUnavailableError
 from neuronctl.common.files import head
 from neuronctl.common.units import expand_hostlist, expand_log_pattern, first_host
+from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_control import scontrol_show_job
 from neuronctl.slurm.job_id import JobId
@@ -21,9 +22,6 @@ from neuronctl.tracking import chains, endings
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.node_faults import remember_failed_nodes
-
-if TYPE_CHECKING:
-    from neuronctl.records.store import JobRecord, RecordStore
 
 RECENT = 24 * 3600
 """Seconds for which a submitted job is shown without being requested by id."""
@@ -58,7 +56,7 @@ def look_up(asked: Sequence[JobId], store: Optional[RecordStore] = None) -> Foun
 
     store: the records to search (default: the user's).
     """
-    store = store or _default_store()
+    store = store or RecordStore.default()
     first = {asked_id: first_run(asked_id, store) for asked_id in asked}
     wanted = [JobId(job) if (job := first[asked_id]) else asked_id for asked_id in asked]
     found = _Search(store).run(wanted, lambda: squeue(wanted))
@@ -86,12 +84,6 @@ def look_up(asked: Sequence[JobId], store: Optional[RecordStore] = None) -> Foun
     return Found(tuple(jobs), missing, found.notes, found.unavailable)
 
 
-def _default_store() -> RecordStore:
-    from neuronctl.records.store import RecordStore
-
-    return RecordStore.default()
-
-
 def first_run(asked: JobId, store: RecordStore) -> Optional[int]:
     """Return the first job of the chain that this job, which has no record, continues."""
     with contextlib.suppress(RecordError):
@@ -102,15 +94,12 @@ def first_run(asked: JobId, store: RecordStore) -> Optional[int]:
 
 def queued() -> tuple[JobStatus, ...]:
     """Return the user's own jobs that slurmctld knows, from one squeue; of a chain one."""
-    queue, records = ask_own_queue().rows, {}
-    with contextlib.suppress(RecordError):
-        store = _default_store()
-        records = store.find({row.id.job for row in queue}, local_cluster())
-        continued = chains.chains_with(_later_runs(queue, records), store)
-        records.update(store.find(set(continued), local_cluster()))
-    rows = _group_by_number(chains.fold(queue, chains.read_chains(records.values())))
+    search = _Search(RecordStore.default())
+    rows = _group_by_number(search.fold_chains(ask_own_queue().rows, ()))
     return tuple(
-        status for number in rows for status in jobstatus.merge(records.get(number), rows[number])
+        status
+        for number in rows
+        for status in jobstatus.merge(search.records.get(number), rows[number])
     )
 
 
@@ -130,15 +119,14 @@ def nodes_of(status: JobStatus) -> tuple[str, ...]:
         raise NoSuchJobError(f"Slurm does not report the nodes of job {status.id}") from None
 
 
-def mine(
-    store: Optional[RecordStore] = None, *, since: Optional[int] = None, oldest: float = 0.0
-) -> Found:
+def mine(*, since: Optional[int] = None, oldest: float = 0.0) -> Found:
     """Return the user's jobs in the queue and those recorded in the last day.
 
     since: also those in accounting from then on (epoch seconds). oldest: how many seconds old
     squeue's answer may be.
     """
-    return _Search(store or _default_store(), since).run((), lambda: ask_own_queue(oldest).rows)
+    search = _Search(RecordStore.default(), since)
+    return search.run((), lambda: ask_own_queue(oldest).rows)
 
 
 def matches(asked: JobId, status: JobStatus) -> bool:
@@ -257,7 +245,7 @@ class _Search:
                 for status in jobstatus.recorded_statuses(record, jobstatus.NOT_RESPONDING)
             ]
             return self._found(jobs, error)
-        queue = self._fold_chains(queue, asked)
+        queue = self.fold_chains(queue, asked)
         accounting = self._ask_accounting(asked, queue)
         numbers = {row.id.job for row in queue} | {row.id.job for row in accounting.jobs}
         self._find_records(numbers)
@@ -293,7 +281,7 @@ class _Search:
             self.records.update(self.store.find(wanted, self.cluster))
         self.without_record.update(wanted - set(self.records))
 
-    def _fold_chains(
+    def fold_chains(
         self, queue: Sequence[QueueJob], asked: Sequence[JobId]
     ) -> tuple[QueueJob, ...]:
         """Return the requested rows, one for each chain."""

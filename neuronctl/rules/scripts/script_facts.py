@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Callable, Iterator, Optional, Tuple
+from typing import Callable, Iterator, Optional, Tuple
 
 from neuronctl.common.datatypes import dataclass, field
 from neuronctl.launch.launchers import ALL
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Registry
+from neuronctl.scripts.bash_grammar import SyntaxProblem
 from neuronctl.scripts.launches import PYTHON, Launch, launches
 from neuronctl.scripts.model import SCRIPT, GivenOption, Header, SourceSpan
 from neuronctl.scripts.shell_text import ShellText, reads_more
-
-if TYPE_CHECKING:
-    from neuronctl.scripts.bash_grammar import SyntaxProblem
-
 
 TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core")
 """Options that give a job or a step its number of tasks."""

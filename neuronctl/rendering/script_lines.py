@@ -57,7 +57,7 @@ def _meeting_lines(plan: JobPlan, launch: Launch, port_number: str) -> List[Rema
         suffix = plan.cluster.network.host_suffix
         return [
             (f"MASTER_ADDR={first}{suffix}", "the processes meet on the first node"),
-            (f"export MASTER_ADDR {port}", "on a port that follows from the job's id"),
+            (f"export MASTER_ADDR {port}", "on a port derived from the job's id"),
         ]
     if plan.rendezvous:
         return [(f"export MASTER_ADDR=127.0.0.1 {port}", "where the processes meet")]

@@ -18,7 +18,7 @@ check_node() {
     command -v mpirun >/dev/null || faults+=('no program on PATH: mpirun')
     command -v python >/dev/null || faults+=('no program on PATH: python')
     [ -r test_horovod.py ] || faults+=('cannot read test_horovod.py')
-    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # neither is set: all are visible
     [ "${!devices-all}" ] || faults+=("4 GPUs requested, but $devices is empty")
     IFS=, read -ra visible <<<"${!devices-}"
     ((${#visible[@]} == 0 || ${#visible[@]} >= 4)) || faults+=("4 GPUs requested, ${#visible[@]} available")

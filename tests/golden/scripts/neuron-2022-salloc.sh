@@ -4,4 +4,4 @@ salloc --job-name=debug --partition=amd_a100nv_8 --nodes=2 --ntasks-per-node=4 -
 [ -r ~/.bashrc ] && . ~/.bashrc
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node
-export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port that follows from the job's id
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port derived from the job's id

@@ -17,7 +17,7 @@ module purge
 module load gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1 || stop 'cannot load the modules gcc/10.2.0 cuda/11.4 cudampi/openmpi-4.1.1'
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node
-export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port that follows from the job's id
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port derived from the job's id
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}  # 32 cores / 8 processes, unless you exported it
 
@@ -26,7 +26,7 @@ check_node() {
     local faults=() devices visible
     command -v python >/dev/null || faults+=('no program on PATH: python')
     [ -r train_hvd.py ] || faults+=('cannot read train_hvd.py')
-    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # neither is set: all are visible
     [ "${!devices-all}" ] || faults+=("8 GPUs requested, but $devices is empty")
     IFS=, read -ra visible <<<"${!devices-}"
     ((${#visible[@]} == 0 || ${#visible[@]} >= 8)) || faults+=("8 GPUs requested, ${#visible[@]} available")

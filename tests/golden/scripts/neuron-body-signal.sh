@@ -15,7 +15,7 @@ export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
 # Check the node before the launch; each fault is one line in the log.
 faults=()
-devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # neither is set: all are visible
 [ "${!devices-all}" ] || faults+=("1 GPU requested, but $devices is empty")
 { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
 if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
@@ -28,7 +28,7 @@ EOF
 python train.py | tee -a log
 }
 
-# The signal $1 to what the shell $2 has started and that handles it; srun's tasks are Slurm's to signal.
+# Send the signal $1 to the processes that the shell $2 started and that handle it; Slurm signals srun's tasks.
 tell_program() {
     local process caught name
     while read -r process caught name; do
@@ -38,8 +38,8 @@ tell_program() {
     done < <(ps -o pid=,caught=,comm= --ppid "$2")
 }
 
-# Slurm signals this shell before the end: USR1 goes on to the program.
+# Slurm signals this shell before the time limit; pass USR1 on to the program.
 trap 'tell_program USR1 "$program"; scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
 job & program=$!
-while kill -0 "$program" 2>/dev/null; do sleep 0.5; done  # a signal would lose the exit code to 'wait'
+while kill -0 "$program" 2>/dev/null; do sleep 0.5; done  # 'wait' alone would lose the exit code at a signal
 wait "$program"

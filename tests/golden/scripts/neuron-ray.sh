@@ -11,7 +11,7 @@
 #SBATCH --error=%x_%j.err
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node
-export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port that follows from the job's id
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port derived from the job's id
 export PYTHONUNBUFFERED=1  # lines reach the log as printed
 
 # Check each node before the launch; each fault is one line in the log.
@@ -19,7 +19,7 @@ check_node() {
     local faults=() devices visible
     command -v python >/dev/null || faults+=('no program on PATH: python')
     [ -r train.py ] || faults+=('cannot read train.py')
-    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # neither is set: all are visible
     [ "${!devices-all}" ] || faults+=("2 GPUs requested, but $devices is empty")
     IFS=, read -ra visible <<<"${!devices-}"
     ((${#visible[@]} == 0 || ${#visible[@]} >= 2)) || faults+=("2 GPUs requested, ${#visible[@]} available")
@@ -29,24 +29,24 @@ check_node() {
 }
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=1 --overlap --kill-on-bad-exit=0 --mem=0 bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
-unset RAY_ADDRESS  # of another cluster
+unset RAY_ADDRESS  # it may name another cluster
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN="${RAY_AUTH_TOKEN:-$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')}"
 export RAY_USAGE_STATS_ENABLED=0 RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0
-export RAY_enable_metrics_collection=0 {AUTOSCALER,DASHBOARD}_METRIC_PORT=99999  # metrics ask for no token
+export RAY_enable_metrics_collection=0 {AUTOSCALER,DASHBOARD}_METRIC_PORT=99999  # off, because metrics ask for no token
 # train.py starts once, on the first node.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --wait=600 \
     bash -c '
     options=("${@:2:$1}"); shift $((1 + $1))
-    dir=$(mktemp -d "/tmp/ray_$SLURM_JOB_ID.XXXXXX") || exit 1  # short, as Ray makes sockets below it
+    dir=$(mktemp -d "/tmp/ray_$SLURM_JOB_ID.XXXXXX") || exit 1  # short, because Ray makes sockets in it
     trap "kill \$ray \$program 2>/dev/null; wait \$ray; rm -rf $dir" EXIT
     fail() { grep -v state-dump "$dir/log" | tail -n 40; echo "ray: $(hostname -s): $1" >&2; exit 1; }
-    start_ray() {  # on ports that are free, except for those in "$@"
+    start_ray() {  # on free ports, except for those in "$@"
         ray start --block --temp-dir="$dir/ray" --num-cpus="$SLURM_CPUS_PER_TASK" --num-gpus=2 \
             --{node-manager,object-manager,min-worker,max-worker,runtime-env-agent,metrics-export}-port=0 \
             --dashboard-agent-{listen,grpc}-port=0 "$@" "${options[@]}" >"$dir/log" 2>&1 & ray=$!
     }
     head_answers() { (: <"/dev/tcp/$MASTER_ADDR/$MASTER_PORT") 2>/dev/null; }
-    if [ "$SLURM_NODEID" -gt 0 ]; then  # a worker: it ends with the head, and the exit code is that one
+    if [ "$SLURM_NODEID" -gt 0 ]; then  # a worker ends with the head, whose exit code counts
         trap "exit 0" TERM
         until head_answers; do sleep 1; done
         start_ray --address="$MASTER_ADDR:$MASTER_PORT"
@@ -63,7 +63,7 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
         kill -0 "$ray" 2>/dev/null || fail "the head ended"
         [ "$SECONDS" -lt 300 ] || fail "only ${joined:-0} of $SLURM_STEP_NUM_NODES nodes joined within 5 minutes"
     done
-    (trap - INT QUIT; exec "$@") & program=$!  # bash ignores both in the background
+    (trap - INT QUIT; exec "$@") & program=$!  # undo what bash ignores in the background
     wait -n "$program" "$ray"; code=$?
     kill -0 "$ray" 2>/dev/null || fail "the head ended"
     exit "$code"

@@ -16,7 +16,7 @@ module purge
 module load gcc/15.2.0 mpi/openmpi-4.1.8 || stop 'cannot load the modules gcc/15.2.0 mpi/openmpi-4.1.8'
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node
-export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port that follows from the job's id
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port derived from the job's id
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}  # 48 cores / 48 processes, unless you exported it
 

@@ -16,7 +16,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-10}  # 40 cores / 4 processes, unless 
 faults=()
 command -v torchrun >/dev/null || faults+=('no program on PATH: torchrun')
 [ -r train.py ] || faults+=('cannot read train.py')
-devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # neither is set: all are visible
 [ "${!devices-all}" ] || faults+=("4 GPUs requested, but $devices is empty")
 IFS=, read -ra visible <<<"${!devices-}"
 ((${#visible[@]} == 0 || ${#visible[@]} >= 4)) || faults+=("4 GPUs requested, ${#visible[@]} available")

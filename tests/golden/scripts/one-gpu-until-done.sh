@@ -19,18 +19,18 @@ export PYTHONUNBUFFERED=1  # lines reach the log as printed
 faults=()
 command -v python >/dev/null || faults+=('no program on PATH: python')
 [ -r train.py ] || faults+=('cannot read train.py')
-devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # neither is set: all are visible
 [ "${!devices-all}" ] || faults+=("1 GPU requested, but $devices is empty")
 { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
 if ((${#faults[@]})); then printf "preflight: $(hostname -s): %s\n" "${faults[@]}" >&2; exit 1; fi
 
-# Run the job; asked to save before the time limit, continue in another run, until the program exits with 0.
+# Run the job. Ask it to save before the time limit, and continue in another run until the program exits with 0.
 run=$((${SLURM_RESTART_COUNT:-0} + 1)) most=10 asked=''
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST"
 trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; kill -s TERM "$program" 2>/dev/null' USR2
 trap 'kill -s TERM "$program" 2>/dev/null; wait "$program"; exit 143' TERM  # scancel
 python train.py --lr 0.1 & program=$!
-# Wait for the program; shortly before the end of the job no longer, as the next run begins from the last save.
+# Wait for the program, but stop shortly before the job ends: the next run begins from the last save.
 while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
 if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
 end() { echo "$1"; exit "$code"; }
@@ -40,5 +40,5 @@ case $code in 75) how=saved ;; 124) how='did not end' ;; 143) how='did not save'
 echo "run $run $how (exit code $code)"
 [ "$run" -lt "$most" ] || end "that was the last of $most runs"
 requeue() { squeue -aht RUNNING -j "$SLURM_JOB_ID" | grep -q . && scontrol requeue "$SLURM_JOB_ID"; }
-for _ in {1..60}; do requeue && sleep 300; sleep 5; done  # Slurm ends this run at the first request that it accepts
+for _ in {1..60}; do requeue && sleep 300; sleep 5; done  # Slurm ends this run when it accepts a request
 end "Slurm did not requeue the job: no other run follows"

@@ -13,7 +13,7 @@
 #SBATCH --error=%x_%j.err
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node
-export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port that follows from the job's id
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port derived from the job's id
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 
@@ -23,7 +23,7 @@ check_node() {
     local faults=() devices visible
     command -v torchrun >/dev/null || faults+=('no program on PATH: torchrun')
     [ -r train.py ] || faults+=('cannot read train.py')
-    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # neither is set: all are visible
     [ "${!devices-all}" ] || faults+=("2 GPUs requested, but $devices is empty")
     IFS=, read -ra visible <<<"${!devices-}"
     ((${#visible[@]} == 0 || ${#visible[@]} >= 2)) || faults+=("2 GPUs requested, ${#visible[@]} available")
@@ -33,7 +33,7 @@ check_node() {
 }
 "${each_node[@]}" bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
-# Send the signal $1 to the ranks on each node: the children of the oldest process with a launch's mark. Print the steps.
+# Send the signal $1 to the ranks on each node: the children of the oldest process with a launch's mark. Print their steps.
 tell_ranks() {
     "${each_node[@]}" bash -c 'grep -HEaszo "^NEURONCTL_LAUNCH=$SLURM_JOB_ID\.[0-9]+\.$SLURMD_NODENAME\$" \
         $(printf "/proc/%d/environ " $(ps -u "$UID" -o pid= --sort=start_time)) | tr "\0" "\n" |
@@ -41,14 +41,14 @@ tell_ranks() {
         while read -r launcher step; do pkill -"$1" -P "$launcher"; echo "$step"; done' bash "$1"
 }
 
-# Run the job; asked to save before the time limit, continue in another run, until the program exits with 0.
-# Each run is a job of its own that waits for the end of the run before. Its arguments: a mark, its number, that run's job.
+# Run the job. Ask it to save before the time limit, and continue in another run until the program exits with 0.
+# Each run is a job of its own that waits for the previous one to end. Its arguments: a mark, its number, the previous job.
 mark=${1-} run=${2:-1} before=${3-} most=10 asked='' next=''
 state=$([ ! "$before" ] || scontrol show job "$before" | grep -o 'JobState=[A-Z]*' || sacct -nX -o State -j "$before")
-[[ ! $state =~ CANCELLED|COMPLETED ]] || exit 0  # nothing follows a run that was cancelled or is done
-try() { for ((left = $1; left > 0; left--)); do "${@:2}" && return; sleep 5; done; return 1; }  # a command, $1 times
-next_run() {  # submits the next run, unless it is there already, and prints its job id
-    queue=$(squeue -ah --me -t PENDING -o '%A %E') || return  # slurmctld does not answer: submit nothing twice
+[[ ! $state =~ CANCELLED|COMPLETED ]] || exit 0  # no run follows one that was cancelled or is done
+try() { for ((left = $1; left > 0; left--)); do "${@:2}" && return; sleep 5; done; return 1; }  # try a command up to $1 times
+next_run() {  # submit the next run unless it is in the queue; print its job id
+    queue=$(squeue -ah --me -t PENDING -o '%A %E') || return  # if slurmctld does not answer, do not submit twice
     sed -n "s/ afterany:$SLURM_JOB_ID(.*//p" <<<"$queue" | grep -m 1 . ||
         (cd "$SLURM_SUBMIT_DIR" && sbatch --parsable --dependency="afterany:$SLURM_JOB_ID" --open-mode=append \
             --output="$(readlink /proc/$$/fd/1)" --error="$(readlink /proc/$$/fd/2)" "$0" "$mark" "$((run + 1))" "$SLURM_JOB_ID")
@@ -56,17 +56,17 @@ next_run() {  # submits the next run, unless it is there already, and prints its
 echo "run $run of at most $most, on $SLURM_JOB_NODELIST, as job $SLURM_JOB_ID"
 [ "$run" -ge "$most" ] || ! next=$(try 5 next_run) || echo "run $((run + 1)) waits as job $next"
 trap 'asked=${asked:-$SECONDS}; echo "run $run: time to save"; tell_ranks TERM >/dev/null &' USR2
-export SLURM_EXIT_ERROR=121  # the exit code of an srun that starts nothing, which is no failure of the program's
+export SLURM_EXIT_ERROR=121  # srun exits with it if it starts nothing; the program has not failed then
 # torchrun starts 2 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --wait=600 \
     bash -c 'exec env NEURONCTL_LAUNCH="$SLURM_JOB_ID.$SLURM_STEP_ID.$SLURMD_NODENAME" torchrun \
         --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
         --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
         --rdzv-conf=is_host=$((SLURM_NODEID == 0)) "$@"' torchrun train.py & program=$!
-# Wait for the program; shortly before the end of the job no longer, as the next run begins from the last save.
+# Wait for the program, but stop shortly before the job ends: the next run begins from the last save.
 while kill -0 "$program" 2>/dev/null && ((SECONDS < ${asked:-SECONDS} + 285)); do sleep 0.5; done
 if kill -0 "$program" 2>/dev/null; then code=124; else wait "$program"; code=$?; fi
-end() { echo "$1"; [ ! "$next" ] || try "$((code ? 60 : 1))" scancel -t PENDING "$next"; exit "$code"; }  # without another run
+end() { echo "$1"; [ ! "$next" ] || try "$((code ? 60 : 1))" scancel -t PENDING "$next"; exit "$code"; }  # end without another run
 [ "$code" -ne 0 ] || end "done in $run runs"
 [[ $asked || $code -eq 75 || $code -eq 121 ]] || end "the program failed with exit code $code: no other run follows"
 case $code in 75) how=saved ;; 124) how='did not end' ;; 121) how='broke off' ;; *) how='ended after the request to save' ;; esac

@@ -11,7 +11,7 @@
 #SBATCH --error=%x_%j.err
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node
-export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port that follows from the job's id
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port derived from the job's id
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 
@@ -21,7 +21,7 @@ check_node() {
     local faults=() devices visible
     command -v torchrun >/dev/null || faults+=('no program on PATH: torchrun')
     [ -r train.py ] || faults+=('cannot read train.py')
-    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # neither is set: all are visible
     [ "${!devices-all}" ] || faults+=("2 GPUs requested, but $devices is empty")
     IFS=, read -ra visible <<<"${!devices-}"
     ((${#visible[@]} == 0 || ${#visible[@]} >= 2)) || faults+=("2 GPUs requested, ${#visible[@]} available")
@@ -45,7 +45,7 @@ read_processes() {
         END { printf "%.2f,%.0f\n", cpu / ticks, memory }'
 }
 # Look at this node every 10 seconds.
-# Print "used" (a GPU is above 5%), "busy" (half of the job's cores are, or it is not known), or "rests".
+# Print "used" (a GPU is above 5%), "busy" (half of the job's cores are, or figures are missing), or "rests".
 watch_node() {
     local file=$1 batch_shell=${2-} node=${SLURMD_NODENAME:-$(hostname -s)} gpus spent before='' at=$SECONDS
     local cores=${SLURM_JOB_CPUS_PER_NODE%%[(,]*}
@@ -65,7 +65,7 @@ watch_node() {
         sleep 10
     done
 }
-# End the job once all nodes have rested for 30 min. The time counts from the first use of a GPU, or after 30 minutes.
+# End the job once all nodes have been idle for 30 min, counted from the first use of a GPU or after 30 minutes.
 watch_nodes() {
     local file=/dev/null/nothing node how at unwatched='' used='' since=1800
     declare -A rests
@@ -75,7 +75,7 @@ watch_nodes() {
     done 2>/dev/null | while read -r node how; do
         [ "$unwatched$how" != unwatched ] || { unwatched=yes; echo "idle: the watch on the nodes ended; it begins anew" >&2; }
         [ "$how" != used ] || used=yes since=0
-        for at in "${rests[@]}"; do ((SECONDS - at < 60)) || how=busy; done  # a node has said nothing
+        for at in "${rests[@]}"; do ((SECONDS - at < 60)) || how=busy; done  # a node has not reported
         [ "$how" = rests ] || { rests=() since=$((since > SECONDS ? since : SECONDS)); continue; }
         rests[$node]=$SECONDS
         set -- "${!rests[@]}"

@@ -12,7 +12,7 @@
 #SBATCH --error=%x_%j.err
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)  # the processes meet on the first node
-export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port that follows from the job's id
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port derived from the job's id
 export PYTHONUNBUFFERED=1                     # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}  # 16 cores / 2 processes, unless you exported it
 
@@ -22,7 +22,7 @@ check_node() {
     local faults=() devices visible
     command -v torchrun >/dev/null || faults+=('no program on PATH: torchrun')
     [ -r train.py ] || faults+=('cannot read train.py')
-    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # neither is set: all are visible
     [ "${!devices-all}" ] || faults+=("2 GPUs requested, but $devices is empty")
     IFS=, read -ra visible <<<"${!devices-}"
     ((${#visible[@]} == 0 || ${#visible[@]} >= 2)) || faults+=("2 GPUs requested, ${#visible[@]} available")
@@ -32,7 +32,7 @@ check_node() {
 }
 "${each_node[@]}" bash -c "$(declare -f check_node); check_node" </dev/null || exit 1
 
-# Send the signal $1 to the ranks on each node: the children of the oldest process with a launch's mark. Print the steps.
+# Send the signal $1 to the ranks on each node: the children of the oldest process with a launch's mark. Print their steps.
 tell_ranks() {
     "${each_node[@]}" bash -c 'grep -HEaszo "^NEURONCTL_LAUNCH=$SLURM_JOB_ID\.[0-9]+\.$SLURMD_NODENAME\$" \
         $(printf "/proc/%d/environ " $(ps -u "$UID" -o pid= --sort=start_time)) | tr "\0" "\n" |
@@ -40,7 +40,7 @@ tell_ranks() {
         while read -r launcher step; do pkill -"$1" -P "$launcher"; echo "$step"; done' bash "$1"
 }
 
-# Slurm signals this shell before the end: USR1 goes on to the program.
+# Slurm signals this shell before the time limit; pass USR1 on to the program.
 trap 'tell_ranks USR1 >/dev/null &' USR1
 # torchrun starts 2 processes of train.py on each of 2 nodes.
 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --wait=600 \
@@ -48,5 +48,5 @@ srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-e
         --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
         --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
         --rdzv-conf=is_host=$((SLURM_NODEID == 0)) "$@"' torchrun train.py & program=$!
-while kill -0 "$program" 2>/dev/null; do sleep 0.5; done  # a signal would lose the exit code to 'wait'
+while kill -0 "$program" 2>/dev/null; do sleep 0.5; done  # 'wait' alone would lose the exit code at a signal
 wait "$program"

@@ -12,7 +12,7 @@
 #SBATCH --threads-per-core=1
 
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)i  # the processes meet on the first node
-export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port that follows from the job's id
+export MASTER_ADDR MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))  # on a port derived from the job's id
 export PYTHONUNBUFFERED=1                      # lines reach the log as printed
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-12}  # 48 cores / 4 processes, unless you exported it
 export HF_HUB_OFFLINE=1                        # juwels-booster wants it
@@ -28,7 +28,7 @@ export MASTER_PORT=6000
 check_node() {
     local faults=() devices
     command -v ./solver >/dev/null || faults+=('cannot run ./solver')
-    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+    devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # neither is set: all are visible
     [ "${!devices-all}" ] || faults+=("1 GPU requested, but $devices is empty")
     { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')
     getent hosts "$MASTER_ADDR" >/dev/null || faults+=("cannot resolve $MASTER_ADDR")

@@ -17,7 +17,7 @@ export OMP_NUM_THREADS=4
 faults=()
 command -v mpirun >/dev/null || faults+=('no program on PATH: mpirun')
 command -v ./solver >/dev/null || faults+=('cannot run ./solver')
-devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # neither is set: all are visible
 [ "${!devices-all}" ] || faults+=("2 GPUs requested, but $devices is empty")
 IFS=, read -ra visible <<<"${!devices-}"
 ((${#visible[@]} == 0 || ${#visible[@]} >= 2)) || faults+=("2 GPUs requested, ${#visible[@]} available")

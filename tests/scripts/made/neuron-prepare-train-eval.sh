@@ -19,7 +19,7 @@ command -v torchrun >/dev/null || faults+=('no program on PATH: torchrun')
 [ -r prepare.py ] || faults+=('cannot read prepare.py')
 [ -r train.py ] || faults+=('cannot read train.py')
 [ -r evaluate.py ] || faults+=('cannot read evaluate.py')
-devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # no list: all are visible
+devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # neither is set: all are visible
 [ "${!devices-all}" ] || faults+=("2 GPUs requested, but $devices is empty")
 IFS=, read -ra visible <<<"${!devices-}"
 ((${#visible[@]} == 0 || ${#visible[@]} >= 2)) || faults+=("2 GPUs requested, ${#visible[@]} available")

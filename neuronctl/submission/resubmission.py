@@ -109,7 +109,7 @@ def _whole_snapshot(record: JobRecord, tell: Notify, *, needed: bool) -> str:
     place = record.draft.snapshot
     if place and is_whole(place):
         return place
-    gone = f"the snapshot of job {record.job_id} is no longer whole"
+    gone = f"the snapshot of job {record.job_id} is no longer intact"
     if needed:
         message = gone if place else f"job {record.job_id} was submitted without --snapshot"
         raise UsageError(f"--same-code: {message}", "leave it out: the code as it is now runs")

@@ -48,7 +48,7 @@ def test_the_script_runs_the_code_as_it_was(run: Run, fake_slurm: FakeSlurm, cod
     assert made.read_text() == "as it was"
     os.unlink(f"{place}/code/mine.py")
     lost = subprocess.run(["bash"], input=shown.stdout, text=True, cwd=code, capture_output=True)
-    assert lost.returncode == 1 and "the snapshot of the code is no longer whole" in lost.stderr
+    assert lost.returncode == 1 and "the snapshot of the code is no longer intact" in lost.stderr
 
 
 def test_outside_a_repository(run: Run, tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_a_damaged_snapshot_is_not_taken_again(
     fake_slurm.queue(queue_row("4711", state="COMPLETED"))
     Path(place, damaged).unlink()
     told = run("resubmit", "4711", cwd=code).stderr
-    assert "the snapshot of job 4711 is no longer whole" in told
+    assert "the snapshot of job 4711 is no longer intact" in told
     sums = ["sha256sum", "--check", "--quiet", "../sums"]
     subprocess.run(sums, cwd=place, check=True)
-    assert "no longer whole" not in run("resubmit", "4711", cwd=code).stderr
+    assert "no longer intact" not in run("resubmit", "4711", cwd=code).stderr
 
 
 def test_two_jobs_do_not_overwrite_each_other(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:

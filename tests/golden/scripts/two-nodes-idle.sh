@@ -73,7 +73,7 @@ watch_nodes() {
         "${each_node[@]}" bash -c "$(declare -f read_gpus read_processes watch_node); watch_node \"\$@\"" bash "$file" </dev/null
         kill -0 "$$" && echo '- unwatched' && sleep 30
     done 2>/dev/null | while read -r node how; do
-        [ "$unwatched$how" != unwatched ] || { unwatched=yes; echo "idle: the watch on the nodes ended; it begins anew" >&2; }
+        [ "$unwatched$how" != unwatched ] || { unwatched=yes; echo "idle: the watch on the nodes ended and starts again" >&2; }
         [ "$how" != used ] || used=yes since=0
         for at in "${rests[@]}"; do ((SECONDS - at < 60)) || how=busy; done  # a node has not reported
         [ "$how" = rests ] || { rests=() since=$((since > SECONDS ? since : SECONDS)); continue; }

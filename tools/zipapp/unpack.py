@@ -1,4 +1,4 @@
-"""Unpack neuronctl once into the user's cache, and go on there: the __main__.py of the file.
+"""Unpack neuronctl once into the user's cache, and continue there: the __main__.py of the file.
 
 If nothing can be written there, a directory of the user's own in /tmp or $TMPDIR takes its place.
 """
@@ -150,7 +150,7 @@ def is_started(start):
 
 
 def unpack(directory, parts):
-    """Unpack the parts that are there; the directory appears when it is whole."""
+    """Unpack the parts that are there; the directory appears when it is complete."""
     import io
     import shutil
     import tempfile

@@ -190,7 +190,7 @@ def _report(error: NeuronctlError) -> int:
         if isinstance(problem, PolicyError):
             from neuronctl.cli.korean import in_korean
 
-            message, hint = in_korean(message), in_korean(hint)
+            message, hint = in_korean(message, hint)
         say(f"neuronctl: {message}")
         if hint:
             say(f"  hint: {hint}")

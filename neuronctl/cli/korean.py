@@ -50,9 +50,12 @@ def in_language(finding: Finding, file: TextIO) -> Finding:
     return replace(finding, title=rule["title"], message=place + message, hint=hint)
 
 
-def in_korean(text: str) -> str:
-    """Return a refusal's message or hint in the language of the locale."""
-    return korean(text, texts()["refused"]) if is_korean(sys.stderr) else text
+def in_korean(message: str, hint: str) -> Tuple[str, str]:
+    """Return a refusal's message and hint in the language of the locale, both in the same."""
+    if not is_korean(sys.stderr):
+        return message, hint
+    pair = korean(message, texts()["refused"]), korean(hint, texts()["refused"])
+    return (message, hint) if pair[0] == message or (hint and pair[1] == hint) else pair
 
 
 def explained(code: str, english: str) -> str:
@@ -60,7 +63,10 @@ def explained(code: str, english: str) -> str:
     if code not in texts():
         return english
     example = english.partition("\n- is wrong, + is right:\n")[2]
-    text = english.partition(": ")[0] + f": {texts()[code]['title']}\n\n{texts()[code]['explain']}"
+    head = english.partition(": ")[0]
+    for word in ("error", "warning", "note"):
+        head = head.replace(word, texts()["severities"][word])
+    text = f"{head}: {texts()[code]['title']}\n\n{texts()[code]['explain']}"
     return text + (f"\n\n-: 틀린 것, +: 맞는 것\n{example}" if example else "")
 
 
@@ -126,6 +132,8 @@ _PATTERNS = {
     **dict.fromkeys(("code", "line", "rank"), r"\d+"),
     "jobs": r"\d+ [a-z ]+",
 }
+_PROSE = r"(?:^|\s)(?:the|an?|it|is|are|has|not|of|to|for|in|on|and|or|that|which|than)(?=\s|,|$)"
+"""Words of a sentence, which no figure or name has: it needs a translation of its own."""
 _UNITS = (("s", "초"), ("min", "분"), ("h", "시간"), ("d", "일"))
 
 
@@ -158,5 +166,7 @@ def _value(name: str, text: str, says: Mapping[str, str]) -> Optional[str]:
         return text
     if name == "names":
         return text.replace(" or ", ", ")
+    if name not in _PATTERNS and re.search(_PROSE, re.sub(r"'[^']*'|\([^)]*\)", "", text)):
+        return None
     # "2" of "2 tasks": Korean has its own counting words.
     return re.sub(r"^(\d+) [A-Za-z ]+$", r"\1", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
@@ -10,6 +11,7 @@ import pytest
 
 from neuronctl.catalog.loader import load
 from neuronctl.catalog.model import Catalog
+from neuronctl.cli.korean import in_language
 from neuronctl.common.rule_codes import CODES
 from neuronctl.rules.scripts import check_script
 from neuronctl.rules.scripts.script_facts import ScriptFacts
@@ -68,6 +70,22 @@ def test_example(
     monkeypatch.chdir(tmp_path)
     codes = {one for one, _ in found(text, small)}
     assert codes == ({code} if kind == "bad" else set())
+
+
+def test_findings_in_korean_are_in_one_language(
+    small: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message and the hint are both in Korean, or both as they are in English."""
+    monkeypatch.setattr("neuronctl.cli.korean.is_korean", lambda file: True)
+    english = re.compile(r"(?:^|\s)(?:the|it|is|are|not|of|to|that|which)(?=[\s,]|$)")
+    for finding in (one for _, _, text in EXAMPLES for one in checked(text, small).findings):
+        shown = in_language(finding, sys.stderr)
+        if (shown.message, shown.hint) == (finding.message, finding.hint):
+            continue
+        for part in filter(None, (shown.message, shown.hint)):
+            assert re.search("[가-힣]", part), part
+            quoted = re.sub(r"멈춥니다: .*|'[^']*'", "", part)  # what bash says
+            assert not english.search(quoted), part
 
 
 def test_every_script_rule_has_both_examples() -> None:

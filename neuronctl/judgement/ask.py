@@ -35,7 +35,7 @@ class Question:
     of it. Raises SlurmUnavailableError if the Slurm here is another cluster's.
     """
 
-    def __init__(self, plan: Optional[JobPlan] = None, *, timeout: float = TIMEOUT) -> None:
+    def __init__(self, plan: Optional[JobPlan] = None, *, timeout: Optional[float] = None) -> None:
         name = local_cluster() or ""
         _check_cluster(plan, name)
         self._plan = plan
@@ -47,7 +47,7 @@ class Question:
                 site.scontrol_questions(self._user, self._job_ids),
                 database.sacctmgr_questions(self._user, name),
             ],
-            timeout=timeout,
+            timeout=timeout or TIMEOUT,
         )
 
     def answer(self) -> Snapshot:

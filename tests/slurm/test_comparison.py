@@ -18,7 +18,7 @@ from states import NODES
 from neuronctl.common.words import counted
 
 SEED = 20261122
-STATES = 4
+STATES = 6
 REQUESTS = 10
 """In each state."""
 

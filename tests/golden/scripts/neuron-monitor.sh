@@ -36,7 +36,7 @@ read_processes() {
 }
 # Look at this node every 10 seconds; write what the job uses into the files $1.csv and $1.gpus.csv.
 watch_node() {
-    local file=$1 batch_shell=${2-} node=${SLURMD_NODENAME:-$(hostname -s)} gpus spent now
+    local file=$1 batch_shell=$2 node=${SLURMD_NODENAME:-$(hostname -s)} gpus spent now
     local cores=${SLURM_JOB_CPUS_PER_NODE%%[(,]*}
     trap '' HUP INT QUIT USR1 USR2 ALRM XCPU
     file=$file.$node

@@ -47,10 +47,10 @@ read_processes() {
 # Look at this node every 10 seconds.
 # Print "used" (a GPU is above 5%), "busy" (half of the job's cores are, or figures are missing), or "rests".
 watch_node() {
-    local file=$1 batch_shell=${2-} node=${SLURMD_NODENAME:-$(hostname -s)} gpus spent before='' at=$SECONDS
+    local node=${SLURMD_NODENAME:-$(hostname -s)} gpus spent before='' at=$SECONDS
     local cores=${SLURM_JOB_CPUS_PER_NODE%%[(,]*}
     trap '' HUP INT QUIT USR1 USR2 ALRM XCPU
-    while [ -z "$batch_shell" ] || kill -0 "$batch_shell" 2>/dev/null; do
+    while :; do
         gpus=$(timeout -k 5 30 bash -c "$(declare -f read_gpus); read_gpus index,utilization.gpu,memory.used,memory.total,power.draw" 2>/dev/null)
         spent=$(read_processes "$node")
         echo "$node $(awk -F ' *, *' -v spent="${spent%,*}" -v before="$before" -v seconds="$((SECONDS - at))" -v cores="$cores" '
@@ -67,10 +67,10 @@ watch_node() {
 }
 # End the job once all nodes have been idle for 30 min, counted from the first use of a GPU or after 30 minutes.
 watch_nodes() {
-    local file=/dev/null/nothing node how at unwatched='' used='' since=1800
+    local node how at unwatched='' used='' since=1800
     declare -A rests
     while kill -0 "$$"; do
-        "${each_node[@]}" bash -c "$(declare -f read_gpus read_processes watch_node); watch_node \"\$@\"" bash "$file" </dev/null
+        "${each_node[@]}" bash -c "$(declare -f read_gpus read_processes watch_node); watch_node \"\$@\"" bash </dev/null
         kill -0 "$$" && echo '- unwatched' && sleep 30
     done 2>/dev/null | while read -r node how; do
         [ "$unwatched$how" != unwatched ] || { unwatched=yes; echo "idle: the watch on the nodes ended and starts again" >&2; }

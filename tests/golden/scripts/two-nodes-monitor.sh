@@ -46,13 +46,13 @@ read_processes() {
 }
 # Look at this node every 10 seconds; write what the job uses into the files $1.csv and $1.gpus.csv.
 watch_node() {
-    local file=$1 batch_shell=${2-} node=${SLURMD_NODENAME:-$(hostname -s)} gpus spent now
+    local file=$1 node=${SLURMD_NODENAME:-$(hostname -s)} gpus spent now
     local cores=${SLURM_JOB_CPUS_PER_NODE%%[(,]*}
     trap '' HUP INT QUIT USR1 USR2 ALRM XCPU
     file=$file.$node
     mkdir -p "${file%/*}" && [ -s "$file.csv" ] || printf '# cores=%s memory=%sM every=10\ntime,cpu,memory\n' \
         "$cores" "${SLURM_MEM_PER_NODE:-$((${SLURM_MEM_PER_CPU:-0} * ${cores:-0}))}" >"$file.csv"  # in seconds and bytes
-    while [ -z "$batch_shell" ] || kill -0 "$batch_shell" 2>/dev/null; do
+    while :; do
         gpus=$(timeout -k 5 30 bash -c "$(declare -f read_gpus); read_gpus index,utilization.gpu,memory.used,memory.total,power.draw" 2>/dev/null)
         spent=$(read_processes "$node")
         printf -v now '%(%s)T' -1

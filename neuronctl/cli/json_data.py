@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from neuronctl.judgement.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.rules import Finding
-    from neuronctl.scripts.model import SourceSpan
+    from neuronctl.scripts.header import SourceSpan
     from neuronctl.submission.existing_script import JudgedScript
     from neuronctl.submission.judged_job import JudgedJob
     from neuronctl.submission.transaction import Submission

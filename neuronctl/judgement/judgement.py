@@ -125,7 +125,7 @@ class JudgeBy:
 
     ask_slurm: whether to query Slurm; otherwise the script is only reviewed, by the catalog.
     snapshot: a recent answer of Slurm, to use instead of a query. asked: Slurm's answers for
-    earlier plans. meanwhile: called while Slurm is being queried. of_script: whether the plan is
+    earlier plans. meanwhile: called while Slurm is being queried. batch_script: whether the plan is
     that of a user's batch script. comment_parts: what its comment should say if it is wrong, such
     as {"field": "nlp"}.
     """
@@ -135,7 +135,7 @@ class JudgeBy:
     snapshot: Optional[Snapshot] = None
     asked: Optional[AskedOnce] = None
     meanwhile: Optional[Callable[[], object]] = None
-    of_script: bool = False
+    batch_script: bool = False
     comment_parts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -186,10 +186,10 @@ def _context(plan: JobPlan, by: JudgeBy) -> RuleContext:
     return RuleContext(
         *(plan, by.catalog),
         local=gather_local_facts(
-            plan, elsewhere=by.of_script and not by.ask_slurm, quotas=by.ask_slurm
+            plan, elsewhere=by.batch_script and not by.ask_slurm, quotas=by.ask_slurm
         ),
         reviewed=not by.ask_slurm,
-        of_script=by.of_script,
+        batch_script=by.batch_script,
         comment_parts=by.comment_parts,
     )
 

@@ -81,14 +81,16 @@ def candidates(
     local: LocalFacts,
     snapshot: Optional[Snapshot],
     *,
-    of_script: bool = False,
+    batch_script: bool = False,
 ) -> Tuple[Candidate, ...]:
     """Return the plan in every partition of its cluster, judged. Pure."""
     judged = []
     for name in made.cluster.partitions:
         request = replace(made.request, partition=name)
         here = plan(request, made.cluster, interactive=made.interactive)
-        context = RuleContext(here, catalog, local, reviewed=snapshot is None, of_script=of_script)
+        context = RuleContext(
+            here, catalog, local, reviewed=snapshot is None, batch_script=batch_script
+        )
         judged.append(Candidate(here, judge(context, snapshot)))
     return tuple(judged)
 
@@ -107,10 +109,10 @@ def rank(candidates: Sequence[Candidate]) -> List[Candidate]:
     return sorted(candidates, key=place)
 
 
-def choose(plan: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = False) -> Choice:
+def choose(plan: JobPlan, catalog: Catalog, *, ask: bool, batch_script: bool = False) -> Choice:
     """Choose among the partitions of a plan's cluster.
 
-    ask: whether to ask Slurm. of_script: whether the job is somebody's batch script. Raises
+    ask: whether to ask Slurm. batch_script: whether the job is a user's batch script. Raises
     PolicyError if no partition can hold it.
     """
     snapshot = None
@@ -120,7 +122,7 @@ def choose(plan: JobPlan, catalog: Catalog, *, ask: bool, of_script: bool = Fals
         with contextlib.suppress(SlurmError):
             snapshot = Question(plan).answer()
     local = gather_local_facts(plan)
-    unranked = candidates(plan, catalog, local, snapshot, of_script=of_script)
+    unranked = candidates(plan, catalog, local, snapshot, batch_script=batch_script)
     ranked = rank(unranked)
     choice = Choice(ranked[0].plan if ranked else plan, tuple(ranked), snapshot)
     if not ranked or not ranked[0].fits:

@@ -16,7 +16,7 @@ from neuronctl.launch import environments
 from neuronctl.launch.launchers import Launcher, called, not_a_macro
 from neuronctl.planning.job_plan import Export
 from neuronctl.request.job import JobRequest
-from neuronctl.scripts.model import interpreter
+from neuronctl.scripts.header import interpreter
 from neuronctl.scripts.usual_commands import names_python, program_at, python_runs
 
 LONGEST_PROGRAM = 500_000

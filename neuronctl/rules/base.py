@@ -22,7 +22,7 @@ from neuronctl.common.datatypes import dataclass, field, replace
 from neuronctl.common.rule_codes import CODES, ERROR, ROW, WARNING
 from neuronctl.planning import JobPlan, Launch
 from neuronctl.records.bad_nodes import NodeFault
-from neuronctl.scripts.model import NOWHERE, Edit, SourceSpan
+from neuronctl.scripts.header import NOWHERE, Edit, SourceSpan
 
 if TYPE_CHECKING:
     from neuronctl.rules.quotas import Quota
@@ -185,10 +185,10 @@ class RuleContext:
     reviewed: True if the script is only shown (``generate``): what depends on this machine
     then warns instead of refusing, as the script may be meant for another. slurm: None if Slurm was
     not asked or did not answer; sources: who says a figure that is Slurm's and not the catalog's,
-    by its place below the cluster. of_script: whether the job is somebody's batch script: rules on
-    what neuronctl starts do not hold, and hints are about its ``#SBATCH`` lines. comment_parts:
-    what its comment is to say if it is wrong, such as ``{"field": "nlp"}``. launch_index:
-    which of the plan's launches a rule for steps judges.
+    by its place below the cluster. batch_script: whether the job is a user's batch script: rules
+    on what neuronctl starts do not hold, and hints are about its ``#SBATCH`` lines. comment_parts:
+    what its comment is to say if it is wrong, such as ``{"field": "nlp"}``. launch_index: which of
+    the plan's launches a rule for steps judges.
     """
 
     plan: JobPlan
@@ -197,7 +197,7 @@ class RuleContext:
     reviewed: bool = False
     slurm: Optional[SlurmFacts] = None
     sources: Mapping[Path, Citation] = field(default_factory=dict)
-    of_script: bool = False
+    batch_script: bool = False
     comment_parts: Mapping[str, str] = field(default_factory=dict)
     launch_index: int = 0
 
@@ -213,7 +213,7 @@ class RuleContext:
 
     def parts(self, rule: Rule) -> Iterator[Tuple[str, RuleContext]]:
         """Yield the judged job or its steps, each with the beginning of messages about it."""
-        if self.of_script and rule.about is None:
+        if self.batch_script and rule.about is None:
             return
         if not (self.plan.steps and Trait.STEP in rule.traits):
             yield "", self

@@ -16,7 +16,7 @@ from neuronctl.planning.job_plan import SAVE, has_trap
 from neuronctl.planning.software import called_launcher, python_file, python_module
 from neuronctl.request.job import BY_NAME, UNTIL_DONE, Source
 from neuronctl.rules.base import Copies, Finding, RuleContext, Trait, job_rule
-from neuronctl.scripts.model import INSTEAD_OF
+from neuronctl.scripts.header import INSTEAD_OF
 
 
 @job_rule(ERROR, "NC301", "tasks and nodes contradict each other")

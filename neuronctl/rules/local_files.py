@@ -65,7 +65,7 @@ def log(context: RuleContext) -> Iterator[Finding]:
         yield Finding(words, fault.hint, severity=WARNING)
     elif fault is not None:
         fails = "the job would fail at start (exit code 0:53), without a log"
-        late = "; a mkdir in the script comes too late" if context.of_script else ""
+        late = "; a mkdir in the script comes too late" if context.batch_script else ""
         yield Finding(f"{fault.words}; {fails}", fault.hint + late)
 
 

@@ -16,7 +16,7 @@ _SHOWN = 6
 def _comment_form(context: RuleContext) -> str:
     """Return a valid comment to type."""
     policy = context.plan.cluster.policy.comment
-    if policy.form == "fields" and context.of_script:
+    if policy.form == "fields" and context.batch_script:
         return f'--comment="{policy.parts}"'
     if policy.form == "fields":
         return policy.typed
@@ -86,7 +86,7 @@ def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tu
 def _right_comment(context: RuleContext) -> str:
     """Return the one correct comment of a batch script, or "" if that is unclear."""
     policy, given = context.plan.cluster.policy.comment, context.comment_parts
-    if not context.of_script:
+    if not context.batch_script:
         return ""
     if policy.form == "word":
         word = given.get("appl", "")
@@ -246,9 +246,9 @@ def _unnamed(context: RuleContext, option: str, key: str, article: str) -> Itera
     usable: Sequence[str] = [qos.name for qos in known if qos.takes(plan.partition.name)]
     if slurm is not None:
         usable = slurm.qos if key == "qos" else slurm.accounts
-    prefix = "#SBATCH " if context.of_script else ""
+    prefix = "#SBATCH " if context.batch_script else ""
     hint = "add " + " or ".join(f"{prefix}{option} {name}" for name in usable or (key.upper(),))
-    if not context.of_script:
+    if not context.batch_script:
         hint += f"; or set '{key}: {key.upper()}' once in {context.local.config_file}"
     words = f"{plan.cluster.name} rejects jobs without {article}"
     yield Finding(words, hint, context.cite("policy", f"{key}_required"))

@@ -41,7 +41,7 @@ def _every_partition(context: RuleContext) -> Citation:
     """Return the source of the list of partitions; a guide's list may be incomplete."""
     source, name = context.cite("partitions"), context.plan.cluster.name
     sure = source.by_slurm or context.catalog.evidence(name, "partitions").startswith("slurm")
-    return replace(source, doubtful=True) if context.of_script and not sure else source
+    return replace(source, doubtful=True) if context.batch_script and not sure else source
 
 
 def _listed(names: Sequence[str], taken: int = 0) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Iterator, Optional, Set, Tuple
 
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import SlurmUnavailableError, UsageError
-from neuronctl.scripts.model import SourceSpan
+from neuronctl.scripts.header import SourceSpan
 from neuronctl.slurm.process import run
 
 if TYPE_CHECKING:

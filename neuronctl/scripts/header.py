@@ -1,169 +1,180 @@
-"""The ``#SBATCH`` lines of a script, as sbatch reads them.
-
-sbatch reads a script's lines from the top to the first one that is neither blank nor a comment, and
-takes the options of those that begin with ``#SBATCH``. After them come the variables ``SBATCH_*``
-and the command line, each over what was before.
-
-``tests/slurm/test_script_header.py`` compares this with what sbatch makes of the same files.
-"""
+"""What sbatch makes of a script's ``#SBATCH`` lines: options, refusals, and what it ignores."""
 
 from __future__ import annotations
 
-import difflib
 import re
-from typing import Dict, List, Mapping, Sequence
+from functools import cached_property
+from typing import Dict, Mapping, Optional, Tuple
 
-from neuronctl.scripts.directives import (
-    BLANKS,
-    DIRECTIVE,
-    command_line_options,
-    contradictions,
-    environment_options,
-    line_options,
-    separates_components,
-)
-from neuronctl.scripts.model import (
-    ACCUMULATED,
-    AFTER_COMMAND,
-    MISSPELLED,
-    OVERRIDDEN,
-    SCRIPT,
-    Edit,
-    GivenOption,
-    Header,
-    Ignored,
-    Refusal,
-    SourceSpan,
-    excluding,
-)
-from neuronctl.scripts.script_file import MAX_BYTES, beginning, is_too_long
+from neuronctl.common.datatypes import dataclass, replace
+
+GPU_OPTIONS = ("gpus-per-node", "gpus", "gres", "gpus-per-task", "gpus-per-socket")
+"""The options of sbatch and srun that request GPUs."""
+
+INSTEAD_OF = {
+    "clusters": "log in to that cluster; --cluster NAME plans for it",
+    "cpus-per-gpu": "request cores per task: --cpus-per-task",
+    **dict.fromkeys(
+        ("gpus-per-socket", "gpus-per-task", "tres-per-job", "tres-per-node", "tres-per-task"),
+        "request GPUs per node: --gpus-per-node",
+    ),
+    "no-requeue": "use neuronctl's own --no-requeue",
+    "ntasks-per-gpu": "request tasks per node: --ntasks-per-node",
+}
+"""sbatch's options for which neuronctl has its own, and what to write or type instead."""
+
+SCRIPT, COMMAND_LINE = "script", "command line"
+
+# Why a line or a part of it has no effect.
+AFTER_COMMAND = "after the first command"
+MISSPELLED = "not spelled #SBATCH"
+REMARK = "in a remark"
+OVERRIDDEN = "overridden"
+
+ACCUMULATED = ("mail-type", "verbose")
+"""Each of these adds to those before it; of any other option the last holds."""
+
+_EXCLUDING = (("exclusive", "oversubscribe"), ("requeue", "no-requeue"))
 
 
-def read_header(
-    text: str, *, environment: Mapping[str, str] = {}, command_line: Sequence[str] = ()
-) -> Header:
-    """Read a script as ``sbatch COMMAND_LINE script`` would in that environment.
+def excluding(name: str) -> Tuple[str, ...]:
+    """Return the options that conflict with ``name``."""
+    return next((tuple(set(group) - {name}) for group in _EXCLUDING if name in group), ())
 
-    text: the file's; bytes that are not UTF-8 as surrogates. Every option that any release of Slurm
-    has is taken. Of a heterogeneous job, the options of the first component are kept.
+
+def digits(text: Optional[str]) -> Optional[int]:
+    """Return a number in at most nine ASCII digits; None for anything else."""
+    return int(text) if text is not None and re.fullmatch("[0-9]{1,9}", text) else None
+
+
+def interpreter(shebang: str) -> str:
+    """Return what follows after ``#!``: ``bash`` of ``/bin/bash -l`` or ``/usr/bin/env bash``."""
+    names = [word.rpartition("/")[2] for word in shebang.split() if not word.startswith("-")]
+    return next((name for name in names if name != "env"), "")
+
+
+@dataclass(frozen=True)
+class SourceSpan:
+    """A line (0: not in the script) and columns, from 1; ``end`` is one past the last."""
+
+    line: int
+    column: int = 1
+    end: int = 1
+
+
+NOWHERE = SourceSpan(0)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """The text that belongs in a place of the file; what is missing there if the place is empty."""
+
+    place: SourceSpan
+    text: str
+
+
+@dataclass(frozen=True)
+class GivenOption:
+    """One option as it was given.
+
+    name: the long name, whatever the spelling. value: None without one. source: SCRIPT, or the
+    variable's name, or COMMAND_LINE. place: from the option's first to its value's last character
+    on its line; value_place: of the word with the value.
     """
-    refusals: List[Refusal] = _whole_file(text)
-    if refusals:
-        text = "" if is_too_long(text) else text.replace("\r\n", "\n")
-        # Keep the number of characters, so that places match the file.
-        text = re.sub("\\A\ufeff+", lambda mark: " " * len(mark[0]), text)
-    lines = beginning(text).split("\n")
-    first_command = _first_command(lines)
-    ignored: List[Ignored] = []
-    components: List[List[GivenOption]] = [[]]
-    for number, line in enumerate(lines[: first_command - 1], 1):
-        if separates_components(line):
-            components.append([])
-        elif line.startswith(DIRECTIVE):
-            options, rest, refusal = line_options(line, number)
-            components[-1] += options
-            ignored += rest
-            refusals += [] if refusal is None else [refusal]
-    outside = environment_options(environment) + command_line_options(command_line, refusals)
-    for component in components:
-        component += outside
-        refusals += contradictions(component)
-    given = components[0]
-    foreign = any(line.startswith(("#PBS", "#BSUB")) for line in lines)
-    ignored += [*_unread(lines, first_command), *_overridden(given)]
-    return Header(
-        tuple(given),
-        tuple(refusals),
-        tuple(sorted(ignored, key=lambda part: (part.place.line, part.place.column))),
-        foreign and not any(option.name == "ignore-pbs" for option in given),
-        len(components),
-        first_command,
-        lines[0][2:].strip() if lines[0].startswith("#!") else "",
-        len(lines) if len(beginning(text)) < len(text) else 0,
-    )
+
+    name: str
+    value: Optional[str]
+    source: str = SCRIPT
+    place: SourceSpan = NOWHERE
+    value_place: SourceSpan = NOWHERE
+
+    @property
+    def text(self) -> str:
+        """Return ``--name=value``, as sbatch's command line takes it."""
+        return f"--{self.name}" if self.value is None else f"--{self.name}={self.value}"
 
 
-def _whole_file(text: str) -> List[Refusal]:
-    """Return why sbatch refuses the file, whatever its directives say."""
-    found: List[Refusal] = []
+@dataclass(frozen=True)
+class Ignored:
+    """What sbatch does not read, or reads without effect, and why: one of the constants above.
 
-    def refuse(message: str, place: SourceSpan, hint: str = "", edits: Sequence[Edit] = ()) -> None:
-        found.append(Refusal(message, place, hint, whole=True, edits=tuple(edits)))
+    instead: of an option that is overridden, what overrides it.
+    """
 
-    lines, plain = text.split("\n"), text.lstrip("\ufeff")
-    first = SourceSpan(1, 1, len(lines[0].rstrip("\r")) + 1)
-    if is_too_long(text):
-        message = f"it has more than {MAX_BYTES:,} bytes, which is Slurm's limit (max_script_size)"
-        refuse(message, first, "leave the data out: let the script read them from another file")
+    reason: str
+    text: str
+    place: SourceSpan
+    instead: Optional[GivenOption] = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why sbatch refuses the script. whole: not for a directive, but for the file as it is.
+
+    meant: the line was read as its author meant it. edits: what fixes it, if there is exactly
+    one way. since: Slurm's first release that refuses it; empty: all do.
+    """
+
+    message: str
+    place: SourceSpan
+    hint: str = ""
+    whole: bool = False
+    meant: bool = False
+    edits: Tuple[Edit, ...] = ()
+    since: Tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Header:
+    """What sbatch reads of a script.
+
+    given: every option in the order in which sbatch takes it; what it refuses is left out.
+    refusals: empty if sbatch's own reading succeeds (slurmctld may still refuse the job), else
+    at most one for each line. foreign: whether it has lines of other schedulers,
+    which sbatch translates.
+    components: 1, or how many a heterogeneous job has, of which ``given`` is the first.
+    first_command: the line that ends the directives, one past the last if there is none.
+    left_out: the first line that is not read, because there is more than any script has; 0: none.
+    """
+
+    given: Tuple[GivenOption, ...]
+    refusals: Tuple[Refusal, ...]
+    ignored: Tuple[Ignored, ...]
+    foreign: bool
+    components: int
+    first_command: int
+    shebang: str
+    left_out: int = 0
+
+    @cached_property
+    def options(self) -> Mapping[str, GivenOption]:
+        """Return the options that hold in the end, by name."""
+        found: Dict[str, GivenOption] = {}
+        for option in self.given:
+            for name in excluding(option.name):
+                found.pop(name, None)
+            before = found.get(option.name)
+            if before is not None and option.name in ACCUMULATED and option.value is not None:
+                option = replace(option, value=f"{before.value},{option.value}")
+            found[option.name] = option
         return found
-    if not text.strip(BLANKS):
-        refuse(f"the script {'contains only blanks' if text else 'is empty'}", first)
-        return found
-    if plain != text:
-        mark = SourceSpan(1, 1, len(text) - len(plain) + 1)
-        message = "the file begins with a byte order mark (BOM), and so not with #!"
-        hint = "save it as UTF-8 without BOM: sed -i '1s/^\\xEF\\xBB\\xBF//' FILE"
-        refuse(message, mark, hint, [Edit(mark, "")])
-    if not plain.startswith("#!"):
-        message = "the first line is not #! and the path of an interpreter"
-        refuse(message, first, "let the file begin with #!/bin/bash")
-    if "\0" in text:
-        line = text[: text.index("\0")].count("\n") + 1
-        refuse("the file contains a NUL character", SourceSpan(line))
-    ends = [
-        SourceSpan(number, len(line), len(line) + 1)
-        for number, line in enumerate(lines[:-1], 1)
-        if line.endswith("\r")
-    ]
-    if ends:
-        returns = [Edit(place, "") for place in ends if beginning(text) == text]
-        hint = "convert the file: sed -i 's/\\r$//' FILE"
-        refuse("the lines end as on Windows (CR LF)", ends[0], hint, returns)
-    return found
 
+    @property
+    def for_bash(self) -> bool:
+        """Return True if the first line names bash, or sh."""
+        return interpreter(self.shebang) in ("bash", "sh")
 
-def _first_command(lines: Sequence[str]) -> int:
-    """Return the number of the line at which sbatch stops reading directives."""
-    for number, line in enumerate(lines, 1):
-        if not line.startswith(DIRECTIVE) and line.strip(BLANKS)[:1] not in ("", "#"):
-            return number
-    return len(lines) + 1
+    @property
+    def unread(self) -> bool:
+        """Return True if it may give unknown options: sbatch refuses a line, or it is too long."""
+        refused = any(not (refusal.whole or refusal.meant) for refusal in self.refusals)
+        return refused or 0 < self.left_out < self.first_command
 
+    def value(self, name: str) -> Optional[str]:
+        """Return an option's value; None if it is not given or has none."""
+        option = self.options.get(name)
+        return None if option is None else option.value
 
-_MEANT = r"[ \t]+#SBATCH\b|#[ \t]*(?i:sbatch)[ \t]+-"
-"""What is meant for a directive, and is none."""
-
-
-def _is_meant(line: str) -> bool:
-    """Return True if a comment seems meant as a directive."""
-    name = re.match(r"#([A-Z]{5,7})[ \t]+-", line)
-    near = name is not None and difflib.get_close_matches(name[1], ["SBATCH"], cutoff=0.8)
-    return bool(near) or re.match(_MEANT, line) is not None
-
-
-def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
-    """Return the lines that look like directives but that sbatch does not read."""
-    found = []
-    for number, line in enumerate(lines, 1):
-        text, reason = line.rstrip(BLANKS), ""
-        if line.startswith("#SBATCH"):
-            reason = AFTER_COMMAND if number > first_command else ""
-        elif number == first_command and re.match("SBATCH[ \t]+-", line):
-            reason = MISSPELLED
-        elif number < first_command and _is_meant(line):
-            reason = MISSPELLED  # the writer of `##SBATCH` knows it
-        if reason:
-            found.append(Ignored(reason, text.lstrip(BLANKS), SourceSpan(number, 1, len(text) + 1)))
-    return found
-
-
-def _overridden(given: Sequence[GivenOption]) -> List[Ignored]:
-    """Return the options overridden by a later one, the environment, or the command line."""
-    found = []
-    following: Dict[str, GivenOption] = {}
-    for option in reversed(given):
-        later = following.get(option.name)
-        if later is not None and option.source == SCRIPT and option.name not in ACCUMULATED:
-            found.append(Ignored(OVERRIDDEN, option.text, option.place, later))
-        following.update(dict.fromkeys((option.name, *excluding(option.name)), option))
-    return found
+    def count(self, name: str) -> Optional[int]:
+        """Return the number at the end of an option's value (2 of ``a100:2``), or None."""
+        return digits((self.value(name) or "").rpartition(":")[2])

@@ -13,9 +13,7 @@ from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.request.job import BY_NAME, OF_SLURM, JobRequest
 from neuronctl.request.job_file import parse_job_file
 from neuronctl.scripts.bash_grammar import parsed, text_of
-from neuronctl.scripts.directives import DIRECTIVE
-from neuronctl.scripts.header import read_header
-from neuronctl.scripts.model import (
+from neuronctl.scripts.header import (
     AFTER_COMMAND,
     INSTEAD_OF,
     MISSPELLED,
@@ -23,8 +21,9 @@ from neuronctl.scripts.model import (
     Header,
     interpreter,
 )
+from neuronctl.scripts.header_reader import DIRECTIVE, read_header
 from neuronctl.scripts.script_file import MOST_CHARACTERS
-from neuronctl.scripts.script_request import request_of_script
+from neuronctl.scripts.script_request import request_from_header
 from neuronctl.scripts.shell_reader import read_shell
 
 
@@ -69,7 +68,7 @@ def draft_job_file(
     first = max([1, *(option.place.line for option in header.given)]) + 1
     body = "\n".join(lines[first - 1 :])
     remarks: List[Remark] = []
-    asked = request_of_script(header, name, cluster)
+    asked = request_from_header(header, name, cluster)
     keys = [Entry("cluster", cluster.name)] if name_cluster else []
     keys += _directive_entries(header, name, asked, remarks)
     comments = [

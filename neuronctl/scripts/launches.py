@@ -8,7 +8,7 @@ from typing import Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.datatypes import dataclass, field, replace
 from neuronctl.launch.launchers import Launcher, called, every
-from neuronctl.scripts.model import SourceSpan, digits
+from neuronctl.scripts.header import SourceSpan, digits
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.shell_text import Command, ShellWord
 from neuronctl.scripts.usual_commands import names_python, program_at, python_runs

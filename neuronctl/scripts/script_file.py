@@ -9,7 +9,7 @@ from typing import Dict, Iterable, List, Optional
 
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import open_named, open_regular
-from neuronctl.scripts.model import Edit
+from neuronctl.scripts.header import Edit
 
 MAX_BYTES = 4 * 1024 * 1024
 """The longest script that slurmctld takes unless the site says otherwise."""

@@ -17,7 +17,7 @@ from neuronctl.catalog.model import Cluster
 from neuronctl.common.units import hosts
 from neuronctl.request.job import OF_SLURM, Amounts, JobRequest, Origin, Source
 from neuronctl.request.values import gpu_type_of_task
-from neuronctl.scripts.model import SCRIPT, Header, digits
+from neuronctl.scripts.header import SCRIPT, Header, digits
 from neuronctl.scripts.shell_text import ShellText
 from neuronctl.slurm.sbatch_options import EARLY
 
@@ -25,7 +25,7 @@ from neuronctl.slurm.sbatch_options import EARLY
 _NOT_ABOUT_THE_JOB = ("wait", "parsable", "test-only", "ignore-pbs", *EARLY)
 
 
-def request_of_script(header: Header, file: str, cluster: Cluster) -> JobRequest:
+def request_from_header(header: Header, file: str, cluster: Cluster) -> JobRequest:
     """Return the request in the directives. file: the script's name, for the origins."""
     fields: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from neuronctl.scripts.bash_grammar import LOOPS, below, parsed, set_often, text_of
-from neuronctl.scripts.model import NOWHERE, SourceSpan
+from neuronctl.scripts.header import NOWHERE, SourceSpan
 from neuronctl.scripts.shell_text import (
     EXPANSION,
     Assignment,

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import FrozenSet, List, Optional, Sequence, Tuple
 
 from neuronctl.common.datatypes import dataclass
-from neuronctl.scripts.model import SourceSpan
+from neuronctl.scripts.header import SourceSpan
 
 _INITIALIZES = r"activate|\.?(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh)?"
 """The names of files that change no variable of the script's."""

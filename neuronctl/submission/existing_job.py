@@ -20,7 +20,7 @@ from neuronctl.planning import plan
 from neuronctl.request.job import OPTIONS
 from neuronctl.request.job_file import configuration
 from neuronctl.request.typed_options import options_layer
-from neuronctl.scripts.model import Header, interpreter
+from neuronctl.scripts.header import Header, interpreter
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm.sbatch import outer_job, parse_submitted
 from neuronctl.submission.existing_script import ExistingJob, read_existing
@@ -85,7 +85,7 @@ def _with_asked(
         from neuronctl.judgement.partition_choice import choose
 
         anywhere = plan(replace(job.request, partition="auto"), cluster)
-        choice = choose(anywhere, job.catalog or load(), ask=True, of_script=True)
+        choice = choose(anywhere, job.catalog or load(), ask=True, batch_script=True)
         job = job.with_options(f"--partition={choice.plan.partition.name}")
         job = replace(job, choice=choice)
     if given.get("after") or given.get("after_ok"):

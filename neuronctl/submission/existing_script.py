@@ -25,11 +25,11 @@ from neuronctl.rules.local_facts import program_text
 from neuronctl.rules.scripts import check_script
 from neuronctl.rules.scripts.script_facts import ScriptFacts
 from neuronctl.scripts.bash_grammar import SyntaxProblem, syntax_problem
-from neuronctl.scripts.header import read_header
-from neuronctl.scripts.model import AFTER_COMMAND, Header
+from neuronctl.scripts.header import AFTER_COMMAND, Header
+from neuronctl.scripts.header_reader import read_header
 from neuronctl.scripts.sbatch_line import WRAPPED, SbatchLine, read_line
 from neuronctl.scripts.script_file import beginning, edited, is_too_long, read_file
-from neuronctl.scripts.script_request import job_variables, modules, request_of_script
+from neuronctl.scripts.script_request import job_variables, modules, request_from_header
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.sbatch_options import GetoptError
@@ -137,7 +137,7 @@ class ExistingJob:
         """Return the script's request, with sbatch's defaults, each with its line or option."""
         assert self.cluster is not None
         default = Origin(Source.DERIVED, "Slurm's default")
-        request = request_of_script(self.header, self.name, self.cluster)
+        request = request_from_header(self.header, self.name, self.cluster)
         return replace(
             request,
             job_name=self.job_name,
@@ -158,7 +158,7 @@ class ExistingJob:
             self.catalog,
             ask_slurm=self.ask_slurm and here,
             snapshot=None if self.choice is None else self.choice.snapshot,
-            of_script=True,
+            batch_script=True,
         )
         judged = judge_script(
             *(self.name, self.script, self.header, self.request if here else None),
@@ -274,9 +274,11 @@ def judge_text(
     """
     header = read_header(text, environment=os.environ)
     late = header.shebang and any(one.reason == AFTER_COMMAND for one in header.ignored)
-    request = request_of_script(header, name, cluster) if header.given or late else None
+    request = request_from_header(header, name, cluster) if header.given or late else None
     here = local_cluster() is not None
-    by = JudgeBy(catalog, ask_slurm=here, asked=asked, of_script=True, comment_parts=comment_parts)
+    by = JudgeBy(
+        catalog, ask_slurm=here, asked=asked, batch_script=True, comment_parts=comment_parts
+    )
     return judge_script(name, text, header, request, cluster, by)
 
 

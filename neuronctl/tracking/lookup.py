@@ -161,7 +161,7 @@ def log_paths(status: JobStatus) -> tuple[str, str, bool]:
 
 def _submitted_logs(status: JobStatus) -> Optional[tuple[str, str]]:
     """Return the logs named in accounting's copy of the command line, or in the script."""
-    from neuronctl.scripts.header import read_header
+    from neuronctl.scripts.header_reader import read_header
     from neuronctl.scripts.sbatch_line import read_line
 
     words, text = status.submit_line.split(), ""

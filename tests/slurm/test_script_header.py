@@ -20,9 +20,9 @@ from harness import Sandbox, sandbox_up
 from headers import Script, random_script
 from states import NODES
 
-from neuronctl.scripts import directives
-from neuronctl.scripts.header import read_header
-from neuronctl.scripts.model import COMMAND_LINE, SCRIPT, Header, excluding
+from neuronctl.scripts import header_reader
+from neuronctl.scripts.header import COMMAND_LINE, SCRIPT, Header, excluding
+from neuronctl.scripts.header_reader import read_header
 
 SEED = 20261122
 STATES = 6
@@ -134,14 +134,14 @@ def test_scripts_are_read_as_sbatch_reads_them(
     release = lenient.version[:2]
     here = [
         option
-        for option in directives.SBATCH
+        for option in header_reader.SBATCH
         if SINCE.get(option.long, release) <= release
         and (option.long != "power" or release < WITHOUT_POWER)
     ]
     # What an abbreviation means depends on the options of the release.
-    monkeypatch.setattr(directives, "SBATCH", tuple(here))
+    monkeypatch.setattr(header_reader, "SBATCH", tuple(here))
     if release < (23, 2):  # which lets --exclusive and --oversubscribe stand together
-        monkeypatch.setattr(directives, "_EXCLUDING", directives._EXCLUDING[:1])
+        monkeypatch.setattr(header_reader, "_EXCLUDING", header_reader._EXCLUDING[:1])
     scripts = [random_script(rng) for _ in range(count)]
     if release >= (24, 5):  # an escaped space is a character since then
         scripts = [script for script in scripts if "\\ " not in script["text"]]

@@ -19,9 +19,9 @@ from neuronctl.planning import JobPlan, plan
 from neuronctl.rendering.render import render_job
 from neuronctl.request.job import build_request
 from neuronctl.request.job_file import parse_job_file
-from neuronctl.scripts.header import read_header
+from neuronctl.scripts.header_reader import read_header
 from neuronctl.scripts.job_file_draft import JobFileDraft, draft_job_file, uses_arguments
-from neuronctl.scripts.script_request import request_of_script
+from neuronctl.scripts.script_request import request_from_header
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.sh") if path.stem != "mila-unicode-dashes")
@@ -68,7 +68,7 @@ def test_slurm_is_asked_for_the_same(name: str) -> None:
     on = re.findall(r"(?m)^cluster: (\S+)", (SCRIPTS / f"{name}.yaml").read_text())[0]
     made = imported(text, on, name=f"{name}.sh")
     before, after = read_header(text), read_header(render_job(planned(made, on)))
-    wanted, ours = (request_of_script(one, "x", cluster(on)) for one in (before, after))
+    wanted, ours = (request_from_header(one, "x", cluster(on)) for one in (before, after))
     assert after.value("job-name") == before.value("job-name") or f"{name}.sh"
     default = "slurm-%A_%a.out" if wanted.array else "slurm-%j.out"
     assert ours.output == (wanted.output or default)

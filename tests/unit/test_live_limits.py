@@ -185,7 +185,7 @@ def test_two_tasks_may_share_a_core() -> None:
     for tasks, kind in ((6, "can start now"), (8, "not known"), (11, "refused")):
         amounts = Amounts(ntasks=tasks, cpus_per_task=3)
         made = plan_of(cluster(), amounts=amounts, cpus_per_task=3, mem="1G")
-        context = RuleContext(made, Catalog({"toy": made.cluster}, "toy", ()), of_script=True)
+        context = RuleContext(made, Catalog({"toy": made.cluster}, "toy", ()), batch_script=True)
         assert judge(context, look).verdict.kind == kind, tasks
 
 

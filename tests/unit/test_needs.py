@@ -16,8 +16,8 @@ from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import plan
 from neuronctl.rules import RuleContext
-from neuronctl.scripts.header import read_header
-from neuronctl.scripts.script_request import request_of_script
+from neuronctl.scripts.header_reader import read_header
+from neuronctl.scripts.script_request import request_from_header
 from neuronctl.slurm.limits import Scope, read_limits
 from neuronctl.slurm.scontrol import NodeGroup, parse_nodes, parse_partitions
 
@@ -59,7 +59,7 @@ def judged(
         "toy", "Toy", "tests", "2026-11-20", default_partition="mix", partitions={"mix": catalog}
     )
     header = read_header("#!/bin/bash\n", command_line=["-p", "mix", *options.split()])
-    made = plan(request_of_script(header, "job.sh", cluster), cluster)
+    made = plan(request_from_header(header, "job.sh", cluster), cluster)
     own = read_limits(fields_of([qos] if qos else []), Scope.QOS, "normal")
     limits = dataclasses.replace(
         LIMITS,
@@ -69,7 +69,7 @@ def judged(
         nodes=groups,
     )
     snapshot: Snapshot = live(jobs, limits, user="kim", reservations=(), queue=queue)
-    context = RuleContext(made, Catalog({"toy": cluster}, "toy", ()), of_script=True)
+    context = RuleContext(made, Catalog({"toy": cluster}, "toy", ()), batch_script=True)
     return judge(context, snapshot)
 
 
@@ -217,8 +217,8 @@ def test_nodes_of_the_users_own_jobs_take_more_of_them() -> None:
 def test_a_script_without_a_partition_goes_to_slurms_default() -> None:
     cluster = Cluster("toy", "Toy", "tests", "2026-11-20", partitions={"mix": OF_CATALOG})
     header = read_header("#!/bin/bash\n", command_line=["-n", "24"])
-    made = plan(request_of_script(header, "job.sh", cluster), cluster)
-    context = RuleContext(made, Catalog({"toy": cluster}, "toy", ()), of_script=True)
+    made = plan(request_from_header(header, "job.sh", cluster), cluster)
+    context = RuleContext(made, Catalog({"toy": cluster}, "toy", ()), batch_script=True)
     for default, kind in ((True, RUNS), (False, "refused")):
         partitions = (dataclasses.replace(MIX, default=default),)
         limits = dataclasses.replace(LIMITS, partitions=partitions, nodes=(LARGE, SMALL))

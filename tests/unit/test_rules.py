@@ -16,7 +16,7 @@ from neuronctl.rules import LocalFacts, RuleContext, apply_rules
 from neuronctl.rules.base import Copies, Fault
 from neuronctl.rules.quotas import Quota
 from neuronctl.scripts.bash_grammar import SyntaxProblem
-from neuronctl.scripts.model import SourceSpan
+from neuronctl.scripts.header import SourceSpan
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim/run")
 STATES = dataclasses.replace(HERE, stated_sizes=(("devices", 4), ("num_nodes", 2)))
@@ -421,15 +421,15 @@ def test_advice_and_observations_warn() -> None:
     assert found["NC132"].severity == "error"
 
 
-@pytest.mark.parametrize("of_script", [False, True])
+@pytest.mark.parametrize("batch_script", [False, True])
 @pytest.mark.parametrize(
     "name", ["a_partition_of_nobody", "amd_a100", "v100", "A100", "h200", None]
 )
 def test_an_unknown_partition_gets_one_line_of_suggestions(
-    name: Optional[str], of_script: bool
+    name: Optional[str], batch_script: bool
 ) -> None:
     catalog = load()
     made = plan_of(catalog.cluster("neuron"), partition=name, gpus_per_node=1)
-    context = RuleContext(made, catalog, NOWHERE, of_script=of_script)
+    context = RuleContext(made, catalog, NOWHERE, batch_script=batch_script)
     (found,) = (finding for finding in apply_rules(context) if finding.code == "NC101")
     assert found.hint and len(f"  hint: {found.hint}") <= 80

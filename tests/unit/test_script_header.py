@@ -6,16 +6,22 @@ from typing import Dict, Optional
 
 import pytest
 
-from neuronctl.scripts import model
-from neuronctl.scripts.directives import check_value
-from neuronctl.scripts.header import read_header
+from neuronctl.scripts.header import (
+    AFTER_COMMAND,
+    COMMAND_LINE,
+    MISSPELLED,
+    OVERRIDDEN,
+    REMARK,
+    Header,
+)
+from neuronctl.scripts.header_reader import check_value, read_header
 
 
-def head(*lines: str) -> model.Header:
+def head(*lines: str) -> Header:
     return read_header("\n".join(["#!/bin/bash", *lines, "true", ""]))
 
 
-def values(header: model.Header) -> Dict[str, Optional[str]]:
+def values(header: Header) -> Dict[str, Optional[str]]:
     return {name: given.value for name, given in header.options.items()}
 
 
@@ -93,11 +99,11 @@ def test_where_each_option_stands() -> None:
 @pytest.mark.parametrize(
     ("line", "why", "text"),
     [
-        ("#SBATCH -n 1 #SBATCH -N 2", model.REMARK, "#SBATCH -N 2"),
-        ("#SBATCH -n 1\n#SBATCH -n 2", model.OVERRIDDEN, "--ntasks=1"),
-        ("  #SBATCH -n 1", model.MISSPELLED, "#SBATCH -n 1"),
-        ("#sbatch -n 1", model.MISSPELLED, "#sbatch -n 1"),
-        ("echo\n#SBATCH -n 1", model.AFTER_COMMAND, "#SBATCH -n 1"),
+        ("#SBATCH -n 1 #SBATCH -N 2", REMARK, "#SBATCH -N 2"),
+        ("#SBATCH -n 1\n#SBATCH -n 2", OVERRIDDEN, "--ntasks=1"),
+        ("  #SBATCH -n 1", MISSPELLED, "#SBATCH -n 1"),
+        ("#sbatch -n 1", MISSPELLED, "#sbatch -n 1"),
+        ("echo\n#SBATCH -n 1", AFTER_COMMAND, "#SBATCH -n 1"),
     ],
 )
 def test_what_has_no_effect(line: str, why: str, text: str) -> None:
@@ -116,7 +122,7 @@ def test_environment_and_command_line_go_over_the_script() -> None:
     )
     assert values(header) == {"time": "2", "ntasks": "1", "partition": "c"}
     assert header.options["time"].source == "SBATCH_TIMELIMIT"
-    assert header.options["partition"].source == model.COMMAND_LINE
+    assert header.options["partition"].source == COMMAND_LINE
 
 
 def test_what_is_an_abbreviation_in_an_old_release_is_read_as_in_a_new_one() -> None:

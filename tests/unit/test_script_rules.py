@@ -15,7 +15,7 @@ from neuronctl.cli.korean import in_language
 from neuronctl.common.rule_codes import CODES
 from neuronctl.rules.scripts import check_script
 from neuronctl.rules.scripts.script_facts import ScriptFacts
-from neuronctl.scripts.header import read_header
+from neuronctl.scripts.header_reader import read_header
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.submission.existing_script import JudgedScript, judge_text
 

@@ -25,7 +25,7 @@ from neuronctl.rules.scripts import (  # noqa: F401
 from neuronctl.rules.scripts.sbatch_lines import submits_itself
 from neuronctl.rules.scripts.script_facts import SCRIPT_RULES, ScriptFacts
 from neuronctl.rules.scripts.shell_lines import UNFILLED
-from neuronctl.scripts.model import GPU_OPTIONS, NOWHERE, Edit, SourceSpan
+from neuronctl.scripts.header import GPU_OPTIONS, NOWHERE, Edit, SourceSpan
 
 _LONGEST = 1_000
 """Characters of a message."""

@@ -17,7 +17,7 @@ from neuronctl.rules.scripts.script_facts import (
     asks_for,
     script_rule,
 )
-from neuronctl.scripts.model import SCRIPT, SourceSpan
+from neuronctl.scripts.header import SCRIPT, SourceSpan
 from neuronctl.scripts.shell_text import Command
 from neuronctl.slurm.sbatch_options import SBATCH, variables
 

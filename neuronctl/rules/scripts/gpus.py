@@ -16,8 +16,8 @@ from neuronctl.rules.consistency import contradictions
 from neuronctl.rules.local_facts import stated_sizes
 from neuronctl.rules.scripts.nested_launchers import is_own_program, is_trifle
 from neuronctl.rules.scripts.script_facts import SCRIPT_RULES, ScriptFacts, Start, script_rule
+from neuronctl.scripts.header import GPU_OPTIONS
 from neuronctl.scripts.launches import CONTAINERS, PYTHON, Launch
-from neuronctl.scripts.model import GPU_OPTIONS
 
 _SEVERAL = re.compile(r"(?i)--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|parallel|world[_-]size)")
 _WITHOUT_GPUS = (

@@ -10,8 +10,8 @@ from neuronctl.rules.base import Finding
 from neuronctl.rules.local_files import RANK_0_ONLY
 from neuronctl.rules.python_program import wandb_init_line
 from neuronctl.rules.scripts.script_facts import SCRIPT_RULES, ScriptFacts, Start, script_rule
+from neuronctl.scripts.header import SourceSpan, digits
 from neuronctl.scripts.launches import PYTHON, SHELL
-from neuronctl.scripts.model import SourceSpan, digits
 
 _OF_A_TASK = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK_PID", "SLURM_NODEID")
 

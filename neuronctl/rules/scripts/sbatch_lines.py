@@ -10,9 +10,20 @@ from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.words import counted
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts.script_facts import ScriptFacts, asks_for, script_rule
-from neuronctl.scripts import model
-from neuronctl.scripts.directives import BLANKS
-from neuronctl.scripts.model import GPU_OPTIONS, SCRIPT, Edit, GivenOption, Ignored, SourceSpan
+from neuronctl.scripts.header import (
+    AFTER_COMMAND,
+    COMMAND_LINE,
+    GPU_OPTIONS,
+    MISSPELLED,
+    OVERRIDDEN,
+    REMARK,
+    SCRIPT,
+    Edit,
+    GivenOption,
+    Ignored,
+    SourceSpan,
+)
+from neuronctl.scripts.header_reader import BLANKS
 from neuronctl.scripts.shell_text import ShellWord
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.sbatch_options import is_of_a_plugin
@@ -71,7 +82,7 @@ def late_directive(facts: ScriptFacts) -> Iterator[Finding]:
     if any(refusal.whole for refusal in facts.header.refusals):
         return  # NC602 reports it
     texts = facts.shell.documents
-    late = [one for one in _ignored(facts, model.AFTER_COMMAND) if one.place.line not in texts]
+    late = [one for one in _ignored(facts, AFTER_COMMAND) if one.place.line not in texts]
     more = len({one.place.line for one in late}) - 1
     for ignored in late[:1]:
         others = f" and {counted(more, 'more line')}, up to line {late[-1].place.line}"
@@ -86,7 +97,7 @@ def late_directive(facts: ScriptFacts) -> Iterator[Finding]:
 
 @script_rule(WARNING, "NC604", "line that only looks like a directive", Trait.UNREACHED)
 def like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
-    for ignored in _ignored(facts, model.MISSPELLED):
+    for ignored in _ignored(facts, MISSPELLED):
         remark = ignored.text.startswith(("# ", "#\t", "#--"))
         submits = re.search(r"\s[\w./-]+\.(sh|bash|sbatch|slurm|job)\b|\\$", ignored.text)
         if submits or (remark and facts.header.given):
@@ -97,7 +108,7 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
         message = "sbatch ignores this line: a directive begins with #SBATCH in the first column"
         yield Finding(message, f"write #SBATCH {options}", place=ignored.place)
 
-    for ignored in _ignored(facts, model.REMARK):
+    for ignored in _ignored(facts, REMARK):
         if ignored.text.startswith("#SBATCH"):
             yield Finding(
                 f"sbatch ignores '{ignored.text}': a # ends the line",
@@ -108,9 +119,9 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
 
 @script_rule(WARNING, "NC605", "directive that is overridden", Trait.UNREACHED)
 def overridden(facts: ScriptFacts) -> Iterator[Finding]:
-    for ignored in _ignored(facts, model.OVERRIDDEN):
+    for ignored in _ignored(facts, OVERRIDDEN):
         later = ignored.instead
-        if later is None or later.text == ignored.text or later.source == model.COMMAND_LINE:
+        if later is None or later.text == ignored.text or later.source == COMMAND_LINE:
             continue
         by, hint = f"line {later.place.line}", "keep one of the two"
         if not later.place.line:

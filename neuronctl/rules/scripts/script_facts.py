@@ -11,8 +11,8 @@ from neuronctl.launch.launchers import ALL
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Registry
 from neuronctl.scripts.bash_grammar import SyntaxProblem
+from neuronctl.scripts.header import SCRIPT, GivenOption, Header, SourceSpan
 from neuronctl.scripts.launches import PYTHON, Launch, launches
-from neuronctl.scripts.model import SCRIPT, GivenOption, Header, SourceSpan
 from neuronctl.scripts.shell_text import ShellText, reads_more
 
 TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-socket", "ntasks-per-core")

@@ -11,7 +11,7 @@ from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.common.secrets import find_secrets
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts.script_facts import ScriptFacts, script_rule
-from neuronctl.scripts.model import SCRIPT, GivenOption, SourceSpan
+from neuronctl.scripts.header import SCRIPT, GivenOption, SourceSpan
 
 _ITS_DIRECTORY = (
     r"\$\{(0|BASH_SOURCE(\[0\])?)%/"

@@ -13,8 +13,8 @@ from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts.nested_launchers import is_trifle
 from neuronctl.rules.scripts.script_facts import TASKS, ScriptFacts, Start, script_rule
+from neuronctl.scripts.header import Edit, SourceSpan, digits
 from neuronctl.scripts.launches import SHELL, Launch
-from neuronctl.scripts.model import Edit, SourceSpan, digits
 
 
 @script_rule(WARNING, "NC611", "tasks that contradict nodes", Trait.UNREACHED)

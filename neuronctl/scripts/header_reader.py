@@ -1,4 +1,11 @@
-"""The options of ``#SBATCH`` lines, of variables, and of sbatch's command line."""
+"""Read the ``#SBATCH`` lines of a script as sbatch reads them.
+
+sbatch reads a script's lines from the top to the first one that is neither blank nor a comment, and
+takes the options of those that begin with ``#SBATCH``. After them come the variables ``SBATCH_*``
+and the command line, each over what was before.
+
+``tests/slurm/test_script_header.py`` compares this with what sbatch makes of the same files.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +18,24 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from neuronctl.common.words import DASHES, other_dash, replace_other_dashes
 from neuronctl.request.job import OF_SLURM
 from neuronctl.request.values import memory, time, whole_number
-from neuronctl.scripts import model
+from neuronctl.scripts.header import (
+    ACCUMULATED,
+    AFTER_COMMAND,
+    COMMAND_LINE,
+    MISSPELLED,
+    NOWHERE,
+    OVERRIDDEN,
+    REMARK,
+    SCRIPT,
+    Edit,
+    GivenOption,
+    Header,
+    Ignored,
+    Refusal,
+    SourceSpan,
+    excluding,
+)
+from neuronctl.scripts.script_file import MAX_BYTES, beginning, is_too_long
 from neuronctl.slurm.sbatch_options import (
     EARLY,
     NO_VALUE,
@@ -47,11 +71,11 @@ _FREE_TEXT = ("chdir", "comment", "error", "input", "job-name", "output", "wckey
 class Refused(Exception):
     """Raised for an option that sbatch refuses."""
 
-    def __init__(self, refusal: model.Refusal) -> None:
+    def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
 
 
-_Word = Tuple[str, model.SourceSpan]
+_Word = Tuple[str, SourceSpan]
 """One word of a directive, and where it stands."""
 
 
@@ -62,7 +86,7 @@ def separates_components(line: str) -> bool:
 
 def line_options(
     line: str, number: int
-) -> Tuple[List[model.GivenOption], List[model.Ignored], Optional[model.Refusal]]:
+) -> Tuple[List[GivenOption], List[Ignored], Optional[Refusal]]:
     """Return the options of a directive, what sbatch ignores in it, and why it refuses it, if so.
 
     A line that is wrong only in characters that look like others is read as it is meant.
@@ -78,13 +102,13 @@ def line_options(
         given, _ = _line_options(plain, number)
     except Refused:
         return [], [], refusal
-    whole = model.SourceSpan(number, 1, len(line) + 1)
+    whole = SourceSpan(number, 1, len(line) + 1)
     # A comment or a name may contain such characters on purpose.
     free = any(each.name in _FREE_TEXT and (each.value or "") not in line for each in given)
     start = _same(line, plain)
     behind = _same(line[start:][::-1], plain[start:][::-1])
-    changed = model.SourceSpan(number, start + 1, len(line) - behind + 1)
-    edit = model.Edit(changed, plain[start : len(plain) - behind])
+    changed = SourceSpan(number, start + 1, len(line) - behind + 1)
+    edit = Edit(changed, plain[start : len(plain) - behind])
     edits = () if free or "#" in plain[1:] else (edit,)
     meant = [replace(option, place=whole, value_place=whole) for option in given]
     hint = f"write {plain.strip(BLANKS)}"
@@ -97,7 +121,7 @@ def _same(one: str, other: str) -> int:
     return next(differ, min(len(one), len(other)))
 
 
-def _line_options(line: str, number: int) -> Tuple[List[model.GivenOption], List[model.Ignored]]:
+def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignored]]:
     words, ignored = _words(line, number)
     try:
         texts = [text for text, _ in words]
@@ -105,18 +129,18 @@ def _line_options(line: str, number: int) -> Tuple[List[model.GivenOption], List
     except GetoptError as error:
         text, place = words[error.index]
         hint = _hint(text) if error.unknown else ""
-        raise Refused(model.Refusal(str(error), place, hint)) from None
+        raise Refused(Refusal(str(error), place, hint)) from None
     if end < len(words):
         hint = "write --NAME=VALUE without blanks, or quotes around the value, and a remark as # …"
         text, place = words[end]
-        raise Refused(model.Refusal(f"'{text}' is not an option", place, hint))
+        raise Refused(Refusal(f"'{text}' is not an option", place, hint))
     given = [_given(option, words) for option in parsed if option.known.name not in EARLY]
     for option in given:
         _check(option)
     return given, ignored
 
 
-def _words(line: str, number: int) -> Tuple[List[_Word], List[model.Ignored]]:
+def _words(line: str, number: int) -> Tuple[List[_Word], List[Ignored]]:
     """Return the words of a directive and the rest of the line, which sbatch does not read."""
     words: List[_Word] = []
     at = next(len(prefix) for prefix in DIRECTIVE if line.startswith(prefix))
@@ -127,9 +151,9 @@ def _words(line: str, number: int) -> Tuple[List[_Word], List[model.Ignored]]:
         text, at = _word(line, number, begin)
         if not text:
             break
-        words.append((text, model.SourceSpan(number, begin + 1, at + 1)))
+        words.append((text, SourceSpan(number, begin + 1, at + 1)))
     rest = line[at:].rstrip(BLANKS)
-    remark = model.Ignored(model.REMARK, rest, model.SourceSpan(number, at + 1, at + 1 + len(rest)))
+    remark = Ignored(REMARK, rest, SourceSpan(number, at + 1, at + 1 + len(rest)))
     return words, [remark] if rest.startswith("#") else []
 
 
@@ -146,15 +170,15 @@ def _word(line: str, number: int, at: int) -> Tuple[str, int]:
         text += re.sub(r"\\(.)", r"\1", part[1] or part[2] or "") + (part[3] or part[4] or "")
         at = part.end()
     if line[at : at + 1] in ("'", '"') and at < len(line):
-        place = model.SourceSpan(number, begin + 1, len(line) + 1)
-        raise Refused(model.Refusal(f"a {line[at]} is not closed", place))
+        place = SourceSpan(number, begin + 1, len(line) + 1)
+        raise Refused(Refusal(f"a {line[at]} is not closed", place))
     return text, at
 
 
-def _given(option: Parsed, words: Sequence[_Word]) -> model.GivenOption:
+def _given(option: Parsed, words: Sequence[_Word]) -> GivenOption:
     (_, first), (_, last) = words[option.index], words[option.value_index]
     place = replace(first, end=last.end)
-    return model.GivenOption(option.known.name, option.value, model.SCRIPT, place, last)
+    return GivenOption(option.known.name, option.value, SCRIPT, place, last)
 
 
 _COUNTS = """
@@ -179,7 +203,7 @@ def check_value(name: str, value: Optional[str]) -> None:
         _CHECKS[name](value)
 
 
-def _check(option: model.GivenOption) -> None:
+def _check(option: GivenOption) -> None:
     """Raise Refused for a value that sbatch itself refuses at once."""
     try:
         check_value(option.name, option.value)
@@ -188,7 +212,7 @@ def _check(option: model.GivenOption) -> None:
         if option.value is not None and re.search(r"\$\w|\$\{", option.value):
             hint = "#SBATCH lines do not expand variables: write the value itself"
         message = f"--{option.name}: {error}"
-        raise Refused(model.Refusal(message, option.place, hint)) from None
+        raise Refused(Refusal(message, option.place, hint)) from None
 
 
 def _hint(word: str) -> str:
@@ -201,31 +225,29 @@ def _hint(word: str) -> str:
     return f"did you mean {meant}?" if near else "'man sbatch' lists the options"
 
 
-def command_line_options(
-    words: Sequence[str], refusals: List[model.Refusal]
-) -> List[model.GivenOption]:
+def command_line_options(words: Sequence[str], refusals: List[Refusal]) -> List[GivenOption]:
     """Return the options of sbatch's command line; append what sbatch refuses to ``refusals``."""
-    given: List[model.GivenOption] = []
+    given: List[GivenOption] = []
     try:
         given += [
-            model.GivenOption(parsed.known.name, parsed.value, model.COMMAND_LINE)
+            GivenOption(parsed.known.name, parsed.value, COMMAND_LINE)
             for parsed in getopt_with_plugins(words, SBATCH)[0]
             if parsed.known.name not in EARLY
         ]
         for option in given:
             _check(option)
     except GetoptError as error:
-        refusals.append(model.Refusal(str(error), model.NOWHERE))
+        refusals.append(Refusal(str(error), NOWHERE))
     except Refused as error:
         refusals.append(error.refusal)
     return given
 
 
-def environment_options(environment: Mapping[str, str]) -> List[model.GivenOption]:
+def environment_options(environment: Mapping[str, str]) -> List[GivenOption]:
     """Return the options set by ``SBATCH_*`` variables; skip those without a value."""
     flags = {option.name for option in SBATCH if option.takes == NO_VALUE}
     return [
-        model.GivenOption(name, environment[variable], variable)
+        GivenOption(name, environment[variable], variable)
         for variable, name in variables().items()
         if environment.get(variable) and name not in flags
     ]
@@ -235,21 +257,21 @@ _EXCLUDING = (("mem", "mem-per-cpu", "mem-per-gpu"), ("exclusive", "oversubscrib
 """Options of which sbatch takes only one; the latter since 23.02."""
 
 
-def contradictions(given: Sequence[model.GivenOption]) -> List[model.Refusal]:
+def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
     """Return the options that sbatch accepts alone but refuses together."""
     found = []
     for group in _EXCLUDING:
         typed = {
             option.name: option.place
             for option in given
-            if option.name in group and option.source in (model.SCRIPT, model.COMMAND_LINE)
+            if option.name in group and option.source in (SCRIPT, COMMAND_LINE)
         }
         if len(typed) > 1:
             names = " and ".join(f"--{name}" for name in typed)
             place = list(typed.values())[-1]
             since = (23, 2) if "oversubscribe" in typed else ()
             words, hint = f"{names} exclude each other", "keep one of them"
-            found.append(model.Refusal(words, place, hint, since=since))
+            found.append(Refusal(words, place, hint, since=since))
     return found
 
 
@@ -270,3 +292,133 @@ def look_alike(text: str) -> str:
     instead = _PLAIN[found]
     what = f"a character that only looks like {instead!r}" if instead else "an invisible character"
     return f"{what} (U+{ord(found):04X})"
+
+
+def read_header(
+    text: str, *, environment: Mapping[str, str] = {}, command_line: Sequence[str] = ()
+) -> Header:
+    """Read a script as ``sbatch COMMAND_LINE script`` would in that environment.
+
+    text: the file's; bytes that are not UTF-8 as surrogates. Every option that any release of Slurm
+    has is taken. Of a heterogeneous job, the options of the first component are kept.
+    """
+    refusals: List[Refusal] = _whole_file(text)
+    if refusals:
+        text = "" if is_too_long(text) else text.replace("\r\n", "\n")
+        # Keep the number of characters, so that places match the file.
+        text = re.sub("\\A\ufeff+", lambda mark: " " * len(mark[0]), text)
+    lines = beginning(text).split("\n")
+    first_command = _first_command(lines)
+    ignored: List[Ignored] = []
+    components: List[List[GivenOption]] = [[]]
+    for number, line in enumerate(lines[: first_command - 1], 1):
+        if separates_components(line):
+            components.append([])
+        elif line.startswith(DIRECTIVE):
+            options, rest, refusal = line_options(line, number)
+            components[-1] += options
+            ignored += rest
+            refusals += [] if refusal is None else [refusal]
+    outside = environment_options(environment) + command_line_options(command_line, refusals)
+    for component in components:
+        component += outside
+        refusals += contradictions(component)
+    given = components[0]
+    foreign = any(line.startswith(("#PBS", "#BSUB")) for line in lines)
+    ignored += [*_unread(lines, first_command), *_overridden(given)]
+    return Header(
+        tuple(given),
+        tuple(refusals),
+        tuple(sorted(ignored, key=lambda part: (part.place.line, part.place.column))),
+        foreign and not any(option.name == "ignore-pbs" for option in given),
+        len(components),
+        first_command,
+        lines[0][2:].strip() if lines[0].startswith("#!") else "",
+        len(lines) if len(beginning(text)) < len(text) else 0,
+    )
+
+
+def _whole_file(text: str) -> List[Refusal]:
+    """Return why sbatch refuses the file, whatever its directives say."""
+    found: List[Refusal] = []
+
+    def refuse(message: str, place: SourceSpan, hint: str = "", edits: Sequence[Edit] = ()) -> None:
+        found.append(Refusal(message, place, hint, whole=True, edits=tuple(edits)))
+
+    lines, plain = text.split("\n"), text.lstrip("\ufeff")
+    first = SourceSpan(1, 1, len(lines[0].rstrip("\r")) + 1)
+    if is_too_long(text):
+        message = f"it has more than {MAX_BYTES:,} bytes, which is Slurm's limit (max_script_size)"
+        refuse(message, first, "leave the data out: let the script read them from another file")
+        return found
+    if not text.strip(BLANKS):
+        refuse(f"the script {'contains only blanks' if text else 'is empty'}", first)
+        return found
+    if plain != text:
+        mark = SourceSpan(1, 1, len(text) - len(plain) + 1)
+        message = "the file begins with a byte order mark (BOM), and so not with #!"
+        hint = "save it as UTF-8 without BOM: sed -i '1s/^\\xEF\\xBB\\xBF//' FILE"
+        refuse(message, mark, hint, [Edit(mark, "")])
+    if not plain.startswith("#!"):
+        message = "the first line is not #! and the path of an interpreter"
+        refuse(message, first, "let the file begin with #!/bin/bash")
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        refuse("the file contains a NUL character", SourceSpan(line))
+    ends = [
+        SourceSpan(number, len(line), len(line) + 1)
+        for number, line in enumerate(lines[:-1], 1)
+        if line.endswith("\r")
+    ]
+    if ends:
+        returns = [Edit(place, "") for place in ends if beginning(text) == text]
+        hint = "convert the file: sed -i 's/\\r$//' FILE"
+        refuse("the lines end as on Windows (CR LF)", ends[0], hint, returns)
+    return found
+
+
+def _first_command(lines: Sequence[str]) -> int:
+    """Return the number of the line at which sbatch stops reading directives."""
+    for number, line in enumerate(lines, 1):
+        if not line.startswith(DIRECTIVE) and line.strip(BLANKS)[:1] not in ("", "#"):
+            return number
+    return len(lines) + 1
+
+
+_MEANT = r"[ \t]+#SBATCH\b|#[ \t]*(?i:sbatch)[ \t]+-"
+"""What is meant for a directive, and is none."""
+
+
+def _is_meant(line: str) -> bool:
+    """Return True if a comment seems meant as a directive."""
+    name = re.match(r"#([A-Z]{5,7})[ \t]+-", line)
+    near = name is not None and difflib.get_close_matches(name[1], ["SBATCH"], cutoff=0.8)
+    return bool(near) or re.match(_MEANT, line) is not None
+
+
+def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
+    """Return the lines that look like directives but that sbatch does not read."""
+    found = []
+    for number, line in enumerate(lines, 1):
+        text, reason = line.rstrip(BLANKS), ""
+        if line.startswith("#SBATCH"):
+            reason = AFTER_COMMAND if number > first_command else ""
+        elif number == first_command and re.match("SBATCH[ \t]+-", line):
+            reason = MISSPELLED
+        elif number < first_command and _is_meant(line):
+            reason = MISSPELLED  # the writer of `##SBATCH` knows it
+        if reason:
+            found.append(Ignored(reason, text.lstrip(BLANKS), SourceSpan(number, 1, len(text) + 1)))
+    return found
+
+
+def _overridden(given: Sequence[GivenOption]) -> List[Ignored]:
+    """Return the options overridden by a later one, the environment, or the command line."""
+    found = []
+    following: Dict[str, GivenOption] = {}
+    for option in reversed(given):
+        later = following.get(option.name)
+        if later is not None and option.source == SCRIPT and option.name not in ACCUMULATED:
+            found.append(Ignored(OVERRIDDEN, option.text, option.place, later))
+        following.update(dict.fromkeys((option.name, *excluding(option.name)), option))
+    return found

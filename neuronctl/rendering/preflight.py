@@ -8,7 +8,7 @@ from typing import List, Sequence, Tuple
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.shell import CommandWord, Shell, join
 from neuronctl.planning import JobPlan, Launch
-from neuronctl.rendering.launch_command import LaunchParts, launch_parts
+from neuronctl.rendering.launch_command import launch_parts
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,16 @@ class Checks:
     gpus: int
     ssh: bool
 
+    def has_any(self, plan: JobPlan) -> bool:
+        """Return True if there is anything to look for, the job's environment included."""
+        environment = plan.request.venv is not None or plan.request.conda is not None
+        return environment or any((self.srun, self.programs, self.files, self.binds, self.gpus))
 
-def checks(plan: JobPlan, first: LaunchParts) -> Checks:
+
+def checks(plan: JobPlan) -> Checks:
     """Return the checks of a job; with steps, up to shell text, which may make what others need.
 
-    first: the parts of the first launch. In a container, nothing is looked for.
+    In a container, nothing is looked for.
     """
     launches: List[Launch] = []
     for step in plan.steps or (plan.launches,):
@@ -45,7 +50,7 @@ def checks(plan: JobPlan, first: LaunchParts) -> Checks:
     programs: List[CommandWord] = [*wrapping.prefix[:1]]
     for launch in launches:
         script = launch.request.script or "bash"
-        parts = first if launch is plan.launches[0] else launch_parts(plan, launch)
+        parts = launch_parts(plan, launch)
         # An absolute path may be one in the image.
         if script.endswith(".py") and (image is None or not script.startswith("/")):
             files.append(script)

@@ -17,7 +17,6 @@ from neuronctl.planning.software import runs_shell
 from neuronctl.rendering import script_lines, template_environment
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
 from neuronctl.rendering.preflight import NO_MEMORY, checks, once_on_each, once_per_node
-from neuronctl.rendering.step_lines import step_lines, task_launch
 
 
 def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = "") -> str:
@@ -26,14 +25,10 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
     steps: shell text that defines ``work``, which is run in place of the plan's steps. Raises
     TemplateError with file and line.
     """
-    first = plan.launches[0]
-    checked = checks(plan, launch_parts(plan, first))
-    looks = plan.preflight and any(
-        (checked.srun, checked.programs, checked.files, checked.binds, checked.gpus)
-        + (plan.request.venv is not None, plan.request.conda is not None)
-    )
-    is_last = template is None and not _has_own_template()
+    own, _ = template_environment.directories()
+    is_last = template is None and not os.path.exists(os.path.join(own, "job.sh.j2"))
     before, launch = ([steps], "work") if steps else _launch(plan, is_last=is_last)
+    first, checked = plan.launches[0], checks(plan)
     several = plan.nodes * plan.ntasks_per_node * first.processes > 1 and not plan.steps
     stall = duration(plan.stall) if plan.stall else ""
     text = _render(
@@ -50,27 +45,26 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         is_sweep=bool(steps),
         starts=printable(first.starts) if several else "",
         checks=checked,
-        looks=looks,
+        looks=plan.preflight and checked.has_any(plan),
         several_nodes=plan.most_nodes > 1,
         each_node=once_per_node(plan) + NO_MEMORY,
         monitor=plan.request.monitor,
         stall=stall,
     )
-    for asked, line, name in (
-        (plan.until_done, "no other run follows", "until-done"),
-        (stall, "watch_log", "stall"),
-        (plan.code, "NEURONCTL_SUBMIT_DIR=", "snapshot"),
-    ):
-        if asked and line not in text:
+    parts = [("until-done", "no other run follows")] if plan.until_done else []
+    parts += [("stall", "watch_log")] if stall else []
+    parts += [("snapshot", "NEURONCTL_SUBMIT_DIR=")] if plan.code else []
+    for option, line in parts:
+        if line not in text:
             raise TemplateError(
-                f"the template lacks the lines of --{name}", "let it extend shipped/job.sh.j2"
+                f"the template lacks the lines of --{option}", "let it extend shipped/job.sh.j2"
             )
     return re.sub(r"\n{3,}", "\n\n", text)
 
 
 def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
     """Return the lines before the launch, and the launch; a function's body is indented."""
-    steps = "\n".join(step_lines(plan))
+    steps = "\n".join(script_lines.step_lines(plan))
     if _is_function(plan):
         text = steps if plan.steps else script_lines.function_body(plan.request.body or "")
         return [], script_lines.indented(text) or text
@@ -95,11 +89,6 @@ def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
 def _is_function(plan: JobPlan) -> bool:
     """Return True if the batch shell starts shell text in the background."""
     return _is_in_background(plan) and (bool(plan.steps) or plan.launches[0].inline)
-
-
-def _has_own_template() -> bool:
-    own, _ = template_environment.directories()
-    return os.path.exists(os.path.join(own, "job.sh.j2"))
 
 
 def _is_in_background(plan: JobPlan) -> bool:
@@ -161,7 +150,7 @@ def render_sweep(plan: JobPlan, code: str, folder: str, **options: Any) -> str:
     """
     assert plan.until_done is not None
     before_end, limit = plan.until_done.before_end, max(0, plan.time_limit or 0)
-    launch, by_srun = task_launch(plan)
+    launch, by_srun = script_lines.task_launch(plan)
     options.update(
         slots=len(plan.steps[0]),
         nodes=plan.most_nodes,

@@ -35,7 +35,7 @@ def script_templates(*first: str) -> jinja2.Environment:
 
 
 def launcher_templates() -> jinja2.Environment:
-    """Return the environment that finds the launchers' templates."""
+    """Return the environment of the launchers' templates."""
     return _environment("launchers", directories())
 
 
@@ -56,7 +56,7 @@ def render_page(name: str, **values: Any) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _environment(kind: str, directories: Tuple[str, ...]) -> jinja2.Environment:
-    """Create an environment that reads a template again once its file has changed."""
+    """Create an environment, which reads a template's file each time it is used."""
     named = {"shipped": _Files(data_path("templates")), "file": _Files("/")}
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PrefixLoader(named), _Files(directories)]),
@@ -107,16 +107,8 @@ class _Files(jinja2.FileSystemLoader):
         for directory in self.searchpath:
             file = os.path.join(directory, *parts)
             if os.path.exists(file):
-                text = template_text(file, own=directory == own)
-                changed = os.path.getmtime(file)
-                return text, file, functools.partial(_is_as_old, file, changed)
+                return template_text(file, own=directory == own), file, lambda: False
         raise jinja2.TemplateNotFound(template)
-
-
-def _is_as_old(file: str, changed: float) -> bool:
-    with contextlib.suppress(OSError):
-        return os.path.getmtime(file) == changed
-    return False
 
 
 _EXPRESSION_ERRORS = (

@@ -34,7 +34,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.records.found_records import newest_record
 from neuronctl.records.job_record import JobRecord
 from neuronctl.records.store import RecordStore
-from neuronctl.remote.python import Remote
+from neuronctl.remote.python_remote import Remote
 from neuronctl.request.job import Body
 from neuronctl.request.job_file import parse_steps
 from neuronctl.request.typed_options import program_words, texts_of
@@ -46,7 +46,7 @@ from neuronctl.submission.pipeline import Reporter, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.submission.transaction import Submission
 from neuronctl.sweeping.parameters import TaskState
-from neuronctl.sweeping.python import Sweep, sweep
+from neuronctl.sweeping.python_sweep import Sweep, sweep
 from neuronctl.tracking import follow
 from neuronctl.tracking.cancellation import cancel, known_jobs, scancel_targets
 from neuronctl.tracking.job_names import is_name, newest

@@ -18,7 +18,7 @@ from neuronctl.slurm.job_id import JobId
 
 if TYPE_CHECKING:
     from neuronctl.cli.job_output import SubmitMode
-    from neuronctl.sweeping.worker.pipeline import Job, Pipeline
+    from neuronctl.sweeping.worker.pipeline_job import Job, Pipeline
 
 _STYLES = {"done": "dim", "running": "green", "pending": "yellow", "waiting": "yellow"}
 _STYLES.update({"failed": "bold red", "cancelled": "bold", "not run": "bold", "not known": "bold"})
@@ -29,7 +29,7 @@ def submit(
 ) -> None:
     """Submit the pipeline in the file of ``given``; the other options apply to all its jobs."""
     from neuronctl.cli.job_output import TerminalReporter
-    from neuronctl.pipelines.pipeline import plan_pipeline, submit_pipeline
+    from neuronctl.pipelines.pipeline_actions import plan_pipeline, submit_pipeline
 
     options = dict(given)
     path, catalog = options.pop("job_file"), options.pop("catalog")
@@ -72,7 +72,7 @@ def pipelines_of(words: Sequence[str]) -> Tuple[str, ...]:
 
 def show_pipelines(names: Sequence[str], *, as_json: bool = False, watching: bool = False) -> bool:
     """Print the jobs of pipelines; return True if all are done. watching: until all have ended."""
-    from neuronctl.pipelines.pipeline import explain_ends, goes_on, look
+    from neuronctl.pipelines.pipeline_actions import explain_ends, goes_on, look
     from neuronctl.tracking.follow import poll_floor
 
     while True:
@@ -100,7 +100,7 @@ def show_pipelines(names: Sequence[str], *, as_json: bool = False, watching: boo
 
 
 def _print(name: str, pipeline: Pipeline) -> None:
-    from neuronctl.pipelines.pipeline import goes_on
+    from neuronctl.pipelines.pipeline_actions import goes_on
 
     columns = [
         Column("NAME", style="bold", no_wrap=True),
@@ -128,7 +128,7 @@ def _print(name: str, pipeline: Pipeline) -> None:
 
 def _why(job: Job, pipeline: Pipeline) -> str:
     """Return what a job waits for, or why it has not succeeded."""
-    from neuronctl.sweeping.worker.pipeline import OVER_LIMIT
+    from neuronctl.sweeping.worker.pipeline_job import OVER_LIMIT
 
     state = pipeline.states[job.name]
     if state.state in ("waiting", "pending"):
@@ -156,7 +156,7 @@ def find_jobs(word: str) -> Optional[Tuple[List[JobId], List[str]]]:
     for name in known:
         if not f"{word}-".startswith(f"{name}-") or not is_pipeline(name):
             continue
-        from neuronctl.pipelines.pipeline import look
+        from neuronctl.pipelines.pipeline_actions import look
 
         pipeline, only = look(name), word[len(name) + 1 :]
         if only and only not in pipeline.states:
@@ -184,7 +184,7 @@ _UNBORN = {"not run": "did not run", "waiting": "is not in the queue yet"}
 
 def jobs_in_queue(names: Sequence[str]) -> Tuple[str, ...]:
     """Return the ids of the jobs of pipelines that are in the queue."""
-    from neuronctl.pipelines.pipeline import look
+    from neuronctl.pipelines.pipeline_actions import look
 
     states = [state for name in names for state in look(name).states.values()]
     return tuple(str(one.job) for one in states if one.state in ("pending", "running"))
@@ -193,7 +193,7 @@ def jobs_in_queue(names: Sequence[str]) -> Tuple[str, ...]:
 def stop_pipelines(names: Sequence[str]) -> None:
     """Keep the remaining jobs of these pipelines from starting."""
     for name in names:
-        from neuronctl.pipelines.pipeline import look, stop
+        from neuronctl.pipelines.pipeline_actions import look, stop
 
         if all(state.state == "done" for state in look(name).states.values()):
             notify(f"all jobs of the pipeline {name} are done")
@@ -213,7 +213,7 @@ def go_on_with(name: str, words: Sequence[str], options: Mapping[str, Any]) -> N
             "--failed runs the jobs as they were submitted, and takes no other option",
             "cancel the pipeline, change its file, and submit that",
         )
-    from neuronctl.pipelines.pipeline import go_on
+    from neuronctl.pipelines.pipeline_actions import go_on
 
     names = go_on(name, notify)
     nothing = "none of its jobs has failed or been left out so far"

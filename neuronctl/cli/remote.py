@@ -263,7 +263,7 @@ def _run_on_all(names: Sequence[str], call: Call) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
     from neuronctl.remote.host import write_all
-    from neuronctl.remote.python import read_answer, run_command
+    from neuronctl.remote.python_remote import read_answer, run_command
     from neuronctl.remote.session import Filter
 
     if call.sends or call.command in (*SHELLS, "cancel", "pull", "doctor", "wait"):

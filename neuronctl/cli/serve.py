@@ -24,7 +24,7 @@ from neuronctl.submission.pipeline import submit_job
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Cluster
     from neuronctl.records.store import JobRecord
-    from neuronctl.serving.connection import Note
+    from neuronctl.serving.server_state import Note
     from neuronctl.slurm.job_id import JobId
     from neuronctl.submission.transaction import Submission
     from neuronctl.tracking.follow import JobWatch
@@ -139,7 +139,7 @@ def connect(job: str, as_json: bool) -> int:
     from neuronctl.catalog.loader import load, recognise
     from neuronctl.cli.jobs import one_job
     from neuronctl.records.store import RecordStore
-    from neuronctl.serving.connection import MARK
+    from neuronctl.serving.server_state import MARK
 
     store = RecordStore.default()
     asked = one_job(job, store) if job else _newest_server()
@@ -158,7 +158,7 @@ def connect(job: str, as_json: bool) -> int:
 
 
 def _newest_server() -> JobId:
-    from neuronctl.serving.connection import servers
+    from neuronctl.serving.server_state import servers
     from neuronctl.slurm.job_states import RUNNING
     from neuronctl.tracking.lookup import queued
 
@@ -178,7 +178,7 @@ def list_servers(as_json: bool) -> int:
 
     USER is whose the port is. A server that has ended stays in the list for a week.
     """
-    from neuronctl.serving.connection import all_servers
+    from neuronctl.serving.server_state import all_servers
 
     notes = all_servers()
     if as_json:
@@ -217,7 +217,13 @@ def _wait(
 
     again: whether its log was shown before; then only its end is.
     """
-    from neuronctl.serving.connection import ANSWERS, BY_SLURM, UNKNOWN, read_note, wait_for_server
+    from neuronctl.serving.server_state import (
+        ANSWERS,
+        BY_SLURM,
+        UNKNOWN,
+        read_note,
+        wait_for_server,
+    )
     from neuronctl.tracking.follow import JobWatch
 
     watch = JobWatch(job, record)
@@ -257,9 +263,9 @@ def _wait(
 
 
 def _print_connection(note: Note, cluster: Cluster, as_json: bool) -> None:
-    from neuronctl.serving import connection
+    from neuronctl.serving import server_state
 
-    way = connection.connect(note, cluster)
+    way = server_state.connect(note, cluster)
     if as_json:
         shown = ("name", "recipe", "node", "address", "port", "token")
         data = {"job_id": str(note.job), **{name: getattr(note, name) for name in shown}}

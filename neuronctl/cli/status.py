@@ -143,7 +143,7 @@ def _servers(found: Found) -> Dict[int, str]:
     """Return how the server in each job is; most users have none."""
     if not os.path.isdir(os.path.join(state_dir(), "serve")):
         return {}
-    from neuronctl.serving.connection import running_servers
+    from neuronctl.serving.server_state import running_servers
 
     return {job: note.summary for job, note in running_servers(found.jobs).items()}
 

@@ -86,7 +86,7 @@ def _wait_for_all(name: str, timeout: Optional[float], *, as_json: bool) -> bool
     from neuronctl.tracking.follow import wait_while
 
     if is_pipeline(name):
-        from neuronctl.pipelines.pipeline import goes_on, look
+        from neuronctl.pipelines.pipeline_actions import goes_on, look
 
         wait_while(lambda: goes_on(look(name)), f"the pipeline {name}", timeout)
         return show_pipelines([name], as_json=as_json)

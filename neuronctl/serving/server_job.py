@@ -18,8 +18,8 @@ from neuronctl.common.shell import Shell, join, quote
 from neuronctl.rendering.template_environment import gpu_reader
 from neuronctl.request.job import Body, JobRequest
 from neuronctl.request.typed_options import check_utf8
-from neuronctl.serving.connection import MARK, folders
 from neuronctl.serving.recipes import OWN, Recipe
+from neuronctl.serving.server_state import MARK, folders
 from neuronctl.submission.planned_job import PlannedJob
 
 _PROGRAM_KEYS = ("name", "guard", "ready", "alive", "used", "open", "ready_within")

@@ -22,8 +22,8 @@ from neuronctl.records.store import RecordStore
 from neuronctl.rendering.render import render_job
 from neuronctl.scripts.script_file import read_file, scripts_at
 from neuronctl.serving import recipes
-from neuronctl.serving.connection import connect, folders, read_note
 from neuronctl.serving.server_job import plan_server
+from neuronctl.serving.server_state import connect, folders, read_note
 from neuronctl.submission import planned_job
 from neuronctl.submission.resubmission import RecordedJob, _exported_variables
 

@@ -15,7 +15,7 @@ from typing import Any, Dict, List
 import pytest
 
 from neuronctl.sweeping.worker import files
-from neuronctl.sweeping.worker.pipeline import DIRECTORIES, Pipeline
+from neuronctl.sweeping.worker.pipeline_job import DIRECTORIES, Pipeline
 
 PACKAGE = Path(files.__file__).parent
 FAKES = {

@@ -18,9 +18,9 @@ from neuronctl.catalog.loader import load as load_catalog
 from neuronctl.cli.serve import _Progress
 from neuronctl.common.errors import TemplateError, UsageError
 from neuronctl.launch import launchers
-from neuronctl.serving import connection, recipes
-from neuronctl.serving.connection import BY_SLURM, ENDED, Note, connect, parse_note
+from neuronctl.serving import recipes, server_state
 from neuronctl.serving.server_job import make_place, plan_server
+from neuronctl.serving.server_state import BY_SLURM, ENDED, Note, connect, parse_note
 from neuronctl.slurm.job_id import JobId
 from neuronctl.submission.planned_job import plan_job
 from neuronctl.tracking.job_status import JobStatus
@@ -311,22 +311,22 @@ def test_a_server_that_has_ended_says_so_once() -> None:
 def test_the_list_says_what_slurm_says_of_a_server(
     noted: Optional[str], state: str, reason: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record: Any = SimpleNamespace(draft=SimpleNamespace(script=connection.MARK), rest={})
+    record: Any = SimpleNamespace(draft=SimpleNamespace(script=server_state.MARK), rest={})
     record.array, record.log_path = None, lambda *_, **__: ""
     job = JobStatus(
         *(JobId(7), 7, "http", "kim", "p", state, reason, "squeue"),
         record=record,
         cancelled_by=os.getuid(),
     )
-    monkeypatch.setattr(connection, "mine", lambda **_: Found((job,)))
+    monkeypatch.setattr(server_state, "mine", lambda **_: Found((job,)))
     note = (
         None if noted is None else Note(7, 0, "http", "http", "", "", 0, "", ENDED, noted, "", 0, 0)
     )
-    monkeypatch.setattr(connection, "read_note", lambda job: note)
+    monkeypatch.setattr(server_state, "read_note", lambda job: note)
     if noted is not None:
         words = "http starts: it waits for its next run" if state == "PENDING" else words
         words = f"http ended: {noted}" if noted != BY_SLURM and state == "CANCELLED" else words
-    assert [server.summary for server in connection.all_servers()] == [words]
+    assert [server.summary for server in server_state.all_servers()] == [words]
 
 
 def test_connect_shows_only_the_end_of_a_log(

@@ -16,9 +16,8 @@ from neuronctl.common.errors import SlurmError, at_most_one
 from neuronctl.common.paths import data_path
 from neuronctl.common.users import login_name
 from neuronctl.common.words import utc
-from neuronctl.request.config_file import settings
 from neuronctl.request.job import JobRequest
-from neuronctl.request.job_file import configured_cluster
+from neuronctl.request.job_file import configured_cluster, settings
 
 if TYPE_CHECKING:
     from neuronctl.judgement.partition_board import PartitionNow

@@ -13,8 +13,7 @@ from neuronctl.common.console import Column, print_json, print_table
 from neuronctl.common.errors import JobFileError, UsageError
 from neuronctl.common.files import open_own_directory
 from neuronctl.common.paths import config_dir, config_files, defaults_file, present
-from neuronctl.request.config_file import settings
-from neuronctl.request.job_file import configuration
+from neuronctl.request.job_file import configuration, settings
 
 
 @click.group("config", invoke_without_command=True)

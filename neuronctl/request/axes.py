@@ -58,35 +58,39 @@ def given_axes(
 
 def make_axes(source: str, data: Any) -> Tuple[Axis, ...]:
     """Return the axes of one of SOURCES, with texts for all values; raise ValueError."""
-    if source in ("table", "commands"):
-        return (_read_table(data) if source == "table" else _read_commands(data),)
-    if source == "list":
-        entries = data if isinstance(data, list) else [data]
-        if not entries or any(not isinstance(entry, dict) for entry in entries):
-            raise ValueError("expected one entry per task, such as '- {lr: 0.1, seed: 1}'")
-        other = next((entry for entry in entries if entry.keys() != entries[0].keys()), None)
-        if other is not None:
-            raise ValueError(
-                f"one entry sets {', '.join(other)}, the first {', '.join(entries[0])}"
-            )
-        data = {name: [entry[name] for entry in entries] for name in entries[0]}
-    elif isinstance(data, dict):
-        data = {
-            name: _read_values(each) if isinstance(each, str) else each
-            for name, each in data.items()
-        }
-    if (
-        not data
-        or not isinstance(data, dict)
-        or not all(isinstance(v, list) for v in data.values())
-    ):
-        raise ValueError("expected parameters with values, such as lr: [0.1, 0.01] or seed: 1..5")
+    if source == "table":
+        return (_read_table(data),)
+    if source == "commands":
+        return (_read_commands(data),)
+    columns = _read_list(data) if source == "list" else _read_columns(data)
     if source == "params":
-        return tuple(_axis((name,), [[value] for value in data[name]]) for name in data)
-    if len({len(values) for values in data.values()}) > 1:
-        shown = ", ".join(f"{name} has {len(values)}" for name, values in data.items())
+        return tuple(_axis((name,), [[value] for value in columns[name]]) for name in columns)
+    if len({len(values) for values in columns.values()}) > 1:
+        shown = ", ".join(f"{name} has {len(values)}" for name, values in columns.items())
         raise ValueError(f"values that advance together must be equally many: {shown}")
-    return (_axis(tuple(data), list(zip(*data.values()))),)
+    return (_axis(tuple(columns), list(zip(*columns.values()))),)
+
+
+def _read_list(data: Any) -> Dict[str, List[Any]]:
+    """Return the values of each parameter in ``[{lr: 0.1, seed: 1}, {lr: 0.2, seed: 2}]``."""
+    entries = data if isinstance(data, list) else [data]
+    if not entries or any(not isinstance(entry, dict) for entry in entries):
+        raise ValueError("expected one entry per task, such as '- {lr: 0.1, seed: 1}'")
+    for entry in entries:
+        if entry.keys() != entries[0].keys():
+            first, other = ", ".join(entries[0]), ", ".join(entry)
+            raise ValueError(f"one entry sets {other}, the first {first}")
+    return {name: [entry[name] for entry in entries] for name in entries[0]}
+
+
+def _read_columns(data: Any) -> Dict[str, List[Any]]:
+    """Return the values of each parameter in ``{lr: [0.1, 0.01], seed: "1..5"}``."""
+    columns = {}
+    for name, values in data.items() if isinstance(data, dict) else ():
+        columns[name] = _read_values(values) if isinstance(values, str) else values
+    if not columns or not all(isinstance(values, list) for values in columns.values()):
+        raise ValueError("expected parameters with values, such as lr: [0.1, 0.01] or seed: 1..5")
+    return columns
 
 
 def _axis(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Axis:

@@ -404,20 +404,18 @@ def merge(layers: Sequence[Layer]) -> Layer:
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     for layer in layers:
+        replaced: Tuple[str, ...] = ()
         if any(name in layer.values for name in _PROGRAM):
-            for name in (*_PROGRAM, "args", "text_file"):
-                values.pop(name, None)
-                origins.pop(name, None)
+            replaced += (*_PROGRAM, "args", "text_file")
         for group in _GROUPS:
             if any(name in layer.values for name in group):
                 # `field` in the configuration and `appl` in the job file complement each other.
-                drop = group if group[0] in layer.values else group[:1]
-                for name in drop:
-                    values.pop(name, None)
-                    origins.pop(name, None)
+                replaced += group if group[0] in layer.values else group[:1]
+        for name in replaced:
+            values.pop(name, None)
         for name, value in layer.values.items():
             if name == "env":
                 value = tuple({**dict(values.get("env", ())), **dict(value)}.items())
             values[name] = value
             origins[name] = layer.origins[name]
-    return Layer(values, origins)
+    return Layer(values, {name: origins[name] for name in values})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.common import yamlfile
 from neuronctl.common.datatypes import dataclass
@@ -54,7 +54,7 @@ def read_job_file(path: str) -> Layer:
             f"{path} is a program, not a job file",
             "-f takes a YAML file with options; put the program after the options, without -f",
         )
-    return _layer(yamlfile.read(path, JobFileError), Source.JOB_FILE, _PROGRAM_KEYS)
+    return _layer(_nodes(yamlfile.read(path, JobFileError)), Source.JOB_FILE, _PROGRAM_KEYS)
 
 
 def own_job_file() -> Optional[Layer]:
@@ -64,37 +64,36 @@ def own_job_file() -> Optional[Layer]:
     try:
         text = yamlfile.text_of(JOB_FILE, JobFileError, found=True)
     except JobFileError as error:
-        other = f"name it, if you trust it: -f {JOB_FILE}"
-        hint = f"{error.hint}; or {other}" if error.hint else ""
-        raise JobFileError(error.message, hint) from None
+        hint = f"name it, if you trust it: -f {JOB_FILE}"
+        raise JobFileError(error.message, "; or ".join(filter(None, (error.hint, hint)))) from None
     return parse_job_file(text, JOB_FILE)
 
 
 def parse_job_file(text: str, path: str) -> Layer:
     """Return the job that the text of a job file describes; raises JobFileError with path:line."""
-    return _layer(yamlfile.parse(text, path, JobFileError), Source.JOB_FILE, _PROGRAM_KEYS)
+    document = yamlfile.parse(text, path, JobFileError)
+    return _layer(_nodes(document), Source.JOB_FILE, _PROGRAM_KEYS)
 
 
 def read_config(path: str) -> Layer:
-    """Read a configuration file; a missing one sets nothing, nor does one of comments alone.
+    """Read a configuration file; a missing one sets nothing. Raises JobFileError with file:line."""
+    nodes = _nodes(_config_document(path))
+    nodes.pop(ON, None)  # belongs to the command line, not to a job
+    return _layer(nodes, Source.CONFIG, ())
 
-    Raises JobFileError with file:line.
-    """
+
+def _config_document(path: str) -> Document:
+    """Return a configuration file's content; a missing file, or one of comments alone, has none."""
     if not present(path):
-        return Layer({}, {})
+        return Document(path, {}, {}, {})
     try:
         # Most commands read the configuration, so it is cached.
-        document = yamlfile.read(path, JobFileError, found=True, private=_PRIVATE_KEYS)
+        return yamlfile.read(path, JobFileError, found=True, private=_PRIVATE_KEYS)
     except JobFileError:
-        if has_keys(yamlfile.text_of(path, JobFileError, found=True)):
+        text = yamlfile.text_of(path, JobFileError, found=True)
+        if any(line.strip() and not line.lstrip().startswith("#") for line in text.split("\n")):
             raise
-        return Layer({}, {})
-    return _layer(document, Source.CONFIG, ())
-
-
-def has_keys(text: str) -> bool:
-    """Return True if a file has more than comments and blank lines."""
-    return any(line.strip() and not line.lstrip().startswith("#") for line in text.split("\n"))
+        return Document(path, {}, {}, {})
 
 
 def describes_pipeline(path: str) -> bool:
@@ -111,21 +110,20 @@ def read_pipeline(path: str) -> Dict[str, Layer]:
     Raises JobFileError with file:line.
     """
     document = yamlfile.read(path, JobFileError)
-    shared, jobs = _layer(document, Source.JOB_FILE, ()), document.data.get(JOBS)
-    read = _Reader(document, (JOBS,))
-    if not isinstance(jobs, dict) or not jobs:
-        raise read.error(f"expected jobs by their names, found {_kind(jobs)}", _JOBS_EXAMPLE)
+    nodes = _nodes(document)
+    jobs = nodes.pop(JOBS, _Node(document, (JOBS,), None))
+    shared = _layer(nodes, Source.JOB_FILE, ())
     layers: Dict[str, Layer] = {}
-    for name, data in jobs.items():
-        place = read.child(str(name))
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}", str(name)):
-            raise place.error("a job's name has up to 50 letters, digits, _ and -")
-        if not isinstance(data, dict):
-            raise place.error(f"expected the options of a job, found {_kind(data)}", _JOBS_EXAMPLE)
-        own = _layer(document, Source.JOB_FILE, _PROGRAM_KEYS[:-1], (JOBS, name))
+    for name, job in jobs.values("jobs by their names", _JOBS_EXAMPLE).items():
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}", name):
+            raise job.error("a job's name has up to 50 letters, digits, _ and -")
+        options = job.values("the options of a job", _JOBS_EXAMPLE)
+        own = _layer(options, Source.JOB_FILE, _PROGRAM_KEYS[:-1])
         if not {"script", "body", "steps"} & own.values.keys():
-            raise place.error("the job has no program", "add 'script:' or 'run:'")
+            raise job.error("the job has no program", "add 'script:' or 'run:'")
         layers[name] = merge([shared, own])
+    if not layers:
+        raise jobs.error("expected jobs by their names, found none", _JOBS_EXAMPLE)
     return layers
 
 
@@ -136,7 +134,7 @@ _JOBS_EXAMPLE = (
 
 def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
     """Read steps as a job file has them; raise JobFileError."""
-    return _steps(steps, _Reader(Document("steps", {"steps": steps}, {}, {}), ("steps",)))
+    return _steps(_Node(Document("steps", {}, {}, {}), ("steps",), steps))
 
 
 def configuration() -> Layer:
@@ -151,11 +149,49 @@ def configured_cluster() -> Optional[str]:
 
 def configured_remote() -> str:
     """Return the cluster of ``on:`` in the configuration, or ""; raise JobFileError."""
-    for file in reversed(config_files()):
-        document = yamlfile.read(file, JobFileError, found=True, private=_PRIVATE_KEYS)
+    for document in map(_config_document, reversed(config_files())):
         if ON in document.data:
-            return _Reader(document, (ON,)).text(document.data[ON])
+            return _nodes(document)[ON].text()
     return ""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A key that a configuration file sets, its value without secrets, and the file and line."""
+
+    key: str
+    value: Union[str, List[str], Dict[str, str]]
+    where: str
+
+    @property
+    def texts(self) -> List[str]:
+        """Return the value as texts: ``["A=1", "B=2"]`` for variables."""
+        if isinstance(self.value, dict):
+            return [f"{name}={text}" for name, text in self.value.items()]
+        return [self.value] if isinstance(self.value, str) else self.value
+
+
+def settings() -> List[Setting]:
+    """Return the configuration's settings, each from the file that counts; raise JobFileError."""
+    configuration()  # raises the errors of the files
+    by_key: Dict[str, Setting] = {}
+    for document in map(_config_document, config_files()):
+        for name, data in document.data.items():
+            key, value = name.replace("_", "-"), _without_secrets(document, name, data)
+            by_key[key] = Setting(key, value, document.where((name,)))
+    return list(by_key.values())
+
+
+def _without_secrets(
+    document: Document, key: str, data: Any
+) -> Union[str, List[str], Dict[str, str]]:
+    from neuronctl.common.secrets import hide_in_words, hide_value
+
+    if isinstance(data, dict):
+        return {name: hide_value(name, str(value)) for name, value in data.items()}
+    if isinstance(data, list):
+        return list(hide_in_words(map(str, data)))
+    return hide_value(key, document.raw.get(key, str(data)))
 
 
 def own_cluster(catalog_file: Optional[str] = None, asked: Optional[str] = None) -> Cluster:
@@ -165,80 +201,91 @@ def own_cluster(catalog_file: Optional[str] = None, asked: Optional[str] = None)
     return recognise(load(catalog_file), asked or configured_cluster())[0]
 
 
-def _layer(
-    document: Document, source: Source, program_keys: Sequence[str], at: Tuple[str, ...] = ()
-) -> Layer:
-    """Return the fields set by a document, or by a part of it, such as a job."""
-    values: Dict[str, Any] = {}
-    origins: Dict[str, Origin] = {}
-    rows = document.data
-    for part in at:
-        rows = rows[part]
-    for key, data in rows.items():
-        read = _Reader(document, (*at, key))
-        if key == JOBS and source is Source.JOB_FILE and not at:
-            if JOBS not in program_keys:
-                continue
-            words = "the file describes a pipeline, and not one job"
-            raise read.error(words, "'neuronctl submit -f FILE', with --dry-run to see its scripts")
-        if key == ON and source is Source.CONFIG:  # belongs to the command line, not to a job
-            continue
-        if key in program_keys:
-            fields = _program(key, data, read)
-        else:
-            option = find(key)
-            if option is None:
-                raise _unknown(key, (*program_keys, *BY_NAME), read.where)
-            fields = _option(option, data, read)
-        for name, value in fields.items():
-            if name in values:
-                raise read.error(
-                    f"sets the same value as {origins[name].where}", "keep only one of them"
-                )
-            values[name] = value
-            origins[name] = Origin(source, read.where)
-    _one_program(values, lambda name: origins[name].where)
-    for name in ("body", "steps"):
-        if name in values:
-            values["text_file"], origins["text_file"] = document.file, origins[name]
-    return Layer(values, origins)
-
-
-def _unknown(key: str, known: Sequence[str], where: str) -> JobFileError:
-    return JobFileError(f"{where}: unknown key '{key}'", did_you_mean(key.replace("_", "-"), known))
-
-
 @dataclass(frozen=True)
-class _Reader:
-    """Reads one place in a file."""
+class _Node:
+    """A value in a file, and the keys that lead to it."""
 
     document: Document
     path: Tuple[str, ...]
-
-    def child(self, *path: str) -> _Reader:
-        return _Reader(self.document, (*self.path, *path))
+    data: Any
 
     @property
     def where(self) -> str:
         return self.document.where(self.path)
+
+    @property
+    def kind(self) -> str:
+        """Describe the value, for a message."""
+        if isinstance(self.data, str):
+            return f"the text '{self.data}'"
+        kinds = {dict: "a mapping", list: "a list", bool: "true or false", type(None): "nothing"}
+        return kinds.get(type(self.data), f"the number {self.data}")
 
     def error(self, message: str, hint: str = "") -> JobFileError:
         keys = [key for key in self.path if not key.isdigit()]
         key = keys[-1] if keys[0] in ("steps", JOBS) else keys[0]
         return JobFileError(f"{self.where}: {key}: {message}", hint)
 
-    def text(self, value: Any) -> str:
-        # Keep a number as typed: to a program, 1.10 is not 1.1.
-        raw = self.document.raw.get(path_key(self.path))
-        if value is None or isinstance(value, (dict, list)):
-            raise self.error(f"expected one value, found {_kind(value)}")
-        return str(value) if raw is None else raw
+    def text(self) -> str:
+        """Return a number as typed: to a program, 1.10 is not 1.1."""
+        if self.data is None or isinstance(self.data, (dict, list)):
+            raise self.error(f"expected one value, found {self.kind}")
+        return self.document.raw.get(path_key(self.path), str(self.data))
 
-    def items(self, value: Any, example: str) -> List[Tuple[_Reader, Any]]:
-        """Return the entries of a list, each with its place."""
-        if not isinstance(value, list):
-            raise self.error(f"expected a list, found {_kind(value)}", example)
-        return [(self.child(str(index)), item) for index, item in enumerate(value)]
+    def flag(self) -> bool:
+        if not isinstance(self.data, bool):
+            raise self.error(f"expected true or false, found {self.kind}")
+        return self.data
+
+    def items(self, example: str = "") -> List[_Node]:
+        if not isinstance(self.data, list):
+            raise self.error(f"expected a list, found {self.kind}", example)
+        return [self._child(str(index), item) for index, item in enumerate(self.data)]
+
+    def values(self, expected: str, example: str = "") -> Dict[str, _Node]:
+        """Return the values of a mapping, by their keys."""
+        if not isinstance(self.data, dict):
+            raise self.error(f"expected {expected}, found {self.kind}", example)
+        return {str(key): self._child(str(key), value) for key, value in self.data.items()}
+
+    def _child(self, key: str, data: Any) -> _Node:
+        return _Node(self.document, (*self.path, key), data)
+
+
+def _nodes(document: Document) -> Dict[str, _Node]:
+    """Return the values of a file, by their keys."""
+    return {key: _Node(document, (key,), data) for key, data in document.data.items()}
+
+
+def _layer(nodes: Mapping[str, _Node], source: Source, program_keys: Sequence[str]) -> Layer:
+    """Return the fields that a file, or a part of it, such as a job, sets."""
+    values: Dict[str, Any] = {}
+    origins: Dict[str, Origin] = {}
+    for key, node in nodes.items():
+        option = find(key)
+        if key in program_keys:
+            fields = _program(key, node)
+        elif option is not None:
+            fields = _option(option, node)
+        else:
+            raise _unknown(key, (*program_keys, *BY_NAME), node.where)
+        for name, value in fields.items():
+            if name in values:
+                message = f"sets the same value as {origins[name].where}"
+                raise node.error(message, "keep only one of them")
+            values[name] = value
+            origins[name] = Origin(source, node.where)
+        if "body" in fields or "steps" in fields:
+            values["text_file"], origins["text_file"] = (
+                node.document.file,
+                Origin(source, node.where),
+            )
+    _check_program(values, {name: origin.where for name, origin in origins.items()})
+    return Layer(values, origins)
+
+
+def _unknown(key: str, known: Sequence[str], where: str) -> JobFileError:
+    return JobFileError(f"{where}: unknown key '{key}'", did_you_mean(key.replace("_", "-"), known))
 
 
 def _is_program(path: str) -> bool:
@@ -249,134 +296,114 @@ def _is_program(path: str) -> bool:
     return kind in (".py", ".sh", ".sbatch", ".slurm") or head(path, 2) == b"#!"
 
 
-def _program(key: str, data: Any, read: _Reader) -> Dict[str, Any]:
+def _program(key: str, node: _Node) -> Dict[str, Any]:
+    """Return the fields of a key that says what the job runs."""
+    if key == JOBS:
+        message = "the file describes a pipeline, and not one job"
+        raise node.error(message, "'neuronctl submit -f FILE', with --dry-run to see its scripts")
     if key == "script":
-        return {"script": read.text(data)}
+        return {"script": node.text()}
     if key == "run":
         try:
-            return {"body": shell_text(read.text(data))}
+            return {"body": shell_text(node.text())}
         except ValueError as error:
-            raise read.error(str(error)) from None
+            raise node.error(str(error)) from None
     if key == "steps":
-        return {"steps": _steps(data, read)}
+        return {"steps": _steps(node)}
     if key == "sweep":
-        return {"sweep": _sweep(data, read)}
+        return {"sweep": _sweep(node)}
     example = 'write one argument per entry: args: [--lr, "0.1"]'
-    args = tuple(place.text(item) for place, item in read.items(data, example))
+    args = tuple(item.text() for item in node.items(example))
     if any("\0" in arg for arg in args):
-        raise read.error("an argument cannot contain a NUL byte")
+        raise node.error("an argument cannot contain a NUL byte")
     return {"args": args}
 
 
-def _sweep(data: Any, read: _Reader) -> Tuple[Axis, ...]:
+def _sweep(node: _Node) -> Tuple[Axis, ...]:
     from neuronctl.request.axes import SOURCES, make_axes
 
-    def texts(value: Any, place: _Reader) -> Any:
-        if isinstance(value, dict):
-            return {name: texts(item, place.child(name)) for name, item in value.items()}
-        if isinstance(value, list):
-            return [texts(item, entry) for entry, item in place.items(value, "")]
-        return place.text(value)
-
-    if not isinstance(data, dict) or not data:
-        raise read.error(f"expected {', '.join(SOURCES)}, found {_kind(data)}")
     axes: List[Axis] = []
-    for key, value in data.items():
-        place = read.child(key)
+    for key, source in node.values(", ".join(SOURCES)).items():
         if key not in SOURCES:
-            raise _unknown(key, SOURCES, place.where)
+            raise _unknown(key, SOURCES, source.where)
         try:
-            axes.extend(make_axes(key, texts(value, place)))
+            axes += make_axes(key, _texts(source))
         except ValueError as error:
-            raise place.error(f"{key}: {error}") from None
+            raise source.error(f"{key}: {error}") from None
     return tuple(axes)
 
 
-def _steps(data: Any, read: _Reader) -> Tuple[StepRequest, ...]:
+def _texts(node: _Node) -> Any:
+    """Return the value with texts in place of numbers, as they were typed."""
+    if isinstance(node.data, dict):
+        return {name: _texts(value) for name, value in node.values("").items()}
+    return [_texts(item) for item in node.items()] if isinstance(node.data, list) else node.text()
+
+
+def _steps(node: _Node) -> Tuple[StepRequest, ...]:
     example = "write one step per entry, such as '- run: python prepare.py'"
-    steps = tuple(_step(item, place) for place, item in read.items(data, example))
+    steps = tuple(_step(item) for item in node.items(example))
     if not steps:
-        raise read.error("has no entries", example)
+        raise node.error("has no entries", example)
     return steps
 
 
-def _step(data: Any, read: _Reader) -> StepRequest:
+def _step(node: _Node) -> StepRequest:
     valid = ("run", "script", "args", *_STEP_OPTIONS, "allow-failure", "together")
-    if not isinstance(data, dict):
-        raise read.error(f"expected a step with run, script, or together, found {_kind(data)}")
     values: Dict[str, Any] = {}
-    for raw, value in data.items():
-        key, place = str(raw).replace("_", "-"), read.child(str(raw))
+    for typed, value in node.values("a step with run, script, or together").items():
+        key = typed.replace("_", "-")
         if key not in valid:
-            raise _unknown(str(raw), valid, place.where)
+            raise _unknown(typed, valid, value.where)
         if key == "allow-failure":
-            if not isinstance(value, bool):
-                raise place.error(f"expected true or false, found {_kind(value)}")
-            values["allow_failure"] = value
+            values["allow_failure"] = value.flag()
         elif key == "together":
-            values["together"] = _steps(value, place)
+            values["together"] = _steps(value)
         elif key in _STEP_OPTIONS:
-            fields = _option(BY_NAME[key], value, place)
+            fields = _option(BY_NAME[key], value)
             if "gpu_type" in fields or "max_nodes" in fields:
-                raise place.error("the type of GPU, or a range, is the job's: give a number alone")
+                raise value.error("the type of GPU, or a range, is the job's: give a number alone")
             values.update(fields)
         else:
-            values.update(_program(key, value, place))
-    _one_program(values, lambda name: read.where)
+            values.update(_program(key, value))
+    _check_program(values, dict.fromkeys(values, node.where))
     if not any(values.get(name) for name in ("script", "body", "together")):
-        raise read.error("a step needs run, script, or together")
+        raise node.error("a step needs run, script, or together")
     if "together" in values and values.keys() - {"together", "allow_failure"}:
-        raise read.error("together has its launchers and sizes in its own steps")
+        raise node.error("together has its launchers and sizes in its own steps")
     if any(step.together for step in values.get("together", ())):
-        raise read.error("together cannot contain together")
+        raise node.error("together cannot contain together")
     return StepRequest(**values)
 
 
-def _one_program(values: Mapping[str, Any], where: Callable[[str], str]) -> None:
-    """Raise JobFileError if more than one program is given."""
-    words = {"script": "script", "body": "run", "steps": "steps", "together": "together"}
-    given = [name for name in words if name in values]
+def _check_program(values: Mapping[str, Any], places: Mapping[str, str]) -> None:
+    """Raise JobFileError for several programs, or for arguments without one. places: by field."""
+    keys = {"script": "script", "body": "run", "steps": "steps", "together": "together"}
+    given = [name for name in keys if name in values]
     if len(given) > 1:
         raise JobFileError(
-            f"{where(given[-1])}: {words[given[0]]} and {words[given[1]]} contradict each other",
+            f"{places[given[-1]]}: {keys[given[0]]} and {keys[given[1]]} contradict each other",
             "keep one of them; several programs are steps",
         )
     if "args" in values and given and given != ["script"]:
-        raise JobFileError(
-            f"{where(given[0])}: args belong to a script, and not to {words[given[0]]}"
-        )
+        key = keys[given[0]]
+        raise JobFileError(f"{places[given[0]]}: args belong to a script, and not to {key}")
 
 
-def _option(option: Option, data: Any, read: _Reader) -> Dict[str, Any]:
-    """Return the fields of an option, from ``data`` as the command line would give it."""
+def _option(option: Option, node: _Node) -> Dict[str, Any]:
+    """Return the fields of an option, from a value as the command line would have it."""
     if option.is_flag:
-        text = option.text_of_flag(data)
-        if text is None:
-            expected = "true or false"
-            raise read.error(f"expected {expected}, found {_kind(data)}")
-        texts = [text]
-    elif option.long == "env" and isinstance(data, dict):
-        texts = [f"{name}={read.child(name).text(value)}" for name, value in data.items()]
-    elif option.kind == "list" and isinstance(data, list):
-        texts = [read.child(str(index)).text(item) for index, item in enumerate(data)]
+        texts = ["true" if node.flag() else "false"]
+    elif option.long == "env" and isinstance(node.data, dict):
+        texts = [f"{name}={value.text()}" for name, value in node.values("variables").items()]
+    elif option.kind == "list" and isinstance(node.data, list):
+        texts = [item.text() for item in node.items()]
     else:
-        texts = [read.text(data)]
+        texts = [node.text()]
     try:
         return option.parse(texts)
     except ValueError as error:
-        raise read.error(str(error), option.usage) from None
-
-
-def _kind(value: Any) -> str:
-    kinds: Tuple[Tuple[type, str], ...] = (
-        (dict, "a mapping"),
-        (list, "a list"),
-        (bool, "true or false"),
-        (str, f"the text '{value}'"),
-        (int, f"the number {value}"),
-        (float, f"the number {value}"),
-    )
-    return next((word for kind, word in kinds if isinstance(value, kind)), "nothing")
+        raise node.error(str(error), option.usage) from None
 
 
 def read_body(file: str) -> Body:

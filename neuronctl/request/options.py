@@ -60,12 +60,6 @@ class Option:
         """Return True for an option without a value; a switch may have its ``word`` as a value."""
         return not self.metavar
 
-    def text_of_flag(self, value: Any) -> Optional[str]:
-        """Return the text that ``parse`` reads as a flag's value, or None."""
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        return None
-
     @property
     def usage(self) -> str:
         """Return what to type and its meaning, for hints."""

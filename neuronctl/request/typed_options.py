@@ -32,7 +32,7 @@ def options_layer(
         if value is None or value == ():
             continue
         if option.is_flag:
-            texts = [option.text_of_flag(value) or "false"]
+            texts = ["true" if value is True else "false"]
         else:
             texts = list(value) if option.kind == "list" else [value]
         if option.long == "env":
@@ -49,12 +49,13 @@ def options_layer(
                     "keep one of them",
                 )
             values[name], origins[name] = parsed, origin
-    for name, given in _program(words).items():
-        values[name], origins[name] = given, Origin(Source.ASKED, "SCRIPT")
-    text, file = (None, None) if body is None else (body.text, body.file)
-    for name, given in (("body", text), ("text_file", file), ("steps", steps)):
+    program: Dict[str, Any] = {**_program(words), "steps": steps}
+    if body is not None:
+        program.update(body=body.text, text_file=body.file)
+    for name, given in program.items():
         if given:
-            values[name], origins[name] = given, Origin(Source.ASKED, f"--{name}")
+            origin = Origin(Source.ASKED, "SCRIPT" if name in ("script", "args") else f"--{name}")
+            values[name], origins[name] = given, origin
     if sum(name in values for name in ("script", "body", "steps")) > 1:
         raise UsageError("SCRIPT, --body, and steps contradict each other", "keep one of them")
     check_utf8(values.get("args", ()))
@@ -101,18 +102,16 @@ def _fill_from_environment(text: str) -> str:
     """Give ``NAME`` alone its value from this process, as docker and sbatch do."""
     if "=" in text or not text.isidentifier():
         return text
-    if text not in os.environ and caller_name():
+    if text in os.environ:
+        return f"{text}={os.environ[text]}"
+    value = f"or give a value: --env {text}=VALUE"
+    if caller_name():
         raise UsageError(
             f"--env: {text} is not exported on {caller_name()}, where this machine's variables do "
             "not travel",
-            f"export it in ~/.bash_profile there, or give a value: --env {text}=VALUE",
+            f"export it in ~/.bash_profile there, {value}",
         )
-    if text not in os.environ:
-        raise UsageError(
-            f"--env: {text} is not exported in your shell",
-            f"export it first, or give a value: --env {text}=VALUE",
-        )
-    return f"{text}={os.environ[text]}"
+    raise UsageError(f"--env: {text} is not exported in your shell", f"export it first, {value}")
 
 
 def words_of(options: Mapping[str, Any]) -> List[str]:
@@ -154,7 +153,7 @@ def texts_of(options: Mapping[str, Any]) -> Dict[str, Any]:
 
 def _text(option: Option, value: Any) -> Any:
     if option.is_flag:
-        if option.text_of_flag(value) is None:
+        if not isinstance(value, bool):
             raise UsageError(f"{option.long}: expected True or False, got {value!r}")
         return value
     if option.kind != "list":

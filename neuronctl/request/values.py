@@ -140,16 +140,14 @@ def gres(text: str) -> Optional[Fields]:
 
 
 def time(text: str) -> str:
-    """Read a time limit."""
+    """Read a time limit; raise ValueError, with Slurm's way to write ``8h``."""
     try:
         units.parse_time(text)
     except ValueError:
-        amount = re.fullmatch("([0-9]{1,6}) *(d|h|m|min)[a-z]*", text.strip(), re.IGNORECASE)
-        if amount is None:
+        hours = re.fullmatch("([0-9]{1,6}) *h[a-z]*", text.strip(), re.IGNORECASE)
+        if hours is None:
             raise
-        number, unit = amount.groups()
-        slurms = {"d": f"{number}-00:00:00", "h": f"{number}:00:00"}.get(unit.lower(), number)
-        raise ValueError(f"'{text}' is not a Slurm time; write {slurms}") from None
+        raise ValueError(f"'{text}' is not a Slurm time; write {hours[1]}:00:00") from None
     return text
 
 

@@ -223,7 +223,7 @@ def submit(
     >>> job, job.submission.is_array
     (Job('70'), False)
     """
-    from neuronctl.submission.repetition import find_submitted_job
+    from neuronctl.submission.transaction import find_submitted_job
 
     reporter = _reporter()
     done = find_submitted_job(key, reporter.tell) if key else None
@@ -255,8 +255,8 @@ def resubmit(
     >>> again.submission.record.time_limit
     57600
     """
-    from neuronctl.submission.repetition import find_submitted_job
     from neuronctl.submission.resubmission import plan_resubmission
+    from neuronctl.submission.transaction import find_submitted_job
 
     remarks: List[str] = []
     reporter, place = _reporter(), os.getcwd()
@@ -322,7 +322,7 @@ def history(
     >>> [(record.job_id, record.job_name) for record in neuronctl.history("tr*", limit=1)]
     [(70, 'train')]
     """
-    from neuronctl.tracking.submissions import MOST, failed_ones, named_since, states_of
+    from neuronctl.tracking.job_names import MOST, failed_ones, named_since, states_of
 
     store = RecordStore.default()
     records = named_since(store, name, _moment(since) or 0)

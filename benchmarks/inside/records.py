@@ -18,7 +18,7 @@ from neuronctl.catalog.loader import load
 from neuronctl.planning import plan
 from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.request.job import JobRequest
-from neuronctl.submission.judged_job import JudgedJob
+from neuronctl.submission.pipeline import JudgedJob
 from neuronctl.submission.planned_job import PlannedJob
 
 OLD_FIRST = 1_000_000

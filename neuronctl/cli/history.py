@@ -22,9 +22,9 @@ from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm.job_states import FAILED, UNKNOWN
 from neuronctl.tracking.endings import outcome_words
+from neuronctl.tracking.job_names import MOST, States, failed_ones, named_since, states_of
 from neuronctl.tracking.job_status import JobStatus, state_counts
 from neuronctl.tracking.runs import failed_tasks, runs_words
-from neuronctl.tracking.submissions import MOST, States, failed_ones, named_since, states_of
 from neuronctl.tracking.wandb_runs import wandb_url
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from neuronctl.judgement.partition_choice import Candidate, Choice
     from neuronctl.judgement.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.submission.judged_job import JudgedJob
+    from neuronctl.submission.pipeline import JudgedJob
     from neuronctl.submission.transaction import Submission
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from neuronctl.rules import Finding
     from neuronctl.scripts.header import SourceSpan
     from neuronctl.submission.existing_script import JudgedScript
-    from neuronctl.submission.judged_job import JudgedJob
+    from neuronctl.submission.pipeline import JudgedJob
     from neuronctl.submission.transaction import Submission
     from neuronctl.tracking.job_status import JobStatus
 

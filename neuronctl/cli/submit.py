@@ -18,7 +18,8 @@ from neuronctl.request.job_file import describes_pipeline
 from neuronctl.submission.pipeline import judge_job, submit_job
 
 if TYPE_CHECKING:
-    from neuronctl.submission.transaction import Submission, Submittable
+    from neuronctl.submission.pipeline import Submittable
+    from neuronctl.submission.transaction import Submission
 
 
 def submission_options(function: Callable[..., Optional[Submission]]) -> Callable[..., int]:
@@ -171,10 +172,10 @@ def _known_job(mode: SubmitMode) -> Optional[Submission]:
     """Return the job that --key names, and print it as its submission did."""
     if not mode.key or mode.dry_run:
         return None
-    from neuronctl.submission.repetition import find_submitted_job
+    from neuronctl.submission.transaction import find_submitted_job
 
     reporter = TerminalReporter(mode)
-    done = find_submitted_job(mode.key, notify, reporter.command_line)
+    done = find_submitted_job(mode.key, notify)
     if done is not None and done.record is not None:
         reporter.submitted(done.record.draft, None, done)
     return done

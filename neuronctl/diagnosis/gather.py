@@ -25,11 +25,10 @@ from neuronctl.slurm.job_steps import select_steps
 from neuronctl.slurm.sacct import AccountingJob, sacct
 from neuronctl.slurm.scontrol import Reservation
 from neuronctl.slurm.squeue import QueueJob, squeue
-from neuronctl.tracking.chains import read_chain
 from neuronctl.tracking.endings import canceller, is_launch_failure, why_left_out
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
-from neuronctl.tracking.runs import failed_tasks, runs_of
+from neuronctl.tracking.runs import failed_tasks, read_chain, runs_of
 
 
 def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:

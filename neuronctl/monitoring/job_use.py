@@ -22,9 +22,9 @@ from neuronctl.monitoring.samples import (
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_states import COMPLETED
 from neuronctl.slurm.job_steps import StepEnd, read_usage
-from neuronctl.tracking.chains import read_chain
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
+from neuronctl.tracking.runs import read_chain
 
 # Thresholds of advice. The shares for GPUs and time are those of Princeton's jobstats
 # (config.py, 2026).

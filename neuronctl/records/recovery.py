@@ -9,12 +9,15 @@ submitted twice.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import TYPE_CHECKING, Dict, Iterable, List, Tuple, Union
+import re
+import time
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
-from neuronctl.common.errors import NeuronctlError, RecordError
+from neuronctl.common.errors import NeuronctlError, RecordError, SlurmUnavailableError
 from neuronctl.common.words import moment
-from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.fields import CLOCK_SKEW
 from neuronctl.slurm.job_id import JobId
@@ -165,6 +168,61 @@ def is_in_flight(record: JobRecord) -> bool:
     if not -CLOCK_SKEW <= record.age <= IN_FLIGHT:
         return False
     return record.host != os.uname().nodename or os.path.exists(f"/proc/{record.pid}")
+
+
+def await_outcome(
+    record: JobRecord, notify: Callable[[str], None], way_out: str
+) -> Optional[JobRecord]:
+    """Return a record once its job is known; None if Slurm did not take it.
+
+    way_out: how to submit all the same, for the hint. Raises SlurmUnavailableError.
+    """
+    store = RecordStore.default()
+    while record.status == "intent" and is_in_flight(record):
+        time.sleep(0.5)
+        record = store.find_submission(record.key) or record
+    if record.status == "intent":
+        for note in recover(store):
+            notify(note)
+        record = store.find_submission(record.key) or record
+    if record.status == "intent":
+        begun = moment(record.begun_at, seconds=True)
+        raise SlurmUnavailableError(
+            f"whether Slurm took the same submission at {begun} is not known yet",
+            f"type it again in some minutes; {way_out}",
+        )
+    return record if record.job_id is not None else None
+
+
+def lost_submission(
+    draft: Callable[[], RecordDraft], notify: Callable[[str], None], *, anyway: bool
+) -> Optional[JobRecord]:
+    """Return the record of the same submission if its answer was lost; raise as await_outcome().
+
+    draft: returns the record of what is submitted now. anyway: whether to submit another job; the
+    records of lost ones are completed all the same.
+    """
+    store, same = RecordStore.default(), None
+    with contextlib.suppress(RecordError):  # the submission itself warns about it
+        lost = list(Recovery(store).open.values())
+        for note in recover(store) if lost else ():
+            notify(note)
+        for record in () if anyway else lost:
+            if same is None and _is_same(record.draft, draft()):
+                same = await_outcome(record, notify, "--force submits another job")
+    if same is not None:
+        words = "is this submission, whose answer was lost: nothing else was submitted"
+        notify(f"job {same.job_id} {words}; type it again to submit another job")
+    return same
+
+
+def _is_same(one: RecordDraft, other: RecordDraft) -> bool:
+    """Return True if two drafts are the same; -p auto may choose another partition each time."""
+    scripts = {one.script, other.script}
+    if one.command_line == other.command_line:
+        scripts = {re.sub("(?m)^#SBATCH --(partition|exclude)=.*", "", text) for text in scripts}
+    places = {(draft.sbatch, draft.cwd, draft.submit_dir) for draft in (one, other)}
+    return len(scripts) == len(places) == 1
 
 
 def _name(record: JobRecord) -> str:

@@ -33,7 +33,7 @@ from neuronctl.scripts.script_request import job_variables, modules, request_fro
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.sbatch_options import GetoptError
-from neuronctl.submission.judged_job import JudgedJob
+from neuronctl.submission.pipeline import JudgedJob
 
 if TYPE_CHECKING:
     from neuronctl.judgement.ask import AskedOnce

@@ -19,7 +19,7 @@ from neuronctl.rules import RuleContext, Trait, apply_rules
 from neuronctl.rules.local_facts import gather_local_facts
 from neuronctl.slurm.allocation import Allocation, from_environment
 from neuronctl.slurm.job_control import job_gpus
-from neuronctl.submission.judged_job import JudgedJob
+from neuronctl.submission.pipeline import JudgedJob
 from neuronctl.submission.planned_job import located
 
 

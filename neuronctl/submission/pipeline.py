@@ -8,17 +8,114 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
+from neuronctl.common.datatypes import asdict, dataclass, replace
 from neuronctl.common.errors import PolicyError, SlurmRefusedError, SlurmUnavailableError
+from neuronctl.common.words import counted
 from neuronctl.judgement.verdict import CAN_START, NOT_KNOWN, REFUSED, WILL_WAIT
+from neuronctl.planning import JobPlan
+from neuronctl.request.job import OF_SLURM
 
 if TYPE_CHECKING:
+    from neuronctl.judgement.partition_choice import Choice
+    from neuronctl.judgement.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
-    from neuronctl.submission.judged_job import JudgedJob
-    from neuronctl.submission.transaction import Submission, Submittable
+    from neuronctl.rules.base import Finding
+    from neuronctl.submission.transaction import Submission
+
+
+class Submittable(Protocol):
+    """A job that can be submitted, whoever wrote its script."""
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Return what sbatch needs in its environment beside the user's, secrets among them."""
+
+    @property
+    def slurm_cluster(self) -> Optional[str]:
+        """Return the cluster that --clusters names; None: this one."""
+
+    @property
+    def draft(self) -> RecordDraft:
+        """Return the job's record as far as it is known before it is judged."""
+
+    @property
+    def script(self) -> str:
+        """Return what sbatch gets; raise TemplateError."""
+
+    def judge(self) -> Optional[JudgedJob]:
+        """Judge the job; None if it is submitted unchanged."""
+
+
+def stored_request(plan: JobPlan) -> Dict[str, Any]:
+    """Return the request of a plan as a record stores it, without secrets."""
+    env = tuple(pair for pair in plan.request.env if pair[0] not in plan.secrets)
+    request = asdict(replace(plan.request, origins={}, env=env, typed_dependency=None))
+    return {name: value for name, value in request.items() if value not in (None, (), {})}
+
+
+@dataclass(frozen=True)
+class JudgedJob:
+    """A planned and judged job. Nothing has been done with it yet.
+
+    verdict: what would happen to the job now; None where Slurm is not asked (``generate``). choice:
+    with ``-p auto``, how its partition was chosen. existing_script: whether the script is not one
+    of neuronctl's; it then starts what it starts.
+    """
+
+    plan: JobPlan
+    findings: Tuple[Finding, ...]
+    verdict: Optional[Verdict] = None
+    choice: Optional[Choice] = None
+    warnings: Tuple[str, ...] = ()
+    existing_script: bool = False
+
+    @property
+    def errors(self) -> Tuple[Finding, ...]:
+        """Return the findings that refuse the job."""
+        return tuple(finding for finding in self.findings if finding.refuses)
+
+    @property
+    def decisions(self) -> Tuple[Tuple[str, ...], ...]:
+        """The plan's values as rows; of an existing script, those that Slurm is told."""
+        decisions = self.plan.decisions
+        return tuple(
+            decision.row
+            for decision in decisions
+            if not self.existing_script or decision.name in OF_SLURM
+        )
+
+    def refusal(self, hint: str = "") -> PolicyError:
+        """Return what to raise where there are errors.
+
+        hint: how to override them, left out where Slurm itself refuses the job.
+        """
+        count = counted(len(self.errors), "error")
+        final = any(finding.by_slurm for finding in self.errors)
+        return PolicyError(f"refused: {count}; nothing was done", "" if final else hint)
+
+    def recorded(self, draft: RecordDraft) -> RecordDraft:
+        """Return the record of a job with what is known of it once it is judged."""
+        plan = self.plan
+        request = stored_request(plan)
+        for name in ("sweep", *(("launcher", "script") if self.existing_script else ())):
+            request.pop(name, None)
+        return replace(
+            draft,
+            request={**request, **draft.request},
+            exported=tuple(plan.secrets),
+            partition=plan.partition_list,
+            nodes=plan.nodes,
+            gpus_per_node=plan.gpus_per_node,
+            time_limit=plan.time_limit,
+            catalog_cluster=plan.cluster.name,
+            catalog_date=plan.cluster.date,
+            decisions=self.decisions,
+            findings=tuple(finding.row for finding in self.findings),
+            forced=bool(self.errors),
+            verdict="" if self.verdict is None else str(self.verdict),
+        )
 
 
 class Reporter:
@@ -78,17 +175,19 @@ def submit_job(
     Raises PolicyError for errors without ``force``, TemplateError, SlurmRefusedError, and
     SlurmUnavailableError, after which the job may be in the queue nevertheless.
     """
-    from neuronctl.submission.repetition import lost_job, take_key
-    from neuronctl.submission.transaction import submit_draft
+    from neuronctl.records.recovery import lost_submission
+    from neuronctl.submission.transaction import Submission, submit_draft
+
+    def write_draft() -> RecordDraft:
+        return replace(job.draft, script=job.script, command_line=tuple(reporter.command_line))
 
     if not dry_run:
-        again = bool(force or key)
-        lost = lost_job(job, reporter.command_line, reporter.tell, anyway=again)
-        if lost is not None and lost.record is not None:
-            reporter.submitted(lost.record.draft, None, lost)
-            return lost
-    judged = judge_job(job, reporter, force=force)
-    draft = replace(job.draft, script=job.script, command_line=tuple(reporter.command_line))
+        lost = lost_submission(write_draft, reporter.tell, anyway=bool(force or key))
+        if lost is not None:
+            done = Submission.of_record(lost)
+            reporter.submitted(lost.draft, None, done)
+            return done
+    judged, draft = judge_job(job, reporter, force=force), write_draft()
     if judged is not None:
         draft = judged.recorded(draft)
     try:
@@ -105,8 +204,8 @@ def submit_job(
             from neuronctl.records.code_snapshot import make_snapshot
 
             make_snapshot(judged.plan.code)
-        claim = partial(take_key, key, notify=reporter.tell) if key else None
-        done = submit_draft(job, draft, reporter.tell, claim)
+        variables, cluster = job.variables, job.slurm_cluster
+        done = submit_draft(draft, reporter.tell, variables=variables, cluster=cluster, key=key)
     except SlurmRefusedError as error:
         reporter.slurm_refused(draft, judged, error)
         raise

@@ -26,7 +26,7 @@ from neuronctl.request import job
 from neuronctl.request.job_file import JOB_FILE, configuration, own_job_file, read_job_file
 from neuronctl.request.typed_options import is_argument, options_layer
 from neuronctl.slurm.conf import local_cluster
-from neuronctl.submission.judged_job import JudgedJob
+from neuronctl.submission.pipeline import JudgedJob
 
 if TYPE_CHECKING:
     from neuronctl.judgement.partition_choice import Choice

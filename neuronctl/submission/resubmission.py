@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence
 
 from neuronctl.common.console import printable
 from neuronctl.common.datatypes import dataclass, replace
@@ -19,7 +19,10 @@ from neuronctl.rules.local_facts import log_fault
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.submission.planned_job import plan_job
 from neuronctl.submission.predecessors import named_layer
-from neuronctl.submission.transaction import Notify, Submittable
+from neuronctl.submission.transaction import Notify
+
+if TYPE_CHECKING:
+    from neuronctl.submission.pipeline import Submittable
 
 
 def plan_resubmission(

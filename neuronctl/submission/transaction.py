@@ -1,54 +1,35 @@
-"""sbatch between two writes of the job's record."""
+"""sbatch between two writes of the job's record, and one job for each key (``--key``).
+
+The links HASH.1, HASH.2 … in the records' directory ``keys`` lead from a key to its records: link
+N + 1 follows only if Slurm refused N.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Callable, Iterator, Mapping, Optional, Protocol, Tuple
+import hashlib
+import itertools
+import os
+from typing import Callable, Iterator, Mapping, Optional, Tuple
 
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import RecordError, SlurmError
+from neuronctl.common.files import open_own_directory
+from neuronctl.common.secrets import hide_in_words
+from neuronctl.common.shell import join
 from neuronctl.common.units import expand_log_pattern
 from neuronctl.common.users import login_name
+from neuronctl.common.words import moment
 from neuronctl.planning.software import WANDB_RUN
 from neuronctl.records.provenance import Provenance, read_provenance
+from neuronctl.records.recovery import await_outcome
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.process import installed
 from neuronctl.slurm.sbatch import Submitted, sbatch, sbatch_existing
 
-if TYPE_CHECKING:
-    from neuronctl.submission.judged_job import JudgedJob
-
 Notify = Callable[[str], None]
-"""Is told, while the work is done, what a person should hear of: one message, with its hint."""
-
-
-class Submittable(Protocol):
-    """A job that can be submitted, whoever wrote its script.
-
-    variables: those that the job inherits beside the user's environment, secrets among them.
-    slurm_cluster: None: this one. draft: its record as far as it is known before it is judged.
-    script: what sbatch gets; raises TemplateError.
-    """
-
-    @property
-    def variables(self) -> Mapping[str, str]:
-        """Return the variables that sbatch needs in its environment."""
-
-    @property
-    def slurm_cluster(self) -> Optional[str]:
-        """Return the cluster that --clusters names, or None."""
-
-    @property
-    def draft(self) -> RecordDraft:
-        """Return what to record."""
-
-    @property
-    def script(self) -> str:
-        """Return the script."""
-
-    def judge(self) -> Optional[JudgedJob]:
-        """Judge the job; None if it is submitted unchanged."""
+"""Receives a message for the user, with its hint, while the work is done."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +51,15 @@ class Submission:
     is_array: bool
     record: Optional[JobRecord] = None
     warnings: Tuple[str, ...] = ()
+
+    @classmethod
+    def of_record(cls, record: JobRecord) -> Submission:
+        """Return the submission that a record describes."""
+        assert record.job_id is not None
+        paths = record.log_path(), record.log_path(err=True)
+        if record.array is not None:
+            paths = record.output, record.error or record.output
+        return cls(record.job_id, record.partition, *paths, record.array is not None, record)
 
 
 class Recording:
@@ -119,17 +109,19 @@ class Recording:
 
 
 def submit_draft(
-    job: Submittable,
     draft: RecordDraft,
     notify: Notify,
-    claim: Optional[Callable[[Recording], Optional[Submission]]] = None,
+    *,
+    variables: Mapping[str, str],
+    cluster: Optional[str] = None,
+    key: str = "",
 ) -> Submission:
     """Submit a job, as its draft describes it. A record that cannot be kept is only a warning.
 
-    Somebody's own script is submitted by its own command line, any other with the key of its
-    record. claim: called before sbatch; if it returns another process's job, that is the result.
-    Raises SlurmRefusedError, and SlurmUnavailableError, after which it may not be known whether
-    Slurm has the job.
+    A user's own script is submitted by its own command line, any other with the key of its record.
+    variables: what sbatch needs in its environment. cluster: Slurm's, if it is another one's.
+    key: as for find_submitted_job(); if another process was faster, its job is returned. Raises
+    SlurmRefusedError, and SlurmUnavailableError if it is not known whether Slurm has the job.
     """
     warnings = []
 
@@ -137,10 +129,9 @@ def submit_draft(
         warnings.append(text)
         notify(text)
 
-    variables, place = job.variables, draft.submit_dir or draft.cwd
-    recording = Recording(draft, warn, cluster=job.slurm_cluster)
-    other = claim and claim(recording)
-    if other:
+    place = draft.submit_dir or draft.cwd
+    recording = Recording(draft, warn, cluster=cluster)
+    if key and (other := _take_key(key, recording, notify)):
         return other
     try:
         if draft.sbatch:  # sbatch reads standard input only without a file
@@ -168,20 +159,74 @@ def submit_draft(
     record = recording.taken(submitted)
     if submitted.warnings:
         warn(f"sbatch: {submitted.warnings}")
-    id, is_array = submitted.job_id, draft.array is not None
+    is_array = draft.array is not None
     output, error_log = (
-        _log(draft, log, id) for log in (draft.output, draft.error or draft.output)
+        expand_log_pattern(
+            pattern,
+            job_id=submitted.job_id,
+            job_name=draft.job_name,
+            user=login_name(),
+            node="%N",
+            any_task=is_array,
+        )
+        for pattern in (draft.output, draft.error or draft.output)
     )
-    return Submission(id, draft.partition, output, error_log, is_array, record, tuple(warnings))
+    id, partition = submitted.job_id, draft.partition
+    return Submission(id, partition, output, error_log, is_array, record, tuple(warnings))
 
 
-def _log(draft: RecordDraft, pattern: str, job_id: int) -> str:
-    """Return a log file of a job; for an array, a pattern of its tasks' files."""
-    return expand_log_pattern(
-        pattern,
-        job_id=job_id,
-        job_name=draft.job_name,
-        user=login_name(),
-        node="%N",
-        any_task=draft.array is not None,
+def find_submitted_job(key: str, notify: Notify) -> Optional[Submission]:
+    """Return the job that was submitted with a key, or None; notify hears its command line.
+
+    Waits while another process submits it. Raises SlurmUnavailableError while it is not known
+    whether Slurm took the job, and RecordError.
+    """
+    _, record = _last(key)
+    record = record and await_outcome(record, notify, _OTHER_KEY)
+    if record is None:
+        return None
+    command = join(hide_in_words(record.draft.command_line))
+    notify(
+        f"job {record.job_id} is this submission, made at {moment(record.begun_at)}: nothing else "
+        f"was submitted; its command: {command}"
     )
+    return Submission.of_record(record)
+
+
+_OTHER_KEY = "another key submits another job"
+
+
+def _take_key(key: str, recording: Recording, notify: Notify) -> Optional[Submission]:
+    """Give a key to a record; return the job of another process that was faster."""
+    if not recording.key:
+        raise RecordError("without a record there is no key: nothing was submitted")
+    other, taken = None, False
+    try:
+        while other is None and not taken:
+            link, record = _last(key)
+            if record is not None and record.status != "failed":
+                other = await_outcome(record, notify, _OTHER_KEY)
+                continue
+            os.close(open_own_directory(os.path.dirname(link)))
+            with contextlib.suppress(FileExistsError):
+                os.symlink(recording.key, link)
+            taken = os.readlink(link) == recording.key
+    finally:
+        if not taken:
+            recording.failed("another submission has its key", certain=True)
+    return None if other is None else Submission.of_record(other)
+
+
+def _last(key: str) -> Tuple[str, Optional[JobRecord]]:
+    """Return a key's first free link and the record of the link before it."""
+    store, name = RecordStore.default(), ""
+    words = f"{local_cluster()} {key}".encode("utf-8", "surrogateescape")
+    for number in itertools.count(1):
+        link = f"{store.directory}/keys/{hashlib.sha256(words).hexdigest()}.{number}"
+        if not os.path.islink(link):
+            break
+        name = os.readlink(link)
+    record = store.find_submission(name) if name else None
+    if name and record is None:
+        raise RecordError(f"the record of key {key!r} is missing or damaged", "use another key")
+    return link, record

@@ -23,8 +23,7 @@ from neuronctl.common.words import counted, moment, verb
 from neuronctl.planning import JobPlan
 from neuronctl.request.axes import Axis, Row
 from neuronctl.slurm.job_id import JobId
-from neuronctl.submission.judged_job import stored_request
-from neuronctl.submission.pipeline import Reporter
+from neuronctl.submission.pipeline import Reporter, stored_request
 from neuronctl.submission.planned_job import PlannedJob
 from neuronctl.sweeping.folder import Sweep, SweepSettings
 from neuronctl.sweeping.jobs import ask_runs, plan_task, submit_workers, task_words

@@ -15,10 +15,10 @@ from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import PENDING, RUNNING
 from neuronctl.slurm.squeue import squeue
-from neuronctl.tracking.chains import jobs_to_end, read_chain
 from neuronctl.tracking.job_names import is_named, newest
 from neuronctl.tracking.job_status import JobStatus, state_counts, where_else
 from neuronctl.tracking.lookup import look_up, matches, queued
+from neuronctl.tracking.runs import jobs_to_end, read_chain
 
 JobOrName = Union[JobId, str]
 """A job id, or the name of jobs."""

@@ -24,7 +24,7 @@ from neuronctl.slurm.job_states import PENDING, RUNNING, UNKNOWN
 from neuronctl.slurm.process import installed, not_found
 from neuronctl.slurm.sacct import sacct
 from neuronctl.slurm.squeue import QueueJob, ask_own_queue, squeue
-from neuronctl.tracking import chains, endings
+from neuronctl.tracking import endings, runs
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths, matches, remember
@@ -187,7 +187,7 @@ class JobWatch:
                 answer = ask_own_queue(oldest)
                 rows: Sequence[QueueJob] = answer.rows
                 if self.record is not None and self.record.runs:
-                    rows = chains.fold(rows, chains.read_chains([self.record]))
+                    rows = runs.fold(rows, runs.read_chains([self.record]))
                 rows = [row for row in rows if self.job.job in (row.id.job, row.job_id)]
                 if rows:
                     self._age = min(answer.age, oldest)
@@ -200,9 +200,9 @@ class JobWatch:
 
     def _ask_accounting(self) -> None:
         """Query sacct after slurmctld has forgotten the job (or never knew it)."""
-        chain = chains.read_chain(self.record)
+        chain = runs.read_chain(self.record)
         accounting = sacct([self.job] if chain is None else list(map(JobId, sorted(chain.jobs))))
-        rows = accounting.jobs if chain is None else chains.fold(accounting.jobs, {0: chain})
+        rows = accounting.jobs if chain is None else runs.fold(accounting.jobs, {0: chain})
         past = self._own(jobstatus.merge(self.record, (), rows))
         recorded = [status for status in past if status.source == "sacct"]
         if recorded and all(status.ended for status in recorded):

@@ -18,7 +18,7 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED
 from neuronctl.slurm.sacct import Accounting, sacct, sacct_logs
 from neuronctl.slurm.squeue import QueueJob, ask_own_queue, squeue
-from neuronctl.tracking import chains, endings
+from neuronctl.tracking import endings, runs
 from neuronctl.tracking import job_status as jobstatus
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.node_faults import remember_failed_nodes
@@ -88,7 +88,7 @@ def first_run(asked: JobId, store: RecordStore) -> Optional[int]:
     """Return the first job of the chain that this job, which has no record, continues."""
     with contextlib.suppress(RecordError):
         if asked == JobId(asked.job) and not store.find({asked.job}, local_cluster()):
-            return next(iter(chains.chains_with({asked.job}, store)), None)
+            return next(iter(runs.chains_with({asked.job}, store)), None)
     return None
 
 
@@ -105,7 +105,7 @@ def queued() -> tuple[JobStatus, ...]:
 
 def _later_runs(queue: Iterable[QueueJob], records: Mapping[int, JobRecord]) -> set[int]:
     """Return jobs that may be later runs of chains without a known record."""
-    ids = {job for chain in chains.read_chains(records.values()).values() for job in chain.jobs}
+    ids = {job for chain in runs.read_chains(records.values()).values() for job in chain.jobs}
     unknown = (row for row in queue if row.job_id not in ids and row.id.job not in records)
     # A running job submits its own copy of the script.
     return {row.job_id for row in unknown if "/slurm_script" in row.command}
@@ -288,14 +288,14 @@ class _Search:
         self._find_records({row.id.job for row in queue})
         with self._tolerant():
             later = _later_runs(queue, self.records)
-            self._find_records(set(chains.chains_with(later, self.store)))
-        by_first = chains.read_chains(self.records.values())
+            self._find_records(set(runs.chains_with(later, self.store)))
+        by_first = runs.read_chains(self.records.values())
         if asked:
             more = {job for chain in by_first.values() for job in chain.jobs}
             more -= {row.job_id for row in queue}
             with contextlib.suppress(SlurmError):
                 queue = [*queue, *(squeue([JobId(job) for job in sorted(more)]) if more else ())]
-        folded = chains.fold(queue, by_first)
+        folded = runs.fold(queue, by_first)
         wanted = {id.job for id in asked}
         return tuple(
             row for row in folded if not asked or not wanted.isdisjoint((row.id.job, row.job_id))
@@ -313,7 +313,7 @@ class _Search:
         wanted -= active - ended - parts
         # A task's own job id (4713 for 4711_2) is covered by the row of its array.
         wanted -= {row.job_id for row in queue if row.job_id != row.id.job}
-        known = chains.read_chains(
+        known = runs.read_chains(
             record for number, record in self.records.items() if number in wanted
         )
         wanted.update(job for chain in known.values() for job in chain.jobs)
@@ -336,7 +336,7 @@ class _Search:
             or row.job_id in wanted
             or (self.since is not None and (row.submit or 0) >= self.since)
         ]
-        return Accounting(tuple(chains.fold(rows, known)), accounting.off)
+        return Accounting(tuple(runs.fold(rows, known)), accounting.off)
 
     @contextlib.contextmanager
     def _tolerant(self) -> Iterator[None]:
@@ -352,8 +352,8 @@ class _Search:
         return Found(ordered, (), (*self.store.warnings, *self.notes), error)
 
 
-def _group_by_number(rows: Iterable[chains.Row]) -> dict[int, list[chains.Row]]:
-    grouped: dict[int, list[chains.Row]] = {}
+def _group_by_number(rows: Iterable[runs.Row]) -> dict[int, list[runs.Row]]:
+    grouped: dict[int, list[runs.Row]] = {}
     for row in rows:
         grouped.setdefault(row.id.job, []).append(row)
     return grouped

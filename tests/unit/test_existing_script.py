@@ -18,7 +18,7 @@ from neuronctl.submission.existing_script import (
     ExistingJob,
     read_existing,
 )
-from neuronctl.submission.judged_job import JudgedJob
+from neuronctl.submission.pipeline import JudgedJob
 
 SCRIPT = """\
 #!/bin/bash

@@ -11,9 +11,8 @@ import pytest
 from neuronctl.records.job_record import JobRecord, RecordDraft, draft_fields
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.squeue import QueueJob
-from neuronctl.tracking.chains import fold, jobs_to_end, read_chain
 from neuronctl.tracking.job_status import JobStatus, recorded_statuses
-from neuronctl.tracking.runs import read_runs, runs_of, runs_words
+from neuronctl.tracking.runs import fold, jobs_to_end, read_chain, read_runs, runs_of, runs_words
 
 TEXT = """\
 run 1 of at most 10, on n[1-2]

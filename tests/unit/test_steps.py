@@ -16,7 +16,7 @@ from neuronctl.cli.job_output import summary
 from neuronctl.common.errors import JobFileError, NeuronctlError, UsageError
 from neuronctl.request.job import StepRequest
 from neuronctl.request.job_file import read_job_file
-from neuronctl.submission.judged_job import JudgedJob
+from neuronctl.submission.pipeline import JudgedJob
 
 
 def launches(*steps: StepRequest, **more: Any) -> List[str]:

@@ -13,12 +13,13 @@ import functools
 import os
 import re
 from string import Template
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import SITE_FAULTS, TemplateError, UsageError, did_you_mean
 from neuronctl.common.files import open_regular, read_trusted
 from neuronctl.common.paths import config_dir, data_path, present
+from neuronctl.common.units import SIGNALS
 
 SITE_DIRECTORY = "/etc/neuronctl/templates"
 
@@ -304,11 +305,8 @@ def template_text(file: str, *, own: bool) -> str:
         # As in a file opened as text.
         return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
-        raise TemplateError(
-            f"{file}: a template is UTF-8 text, and byte {error.start + 1} of this file is "
-            f"{error.object[error.start]:#04x}",
-            "name a text file, or save it as UTF-8",
-        ) from None
+        problem = f"{file}: byte {error.start + 1} is not UTF-8, as a template must be"
+        raise TemplateError(problem, "name a text file, or save it as UTF-8") from None
     except OSError as error:
         hint = getattr(error, "hint", "")
         raise TemplateError(f"cannot read {file}: {error.strerror}", hint) from None
@@ -330,65 +328,46 @@ def _traits(file: str, text: str) -> Dict[str, Any]:
             entries.append((number, line))
     for number, line in entries:
         key, colon, value = (part.strip() for part in line.partition(":"))
-        if not colon or key not in _VALUES:
-            hint = did_you_mean(key, _VALUES)
+        if not colon or key not in _TRAITS:
+            hint = did_you_mean(key, _TRAITS)
             raise TemplateError(f"{file}:{number}: unknown trait '{key}'", hint)
         if key in values:
             raise TemplateError(f"{file}:{number}: trait '{key}' is given twice")
         try:
-            values[key] = _VALUES[key](value)
+            values[key] = _read_trait(key, value)
         except ValueError as error:
             raise TemplateError(f"{file}:{number}: {key}: {error}, not '{value}'") from None
     return values
 
 
-_Read = Callable[[str], object]
+def _read_trait(trait: str, text: str) -> object:
+    """Return a trait's value for the text in the header; raise ValueError."""
+    kind = Launcher.__annotations__.get(trait, "str")
+    choices = _CHOICES.get("bool" if kind == "bool" else trait)
+    if choices is not None:
+        if text not in choices:
+            raise ValueError("must be " + " or ".join(choices))
+        return choices[text]
+    if trait in ("programs", "akin"):
+        return tuple(tuple(command.split()) for command in text.split(",") if command.strip())
+    words = text.split()
+    if trait == "signals" and not set(words) <= set(SIGNALS):
+        raise ValueError("must be names of signals, such as TERM")
+    if kind == "Options":
+        return tuple(map(option_name, words))
+    return text if kind == "str" else tuple(words)
 
 
-def _one_of(*texts: str, **values: object) -> _Read:
-    """Return a function that reads one of these texts, or the value of one of these words."""
-    values_by_text = {**{text: text for text in texts}, **values}
-
-    def read(text: str) -> object:
-        if text not in values_by_text:
-            raise ValueError("must be " + " or ".join(values_by_text))
-        return values_by_text[text]
-
-    return read
-
-
-def _signals(text: str) -> Tuple[str, ...]:
-    import signal
-
-    for name in text.split():
-        if not hasattr(signal, f"SIG{name}"):
-            raise ValueError("must be names of signals, such as TERM")
-    return tuple(text.split())
-
-
-def _commands(text: str) -> Tuple[Tuple[str, ...], ...]:
-    return tuple(tuple(command.split()) for command in text.split(",") if command.strip())
-
-
-_WHEN = _one_of(ALWAYS, NEVER, SEVERAL_NODES, SEVERAL_PROCESSES, TRAINING)
-_BY_TRAIT: Mapping[str, _Read] = {
-    "rendezvous": _WHEN,
-    "macros": _WHEN,
-    "signals": _signals,
-    "marks": _one_of(LAUNCHER, PROGRAM, nothing=""),
-    "programs": _commands,
-    "akin": _commands,
-    "uncounted": _one_of(ONE, ALL),
+_WHEN = (ALWAYS, NEVER, SEVERAL_NODES, SEVERAL_PROCESSES, TRAINING)
+_CHOICES: Mapping[str, Mapping[str, object]] = {
+    "bool": {"yes": True, "no": False},
+    "rendezvous": dict(zip(_WHEN, _WHEN)),
+    "macros": dict(zip(_WHEN, _WHEN)),
+    "marks": {LAUNCHER: LAUNCHER, PROGRAM: PROGRAM, "nothing": ""},
+    "uncounted": {ONE: ONE, ALL: ALL},
 }
-_BY_TYPE: Mapping[str, _Read] = {
-    "bool": _one_of(yes=True, no=False),
-    "str": str,
-    "Tuple[str, ...]": lambda text: tuple(text.split()),
-    "Options": lambda text: tuple(map(option_name, text.split())),
-}
-_VALUES: Dict[str, _Read] = {
-    trait: _BY_TRAIT.get(trait) or _BY_TYPE[kind]
-    for trait, kind in Launcher.__annotations__.items()
-    if trait not in ("name", "file", "takes_options", "counts_nodes")
-}
-_VALUES["like"] = str  # another launcher, which supplies the missing traits
+"""The texts that a trait may have, with their values."""
+
+_FOUND = ("name", "file", "takes_options", "counts_nodes")
+_TRAITS = ("like", *(trait for trait in Launcher.__annotations__ if trait not in _FOUND))
+"""The keys of a header; ``like`` names another launcher, which supplies the missing traits."""

@@ -53,10 +53,8 @@ def _step_request(step: StepRequest, share: Share, job: JobRequest, name: str) -
     """Return what a step requests; raises UsageError. name: the step's, for messages."""
     nodes = share.nodes if step.nodes is None else step.nodes
     gpus = share.gpus if step.gpus_per_node is None else step.gpus_per_node
-    for asked, most, unit in (
-        (nodes, job.nodes or share.nodes, "node"),
-        (gpus, share.job_gpus, "GPU"),
-    ):
+    sizes = ((nodes, job.nodes or share.nodes, "node"), (gpus, share.job_gpus, "GPU"))
+    for asked, most, unit in sizes:
         if asked > most:
             per_node = " per node" if unit == "GPU" else ""
             raise UsageError(
@@ -64,28 +62,20 @@ def _step_request(step: StepRequest, share: Share, job: JobRequest, name: str) -
                 f"request at most {most} for the step, or more for the job",
             )
     if share.beside and nodes > 1:
-        raise UsageError(
-            f"{name} requests {counted(nodes, 'node')}, and steps side by side run on one node "
-            "each",
-            "let it run before or after the others",
-        )
-    return replace(
-        job,
-        script=step.script,
-        args=step.args,
-        body=step.body,
-        steps=(),
-        launcher=step.launcher,
-        nodes=nodes,
-        max_nodes=None if share.beside or step.nodes is not None else job.max_nodes,
-        launcher_options=step.launcher_options,
-        ntasks=None,
-        ntasks_per_node=step.ntasks_per_node,
-        cpus_per_task=step.cpus_per_task,
-        gpus=None,
-        gpus_per_node=gpus or None,
-        nodelist=None,
-    )
+        words = f"{name} requests {counted(nodes, 'node')}, and steps side by side run on one each"
+        raise UsageError(words, "let it run before or after the others")
+    own = {field: getattr(step, field) for field in _OWN_FIELDS}
+    own.update(nodes=nodes, gpus_per_node=gpus or None)
+    is_whole = step.nodes is None and not share.beside
+    own["max_nodes"] = job.max_nodes if is_whole else None
+    return replace(job, steps=(), ntasks=None, gpus=None, nodelist=None, **own)
+
+
+_OWN_FIELDS = (
+    *("script", "args", "body", "launcher", "launcher_options"),
+    *("nodes", "ntasks_per_node", "cpus_per_task", "gpus_per_node"),
+)
+"""What a step requests itself; all else is the job's."""
 
 
 class LaunchBuilder(SizeBuilder):
@@ -135,18 +125,17 @@ class LaunchBuilder(SizeBuilder):
         )
 
     def _wrapping(self) -> Wrapping:
+        """Return what the requested container adds to the launch; raise UsageError."""
         request = self.request
         if request.container is None:
             return Wrapping()
-        name = request.container_runtime
-        if name is not None:
+        name = request.container_runtime or self.cluster.containers.runtime
+        if request.container_runtime is not None:
             self.asked("container-runtime", "container_runtime", name)
         elif request.container.endswith(".sqsh"):
-            name = "pyxis"
-            self.derived("container-runtime", name, "an Enroot squashfs image")
+            name = self.derived("container-runtime", "pyxis", "an Enroot squashfs image")
         else:
-            name = self.cluster.containers.runtime
-            self.decide("container-runtime", name, Source.CLUSTER, "")
+            self.decide("container-runtime", name, Source.CLUSTER)
         if name not in RUNTIMES:
             raise UsageError(
                 f"--container-runtime: unknown container runtime '{name}'",

@@ -14,12 +14,7 @@ from neuronctl.common.words import counted
 from neuronctl.launch.environments import Conda
 from neuronctl.planning import job_plan as model
 from neuronctl.planning.launches import LaunchBuilder, Share, StepBuilder
-from neuronctl.planning.software import (
-    activation,
-    imports_wandb,
-    named_after,
-    wandb_run,
-)
+from neuronctl.planning.software import activation, imports_wandb, named_after, wandb_run
 from neuronctl.request.job import OF_SLURM, JobRequest, Source, StepRequest
 from neuronctl.request.values import one_line
 
@@ -96,7 +91,7 @@ class _PlanBuilder(LaunchBuilder):
         comment, job_name = self._comment(), self._job_name()
         output = self._log("output", request.output, ".out")
         error = self._log("error", request.error, ".err")
-        self._software()
+        self._explain_software()
         launches = self._launches()
         until_done = self._until_done(time_limit)
         if self.code is not None:
@@ -270,33 +265,32 @@ class _PlanBuilder(LaunchBuilder):
         return builders
 
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
-        text = self.request.time_limit
+        """Return the time limit in seconds and as sbatch gets it; None: nobody says one."""
+        text, limits = self.request.time_limit, partition.wall_time
         if text is not None:
-            self.asked("time", "time_limit", text)
-            seconds = units.parse_time(text)
-            # A bare number is minutes, and MM:SS looks like HH:MM: write the time out.
-            plain = seconds == units.UNLIMITED or text.count(":") == 2
-            origin = self.request.origin("time_limit")
-            if seconds != units.UNLIMITED and text.count(":") == 1 and "-" not in text:
-                reason = f"{text} is MM:SS to Slurm; hours are {text}:00"
-                reason += "" if origin.source is Source.ASKED else f"; {origin}"
-                self.derived("time", units.format_time(seconds), reason)
-            elif not plain:
-                reason = ", ".join(part for part in (origin.where, f"as {text}") if part)
-                self.decide("time", units.format_time(seconds), origin.source, reason)
-            return seconds, text if plain else units.format_time(seconds)
-        limits = partition.wall_time
+            return self._requested_time(text)
         default = limits.default
         if self.interactive and limits.interactive_maximum is not None:
             default = limits.interactive_maximum
         if default is None:
             return None, None
-        text = units.format_time(default)
         qos, whose = self.cluster.qos_named(self.request.qos), "the default of"
         if qos is not None and qos.wall_time.maximum == default:
             whose = f"the most that QOS {qos.name} allows on"
-        self.decide("time", text, Source.CLUSTER, f"{whose} {self.cluster.name}")
-        return default, text
+        reason = f"{whose} {self.cluster.name}"
+        return default, self.decide("time", units.format_time(default), Source.CLUSTER, reason)
+
+    def _requested_time(self, text: str) -> Tuple[int, str]:
+        """Write a bare number, which is minutes, and MM:SS, which looks like HH:MM, out."""
+        origin, seconds = self.request.origin("time_limit"), units.parse_time(text)
+        if seconds == units.UNLIMITED or text.count(":") == 2:
+            return seconds, self.asked("time", "time_limit", text)
+        source, reason = origin.source, ", ".join(filter(None, (origin.where, f"as {text}")))
+        if text.count(":") == 1 and "-" not in text:
+            reason = f"{text} is MM:SS to Slurm; hours are {text}:00"
+            reason += "" if source is Source.ASKED else f"; {origin}"
+            source = Source.DERIVED
+        return seconds, self.decide("time", units.format_time(seconds), source, reason)
 
     def _comment(self) -> Optional[str]:
         request = self.request
@@ -334,18 +328,18 @@ class _PlanBuilder(LaunchBuilder):
         pattern = "%x_%A_%a" if request.array else "%x_%j"
         return self.derived(name, f"{pattern}{suffix}", "job name and id")
 
-    def _software(self) -> None:
-        """Record the source of the software, and the values that refer to other variables."""
-        request = self.request
+    def _explain_software(self) -> None:
+        """Record where the software comes from."""
+        request, conda = self.request, self.conda
         if request.modules:
             origin = request.origin("modules")
             self.decide("module", " ".join(request.modules), origin.source, "after module purge")
         if request.conda is not None:
-            conda, lines = self.conda, request.modules
-            reason = "not found here" if conda is None else conda.how
-            if (lines or self.cluster.policy.login_shell) and not (conda and conda.given):
-                reason += "; one that modules or the login shell bring goes first"
-            self.decide("conda", request.conda, request.origin("conda").source, f"conda {reason}")
+            how = "not found here" if conda is None else conda.how
+            may_bring = bool(request.modules) or self.cluster.policy.login_shell
+            if may_bring and not (conda and conda.given):
+                how += "; one that modules or the login shell bring goes first"
+            self.decide("conda", request.conda, request.origin("conda").source, f"conda {how}")
 
 
 def _name_of(file: str) -> str:

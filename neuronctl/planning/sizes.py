@@ -238,7 +238,7 @@ class SizeBuilder:
         reason = f"{counted(self.cores, 'core')} x {fraction} x node memory / cores per node"
         self.derived("memory per node", f"about {memory // 1024} GB", reason)
 
-    def decide(self, name: str, value: T, source: Source, reason: str) -> T:
+    def decide(self, name: str, value: T, source: Source, reason: str = "") -> T:
         """Record a value and return it."""
         self.decisions[name] = Decision(name, str(value), source, reason)
         return value
@@ -257,8 +257,9 @@ class SizeBuilder:
         decision = self.decisions.get(name)
         if decision is None or name not in _REMARKED:
             return ""
-        reason = decision.reason if decision.source in (Source.DERIVED, Source.CLUSTER) else ""
+        is_derived = decision.source in (Source.DERIVED, Source.CLUSTER)
+        reasons = [decision.reason] if is_derived and decision.reason else []
         memory = self.decisions.get("memory per node")
         if name == "cpus-per-task" and memory is not None:
-            reason += f"{'; ' if reason else ''}{memory.value} of memory per node"
-        return reason
+            reasons.append(f"{memory.value} of memory per node")
+        return "; ".join(reasons)

@@ -120,7 +120,7 @@ def test_unbalanced_quotes(word: str, own: Path) -> None:
 
 def test_not_text(own: Path) -> None:
     (own / "mine.j2").write_bytes(b"\xff")
-    with pytest.raises(TemplateError, match=r"a template is UTF-8 text"):
+    with pytest.raises(TemplateError, match="is not UTF-8, as a template must be"):
         launchers.load("mine")
 
 

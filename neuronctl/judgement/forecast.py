@@ -2,52 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, Sequence, Tuple
+from typing import Iterator, Mapping, Sequence
 
-from neuronctl.common.datatypes import dataclass
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.units import hosts
 from neuronctl.common.words import moment
-from neuronctl.judgement import free_nodes
+from neuronctl.judgement.free_nodes import NodeSearch, check_nodes, may_be_planned_for_others
 from neuronctl.judgement.limit_checks import check_limits
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.reservations import check_reservation
-from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.judgement.start_conditions import check_start_conditions
 from neuronctl.judgement.verdict import Doubt, Outcome, Wait
-from neuronctl.planning import JobPlan
 from neuronctl.records.bad_nodes import NodeFault
-from neuronctl.rules.base import RULES, Finding, RuleContext, Trait, job_rule
+from neuronctl.rules.base import RULES, Finding, Trait, job_rule
 from neuronctl.slurm.limits import Scope
 from neuronctl.slurm.scontrol import node_names
 
 
-@dataclass(frozen=True)
-class Forecast:
-    """What Slurm would do with a plan; waits: in the order in which Slurm reports reasons."""
+def outcomes(nodes: NodeSearch, bad: Mapping[str, NodeFault]) -> Iterator[Outcome]:
+    """Yield what Slurm may do with a plan; waits in the order in which Slurm reports reasons.
 
-    on_cluster: PlanOnCluster
-    nodes: free_nodes.NodeSearch
-    findings: Tuple[Finding, ...]
-    waits: Tuple[Wait, ...]
-    doubts: Tuple[Doubt, ...]
-
-
-def forecast(plan: JobPlan, snapshot: Snapshot) -> Forecast:
-    """Return what Slurm would do with a plan on the cluster as Slurm reports it (``overlay``)."""
-    on_cluster = PlanOnCluster(plan, snapshot)
-    nodes = free_nodes.search_nodes(on_cluster)
-    outcomes = list(_outcomes(on_cluster, nodes))
-    return Forecast(
-        on_cluster,
-        nodes,
-        tuple(outcome for outcome in outcomes if isinstance(outcome, Finding)),
-        tuple(outcome for outcome in outcomes if isinstance(outcome, Wait)),
-        tuple(outcome for outcome in outcomes if isinstance(outcome, Doubt)),
-    )
-
-
-def _outcomes(on_cluster: PlanOnCluster, nodes: free_nodes.NodeSearch) -> Iterator[Outcome]:
+    bad: the nodes that failed in the user's jobs.
+    """
+    on_cluster = nodes.on_cluster
     yield from check_start_conditions(on_cluster)
     partition = on_cluster.partition
     if partition is not None and partition.state == "DOWN":
@@ -55,21 +32,24 @@ def _outcomes(on_cluster: PlanOnCluster, nodes: free_nodes.NodeSearch) -> Iterat
         yield Wait("NC505", "PartitionDown", words)
     yield from check_reservation(on_cluster)
     yield from check_limits(on_cluster)
-    yield from free_nodes.check_nodes(nodes)
-    yield from _hidden(on_cluster, nodes)
+    yield from check_nodes(nodes)
+    yield from _hidden(nodes)
+    yield from _failed_before(on_cluster, bad)
 
 
-def _hidden(on_cluster: PlanOnCluster, nodes: free_nodes.NodeSearch) -> Iterator[Doubt]:
-    """Yield what may exist although Slurm hides it from this user (PrivateData)."""
-    snapshot = on_cluster.snapshot
-    private, accounts = snapshot.limits.config.private, snapshot.limited_groups
-    if "reservations" in private:
+def _hidden(nodes: NodeSearch) -> Iterator[Doubt]:
+    """Yield what may exist although Slurm does not tell it to this user."""
+    on_cluster, snapshot = nodes.on_cluster, nodes.on_cluster.snapshot
+    config, accounts = snapshot.limits.config, snapshot.limited_groups
+    if snapshot.limits.qos is None and "limits" in config.enforce:
+        yield Doubt("Slurm's own limits are not known, because sacctmgr did not answer")
+    if "reservations" in config.private:
         yield Doubt("reservations of others are not shown here (PrivateData)")
-    if "jobs" in private and free_nodes.may_be_planned_for_others(nodes):
+    if "jobs" in config.private and may_be_planned_for_others(nodes):
         words = "jobs of others, which may wait for these nodes, are not shown here (PrivateData)"
         yield Doubt(words, cause="Priority")
     shown = any((each.scope, each.name) == (Scope.ACCOUNT, on_cluster.account) for each in accounts)
-    if snapshot.enforced and not shown and {"usage", "users", "accounts"} & set(private):
+    if snapshot.enforced and not shown and {"usage", "users", "accounts"} & set(config.private):
         yield Doubt("limits of accounts and what they hold are not shown here (PrivateData)")
 
 
@@ -96,15 +76,11 @@ for _code, _title in (
     job_rule(WARNING, _code, _title, _WAITS, about="partition")
 
 
-def live_findings(
-    context: RuleContext, forecast: Forecast, waits: Sequence[Wait]
-) -> Iterator[Finding]:
-    """Yield Slurm's objections to a job, and what the job would wait for."""
+def complete(objections: Sequence[Finding], waits: Sequence[Wait]) -> Iterator[Finding]:
+    """Yield Slurm's objections to a job, and what the job would wait for, as rules report them."""
     reasons = (Finding(wait.words, cited=wait.source, code=wait.code) for wait in waits)
-    failed = _failed_before(forecast.on_cluster, context.local.bad_nodes)
-    for finding in (*forecast.findings, *failed, *reasons):
-        if finding.code not in context.rules_off:
-            yield RULES[finding.code].complete(finding)
+    for finding in (*objections, *reasons):
+        yield RULES[finding.code].complete(finding)
 
 
 def _failed_before(on_cluster: PlanOnCluster, bad: Mapping[str, NodeFault]) -> Iterator[Finding]:

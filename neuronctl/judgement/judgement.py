@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.datatypes import dataclass, field, replace
 from neuronctl.common.errors import SlurmError
@@ -16,6 +16,7 @@ from neuronctl.judgement.verdict import (
     REFUSED,
     SLURM,
     WILL_WAIT,
+    Doubt,
     Verdict,
     Wait,
 )
@@ -24,9 +25,10 @@ from neuronctl.planning import JobPlan
 if TYPE_CHECKING:
     from neuronctl.catalog.model import Catalog
     from neuronctl.judgement.ask import AskedOnce
-    from neuronctl.judgement.forecast import Forecast
+    from neuronctl.judgement.free_nodes import NodeSearch
+    from neuronctl.judgement.plan_on_cluster import PlanOnCluster
     from neuronctl.judgement.snapshot import Snapshot
-    from neuronctl.rules import Finding, RuleContext
+    from neuronctl.rules import Finding, RuleContext, SlurmFacts
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,9 @@ class Judgement:
     """The findings against a plan, and what would happen to the job now.
 
     plan: on the cluster as Slurm has it. findings: errors first. waits: what the job would wait
-    for, in the order in which Slurm reports reasons. forecast: None if Slurm was not asked or did
-    not answer; ``unasked_because`` says why. doubt: why the start is not known.
+    for, in the order in which Slurm reports reasons. doubts: what is not known about its start.
+    nodes: the nodes for it; None if Slurm was not asked or did not answer, and then
+    ``unasked_because`` says why.
 
     >>> judgement = neuronctl.judge(plan)
     >>> judgement.refusals, judgement.free_nodes
@@ -44,10 +47,10 @@ class Judgement:
 
     plan: JobPlan
     findings: Tuple[Finding, ...]
-    waits: Tuple[Wait, ...]
-    forecast: Optional[Forecast]
+    waits: Tuple[Wait, ...] = ()
+    doubts: Tuple[Doubt, ...] = ()
+    nodes: Optional[NodeSearch] = None
     unasked_because: str = ""
-    doubt: str = ""
 
     @property
     def refusals(self) -> Tuple[Finding, ...]:
@@ -57,43 +60,29 @@ class Judgement:
     @cached_property
     def verdict(self) -> Verdict:
         """Return what would happen to the job if it were submitted now."""
-        forecast, refusals, waits = self.forecast, self.refusals, self.waits
-        judged_by = SLURM if forecast is not None else f"the catalog alone: {self.unasked_because}"
+        refusals, waits, doubts = self.refusals, self.waits, self.doubts
+        by = SLURM if self.nodes is not None else f"the catalog alone: {self.unasked_because}"
         if refusals:
             codes = " ".join(sorted({finding.code for finding in refusals}))
-            return Verdict(REFUSED, refusals[0].message, codes, judged_by=judged_by)
-        if forecast is None:
-            return Verdict(NOT_KNOWN, f"judged by {judged_by}", judged_by=judged_by)
-        if self.doubt:
-            return Verdict(NOT_KNOWN, self.doubt)
+            return Verdict(REFUSED, refusals[0].message, codes, judged_by=by)
+        if self.nodes is None:
+            return Verdict(NOT_KNOWN, f"judged by {by}", judged_by=by)
         doubtful = sorted({finding.code for finding in self.findings if finding.doubtful})
         if doubtful:
-            codes = " and ".join(doubtful)
-            return Verdict(NOT_KNOWN, f"Slurm may refuse it: see {codes}", " ".join(doubtful))
-        doubts = forecast.doubts
+            words = f"Slurm may refuse it: see {' and '.join(doubtful)}"
+            return Verdict(NOT_KNOWN, words, " ".join(doubtful))
         # If Slurm may even refuse the job, none of its waits is certain.
         if any(doubt.refusable for doubt in doubts) or (doubts and not waits):
-            from neuronctl.judgement.snapshot import is_usable
-
             cause = next((doubt.cause for doubt in doubts if doubt.cause), "")
             words = "; ".join(dict.fromkeys(doubt.words for doubt in doubts))
-            pool, reserved = forecast.on_cluster.pool, forecast.nodes.reserved
-            all_up = all(is_usable(group) for group in pool) and not reserved.by
-            likely = doubts[0].likely if len(doubts) == 1 else ""
-            return Verdict(NOT_KNOWN, words, cause, all_nodes_up=all_up, likely=likely)
+            return Verdict(NOT_KNOWN, words, cause, all_nodes_up=self.nodes.all_up)
         if waits:
             ends = [wait.until for wait in waits]
             until = None if None in ends else max(at for at in ends if at is not None)
-            return Verdict(
-                WILL_WAIT, "; ".join(wait.words for wait in waits), waits[0].cause, until
-            )
-        free = self.free_nodes
+            words = "; ".join(wait.words for wait in waits)
+            return Verdict(WILL_WAIT, words, waits[0].cause, until)
+        free, size = self.free_nodes, self.nodes.on_cluster.array_size
         words = f"{counted(free, 'node')} {verb(free, 'has', 'have')} room for its share"
-        limits = forecast.on_cluster.snapshot.limits
-        if limits.qos is None and "limits" in limits.config.enforce:
-            words += "; Slurm's own limits are not known, because sacctmgr did not answer"
-            return Verdict(NOT_KNOWN, words)
-        size = forecast.on_cluster.array_size
         if size > 1:
             words += f"; the {size} jobs of its array start as far as that and your limits allow"
         return Verdict(CAN_START, words)
@@ -104,19 +93,14 @@ class Judgement:
         others = tuple(finding for finding in findings if not finding.waits)
         return replace(self, findings=_errors_first((*others, *waits)))
 
-    @property
-    def may_be_behind_others(self) -> bool:
-        """Return True if only the queue tells whether the job can start on nodes with room."""
-        if self.forecast is None or self.verdict.kind not in (CAN_START, NOT_KNOWN):
-            return False
-        from neuronctl.judgement.free_nodes import may_be_planned_for_others
-
-        return may_be_planned_for_others(self.forecast.nodes)
+    def with_doubt(self, words: str, *, refusable: bool = False) -> Judgement:
+        """Return the judgement with one more thing that is not known."""
+        return replace(self, doubts=(*self.doubts, Doubt(words, refusable)))
 
     @property
     def free_nodes(self) -> int:
         """Return how many nodes have room for one node's share of the job now; 0 if unknown."""
-        return 0 if self.forecast is None else len(self.forecast.nodes.free or ())
+        return 0 if self.nodes is None else len(self.nodes.free or ())
 
 
 @dataclass(frozen=True)
@@ -148,13 +132,18 @@ def judge_plan(plan: JobPlan, by: JudgeBy) -> Judgement:
     snapshot, unasked_because = _ask(plan, by)
     context = _context(plan, by)
     judgement = judge(context, snapshot, unasked_because)
-    if snapshot is None or by.asked is not None or not judgement.may_be_behind_others:
+    is_open = judgement.verdict.kind in (CAN_START, NOT_KNOWN)
+    if snapshot is None or judgement.nodes is None or by.asked is not None or not is_open:
+        return judgement
+    from neuronctl.judgement.free_nodes import may_be_planned_for_others
+
+    if not may_be_planned_for_others(judgement.nodes):
         return judgement
     try:
         return judge(context, replace(snapshot, queue=ask_queue(snapshot)))
     except SlurmError as error:
-        words = f"whether jobs of others wait for these nodes is not known: {error.short}"
-        return replace(judgement, doubt=f"there is room for it, but {words}")
+        words = "there is room for it, but whether jobs of others wait for these nodes"
+        return judgement.with_doubt(f"{words} is not known: {error.short}")
 
 
 def _ask(plan: JobPlan, by: JudgeBy) -> Tuple[Optional[Snapshot], str]:
@@ -183,11 +172,11 @@ def _context(plan: JobPlan, by: JudgeBy) -> RuleContext:
     from neuronctl.rules import RuleContext
     from neuronctl.rules.local_facts import gather_local_facts
 
+    elsewhere = by.batch_script and not by.ask_slurm
     return RuleContext(
-        *(plan, by.catalog),
-        local=gather_local_facts(
-            plan, elsewhere=by.batch_script and not by.ask_slurm, quotas=by.ask_slurm
-        ),
+        plan,
+        by.catalog,
+        local=gather_local_facts(plan, elsewhere=elsewhere, quotas=by.ask_slurm),
         reviewed=not by.ask_slurm,
         batch_script=by.batch_script,
         comment_parts=by.comment_parts,
@@ -198,64 +187,81 @@ def judge(
     context: RuleContext, snapshot: Optional[Snapshot], unasked_because: str = ""
 ) -> Judgement:
     """Judge with Slurm's answer, or without it because of ``unasked_because``. Pure."""
+    from neuronctl.rules import apply_rules
+
     plan = context.plan
     if plan.alternatives:
         each = [
-            replace(plan, partition=partition, alternatives=())
+            judge(
+                replace(context, plan=replace(plan, partition=partition, alternatives=())),
+                snapshot,
+                unasked_because,
+            )
             for partition in (plan.partition, *plan.alternatives)
         ]
-        judged = [judge(replace(context, plan=here), snapshot, unasked_because) for here in each]
-        best = _together(judged)
-        return replace(best, doubt=_reservation_doubt(each, snapshot) or best.doubt)
-    judgement = _judge(context, snapshot, unasked_because)
-    limits = () if judgement.forecast is None else judgement.forecast.on_cluster.limits_by_nodes
-    if plan.most_nodes == plan.nodes or not limits:
+        return _combine(each)
+    if snapshot is None:
+        return Judgement(plan, apply_rules(context), unasked_because=unasked_because)
+    judgement = _judge_by_slurm(context, snapshot)
+    limits = () if judgement.nodes is None else judgement.nodes.on_cluster.limits
+    if plan.most_nodes == plan.nodes or not any(limit.grows_with_nodes for limit in limits):
         return judgement
     words = f"Slurm may choose up to {plan.most_nodes} nodes, for which limits were not looked at"
-    return replace(judgement, doubt=words if judgement.verdict.kind == CAN_START else "")
+    return judgement.with_doubt(words)
 
 
-def _reservation_doubt(each: Sequence[JobPlan], snapshot: Optional[Snapshot]) -> str:
-    """Return why the start is not known if one of several partitions needs a reservation.
-
-    Slurm 22.05 with EnforcePartLimits=NO then starts the job in none of them.
-    """
-    for plan in each:
-        partition = snapshot and snapshot.limits.partition(plan.partition.name)
-        if partition and partition.needs_reservation and not plan.request.reservation:
-            name = partition.name
-            return f"{name} needs a reservation; whether Slurm starts it elsewhere is not known"
-    return ""
-
-
-def _judge(context: RuleContext, snapshot: Optional[Snapshot], unasked_because: str) -> Judgement:
-    from neuronctl.rules import SlurmFacts, apply_rules
-
-    if snapshot is None:
-        found = apply_rules(context)
-        return Judgement(context.plan, found, (), None, unasked_because)
-    from neuronctl.judgement.forecast import forecast, live_findings
+def _judge_by_slurm(context: RuleContext, snapshot: Snapshot) -> Judgement:
+    from neuronctl.judgement.forecast import complete, outcomes
+    from neuronctl.judgement.free_nodes import search_nodes
+    from neuronctl.judgement.plan_on_cluster import PlanOnCluster
     from neuronctl.judgement.slurm_figures import overlay
+    from neuronctl.rules import apply_rules
 
     plan, sources = overlay(context.plan, snapshot)
-    context = replace(context, plan=plan, sources=sources)
-    now = forecast(plan, snapshot)
-    on_cluster = now.on_cluster
-    defaults = (one.name for one in snapshot.limits.partitions if one.default)
-    facts = SlurmFacts(
-        default_partition=next(defaults, ""),
-        accounts=on_cluster.usable_accounts,
-        qos=on_cluster.usable_qos,
-        qos_for_time=on_cluster.qos_for_time,
-    )
-    context = replace(context, slurm=facts)
-    waits = tuple(wait for wait in now.waits if wait.code not in context.rules_off)
+    on_cluster = PlanOnCluster(plan, snapshot)
+    context = replace(context, plan=plan, sources=sources, slurm=_slurm_facts(on_cluster))
     findings = apply_rules(context)
-    if any(finding.refuses for finding in findings):  # such as too many GPUs: NC113 adds nothing
-        others = tuple(one for one in now.findings if one.code != "NC113")
-        now = replace(now, findings=others)
-    findings = _errors_first((*findings, *live_findings(context, now, waits)))
-    return Judgement(plan, findings, waits, now, unasked_because)
+    is_refused = any(finding.refuses for finding in findings)
+    nodes = search_nodes(on_cluster)
+    objections: List[Finding] = []
+    waits: List[Wait] = []
+    doubts: List[Doubt] = []
+    for outcome in outcomes(nodes, context.local.bad_nodes):
+        if isinstance(outcome, Doubt):
+            doubts.append(outcome)
+        elif outcome.code in context.rules_off:
+            continue
+        elif isinstance(outcome, Wait):
+            waits.append(outcome)
+        elif not (is_refused and outcome.code == "NC113"):  # the rules tell which size is too large
+            objections.append(outcome)
+    found = _errors_first((*findings, *complete(objections, waits)))
+    return Judgement(plan, found, tuple(waits), tuple(doubts), nodes)
+
+
+def _slurm_facts(on_cluster: PlanOnCluster) -> SlurmFacts:
+    """Return what Slurm says that the hints of rules name."""
+    from neuronctl.rules import SlurmFacts
+
+    plan, figures, partition = on_cluster.plan, on_cluster.snapshot.limits, on_cluster.partition
+    association, seconds, most = on_cluster.association, plan.time_limit, on_cluster.wall_time
+    names = () if association is None else association.qos
+    qos = [name for name in names if partition is None or partition.takes_qos(name)]
+    qos_for_time = []
+    if most is not None and seconds is not None and not 0 <= seconds <= most.figure:
+        for name in qos:
+            other = replace(plan, request=replace(plan.request, qos=name))
+            longest = replace(on_cluster, plan=other).wall_time
+            if longest is None or 0 <= seconds <= longest.figure:
+                qos_for_time.append(name)
+    here = ("", plan.partition.name)
+    accounts = (each.account for each in figures.associations if each.partition in here)
+    return SlurmFacts(
+        default_partition=next((one.name for one in figures.partitions if one.default), ""),
+        accounts=tuple(dict.fromkeys(accounts)),
+        qos=tuple(qos),
+        qos_for_time=tuple(qos_for_time),
+    )
 
 
 def _errors_first(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
@@ -264,7 +270,7 @@ def _errors_first(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda one: (not one.refuses, order(one))))
 
 
-def _together(each: Sequence[Judgement]) -> Judgement:
+def _combine(each: Sequence[Judgement]) -> Judgement:
     """Judge a job that several partitions may take: it starts where it can first.
 
     What stands against only some of them is a warning: Slurm takes the job for the others, or says
@@ -274,13 +280,19 @@ def _together(each: Sequence[Judgement]) -> Judgement:
     suited = any(not judgement.refusals for judgement in each)
     findings: Dict[Tuple[str, str], Finding] = {}
     for judgement in each:
-        for found in judgement.findings:
-            everywhere = all(found in other.findings for other in each)
-            if not everywhere and not found.refuses:
+        for finding in judgement.findings:
+            everywhere = all(finding in other.findings for other in each)
+            if not everywhere and not finding.refuses:
                 continue  # the user named several partitions and knows that they differ
             words = "" if everywhere else f"in {judgement.plan.partition.name}: "
-            softer = suited and found.refuses
-            findings[found.code, words + found.message] = replace(
-                found, message=words + found.message, severity=WARNING if softer else found.severity
-            )
-    return best.with_rules(findings.values())
+            severity = WARNING if suited and finding.refuses else finding.severity
+            message = words + finding.message
+            findings[finding.code, message] = replace(finding, message=message, severity=severity)
+    best = best.with_rules(findings.values())
+    for judgement in each:
+        if judgement.nodes is not None and judgement.nodes.on_cluster.lacks_reservation:
+            # Slurm 22.05 with EnforcePartLimits=NO then starts the job in none of them.
+            name = judgement.plan.partition.name
+            words = f"{name} needs a reservation; whether Slurm starts it elsewhere is not known"
+            return best.with_doubt(words, refusable=True)
+    return best

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Iterator, Optional, Tuple
 
 from neuronctl.common import units
+from neuronctl.common.datatypes import replace
 from neuronctl.common.words import counted, verb
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import running
 from neuronctl.judgement.verdict import Doubt, Outcome, Wait
 from neuronctl.rules.base import Finding
+from neuronctl.slurm.figures import used_of_each
 from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
 from neuronctl.slurm.sacctmgr import association_in
 from neuronctl.slurm.squeue import QueueJob
 
 _GPU = "gres/gpu"
-_WHEN_UNKNOWN = "when is not known"
-_EACH = (Per.USER, Per.ACCOUNT)
 
 
 def counted_jobs(limit: Limit, on_cluster: PlanOnCluster) -> Tuple[QueueJob, ...]:
@@ -46,12 +45,16 @@ def check_limits(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if "," in on_cluster.job_qos:
         yield Doubt(f"which QOS of {on_cluster.job_qos} the job gets is not known", refusable=True)
     for limit in sorted(on_cluster.limits, key=lambda limit: list(KINDS).index(limit.kind)):
-        if not _is_overlaid(limit):
+        if not _is_of_plans_partition(limit):
             yield from _check(limit, on_cluster)
-    yield from _partition_doubts(on_cluster)
+    partition, size = on_cluster.partition, on_cluster.size.job
+    most = None if partition is None else partition.max_memory_mb_per_cpu
+    if most is not None and size.get("mem", most * size["cpu"] + 1) > most * size["cpu"]:
+        words = f"the job's memory per core may be over {most} MB (MaxMemPerCPU)"
+        yield Doubt(f"{words}: Slurm gives it more cores, or refuses it", refusable=True)
 
 
-def _is_overlaid(limit: Limit) -> bool:
+def _is_of_plans_partition(limit: Limit) -> bool:
     """Return True if the plan's partition has the limit; the rules about sizes check it there."""
     return (
         limit.about.counts == Counts.TIME
@@ -61,25 +64,25 @@ def _is_overlaid(limit: Limit) -> bool:
 
 
 def _check(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    """Yield what one limit means for the job."""
     about = limit.about
     if about.counts == Counts.SUBMITTED or (limit.figure == 0 and about.counts == Counts.RUNNING):
-        yield from _in_queue(limit, on_cluster)
+        yield from _check_queue(limit, on_cluster)
         return
     if about.counts == Counts.SPENT:
-        yield from _budget(limit, on_cluster)
+        yield from _check_budget(limit, on_cluster)
         return
     wanted = _wanted(limit, on_cluster)
     if wanted is None:
         if _concerns(limit, on_cluster):
             yield Doubt(f"how much the job takes of {limit.named} of {limit.holder} is not known")
-        return
-    if not limit.allows(wanted):
+    elif not limit.allows(wanted):
         # NC124 compares the plan's GPUs with the partition's figure, which is this limit.
         is_gpus_of_user = (limit.kind, limit.tres) == ("MaxTRESPU", _GPU)
         if not is_gpus_of_user or on_cluster.gpus_held <= limit.figure:
-            yield _never_starts(limit, wanted, on_cluster)
+            yield _refuse_size(limit, wanted, on_cluster)
     elif about.per not in (Per.JOB, Per.NODE) and wanted:
-        yield from _shared(limit, on_cluster, wanted)
+        yield from _check_use(limit, on_cluster, wanted)
 
 
 def _wanted(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
@@ -108,7 +111,7 @@ def _concerns(limit: Limit, on_cluster: PlanOnCluster) -> bool:
 def room_in_queue(on_cluster: PlanOnCluster) -> Optional[int]:
     """Return how many more such jobs the user may submit now; None: no limit is known.
 
-    Where Slurm tells no limits, the catalog's figure holds.
+    If Slurm tells no limits, the catalog's figure holds.
     """
     partition, jobs = on_cluster.plan.partition, on_cluster.snapshot.jobs
     rooms = [
@@ -125,53 +128,49 @@ def room_in_queue(on_cluster: PlanOnCluster) -> Optional[int]:
 def _used_in_queue(limit: Limit, on_cluster: PlanOnCluster) -> int:
     if limit.about.per == Per.USER and limit.about.counts == Counts.SUBMITTED:
         return limit.held_by(counted_jobs(limit, on_cluster))
-    return (on_cluster.used_of_each(limit) or 0) if limit.about.per in _EACH else limit.used
+    if limit.about.per in (Per.USER, Per.ACCOUNT):
+        groups = on_cluster.snapshot.limited_groups
+        return used_of_each(limit, on_cluster.account, groups) or 0
+    return limit.used
 
 
-def _in_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+def _check_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the refusal by a limit on jobs in the queue, or by one that allows no running job."""
-    used = _used_in_queue(limit, on_cluster)
-    wanted = on_cluster.array_size if limit.about.counts == Counts.SUBMITTED else 1
-    if used + wanted > limit.figure:
-        yield _too_many_jobs(replace(limit, used=used), wanted, on_cluster)
-
-
-def _too_many_jobs(limit: Limit, tasks: int, on_cluster: PlanOnCluster) -> Finding:
-    source = on_cluster.source(limit)
-    if limit.figure == 0:
-        where = "into the queue" if limit.about.counts == Counts.SUBMITTED else "run"
-        words = f"{limit.holder} lets no job {where} ({limit.named})"
-        return Finding(words, "use another partition, QOS or account", source, code="NC501")
+    figure, used = limit.figure, _used_in_queue(limit, on_cluster)
+    is_submitted = limit.about.counts == Counts.SUBMITTED
+    tasks = on_cluster.array_size if is_submitted else 1
+    if used + tasks <= figure:
+        return
+    source = on_cluster.snapshot.says(limit.command)
+    if figure == 0:
+        words = f"{limit.holder} lets no job {'into the queue' if is_submitted else 'run'}"
+        hint = "use another partition, QOS or account"
+        yield Finding(f"{words} ({limit.named})", hint, source, code="NC501")
+        return
+    who = "you have" if limit.about.per == Per.USER else f"{_group_of(limit)} has"
+    words = f"{who} {counted(used, 'job')} in the queue and may have {figure}"
     hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
     if tasks > 1:
-        left = max(0, limit.figure - limit.used)
-        hint = f"split it: {counted(limit.figure, 'task')} may be in the queue, {left} more now; "
-        hint += "or let as few jobs do all tasks: 'neuronctl help sweeps'"
-    more = "1 more" if tasks == 1 else f"the array's {tasks} tasks"
-    words = f"you have {counted(limit.used, 'job')} in the queue and may have {limit.figure}"
-    if limit.about.per != Per.USER:
-        words = f"{_group_of(limit)} has {counted(limit.used, 'job')} of at most {limit.figure} in "
-        words += "the queue, counting all its users"
-    return Finding(f"{words}; {more} would be refused", hint, source, code="NC501")
+        hint = f"split it: {counted(figure, 'task')} may be in the queue, {max(0, figure - used)} "
+        hint += "more now; or let as few jobs do all tasks: 'neuronctl help sweeps'"
+    yield Finding(f"{words}; {tasks} more would be refused", hint, source, code="NC501")
 
 
-def _never_starts(limit: Limit, wanted: int, on_cluster: PlanOnCluster) -> Finding:
+def _refuse_size(limit: Limit, wanted: int, on_cluster: PlanOnCluster) -> Finding:
     about = limit.about
     whose = {Per.USER: "a user of", Per.ACCOUNT: "an account in", Per.GROUP: "all jobs of"}
-    may = "may use" if about.counts == Counts.TRES_MINUTES else "may have"
+    figure = f"must have at least {limit.figure}" if about.minimum else f"may have {limit.figure}"
     each = " per node" if about.per == Per.NODE else ""
-    figure = f"must have at least {limit.figure}" if about.minimum else f"{may} {limit.figure}"
-    named = "" if limit.scope == Scope.QOS and about.per == Per.JOB else f" ({limit.kind})"
     return Finding(
         f"requested {limit.amount(wanted)}{each}; {whose.get(about.per, 'a job in')} "
-        f"{limit.holder} {figure}{each}{named}: Slurm may accept it but never start it",
+        f"{limit.holder} {figure}{each} ({limit.kind}): Slurm may accept it but never start it",
         "change the size, or use another QOS",
-        on_cluster.source(limit),
+        on_cluster.snapshot.says(limit.command),
         code="NC509",
     )
 
 
-def _budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+def _check_budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the state of a group's budget: minutes of wall time or of a TRES."""
     amount = on_cluster.size.job.get(limit.tres) if limit.tres else 1
     if amount == 0 or (amount is None and not _concerns(limit, on_cluster)):
@@ -183,20 +182,21 @@ def _budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     used = limit.used + (limit.promised if safe else 0)
     words = f"{limit.holder} has used {limit.used} of {limit.amount(limit.figure)} ({limit.kind})"
     if limit.figure == 0 or (wanted is not None and wanted > limit.figure):
-        yield _never_starts(limit, wanted or 1, on_cluster)
+        yield _refuse_size(limit, wanted or 1, on_cluster)
     elif amount is not None and limit.used >= limit.figure:
-        words += f"; the job must wait until some of that use decays or is reset; {_WHEN_UNKNOWN}"
-        yield Wait("NC507", limit.reason, words, on_cluster.source(limit))
+        words += "; the job must wait until some of that use decays or is reset"
+        source = on_cluster.snapshot.says(limit.command)
+        yield Wait("NC507", limit.reason, f"{words}; when is not known", source)
     elif wanted is None or used >= limit.figure or used + wanted > limit.figure:
         yield Doubt(f"{words}; whether the rest is enough is not known")
 
 
-def _shared(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Outcome]:
+def _check_use(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Outcome]:
     """Yield the wait for other jobs that hold a limit's resources, the user's or the group's."""
     about, mine = limit.about, counted_jobs(limit, on_cluster)
     used: Optional[int] = limit.used
     if about.bare or limit.tres.startswith("gres/gpu:"):
-        used = on_cluster.used_of_each(limit)
+        used = used_of_each(limit, on_cluster.account, on_cluster.snapshot.limited_groups)
     elif about.per == Per.USER:
         untold = (job for job in running(mine) if "cpu" not in job.tres)
         unknown = limit.tres and any(job.holds(limit.tres) is None for job in untold)
@@ -205,34 +205,30 @@ def _shared(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Ou
         return
     if used is None:
         yield Doubt(f"how much is left of {limit.named} of {limit.holder} is not known")
-    elif limit.tres == "node" and about.counts == Counts.TRES:
+        return
+    if limit.tres == "node" and about.counts == Counts.TRES:
         # A resource that several jobs share counts once.
         words = f"jobs of {limit.holder} hold {used} of {limit.amount(limit.figure)}"
         yield Doubt(f"{words}; on how many nodes together is not known", cause=limit.reason)
-    elif about.per == Per.USER:
-        yield _wait_for_own(replace(limit, used=used), on_cluster, wanted, mine)
+        return
+    source, until = on_cluster.snapshot.says(limit.command), None
+    figure = limit.amount(limit.figure)
+    if about.per == Per.USER:
+        code = "NC502" if about.counts == Counts.RUNNING else "NC503"
+        held = f"you hold {used} of {figure} in {limit.holder}"
+        end, until = _end_of_wait(replace(limit, used=used), mine, wanted, on_cluster)
     else:
-        yield _wait_for_group(replace(limit, used=used), on_cluster, wanted)
-
-
-def _wait_for_own(
-    limit: Limit, on_cluster: PlanOnCluster, wanted: int, mine: Tuple[QueueJob, ...]
-) -> Wait:
-    words, end = _end_of_wait(limit, mine, wanted, on_cluster.snapshot.asked_at)
-    if limit.about.counts == Counts.RUNNING:
-        why = f"you have {counted(limit.used, 'job')} running and may have {limit.figure}; the job"
-        code = "NC502"
-    else:
-        why = f"you hold {limit.used} of {limit.amount(limit.figure)} in {limit.holder}; {wanted}"
-        why, code = f"{why} more", "NC503"
-    return Wait(code, limit.reason, f"{why} must wait until {words}", on_cluster.source(limit), end)
+        code, end = "NC507", "some end; when is not known"
+        held = f"jobs of {_group_of(limit)} hold {used} of {figure}, counting all its users"
+    words = f"{held}; {wanted} more must wait until {end}"
+    yield Wait(code, limit.reason, words, source, until)
 
 
 def _end_of_wait(
-    limit: Limit, mine: Tuple[QueueJob, ...], wanted: int, now: int
+    limit: Limit, mine: Tuple[QueueJob, ...], wanted: int, on_cluster: PlanOnCluster
 ) -> Tuple[str, Optional[int]]:
     """Return until when the user's own jobs use up a limit, in words and as a time."""
-    unknown = f"some of your jobs end; {_WHEN_UNKNOWN}"
+    unknown, now = "some of your jobs end; when is not known", on_cluster.snapshot.asked_at
     asked = ("JobHeldUser", "JobHeldAdmin", "Dependency", "BeginTime")
     ahead = sum(job.count for job in mine if job.state in WAITING and job.reason not in asked)
     if ahead:
@@ -246,32 +242,6 @@ def _end_of_wait(
     return unknown, None
 
 
-def _wait_for_group(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Wait:
-    group = _group_of(limit)
-    if limit.about.counts == Counts.RUNNING:
-        words = f"{group} has {limit.used} of at most {limit.amount(limit.figure)} running, "
-        words += "counting all its users; the job must wait until one ends"
-    else:
-        words = f"jobs of {group} hold {limit.used} of {limit.amount(limit.figure)} together; "
-        words += f"{wanted} more must wait until some end"
-    words, source = f"{words}; {_WHEN_UNKNOWN}", on_cluster.source(limit)
-    return Wait("NC507", limit.reason, words, source)
-
-
 def _group_of(limit: Limit) -> str:
     """Return whose jobs a limit counts together."""
     return limit.holder if limit.about.per == Per.GROUP else f"your account in {limit.holder}"
-
-
-def _partition_doubts(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    partition, size = on_cluster.partition, on_cluster.size
-    if partition is None:
-        return
-    most = partition.max_memory_mb_per_cpu
-    cores = size.job["cpu"]
-    if most is not None and size.job.get("mem", most * cores + 1) > most * cores:
-        yield Doubt(
-            f"the job's memory per core may be over {most} MB (MaxMemPerCPU of {partition.name}): "
-            "Slurm gives it more cores, or refuses it",
-            refusable=True,
-        )

@@ -97,8 +97,8 @@ def _partition_now(
     # Only whether there is room matters, not how it is requested.
     closing = tuple(found for found in judgement.findings if found.has(Trait.CLOSES_PARTITION))
     judgement = replace(judgement, findings=closing)
-    assert judgement.forecast is not None
-    on_cluster = judgement.forecast.on_cluster
+    assert judgement.nodes is not None
+    on_cluster = judgement.nodes.on_cluster
 
     def share(kind: str, tres: str = "") -> LimitUse:
         limit = on_cluster.limit(kind, tres)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import AbstractSet, Any, Dict, FrozenSet, List, Optional, Set, Tuple
+from typing import AbstractSet, Any, Dict, FrozenSet, Optional, Set, Tuple
 
-from neuronctl.catalog.model import Citation
 from neuronctl.common import units
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import JobPlan
 from neuronctl.planning.needs import Needs, slurm_needs, whole_cores
 from neuronctl.slurm.fields import parse_resources
-from neuronctl.slurm.figures import limits_in_force, used_of_each
+from neuronctl.slurm.figures import limits_in_force
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Counts, Limit, Per
 from neuronctl.slurm.sacctmgr import Association, SlurmQos, association_in
@@ -78,6 +77,12 @@ class PlanOnCluster:
         return row.default_qos or (row.qos[0] if len(row.qos) == 1 else "normal")
 
     @property
+    def lacks_reservation(self) -> bool:
+        """Return True if the partition takes only jobs in a reservation, and the job has none."""
+        partition, reservation = self.partition, self.plan.request.reservation
+        return partition is not None and partition.needs_reservation and reservation is None
+
+    @property
     def is_open(self) -> bool:
         """Return True if the partition takes jobs of this user, account, and QOS."""
         partition, groups = self.partition, self.snapshot.groups
@@ -85,7 +90,7 @@ class PlanOnCluster:
             return True
         if partition.root_only or partition.state not in ("UP", "DOWN", ""):
             return False
-        if partition.needs_reservation and self.plan.request.reservation is None:
+        if self.lacks_reservation:
             return False
         if partition.allow_groups and not set(partition.allow_groups) & set(groups):
             return False
@@ -102,34 +107,6 @@ class PlanOnCluster:
             if accounts.isdisjoint(allowed) if allowed else self.account.lower() in denied:
                 return False
         return not self.job_qos or "," in self.job_qos or partition.takes_qos(self.job_qos)
-
-    @property
-    def usable_accounts(self) -> Tuple[str, ...]:
-        """Return the accounts under which the user may submit to the job's partition."""
-        here = ("", self.plan.partition.name)
-        rows = self.snapshot.limits.associations
-        return tuple(dict.fromkeys(each.account for each in rows if each.partition in here))
-
-    @property
-    def usable_qos(self) -> Tuple[str, ...]:
-        """Return the QOS that the user may request in the job's partition."""
-        partition = self.partition
-        names = () if self.association is None else self.association.qos
-        return tuple(name for name in names if partition is None or partition.takes_qos(name))
-
-    @property
-    def qos_for_time(self) -> Tuple[str, ...]:
-        """Return the QOS that allow the job's time limit, if it exceeds the limit that counts."""
-        seconds, most = self.plan.time_limit, self.wall_time
-        if most is None or seconds is None or 0 <= seconds <= most.figure:
-            return ()
-        names = []
-        for name in self.usable_qos:
-            plan = replace(self.plan, request=replace(self.plan.request, qos=name))
-            longest = PlanOnCluster(plan, self.snapshot).wall_time
-            if longest is None or 0 <= seconds <= longest.figure:
-                names.append(name)
-        return tuple(names)
 
     @cached_property
     def qos_in_force(self) -> Tuple[SlurmQos, ...]:
@@ -167,16 +144,6 @@ class PlanOnCluster:
             *(self.association, self.snapshot.limited_groups),
         )
 
-    @property
-    def limits_by_nodes(self) -> Tuple[Limit, ...]:
-        """Return the resources whose total grows with the number of nodes."""
-        each = (limit for limit in self.limits if limit.tres and limit.about.per != Per.NODE)
-        return tuple(limit for limit in each if limit.kind != "MaxNodes")
-
-    def used_of_each(self, limit: Limit) -> Optional[int]:
-        """Return what the account or user has used of each of a QOS's limits; None: unknown."""
-        return used_of_each(limit, self.account, self.snapshot.limited_groups)
-
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """Return the limit of that kind that counts, or None."""
         same = (limit for limit in self.limits if (limit.kind, limit.tres) == (kind, tres))
@@ -187,13 +154,6 @@ class PlanOnCluster:
         """Return the shortest limit of the wall time, or None."""
         times = [limit for limit in self.limits if limit.about.counts == Counts.TIME]
         return min(times, default=None, key=lambda limit: limit.figure)
-
-    def source(self, limit: Limit) -> Citation:
-        """Return who states a limit's figure."""
-        if limit.about.per == Per.GROUP:
-            # Use a new query for each job, with current use.
-            return Citation(f"Slurm itself: {limit.command}", True)
-        return self.snapshot.says(limit.command)
 
     # ---------------------------------------------------------------- what the job takes
 
@@ -217,20 +177,13 @@ class PlanOnCluster:
             core, node = next(filter(any, sizes), (0, 0))
             changed.update(memory_per_core=core, memory_per_node=node)
             changed["whole_memory"] = not (core or node)
-        if not asked.unsure and self._may_split_cores:
-            cpus = f"{asked.cores_per_task} CPUs per task"
-            changed["unsure"] = f"{cpus} on cores of {self.threads} threads"
+        amounts = self.plan.request.amounts
+        leaves_nodes = amounts is not None and amounts.nodes is None and asked.tasks > 1
+        if leaves_nodes and asked.cores_per_task % self.threads and not asked.unsure:
+            changed["unsure"] = f"{asked.cores_per_task} CPUs per task on cores of several threads"
         if not self.snapshot.limits.config.memory_counts:
             changed.update(memory_per_core=0, memory_per_gpu=0, whole_memory=False)
         return replace(asked, **changed)
-
-    @property
-    def _may_split_cores(self) -> bool:
-        """Return True if the tasks fit on the plan's nodes only if two of them share a core."""
-        amounts, partition = self.plan.request.amounts, self.plan.partition
-        if amounts is None or amounts.nodes is not None or self.threads == 1:
-            return False
-        return amounts.least_nodes(partition.max_cores_per_node or 0, 0) > self.plan.nodes
 
     def _allowed_nodes(self, asked: Needs) -> int:
         """Return the most nodes of the job: Slurm uses no more than the limits per job allow."""
@@ -355,12 +308,6 @@ class PlanOnCluster:
         """Return how many tasks and GPUs of a spread job each node of a group could take."""
         free = self._free(group, self.needs, empty)
         return (0, 0) if free is None else self.needs.room(*free, group.threads)
-
-    def rooms(self, names: AbstractSet[str], empty: bool) -> List[Tuple[int, int]]:
-        """Return the room on each of these nodes that has any, the largest first."""
-        each = ((self.room(group, empty), names & {*group.names}) for group in self.pool)
-        rooms = [room for room, here in each if room[0] for _ in here]
-        return sorted(rooms, reverse=True)
 
     def _free(self, group: NodeGroup, needs: Needs, empty: bool) -> Optional[Tuple[int, int, int]]:
         """Return the cores, GPUs, and MB that the job could get of each node of a group.

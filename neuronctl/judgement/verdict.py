@@ -19,7 +19,7 @@ SLURM = "Slurm"
 ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
 """The best first."""
 PROBABLY = "probably "
-"""Before one of the others: what is not known, and what sbatch --test-only makes likely."""
+"""Before one of the others: only sbatch --test-only says so."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,12 @@ class Doubt:
     """Something that is unknown.
 
     refusable: Slurm may even refuse the job because of it. cause: Slurm's reason if the job waits
-    for it. likely: CAN_START or WILL_WAIT if one of them is.
+    for it.
     """
 
     words: str
     refusable: bool = False
     cause: str = ""
-    likely: str = ""
 
 
 Outcome = Union["Finding", Wait, Doubt]
@@ -59,11 +58,10 @@ Outcome = Union["Finding", Wait, Doubt]
 class Verdict:
     """What would happen to a job now.
 
-    kind: one of the first four words above, which may follow PROBABLY. cause: Slurm's reason, or
+    kind: one of the first four words above, or PROBABLY and one of them. cause: Slurm's reason, or
     the codes that refuse. until: epoch seconds by which it starts at the latest as far as the
     user's own limits allow; None: unknown. judged_by: SLURM, or why only the catalog was used.
-    all_nodes_up: whether none of the partition's is out of service or reserved. likely: one of the
-    four words, of what is not known.
+    all_nodes_up: whether none of the partition's is out of service or reserved.
     """
 
     kind: str
@@ -72,19 +70,16 @@ class Verdict:
     until: Optional[int] = None
     judged_by: str = SLURM
     all_nodes_up: bool = True
-    likely: str = ""
 
     def tested(self, kind: str) -> Verdict:
-        """Return it after ``sbatch --test-only``. kind: what that means, "" for nothing.
+        """Return the verdict after ``sbatch --test-only``, which means the kind.
 
-        What is known, or likely, holds: the test does not see the gaps in which jobs start before
-        others, and of nodes that are out of service or reserved it says that none is large enough.
+        A verdict that is known stays. So does one about jobs ahead, which the test does not see.
+        REFUSED means nothing if nodes are out of service or reserved: the test takes no account of
+        nodes that it cannot use, and says that none is large enough.
         """
-        if self.kind != NOT_KNOWN or (kind == REFUSED and not self.all_nodes_up):
-            return self
-        if self.likely and kind != REFUSED:
-            return replace(self, kind=PROBABLY + self.likely)
-        if not kind:
+        unseen = self.cause == "Priority" or (kind == REFUSED and not self.all_nodes_up)
+        if self.kind != NOT_KNOWN or unseen:
             return self
         words = f"according to sbatch --test-only, which ignores limits and the queue; {self.words}"
         return replace(self, kind=PROBABLY + kind, words=words)

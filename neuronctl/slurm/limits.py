@@ -185,6 +185,11 @@ class Limit:
         """Return what is known about this kind of limit."""
         return KINDS[self.kind]
 
+    @property
+    def grows_with_nodes(self) -> bool:
+        """Return True if a job on more nodes may take more of it."""
+        return self.tres != "" and self.about.per != Per.NODE and self.kind != "MaxNodes"
+
     def allows(self, wanted: int) -> bool:
         """Return True if a job that takes this much may ever start, whatever else runs."""
         return wanted >= self.figure if self.about.minimum else wanted <= self.figure

@@ -319,8 +319,8 @@ def judge_script(
         with contextlib.suppress(NeuronctlError):  # such as a name with a control character
             job_plan = plan(replace(request, modules=modules(shell)), cluster)
             judgement = judge_plan(job_plan, by)
-    now_at = None if judgement is None else judgement.forecast
-    version = "" if now_at is None else now_at.on_cluster.snapshot.limits.config.version
+    nodes = None if judgement is None else judgement.nodes
+    version = "" if nodes is None else nodes.on_cluster.snapshot.limits.config.version
     release = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
     facts = ScriptFacts(
         *(text_read, header, shell, job_plan, broken, left_out),

@@ -235,8 +235,10 @@ def tested(
     # A later start means nothing: of 12 such jobs of Slurm 22.05, 12 started at once.
     soon = answer.start is not None and answer.start <= time.time() + _NOW
     means = {CAN_START: soon, WILL_WAIT: answer.unavailable, REFUSED: answer.too_small}
-    kind = next((kind for kind, meant in means.items() if meant), "")
-    return replace(judged, verdict=verdict.tested(kind))
+    for kind, holds in means.items():
+        if holds:
+            return replace(judged, verdict=verdict.tested(kind))
+    return judged
 
 
 _NOW = 60

@@ -87,7 +87,7 @@ SHARED = tuple(node(f"n{number}", 2, partitions=("gpu", "old")) for number in ra
         (
             {"limits": with_partition(max_cores_per_node=16), "nodes": SHARED},
             {},
-            "(MaxCPUsPerNode); what is left is not known",
+            "MaxCPUsPerNode); what is left is not known",
         ),
         ({"limits": with_partition(max_memory_mb_per_cpu=999)}, {}, "may be over 999 MB"),
     ],
@@ -182,7 +182,7 @@ def test_two_tasks_may_share_a_core() -> None:
     """Slurm 22.05 runs 8 tasks of 3 CPUs on 3 nodes of 4 cores with two threads each."""
     smt = tuple(node(f"n{n}", cores=8, threads=2) for n in (1, 2, 3))
     look = live(limits=dataclasses.replace(LIMITS, nodes=smt))
-    for tasks, kind in ((6, "can start now"), (8, "not known"), (11, "refused")):
+    for tasks, kind in ((6, "not known"), (8, "not known"), (11, "refused")):
         amounts = Amounts(ntasks=tasks, cpus_per_task=3)
         made = plan_of(cluster(), amounts=amounts, cpus_per_task=3, mem="1G")
         context = RuleContext(made, Catalog({"toy": made.cluster}, "toy", ()), batch_script=True)
@@ -261,7 +261,7 @@ def test_what_is_left_of_an_accounts_limit() -> None:
         verdict = judged(look, gpus_per_node=1).verdict
         assert verdict.kind == kind
     assert verdict.cause == "MaxJobsPerAccount"
-    assert "your account in QOS p_gpu has 3 of at most 3 jobs running" in verdict.words
+    assert "your account in QOS p_gpu hold 3 of 3 jobs" in verdict.words
 
 
 @pytest.mark.parametrize(
@@ -382,9 +382,9 @@ def test_limits_of_an_association_are_those_that_slurmctld_holds() -> None:
     assert [(one.kind, one.figure) for group in held for one in group.limits] == [("MaxTRES", 9)]
     limits = with_mine("MaxWall 00:05:00", "MaxTRES cpu=7")
     for groups, figures in ((held, [9]), ((), [300, 7])):
-        made = judged(live(limits=limits, limited_groups=groups)).forecast
-        assert made is not None
-        mine = [one for one in made.on_cluster.limits if one.scope == Scope.ASSOCIATION]
+        nodes = judged(live(limits=limits, limited_groups=groups)).nodes
+        assert nodes is not None
+        mine = [one for one in nodes.on_cluster.limits if one.scope == Scope.ASSOCIATION]
         assert [one.figure for one in mine] == figures
 
 
@@ -396,9 +396,9 @@ def test_a_qos_lifts_limits_of_a_partition_and_multiplies_those_of_an_associatio
         (NORMAL, {"MaxTime": 60, "MaxNodes": 1, "MaxTRES": 3}),
         (dataclasses.replace(NORMAL, flags=flags, factor=1.5), {"MaxTRES": 4}),
     ):
-        made = judged(live(limits=dataclasses.replace(limits, qos=(qos,)))).forecast
-        assert made is not None
-        assert {one.kind: one.figure for one in made.on_cluster.limits} == expected
+        nodes = judged(live(limits=dataclasses.replace(limits, qos=(qos,)))).nodes
+        assert nodes is not None
+        assert {one.kind: one.figure for one in nodes.on_cluster.limits} == expected
 
 
 def test_a_qos_that_allows_the_time_is_suggested() -> None:

@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any, List, Tuple
 
 import pytest
-from slurm_answers import CONFIG, LIMITS, NORMAL, PARTITION, QOS, fields_of, job, live
+from slurm_answers import CONFIG, LIMITS, NORMAL, PARTITION, QOS, fields_of, live
 
 from neuronctl.catalog.model import Catalog, Cluster, Partition
 from neuronctl.judgement.judgement import Judgement, judge
@@ -205,15 +205,6 @@ def test_nodes_that_are_left_to_slurm_are_as_many_as_slurms_have_to_be(
     assert kinds == {said(asked)}
 
 
-def test_nodes_of_the_users_own_jobs_take_more_of_them() -> None:
-    """With --exclusive=user, once Slurm says whose jobs run where."""
-    used = dataclasses.replace(LARGE, names=("m1",), cores_used=4)
-    for user, cores, kind in (("kim", 4, RUNS), ("kim", 5, WAITS), ("lee", 4, WAITS)):
-        queue = (job(4, user=user, node_list="m1", partition="other"),)
-        asked = f"--exclusive=user -N1 -n {cores}"
-        assert said(asked, groups=(used,), queue=queue) == kind
-
-
 def test_a_script_without_a_partition_goes_to_slurms_default() -> None:
     cluster = Cluster("toy", "Toy", "tests", "2026-11-20", partitions={"mix": OF_CATALOG})
     header = read_header("#!/bin/bash\n", command_line=["-n", "24"])
@@ -229,8 +220,12 @@ def test_a_script_without_a_partition_goes_to_slurms_default() -> None:
     ("asked", "busy", "words"),
     [
         ("-N1 --mem=20000", {"memory_mb_used": 16000}, "1 core and 20000 MB of memory free now"),
-        ("-N1 -c 8", {"cores_used": 4}, "no node of mix has 8 cores free now"),
-        ("-N3 --exclusive", {"cores_used": 1}, "nothing running on it now"),
+        (
+            "-N1 -c 8",
+            {"cores_used": 4},
+            "no node of mix has 8 cores and 32000 MB of memory free now",
+        ),
+        ("-N3 --exclusive", {"cores_used": 1}, "without other jobs free now"),
         ("-n 23", {"cores_used": 4}, "together do not have 23 tasks of 1 core free now"),
     ],
 )

@@ -11,10 +11,10 @@ import itertools
 import os
 import sys
 import time
-from dataclasses import replace
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.loader import load
+from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import (
     CatalogError,
     JobFileError,

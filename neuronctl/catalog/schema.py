@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import is_dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
 from neuronctl.catalog import model as catalog
 from neuronctl.catalog.model import Cluster, Partition, Path, Place, Price, Qos, WallTime
 from neuronctl.common import units
+from neuronctl.common.datatypes import is_datatype, replace
 from neuronctl.common.errors import did_you_mean
 from neuronctl.common.shell import BASHS_OWN
 
@@ -190,7 +190,7 @@ _BY_TYPE: Mapping[str, _Read] = {
 }
 
 _MODELS: Mapping[str, Any] = {
-    name: kind for name, kind in vars(catalog).items() if is_dataclass(kind)
+    name: kind for name, kind in vars(catalog).items() if is_datatype(kind)
 }
 
 

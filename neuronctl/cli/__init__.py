@@ -39,7 +39,6 @@ SECTIONS = {
 ELSEWHERE = {
     "import": ("check", "import_"),
     "run": ("salloc", "run"),
-    **{name: ("submit", name) for name in ("generate", "resubmit")},
     **{name: ("laptop", name) for name in ("login", "logout", "pull")},
     **{name: ("help", name) for name in ("explain", "completion")},
 }

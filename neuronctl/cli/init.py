@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from shutil import which
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
@@ -16,6 +15,7 @@ from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BatchCommand, catalog_option, job_options, optional_program
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.console import printable
+from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import PolicyError, UsageError, did_you_mean
 from neuronctl.common.files import open_regular
 from neuronctl.common.shell import join, quote

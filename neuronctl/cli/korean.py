@@ -9,10 +9,10 @@ import functools
 import os
 import re
 import sys
-from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, TextIO, Tuple
 
 from neuronctl.common import yamlfile
+from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import CatalogError
 
 TYPE_CHECKING = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Any, NoReturn, Optional, Tuple
 
 import click
@@ -18,6 +17,7 @@ from neuronctl.cli.job_options import (
     program_arguments,
 )
 from neuronctl.cli.say import notify, print_script
+from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import UsageError
 from neuronctl.common.shell import join, quote
 from neuronctl.request.typed_options import refuse_other_dash

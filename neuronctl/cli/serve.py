@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 import time
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import click
@@ -16,6 +15,7 @@ from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.common import console, errors
 from neuronctl.common.console import Column, print_json, print_line, shortened
+from neuronctl.common.datatypes import asdict, replace
 from neuronctl.common.errors import UsageError
 from neuronctl.common.units import parse_timeout
 from neuronctl.common.words import moment

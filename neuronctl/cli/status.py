@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 import time
-from dataclasses import replace
 from typing import Dict, Optional, Tuple
 
 import click
@@ -14,6 +13,7 @@ import click
 from neuronctl.cli.jobs import raise_if_silent, state_name
 from neuronctl.cli.say import notify
 from neuronctl.common.console import clear, is_terminal, print_json, print_line
+from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import NoSuchJobError, at_most_one
 from neuronctl.common.paths import pipeline_dir, state_dir
 from neuronctl.common.units import parse_since

@@ -1,21 +1,18 @@
-"""``neuronctl submit``, ``resubmit``, and ``generate``: check, render, sbatch, record."""
+"""``neuronctl submit``: check, render, sbatch, record."""
 
 from __future__ import annotations
 
 import functools
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple
 
 import click
 
-from neuronctl.cli import job_options
 from neuronctl.cli.job_options import body_option, job_command, optional_program, plan_given
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
-from neuronctl.cli.say import hint_at_why, notify, print_script
-from neuronctl.common.errors import UsageError, at_most_one
-from neuronctl.request.job import OPTIONS
+from neuronctl.cli.say import hint_at_why, notify
+from neuronctl.common.errors import at_most_one
 from neuronctl.request.job_file import describes_pipeline
-from neuronctl.submission.pipeline import judge_job, submit_job
+from neuronctl.submission.pipeline import submit_job
 
 if TYPE_CHECKING:
     from neuronctl.submission.pipeline import Submittable
@@ -91,81 +88,6 @@ def command(
         job = plan_given(given, words, find_job=True)
     reporter = TerminalReporter(mode, explain=explain)
     return submit_job(job, reporter, force=force, dry_run=mode.dry_run, key=mode.key)
-
-
-@click.command("resubmit", cls=job_options.JobCommand)
-@click.argument("job", metavar="JOB")
-@click.argument("words", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
-@submission_options
-@job_options.force_option
-@job_options.catalog_option
-@click.option("--same-code", is_flag=True, help="Run the job's snapshot, even if options change.")
-@click.option(
-    "--failed", is_flag=True, help="JOB is a pipeline: run again what failed or did not run."
-)
-@job_options.job_options([option.long for option in OPTIONS])
-def resubmit(
-    job: str,
-    words: Tuple[str, ...],
-    mode: SubmitMode,
-    same_code: bool,
-    failed: bool,
-    force: bool,
-    catalog: Optional[str],
-    **options: Any,
-) -> Optional[Submission]:
-    """Submit a recorded job again.
-
-    JOB is a job id, or the name of your newest job with that name. Without further options,
-    neuronctl submits the recorded script byte for byte from the same directory; a job with an
-    intact snapshot runs that code. Options override the recorded request, and ARGS after --
-    replace the program's arguments (-- alone removes them). The job is then planned and checked
-    again, and neuronctl prints each changed value. The same applies to a job that waits for
-    others: dependencies that have ended are dropped, and the job is refused if it could never
-    start. If the program or the git commit has changed, neuronctl says so, and the current code
-    runs; with --same-code, the job's snapshot runs.
-
-    With --follow or --wait, neuronctl exits with the job's own exit code.
-    """
-    if failed:
-        from neuronctl.cli.pipeline import go_on_with
-
-        go_on_with(job, words, {**options, **asdict(mode), "same_code": same_code, "force": force})
-        return None
-    args = words if click.get_current_context().meta[job_options.BEHIND_DASHES] else None
-    if words and args is None:
-        raise UsageError(
-            f"'{words[0]}' is not an option of resubmit",
-            f"put the program's arguments after --: neuronctl resubmit {job} -- {words[0]} …",
-        )
-    from neuronctl.cli.jobs import recorded_job
-    from neuronctl.records.store import RecordStore
-    from neuronctl.submission.resubmission import plan_resubmission
-
-    store = RecordStore.default()
-    record = recorded_job(job, store)
-    notify(*store.warnings)
-    again = plan_resubmission(
-        record, options, tell=notify, args=args, same_code=same_code, catalog_file=catalog
-    )
-    reporter = TerminalReporter(mode, before=record.draft)
-    return submit_job(again, reporter, force=force, dry_run=mode.dry_run, key=mode.key)
-
-
-@job_command("generate")
-@body_option
-@optional_program
-def generate(words: Tuple[str, ...], force: bool, explain: bool, **given: Any) -> None:
-    """Print the job script for review.
-
-    Without SCRIPT and -f, neuronctl reads job.yaml in this directory if the file is yours. This
-    command does not need Slurm. The script runs with plain sbatch, even without neuronctl.
-    """
-    planned = plan_given(given, words, ask_slurm=False, find_job=True)
-    judge_job(planned, TerminalReporter(explain=explain), force=force)
-    if planned.plan.code is not None:
-        notify(f"'neuronctl submit' makes the snapshot: {planned.plan.code.place}")
-    print_script(planned.script)
 
 
 def _known_job(mode: SubmitMode) -> Optional[Submission]:

@@ -1,20 +1,20 @@
 """Immutable dataclasses that share their methods.
 
 The standard library compiles six methods for each class, which takes about 1 ms, and a command
-loads some 70 classes. Everything else of ``dataclasses`` works as usual.
+loads some 70 classes. Everything of ``dataclasses`` works with them as usual.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import asdict, field, fields, replace
+from dataclasses import asdict, field, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Dict
 
-__all__ = ["asdict", "dataclass", "field", "fields", "replace"]
+__all__ = ["asdict", "dataclass", "field", "fields", "is_datatype", "replace"]
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass
+    from dataclasses import dataclass, replace
 else:
 
     def dataclass(*, frozen: bool) -> Callable[[type], type]:
@@ -22,21 +22,56 @@ else:
         assert frozen
         return _complete
 
+    def replace(value: Any, /, **changes: Any) -> Any:
+        """Return a copy of an object with other values of some fields."""
+        state = {name: getattr(value, name) for name in value.__match_args__}
+        return type(value)(**{**state, **changes})
+
+
+def is_datatype(kind: Any) -> bool:
+    """Return True for a class of this module."""
+    return isinstance(kind, type) and isinstance(vars(kind).get(_FIELDS), (_Fields, dict))
+
+
+_FIELDS = "__dataclass_fields__"
+
+
+class _Fields:
+    """The fields of a class as the standard library sees them; it makes them at the first look."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+
+    def __get__(self, instance: Any, owner: type) -> Dict[str, dataclasses.Field[Any]]:
+        cls: Any = self.cls
+        annotations = cls.__annotations__
+        cls.__annotations__ = dict.fromkeys(annotations, Any)  # it would search texts for ClassVar
+        dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+        cls.__annotations__ = annotations
+        return dict(getattr(cls, _FIELDS))
+
 
 def _complete(cls: Any) -> Any:
     cls.__doc__ = cls.__doc__ or cls.__name__  # dataclass() would look up its signature
-    annotations = vars(cls).get("__annotations__", {})
-    cls.__annotations__ = dict.fromkeys(annotations, Any)  # it would search each text for ClassVar
-    dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
-    cls.__annotations__ = annotations
-    own = dataclasses.fields(cls)
-    names, missing = tuple(each.name for each in own), dataclasses.MISSING
-    defaults = {each.name: each.default for each in own}
-    factories = {
-        each.name: each.default_factory for each in own if each.default_factory is not missing
+    cls.__annotations__ = vars(cls).get("__annotations__", {})
+    setattr(cls, _FIELDS, _Fields(cls))
+    classes = [each for each in reversed(cls.__mro__) if is_datatype(each)]
+    names = tuple(dict.fromkeys(name for each in classes for name in each.__annotations__))
+    defaults, factories, compared = {}, {}, ["__class__"]
+    for name in names:
+        default: Any = getattr(cls, name, dataclasses.MISSING)
+        is_field = isinstance(default, dataclasses.Field)
+        if is_field and default.default_factory is not dataclasses.MISSING:
+            factories[name] = default.default_factory
+        defaults[name] = default.default if is_field else default
+        if not is_field or default.compare:
+            compared.append(name)
+    required = {
+        name
+        for name, default in defaults.items()
+        if default is dataclasses.MISSING and name not in factories
     }
-    required = {name for name in names if defaults[name] is missing and name not in factories}
-    key = attrgetter("__class__", *(each.name for each in own if each.compare))
+    key = attrgetter(*compared)
 
     def initialize(self: Any, *values: Any, **given: Any) -> None:
         if values:
@@ -55,7 +90,7 @@ def _complete(cls: Any) -> Any:
     def equals(self: Any, other: Any) -> Any:
         return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
 
-    shared = {"__init__": initialize, "__repr__": show, "__eq__": equals}
+    shared = {"__init__": initialize, "__repr__": show, "__eq__": equals, "__match_args__": names}
     shared.update(__hash__=lambda self: hash(key(self)), __setattr__=_refuse, __delattr__=_refuse)
     for name, method in shared.items():
         if vars(cls).get(name) is None:  # Python itself sets __hash__ to None beside __eq__

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import typing
 from collections.abc import Mapping
-from dataclasses import is_dataclass
 from typing import Any, Callable, Dict, Type, TypeVar
+
+from neuronctl.common.datatypes import is_datatype
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
@@ -51,7 +52,7 @@ def _reader(hint: Any) -> Reader:
         key = int if parts[0] is int else str
         item = _reader(parts[1])
         return lambda value: {key(name): item(each) for name, each in _typed(value, dict).items()}
-    if is_dataclass(hint):
+    if is_datatype(hint):
         return functools.partial(restore, typing.cast(type, hint))
     if hint in (str, int, bool):
         return lambda value: _typed(value, hint)

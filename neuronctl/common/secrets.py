@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Iterable, List, Tuple
+from typing import Iterable, Iterator, List, Tuple
 
 MASK = "***"
 
@@ -39,6 +39,7 @@ _TOKEN = r"""(?x) (?<![A-Za-z0-9_-]) (?P<value>
       | [sr]k_(?:live|test)_ | pypi- | glpat- | hvs\. | ya29\. | AIza | xox[abeprs]- | sk- )
     (?= [\w-]* [0-9A-Z] ) [\w.-]{20,} | (?:AKIA|ASIA) [A-Z0-9]{16} (?!\w)
     | eyJ [\w-]{15,} \. eyJ [\w-]{10,} (?: \.[\w-]+ )? )"""
+_SHORTEST = 16  # characters of a token, and of the value of a header
 _URL = r"://[^\s/:@'\"]{0,200}:(?P<value>[^\s/@'\"]{1,200})@"
 _HEADER = r"(?i)\b(?:bearer|basic|authorization: *token|wandb login)\s+(?P<value>[\w.+/=-]{16,})"
 _PRIVATE_KEY = r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----(?P<value>[^-]{20,}|\s*\Z)(?:-----END|\Z)"
@@ -93,7 +94,7 @@ def find_secrets(text: str) -> List[Span]:
     """Return the positions of a text's secrets, in order, without quotes around them."""
     folded = text.casefold()
     spans: List[Span] = []
-    for pattern in (_TOKEN, _URL, _HEADER, _PRIVATE_KEY):
+    for pattern in _likely_patterns(text):
         matches = re.finditer(pattern, text)
         spans += [m.span("value") for m in matches if not re.fullmatch(_NOTHING, m["value"])]
     named = re.compile(_NAMED)
@@ -105,6 +106,16 @@ def find_secrets(text: str) -> List[Span]:
         spans += [(start + quoted, end - quoted)] if has_value else []
         match = named.search(text, end if has_value else start)  # --env TOKEN=x
     return _joined(spans)
+
+
+def _likely_patterns(text: str) -> Iterator[str]:
+    """Yield the patterns that the text may match: most texts need none of them compiled."""
+    if any(len(word) >= _SHORTEST for word in text.split()):
+        yield from (_TOKEN, _HEADER)
+    if "://" in text:
+        yield _URL
+    if "-----BEGIN" in text:
+        yield _PRIVATE_KEY
 
 
 def _gives_secret(match: re.Match[str]) -> bool:

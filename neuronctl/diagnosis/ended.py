@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import replace
 from typing import Dict, Optional, Tuple
 
+from neuronctl.common.datatypes import replace
 from neuronctl.common.units import format_time
 from neuronctl.common.words import duration
 from neuronctl.diagnosis.evidence import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import replace
 from typing import List, Optional, Sequence
 
+from neuronctl.common.datatypes import replace
 from neuronctl.diagnosis.knowledge import WARNING
 from neuronctl.diagnosis.signs import CRASHES, FOLLOWS, MESSAGE, SHELL, STOPPED, Sign, find_signs
 from neuronctl.diagnosis.tracebacks import ordinary_lines

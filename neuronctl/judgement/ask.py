@@ -6,10 +6,10 @@ import contextlib
 import os
 import re
 import time
-from dataclasses import replace
 from typing import Dict, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.loader import is_cluster
+from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import SlurmError, SlurmUnavailableError
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.users import login_name

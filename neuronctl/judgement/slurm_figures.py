@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from neuronctl.catalog.model import Citation, Partition, Path
 from neuronctl.common import units
+from neuronctl.common.datatypes import replace
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import JobPlan

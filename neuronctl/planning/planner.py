@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.catalog.model import Cluster, Partition
 from neuronctl.common import units
+from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import UsageError
 from neuronctl.common.words import counted
 from neuronctl.launch.environments import Conda

@@ -27,12 +27,12 @@ def read_state(directory: str) -> Tuple[str, Optional[bool]]:
     The commit is "" outside a repository, and before its first commit. The difference is None if
     git does not say in a few seconds. Submodules are not entered.
     """
+    if not _is_in_repository(directory):
+        return "", None
     status = ["status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
         lines = git(directory, *status, "--ignore-submodules=all", timeout=_PATIENCE).splitlines()
-    except NeuronctlError as error:
-        if "not a git repository" in error.message:
-            return "", None
+    except NeuronctlError:
         try:
             return git(directory, "rev-parse", "HEAD", timeout=_PATIENCE).strip(), None
         except NeuronctlError:
@@ -41,6 +41,16 @@ def read_state(directory: str) -> Tuple[str, Optional[bool]]:
     if commit == "(initial)":
         return "", None
     return commit, any(not line.startswith("#") for line in lines)
+
+
+def _is_in_repository(directory: str) -> bool:
+    """Return True if .git is in the directory or above it; asking git takes longer."""
+    above = os.path.realpath(directory)
+    while not os.path.lexists(os.path.join(above, ".git")):
+        above, below = os.path.dirname(above), above
+        if above == below:
+            return False
+    return True
 
 
 @dataclass(frozen=True)

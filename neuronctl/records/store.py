@@ -22,9 +22,9 @@ import itertools
 import os
 import re
 import time
-from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Match, Optional
 
+from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import RecordError
 from neuronctl.common.files import read_private, write_private
 from neuronctl.common.paths import state_dir

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import replace
 from typing import Iterable, List, Optional, Sequence, Tuple, Union
 
 from neuronctl.common.console import printable
+from neuronctl.common.datatypes import replace
 from neuronctl.common.shell import Shell, quote, sets_errexit
 from neuronctl.planning import Directive, Export, JobPlan, Launch
 from neuronctl.planning.software import WANDB_RUN

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Dict, Iterator, Mapping, Sequence, Tuple
 
+from neuronctl.common.datatypes import replace
 from neuronctl.common.rule_codes import ERROR
 from neuronctl.rules.base import Finding, RuleContext, Trait, job_rule, nearest
 

@@ -134,11 +134,14 @@ def _mounts() -> Dict[str, Tuple[str, str]]:
     mounts: Dict[str, Tuple[str, str]] = {}
     with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
-            words = [
-                re.sub(r"\\(\d{3})", lambda m: chr(int(m[1], 8)), word) for word in line.split()
-            ]
-            mounts[words[1]] = words[0], words[2]
+            device, mount, kind = line.split()[:3]
+            mounts[_unescaped(mount)] = _unescaped(device), kind
     return mounts
+
+
+def _unescaped(path: str) -> str:
+    """Return a path of /proc/mounts, where a space is an octal number."""
+    return re.sub(r"\\(\d{3})", lambda m: chr(int(m[1], 8)), path)
 
 
 def _is_below(path: str, top: str) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Callable, Iterator, List, Mapping, Optional, Sequence
 
 from neuronctl.catalog.model import Citation, Partition
 from neuronctl.common import units
+from neuronctl.common.datatypes import replace
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.words import counted, verb
 from neuronctl.planning import JobPlan

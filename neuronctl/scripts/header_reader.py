@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import replace
 from functools import partial
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import replace
 from neuronctl.common.words import DASHES, other_dash, replace_other_dashes
 from neuronctl.request.job import OF_SLURM
 from neuronctl.request.values import memory, time, whole_number

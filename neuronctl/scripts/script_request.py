@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from neuronctl.catalog.model import Cluster
+from neuronctl.common.datatypes import replace
 from neuronctl.common.units import hosts
 from neuronctl.request.job import OF_SLURM, Amounts, JobRequest, Origin, Source
 from neuronctl.request.values import gpu_type_of_task

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
+from neuronctl.common.datatypes import replace
 from neuronctl.scripts.bash_grammar import LOOPS, below, parsed, set_often, text_of
 from neuronctl.scripts.header import NOWHERE, SourceSpan
 from neuronctl.scripts.shell_text import (

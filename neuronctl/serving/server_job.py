@@ -8,9 +8,9 @@ import json
 import os
 import re
 import shutil
-from dataclasses import asdict, replace
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
+from neuronctl.common.datatypes import asdict, replace
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import head, open_own_directory, write_private
 from neuronctl.common.paths import data_path

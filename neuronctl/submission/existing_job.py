@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from dataclasses import replace
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load, recognise
 from neuronctl.catalog.model import Cluster
+from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import UsageError
 from neuronctl.common.shell import join
 from neuronctl.planning import plan

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Any, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load, recognise
 from neuronctl.common import units
+from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import SlurmError, UsageError
 from neuronctl.common.words import counted
 from neuronctl.launch import launchers

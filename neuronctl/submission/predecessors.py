@@ -6,10 +6,10 @@ import contextlib
 import glob
 import os
 import re
-from dataclasses import replace
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.common.console import printable
+from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import NoSuchJobError, PolicyError, UsageError
 from neuronctl.common.paths import sweep_dir
 from neuronctl.records.store import RecordStore

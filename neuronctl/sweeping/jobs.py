@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import Any, Iterable, List, Tuple
 
+from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import SlurmError, SlurmRefusedError, UsageError
 from neuronctl.common.units import compress_hostlist, hosts, parse_memory, split_signal
 from neuronctl.common.words import counted

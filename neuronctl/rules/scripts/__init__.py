@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Set, Tuple
 
+from neuronctl.common.datatypes import replace
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.secrets import hide_secrets
 from neuronctl.common.words import clipped

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import chain, islice
 from typing import Iterator, List
 
+from neuronctl.common.datatypes import replace
 from neuronctl.common.rule_codes import NOTE, WARNING
 from neuronctl.common.words import counted
 from neuronctl.launch.launchers import ALL, ONE

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import dropwhile
 from typing import Iterator, Optional
 
+from neuronctl.common.datatypes import replace
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.words import counted
 from neuronctl.launch.launchers import every

@@ -25,8 +25,8 @@ def main() -> None:
 def make(name: str, values: Sequence[str], words: Sequence[str]) -> Sweep:
     """Create a sweep whose tasks have not begun."""
     axes = given_axes(tuple(values), together=False)
-    sweep = Sweep(name)
-    sweep.create(SweepSettings(words=tuple(words), axes=axes, request={}, cwd="/"))
+    sweep = Sweep(name, SweepSettings(words=tuple(words), axes=axes, request={}, cwd="/"))
+    sweep.create()
     sweep.add(make_tasks(axes, tuple(words)))
     return sweep
 

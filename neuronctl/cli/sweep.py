@@ -25,11 +25,11 @@ from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import counted
 from neuronctl.planning import JobPlan
 from neuronctl.request.axes import SHELL_COMMAND, Axis, Row, given_axes
-from neuronctl.sweeping.folder import Sweep, SweepSettings
-from neuronctl.sweeping.parameters import Task
 
 if TYPE_CHECKING:
     from neuronctl.sweeping.actions import Change
+    from neuronctl.sweeping.folder import Sweep
+    from neuronctl.sweeping.parameters import Task
 
 _BELOW = "neuronctl.below"
 """Key of a click context's ``meta``: whether the first word is a command of the group."""
@@ -149,10 +149,9 @@ def command(
     planned = plan_given(
         {**given, "body": None}, words, find_job=True, ask_slurm=not dry_run, sweep=axes
     )
-    settings, tasks = describe_sweep(planned, task_time, metric, jobs=jobs, **files, **counts)
+    sweep, tasks = describe_sweep(planned, task_time, metric, jobs=jobs, **files, **counts)
     reporter = _Reporter(as_json, dry_run=dry_run, explain=explain)
-    sweep = Sweep(planned.plan.job_name)
-    _submit(sweep, settings, tasks, reporter, force=force, dry_run=dry_run)
+    _submit(sweep, tasks, reporter, force=force, dry_run=dry_run)
 
 
 class _Reporter(TerminalReporter):
@@ -167,14 +166,12 @@ class _Reporter(TerminalReporter):
             super().submitted(*about, **more)
 
 
-def _submit(
-    sweep: Sweep, settings: SweepSettings, tasks: Sequence[Task], reporter: _Reporter, **how: Any
-) -> None:
-    from neuronctl.sweeping.actions import add_tasks, plan_tasks
+def _submit(sweep: Sweep, tasks: Sequence[Task], reporter: _Reporter, **how: Any) -> None:
+    from neuronctl.sweeping.actions import add_tasks, plan_sizes
 
-    plans = plan_tasks(sweep, settings, tasks)
-    _show(sweep, settings, tasks, plans)
-    change = add_tasks(sweep, settings, tasks, plans, reporter, **how)
+    plans = plan_sizes(sweep, tasks)
+    _show(sweep, tasks, plans)
+    change = add_tasks(sweep, tasks, plans, reporter, **how)
     if not how.get("dry_run"):
         _print_to_do(change, reporter.as_json)
 
@@ -193,23 +190,21 @@ def _print_to_do(change: Change, as_json: bool) -> None:
     _print_change(change, as_json, *(() if change.paused else (to_do, follow)))
 
 
-def _show(
-    sweep: Sweep, settings: SweepSettings, tasks: Sequence[Task], plans: Dict[Row, JobPlan]
-) -> None:
+def _show(sweep: Sweep, tasks: Sequence[Task], plans: Dict[Row, JobPlan]) -> None:
     """Print the first tasks, their number, and the highest cost."""
     columns = [Column("TASK"), *(Column(name) for name, _ in tasks[0].parameters)]
     rows = [[str(task.number), *(value for _, value in task.parameters)] for task in tasks[:_SHOWN]]
     print_table(columns, rows, file=sys.stderr)
     if len(tasks) > _SHOWN:
         say(f"… and {counted(len(tasks) - _SHOWN, 'more task')}")
-    cost = 0.0
+    cost, task_time = 0.0, sweep.settings.task_time
     for task in tasks:
         plan = plans[task.sizes]
-        limit = settings.task_time or plan.time_limit
+        limit = task_time or plan.time_limit
         cost += plan.gpus * (limit if limit and limit != UNLIMITED else 0) / 3600
     figure = f"{cost:,.0f}" if cost >= 100 else f"{cost:.3g}"
     words = f"at most {figure} GPU hours" if cost else "no GPUs, or no time limit"
-    basis = "--task-time" if settings.task_time else "the job's time limit each"
+    basis = "--task-time" if task_time else "the job's time limit each"
     notify(f"sweep {sweep.name}: {counted(len(tasks), 'task')}, {words} ({basis})")
 
 
@@ -261,8 +256,8 @@ def add(name: str, as_json: bool, **given: Any) -> None:
     """
     from neuronctl.sweeping.actions import extend
 
-    sweep, settings, tasks = extend(name, _axes(given))
-    _submit(sweep, settings, tasks, _Reporter(as_json))
+    sweep, tasks = extend(name, _axes(given))
+    _submit(sweep, tasks, _Reporter(as_json))
 
 
 @_group.command("cancel")
@@ -297,12 +292,11 @@ def rm(name: str, as_json: bool) -> None:
 def logs(name: str, task: int, attempt: Optional[int], as_json: bool) -> None:
     """Show the log of one task, by its number in 'neuronctl sweep status'."""
     from neuronctl.cli.logs import copy_log
-    from neuronctl.sweeping.actions import task_of
-    from neuronctl.sweeping.jobs import ask_runs
+    from neuronctl.sweeping.folder import open_sweep
+    from neuronctl.sweeping.results import read_status
 
-    sweep = Sweep(name)
-    sweep.settings()
-    state = task_of(name, sweep.states(ask_runs), task)
+    sweep = open_sweep(name)
+    state = read_status(sweep).task(task)
     files = {n: sweep.log(task, n) for n in range(1, state.attempt + 1)}
     there = {n: file for n, file in files.items() if os.path.exists(file)}
     if as_json:

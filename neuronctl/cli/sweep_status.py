@@ -28,7 +28,7 @@ from neuronctl.common.units import format_elapsed
 from neuronctl.common.words import counted, percent, utc
 from neuronctl.sweeping.folder import names
 from neuronctl.sweeping.parameters import TaskState
-from neuronctl.sweeping.results import Scale, SweepStatus, compare_scales, read_status
+from neuronctl.sweeping.results import Scale, SweepStatus, compare_scales, find_status
 from neuronctl.sweeping.worker.files import DONE, FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
 
 _STATES = {DONE: "dim", RUNNING: "green", WAITING: "yellow", FAILED: "bold red"}
@@ -65,11 +65,11 @@ def status(
             raise UsageError("these are the figures of one sweep", f"name one: {sweeps}")
         _print_sweeps(known, as_json)
         return
-    found = read_status(name or known[0])
+    found = find_status(name or known[0])
     if found.unanswered:
         notify(f"Slurm does not say which tasks run: {found.unanswered}")
     scales = {scale.number: scale for scale in compare_scales(found.tasks)}
-    shown = [task for task in found.tasks if not failed or task.state == FAILED]
+    shown = [task for task in found.best_first if not failed or task.state == FAILED]
     if as_json:
         print_json("neuronctl.sweep/1", _data(found, shown, scales))
     elif as_csv:
@@ -83,9 +83,9 @@ def status(
 
 def show_sweep(name: str, *, as_json: bool) -> bool:
     """Print how many tasks of a sweep are in each state; return True if all are done."""
-    found = read_status(name)
+    found = find_status(name)
     if as_json:
-        print_json("neuronctl.sweep/1", _data(found, found.tasks, {}))
+        print_json("neuronctl.sweep/1", _data(found, found.best_first, {}))
     else:
         _print_counts(found)
     return found.counts[DONE] == len(found.tasks)
@@ -98,7 +98,7 @@ def _print_sweeps(names: Sequence[str], as_json: bool) -> None:
     listed: List[Dict[str, Any]] = []
     for name in names:
         try:
-            found = read_status(name)
+            found = find_status(name)
         except RecordError as error:
             rows.append([name, "?", error.message])
             listed.append({"name": name, "error": error.message})

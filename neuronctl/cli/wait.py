@@ -91,9 +91,9 @@ def _wait_for_all(name: str, timeout: Optional[float], *, as_json: bool) -> bool
         wait_while(lambda: goes_on(look(name)), f"the pipeline {name}", timeout)
         return show_pipelines([name], as_json=as_json)
     from neuronctl.cli.sweep_status import show_sweep
-    from neuronctl.sweeping.results import read_status
+    from neuronctl.sweeping.results import find_status
 
-    wait_while(lambda: read_status(name).goes_on, f"the sweep {name}", timeout)
+    wait_while(lambda: find_status(name).goes_on, f"the sweep {name}", timeout)
     return show_sweep(name, as_json=as_json)
 
 

@@ -21,6 +21,7 @@ from typing import (
     List,
     Mapping,
     Optional,
+    Sequence,
     Tuple,
 )
 
@@ -70,138 +71,94 @@ class SweepSettings:
 
 
 class Sweep:
-    """The folder of one sweep; methods raise RecordError for what cannot be read or written.
+    """One sweep: its settings, and the folder of its tasks; methods raise RecordError.
 
-    path: of its settings. folder: all else, below a random id, so that what a worker of an earlier
-    sweep of this name writes finds no place. A sweep of neuronctl 0.2.0 has no id.
+    path: of its settings. folder: all else, below a random id, so that a worker of an earlier sweep
+    of this name writes nothing here. is_new: whether create() has yet to make it.
     """
 
-    def __init__(self, name: str) -> None:
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", name):
-            raise UsageError(
-                f"'{name}' cannot name a sweep",
-                "--job-name NAME: up to 100 letters, digits, and _ . + -, the first not . + or -",
-            )
-        self.name = name
-        self.path = sweep_dir(name)
-        self.id = os.urandom(8).hex()
-        if self.exists:
-            with contextlib.suppress(RecordError, ValueError, AttributeError):
-                self.id = str(json.loads(self._read(f"{self.path}/sweep.json")).get("id", ""))
+    def __init__(self, name: str, settings: SweepSettings, id: str = "") -> None:
+        self.name, self.settings, self.is_new = name, settings, not id
+        self.id = id or os.urandom(8).hex()
+        self.path = _place(name)
+        self.folder = f"{self.path}/{self.id}"
 
-    @property
-    def exists(self) -> bool:
-        """Return True if the sweep exists."""
-        return os.path.exists(f"{self.path}/sweep.json")
-
-    @property
-    def folder(self) -> str:
-        """Return the folder of this creation of the sweep."""
-        return os.path.join(self.path, self.id).rstrip("/")
-
-    def create(self, settings: SweepSettings) -> None:
-        """Create the folder, or change its settings; UsageError if another command was first."""
-        data = {"schema": 2, "id": self.id, **asdict(settings)}
-        text = json.dumps(data) + "\n"
-        with self._reported("write"):
-            if self.exists:
-                write_private(f"{self.path}/sweep.json", text, sync=True)
-                return
+    def create(self) -> None:
+        """Create the folder; raises UsageError if another command was first."""
+        with self._reported():
             for name in files.DIRECTORIES:
                 os.close(open_own_directory(f"{self.folder}/{name}"))
-            if not files.publish(f"{self.path}/sweep.json", text.encode()):
+            if not files.publish(f"{self.path}/sweep.json", self._encoded().encode()):
                 raise UsageError(
                     f"another command has just made a sweep '{self.name}'", "run this one again"
                 )
+        self.is_new = False
 
-    def settings(self) -> SweepSettings:
-        """Return the settings; raises NoSuchJobError if there is no such sweep."""
-        if not self.exists:
-            known = ", ".join(names())
-            hint = f"sweeps are: {known}" if known else "'neuronctl sweep --help' shows an example"
-            raise NoSuchJobError(f"there is no sweep '{self.name}'", hint)
-        try:
-            data = json.loads(self._read(f"{self.path}/sweep.json"))
-            if data.pop("schema") not in (1, 2):
-                raise ValueError("it is of another version of neuronctl")
-            data.pop("id", None)
-            axes = [[tuple(map(tuple, row)) for row in axis] for axis in data.pop("axes")]
-            found = restore(SweepSettings, {**data, "axes": []})  # slow for 100,000
-            return replace(found, axes=tuple(map(tuple, axes)))
-        except NOT_RESTORED as error:
-            raise RecordError(f"{self.path}/sweep.json is damaged: {error!r}") from None
+    def save(self) -> None:
+        """Write changed settings."""
+        with self._reported():
+            write_private(f"{self.path}/sweep.json", self._encoded(), sync=True)
 
-    def refuse_old(self) -> None:
-        """Raise RecordError for a sweep of neuronctl 0.2.0, which cannot be read."""
-        if not self.id:
-            raise RecordError(
-                f"the sweep {self.name} was made by neuronctl 0.2.0: its jobs finish it, and leave "
-                f"a line per task in {self.path}/results",
-                "to run more tasks, make a sweep of another name: --job-name NAME",
-            )
+    def _encoded(self) -> str:
+        return json.dumps({"schema": 2, "id": self.id, **asdict(self.settings)}) + "\n"
 
     # --------------------------------------------------------------------------- tasks
 
     def add(self, tasks: Iterable[Task]) -> int:
         """Add the tasks that are missing; return how many. Two commands may add at once."""
-        parts: Dict[str, Dict[str, Task]] = {}
+        by_sizes: Dict[Row, List[Task]] = {}
         for task in tasks:
-            part = parts.setdefault(json.dumps(dict(task.sizes)), {})
-            part[json.dumps(task.words)] = task
-        return sum(self._add(json.loads(sizes), part) for sizes, part in parts.items())
+            by_sizes.setdefault(task.sizes, []).append(task)
+        return sum(self._add(dict(sizes), same) for sizes, same in by_sizes.items())
 
-    def _add(self, sizes: Dict[str, str], tasks: Dict[str, Task]) -> int:
+    def _add(self, sizes: Dict[str, str], tasks: Sequence[Task]) -> int:
         while True:
             parts = list(self._parts())
-            known = {
-                json.dumps(words) for old, lines in parts if old == sizes for words, _ in lines
-            }
-            new = [task for words, task in tasks.items() if words not in known]
-            data = files.encode_part(sizes, [(task.words, dict(task.parameters)) for task in new])
-            with self._reported("write"):
-                is_added = not new or files.publish(f"{self.folder}/tasks/{len(parts) + 1}", data)
-            if is_added:
-                return len(new)
+            known = {tuple(words) for old, lines in parts if old == sizes for words, _ in lines}
+            new = [(task.words, dict(task.parameters)) for task in tasks if task.words not in known]
+            with self._reported():
+                path = f"{self.folder}/tasks/{len(parts) + 1}"
+                if not new or files.publish(path, files.encode_part(sizes, new)):
+                    return len(new)
 
     def _parts(self) -> Iterator[Tuple[Dict[str, str], List[Any]]]:
         """Yield each part's sizes and its tasks' words and parameters."""
-        numbers = sorted(int(name) for name in self._list("tasks") if name.isdigit())
-        for number in numbers:
-            head, *lines = self._read(f"{self.folder}/tasks/{number}").split("\n")[:-1] or [""]
-            try:
-                sizes = json.loads(head)["sizes"]
+        for number in sorted(int(name) for name in self._list("tasks") if name.isdigit()):
+            with self._reported():
+                head, *lines = self._read(f"tasks/{number}").split("\n")[:-1] or [""]
+                sizes = dict(json.loads(head)["sizes"])
                 tasks = json.loads(f"[{','.join(lines)}]")
                 if not all(isinstance(values, dict) for _, values in tasks):
                     raise ValueError("a task without parameters")
-                yield dict(sizes), tasks
-            except (*NOT_RESTORED, RecursionError) as error:
-                words = f"the sweep's folder {self.folder} is damaged: {error}"
-                raise RecordError(words) from None
+            yield sizes, tasks
 
     def do_again(
         self, attempts: Iterable[Tuple[int, int]], sizes: Optional[Mapping[str, str]] = None
     ) -> None:
-        """Let another attempt follow these (task, attempt); the sweep is no longer paused.
+        """Let another attempt follow these (task, attempt).
 
         sizes: other options for the jobs that do these tasks.
         """
         given = {} if sizes is None else {"sizes": dict(sizes)}
-        with self._reported("write"):
+        with self._reported():
             files.do_again(self.folder, ({"task": n, "attempt": a, **given} for n, a in attempts))
-            files.remove(f"{self.folder}/paused")
 
     def pause(self, why: str) -> None:
         """Let no job take more tasks."""
-        with self._reported("write"):
+        with self._reported():
             write_private(f"{self.folder}/paused", why + "\n", sync=True)
+
+    def resume(self) -> None:
+        """Let jobs take tasks again."""
+        with self._reported():
+            files.remove(f"{self.folder}/paused")
 
     # --------------------------------------------------------------------------- states
 
     def states(self, ask_runs: Callable[[], Runs]) -> List[TaskState]:
         """Return the state of each task. ask_runs: as for files.read_states()."""
-        self.refuse_old()
         results = files.Results(self.folder, whole=True)
-        with self._reported("read"):
+        with self._reported():
             # Whose job has ended no longer runs, even if its worker is still alive for a moment.
             begun = files.read_states(self.folder, ask_runs, lambda *_: True, results)
         states: List[TaskState] = []
@@ -219,18 +176,16 @@ class Sweep:
 
     def notes(self) -> Dict[str, str]:
         """Return why it is paused (by ""), and why nodes take no more tasks (by name)."""
-        notes = {f"bad/{name}": name for name in self._list("bad")}
-        notes.update({"paused": ""} if os.path.exists(f"{self.folder}/paused") else {})
-        return {
-            node: self._read(f"{self.folder}/{name}").strip()
-            for name, node in sorted(notes.items(), reverse=True)
-        }
+        notes = {node: self._read(f"bad/{node}").strip() for node in self._list("bad")}
+        if os.path.exists(f"{self.folder}/paused"):
+            notes = {**notes, "": self._read("paused").strip()}
+        return notes
 
     # --------------------------------------------------------------------------- jobs
 
     def add_job(self, job_id: int, sizes: Row = ()) -> None:
         """Note a job that takes tasks of these sizes."""
-        with self._reported("write"):
+        with self._reported():
             write_private(f"{self.folder}/jobs/{job_id}", json.dumps(dict(sizes)), sync=True)
 
     def jobs(self) -> List[int]:
@@ -247,33 +202,76 @@ class Sweep:
         for row in rows:
             takes_tasks = row.id.job in known and f"{row.job_id}.{row.start}" not in over
             if takes_tasks and row.state in ACTIVE - LEAVING:
-                workers[self._read(f"{self.folder}/jobs/{row.id.job}")] += row.count
+                workers[self._read(f"jobs/{row.id.job}")] += row.count
         return workers
 
     # --------------------------------------------------------------------------- files
 
     def _list(self, directory: str) -> List[str]:
-        with self._reported("read"):
+        with self._reported():
             return sorted(files.list_names(f"{self.folder}/{directory}"))
 
-    def _read(self, path: str) -> str:
-        with self._reported("read"):
-            return read_private(path).decode("utf-8", "replace")
+    def _read(self, name: str) -> str:
+        with self._reported():
+            return read_private(f"{self.folder}/{name}").decode("utf-8", "replace")
 
-    def _reported(self, deed: str) -> ContextManager[None]:
-        return reported(f"cannot {deed} the sweep's folder {self.path}")
+    def _reported(self) -> ContextManager[None]:
+        return reported(f"cannot use the sweep's folder {self.path}")
+
+
+def _place(name: str) -> str:
+    """Return the folder of the sweep of this name; raises UsageError for an impossible name."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", name):
+        raise UsageError(
+            f"'{name}' cannot name a sweep",
+            "--job-name NAME: up to 100 letters, digits, and _ . + -, the first not . + or -",
+        )
+    return sweep_dir(name)
+
+
+def find_sweep(name: str) -> Optional[Sweep]:
+    """Return the sweep of this name, or None; raises RecordError if it cannot be read."""
+    place = _place(name)
+    if not os.path.exists(f"{place}/sweep.json"):
+        return None
+    with reported(f"cannot use the sweep's folder {place}"):
+        data = json.loads(read_private(f"{place}/sweep.json"))
+        schema, id = data.pop("schema"), data.pop("id", "")
+        axes = [[tuple(map(tuple, row)) for row in axis] for axis in data.pop("axes")]
+        settings = restore(SweepSettings, {**data, "axes": []})  # slow for 100,000
+        settings = replace(settings, axes=tuple(map(tuple, axes)))
+    if schema == 1:
+        raise RecordError(
+            f"the sweep {name} was made by neuronctl 0.2.0: its jobs finish it, and leave a line "
+            f"per task in {place}/results",
+            "to run more tasks, make a sweep of another name: --job-name NAME; to delete this "
+            f"one: rm -r {place}",
+        )
+    return Sweep(name, settings, id)
+
+
+def open_sweep(name: str) -> Sweep:
+    """Return the sweep of this name; raises NoSuchJobError if there is none, and RecordError."""
+    sweep = find_sweep(name)
+    if sweep is None:
+        known = ", ".join(names())
+        hint = f"sweeps are: {known}" if known else "'neuronctl sweep --help' shows an example"
+        raise NoSuchJobError(f"there is no sweep '{name}'", hint)
+    return sweep
 
 
 @contextlib.contextmanager
 def reported(what: str) -> Iterator[None]:
-    """Raise RecordError if files cannot be used or are damaged; what: ``cannot read …``."""
+    """Raise RecordError if files cannot be used or are damaged; what: ``cannot use …``."""
     try:
         yield
-    except (OSError, *NOT_RESTORED) as error:
-        words = error.strerror if isinstance(error, OSError) else repr(error)
+    except UntrustedFileError as error:
+        raise RecordError(f"{what}: {error.strerror}", error.hint) from None
+    except OSError as error:
         hint = "free some space there, or set XDG_STATE_HOME to a directory that you own"
-        hint = error.hint if isinstance(error, UntrustedFileError) else hint
-        raise RecordError(f"{what}: {words}", hint) from None
+        raise RecordError(f"{what}: {error.strerror}", hint) from None
+    except (*NOT_RESTORED, RecursionError) as error:
+        raise RecordError(f"{what}: it is damaged: {error!r}") from None
 
 
 def worker_code(folder: str, *, write: bool = True) -> str:

@@ -17,11 +17,10 @@ from neuronctl.planning.software import program, runs_python
 from neuronctl.records.found_records import stored_layer
 from neuronctl.request.axes import Row
 from neuronctl.request.job import Layer, StepRequest
-from neuronctl.slurm.squeue import ask_own_queue, runs_of
+from neuronctl.slurm.squeue import ask_own_queue
 from neuronctl.submission.pipeline import Reporter, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.sweeping.folder import Sweep, SweepSettings, worker_code
-from neuronctl.sweeping.worker.files import Runs
 from neuronctl.sweeping.worker.pipeline_job import OVER_LIMIT
 
 _MOST = 1000
@@ -53,16 +52,17 @@ def plan_task(settings: SweepSettings, sizes: Row) -> JobPlan:
 
 
 def submit_workers(
-    sweep: Sweep, settings: SweepSettings, sizes: Row, tasks: int, reporter: Reporter, **how: Any
+    sweep: Sweep, sizes: Row, tasks: int, reporter: Reporter, *, dry_run: bool = False, **how: Any
 ) -> List[int]:
     """Submit jobs for so many tasks beside those in the queue, and return their ids.
 
     There are as many as the limits and ``settings.jobs`` allow now. They are one array; or jobs of
     their own, if Slurm would not requeue them. how: as for submit_job().
     """
-    workers, all_workers = (0, 0) if how.get("dry_run") else _count_workers(sweep, sizes)
+    settings = sweep.settings
+    workers, all_workers = (0, 0) if dry_run else _count_workers(sweep, sizes)
     task = plan_task(settings, sizes)
-    layer = _job_layer(sweep, settings, task)
+    layer = _job_layer(sweep, task)
     planned = _plan(settings, layer)
     assert planned.plan.until_done is not None
     chain = planned.plan.until_done.chain
@@ -75,16 +75,16 @@ def submit_workers(
         reporter.tell(f"{queued} in the queue, and {more}; {left} to do{later}")
         return []
     count = max(1, min(_MOST, wanted, room))
+    code = worker_code(sweep.folder, write=not dry_run)
     jobs: List[int] = []
     while True:
         array = count > 1 and not chain
         if array:
             planned = _plan(settings, layer, array=f"1-{count}")
+        job = _with_worker(planned, sweep, task, sizes, code)
         try:
             for _ in range(1 if array else count):
-                write = not how.get("dry_run")
-                job = _with_tasks(planned, sweep, settings, task, sizes, write=write)
-                done = submit_job(job, reporter, **how)
+                done = submit_job(job, reporter, dry_run=dry_run, **how)
                 if done is None:  # --dry-run
                     return []
                 sweep.add_job(done.job_id, sizes)
@@ -106,24 +106,18 @@ def _plan(settings: SweepSettings, layer: Layer, **options: str) -> PlannedJob:
     )
 
 
-def _with_tasks(
-    planned: PlannedJob,
-    sweep: Sweep,
-    settings: SweepSettings,
-    task: JobPlan,
-    sizes: Row,
-    *,
-    write: bool,
+def _with_worker(
+    planned: PlannedJob, sweep: Sweep, task: JobPlan, sizes: Row, code: str
 ) -> PlannedJob:
-    """Return the job with a worker in place of its one step; write: the worker's code, too."""
+    """Return the job with a worker in place of its one step. code: the worker's directory."""
     from neuronctl.rendering.render import render_sweep
 
-    plan = planned.plan
+    plan, settings = planned.plan, sweep.settings
     if plan.code:  # any job may continue a task from its checkpoint
         plan = replace(plan, code=replace(plan.code, shared=f"sweep-{sweep.id}"))
     steps = render_sweep(
         plan,
-        worker_code(sweep.folder, write=write),
+        code,
         sweep.folder,
         sizes=dict(sizes),
         signal=_asked_signal(task)[0],
@@ -157,9 +151,9 @@ def _room(planned: PlannedJob, chain: str) -> int:
     return _MOST if room is None else room // 2 if chain else room
 
 
-def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
+def _job_layer(sweep: Sweep, task: JobPlan) -> Layer:
     """Return the request of a job that runs tasks like this one, several at a time."""
-    request, slots = task.request, settings.side_by_side
+    request, slots = task.request, sweep.settings.side_by_side
     sized = request.ntasks_per_node or request.ntasks  # otherwise the launcher says how many
     step = StepRequest(
         script=request.script,
@@ -192,14 +186,6 @@ def _job_layer(sweep: Sweep, settings: SweepSettings, task: JobPlan) -> Layer:
         values["cpus_per_task"] = slots * task.cpus_per_task
         values["mem"] = request.mem and f"{slots * parse_memory(request.mem)}M"
     return Layer(values, {name: request.origin(name) for name in values})
-
-
-def ask_runs() -> Runs:
-    """Return the start of each of the user's running jobs; None: Slurm does not answer."""
-    try:
-        return runs_of(ask_own_queue().rows)
-    except SlurmError:
-        return None
 
 
 def _count_workers(sweep: Sweep, sizes: Row) -> Tuple[int, int]:

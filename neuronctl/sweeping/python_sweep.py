@@ -11,10 +11,10 @@ from neuronctl.request.axes import SHELL_COMMAND, Axis, make_axes
 from neuronctl.request.typed_options import program_words, texts_of
 from neuronctl.submission.pipeline import Reporter
 from neuronctl.submission.planned_job import plan_job
-from neuronctl.sweeping.actions import Change, add_tasks, describe_sweep, plan_tasks
-from neuronctl.sweeping.folder import Sweep as SweepFolder
+from neuronctl.sweeping.actions import Change, add_tasks, describe_sweep, plan_sizes
+from neuronctl.sweeping.folder import open_sweep
 from neuronctl.sweeping.parameters import TaskState
-from neuronctl.sweeping.results import read_status
+from neuronctl.sweeping.results import find_status
 from neuronctl.sweeping.worker.files import DONE, FAILED
 from neuronctl.tracking.follow import wait_while
 
@@ -30,7 +30,7 @@ class Sweep:
     """
 
     def __init__(self, name: str, change: Optional[Change] = None) -> None:
-        SweepFolder(name).settings()
+        open_sweep(name)
         self.name, self.change = name, change
 
     def __repr__(self) -> str:
@@ -39,14 +39,14 @@ class Sweep:
     @property
     def tasks(self) -> Tuple[TaskState, ...]:
         """The tasks as they are now, by number; "not known" is a state while Slurm is silent."""
-        return tuple(sorted(read_status(self.name).tasks, key=lambda task: task.number))
+        return find_status(self.name).tasks
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Wait until no job of it is left in the queue; return whether all tasks are done.
 
         timeout: in seconds; raises TimeoutError. While Slurm is silent, it waits.
         """
-        wait_while(lambda: read_status(self.name).goes_on, f"the sweep {self.name}", timeout)
+        wait_while(lambda: find_status(self.name).goes_on, f"the sweep {self.name}", timeout)
         return all(task.state == DONE for task in self.tasks)
 
     def failed(self) -> Tuple[TaskState, ...]:
@@ -55,8 +55,8 @@ class Sweep:
 
     def metrics(self) -> Dict[int, float]:
         """Return the metric of each task that has one, by its number, the greatest first."""
-        figures = ((task.number, task.figure) for task in read_status(self.name).tasks)
-        return {number: figure for number, figure in figures if figure is not None}
+        tasks = find_status(self.name).best_first
+        return {task.number: task.figure for task in tasks if task.figure is not None}
 
 
 def sweep(
@@ -115,12 +115,12 @@ def sweep(
     counts = {"jobs": jobs, "side_by_side": side_by_side, "retries": retries}
     counts["max_fails"] = max_fails
     files = {"catalog": catalog, "template": template}
-    settings, tasks = describe_sweep(planned, task_time, metric, **files, **counts)
-    folder, reporter = SweepFolder(planned.plan.job_name), Reporter()
+    described, tasks = describe_sweep(planned, task_time, metric, **files, **counts)
+    reporter = Reporter()
     reporter.command_line = ["python", *sys.argv]
-    plans = plan_tasks(folder, settings, tasks)
-    change = add_tasks(folder, settings, tasks, plans, reporter, force=force)
-    return Sweep(folder.name, change)
+    plans = plan_sizes(described, tasks)
+    change = add_tasks(described, tasks, plans, reporter, force=force)
+    return Sweep(described.name, change)
 
 
 def _texts(values: Mapping[str, Any]) -> Dict[str, Any]:

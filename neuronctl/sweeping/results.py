@@ -10,10 +10,11 @@ from functools import cached_property
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.datatypes import dataclass
-from neuronctl.common.errors import SlurmError
+from neuronctl.common.errors import SlurmError, UsageError
+from neuronctl.common.words import counted
 from neuronctl.slurm.job_states import ACTIVE
 from neuronctl.slurm.squeue import QueueJob, ask_own_queue, runs_of
-from neuronctl.sweeping.folder import Sweep
+from neuronctl.sweeping.folder import Sweep, open_sweep
 from neuronctl.sweeping.parameters import TaskState, show_parameters, size_option
 from neuronctl.sweeping.worker.files import DONE, FAILED, INTERRUPTED, RUNNING, WAITING, Runs
 
@@ -25,9 +26,8 @@ _TOTALS = ("gpus", "ntasks")
 class SweepStatus:
     """A sweep as it is now.
 
-    tasks: the best metric first, then by number. jobs: those of its jobs that have not ended.
-    notes: as of Sweep.notes(). unanswered: why Slurm does not say which jobs there are. folder:
-    where its files are.
+    tasks: by number. jobs: those of its jobs that have not ended. notes: as of Sweep.notes().
+    unanswered: why Slurm does not say which jobs there are. folder: where its files are.
     """
 
     name: str
@@ -41,6 +41,22 @@ class SweepStatus:
     def goes_on(self) -> bool:
         """Return True if a job of the sweep is in the queue, or may be."""
         return bool(self.jobs or self.unanswered)
+
+    def task(self, number: int) -> TaskState:
+        """Return the task of this number; raises UsageError if there is none."""
+        if number > len(self.tasks):
+            raise UsageError(
+                f"the sweep {self.name} has {counted(len(self.tasks), 'task')}, and no {number}",
+                f"'neuronctl sweep status {self.name}' lists them",
+            )
+        return self.tasks[number - 1]
+
+    @property
+    def best_first(self) -> List[TaskState]:
+        """Return the tasks with the best metric first, those without one last, by number."""
+        figures = [task.figure for task in self.tasks]
+        ranks = [math.inf if figure is None else -figure for figure in figures]
+        return [self.tasks[index] for index in sorted(range(len(ranks)), key=ranks.__getitem__)]
 
     @cached_property
     def counts(self) -> Dict[str, int]:
@@ -87,10 +103,8 @@ class Scale:
         return self.speedup / self.ratio
 
 
-def read_status(name: str) -> SweepStatus:
-    """Return what a sweep's folder and Slurm say; raise NoSuchJobError if there is no sweep."""
-    sweep = Sweep(name)
-    sweep.settings()
+def read_status(sweep: Sweep) -> SweepStatus:
+    """Return what a sweep's folder and Slurm say; raises RecordError."""
     job_ids = set(sweep.jobs())
     rows: List[QueueJob] = []
     problems: List[str] = []
@@ -103,18 +117,14 @@ def read_status(name: str) -> SweepStatus:
             return None
         return runs_of(rows)
 
-    tasks = sweep.states(ask_runs)
-    figures = (task.figure for task in tasks)
-    ranks = [math.inf if figure is None else -figure for figure in figures]
-    order = sorted(range(len(tasks)), key=ranks.__getitem__)
-    return SweepStatus(
-        name,
-        tuple(tasks[index] for index in order),
-        tuple(row for row in rows if row.id.job in job_ids and row.state in ACTIVE),
-        sweep.notes(),
-        "".join(problems[:1]),
-        sweep.folder,
-    )
+    tasks = tuple(sweep.states(ask_runs))
+    jobs = tuple(row for row in rows if row.id.job in job_ids and row.state in ACTIVE)
+    return SweepStatus(sweep.name, tasks, jobs, sweep.notes(), "".join(problems[:1]), sweep.folder)
+
+
+def find_status(name: str) -> SweepStatus:
+    """Return what has become of a sweep; raises NoSuchJobError if there is none."""
+    return read_status(open_sweep(name))
 
 
 def compare_scales(tasks: Sequence[TaskState]) -> List[Scale]:

@@ -18,8 +18,9 @@ BEGIN = parse_timestamp("2037-01-01T10:00:05")
 def make_sweep(name: str, params: Sequence[str], words: Sequence[str]) -> Sweep:
     """A sweep whose tasks all wait."""
     axes = given_axes(params, together=False)
-    sweep = Sweep(name)
-    sweep.create(SweepSettings(words=tuple(words), axes=axes, request={}, cwd="/scratch/kim"))
+    settings = SweepSettings(words=tuple(words), axes=axes, request={}, cwd="/scratch/kim")
+    sweep = Sweep(name, settings)
+    sweep.create()
     sweep.add(make_tasks(axes, words))
     return sweep
 

@@ -15,7 +15,7 @@ from fake_slurm import FakeSlurm, queue_row
 from sweep_folders import BEGIN, finish
 
 import neuronctl
-from neuronctl.sweeping.folder import Sweep
+from neuronctl.sweeping.folder import open_sweep
 
 pytestmark = pytest.mark.usefixtures("program")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -175,8 +175,8 @@ def test_a_job_whose_tasks_failed_has_not_succeeded(
 def test_retry_says_what_it_leaves_out(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", "4711\n")
     run("sweep", *LR)
-    finish(Sweep("train"), 1, code=1)
-    finish(Sweep("train"), 2)
+    finish(open_sweep("train"), 1, code=1)
+    finish(open_sweep("train"), 2)
     result = run("sweep", "retry", "train")
     assert "1 failed task not run again: 'neuronctl sweep retry train --failed'" in result.stderr
     refused = run("sweep", "retry", "train", "1", "2", "--failed", code=2).stderr
@@ -245,7 +245,7 @@ def test_a_sweep_is_removed_with_its_jobs(run: Run, fake_slurm: FakeSlurm) -> No
 def test_chosen_tasks_with_more_memory(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.answer("sbatch", "4711\n")
     run("sweep", *LR)
-    sweep = Sweep("train")
+    sweep = open_sweep("train")
     finish(sweep, 1, code=1)
     finish(sweep, 2)
     fake_slurm.answer("sbatch", "4712\n")
@@ -283,10 +283,9 @@ def test_a_sweep_of_an_earlier_version_says_what_to_do(run: Run, fake_slurm: Fak
     for name, text in {"sweep.json": json.dumps(settings), "jobs/7": "{}"}.items():
         (old / name).write_text(text)
         (old / name).chmod(0o600)
-    for words in (["status", "old"], ["retry", "old"], ["logs", "old", "1"]):
-        assert f"a line per task in {old}/results" in run("sweep", *words, code=None).stderr
-    run("sweep", "rm", "old")
-    assert not old.exists()
+    for words in (["status", "old"], ["retry", "old"], ["logs", "old", "1"], ["rm", "old"]):
+        said = run("sweep", *words, code=9).stderr
+        assert f"a line per task in {old}/results" in said and f"rm -r {old}" in said
 
 
 @pytest.fixture
@@ -319,9 +318,9 @@ def test_a_program_waits_for_a_sweep(
     sweep = neuronctl.Sweep("train")
     with pytest.raises(TimeoutError, match="train"):
         sweep.wait(0)
-    finish(Sweep("train"), 1, metric="0.5")
-    finish(Sweep("train"), 2, metric="0.7")
-    finish(Sweep("train"), 3, code=1)
+    finish(open_sweep("train"), 1, metric="0.5")
+    finish(open_sweep("train"), 2, metric="0.7")
+    finish(open_sweep("train"), 3, code=1)
     monkeypatch.setattr("time.sleep", lambda _: fake_slurm.queue())  # the job ends
     assert not sweep.wait()
     assert [task.number for task in sweep.failed()] == [3]

@@ -11,14 +11,14 @@ from typing import List
 import pytest
 
 from neuronctl.common.errors import NoSuchJobError, RecordError, UsageError
-from neuronctl.sweeping.folder import Sweep, SweepSettings, worker_code
+from neuronctl.sweeping.folder import Sweep, SweepSettings, open_sweep, worker_code
 from neuronctl.sweeping.parameters import Task
 from neuronctl.sweeping.worker import files
 
 
 def made(name: str = "train") -> Sweep:
-    sweep = Sweep(name)
-    sweep.create(SweepSettings(("train.py", "{n}"), ((((("n", "1")),),),), {}, "/tmp"))
+    sweep = Sweep(name, SweepSettings(("train.py", "{n}"), ((((("n", "1")),),),), {}, "/tmp"))
+    sweep.create()
     return sweep
 
 
@@ -31,7 +31,7 @@ def test_what_is_there_is_not_added_again() -> None:
     assert sweep.add(tasks(1, 2)) == 2
     assert sweep.add(tasks(2, 3)) == 1
     assert [state.values["n"] for state in sweep.states(dict)] == ["1", "2", "3"]
-    assert sweep.settings().words == ("train.py", "{n}")
+    assert open_sweep("train").settings.words == ("train.py", "{n}")
 
 
 def test_many_add_at_once() -> None:
@@ -48,18 +48,18 @@ def test_many_add_at_once() -> None:
 
 def test_what_is_no_sweep() -> None:
     with pytest.raises(NoSuchJobError, match="no sweep 'none'"):
-        Sweep("none").settings()
+        open_sweep("none")
     for name in ("../x", "a b", "", ".x", "a/b"):
         with pytest.raises(UsageError, match="cannot name a sweep"):
-            Sweep(name)
+            open_sweep(name)
     sweep = made()
     for text in ("", "[]", "{}", '{"schema": 3}'):
         Path(sweep.path, "sweep.json").write_text(text)
         with pytest.raises(RecordError, match="damaged"):
-            sweep.settings()
+            open_sweep("train")
     os.chmod(f"{sweep.path}/sweep.json", 0o666)
     with pytest.raises(RecordError, match="other users can write"):
-        sweep.settings()
+        open_sweep("train")
 
 
 def test_a_sweep_made_again_has_another_folder() -> None:
@@ -69,12 +69,11 @@ def test_a_sweep_made_again_has_another_folder() -> None:
 
 
 def test_two_cannot_make_one_sweep() -> None:
-    first, second = Sweep("train"), Sweep("train")
-    settings = SweepSettings(("a",), (), {}, "/tmp")
-    first.create(settings)
-    os.rename(f"{first.path}/sweep.json", f"{first.path}/hidden")
-    second.create(settings)
-    assert Sweep("train").folder == second.folder
+    second = Sweep("train", SweepSettings(("a",), (), {}, "/tmp"))
+    first = made()
+    with pytest.raises(UsageError, match="another command has just made a sweep"):
+        second.create()
+    assert open_sweep("train").folder == first.folder
 
 
 def test_the_code_of_the_worker_is_whole() -> None:

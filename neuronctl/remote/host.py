@@ -38,8 +38,8 @@ _COPIED = ("submit", "generate", "sweep")
 _NO_RESULTS = ("venv", "env", "node_modules", "build", "dist")
 """Directories that a .gitignore names, and jobs do not write."""
 
-Manifest = Dict[str, Tuple[str, int, int, str]]
-"""Name -> (``file`` or ``link``, executable, bytes, SHA-256 or the link's target)."""
+Manifest = Dict[str, Tuple[int, int, str]]
+"""The files of a project: name -> (executable, bytes, SHA-256)."""
 
 
 def answer(mark: str, packed: str) -> bool:
@@ -229,16 +229,16 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(lock, fcntl.LOCK_EX)
         before = _read_note(folder).get("files", {})
-        have: Dict[str, List[Any]] = {}  # name -> hash or target, time in ns, size
+        have: Dict[str, List[Any]] = {}  # as _content() returns it
         wanted, changed = [], []
         is_new = not os.path.isdir(folder)
-        for name, entry in files.items():
+        for name, (executable, _, digest) in files.items():
             there = None if is_new else _content(folder, name, before)
             sent = before.get(name, [""])[0]
-            runs = there and os.lstat(os.path.join(folder, name)).st_mode & 0o100
-            if there and there[0] == entry[3] and (runs or not entry[1]):
+            runs = there and os.stat(os.path.join(folder, name)).st_mode & 0o100
+            if there and there[0] == digest and (runs or not executable):
                 have[name] = there
-            elif not there or there[0] in (sent, entry[3]) or is_allowed(name, request["allow"]):
+            elif not there or there[0] in (sent, digest) or is_allowed(name, request["allow"]):
                 wanted.append(name)
             else:
                 changed.append(name)
@@ -254,40 +254,29 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
         if wanted or gone or not before:
             try:
                 for name in wanted:
-                    have[name] = _receive_file(folder, name, files[name], data)
+                    executable, size, _ = files[name]
+                    path = os.path.join(folder, name)
+                    have[name] = write_file(path, size, data, executable=bool(executable))
                 kept = [name for name in gone if not _remove(folder, name, before)]
                 before = {}
             finally:  # files received before a loss are not local changes
                 note = {"origin": request["origin"], "files": {**before, **have}}
                 write_private(_note_of(folder), json.dumps(note))
-    hashes = {name: (*files[name][:3], have[name][0]) for name in files}
+    hashes = {name: (*files[name][:2], have[name][0]) for name in files}
     _say(have=list_digest(hashes), folder=folder, kept=kept)
 
 
 def _content(folder: str, name: str, before: Mapping[str, Any]) -> Optional[List[Any]]:
-    """Return a file's hash or a link's target, time, and size; None if it is missing."""
+    """Return a file's SHA-256, time in ns, and size; None if it is missing."""
     path = os.path.join(folder, name)
     try:
-        status = os.lstat(path)
+        status = os.stat(path)
     except OSError:
         return None
     seen = [status.st_mtime_ns, status.st_size]
     if before.get(name, [])[1:] == seen:
         return list(before[name])
-    return [os.readlink(path) if os.path.islink(path) else file_sha256(path), *seen]
-
-
-def _receive_file(folder: str, name: str, entry: Any, data: BinaryIO) -> List[Any]:
-    """Write one file; return what ``_content`` does."""
-    kind, executable, size, target = entry
-    path = os.path.join(folder, name)
-    if kind == "file":
-        return write_file(path, size, data, executable=bool(executable))
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    os.symlink(target, path)
-    return _content(folder, name, {}) or []
+    return [file_sha256(path), *seen]
 
 
 def _remove(folder: str, name: str, before: Mapping[str, Any]) -> bool:
@@ -308,9 +297,9 @@ def _draft(directory: str, files: Manifest, scripts: List[str], data: BinaryIO) 
 
     os.makedirs(directory, exist_ok=True)
     folder = tempfile.mkdtemp(prefix=".dry-run-", dir=directory)
-    for name, entry in files.items():
-        empty = entry if name in scripts else ("file", 0, 0, "")
-        _receive_file(folder, name, empty, data)
+    for name, (executable, size, _) in files.items():
+        sent = size if name in scripts else 0
+        write_file(os.path.join(folder, name), sent, data, executable=bool(executable))
     return folder
 
 

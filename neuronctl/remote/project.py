@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from neuronctl.common.console import printable
@@ -57,7 +56,7 @@ def find_project() -> Project:
 
 
 def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
-    """Return what is sent: name -> (kind, executable, size, SHA-256 or the link's target).
+    """Return what is sent; a link within the project is sent as the file that it names.
 
     allowed: patterns of names that are sent although they are private or large. Raises UsageError,
     which names each file that is refused.
@@ -65,21 +64,14 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
     files: Manifest = {}
     sizes: Dict[str, int] = {}
     for name in _names(project.root):
-        path = os.path.join(project.root, name)
-        try:
-            status = os.lstat(path)
-        except FileNotFoundError:
-            continue  # git still lists removed files
-        if stat.S_ISLNK(status.st_mode):
-            target = os.readlink(path)
-            if is_safe(os.path.normpath(os.path.join(os.path.dirname(name), target))):
-                files[name] = ("link", 0, 0, target)
-            else:
-                tell(f"not sent: {printable(name)}, a link out of the project")
-        elif stat.S_ISDIR(status.st_mode):
-            tell(f"not sent: {printable(name)}, a repository of its own")
-        elif stat.S_ISREG(status.st_mode):
-            files[name] = ("file", int(status.st_mode & 0o100 > 0), status.st_size, "")
+        path = os.path.realpath(os.path.join(project.root, name))
+        if os.path.isdir(path):
+            tell(f"not sent: {printable(name)}, a repository of its own, or a link to a directory")
+        elif not path.startswith(os.path.join(project.root, "")):
+            tell(f"not sent: {printable(name)}, a link out of the project")
+        elif os.path.isfile(path):  # git still lists removed files
+            status = os.stat(path)
+            files[name] = (int(status.st_mode & 0o100 > 0), status.st_size, "")
             if not is_allowed(name, allowed):
                 sizes[name] = status.st_size
     if sum(sizes.values()) > _MOST:
@@ -91,12 +83,11 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
             "add data to .gitignore and copy it to the cluster once; or --allow NAME, after --on",
         )
     refused: List[str] = []
-    for name, entry in files.items():
-        if entry[0] == "file":
-            digest, secret = _read(os.path.join(project.root, name))
-            files[name] = (*entry[:3], digest)
-            if secret and name in sizes:
-                refused.append(f"{printable(name)} ({secret})")
+    for name, (executable, size, _) in files.items():
+        digest, secret = _read(os.path.join(project.root, name))
+        files[name] = (executable, size, digest)
+        if secret and name in sizes:
+            refused.append(f"{printable(name)} ({secret})")
     if refused:
         raise UsageError(
             f"not sent: {', '.join(refused)}",
@@ -169,11 +160,11 @@ def send(
         if name not in files:
             raise UsageError(f"the cluster asks for what is not sent: {printable(name)}")
     for name in wanted if scripts is None else files:
-        if files[name][0] == "file" and (scripts is None or name in named):
-            _send_file(session, os.path.join(project.root, name), files[name][2])
+        if scripts is None or name in named:
+            _send_file(session, os.path.join(project.root, name), files[name][1])
     answer = session.read_json()
     session.finish()
-    folder, sizes = str(answer.get("folder")), [(name, files[name][2]) for name in wanted]
+    folder, sizes = str(answer.get("folder")), [(name, files[name][1]) for name in wanted]
     if scripts is not None:
         return folder, sizes
     if answer.get("have") != host.list_digest(files):

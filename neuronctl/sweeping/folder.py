@@ -244,8 +244,8 @@ def find_sweep(name: str) -> Optional[Sweep]:
         raise RecordError(
             f"the sweep {name} was made by neuronctl 0.2.0: its jobs finish it, and leave a line "
             f"per task in {place}/results",
-            "to run more tasks, make a sweep of another name: --job-name NAME; to delete this "
-            f"one: rm -r {place}",
+            "to run more tasks, make a sweep of another name: --job-name NAME; "
+            f"to end this one: neuronctl cancel {name}, then rm -r {place}",
         )
     return Sweep(name, settings, id)
 

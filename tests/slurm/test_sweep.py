@@ -38,7 +38,7 @@ def test_to_the_end_under_a_limit(sandbox: Sandbox, limit: int) -> None:
 
 
 def test_a_killed_worker(sandbox: Sandbox) -> None:
-    """What it has started ends before another worker of the same job does it again."""
+    """What it has started ends before the next run of its job does it again."""
     swept = waiting_sweep(
         sandbox, "killed", 6, "--side-by-side", "2", "--no-requeue", "--jobs", "1"
     )

@@ -520,15 +520,14 @@ def test_a_failed_srun_of_a_lost_job_is_no_failed_task(job: Job, folder: str) ->
     assert process.returncode == 143 and job.results() == {(1, 1): INTERRUPTED}
 
 
-def test_a_killed_worker_is_followed_by_another(job: Job, folder: str) -> None:
-    add(folder, shell("touch begun.$NEURONCTL_ATTEMPT; [ $NEURONCTL_ATTEMPT -gt 1 ] || sleep 1000"))
-    process = job.start("begun.1")
+def test_a_killed_worker_leaves_nothing_and_its_job_continues(job: Job, folder: str) -> None:
+    add(folder, shell("touch begun; setsid sleep 1000"))
+    process = job.start("begun")
     claimed = json.loads(Path(folder, "claims/1.1").read_text())
     os.kill(claimed["pid"], signal.SIGKILL)
     process.communicate()
-    assert process.returncode == 0 and job.results() == {(1, 2): DONE}
-    left = [one.pid for one in node.processes(claimed["worker"])]
-    assert left == []
+    assert process.returncode == 75 and states(folder, {7: 100}) == {1: INTERRUPTED}
+    assert list(node.processes(claimed["worker"])) == []
 
 
 def test_tasks_that_are_added_are_taken(job: Job, folder: str) -> None:

@@ -1,4 +1,4 @@
-"""The program of a sweep's job: the parent starts workers and ends what a killed one leaves."""
+"""The program of a sweep's job: a worker, and its parent, which ends what the worker leaves."""
 
 import contextlib
 import json
@@ -6,55 +6,40 @@ import os
 import signal
 import sys
 import time
-from types import FrameType
-from typing import List, Optional
+from typing import List
 
-from . import files, node
+from . import files, node, pipeline_job
 from .supply import Options
 from .work import Worker
 
-_WORKERS = 3
-"""Workers of a run, one after the other: another one follows one that was killed."""
-
 
 def main(arguments: List[str]) -> int:
-    """Run workers until one ends by itself; return its exit code.
+    """Run a worker, or a job of a pipeline; return the exit code of the job.
 
-    arguments: the sweep's folder, and options as JSON.
+    arguments: the sweep's folder, and options as JSON; or ``pipeline``, and those of its job.
     """
+    if arguments[0] == "pipeline":
+        return pipeline_job.main(arguments[1:])
     folder, options = arguments[0], Options(**json.loads(arguments[1]))
-    asked: List[int] = []  # signals received
-    worker = 0
-
-    def forward(number: int, frame: Optional[FrameType]) -> None:
-        asked.append(number)
-        if worker:
-            node.kill(worker, number)
-
+    name, parent = f"{node.this_job()}.{os.urandom(8).hex()}", os.getpid()
     node.set_process(adopts=True)
+    worker = os.fork()
+    if not worker:
+        os._exit(_work(folder, name, options, parent))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
-        signal.signal(number, forward)
-    for _ in range(_WORKERS):
-        name, parent = f"{node.this_job()}.{os.urandom(8).hex()}", os.getpid()
-        worker = os.fork()
-        if not worker:
-            os._exit(_work(folder, name, options, parent))
-        if asked:
-            node.kill(worker, asked[-1])
-        _, status = os.waitpid(worker, 0)
-        worker = 0
-        if os.WIFEXITED(status):
-            return os.WEXITSTATUS(status)
-        print(f"the sweep's worker was killed by signal {os.WTERMSIG(status)}", flush=True)
-        _end_all(name)
-        if asked or options.nodes > 1:  # on other nodes, Slurm ends the rest
-            break
+        signal.signal(number, lambda number, _: node.kill(worker, number))
+    _, status = os.waitpid(worker, 0)
+    if os.WIFEXITED(status):
+        return os.WEXITSTATUS(status)
+    print(f"the sweep's worker was killed by signal {os.WTERMSIG(status)}", flush=True)
+    _end_all(name)
+    if options.nodes == 1:  # on other nodes, its tasks may still run until Slurm ends them
         files.remove(f"{folder}/alive/{name}")
     return 75
 
 
 def _work(folder: str, name: str, options: Options, parent: int) -> int:
-    """Run one worker; return its exit code."""
+    """Run the worker; return its exit code."""
     try:
         node.set_process(adopts=True, ends_with=parent)
         return Worker(folder, name, options).run()

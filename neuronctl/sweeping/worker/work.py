@@ -31,7 +31,7 @@ class Attempt:
         self.start, self.begun, self.ended = time.time(), time.monotonic(), 0.0
         self.process: Optional[subprocess.Popen[bytes]] = None
         self.code = 0
-        self.told = False  # whether it was asked to end
+        self.was_asked = False  # whether it was asked to end
         self.holds_slot = True
         self.is_clear = False  # whether none of its processes is left
         self.cleared = 0.0  # when its remaining processes were asked to end
@@ -53,42 +53,38 @@ class Worker:
         self.running: Dict[int, Attempt] = {}
         self.ended: List[Attempt] = []
         self.free = list(range(options.slots))
-        self.beaten = self.asked = self.rest_until = 0.0
+        self.beat_at = self.asked_at = self.rest_until = 0.0
         self.started = False
-        self.got: List[int] = []
-        self.stop, self.code, self.kill_at, self.saves = "", 0, 0.0, False
-        self.unproven = 0
-
-    def path(self, *parts: str) -> str:
-        """Return a path in the folder."""
-        return os.path.join(self.folder, *parts)
-
-    # --------------------------------------------------------------------------- the loop
+        self.signals: List[int] = []  # received, and not handled yet
+        self.stop, self.code = "", 0  # why it starts no more tasks, and the exit code of the job
+        self.kill_at = 0.0  # when its tasks are killed; 0: not yet
+        self.saves = False  # whether its tasks were asked to save
+        self.unproven = 0  # tasks in a row that srun did not start
 
     def run(self) -> int:
         """Run tasks until none is left; return the exit code of the job."""
         wake = self._listen()
         self._patiently(self._write_beat)
-        while not self.began and not self.got and not self.stop:
+        while not self.began and not self.signals and not self.stop:
             if self._is_gone() is None:
                 select.select([wake], [], [], REST)
-        job = self.path("jobs", self.this_job.partition("_")[0])
+        job = f"{self.folder}/jobs/{self.this_job.partition('_')[0]}"
         if not os.path.exists(job):  # of a chain, nobody else knows it
             sizes = json.dumps(self.options.sizes).encode()
             self._patiently(lambda: files.publish(job, sizes))
         while True:
             self._reap()
-            self._hear()
-            self._settle()
-            self._look_after()
-            if self.free and not self.got and self._may_start():
+            self._handle_signals()
+            self._record_ends()
+            self._check_job()
+            if self.free and not self.signals and self._may_start():
                 key = self.supply.next_key()
                 if key and self._claim(key):
                     self._begin(key)
                 if key:
                     continue
             if self._is_over() and not self._finds_more():
-                files.remove(self.path("alive", self.name))
+                files.remove(f"{self.folder}/alive/{self.name}")
                 if self.code or not self.supply.failed:
                     return self.code
                 print(f"no task is left; failed: {self.supply.failed}", flush=True)
@@ -103,7 +99,7 @@ class Worker:
         os.set_blocking(alarm, False)
         signal.set_wakeup_fd(alarm)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
-            signal.signal(number, lambda number, _: self.got.append(number))
+            signal.signal(number, lambda number, _: self.signals.append(number))
         signal.signal(signal.SIGCHLD, lambda *_: None)
         return wake
 
@@ -117,7 +113,7 @@ class Worker:
         """Note that this job takes no more tasks (for 'sweep add'), then look once more."""
         if self.code == 75:  # another run follows
             return False
-        name, supply = self.path("ended", f"{self.job}.{self.began}"), self.supply
+        name, supply = f"{self.folder}/ended/{self.job}.{self.began}", self.supply
         files.publish(name, b"")
         if self.stop or not (supply.read_tasks() or supply.undone() or supply.waits):
             return False
@@ -131,12 +127,12 @@ class Worker:
             self.stop, self.code = why, code
             print("no more tasks: " + why, flush=True)
 
-    def _look_after(self) -> None:
+    def _check_job(self) -> None:
         """Give a sign of life, check that Slurm still runs this job, and end overdue tasks."""
         now = time.monotonic()
-        if now >= self.beaten + BEAT:
+        if now >= self.beat_at + BEAT:
             self._beat()
-        if now >= self.asked + ASK:
+        if now >= self.asked_at + ASK:
             self._is_gone()
         if not self.kill_at or now < self.kill_at:
             return
@@ -144,12 +140,12 @@ class Worker:
             gently = process.is_srun and now < self.kill_at + REST
             node.kill(process.pid, signal.SIGTERM if gently else signal.SIGKILL)
         for pid, attempt in self.running.items():
-            attempt.told = True
+            attempt.was_asked = True
             if not self.options.by_srun:
                 node.kill(-pid, signal.SIGKILL)
 
     def _beat(self) -> None:
-        self.beaten = time.monotonic()
+        self.beat_at = time.monotonic()
         try:
             self._write_beat()
         except OSError:
@@ -158,32 +154,30 @@ class Worker:
 
     def _write_beat(self) -> None:
         # Keep the length, so that it can be overwritten on a full disk.
-        files.write(self.path("alive", self.name), b"%20d\n" % time.monotonic(), 0)
+        files.write(f"{self.folder}/alive/{self.name}", b"%20d\n" % time.monotonic(), 0)
 
     def _is_gone(self) -> Optional[bool]:
         """End all if Slurm no longer runs this run of the job; return None if it is silent."""
-        self.asked = time.monotonic()
+        self.asked_at = time.monotonic()
         run = node.ask_run(self.this_job, self.job)
         if run is None:
             return None
         if run.state in _RUNS and run.began == (self.began or run.began):
             self.began = run.began
-            self.deadline = None if run.left is None else self.asked + run.left
+            self.deadline = None if run.left is None else self.asked_at + run.left
             return False
         self._end_tasks("Slurm no longer runs this job", 143)
         return True
 
-    # --------------------------------------------------------------------------- signals
-
-    def _hear(self) -> None:
+    def _handle_signals(self) -> None:
         """Act on the signals received."""
-        while self.got:
-            if self.got.pop(0) == signal.SIGUSR2:
+        while self.signals:
+            if self.signals.pop(0) == signal.SIGUSR2:
                 self._reap()
                 self.saves = True
                 self._finish(75, "time to save")
                 self.kill_at = self.kill_at or time.monotonic() + self.options.save
-                self._tell(int(getattr(signal, "SIG" + self.options.signal)), False)
+                self._signal_tasks(int(getattr(signal, "SIG" + self.options.signal)), to_save=True)
             else:
                 self._end_tasks("the job ends", 143, GRACE)
 
@@ -194,24 +188,22 @@ class Worker:
         end = time.monotonic() + grace
         self.kill_at = min(self.kill_at or end, end)
         for attempt in [*self.running.values(), *self.ended]:
-            attempt.told = True  # what ended just now may have heard of it first
-        self._tell(signal.SIGTERM, True)
+            attempt.was_asked = True  # what ended just now may have heard of it first
+        self._signal_tasks(signal.SIGTERM, to_save=False)
 
-    def _tell(self, number: int, all_of_them: bool) -> None:
-        """Signal tasks: all, or, to save, those that handle the signal; the others may finish."""
+    def _signal_tasks(self, number: int, to_save: bool) -> None:
+        """Signal the tasks; to save, only those that handle the signal: the others may finish."""
         attempts = {attempt.key[0]: attempt for attempt in self.running.values()}
-        if self.options.nodes > 1 and attempts and not all_of_them:
+        if self.options.nodes > 1 and attempts and to_save:
             node.ask("scancel", f"--signal={number}", self.this_job)
             for attempt in attempts.values():
-                attempt.told = True
+                attempt.was_asked = True
             return
         for process in node.processes(self.name, number):
-            told = attempts.get(process.task)
-            if told and not process.is_srun and (all_of_them or process.catches):
-                told.told = True
+            task = attempts.get(process.task)
+            if task and not process.is_srun and (process.catches or not to_save):
+                task.was_asked = True
                 node.kill(process.pid, number)
-
-    # --------------------------------------------------------------------------- taking tasks
 
     def _may_start(self) -> bool:
         """Return True if another task may start now."""
@@ -219,8 +211,8 @@ class Worker:
         if self._patiently(self.supply.suspects):
             return False
         for name in () if self.stop else ("paused", "bad/" + self.node):
-            if os.path.exists(self.path(name)):
-                why = files.read(self.path(name)).decode("utf-8", "replace").strip()
+            if os.path.exists(f"{self.folder}/{name}"):
+                why = files.read(f"{self.folder}/{name}").decode("utf-8", "replace").strip()
                 self._finish(1, f"the sweep is paused: {why}")
         need = self.options.task_time
         if not need and not self.options.until_done:
@@ -229,7 +221,7 @@ class Worker:
             self._is_gone()  # the limit may have changed
             if self._lacks(need):
                 self._finish(75, "too little time is left for another one")
-        if not self.stop and time.monotonic() > self.asked + BEAT:
+        if not self.stop and time.monotonic() > self.asked_at + BEAT:
             self._is_gone()
         return not self.stop and time.monotonic() >= self.rest_until
 
@@ -241,7 +233,7 @@ class Worker:
         """Claim an attempt; return False if another worker was first."""
         claim = {"job": self.job, "began": self.began, "node": self.node, "worker": self.name}
         claim.update(pid=os.getpid(), start=int(time.time()))
-        path = self.path("claims", f"{key[0]}.{key[1]}")
+        path = f"{self.folder}/claims/{key[0]}.{key[1]}"
         return bool(self._patiently(lambda: files.publish(path, files.encode(claim))))
 
     def _begin(self, key: Key) -> None:
@@ -264,7 +256,7 @@ class Worker:
         except OSError as error:  # as a shell reports it
             text = f"{os.fsdecode(words[0])}: {error.strerror}\n"
             os.write(log, text.encode("utf-8", "surrogateescape"))
-            attempt.told = error.errno in (errno.EAGAIN, errno.ENOMEM)  # not the task's fault
+            attempt.was_asked = error.errno in (errno.EAGAIN, errno.ENOMEM)  # not the task's fault
             attempt.code = 127 if error.errno == errno.ENOENT else 126
             attempt.ended = time.monotonic()
             self.ended.append(attempt)
@@ -284,7 +276,7 @@ class Worker:
             return subprocess.Popen([b"/bin/bash", *words], **how)  # a script without #!
 
     def _log(self, key: Key) -> str:
-        return self.path("logs", f"{key[0]}.{key[1]}.log")
+        return f"{self.folder}/logs/{key[0]}.{key[1]}.log"
 
     def _patiently(self, write: Callable[[], Any]) -> Any:
         """Write to the folder; retry for minutes, unless it was deleted or all must end."""
@@ -293,12 +285,10 @@ class Worker:
             try:
                 return write()
             except OSError:
-                if time.monotonic() > end or self.got or not os.path.isdir(self.folder):
+                if time.monotonic() > end or self.signals or not os.path.isdir(self.folder):
                     raise
                 time.sleep(1)
                 self._beat()
-
-    # --------------------------------------------------------------------------- ends of tasks
 
     def _reap(self) -> None:
         """Take finished tasks off the list."""
@@ -317,7 +307,7 @@ class Worker:
                 attempt.ended = time.monotonic()
                 self.ended.append(attempt)
 
-    def _settle(self) -> None:
+    def _record_ends(self) -> None:
         """Record ended tasks that have no processes left."""
         for attempt in list(self.ended):
             if not attempt.is_clear and self._has_left(attempt):
@@ -326,9 +316,9 @@ class Worker:
             if attempt.code == 0 and attempt.holds_slot:
                 attempt.holds_slot = False
                 self.free.append(attempt.slot)
-            if time.monotonic() < attempt.ended + SURE and not attempt.told:
+            if time.monotonic() < attempt.ended + SURE and not attempt.was_asked:
                 continue
-            if not self._note(attempt):
+            if not self._record(attempt):
                 continue
             self.ended.remove(attempt)
             if attempt.holds_slot:
@@ -349,7 +339,7 @@ class Worker:
             attempt.cleared = now
         return bool(left)
 
-    def _note(self, attempt: Attempt) -> bool:
+    def _record(self, attempt: Attempt) -> bool:
         """Record how a task ended; return False while a lost step of it still runs."""
         key, code = attempt.key, attempt.code
         with files.open_own(self._log(key)) as log:
@@ -357,7 +347,7 @@ class Worker:
             tail = log.read()
         state, code = files.judge(code, key, tail, self.options.by_srun)
         in_doubt = self.options.by_srun or code > 128
-        if attempt.told or (state != DONE and in_doubt and not self.stop and self._is_gone()):
+        if attempt.was_asked or (state != DONE and in_doubt and not self.stop and self._is_gone()):
             state = INTERRUPTED
         elif state == INTERRUPTED and self.options.nodes > 1:
             self._finish(75, f"srun lost task {key[0]}")  # Slurm ends its rest
@@ -376,7 +366,7 @@ class Worker:
         record.update(node=self.node, job=self.job, version=attempt.code_version)
         record.update(metric=files.find_metric(tail, self.options.metric))
         record.update(last_line=files.last_line(tail))
-        path, data = self.path("results", self.name), files.encode(record)
+        path, data = f"{self.folder}/results/{self.name}", files.encode(record)
         self._patiently(lambda: files.write(path, data, os.O_APPEND))
         how = f"{state}: exit code {code} after {seconds:.0f} s"  # tracking/runs.py reads it
         print(f"task {key[0]} {how}", flush=True)

@@ -66,10 +66,10 @@ def find_conda(environment: str, here: str = "") -> Optional[Conda]:
     if _is_installation(base):
         return Conda(f"by CONDA_EXE: {program}", base)
     places = [place for place in CONDA_PLACES if _is_installation(os.path.expanduser(place))]
-    # Prefer the installation with the environment, if there are several.
-    envs = (os.path.join(os.path.expanduser(place), "envs", environment) for place in places)
-    best = max(zip(map(os.path.isdir, envs), reversed(range(len(places))), places), default=None)
-    return None if best is None else Conda(f"in a usual place: {best[2]}", best[2])
+    for place in places:
+        if os.path.isdir(os.path.join(os.path.expanduser(place), "envs", environment)):
+            return Conda(f"in a usual place: {place}", place)
+    return Conda(f"in a usual place: {places[0]}", places[0]) if places else None
 
 
 def _is_installation(directory: str) -> bool:

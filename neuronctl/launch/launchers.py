@@ -260,26 +260,30 @@ def called(
 def _options_called(
     launcher: Launcher, words: Sequence[Optional[str]], at: int
 ) -> Tuple[Tuple[LauncherOption, ...], Optional[int]]:
-    flags, values, pairs = launcher.flags, launcher.values, launcher.pairs
+    """Return the options from ``at`` on, and how many words come before what it starts, or None."""
     options: List[LauncherOption] = []
     while at < len(words):
         word = words[at]
         if word is None or not word.startswith("-") or word == "--":
-            break
+            return tuple(options), at
         typed, equals, value = word.partition("=")
         name = typed.lstrip("-").replace("-", "_")
-        length = 1
-        if not equals and name not in flags:
-            length = 3 if name in pairs else 2
-            if name not in values + pairs and (values or not flags):
-                return tuple(options), None
-            value = (words[at + 1] if at + 1 < len(words) else None) or ""
-        own_words = tuple(own_word or "" for own_word in words[at : at + length])
-        if length == 2 and not values:  # argparse takes both in one word
-            own_words = (f"{typed}={value}",)
-        options.append(LauncherOption(name, value, own_words))
+        if equals or name in launcher.flags:
+            length = 1
+        elif name in launcher.pairs:
+            length = 3
+        elif name in launcher.values or (launcher.flags and not launcher.values):
+            length = 2
+        else:
+            return tuple(options), None
+        option_words = tuple(each or "" for each in words[at : at + length])
+        if length > 1:
+            value = "".join(option_words[1:2])
+        if length == 2 and not launcher.values:  # argparse takes both in one word
+            option_words = (f"{typed}={value}",)
+        options.append(LauncherOption(name, value, option_words))
         at += length
-    return tuple(options), min(at, len(words))
+    return tuple(options), len(words)
 
 
 def _read(name: str, places: Sequence[str]) -> Tuple[str, str]:

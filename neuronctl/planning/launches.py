@@ -43,10 +43,9 @@ class Share:
 
     def cores_with(self, gpus: int, job_cores: int) -> int:
         """Return a step's cores on each node with so many GPUs; job_cores: the whole job's."""
-        if self.beside and gpus:
-            return max(1, job_cores * gpus // self.job_gpus)
-        cores = max(1, job_cores // self.per_node) if self.beside else job_cores
-        return max(1, cores * gpus // self.gpus) if self.gpus and gpus != self.gpus else cores
+        if self.gpus:  # cores come with the GPUs
+            return max(1, job_cores * gpus // (self.job_gpus if self.beside else self.gpus))
+        return max(1, job_cores // self.per_node) if self.beside else job_cores
 
 
 def _step_request(step: StepRequest, share: Share, job: JobRequest, name: str) -> JobRequest:

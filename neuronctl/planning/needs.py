@@ -8,7 +8,7 @@ from typing import Iterator, Optional, Tuple
 from neuronctl.common import units
 from neuronctl.common.datatypes import dataclass
 from neuronctl.planning.job_plan import JobPlan
-from neuronctl.request.job import Amounts
+from neuronctl.request.job import Amounts, JobRequest
 from neuronctl.request.values import gpu_type_of_task
 
 _SPREAD_UNKNOWN = ("gpus-per-task", "ntasks-per-gpu", "mem-per-gpu", "mincpus", "overcommit")
@@ -104,14 +104,13 @@ def slurm_needs(plan: JobPlan) -> Needs:
     """Return the plan's requests; 0 leaves a value to Slurm's default."""
     request, sizes = plan.request, _amounts(plan)
     number = request.sbatch_number
-    nodes, most, gpus = sizes.nodes or 1, sizes.max_nodes or sizes.nodes or 0, sizes.gpus or 0
+    nodes = plan.nodes if sizes.nodes is None else sizes.nodes
+    most, gpus = sizes.max_nodes or sizes.nodes or 0, sizes.gpus or 0
     each, per_node = sizes.ntasks_per_node or 0, sizes.gpus_per_node or 0
-    if sizes.nodes is None:
-        nodes = plan.nodes
-    if gpus and per_node:
+    if gpus and per_node:  # both together determine the nodes
         nodes = most = max(1, gpus // per_node)
         gpus = 0
-    if sizes.ntasks:
+    if sizes.ntasks:  # no node is without a task
         nodes = min(nodes, sizes.ntasks)
         most = min(most or sizes.ntasks, sizes.ntasks)
     tasks = sizes.ntasks or nodes * max(1, each)
@@ -119,15 +118,12 @@ def slurm_needs(plan: JobPlan) -> Needs:
         gpus = tasks * number("gpus-per-task")
     cores = sizes.cpus_per_task or 1
     memory = None if request.mem is None else units.parse_memory(request.mem)
-    per_core, per_gpu = (
-        _memory(request.sbatch_value(f"mem-per-{unit}")) for unit in ("cpu", "gpu")
-    )
-    whole = "user" if (request.sbatch_value("exclusive") or "").lower() == "user" else ""
-    unknown = [name for name in _SPREAD_UNKNOWN if request.sbatch_value(name) is not None]
-    if number("cpus-per-gpu") and gpus:
-        unknown.append("cpus-per-gpu")
-    if each and sizes.nodes and sizes.ntasks and sizes.ntasks != nodes * each:
-        unknown.append("ntasks-per-node")
+    per_core = _memory(request.sbatch_value("mem-per-cpu"))
+    per_gpu = _memory(request.sbatch_value("mem-per-gpu"))
+    whole = "nodes" if request.exclusive else ""
+    if (request.sbatch_value("exclusive") or "").lower() == "user":
+        whole = whole or "user"
+    unsure = _unsure(request, sizes, nodes, gpus)
     if request.sbatch_value("overcommit") is not None:
         tasks, cores, each = nodes, 1, 0
     return Needs(
@@ -144,11 +140,22 @@ def slurm_needs(plan: JobPlan) -> Needs:
         memory_per_core=per_core or 0,
         memory_per_gpu=per_gpu or 0,
         whole_memory=0 in (memory, per_core),
-        whole="nodes" if request.exclusive else whole,
+        whole=whole,
         asks_memory=(memory, per_core, per_gpu) != (None, None, None),
         asks_cores=bool(sizes.cpus_per_task),
-        unsure=f"--{unknown[0]}" if unknown else "",
+        unsure=unsure,
     )
+
+
+def _unsure(request: JobRequest, sizes: Amounts, nodes: int, gpus: int) -> str:
+    """Return an option for which it is not known how Slurm spreads the job over nodes, or ""."""
+    each, tasks = sizes.ntasks_per_node, sizes.ntasks
+    names = [name for name in _SPREAD_UNKNOWN if request.sbatch_value(name) is not None]
+    if request.sbatch_number("cpus-per-gpu") and gpus:
+        names.append("cpus-per-gpu")
+    if each and sizes.nodes and tasks and tasks != nodes * each:
+        names.append("ntasks-per-node")
+    return f"--{names[0]}" if names else ""
 
 
 def _amounts(plan: JobPlan) -> Amounts:

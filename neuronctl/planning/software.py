@@ -188,13 +188,18 @@ def imports_wandb(request: JobRequest) -> bool:
     if file is None or {WANDB_RUN, "WANDB_SWEEP_ID"}.intersection(dict(request.env)):
         return False
     path = request.resolve_path(file)
-    text = head(path, LONGEST_PROGRAM).decode("utf-8", "replace")
+    text = _text_of(path)
     if not re.search(_WANDB, text):
-        modules = re.findall(r"(?m)^[ \t]*(?:import|from)[ \t]+([\w.]+)", text)
-        beside = {os.path.join(os.path.dirname(path), *name.split(".")) for name in modules}
-        files = (f"{name}{end}" for name in sorted(beside) for end in (".py", "/__init__.py"))
-        text += "\n".join(head(name, LONGEST_PROGRAM).decode("utf-8", "replace") for name in files)
+        modules = set(re.findall(r"(?m)^[ \t]*(?:import|from)[ \t]+([\w.]+)", text))
+        for module in sorted(modules):
+            beside = os.path.join(os.path.dirname(path), *module.split("."))
+            text += f"\n{_text_of(f'{beside}.py')}\n{_text_of(f'{beside}/__init__.py')}"
     return bool(re.search(_WANDB, text)) and not re.search(_SEVERAL_RUNS, text)
+
+
+def _text_of(path: str) -> str:
+    """Return the text of a program, or "" if there is none."""
+    return head(path, LONGEST_PROGRAM).decode("utf-8", "replace")
 
 
 def wandb_run(request: JobRequest, cluster: Cluster, step: str = "") -> Export:

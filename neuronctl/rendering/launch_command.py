@@ -107,23 +107,27 @@ def _shell_words(text: str, file: str, block: str) -> Tuple[Shell, ...]:
 def launch_words(job: JobPlan, launch: Launch, parts: LaunchParts) -> Tuple[str, ...]:
     """Return the command that starts the program, as words of shell text.
 
-    What has to be evaluated in each task is the text of a bash, which becomes the launcher or the
-    program; the program's words are its arguments.
+    If each task must evaluate something, the command is a bash that becomes the launcher or the
+    program; the program's words are its arguments: ``srun … bash -c 'exec torchrun … "$@"'``.
     """
     wrapping, marked = launch.wrapping, _marked(job, launch)
     once = [*parts.once, *map(quote, wrapping.srun)]
     mark = _NODE_MARK if marked == LAUNCHER else ()
     command = [*map(quote, wrapping.prefix), *mark, *parts.task]
     program = [*(_MARK if marked == PROGRAM else ()), *map(quote, launch.program)]
-    # srun and mpirun start another command at a lone colon.
-    colon = bool(once) and ":" in launch.program
-    if not (parts.differs_by_task or colon or mark):
+    # srun and mpirun start another command at a lone colon: the text of the bash hides it.
+    hides_colon = bool(once) and ":" in launch.program
+    if not (parts.differs_by_task or hides_colon or mark):
         return (*once, *command, *program)
-    text = wrapped(["exec", *command, *(program if colon else ['"$@"'])], "        ", WIDTH - 12)
+    arguments = program if hides_colon else ['"$@"']
+    text = wrapped(["exec", *command, *arguments], "        ", WIDTH - 12)
     if parts.exports:
         text = f"{wrapped(['export', *parts.exports], '        ', WIDTH - 12)}\n    {text}"
+    bash = f"bash -c {quote(text)}"
+    if hides_colon:
+        return (*once, bash)
     name = launch.launcher.name if parts.task else "bash"
-    return (*once, f"bash -c {quote(text)}", *(() if colon else (name, *program)))
+    return (*once, bash, name, *program)
 
 
 _MARK = ('env NEURONCTL_LAUNCH="$SLURM_JOB_ID"',)

@@ -150,20 +150,17 @@ _PROOF = 'sh -c "$NEURONCTL_PROVE" sh'
 
 def task_launch(plan: JobPlan) -> Tuple[str, bool]:
     """Return the text that launches a sweep's task (``$@``), or "", and whether srun does."""
-    first, *others = plan.steps[0]
-    beside = "NEURONCTL_SLOT" if others else ""
-    # A task has its own.
-    exports = tuple(export for export in first.exports if export.name != WANDB_RUN)
-    first = replace(first, exports=exports)
-    launch = replace(first, program=(Shell('"$@"'),))
+    launch, *others = plan.steps[0]
+    own_run = tuple(export for export in launch.exports if export.name != WANDB_RUN)
+    launch = replace(launch, exports=own_run, program=(Shell('"$@"'),))
     words = launch_words(plan, launch, launch_parts(plan, launch))
-    by_srun = words[0] == "srun"
-    if by_srun:  # srun would take a lone colon
-        launch = replace(first, program=(Shell('"${@/#/=}"'),))
-    *lines, last = _launch_lines(plan, launch, beside, _PROOF if by_srun else "")
+    proof, by_srun = "", words[0] == "srun"
+    if by_srun:  # which would take a lone colon for itself
+        proof, launch = _PROOF, replace(launch, program=(Shell('"${@/#/=}"'),))
+    *lines, command = _launch_lines(plan, launch, "NEURONCTL_SLOT" if others else "", proof)
     if not lines and words == ('"$@"',):
         return "", by_srun
-    return "\n".join([*lines, f"    exec {last.strip()}"]), by_srun
+    return "\n".join([*lines, f"    exec {command.strip()}"]), by_srun
 
 
 def _launch_lines(

@@ -81,10 +81,12 @@ class Amounts:
 
     def least_nodes(self, cores: int, gpus: int) -> int:
         """Return how many nodes of this size it needs; 0: unknown."""
-        tasks, gpus_per_node = self.ntasks or 1, self.gpus_per_node or gpus
-        fitting = max(1, cores // (self.cpus_per_task or 1)) if cores else tasks
-        nodes = -(-tasks // min(fitting, self.ntasks_per_node or fitting))
-        return max(nodes, -(-(self.gpus or 0) // gpus_per_node)) if gpus_per_node else nodes
+        tasks, most = self.ntasks or 1, self.ntasks_per_node or self.ntasks or 1
+        if cores:
+            most = min(most, max(1, cores // (self.cpus_per_task or 1)))
+        gpus_per_node = self.gpus_per_node or gpus
+        for_gpus = -(-(self.gpus or 0) // gpus_per_node) if gpus_per_node else 0
+        return max(-(-tasks // most), for_gpus)
 
 
 _NOT_IN_A_SCRIPT = ("wait", "test-only", "wrap", "parsable", "help", "usage", "version")

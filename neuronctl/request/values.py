@@ -114,12 +114,16 @@ def gpu_type_of_task(text: Optional[str]) -> Optional[str]:
 
 
 def gres(text: str) -> Optional[Fields]:
-    """Read generic resources, GPUs among them; ``gpu`` and ``gpu:a100`` mean one, as in Slurm."""
+    """Read generic resources, GPUs among them; ``gpu`` and ``gpu:a100`` mean one, as in Slurm.
+
+    >>> gres("gpu:a100:2,nvme:1")
+    {'gpus_per_node': 2, 'gpu_type': 'a100', 'gres': ('nvme:1',)}
+    """
     if text.lower() in ("help", "list"):
         raise ValueError(f"'{text}' lists the resources instead of submitting the job")
     if not text:
         raise ValueError("it names no resource")
-    gpus: Dict[str, int] = {}
+    gpus: Dict[str, int] = {}  # by type; "" for any
     others = []
     for item in text.replace("gres:", "").replace("=", ":").split(","):
         match = re.fullmatch(r"gpu(?::(?![0-9]+$)([\w.-]+))?(?::([0-9]{1,9}))?", item)
@@ -131,12 +135,14 @@ def gres(text: str) -> Optional[Fields]:
             return None
     if len(gpus) > 1 and "" in gpus:
         return None
+    fields: Fields = {"gpus_per_node": sum(gpus.values())} if gpus else {}
     if len(gpus) > 1:
         others = [*(f"gpu:{kind}:{number}" for kind, number in gpus.items()), *others]
-    fields: Fields = {"gpus_per_node": sum(gpus.values())} if gpus else {}
-    if len(gpus) == 1 and "" not in gpus:
+    elif gpus and "" not in gpus:
         fields["gpu_type"] = next(iter(gpus))
-    return {**fields, **({"gres": tuple(others)} if others else {})}
+    if others:
+        fields["gres"] = tuple(others)
+    return fields
 
 
 def time(text: str) -> str:

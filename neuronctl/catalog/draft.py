@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Optional, Sequence
 
+from neuronctl.catalog.cluster import Catalog, Cluster, WallTime
 from neuronctl.catalog.loader import is_cluster
-from neuronctl.catalog.model import Catalog, Cluster, WallTime
 from neuronctl.catalog.schema import ARCHITECTURES
 from neuronctl.common import units
 from neuronctl.common.yamlfile.writer import Entry, write

@@ -12,7 +12,7 @@ import os
 from dataclasses import asdict
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from neuronctl.catalog.model import Catalog, Cluster, Path, Place
+from neuronctl.catalog.cluster import Catalog, Cluster, Path, Place
 from neuronctl.common import cache, yamlfile
 from neuronctl.common.errors import CatalogError, did_you_mean
 from neuronctl.common.paths import config_dir, data_path, present

@@ -11,8 +11,8 @@ import contextlib
 import re
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
-from neuronctl.catalog import model as catalog
-from neuronctl.catalog.model import Cluster, Partition, Path, Place, Price, Qos, WallTime
+from neuronctl.catalog import cluster as catalog
+from neuronctl.catalog.cluster import Cluster, Partition, Path, Place, Price, Qos, WallTime
 from neuronctl.common import units
 from neuronctl.common.datatypes import is_datatype, replace
 from neuronctl.common.errors import did_you_mean

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Tuple
 
-from neuronctl.catalog.model import Catalog, Cluster, LocalDisk
+from neuronctl.catalog.cluster import Catalog, Cluster, LocalDisk
 from neuronctl.common import units
 from neuronctl.common.words import counted
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Iterator, Optional
 
 import click
 
+from neuronctl.catalog.cluster import Partition
 from neuronctl.catalog.loader import load, recognise
-from neuronctl.catalog.model import Partition
 from neuronctl.catalog.site_rules import comment_values, site_rules
 from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.common import units

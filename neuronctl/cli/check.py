@@ -9,8 +9,8 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import click
 
+from neuronctl.catalog.cluster import Cluster
 from neuronctl.catalog.loader import load, recognise
-from neuronctl.catalog.model import Cluster
 from neuronctl.cli.job_options import catalog_option, job_options
 from neuronctl.cli.korean import in_language
 from neuronctl.cli.say import notify, print_script, say

@@ -9,8 +9,8 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
 
+from neuronctl.catalog.cluster import Cluster
 from neuronctl.catalog.loader import load, recognise
-from neuronctl.catalog.model import Cluster
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BatchCommand, catalog_option, job_options, optional_program
 from neuronctl.cli.say import notify, print_script

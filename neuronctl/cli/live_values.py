@@ -18,7 +18,7 @@ from neuronctl.cli import SECTIONS
 from neuronctl.common.errors import NeuronctlError, SlurmError
 
 if TYPE_CHECKING:
-    from neuronctl.catalog.model import Cluster
+    from neuronctl.catalog.cluster import Cluster
 
 VARIABLE = "_NEURONCTL_COMPLETE"
 """Set by the shell's function, which asks for words."""

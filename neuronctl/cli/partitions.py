@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
+from neuronctl.catalog.cluster import Catalog, Cluster, Partition, Qos
 from neuronctl.catalog.loader import load, recognise
-from neuronctl.catalog.model import Catalog, Cluster, Partition, Qos
 from neuronctl.catalog.site_rules import comment_values, mandatory, site_rules
 from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.common import units

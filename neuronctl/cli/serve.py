@@ -22,7 +22,7 @@ from neuronctl.common.words import moment
 from neuronctl.submission.pipeline import submit_job
 
 if TYPE_CHECKING:
-    from neuronctl.catalog.model import Cluster
+    from neuronctl.catalog.cluster import Cluster
     from neuronctl.records.store import JobRecord
     from neuronctl.serving.server_state import Note
     from neuronctl.slurm.job_id import JobId

@@ -9,7 +9,7 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.catalog.cluster import Cluster, Partition
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import NeuronctlError, SlurmError
 from neuronctl.common.secrets import hide_secrets

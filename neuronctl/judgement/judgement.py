@@ -23,7 +23,7 @@ from neuronctl.judgement.verdict import (
 from neuronctl.planning import JobPlan
 
 if TYPE_CHECKING:
-    from neuronctl.catalog.model import Catalog
+    from neuronctl.catalog.cluster import Catalog
     from neuronctl.judgement.ask import AskedOnce
     from neuronctl.judgement.free_nodes import NodeSearch
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster

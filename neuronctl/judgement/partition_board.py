@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Optional, Sequence, Tuple
 
-from neuronctl.catalog.model import Catalog, Cluster
+from neuronctl.catalog.cluster import Catalog, Cluster
 from neuronctl.common import units
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.words import counted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import List, Optional, Sequence, Tuple
 
-from neuronctl.catalog.model import Catalog
+from neuronctl.catalog.cluster import Catalog
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import PolicyError, SlurmError
 from neuronctl.judgement.judgement import Judgement, judge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from neuronctl.catalog.model import Citation, Partition, Path
+from neuronctl.catalog.cluster import Citation, Partition, Path
 from neuronctl.common import units
 from neuronctl.common.datatypes import replace
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster

@@ -6,7 +6,7 @@ import functools
 import re
 from typing import Any, Dict, Mapping, Optional, Set, Tuple
 
-from neuronctl.catalog.model import Citation
+from neuronctl.catalog.cluster import Citation
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.words import moment
 from neuronctl.slurm.figures import ClusterFigures, user_budgets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Optional, Union
 
-from neuronctl.catalog.model import Citation
+from neuronctl.catalog.cluster import Citation
 from neuronctl.common.datatypes import dataclass, replace
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from neuronctl.catalog.model import Cluster, Price
+from neuronctl.catalog.cluster import Cluster, Price
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.units import UNLIMITED, format_time, hosts
 from neuronctl.common.words import duration, percent, verb

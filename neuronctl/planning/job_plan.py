@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Dict, Optional, Tuple, Union
 
-from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.catalog.cluster import Cluster, Partition
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.secrets import is_private
 from neuronctl.common.shell import CommandWord, Shell

@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.catalog.cluster import Cluster, Partition
 from neuronctl.common import units
 from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
-from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.catalog.cluster import Cluster, Partition
 from neuronctl.common import units
 from neuronctl.common.errors import UsageError
 from neuronctl.common.words import counted

@@ -7,7 +7,7 @@ import re
 import sys
 from typing import FrozenSet, List, Optional, Tuple
 
-from neuronctl.catalog.model import Cluster
+from neuronctl.catalog.cluster import Cluster
 from neuronctl.common.files import head
 from neuronctl.common.secrets import is_private
 from neuronctl.common.shell import CommandWord, Shell

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from typing import List, Optional, Sequence, Tuple
 
-from neuronctl.catalog.model import Cluster
+from neuronctl.catalog.cluster import Cluster
 from neuronctl.common.errors import NeuronctlError, RecordError, UsageError
 from neuronctl.common.files import file_sha256, is_own_directory, write_private
 from neuronctl.common.paths import cache_dir

@@ -18,7 +18,7 @@ from neuronctl.request.options import Option
 from neuronctl.request.values import shell_text
 
 if TYPE_CHECKING:
-    from neuronctl.catalog.model import Cluster
+    from neuronctl.catalog.cluster import Cluster
     from neuronctl.request.axes import Axis
 
 JOB_FILE = "job.yaml"

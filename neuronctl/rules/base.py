@@ -17,7 +17,7 @@ from typing import (
     TypeVar,
 )
 
-from neuronctl.catalog.model import Catalog, Citation, Path
+from neuronctl.catalog.cluster import Catalog, Citation, Path
 from neuronctl.common.datatypes import dataclass, field, replace
 from neuronctl.common.rule_codes import CODES, ERROR, ROW, WARNING
 from neuronctl.planning import JobPlan, Launch

@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from neuronctl.catalog.model import Cluster
+from neuronctl.catalog.cluster import Cluster
 from neuronctl.common import cache
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.paths import state_dir, working_directory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Iterator, List, Mapping, Optional, Sequence
 
-from neuronctl.catalog.model import Citation, Partition
+from neuronctl.catalog.cluster import Citation, Partition
 from neuronctl.common import units
 from neuronctl.common.datatypes import replace
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from neuronctl.catalog.model import Cluster, Partition
+from neuronctl.catalog.cluster import Cluster, Partition
 from neuronctl.common import units
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import UsageError

@@ -8,7 +8,7 @@ import sys
 from pathlib import PurePosixPath
 from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
-from neuronctl.catalog.model import Cluster
+from neuronctl.catalog.cluster import Cluster
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.sandbox import slurm_conf as slurmconf

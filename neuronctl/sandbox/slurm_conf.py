@@ -9,7 +9,7 @@ import json
 import re
 from typing import Dict, List, Mapping, Sequence, Union
 
-from neuronctl.catalog.model import Partition, Qos
+from neuronctl.catalog.cluster import Partition, Qos
 from neuronctl.common import units
 from neuronctl.sandbox.layout import (
     ACCOUNT,

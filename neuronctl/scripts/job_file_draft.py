@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Dict, List, Optional, Tuple
 
-from neuronctl.catalog.model import Cluster
+from neuronctl.catalog.cluster import Cluster
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import JobFileError, UsageError
 from neuronctl.common.shell import sets_errexit

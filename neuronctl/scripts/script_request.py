@@ -12,7 +12,7 @@ import contextlib
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from neuronctl.catalog.model import Cluster
+from neuronctl.catalog.cluster import Cluster
 from neuronctl.common.datatypes import replace
 from neuronctl.common.units import hosts
 from neuronctl.request.job import OF_SLURM, Amounts, JobRequest, Origin, Source

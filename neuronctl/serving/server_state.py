@@ -15,7 +15,7 @@ import time
 from string import Template
 from typing import Callable, Dict, Iterable, List, Mapping, Optional
 
-from neuronctl.catalog.model import Cluster
+from neuronctl.catalog.cluster import Cluster
 from neuronctl.common.datatypes import dataclass, field, replace
 from neuronctl.common.errors import NoSuchJobError, SlurmError
 from neuronctl.common.files import read_private

@@ -11,8 +11,8 @@ import re
 import time
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.catalog.cluster import Cluster
 from neuronctl.catalog.loader import load, recognise
-from neuronctl.catalog.model import Cluster
 from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import UsageError
 from neuronctl.common.shell import join

@@ -9,7 +9,7 @@ import zlib
 from functools import partial
 from typing import TYPE_CHECKING, Callable, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.catalog.model import Catalog, Cluster
+from neuronctl.catalog.cluster import Catalog, Cluster
 from neuronctl.common import units
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import NeuronctlError, UsageError

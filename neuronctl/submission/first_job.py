@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any, Dict, List, Mapping, Tuple
 
-from neuronctl.catalog.model import Cluster
+from neuronctl.catalog.cluster import Cluster
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import UsageError
 from neuronctl.common.files import open_regular

@@ -7,8 +7,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
+from neuronctl.catalog.cluster import Catalog, Cluster
 from neuronctl.catalog.loader import load, recognise
-from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import SlurmError, UsageError
 from neuronctl.common.paths import working_directory

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from test_script_rules import CATALOG
 
+from neuronctl.catalog.cluster import Catalog
 from neuronctl.catalog.loader import load
-from neuronctl.catalog.model import Catalog
 
 
 @pytest.fixture(scope="module", autouse=True)

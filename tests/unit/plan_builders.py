@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, List, Optional, Tuple
 
-from neuronctl.catalog.model import Catalog, Cluster, CommentPolicy, CorePolicy, Policy, WallTime
-from neuronctl.catalog.model import Partition as Partition
+from neuronctl.catalog.cluster import Catalog, Cluster, CommentPolicy, CorePolicy, Policy, WallTime
+from neuronctl.catalog.cluster import Partition as Partition
 from neuronctl.planning import Directive, JobPlan, plan
 from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
 from neuronctl.request.job import JobRequest, Layer, Origin, Source

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Sequence, Set, Tuple
 
 from plan_builders import NO_POLICY, cluster, plan_of
 
-from neuronctl.catalog.model import Catalog, Policy
+from neuronctl.catalog.cluster import Catalog, Policy
 from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.records.bad_nodes import NodeFault

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from neuronctl.catalog import loader
-from neuronctl.catalog.model import Price, WallTime, path_key
+from neuronctl.catalog.cluster import Price, WallTime, path_key
 from neuronctl.common.errors import CatalogError
 from neuronctl.common.units import UNLIMITED
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from neuronctl.catalog import loader, schema
-from neuronctl.catalog.model import Cluster, Partition, Policy
+from neuronctl.catalog.cluster import Cluster, Partition, Policy
 from neuronctl.common.errors import CatalogError
 
 # %s stands on line 5 of a file that is fine without it.

@@ -8,23 +8,23 @@ from typing import Dict, List
 
 import pytest
 
-from neuronctl.catalog import loader, model, schema
+from neuronctl.catalog import cluster, loader, schema
 from neuronctl.catalog.loader import merge
 from neuronctl.common.errors import CatalogError
 from neuronctl.common.yamlfile import parse, read
 
 TABLES = {
-    "## A cluster": model.Cluster,
-    "## A partition": model.Partition,
-    "## A QOS": model.Qos,
-    "## Wall time": model.WallTime,
-    "## Policy": model.Policy,
-    "`comment`:": model.CommentPolicy,
-    "`cores`:": model.CorePolicy,
-    "network": model.Network,
-    "login": model.Login,
-    "containers": model.Containers,
-    "## Price": model.Price,
+    "## A cluster": cluster.Cluster,
+    "## A partition": cluster.Partition,
+    "## A QOS": cluster.Qos,
+    "## Wall time": cluster.WallTime,
+    "## Policy": cluster.Policy,
+    "`comment`:": cluster.CommentPolicy,
+    "`cores`:": cluster.CorePolicy,
+    "network": cluster.Network,
+    "login": cluster.Login,
+    "containers": cluster.Containers,
+    "## Price": cluster.Price,
 }
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from slurm_answers import LIMITS, NORMAL, PARTITION, QOS, qos_with
 
+from neuronctl.catalog.cluster import Catalog, Cluster
 from neuronctl.catalog.draft import catalog_text, differences
 from neuronctl.catalog.loader import merge
-from neuronctl.catalog.model import Catalog, Cluster
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError
 from neuronctl.common.paths import data_path

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from neuronctl.catalog.cluster import Catalog, WallTime
 from neuronctl.catalog.loader import load
-from neuronctl.catalog.model import Catalog, WallTime
 
 DAY = 86400
 

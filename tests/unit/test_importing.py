@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from neuronctl.catalog.cluster import Cluster
 from neuronctl.catalog.loader import load
-from neuronctl.catalog.model import Cluster
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import JobFileError, UsageError
 from neuronctl.common.yamlfile.writer import Entry, write

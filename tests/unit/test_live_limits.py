@@ -26,7 +26,7 @@ from slurm_answers import (
     with_partition,
 )
 
-from neuronctl.catalog.model import Catalog
+from neuronctl.catalog.cluster import Catalog
 from neuronctl.judgement.judgement import judge
 from neuronctl.request.job import Amounts
 from neuronctl.rules import RuleContext

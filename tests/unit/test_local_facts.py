@@ -11,7 +11,7 @@ from typing import Any, Tuple
 import pytest
 from plan_builders import plan_of
 
-from neuronctl.catalog.model import Catalog
+from neuronctl.catalog.cluster import Catalog
 from neuronctl.common.errors import UsageError
 from neuronctl.launch import environments
 from neuronctl.launch.environments import Conda, find_conda

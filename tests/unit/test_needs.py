@@ -11,7 +11,7 @@ from typing import Any, List, Tuple
 import pytest
 from slurm_answers import CONFIG, LIMITS, NORMAL, PARTITION, QOS, fields_of, live
 
-from neuronctl.catalog.model import Catalog, Cluster, Partition
+from neuronctl.catalog.cluster import Catalog, Cluster, Partition
 from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from plan_builders import cluster
 from slurm_answers import BUSY, LIMITS, NODES, NOW, job, live, node
 
-from neuronctl.catalog.model import Catalog
+from neuronctl.catalog.cluster import Catalog
 from neuronctl.judgement.partition_board import PartitionNow, partitions_now
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.slurm.job_id import JobId

@@ -9,7 +9,7 @@ import pytest
 from plan_builders import CPU, GPU, V100, cluster, request
 from slurm_answers import FULL, LIMITS, NODES, NOW, OTHER, PARTITION, job, live, node
 
-from neuronctl.catalog.model import Catalog
+from neuronctl.catalog.cluster import Catalog
 from neuronctl.common.errors import PolicyError
 from neuronctl.judgement.partition_choice import Candidate, Choice, candidates, choose, rank
 from neuronctl.judgement.snapshot import Snapshot

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional
 import pytest
 from plan_builders import FIELDS, HOUR, cluster, directive, plan_of, policy, request
 
-from neuronctl.catalog.model import Catalog, CommentPolicy
+from neuronctl.catalog.cluster import Catalog, CommentPolicy
 from neuronctl.common import units
 from neuronctl.common.errors import UsageError
 from neuronctl.judgement.judgement import judge

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 import pytest
 from plan_builders import plan_of
 
-from neuronctl.catalog.model import Catalog
+from neuronctl.catalog.cluster import Catalog
 from neuronctl.rules import RuleContext, apply_rules, local_facts
 from neuronctl.rules.base import Copies, Finding
 from neuronctl.rules.python_program import python_program

@@ -15,7 +15,7 @@ from typing import Any, Callable, List
 import pytest
 from plan_builders import plan_of
 
-from neuronctl.catalog.model import Catalog
+from neuronctl.catalog.cluster import Catalog
 from neuronctl.planning.job_plan import CodeSnapshot
 from neuronctl.rules import RuleContext, apply_rules, quotas
 from neuronctl.rules.local_facts import gather_local_facts

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import pytest
 from plan_builders import NOWHERE, STRICT, cluster, findings, plan_of, policy
 
-from neuronctl.catalog import model
+from neuronctl.catalog import cluster as model
 from neuronctl.catalog.loader import load
 from neuronctl.common.rule_codes import CODES
 from neuronctl.judgement.rule_pages import every_rule

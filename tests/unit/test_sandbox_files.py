@@ -7,7 +7,7 @@ from typing import Dict, List
 
 from test_sandbox_layout import A100, CPU, cluster
 
-from neuronctl.catalog.model import Partition, Policy
+from neuronctl.catalog.cluster import Partition, Policy
 from neuronctl.sandbox import layout, setup
 from neuronctl.sandbox import slurm_conf as slurmconf
 

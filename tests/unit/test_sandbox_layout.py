@@ -7,7 +7,7 @@ from typing import Dict, List, Optional, Tuple
 
 import pytest
 
-from neuronctl.catalog.model import Cluster, Network, Partition, Policy
+from neuronctl.catalog.cluster import Cluster, Network, Partition, Policy
 from neuronctl.common.errors import UsageError
 from neuronctl.sandbox import layout
 

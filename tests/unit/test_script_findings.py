@@ -12,7 +12,7 @@ from typing import List, Tuple
 
 import pytest
 
-from neuronctl.catalog.model import Catalog
+from neuronctl.catalog.cluster import Catalog
 from neuronctl.rules import Finding
 from neuronctl.submission.existing_script import judge_text
 

@@ -8,7 +8,7 @@ from typing import Dict, List, Tuple
 
 import pytest
 
-from neuronctl.catalog.model import Catalog, CommentPolicy
+from neuronctl.catalog.cluster import Catalog, CommentPolicy
 from neuronctl.scripts.script_file import unified_diff
 from neuronctl.submission.existing_script import JudgedScript, judge_text, mended
 

@@ -9,8 +9,8 @@ from typing import Dict, Iterator, List, Tuple
 
 import pytest
 
+from neuronctl.catalog.cluster import Catalog
 from neuronctl.catalog.loader import load
-from neuronctl.catalog.model import Catalog
 from neuronctl.cli.korean import in_language
 from neuronctl.common.rule_codes import CODES
 from neuronctl.rules.scripts import check_script

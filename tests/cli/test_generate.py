@@ -18,22 +18,11 @@ SITE = ["--cluster", "neuron-2022", "-p", "amd_a100nv_8", "--comment", "pytorch"
 ONE = [*SITE, "--gpus-per-node", "1"]
 
 
-def test_prints_the_script_and_nothing_else(run: Run) -> None:
-    result = run("generate", *ONE, "train.py")
-    assert result.stdout.startswith("#!/bin/bash\n#SBATCH --job-name=train\n")
-    assert result.stdout.endswith("\nexec python train.py\n")
-    assert result.stderr == ""
-
-
 def test_everything_after_the_script_belongs_to_it(run: Run) -> None:
     words = ["train.py", "--help", "-p", "foo", "--", "-N", "3", "--version", "--force"]
     result = run("generate", *ONE, *words)
     assert result.stdout.endswith("\nexec python " + " ".join(words) + "\n")
     assert "#SBATCH --nodes=1\n" in result.stdout
-
-
-def test_double_dash_before_the_script(run: Run) -> None:
-    assert run("generate", *ONE, "--", "train.py", "-x").stdout.endswith("python train.py -x\n")
 
 
 def test_job_file_and_what_overrides_it(run: Run, tmp_path: Path, clean_home: Path) -> None:

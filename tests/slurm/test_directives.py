@@ -6,7 +6,7 @@ import json
 import random
 from typing import Any, Dict, List
 
-from harness import COMMENT, Sandbox
+from harness import Sandbox
 
 from neuronctl.planning import Directive
 from neuronctl.rendering.script_lines import option_text
@@ -55,15 +55,3 @@ def test_sbatch_reads_what_was_meant(sandbox: Sandbox) -> None:
     seen = read_back(sandbox, scripts)
     assert {number: seen[str(number)]["comment"] for number in meant} == meant
     assert {seen[str(number)]["job-name"] for number in meant} == {"next"}
-
-
-def test_job_names_come_back_from_squeue(sandbox: Sandbox, no_jobs: None) -> None:
-    names = [name for name in HOSTILE if "/" not in name][:12]
-    field, appl = COMMENT.partition("=")[2].split(";")
-    options = ["-p", "amd_a100nv_8", "--gpus-per-node", "1", "-t", "5", "--sbatch", "hold"]
-    options += ["--field", field.partition("=")[2], "--appl", appl.partition("=")[2]]
-    options += ["-o", "/dev/null"]
-    for name in names:
-        sandbox.exec(["neuronctl", "submit", *options, "-J", name, "hostname"])
-    seen = sandbox.exec(["squeue", "--me", "-h", "--sort=i", "-o", "|%j|"]).stdout
-    assert seen.splitlines() == [f"|{name}|" for name in names]

@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 
 import pytest
-from bench import IMAGE
 from harness import Sandbox
 from launching import JOB, TELL, kind_of, software
 
@@ -54,15 +53,3 @@ def test_what_is_exported_reaches_srun_whatever_sbatch_exports(sandbox: Sandbox)
         assert result.returncode == 0, result.stderr + log
         assert log.count("\nMINE=1\n") == 2
         assert log.count("\nPATH=") == 2
-
-
-def test_options_reach_the_container(container_bench: Sandbox) -> None:
-    """singularity exec with an option whose value has blanks."""
-    container_bench.write("seen.py", "import os\nprint('seen', [os.environ['SEEN']])\n")
-    words = [*JOB, "-N1", "--gpus-per-node=1", "--launcher=srun", f"--container={IMAGE}"]
-    words += ["--container-option=--env", "--container-option=SEEN=a  'b' c"]
-    command = ["neuronctl", "submit", "--wait", *words, "-o", "seen.log", "seen.py"]
-    result = container_bench.exec(command, check=False, timeout=300)
-    log = container_bench.exec(["cat", "seen.log"], check=False).stdout
-    assert result.returncode == 0, result.stderr + log
-    assert """seen ["a  'b' c"]""" in log

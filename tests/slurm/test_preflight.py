@@ -60,12 +60,6 @@ def assert_stopped(log: List[str], defects: Sequence[str]) -> None:
     assert sorted(said) == sorted(f"preflight: {defect}" for defect in defects), log
 
 
-def test_fewer_gpus_than_asked_for(sandbox: Sandbox, no_jobs: None) -> None:
-    log = log_of(sandbox, ["--launcher=srun", "--env=SLURM_GRES=gpu:1"])
-    defect = "2 GPUs requested, 1 available"
-    assert_stopped(log, [f"gpu35: {defect}", f"gpu36: {defect}"])
-
-
 def test_program_that_is_not_there(sandbox: Sandbox, no_jobs: None) -> None:
     path = "--env=PATH=/usr/bin:/bin"
     log = log_of(sandbox, ["--launcher=torchrun_jsc", path])

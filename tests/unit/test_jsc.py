@@ -45,8 +45,3 @@ def test_launcher_that_is_not_there() -> None:
         context = RuleContext(planned("jupiter", launcher=launcher, nodes=2), load(None))
         codes = [one.code for one in apply_rules(context) if one.refuses]
         assert ("NC211" in codes) == is_refused
-
-
-def test_cores_that_come_with_gpus() -> None:
-    made = planned("hangang", ntasks_per_node=4, launcher="srun")
-    assert made.cpus_per_task == 72

@@ -184,6 +184,13 @@ def test_a_launcher_has_the_traits_of_the_one_that_it_is_like(own: Path) -> None
     assert launchers.load("torchrun").programs == other.programs
 
 
+@pytest.mark.parametrize("name", ["accelerate", "deepspeed", "horovodrun", "none", "torchrun"])
+def test_a_first_double_dash_is_behind_another(name: str) -> None:
+    words = plan_of(launcher=name, script="train.py", args=("--", "x"), nodes=2).program
+    own_parser = not launchers.load(name).python
+    assert words == (("--",) if own_parser else ("python",)) + ("train.py", "--", "x")
+
+
 LAUNCHER = """\
 {#
 distributed: yes

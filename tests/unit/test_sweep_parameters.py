@@ -146,9 +146,6 @@ def test_a_parameter_has_one_source(tmp_path: Path) -> None:
     for axes in ((axis,), (*make_axes("params", {"lr": ["1"]}), *make_axes("list", [{"lr": "2"}]))):
         with pytest.raises(UsageError, match="the parameter lr is set twice"):
             make_tasks(axes, ("{lr}",))
-
-
-def test_an_option_is_set_once() -> None:
     with pytest.raises(UsageError, match="the parameter gpus-per-node is set twice"):
         tasks("gpus_per_node=1", "gpus-per-node=2", words=["train.py"])
 

@@ -11,7 +11,6 @@ import click
 from neuronctl.cli.say import notify
 from neuronctl.common.console import print_line
 from neuronctl.common.errors import NotConnectedError, UsageError
-from neuronctl.common.words import amount, counted
 from neuronctl.remote import connection
 
 
@@ -71,11 +70,6 @@ def bring(remote: connection.Remote, paths: Sequence[str]) -> int:
     from neuronctl.remote import project
 
     for path in paths:
-        came, kept, same, size = project.pull(remote, path, notify)
-        for name in came:
+        for name in project.pull(remote, path, notify):
             print_line(name)
-        for name in kept:
-            notify(f"{name} is newer here: kept")
-        unchanged = f"; {counted(same, 'file')} here already" if same else ""
-        notify(f"{path}: {counted(len(came), 'file')} came, {amount(size)}{unchanged}")
     return 0

@@ -21,6 +21,7 @@ from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify, say
 from neuronctl.cli.sweep_status import status
 from neuronctl.common.console import Column, print_json, print_line, print_table
+from neuronctl.common.errors import UsageError
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import counted
 from neuronctl.planning import JobPlan
@@ -231,13 +232,14 @@ def retry(
 ) -> None:
     """Continue a sweep: submit jobs for its tasks as the limits allow.
 
-    TASKs are run again, however they ended, but with --failed only if they have not succeeded.
-    Without TASK, interrupted tasks are run again, and with --failed also those that failed. Without
-    --jobs, that of the sweep holds. A paused or cancelled sweep continues. Nodes on which tasks
-    died at once are excluded.
+    TASKs are run again, however they ended. Without TASK, interrupted tasks are run again, and with
+    --failed also those that failed. Without --jobs, that of the sweep holds. A paused or cancelled
+    sweep continues. Nodes on which tasks died at once are excluded.
     """
     from neuronctl.sweeping.actions import retry as retry_tasks
 
+    if tasks and failed:
+        raise UsageError("--failed cannot be combined with the numbers of tasks", "leave one out")
     given = {"time": time, "mem": mem}
     options = {option: value for option, value in given.items() if value is not None}
     reporter = _Reporter(as_json)

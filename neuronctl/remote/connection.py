@@ -70,23 +70,13 @@ def find_remote(name: str, *, whole: bool = True) -> Remote:
         text = read_private(os.path.join(remotes_dir(), f"{name}.json"))
         remote = Remote(**json.loads(text))
     except FileNotFoundError:
-        raise NotConnectedError(
-            f"there was no login to a cluster called {name}", _known_or_login(name)
-        ) from None
+        message = f"there was no login to a cluster called {name}"
+        raise NotConnectedError(message, f"neuronctl login {name}") from None
     except (OSError, TypeError, ValueError):
         raise not_connected(name) from None
     if whole and not remote.directory:
         raise not_connected(name)
     return remote
-
-
-def _known_or_login(name: str) -> str:
-    """Return the command that connects to a cluster, and the clusters of earlier logins."""
-    names: List[str] = []
-    with contextlib.suppress(OSError):
-        names = sorted(file[:-5] for file in os.listdir(remotes_dir()) if file.endswith(".json"))
-    others = f"; clusters with a login: {', '.join(names)}" if names else ""
-    return f"neuronctl login {name}{others}"
 
 
 def keep_remote(remote: Remote) -> None:

@@ -20,7 +20,7 @@ import sys
 import threading
 from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.errors import NeuronctlError, UsageError, did_you_mean
+from neuronctl.common.errors import NeuronctlError, UsageError
 from neuronctl.common.files import (
     file_sha256,
     head,
@@ -358,9 +358,5 @@ def _find(request: Mapping[str, Any]) -> str:
         runs = glob.glob(os.path.join(glob.escape(copied), "runs", f"{record.job_id}*", below))
         if copied and runs and record.cwd.startswith(folder):
             return max(runs, key=os.path.getmtime)
-    parent, name = os.path.split(place)
-    names = {*os.listdir(parent)} - {".git"} if os.path.isdir(parent) else set()
     hint = "submit sends the project, and 'pull .' brings back all of it"
-    raise UsageError(
-        f"no such file on the cluster: {place}", did_you_mean(name, names) if names else hint
-    )
+    raise UsageError(f"no such file on the cluster: {place}", hint)

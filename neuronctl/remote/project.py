@@ -192,25 +192,24 @@ def _texts(value: Any) -> List[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
-def pull(remote: Remote, path: str, tell: Tell) -> Tuple[List[str], List[str], int, int]:
+def pull(remote: Remote, path: str, tell: Tell) -> List[str]:
     """Bring a file or directory of the project's copy to the same place here.
 
-    Returns the names of what came, those of the files that are newer here and stay, the number of
-    files that were the same, and the bytes that came.
-    Raises UsageError for a name that leads elsewhere.
+    Returns the names of what came; a file that is newer here stays. Raises UsageError for a name
+    that leads elsewhere.
     """
     top = os.path.basename(path.rstrip("/")) if os.path.isabs(path) else os.path.normpath(path)
     if not is_safe(top):
         raise UsageError(f"{path} is outside this directory", "change to the one it belongs in")
     session = run(remote, find_project().request(remote, "pull", path=path), tell)
     files = _read_list(session.read_json().get("files"), top, remote)
-    kept, wanted = [], []
+    wanted = []
     for number, (place, _, size, changed) in enumerate(files):
         status = os.lstat(place) if os.path.lexists(place) else None
         if status is None or status.st_mtime_ns < changed:
             wanted.append(number)
         elif (status.st_size, status.st_mtime_ns) != (size, changed):
-            kept.append(place)
+            tell(f"{printable(place)} is newer here: kept")
     session.write(json.dumps({"wanted": wanted}).encode() + b"\n")
     session.close_input()
     for number in wanted:
@@ -226,9 +225,8 @@ def pull(remote: Remote, path: str, tell: Tell) -> Tuple[List[str], List[str], i
         except OSError as error:
             raise UsageError(f"cannot write {printable(place)}: {error.strerror}") from None
     session.finish()
-    same = len(files) - len(wanted) - len(kept)
-    size = sum(files[number][2] for number in wanted)
-    return [files[number][0] for number in wanted], kept, same, size
+    tell(f"{printable(path)}: {len(wanted)} of {counted(len(files), 'file')} came")
+    return [files[number][0] for number in wanted]
 
 
 def _read_list(value: Any, top: str, remote: Remote) -> List[Tuple[str, bool, int, int]]:

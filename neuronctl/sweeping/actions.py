@@ -19,7 +19,7 @@ from neuronctl.common.errors import (
 )
 from neuronctl.common.paths import working_directory
 from neuronctl.common.shell import join
-from neuronctl.common.units import format_time, parse_duration
+from neuronctl.common.units import parse_duration
 from neuronctl.common.words import counted, moment, verb
 from neuronctl.planning import JobPlan
 from neuronctl.request.axes import Axis, Row
@@ -28,9 +28,9 @@ from neuronctl.submission.pipeline import Reporter, stored_request
 from neuronctl.submission.planned_job import PlannedJob
 from neuronctl.sweeping.folder import Sweep, SweepSettings, find_sweep, open_sweep
 from neuronctl.sweeping.jobs import plan_task, submit_workers, task_words
-from neuronctl.sweeping.parameters import METRIC, Task, TaskState, check_metric, make_tasks
-from neuronctl.sweeping.results import SweepStatus, read_status
-from neuronctl.sweeping.worker.files import DONE, FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
+from neuronctl.sweeping.parameters import METRIC, Task, check_metric, make_tasks
+from neuronctl.sweeping.results import read_status
+from neuronctl.sweeping.worker.files import FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
 from neuronctl.tracking.cancellation import cancel, is_active, scancel_targets
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import queued
@@ -70,6 +70,10 @@ def describe_sweep(
             option = name.replace("_", "-")
             raise UsageError(f"--{option} is not for a sweep, whose jobs do several tasks")
     check_metric(metric)
+    try:
+        seconds = None if task_time is None else parse_duration(task_time)
+    except ValueError as error:
+        raise UsageError(f"--task-time: {error}") from None
     words = (request.script or "", *request.args)
     if request.body is not None:
         words = ("bash", "-c", request.body)
@@ -91,7 +95,7 @@ def describe_sweep(
         request=stored_request(replace(plan, request=one)),
         cwd=working_directory(),
         exported=tuple(plan.secrets),
-        task_time=_task_seconds(task_time, plan.time_limit or 0),
+        task_time=seconds,
         metric=metric or METRIC,
         **more,
     )
@@ -105,22 +109,6 @@ def describe_sweep(
             "name this one: --job-name NAME",
         )
     return Sweep(before.name, settings, before.id), tasks
-
-
-def _task_seconds(task_time: Optional[str], limit: int) -> Optional[int]:
-    """Return --task-time in seconds; raises UsageError if it exceeds the limit (0: none)."""
-    if task_time is None:
-        return None
-    try:
-        seconds = parse_duration(task_time)
-    except ValueError as error:
-        raise UsageError(f"--task-time: {error}") from None
-    if 0 < limit < seconds:
-        raise UsageError(
-            f"--task-time: {task_time} is longer than the job's time limit, {format_time(limit)}",
-            "request more with -t",
-        )
-    return seconds
 
 
 def _enter_sweep(name: str) -> Sweep:
@@ -213,8 +201,9 @@ def retry(
 ) -> Change:
     """Go on with a sweep.
 
-    numbers: tasks that are done again; none: those that were interrupted and, if ``failed``, those
-    that failed. options: of their jobs, by long names, such as time. jobs: as in SweepSettings.
+    numbers: tasks that are done again, however they ended; none: those that were interrupted and,
+    if ``failed``, those that failed. options: of their jobs, by long names, such as time. jobs: as
+    in SweepSettings. Raises UsageError.
     """
     sweep = _enter_sweep(name)
     sweep.settings = replace(sweep.settings, jobs=jobs or sweep.settings.jobs)
@@ -227,8 +216,11 @@ def retry(
     wanted = (INTERRUPTED, FAILED) if failed else (INTERRUPTED,)
     chosen = [task for task in status.tasks if task.state in wanted]
     if numbers:
-        least = wanted if failed else (INTERRUPTED, FAILED, DONE)
-        chosen = [_ended_task(status, number, least) for number in dict.fromkeys(numbers)]
+        chosen = [status.task(number) for number in dict.fromkeys(numbers)]
+    for task in chosen:
+        if task.state in (RUNNING, WAITING):
+            words = f"task {task.number} is {task.state}: only one that has ended is done again"
+            raise UsageError(words)
     by_sizes: Dict[Row, List[Tuple[int, int]]] = {}
     for task in chosen:
         by_sizes.setdefault(task.sizes, []).append((task.number, task.attempt))
@@ -245,17 +237,6 @@ def retry(
         reporter.tell(f"{words}: 'neuronctl sweep retry {name} --failed' includes failed tasks")
     change = submit_waiting(sweep, reporter)
     return replace(change, again=tuple(task.number for task in chosen))
-
-
-def _ended_task(status: SweepStatus, number: int, wanted: Sequence[str]) -> TaskState:
-    """Return a task that is in one of these states, in which it can be done again."""
-    task = status.task(number)
-    if task.state in (RUNNING, WAITING):
-        raise UsageError(f"task {number} is {task.state}: only one that has ended is done again")
-    if task.state not in wanted:
-        hint = f"'neuronctl sweep retry {status.name} {number}' runs it again"
-        raise UsageError(f"--failed: task {number} is {task.state}", hint)
-    return task
 
 
 def cancel_jobs(name: str) -> Change:

@@ -160,15 +160,10 @@ def last_metric(logs: Iterable[Optional[str]], pattern: str = METRIC) -> str:
 
 
 def check_metric(pattern: Optional[str]) -> None:
-    """Refuse a pattern that is none, or has several groups."""
+    """Raise UsageError for a pattern that is no regular expression."""
     try:
-        groups = re.compile((pattern or "").encode("utf-8", "surrogateescape")).groups
+        re.compile((pattern or "").encode("utf-8", "surrogateescape"))
     except (re.error, RecursionError) as error:
         words = f"--metric: '{pattern}' is not a regular expression: {error}"
         hint = "type such as --metric 'acc ([0-9.]+)'; put a \\ before a literal ( [ * + ?"
         raise UsageError(words, hint) from None
-    if groups > 1:
-        raise UsageError(
-            f"--metric: '{pattern}' has {groups} groups: one says where the figure is",
-            "write (?:…) for the others",
-        )

@@ -162,10 +162,10 @@ def test_pull_brings_back_what_differs(node: Login) -> None:
     assert on("pull", "results").stdout == "results/a b/한글\n"
     assert Path("results/a b/한글").read_bytes() == b"\0\xff"
     again = on("pull", "results")
-    assert again.stdout == "" and "0 files came, 0 B; 1 file here already" in again.stderr
+    assert again.stdout == "" and "0 of 1 file came" in again.stderr
     Path("results/a b/한글").write_text("mine")
     assert "newer here: kept" in on("pull", "results").stderr
-    assert "did you mean results?" in on("pull", "result", code=2).stderr
+    assert "no such file on the cluster" in on("pull", "result", code=2).stderr
     assert "PATHS is missing" in on("pull", code=2).stderr
 
 
@@ -280,7 +280,6 @@ def test_a_lost_submission_typed_again_has_the_same_key(
 def test_a_cluster_without_a_login_is_named_as_such(node: Login) -> None:
     error = on("status", code=10, name="nowhere").stderr
     assert "there was no login to a cluster called nowhere" in error
-    assert "clusters with a login: there" in error
 
 
 def test_a_socket_of_somebody_else_is_refused(node: Login, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,19 +170,16 @@ def environment() -> Dict[str, str]:
 
 
 def commit(directory: str) -> str:
-    """Return the commit of the repository around a directory, by its files; "" if there is none."""
+    """Return the commit of the repository around a directory, by its files; "": not known."""
     while not os.path.exists(f"{directory}/.git"):
         if directory in ("", "/"):
             return ""
         directory = os.path.dirname(directory)
-    git = f"{directory}/.git"
-    if os.path.isfile(git):  # a worktree: "gitdir: PATH"
-        git = os.path.join(directory, os.fsdecode(peek(git)[8:].strip()))
-    head = os.fsdecode(peek(f"{git}/HEAD").strip())
+    head = os.fsdecode(peek(f"{directory}/.git/HEAD").strip())
     if not head.startswith("ref: "):
         return head
-    shared = os.path.join(git, os.fsdecode(peek(f"{git}/commondir").strip()))
-    line = rb"(?m)^(\w+) " + re.escape(os.fsencode(head[5:])) + b"$"
-    packed = re.search(line, peek(f"{shared}/packed-refs"))
-    found = peek(f"{shared}/{head[5:]}").strip() or (packed.group(1) if packed else b"")
-    return found.decode("utf-8", "replace")
+    branch = head[5:]
+    packed = os.fsdecode(peek(f"{directory}/.git/packed-refs"))
+    line = re.search(rf"(?m)^(\w+) {re.escape(branch)}$", packed)
+    own = os.fsdecode(peek(f"{directory}/.git/{branch}").strip())
+    return own or (line.group(1) if line else "")

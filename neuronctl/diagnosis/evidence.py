@@ -11,8 +11,7 @@ from neuronctl.diagnosis import log_search
 from neuronctl.diagnosis.log_text import LogTail
 from neuronctl.diagnosis.signs import Sign
 from neuronctl.slurm.fields import ExitCode
-from neuronctl.slurm.job_steps import StepEnd
-from neuronctl.slurm.sacct import AccountingJob
+from neuronctl.slurm.sacct import AccountingJob, StepEnd
 from neuronctl.slurm.scontrol import Reservation
 from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.endings import signal_name

@@ -21,8 +21,7 @@ from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.slurm.job_control import show_reservations
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import COMPLETED, ENDED, FAILED, GOOD, PENDING, UNKNOWN
-from neuronctl.slurm.job_steps import select_steps
-from neuronctl.slurm.sacct import AccountingJob, sacct
+from neuronctl.slurm.sacct import AccountingJob, read_steps, sacct
 from neuronctl.slurm.scontrol import Reservation
 from neuronctl.slurm.squeue import QueueJob, squeue
 from neuronctl.tracking.endings import canceller, is_launch_failure, why_left_out
@@ -160,7 +159,7 @@ def gather(status: JobStatus) -> JobEvidence:
         more_memory=_more_memory(status),
         most_time=None if partition is None else partition.wall_time.maximum,
         runs=runs,
-        steps=select_steps(status.id) if status.state in _WITH_STEPS and began(status) else (),
+        steps=read_steps(status.id) if status.state in _WITH_STEPS and began(status) else (),
     )
 
 

@@ -11,10 +11,9 @@ from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import running
 from neuronctl.judgement.verdict import Doubt, Outcome, Wait
 from neuronctl.rules.base import Finding
-from neuronctl.slurm.figures import used_of_each
 from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.limits import KINDS, TRES_NAMES, Counts, Limit, Per, Scope
-from neuronctl.slurm.sacctmgr import association_in
+from neuronctl.slurm.sacctmgr import association_in, qos_groups
 from neuronctl.slurm.squeue import QueueJob
 
 _GPU = "gres/gpu"
@@ -129,9 +128,24 @@ def _used_in_queue(limit: Limit, on_cluster: PlanOnCluster) -> int:
     if limit.about.per == Per.USER and limit.about.counts == Counts.SUBMITTED:
         return limit.held_by(counted_jobs(limit, on_cluster))
     if limit.about.per in (Per.USER, Per.ACCOUNT):
-        groups = on_cluster.snapshot.limited_groups
-        return used_of_each(limit, on_cluster.account, groups) or 0
+        return _used_of_each(limit, on_cluster) or 0
     return limit.used
+
+
+def _used_of_each(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
+    """Return the use of a QOS limit on each account or user; None if Slurm does not show it."""
+    if limit.scope != Scope.QOS or limit.about.per not in (Per.USER, Per.ACCOUNT):
+        return None
+    groups = qos_groups(limit.name, on_cluster.snapshot.limited_groups)
+    account = on_cluster.account.lower()
+    mine = [group for group in groups if group.account == account and not group.user]
+    if limit.about.per == Per.USER:
+        mine = [group for group in groups if group.user]
+    for same in (each for group in mine for each in group.limits):
+        if (same.kind, same.tres) == (limit.kind, limit.tres):
+            return same.used
+    # A user or account without jobs is not listed.
+    return 0 if groups and not mine else None
 
 
 def _check_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -196,7 +210,7 @@ def _check_use(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator
     about, mine = limit.about, counted_jobs(limit, on_cluster)
     used: Optional[int] = limit.used
     if about.bare or limit.tres.startswith("gres/gpu:"):
-        used = used_of_each(limit, on_cluster.account, on_cluster.snapshot.limited_groups)
+        used = _used_of_each(limit, on_cluster)
     elif about.per == Per.USER:
         untold = (job for job in running(mine) if "cpu" not in job.tres)
         unknown = limit.tres and any(job.holds(limit.tres) is None for job in untold)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import AbstractSet, Any, Dict, FrozenSet, Optional, Set, Tuple
+from typing import AbstractSet, Any, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.datatypes import dataclass, replace
@@ -12,11 +12,16 @@ from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import JobPlan
 from neuronctl.planning.needs import Needs, slurm_needs, whole_cores
 from neuronctl.slurm.fields import parse_resources
-from neuronctl.slurm.figures import limits_in_force
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.limits import Counts, Limit, Per
-from neuronctl.slurm.sacctmgr import Association, SlurmQos, association_in
+from neuronctl.slurm.limits import Counts, Limit, Per, Scope
+from neuronctl.slurm.sacctmgr import Association, association_in, qos_groups, with_those_above
 from neuronctl.slurm.scontrol import NodeGroup, SitePartition, node_names
+
+_LIFTED = {"MaxTime": "PartitionTimeLimit", "MaxNodes": "PartitionMaxNodes"}
+"""A partition's limits, and the flag of a QOS whose jobs may pass it."""
+
+_MULTIPLIED = ("GrpTRES", "MaxTRES")
+"""Limits of associations that the LimitFactor of a QOS multiplies."""
 
 _FEATURE = r"[^&,|()\[\]*!\s]+"
 
@@ -108,17 +113,6 @@ class PlanOnCluster:
                 return False
         return not self.job_qos or "," in self.job_qos or partition.takes_qos(self.job_qos)
 
-    @cached_property
-    def qos_in_force(self) -> Tuple[SlurmQos, ...]:
-        """Return the QOS whose limits hold, the one that counts first in front."""
-        figures = self.snapshot.limits
-        site_qos = None if self.partition is None else figures.qos_named(self.partition.qos)
-        job_qos = figures.qos_named(self.job_qos)
-        both = [qos for qos in (site_qos, job_qos) if qos is not None]
-        if job_qos is not None and "OverPartQOS" in job_qos.flags:
-            both.reverse()
-        return tuple(both)
-
     @property
     def no_requeue(self) -> str:
         """Return why Slurm might not restart the job by itself; "": it would."""
@@ -134,15 +128,45 @@ class PlanOnCluster:
     def limits(self) -> Tuple[Limit, ...]:
         """Return the limits in force, in the order in which they count.
 
-        Only the partition's are if Slurm does not enforce others, or does not tell them.
+        Only the partition's are if Slurm does not enforce others, or does not tell them. What a QOS
+        limits, neither the next QOS nor an association limits again.
         """
+        figures, groups = self.snapshot.limits, self.snapshot.limited_groups
+        base = () if self.partition is None else self.partition.limits
         if not self.snapshot.enforced:
-            return () if self.partition is None else self.partition.limits
-        qos = self.snapshot.limits.qos_named(self.job_qos)
-        return limits_in_force(
-            *(self.partition, () if qos is None else qos.flags, self.qos_in_force),
-            *(self.association, self.snapshot.limited_groups),
-        )
+            return base
+        site_qos = None if self.partition is None else figures.qos_named(self.partition.qos)
+        job_qos = figures.qos_named(self.job_qos)
+        flags = () if job_qos is None else job_qos.flags
+        in_order = (job_qos, site_qos) if "OverPartQOS" in flags else (site_qos, job_qos)
+        every_qos = [qos for qos in in_order if qos is not None]
+        limits = [limit for limit in base if _LIFTED.get(limit.kind) not in flags]
+        seen: Set[Tuple[str, str]] = set()
+        for qos in every_qos:
+            shared = [group.limits for group in qos_groups(qos.name, groups) if group.is_whole]
+            same = (limit for each in (qos.limits, *shared) for limit in each)
+            fresh = [limit for limit in same if (limit.kind, limit.tres) not in seen]
+            seen.update((limit.kind, limit.tres) for limit in fresh)
+            limits += fresh
+        factor = next((qos.factor for qos in every_qos if qos.factor is not None), 1)
+        for limit in self._association_limits:
+            if (limit.kind, limit.tres) not in seen:
+                figure = limit.figure * (factor if limit.kind in _MULTIPLIED else 1)
+                limits.append(replace(limit, figure=int(figure)))
+        return tuple(limits)
+
+    @property
+    def _association_limits(self) -> List[Limit]:
+        """Return the limits of the association, and of the accounts above it."""
+        association, groups = self.association, self.snapshot.limited_groups
+        if association is None:
+            return []
+        where = Scope.ASSOCIATION, association.account, association.partition
+        here = [group for group in groups if (group.scope, group.name, group.partition) == where]
+        # slurmctld may not have adopted what the database has.
+        own = [limit for holder in here or (association,) for limit in holder.limits]
+        above = with_those_above(association.account, groups)
+        return own + [limit for group in above for limit in group.limits]
 
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """Return the limit of that kind that counts, or None."""

@@ -1,12 +1,12 @@
 """What a job itself asks to wait for: --hold, --begin, and --dependency. Pure.
 
-Also which of its sbatch options are not judged at all.
+Also what the user may not use, and which of the job's sbatch options are not judged at all.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, Tuple
+from typing import Iterator, List, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.words import moment
@@ -36,81 +36,79 @@ _JUDGED = {
     **dict.fromkeys(("profile", "acctg-freq", "wckey"), r".+"),
     "delay-boot": r"\d{1,9}",
     "gpus-per-task": rf"(gpu:)?([\w.-]+:)?{_NUMBER}",
+    # This module judges them.
+    **dict.fromkeys(("hold", "begin", "nodes"), r".*"),
 }
 """Options that change nothing in when a job starts, or whose effect is known, by their values."""
 
 _OF_THREADS = ("hint=nomultithread", "hint=multithread", "threads-per-core=1")
 """Those that change nothing where each core has one thread."""
 
+_DATABASE = slurm_says("sacctmgr show associations")
+
 
 def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the waits that the job requests, its possible waits, and what it may not use."""
-    request = on_cluster.plan.request
-    yield from _not_allowed(on_cluster)
+    request, now = on_cluster.plan.request, on_cluster.snapshot.asked_at
+    yield from _check_account(on_cluster)
+    yield from check_access(on_cluster)
+    yield from _check_numbers(on_cluster)
     if request.sbatch_value("hold") is not None:
         yield Wait("NC506", "JobHeldUser", "it is held (--hold) until you release it")
     if request.dependency is not None:
-        yield from _dependency(request.dependency, on_cluster)
+        yield from _check_dependency(request.dependency, on_cluster)
     begin = request.sbatch_value("begin")
-    if begin is not None:
-        yield from _begin(begin, on_cluster.snapshot.asked_at)
+    at = None if begin is None else units.parse_begin(begin, now)
+    if begin is not None and at is None:
+        yield Doubt(f"--begin={begin} is a time that only Slurm can read", refusable=True)
+    elif at is not None and at > now:
+        words = f"it starts at {moment(at, seconds=True)} (--begin={begin})"
+        words += f", {units.format_time(at - now)} from now, at the earliest"
+        yield Wait("NC506", "BeginTime", words, until=at)
     one_thread = all(group.threads == 1 for group in on_cluster.pool)
     for option in request.sbatch:
         name, _, value = option.partition("=")
         is_judged = name in _JUDGED and re.fullmatch(_JUDGED[name], value, re.ASCII)
-        is_moot = one_thread and option in _OF_THREADS
-        if not (is_judged or is_moot) and name not in ("hold", "begin", "nodes"):
+        if not is_judged and not (one_thread and option in _OF_THREADS):
             words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
             yield Doubt(words, refusable=True)
 
 
-def _not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Yield what the user may not use, and an array that is too large."""
-    request, snapshot = on_cluster.plan.request, on_cluster.snapshot
-    config, associations = snapshot.limits.config, snapshot.limits.associations
-    enforced = "associations" in config.enforce and bool(associations)
-    shown = slurm_says("sacctmgr show associations")
-    if enforced and request.account is not None and not on_cluster.associations:
-        words = f"you have no account '{request.account}'"
+def _check_account(on_cluster: PlanOnCluster) -> Iterator[Finding]:
+    """Yield an account that the user lacks, and a QOS that the account lacks."""
+    request, enforce = on_cluster.plan.request, on_cluster.snapshot.limits.config.enforce
+    associations = on_cluster.snapshot.limits.associations
+    if "associations" not in enforce or not associations:
+        return
+    if request.account is not None and not on_cluster.associations:
         names = ", ".join(dict.fromkeys(each.account for each in associations))
-        yield Finding(words, f"your accounts: {names}", shown, code="NC514")
-    if enforced and "qos" in config.enforce:
-        yield from _qos_not_allowed(on_cluster)
-    yield from check_access(on_cluster)
+        words = f"you have no account '{request.account}'"
+        yield Finding(words, f"your accounts: {names}", _DATABASE, code="NC514")
+    association, qos = on_cluster.association, on_cluster.job_qos
+    if "qos" not in enforce or association is None or not qos or "," in qos:
+        return
+    names = ", ".join(association.qos)
+    if qos.lower() in names.lower().split(", "):
+        return
+    if request.qos is not None:
+        words = f"QOS {qos} is not one of account {association.account}"
+        yield Finding(words, f"its QOS: {names or 'none'}", _DATABASE, code="NC514")
+    elif names:
+        words = f"without -q, Slurm takes QOS {qos}; account {association.account} lacks it"
+        yield Finding(words, f"name one with -q: {names}", _DATABASE, code="NC514")
+
+
+def _check_numbers(on_cluster: PlanOnCluster) -> Iterator[Finding]:
+    """Yield --nodes=0, and array indexes over the cluster's highest."""
+    request, most = on_cluster.plan.request, on_cluster.snapshot.limits.config.max_array_size
     if "nodes=0" in request.sbatch:
         words = "--nodes=0 is no number of nodes: Slurm refuses the job"
         yield Finding(words, "leave --nodes out, or give a number", code="NC113")
-    highest, most = highest_index(request.array or ""), config.max_array_size
+    highest = highest_index(request.array or "")
     if most is not None and highest >= most:
         words = f"the array has index {highest}; the highest here is {most - 1} (MaxArraySize)"
         hint = "use lower indexes, and add the rest in the script: $((SLURM_ARRAY_TASK_ID + 10000))"
         yield Finding(words, hint, slurm_says("scontrol show config"), code="NC515")
-
-
-def _qos_not_allowed(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Yield the job's QOS, by -q or by default, if the account lacks it."""
-    association, name = on_cluster.association, on_cluster.job_qos
-    if association is None or not name or "," in name:
-        return
-    if name.lower() in (qos.lower() for qos in association.qos):
-        return
-    shown, names = slurm_says("sacctmgr show associations"), ", ".join(association.qos)
-    if on_cluster.plan.request.qos is not None:
-        words = f"QOS {name} is not one of account {association.account}"
-        yield Finding(words, f"its QOS: {names or 'none'}", shown, code="NC514")
-    elif names:
-        words = f"without -q, Slurm takes QOS {name}; account {association.account} lacks it"
-        yield Finding(words, f"name one with -q: {names}", shown, code="NC514")
-
-
-def _begin(text: str, now: int) -> Iterator[Outcome]:
-    at = units.parse_begin(text, now)
-    if at is None:
-        yield Doubt(f"--begin={text} is a time that only Slurm can read", refusable=True)
-    elif at > now:
-        shown, left = moment(at, seconds=True), units.format_time(at - now)
-        words = f"it starts at {shown} (--begin={text}), {left} from now, at the earliest"
-        yield Wait("NC506", "BeginTime", words, until=at)
 
 
 _MET, _WAITS, _OPEN, _NEVER = "met", "waits", "open", "never"
@@ -125,8 +123,9 @@ def dependency_ids(plan: JobPlan) -> Tuple[int, ...]:
 
 
 def _terms(text: str) -> List[_Term]:
+    """Parse ``afterok:12:13_4,singleton`` or ``12``; leave out what is not understood."""
     terms: List[_Term] = []
-    for item in re.split("[,?]", text.lower()) if text else ():
+    for item in re.split("[,?]", text.lower()):
         kind, colon, ids = item.partition(":")
         if kind == "singleton":
             terms.append((kind, 0, ""))
@@ -138,12 +137,10 @@ def _terms(text: str) -> List[_Term]:
     return terms
 
 
-def _dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    terms, states = _terms(text), on_cluster.snapshot.job_states
-    jobs: Dict[str, List[int]] = {}
-    for term in terms:
-        jobs.setdefault(_state_of(term, on_cluster), []).append(term[1])
-    unknown = [number for number in dependency_ids(on_cluster.plan) if number not in states]
+def _check_dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+    """Yield the wait for other jobs, and the jobs that Slurm does not know."""
+    states, terms = on_cluster.snapshot.job_states, _terms(text)
+    unknown = [number for _, number, _ in terms if number and number not in states]
     for number in unknown:
         yield Finding(
             f"--dependency names job {number}, which Slurm does not know (any more): it refuses "
@@ -152,20 +149,27 @@ def _dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
             slurm_says("scontrol show job"),
             code="NC512",
         )
-    if not terms or _OPEN in jobs or ("?" in text and len(jobs) > 1):
+    outcomes = [_judge_term(term, on_cluster) for term in terms]
+    if not terms or _OPEN in outcomes or ("?" in text and len({*outcomes}) > 1):
         words = f"whether it waits for --dependency={text} is not known"
         yield Doubt(words, refusable=not terms or bool(unknown))
-    elif _NEVER in jobs:
-        ended = " and ".join(f"job {id} ended as {states[id]}" for id in sorted({*jobs[_NEVER]}))
-        words = f"forever: --dependency={text} cannot be met, because {ended}"
-        yield Wait("NC506", "DependencyNeverSatisfied", words)
-    elif _WAITS in jobs:
-        named = (f"job {id}" if id else "your jobs of the same name" for id in jobs[_WAITS])
-        words = f"it depends on {' and '.join(dict.fromkeys(named))} (--dependency)"
-        yield Wait("NC506", "Dependency", words)
+        return
+    for outcome, cause in ((_NEVER, "DependencyNeverSatisfied"), (_WAITS, "Dependency")):
+        ids = sorted({term[1] for term, each in zip(terms, outcomes) if each == outcome})
+        names = " and ".join(f"job {id}" if id else "your jobs of the same name" for id in ids)
+        if ids:
+            words = f"it depends on {names} (--dependency)"
+            if outcome == _NEVER:
+                ended = ", ".join(states[id] for id in ids)
+                words = (
+                    f"forever: --dependency={text} cannot be met, because {names} ended as {ended}"
+                )
+            yield Wait("NC506", cause, words)
+            return
 
 
-def _state_of(term: _Term, on_cluster: PlanOnCluster) -> str:
+def _judge_term(term: _Term, on_cluster: PlanOnCluster) -> str:
+    """Return whether one job lets the plan's job start; _OPEN: not known."""
     (kind, number, rest), snapshot, plan = term, on_cluster.snapshot, on_cluster.plan
     if not number:
         return _WAITS if any(job.name == plan.job_name for job in snapshot.jobs) else _MET

@@ -21,7 +21,7 @@ from neuronctl.monitoring.samples import (
 )
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_states import COMPLETED
-from neuronctl.slurm.job_steps import StepEnd, read_usage
+from neuronctl.slurm.sacct import StepEnd, ask_steps, sum_usage
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
 from neuronctl.tracking.runs import read_chain
@@ -151,7 +151,8 @@ def read_use(statuses: Sequence[JobStatus]) -> List[JobUse]:
     if len(sampled) > 1:
         sampled = [replace(job, nodes=tuple(map(without_series, job.nodes))) for job in sampled]
     silent = [job.status for job in sampled if not job.nodes]
-    accounted = read_usage([status.id for status in silent])
+    steps = ask_steps([status.id for status in silent]) if silent else {}
+    accounted = sum_usage(steps)
     return [replace(job, accounted=accounted.get(job.status.id)) for job in sampled]
 
 

@@ -1,12 +1,14 @@
-"""sacct: jobs that slurmctld no longer knows."""
+"""sacct: jobs that slurmctld no longer knows, and how their steps ended."""
 
 from __future__ import annotations
 
+import functools
 import re
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.datatypes import dataclass
+from neuronctl.common.datatypes import dataclass, replace
+from neuronctl.common.errors import SlurmError
 from neuronctl.common.words import clipped
 from neuronctl.slurm import fields
 from neuronctl.slurm.job_id import JobId
@@ -174,3 +176,84 @@ def sacct_logs(job: JobId) -> Optional[Tuple[str, str]]:
     if result.returncode != 0 or len(paths) != 2 or not paths[0]:
         return None
     return paths[0], paths[1] or paths[0]
+
+
+def _parse_cpu_time(text: str) -> Optional[int]:
+    return fields.parse_seconds(text.partition(".")[0])  # 01:02:03.456
+
+
+@dataclass(frozen=True)
+class StepEnd:
+    """How one step ended. name: ``batch``, ``0``, …; "" is the job itself, with its worst step.
+
+    memory: of its largest task, as sampled; requested: of the job; both in bytes, None: unknown.
+    cpu: CPU time in seconds, cores, elapsed (seconds): None: unknown.
+    """
+
+    name: str = fields.column("JobID", lambda text: text.partition(".")[2])
+    state: str = fields.column("State", lambda text: text.split(" ")[0])
+    exit: Optional[fields.ExitCode] = fields.column("fields.ExitCode", fields.ExitCode.parse)
+    memory: Optional[float] = fields.column("MaxRSS", fields.parse_size)
+    requested: Optional[float] = fields.column("ReqMem", fields.parse_size)
+    cpu: Optional[int] = fields.column(
+        "TotalCPU", lambda text: fields.parse_seconds(text.partition(".")[0])
+    )
+    cores: Optional[int] = fields.column("NCPUS", fields.count)
+    elapsed: Optional[int] = fields.column("ElapsedRaw", fields.count)
+
+    @property
+    def cores_busy(self) -> Optional[float]:
+        """Return the average number of cores in use."""
+        return self.cpu / self.elapsed if self.cpu and self.elapsed else None
+
+
+_STEP_COLUMNS = fields.columns_of(StepEnd)
+_STEP_NAMES = (*fields.names_of(_STEP_COLUMNS), "DerivedExitCode")
+
+
+def ask_steps(jobs: Sequence[JobId]) -> Dict[str, Tuple[StepEnd, ...]]:
+    """Ask sacct about jobs; return their steps by id, or nothing without an answer."""
+    asked = ",".join(dict.fromkeys(job.asked for job in jobs))
+    try:
+        result = run([*SACCT, f"--format={','.join(_STEP_NAMES)}", f"--jobs={asked}"])
+    except SlurmError:
+        return {}
+    return parse_steps(result.stdout) if result.returncode == 0 else {}
+
+
+def parse_steps(text: str) -> Dict[str, Tuple[StepEnd, ...]]:
+    """Return sacct's rows by job; a job's own row has the memory requested by its steps."""
+    by_job: Dict[str, List[StepEnd]] = {}
+    for line in text.splitlines():
+        row = line.split(fields.SEPARATOR)
+        if len(row) == len(_STEP_NAMES):
+            texts = dict(zip(_STEP_NAMES, row))
+            step = StepEnd(**fields.read_columns(_STEP_COLUMNS, texts))
+            if not step.name:
+                step = replace(step, exit=fields.ExitCode.parse(texts["DerivedExitCode"]))
+            by_job.setdefault(row[0].partition(".")[0], []).append(step)
+    return {job: tuple(steps) for job, steps in by_job.items()}
+
+
+@functools.cache
+def _steps_by_task(job: int) -> Dict[str, Tuple[StepEnd, ...]]:
+    return ask_steps([JobId(job)])
+
+
+def read_steps(job: JobId) -> Tuple[StepEnd, ...]:
+    """Return the steps of a job or an array task; ask once about all tasks of an array."""
+    return _steps_by_task(job.job).get(str(job), ())
+
+
+def sum_usage(steps: Mapping[str, Sequence[StepEnd]]) -> Dict[JobId, StepEnd]:
+    """Return each job's own row, its first; memory: of the largest single task of all steps.
+
+    Accounting does not record the total of all tasks.
+    """
+    used = {}
+    for name, rows in steps.items():
+        job = JobId.read(name)
+        sizes = (step.memory for step in rows if step.memory is not None)
+        if job is not None:
+            used[job] = replace(rows[0], memory=max(sizes, default=None))
+    return used

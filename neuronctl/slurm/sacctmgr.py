@@ -90,6 +90,11 @@ class LimitedGroup:
     account: str = ""
     user: str = ""
 
+    @property
+    def is_whole(self) -> bool:
+        """Return True if the limits are on all jobs together, not on one account's or user's."""
+        return not (self.account or self.user)
+
 
 _QOS_COLUMNS, _ASSOCIATION_COLUMNS = columns_of(SlurmQos), columns_of(Association)
 _QOS_ASKED = (*names_of(_QOS_COLUMNS), *QOS_FIELDS)
@@ -177,6 +182,12 @@ def with_those_above(account: str, groups: Sequence[LimitedGroup]) -> Iterator[L
         group = accounts.pop(account)
         yield group
         account = group.parent
+
+
+def qos_groups(name: str, groups: Sequence[LimitedGroup]) -> List[LimitedGroup]:
+    """Return the groups of one QOS."""
+    same = (group for group in groups if group.scope == Scope.QOS)
+    return [group for group in same if group.name.lower() == name.lower()]
 
 
 def _rows(text: str, fields: Sequence[str]) -> List[Dict[str, str]]:

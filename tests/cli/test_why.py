@@ -12,7 +12,7 @@ from fake_slurm import FakeSlurm, accounting_row, queue_row
 
 from neuronctl.diagnosis import knowledge
 from neuronctl.records.store import RecordDraft, RecordStore
-from neuronctl.slurm import job_steps
+from neuronctl.slurm import sacct
 
 Run = Callable[..., Any]
 
@@ -81,7 +81,7 @@ def test_where_in_the_program_and_what_a_step_says(
     assert place in " ".join(run("status", "7").stdout.split()), "the same answer"
     rows = ["7|FAILED|1:0|0:125||4G", "7.batch|FAILED|1:0||2G|", "7.0|OUT_OF_MEMORY|0:125||4G|"]
     fake_slurm.answer("sacct", "|||\n".join([*rows, ""]).replace("|", "\x1f") + "\n")
-    job_steps.read_steps.cache_clear()
+    sacct._steps_by_task.cache_clear()
     (told,) = json.loads(run("why", "7", "--json").stdout)["jobs"]
     assert (told["kind"], told["certain"]) == ("out-of-memory", True)
     assert "its step '0', which used up its memory" in told["cause"]

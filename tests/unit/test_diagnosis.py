@@ -21,8 +21,7 @@ from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED
-from neuronctl.slurm.job_steps import StepEnd
-from neuronctl.slurm.sacct import AccountingJob
+from neuronctl.slurm.sacct import AccountingJob, StepEnd
 from neuronctl.slurm.scontrol import Reservation
 from neuronctl.tracking.job_status import NOT_RESPONDING, JobStatus
 from neuronctl.tracking.runs import Run, Runs, read_runs

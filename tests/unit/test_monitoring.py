@@ -16,7 +16,7 @@ from neuronctl.monitoring.node_use import parse_node_usage
 from neuronctl.monitoring.samples import GpuUse, NodeUse, gpu_lines, read_samples
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_steps import parse_steps, sum_usage
+from neuronctl.slurm.sacct import parse_steps, sum_usage
 from neuronctl.tracking.job_status import JobStatus
 
 START = 1_795_000_000

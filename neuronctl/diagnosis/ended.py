@@ -29,7 +29,7 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, PENDING, STATES, UNKNOWN
 from neuronctl.tracking import endings
 from neuronctl.tracking.job_status import NOT_RESPONDING
-from neuronctl.tracking.runs import GOES_ON, LAST, NOT_SAVED, Runs
+from neuronctl.tracking.runs import LAST, NOT_SAVED, Runs
 
 
 def diagnose(evidence: JobEvidence) -> Diagnosis:
@@ -174,7 +174,8 @@ def _cancelled(evidence: JobEvidence) -> Tuple[str, str, str]:
         return "not-run", f"not run: {evidence.left_out}", remedy
     if not who and status.cancelled_by is not None:
         who = f"the user with uid {status.cancelled_by}"
-    what = f"cancelled{who and f' by {who}'}{_when(evidence)}"
+    when = f"after {duration(status.elapsed)}" if began(status) else "before it started"
+    what = f"cancelled{who and f' by {who}'} {when}"
     if status.reason.startswith("DependencyNeverSatisfied"):
         remedy = "fix and resubmit that job first; 'neuronctl resubmit {id}' then names the new one"
         return "dependency", f"{what}: the job it depends on did not end as required", remedy
@@ -184,18 +185,6 @@ def _cancelled(evidence: JobEvidence) -> Tuple[str, str, str]:
     elif evidence.canceller not in ("", "you"):
         remedy = f"ask {evidence.canceller} why"
     return "cancelled", what, remedy
-
-
-def _when(evidence: JobEvidence) -> str:
-    """Return when it was cancelled."""
-    status, runs = evidence.status, evidence.runs
-    if runs is not None and runs.runs and status.state != PENDING:
-        last = runs.runs[-1]
-        if not began(status) or last.cause == GOES_ON:
-            return f" after run {last.number}, before the next one started"
-        if last.number > 1:
-            return f" in run {last.number}"
-    return f" after {duration(status.elapsed)}" if began(status) else " before it started"
 
 
 def _more_time(evidence: JobEvidence) -> str:
@@ -272,12 +261,6 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
             return replace(made, line=last_line(evidence))
         cause = f"{made.cause}; likely, {found[1].cause}"
         return replace(made, cause=cause, remedy=found[1].remedy or _SET_E, line=found[0])
-    if found is not None and found[1].kind == "command-not-found" and _SCRIPT in found[0].text:
-        cause = f"{found[1].cause}, and the script went on"
-        return Diagnosis("completed", what, cause, found[1].remedy, certain=False, line=found[0])
-    if found is not None and found[1].kind == "exception":
-        cause = "the script continued after a Python exception and still ended with exit code 0"
-        return Diagnosis("completed", what, cause, _SET_E, certain=False, line=found[0])
     if runs and runs[-1].asked:
         what = f"{what}, and after it was told to save"
         remedy = (
@@ -292,24 +275,26 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
             how = f"was ended by {endings.signal_name(number)}, and the script went on"
             cause = f"its step '{step.name}' {how}"
             return Diagnosis("completed", what, cause, _SET_E, line=last_line(evidence))
-    if found is not None and found[0].number in _LAST_LINES:
-        line, sign = found
-        if sign.entry.name and sign.kind != "command-not-found":
-            cause = f"its log ends with an error ({sign.cause}), whose exit code the script lost"
-            return Diagnosis("completed", what, cause, _SET_E, certain=False, line=line)
+    if found is not None and _is_failure(*found):
+        cause = f"its log shows an error, after which the script continued: {found[1].cause}"
+        remedy = found[1].remedy or _SET_E
+        return Diagnosis("completed", what, cause, remedy, certain=False, line=found[0])
     return Diagnosis("completed", what)
+
+
+def _is_failure(line: LogLine, sign: Sign) -> bool:
+    """Return True if a sign means that part of a job failed, though the job ended with 0."""
+    if sign.kind == "command-not-found":
+        return _SCRIPT in line.text
+    return sign.kind == EXCEPTION or bool(sign.entry.name and line.number in _LAST_LINES)
 
 
 def _launch_failure(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
-    path = status.stdout or ""
+    path = "" if evidence.log_guessed else status.stdout or ""
     what = "failed before its script started: Slurm reported exit code 0:53"
-    if evidence.log_problem:
-        cause = f"its log could not be opened: {evidence.log_problem}"
-    elif path and not evidence.log_guessed:
-        cause = f"its log {path} could not be opened on the node"
-    else:
-        cause = "its log could not be opened: the directory is missing or you cannot write to it"
+    problem = evidence.log_problem or "its directory is missing, or you cannot write to it"
+    cause = f"its log {path and f'{path} '}could not be opened: {problem}"
     remedy = (
         "create the log directory before you submit, on a file system that the nodes can see, and "
         "give the log a shorter name, without shell variables (#SBATCH lines do not expand them)"
@@ -395,7 +380,6 @@ def _without_log(evidence: JobEvidence, code: int) -> str:
     if evidence.unread and not evidence.logs:
         unread = evidence.unread[0]
         where = f"its log {unread.path} cannot be read: {unread.problem}"
-        where = "where its log is, is not recorded" if evidence.log_guessed else where
     if code == 1:  # means nothing in particular
         return f"{where}, and nothing else says why: run it again, and read what it writes"
     return f"{where}, so look up what exit code {code} means in the program that had it"

@@ -178,16 +178,18 @@ def _named_logs(logs: Sequence[LogTail], paths: Sequence[str]) -> List[LogTail]:
     """Read the user's own files that a log's last lines name as logs of an error."""
     lines = [line for log in logs for line in log.lines[-_LAST_LINES:]]
     named = dict.fromkeys(path for line in lines for path in _NAMES_LOG.findall(line))
-    found: List[LogTail] = []
+    tails: List[LogTail] = []
     for path in named:
         with contextlib.suppress(OSError):
-            if path not in paths and os.stat(path).st_uid == os.getuid():
-                tail = read_tail(path)
-                if path.endswith(".json"):  # torchrun's file has the traceback as one text
-                    text = "\n".join(tail.lines).replace("\\n", "\n").replace('\\"', '"')
-                    tail = replace(tail, lines=tuple(text.split("\n")))
-                found += [tail] * (not tail.problem)
-    return found[:_MOST_NAMED]
+            if path in paths or os.stat(path).st_uid != os.getuid():
+                continue
+            tail = read_tail(path)
+            if path.endswith(".json"):  # torchrun's file has the traceback as one text
+                text = "\n".join(tail.lines).replace("\\n", "\n").replace('\\"', '"')
+                tail = replace(tail, lines=tuple(text.split("\n")))
+            if not tail.problem:
+                tails.append(tail)
+    return tails[:_MOST_NAMED]
 
 
 @functools.cache  # an array has many tasks
@@ -209,12 +211,9 @@ def _more_memory(status: JobStatus) -> str:
     cluster, partition = _cluster(), _partition(status)
     if cluster is None or partition is None or "mem" not in cluster.policy.forbidden_options:
         return JobEvidence.more_memory
-    most = ""
-    if partition.gpus_per_node and cluster.policy.cores.rule == "cap":
-        most = f" (at most {cluster.cores_per_gpu(partition)} per GPU; request more GPUs for more)"
     return (
-        f"request more cores with --cpus-per-task{most}: memory comes with the cores, --mem is not "
-        f"meant to be used in {partition.name}"
+        "request more cores with --cpus-per-task, or more GPUs: memory comes with the cores, --mem "
+        f"is not meant to be used in {partition.name}"
     )
 
 

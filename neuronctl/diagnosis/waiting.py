@@ -90,17 +90,15 @@ def _earlier_words(evidence: JobEvidence) -> str:
     """Return how the last run ended: ``its previous run on gpu36 ended after 3 s: …``."""
     if not evidence.earlier:
         return ""
-    last, count = evidence.earlier[0], len(evidence.earlier)
+    last = evidence.earlier[0]
     words = f"its previous run{last.node_list and f' on {last.node_list}'}"
     words += f" ended after {duration(last.elapsed)}"
     runs = () if evidence.runs is None else evidence.runs.runs
     how = next((run.how for run in reversed(runs[-2:]) if run.cause == GOES_ON), "")
     if how and last.state not in _LOST:
-        words += f": it {how}, to go on in another run"
-    else:
-        cause = STATES[last.state].ending if last.state in STATES else ""
-        words += f"{cause and f': {cause}'} ({last.state})"
-    return words if count == 1 else f"{words}; it ran {count} times before"
+        return f"{words}: it {how}, to go on in another run"
+    cause = STATES[last.state].ending if last.state in STATES else ""
+    return f"{words}{cause and f': {cause}'} ({last.state})"
 
 
 _LOST = ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "TIMEOUT")
@@ -172,10 +170,10 @@ def _reserved(evidence: JobEvidence) -> str:
     there = [one for one in evidence.reservations if one.end > evidence.now]
     there.sort(key=lambda one: one.end)
     words = []
-    for one in there[:2]:
+    for one in there:
         begins = "" if one.start <= evidence.now else f"from {moment(one.start)} "
         words.append(f"{one.name} reserves {one.node_list} {begins}until {moment(one.end)}")
-    return "; ".join(words) + (f"; and {len(there) - 2} more" if there[2:] else "")
+    return "; ".join(words[:2])
 
 
 def _turn(evidence: JobEvidence, own: QueueJob, reason: str) -> str:

@@ -52,16 +52,12 @@ def follow(job: JobId, record: Optional[JobRecord] = None, *, only_err: bool = F
 def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
     due = 0.0
     while True:
-        # Print the job's output after the message that it runs.
-        starts = watch.waiting and any(log.has_more() for log in logs)
-        asks = starts or time.monotonic() >= due
-        if asks:
-            for line in watch.poll(fresh=starts):
+        if time.monotonic() >= due:
+            for line in watch.poll():
                 screen.say(line, watch.statuses)
             _find(logs, watch)
             due = time.monotonic() + watch.pause
-        if asks or not watch.waiting:
-            screen.copy(logs)
+        screen.copy(logs)
         if watch.ended:
             break
         time.sleep(_TICK)

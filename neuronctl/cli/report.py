@@ -116,7 +116,7 @@ def _print_job(job: JobUse) -> None:
     print_rows(_figures(job))
     if job.last_gpus:
         _print_gpus(job)
-        print_over_time(job.last_nodes)
+        _print_over_time(job.last_nodes)
     advice = advise(job)
     if not job.nodes and not job.unread and job.status.start is not None:
         advice.append("it has no samples beside its log; submit with --monitor to have them")
@@ -156,14 +156,11 @@ def _gpu_figures(gpu: GpuUse) -> List[str]:
     return [_figure(gpu.use), _figure(gpu.idle, times=100), memory, _figure(gpu.power, " W")]
 
 
-def print_over_time(nodes: Sequence[NodeUse], last: float = 0) -> None:
-    """Draw the use and memory of each GPU over time, if the terminal can show blocks.
-
-    last: only so many last seconds; 0: all.
-    """
+def _print_over_time(nodes: Sequence[NodeUse]) -> None:
+    """Draw the use and memory of each GPU over time, if the terminal can show blocks."""
     if not draws_blocks():
         return
-    lines = gpu_lines(nodes, 50, last)
+    lines = gpu_lines(nodes, 50)
     shown = lines[: 2 * _MOST]
     width = max((len(name) for name, _ in shown), default=0)
     print_line()

@@ -11,7 +11,6 @@ from neuronctl.cli.jobs import running
 from neuronctl.cli.say import notify
 from neuronctl.common.console import (
     Column,
-    draws_blocks,
     figures,
     print_json,
     print_line,
@@ -46,11 +45,6 @@ def command(job: str, as_json: bool) -> None:
         print_json("neuronctl.top/1", _data(usage))
     else:
         _print(usage.nodes)
-        if usage.gpus and draws_blocks():
-            from neuronctl.cli.report import print_over_time
-            from neuronctl.monitoring.job_use import read_use
-
-            print_over_time(read_use([usage.status])[0].last_nodes, last=300)
     if usage.silent:
         notify(f"no answer from {', '.join(usage.silent)}")
 

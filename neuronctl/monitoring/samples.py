@@ -302,19 +302,20 @@ def blocks(values: Sequence[Optional[float]], largest: float) -> str:
     )
 
 
-def gpu_lines(nodes: Sequence[NodeUse], width: int, last: float = 0) -> List[Tuple[str, str]]:
-    """Return (what, blocks) of the use and memory of each GPU that has samples.
+def gpu_lines(nodes: Sequence[NodeUse], width: int) -> List[Tuple[str, str]]:
+    """Return (name, blocks) of the use and memory of each GPU that has samples.
 
-    width: the most blocks; there are no more than samples. last: only so many last seconds; 0: all.
+    width: the most blocks; there are no more than samples.
     """
     lines: List[Tuple[str, str]] = []
     for node in nodes:
-        since = max(node.first, node.last - last) if last else node.first
-        count = max(1, min(width, int((node.last - since) / node.every)))
+        count = max(1, min(width, int((node.last - node.first) / node.every)))
         for gpu in node.gpus:
             name = f"{node.node} GPU {gpu.index}" if len(nodes) > 1 else f"GPU {gpu.index}"
             for title, place, largest in (("use", USE, 100.0), ("memory", MEMORY, gpu.memory or 0)):
-                values = mean_by_span(_figures(gpu, place), since, node.last, count, node.every)
+                values = mean_by_span(
+                    _figures(gpu, place), node.first, node.last, count, node.every
+                )
                 peak = largest or max((value for value in values if value), default=1.0)
                 lines.append((f"{name} {title}", blocks(values, peak)))
                 name = " " * len(name)

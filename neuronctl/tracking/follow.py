@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import time
 from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -124,14 +123,11 @@ class JobWatch:
         self._paths: Dict[bool, str] = {}
         self._others = False  # another user's job
 
-    def poll(self, *, fresh: bool = False) -> List[str]:
-        """Look once; return the lines to show to the user.
-
-        fresh: only an answer of this moment will do.
-        """
+    def poll(self) -> List[str]:
+        """Look once; return the lines to show to the user."""
         lines = []
         try:
-            self._ask(fresh)
+            self._ask()
         except errors.SlurmUnavailableError as error:
             if not installed():
                 raise
@@ -169,8 +165,8 @@ class JobWatch:
         """Return True if all of it was pending when last asked."""
         return all(status.state == PENDING for status in self.statuses)
 
-    def _ask(self, fresh: bool) -> None:
-        rows = self._rows(fresh)
+    def _ask(self) -> None:
+        rows = self._rows()
         if rows:
             self._absent_since = None
             self.statuses = self._add_earlier(self._own(jobstatus.merge(self.record, rows)))
@@ -178,12 +174,12 @@ class JobWatch:
             return
         self._ask_accounting()
 
-    def _rows(self, fresh: bool) -> Sequence[QueueJob]:
+    def _rows(self) -> Sequence[QueueJob]:
         """Return its rows, from squeue's answer about all of the user's jobs if possible."""
         self._age = 0.0
         if not self._others:
             # An answer from before the submission does not have the job.
-            for oldest in (0.0,) if fresh else (max(self.interval, poll_floor()), 0.0):
+            for oldest in (max(self.interval, poll_floor()), 0.0):
                 answer = ask_own_queue(oldest)
                 rows: Sequence[QueueJob] = answer.rows
                 if self.record is not None and self.record.runs:
@@ -304,13 +300,6 @@ class GrowingLog:
         self.found = False
         self.position = 0
         self.cut = False
-
-    def has_more(self) -> bool:
-        """Return True if the file has grown, or was restarted, since it was read."""
-        try:
-            return self.path is not None and os.stat(self.path).st_size != self.position
-        except OSError:
-            return False
 
     def read(self, most: int = 1 << 16) -> bytes:
         """Read up to ``most`` new bytes; sets ``cut`` if the file was truncated before them."""

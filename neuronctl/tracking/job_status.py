@@ -167,10 +167,8 @@ def merge(
         # Before an array's tasks start, sacct has one row for all of them, as squeue does.
         if not any(id.tasks is not None or folded.covers(id) for folded in waiting):
             statuses.append(_merge_accounting_row(row, record))
-    if record is not None and statuses:
-        statuses = [_exact(status, record) for status in statuses]
-    elif record is not None and record.job_id is not None:
-        statuses += recorded_statuses(record, absent)
+    if record is not None and record.job_id is not None and not statuses:
+        statuses.append(recorded_status(record, absent))
     return tuple(sorted(statuses, key=order))
 
 
@@ -215,13 +213,8 @@ def where_else(record: JobRecord) -> str:
     return f"on cluster {cluster}, which was not asked: squeue -M {cluster} -j {record.job_id}"
 
 
-def recorded_statuses(record: JobRecord, absent: str) -> List[JobStatus]:
+def recorded_status(record: JobRecord, absent: str) -> JobStatus:
     """Return the status from the record alone. absent: why there is no other source."""
-    whole = _whole_from_record(record, where_else(record) or absent)
-    return [replace(whole, id=JobId(whole.job_id, tasks=record.array))]
-
-
-def _whole_from_record(record: JobRecord, absent: str) -> JobStatus:
     assert record.job_id is not None
     last = record.states[-1] if record.states else None
     end = last if last is not None and last.state in ENDED else None
@@ -229,7 +222,7 @@ def _whole_from_record(record: JobRecord, absent: str) -> JobStatus:
     if record.nodes is not None and record.gpus_per_node is not None and record.array is None:
         gpus = record.nodes * record.gpus_per_node
     return JobStatus(
-        id=JobId(record.job_id),
+        id=JobId(record.job_id, tasks=record.array),
         job_id=record.job_id,
         name=record.job_name,
         user=record.user,
@@ -244,7 +237,7 @@ def _whole_from_record(record: JobRecord, absent: str) -> JobStatus:
         gpus=gpus,
         work_dir=record.cwd,
         record=record,
-        absent=absent if end is None else "",
+        absent=(where_else(record) or absent) if end is None else "",
         last_seen=last.state if last is not None and end is None else "",
     )
 
@@ -253,36 +246,24 @@ def _merge_queue_row(
     row: QueueJob, past: Optional[AccountingJob], record: Optional[JobRecord]
 ) -> JobStatus:
     ended = row.state in ENDED
-    cancelled_by = None
-    exit_low = False
-    exit = row.exit if ended else None
-    elapsed = row.time_used
-    gpus = row.holds("gres/gpu")
-    if past is not None:
-        gpus = past.gpus if past.gpus is not None else gpus
-        # sacct lags: a row that still says RUNNING is no news about the end.
-        if ended and past.state == row.state:
-            cancelled_by = past.cancelled_by
-            if exit is None and past.exit is not None:
-                exit, exit_low = past.exit, past.exit.code > 0
-            elapsed = past.elapsed if past.elapsed is not None else elapsed
-    if record is not None and record.states and exit is None and ended:
-        last = record.states[-1]
-        exit = ExitCode.parse(last.exit) if last.state == row.state else None
-    if exit is None and row.state == COMPLETED:
-        exit = ExitCode(0, 0)  # by definition
-    if record is not None and gpus is None and record.gpus_per_node is not None:
+    # sacct lags: a row that still says RUNNING is no news about the end.
+    end = past if past is not None and ended and past.state == row.state else None
+    exit, exit_low = None, False
+    if ended:
+        exit, exit_low = _exit_code(row.state, row.exit, end, record)
+    gpus = row.holds("gres/gpu") if past is None or past.gpus is None else past.gpus
+    if gpus is None and record is not None and record.gpus_per_node is not None:
         gpus = record.gpus_per_node * (row.nodes or 1)
     return _make_status(
         row,
         source="squeue",
         exit=exit,
         exit_low=exit_low,
-        cancelled_by=cancelled_by,
+        cancelled_by=None if end is None else end.cancelled_by,
         start=row.start if row.node_list and row.state != PENDING else None,
         expected=row.start if row.state == PENDING and is_planned(row.reason) else None,
         end=row.end if ended else None,
-        elapsed=elapsed,
+        elapsed=row.time_used if end is None or end.elapsed is None else end.elapsed,
         gpus=gpus,
         record=record,
         submit_line=row.command if past is None else past.submit_line,
@@ -290,8 +271,10 @@ def _merge_queue_row(
 
 
 def _merge_accounting_row(past: AccountingJob, record: Optional[JobRecord]) -> JobStatus:
-    ended = past.state in ENDED
-    name, work_dir = past.name, past.work_dir
+    name, work_dir, ended = past.name, past.work_dir, past.state in ENDED
+    exit, exit_low = None, False
+    if ended:
+        exit, exit_low = _exit_code(past.state, None, past, record)
     if record is not None:
         name = record.job_name if is_same(record.job_name, name) else name
         work_dir = record.cwd if is_same(record.cwd, work_dir) else work_dir
@@ -301,31 +284,38 @@ def _merge_accounting_row(past: AccountingJob, record: Optional[JobRecord]) -> J
         reason="",
         absent="" if ended else "no longer in the queue; accounting lags behind",
         source="sacct",
-        exit=past.exit if ended else None,
-        exit_low=ended and past.exit is not None and past.exit.code > 0,
+        exit=exit,
+        exit_low=exit_low,
         start=past.start if past.node_list else None,
         work_dir=work_dir,
         record=record,
     )
 
 
+def _exit_code(
+    state: str, exact: Optional[ExitCode], end: Optional[AccountingJob], record: Optional[JobRecord]
+) -> Tuple[Optional[ExitCode], bool]:
+    """Return how an ended job exited, and whether the code may be 128 too low, as sacct's is.
+
+    exact: slurmctld's code. end: accounting's row about the same end. The record has slurmctld's
+    code if neuronctl saw the end.
+    """
+    if exact is not None:
+        return exact, False
+    last = record.states[-1] if record is not None and record.states else None
+    seen = ExitCode.parse(last.exit) if last is not None and last.state == state else None
+    if end is None or end.exit is None:
+        return seen or (ExitCode(0, 0) if state == COMPLETED else None), False
+    code, signal = end.exit.code, end.exit.signal
+    if seen is not None and seen.signal == signal and seen.code in (code, code + 128):
+        return seen, False
+    return end.exit, code > 0
+
+
 def _make_status(row: Row, **own: Any) -> JobStatus:
     """Return a status with the values in ``own``; the others are the row's of the same name."""
     shared = {name: value for name, value in vars(row).items() if name in _NAMES}
     return JobStatus(**{**shared, **own})
-
-
-def _exact(status: JobStatus, record: JobRecord) -> JobStatus:
-    """Replace the exit code with slurmctld's, if the record has it."""
-    seen = record.states[-1] if record.states and status.id.task is None else None
-    if status.exit is None or not status.exit_low or seen is None or seen.state != status.state:
-        return status
-    kept = ExitCode.parse(seen.exit)
-    if kept is None or kept.signal != status.exit.signal:
-        return status
-    if kept.code not in (status.exit.code, status.exit.code + 128):
-        return status
-    return replace(status, exit=kept, exit_low=False)
 
 
 def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Callable, Iterable, Iterator, Optional, Sequence, Union
 
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import NoSuchJobError, RecordError, SlurmError, SlurmUnavailableError
@@ -60,22 +60,14 @@ def look_up(asked: Sequence[JobId], store: Optional[RecordStore] = None) -> Foun
     first = {asked_id: first_run(asked_id, store) for asked_id in asked}
     wanted = [JobId(job) if (job := first[asked_id]) else asked_id for asked_id in asked]
     found = _Search(store).run(wanted, lambda: squeue(wanted))
-    # Index by job and task; comparing a thousand ids with thousands of rows is too slow.
-    by_task: dict[tuple[int, Optional[int]], set[JobId]] = {}
-    by_number: dict[int, set[JobId]] = {}
+    asked_of: dict[int, list[JobId]] = {}
     for id in wanted:
-        by_number.setdefault(id.job, set()).add(id)
-        by_task.setdefault((id.job, id.task), set()).add(id)
+        asked_of.setdefault(id.job, []).append(id)
     jobs = []
     answered: set[JobId] = set()
     for status in found.jobs:
-        near: set[JobId] = set()
-        for number in (status.id.job, status.job_id):
-            if status.id.task is None:
-                near |= by_number.get(number, set())
-            else:
-                near |= by_task.get((number, status.id.task), set())
-                near |= by_task.get((number, None), set())
+        # A task has a job id of its own, too.
+        near = [id for job in {status.id.job, status.job_id} for id in asked_of.get(job, ())]
         same = {id for id in near if matches(id, status)}
         if same:
             jobs.append(status)
@@ -95,20 +87,9 @@ def first_run(asked: JobId, store: RecordStore) -> Optional[int]:
 def queued() -> tuple[JobStatus, ...]:
     """Return the user's own jobs that slurmctld knows, from one squeue; of a chain one."""
     search = _Search(RecordStore.default())
-    rows = _group_by_number(search.fold_chains(ask_own_queue().rows, ()))
-    return tuple(
-        status
-        for number in rows
-        for status in jobstatus.merge(search.records.get(number), rows[number])
-    )
-
-
-def _later_runs(queue: Iterable[QueueJob], records: Mapping[int, JobRecord]) -> set[int]:
-    """Return jobs that may be later runs of chains without a known record."""
-    ids = {job for chain in runs.read_chains(records.values()).values() for job in chain.jobs}
-    unknown = (row for row in queue if row.job_id not in ids and row.id.job not in records)
-    # A running job submits its own copy of the script.
-    return {row.job_id for row in unknown if "/slurm_script" in row.command}
+    rows_of = _group_by_number(search.fold_chains(ask_own_queue().rows, ()))
+    merged = (jobstatus.merge(search.records.get(job), rows) for job, rows in rows_of.items())
+    return tuple(status for statuses in merged for status in statuses)
 
 
 def nodes_of(status: JobStatus) -> tuple[str, ...]:
@@ -220,12 +201,13 @@ def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus
 
 
 class _Search:
+    """One lookup: the records and Slurm's answers so far. since: as for mine()."""
+
     def __init__(self, store: RecordStore, since: Optional[int] = None) -> None:
         self.store = store
         self.since = since
         self.cluster = local_cluster()
         self.notes: list[str] = []
-        self.remember_until = time.monotonic() + _REMEMBERING
         self.records: dict[int, JobRecord] = {}
         self.without_record: set[int] = set()
 
@@ -239,28 +221,25 @@ class _Search:
         try:
             queue = ask()
         except SlurmUnavailableError as error:
-            jobs = [
-                status
-                for record in self.records.values()
-                for status in jobstatus.recorded_statuses(record, jobstatus.NOT_RESPONDING)
-            ]
-            return self._found(jobs, error)
+            records = self.records.values()
+            why = jobstatus.NOT_RESPONDING
+            return self._found([jobstatus.recorded_status(one, why) for one in records], error)
         queue = self.fold_chains(queue, asked)
         accounting = self._ask_accounting(asked, queue)
-        numbers = {row.id.job for row in queue} | {row.id.job for row in accounting.jobs}
-        self._find_records(numbers)
         queue_of, past_of = _group_by_number(queue), _group_by_number(accounting.jobs)
+        self._find_records({*queue_of, *past_of})
         absent = "neither in the queue nor in accounting"
         if accounting.off:
             absent = f"no longer in the queue; {accounting.off}"
-        jobs = []
-        for number in sorted(numbers | set(self.records)):
+        jobs: list[JobStatus] = []
+        remember_until = time.monotonic() + _REMEMBERING
+        for number in sorted({*queue_of, *past_of, *self.records}):
             record = self.records.get(number)
             rows, past = queue_of.get(number, ()), past_of.get(number, ())
             statuses = jobstatus.merge(record, rows, past, absent=absent)
             jobs += statuses
             # Write the rest of many new states at the next look.
-            if record is not None and time.monotonic() <= self.remember_until:
+            if record is not None and time.monotonic() <= remember_until:
                 remember(self.store, record, statuses)
         return self._found(jobs, None)
 
@@ -284,10 +263,20 @@ class _Search:
     def fold_chains(
         self, queue: Sequence[QueueJob], asked: Sequence[JobId]
     ) -> tuple[QueueJob, ...]:
-        """Return the requested rows, one for each chain."""
+        """Return the requested rows, one for each chain; read the records of all rows."""
         self._find_records({row.id.job for row in queue})
+        known = {
+            job for chain in runs.read_chains(self.records.values()).values() for job in chain.jobs
+        }
+        # A running job submits its own copy of the script as the next run.
+        later = {
+            row.job_id
+            for row in queue
+            if "/slurm_script" in row.command
+            and row.job_id not in known
+            and row.id.job not in self.records
+        }
         with self._tolerant():
-            later = _later_runs(queue, self.records)
             self._find_records(set(runs.chains_with(later, self.store)))
         by_first = runs.read_chains(self.records.values())
         if asked:
@@ -297,9 +286,7 @@ class _Search:
                 queue = [*queue, *(squeue([JobId(job) for job in sorted(more)]) if more else ())]
         folded = runs.fold(queue, by_first)
         wanted = {id.job for id in asked}
-        return tuple(
-            row for row in folded if not asked or not wanted.isdisjoint((row.id.job, row.job_id))
-        )
+        return tuple(row for row in folded if not asked or wanted & {row.id.job, row.job_id})
 
     def _ask_accounting(self, asked: Sequence[JobId], queue: Sequence[QueueJob]) -> Accounting:
         """Query sacct for what squeue lacks: forgotten jobs, and how listed jobs ended."""

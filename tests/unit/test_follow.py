@@ -34,7 +34,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch, state: str, elapsed: int, floor: flo
     """Return the pause after many polls of a job in that state."""
     watch = JobWatch(JobId(7))
 
-    def ask(fresh: bool) -> None:
+    def ask() -> None:
         watch.statuses = (
             JobStatus(JobId(7), 7, "a", "kim", "gpu", state, "", "squeue", elapsed=elapsed),
         )
@@ -65,7 +65,7 @@ def test_a_job_that_runs_for_long_is_asked_for_less_often(
 
 def test_the_first_answers_come_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = JobWatch(JobId(7))
-    monkeypatch.setattr(watch, "_ask", lambda fresh: None)
+    monkeypatch.setattr(watch, "_ask", lambda: None)
     monkeypatch.setattr(follow, "poll_floor", lambda: 0.0)
     watch.poll()
     assert watch.pause <= 2

@@ -11,7 +11,7 @@ import pytest
 from neuronctl.records.job_record import JobRecord, RecordDraft, draft_fields
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.squeue import QueueJob
-from neuronctl.tracking.job_status import JobStatus, recorded_statuses
+from neuronctl.tracking.job_status import JobStatus, recorded_status
 from neuronctl.tracking.runs import fold, jobs_to_end, read_chain, read_runs, runs_of, runs_words
 
 TEXT = """\
@@ -32,7 +32,7 @@ def recorded(folder: Path, log: Optional[str] = None, **more: Any) -> JobStatus:
     )
     given = {"key": "k", "status": "submitted", "begun_at": 1, "job_id": 7}
     who = {"user": "me", "host": "h", "version": "1"}
-    return recorded_statuses(JobRecord(**draft_fields(draft), **given, **who), "")[0]
+    return recorded_status(JobRecord(**draft_fields(draft), **given, **who), "")
 
 
 def test_runs_by_their_lines() -> None:

@@ -125,7 +125,7 @@ def plan_job(
     template: Optional[str] = None,
     find_job: bool = False,
     sweep: Optional[Tuple[Axis, ...]] = None,
-    tell: Optional[Callable[[str], None]] = None,
+    tell: Callable[[str], None] = lambda message: None,
     snapshot_place: str = "",
 ) -> PlannedJob:
     """Plan a job from options, a job file and the user's configuration, in this order of weight.
@@ -138,18 +138,19 @@ def plan_job(
     layers = users_layers(interactive=interactive) if recorded is None else [recorded]
     nameless = not (body or steps) and (not words or is_argument(words[0]))
     layers += _job_file_layers(job_file, tell, find=find_job and nameless)
-    layers.append(options_layer(options, words, body, steps))
+    layers += [options_layer(options, words, body, steps)]
     request = _swept(job.build_request(layers), sweep)
-    if interactive:
-        request = replace(request, body=None, steps=(), text_file=None)
-    _refuse_without_program(request, words, interactive=interactive, find_job=find_job)
+    request = replace(request, body=None, steps=(), text_file=None) if interactive else request
+    _check_program(request, words, needed=not interactive, find_job=find_job)
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
-    tell = tell or (lambda message: None)
     request = _exclude_bad_nodes(located(request, cluster))
     if recorded is None and not interactive:
         request = _with_venv(request, tell)
-    request = _with_dependencies(request, tell, ask_slurm=ask_slurm)
+    if request.after or request.after_ok:
+        from neuronctl.submission.predecessors import wait_for_named
+
+        request = wait_for_named(request, tell, ask_slurm=ask_slurm)
     settle = partial(
         plan,
         cluster=cluster,
@@ -162,8 +163,7 @@ def plan_job(
     choice = snapshot = None
     if request.partition == "auto":
         request, choice = _choose_partition(request, draft, catalog, ask=ask_slurm)
-        snapshot = choice.snapshot
-        draft = settle(request)
+        snapshot, draft = choice.snapshot, settle(request)
     if draft.until_done is not None and request.array is None and ask_slurm:
         snapshot, chain = _how_it_goes_on(draft, snapshot)
         draft = settle(request, chain=chain)
@@ -191,7 +191,7 @@ def users_layers(*, interactive: bool = False) -> List[job.Layer]:
 
 
 def _job_file_layers(
-    file: Optional[str], tell: Optional[Callable[[str], None]], *, find: bool
+    file: Optional[str], tell: Callable[[str], None], *, find: bool
 ) -> List[job.Layer]:
     """Return the job file's layer. find: take that of the current directory if none is named."""
     if file is not None:
@@ -199,22 +199,20 @@ def _job_file_layers(
     layer = own_job_file() if find else None
     if layer is None:
         return []
-    if tell is not None:
-        tell(f"using {JOB_FILE}")
+    tell(f"using {JOB_FILE}")
     return [layer]
 
 
-def _refuse_without_program(
-    request: job.JobRequest, words: Sequence[str], *, interactive: bool, find_job: bool
+def _check_program(
+    request: job.JobRequest, words: Sequence[str], *, needed: bool, find_job: bool
 ) -> None:
-    """Raise UsageError for a batch job without a program, or for words that belong to none."""
+    """Raise UsageError if a program is needed and none named, or for arguments without one."""
     if words and request.script is None:
         raise UsageError(
             f"'{words[0]}' is an argument, but no program is named to receive it",
             "name the program before it, or as 'script:' in a job file",
         )
-    programs = (request.script, request.body, request.steps or None)
-    if not interactive and programs == (None, None, None):
+    if needed and not (request.script or request.body is not None or request.steps):
         raise UsageError(
             "no SCRIPT: there is no program to run",
             "name it after the options, or as 'script:' in the job file; shell text: --body FILE, "
@@ -282,17 +280,6 @@ def _how_it_goes_on(draft: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Optio
         if why:
             return snapshot, why
     return snapshot, ""
-
-
-def _with_dependencies(
-    request: job.JobRequest, tell: Callable[[str], None], *, ask_slurm: bool
-) -> job.JobRequest:
-    """Return the request with the ids of the jobs that it names to wait for."""
-    if not (request.after or request.after_ok):
-        return request
-    from neuronctl.submission.predecessors import wait_for_named
-
-    return wait_for_named(request, tell, ask_slurm=ask_slurm)
 
 
 def _with_venv(request: job.JobRequest, tell: Callable[[str], None]) -> job.JobRequest:

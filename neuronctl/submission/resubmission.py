@@ -41,57 +41,81 @@ def plan_resubmission(
     tell hears what is submitted, and what has changed in the directory. Raises UsageError for what
     cannot be submitted again, and PolicyError if it would wait forever for a recorded job.
     """
-    if record.draft.of_sweep:
-        raise UsageError(
-            f"job {record.job_id} takes tasks of the sweep {record.job_name}",
-            f"'neuronctl sweep retry {record.job_name} --failed' submits jobs for what is left",
-        )
+    then = record.draft
     if options.get("chdir"):  # begins where the user is, as with sbatch
         options = {**options, "chdir": os.path.join(working_directory(), options["chdir"])}
-    _enter_directory(record)
     changed = args is not None or any(value not in (None, ()) for value in options.values())
-    if pipeline := record.draft.pipeline:
-        name = os.path.dirname(pipeline)
-        if not changed and os.path.isdir(f"{pipeline_dir()}/{pipeline}/scripts"):
-            raise UsageError(
-                f"job {record.job_id} belongs to the pipeline {name}",
-                f"'neuronctl resubmit {name} --failed' runs again what failed or did not run",
-            )
-        tell(f"it runs by itself: no job of the pipeline {name} waits for it, or it for them")
+    _check_group(record, then, tell, changed=changed)
+    _enter_directory(record, then)
     snapshot = _whole_snapshot(record, tell, needed=same_code) if same_code or not changed else ""
     if not snapshot:
         _tell_changes(record, tell)
     if args is not None:
         _check_arguments(record)
     what = f"the script of job {record.job_id}"
-    if record.draft.sbatch:
+    if then.sbatch:
         if not changed:
             tell(f"{what}, from {working_directory()}")
         return _existing_again(record, options, args, tell=tell, catalog_file=catalog_file)
     variables = _exported_variables(record, options)
-    request = record.draft.request
     # The jobs that it waited for may have ended.
-    waits = any(request.get(name) for name in ("after", "after_ok", "dependency"))
-    if not (changed or waits) and (snapshot or not record.draft.snapshot):
+    waits = any(then.request.get(name) for name in ("after", "after_ok", "dependency"))
+    if not (changed or waits) and (snapshot or not then.snapshot):
         tell(f"{what}, byte for byte, from {working_directory()}")
-        return RecordedJob(record, variables)
-    layer = _layer_again(record, options, args)
+        values = {name: os.environ[name] for name in variables}
+        return RecordedJob(record, _draft_again(record), values, then.script)
+    layer = found_records.stored_layer(then.request, f"record of job {record.job_id}")
+    if args is not None:
+        check_utf8(args)
+        given = Layer({"args": tuple(args)}, {"args": Origin(Source.ASKED, "ARGS")})
+        layer = merge([layer, given])
+    if layer.values.get("dependency") and not options.get("dependency"):
+        layer = merge([layer, named_layer(layer)])
     options = {**options, "env": (*(options.get("env") or ()), *variables)}
     planned = plan_job(
         options, catalog_file=catalog_file, recorded=layer, tell=tell, snapshot_place=snapshot
     )
-    planned = planned if changed else replace(planned, first_job=_first_job(record))
-    return replace(planned, surroundings=record.draft.surroundings) if snapshot else planned
+    planned = planned if changed else replace(planned, first_job=_draft_again(record).first_job)
+    return replace(planned, surroundings=then.surroundings) if snapshot else planned
 
 
-def _first_job(record: JobRecord) -> Optional[int]:
-    """Return the first of the unchanged resubmissions that led to this record."""
-    return record.draft.first_job or record.job_id
+def _check_group(record: JobRecord, then: RecordDraft, tell: Notify, *, changed: bool) -> None:
+    """Raise UsageError for a job that its sweep or pipeline submits again.
+
+    changed: whether other options are given; such a job of a pipeline runs by itself.
+    """
+    if then.of_sweep:
+        raise UsageError(
+            f"job {record.job_id} takes tasks of the sweep {record.job_name}",
+            f"'neuronctl sweep retry {record.job_name} --failed' submits jobs for what is left",
+        )
+    if not then.pipeline:
+        return
+    name = os.path.dirname(then.pipeline)
+    if not changed and os.path.isdir(f"{pipeline_dir()}/{then.pipeline}/scripts"):
+        raise UsageError(
+            f"job {record.job_id} belongs to the pipeline {name}",
+            f"'neuronctl resubmit {name} --failed' runs again what failed or did not run",
+        )
+    tell(f"it runs by itself: no job of the pipeline {name} waits for it, or it for them")
 
 
-def _enter_directory(record: JobRecord) -> None:
+def _draft_again(record: JobRecord) -> RecordDraft:
+    """Return the draft of an unchanged resubmission, without what was found then."""
+    then = record.draft
+    return replace(
+        then,
+        findings=(),
+        forced=False,
+        verdict="",
+        surroundings=then.surroundings if then.snapshot else Provenance(),
+        first_job=then.first_job or record.job_id,
+    )
+
+
+def _enter_directory(record: JobRecord, then: RecordDraft) -> None:
     """Enter the directory that the job was submitted from; raise UsageError if that fails."""
-    place = record.draft.submit_dir or record.cwd
+    place = then.submit_dir or record.cwd
     try:
         os.chdir(place)
     except OSError as error:
@@ -190,56 +214,25 @@ def _exported_variables(record: JobRecord, options: Mapping[str, Any]) -> List[s
     return variables
 
 
-def _layer_again(
-    record: JobRecord, options: Mapping[str, Any], args: Optional[Sequence[str]]
-) -> Layer:
-    """Return the recorded request; look up anew what it waits for."""
-    layer = found_records.stored_layer(record.draft.request, f"record of job {record.job_id}")
-    if args is not None:
-        check_utf8(args)
-        origins = {**layer.origins, "args": Origin(Source.ASKED, "ARGS")}
-        layer = Layer({**layer.values, "args": tuple(args)}, origins)
-    if layer.values.get("dependency") and not options.get("dependency"):
-        layer = merge([layer, named_layer(layer)])
-    return layer
-
-
 @dataclass(frozen=True)
 class RecordedJob:
-    """A script of neuronctl's own that is submitted again, byte for byte.
+    """A script of neuronctl's own that is submitted again, byte for byte; a Submittable.
 
-    exported: the secret variables that this process supplies, by name.
+    draft: without the findings of then.
     """
 
     record: JobRecord
-    exported: Sequence[str] = ()
-
-    slurm_cluster = None
+    draft: RecordDraft
+    variables: Mapping[str, str]
+    script: str
+    slurm_cluster: Optional[str] = None
 
     def judge(self) -> None:
         """Do nothing: the job was judged when it was planned.
 
-        Raises UsageError where its log cannot be written: Slurm would end it without a word.
+        Raises UsageError if its log cannot be written: Slurm would end it without a word.
         """
         for err in (False, True):
             fault = log_fault(self.record.log_path(0, err=err))
             if fault is not None:
                 raise UsageError(fault.words, fault.hint)
-
-    @property
-    def variables(self) -> Mapping[str, str]:
-        """Return the exported variables with their values of today."""
-        return {name: os.environ[name] for name in self.exported}
-
-    @property
-    def draft(self) -> RecordDraft:
-        """Return the recorded draft without its old findings."""
-        then = self.record.draft
-        code = then.surroundings if then.snapshot else Provenance()
-        again = replace(then, findings=(), forced=False, verdict="", surroundings=code)
-        return replace(again, first_job=_first_job(self.record))
-
-    @property
-    def script(self) -> str:
-        """Return the recorded script."""
-        return self.record.draft.script

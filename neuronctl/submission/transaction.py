@@ -159,20 +159,23 @@ def submit_draft(
     record = recording.taken(submitted)
     if submitted.warnings:
         warn(f"sbatch: {submitted.warnings}")
-    is_array = draft.array is not None
-    output, error_log = (
-        expand_log_pattern(
-            pattern,
-            job_id=submitted.job_id,
-            job_name=draft.job_name,
-            user=login_name(),
-            node="%N",
-            any_task=is_array,
-        )
-        for pattern in (draft.output, draft.error or draft.output)
+    id, is_array = submitted.job_id, draft.array is not None
+    output, error_log = (_log_path(draft, id, log) for log in (draft.output, draft.error))
+    return Submission(
+        id, draft.partition, output, error_log, is_array, record, warnings=tuple(warnings)
     )
-    id, partition = submitted.job_id, draft.partition
-    return Submission(id, partition, output, error_log, is_array, record, tuple(warnings))
+
+
+def _log_path(draft: RecordDraft, job_id: int, pattern: Optional[str]) -> str:
+    """Return a log file of a job; for an array, a pattern of its tasks' files."""
+    return expand_log_pattern(
+        pattern or draft.output,
+        job_id=job_id,
+        job_name=draft.job_name,
+        user=login_name(),
+        node="%N",
+        any_task=draft.array is not None,
+    )
 
 
 def find_submitted_job(key: str, notify: Notify) -> Optional[Submission]:

@@ -22,12 +22,10 @@ from neuronctl.records.store import RecordStore
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
 from neuronctl.tracking.endings import is_launch_failure
-from neuronctl.tracking.job_status import JobStatus
-from neuronctl.tracking.log_parts import LogPart
+from neuronctl.tracking.log_files import LogPart, LogPlace, find_logs
 
 if TYPE_CHECKING:
     from neuronctl.slurm.job_id import JobId
-    from neuronctl.tracking.log_files import LogPlace
 
 _PIECE, _MOST = 1 << 20, 1 << 16
 """Bytes that are read at once, and that are shown without a terminal unless asked for more."""
@@ -89,9 +87,7 @@ def command(
         paths = record.log_path(err=False), record.log_path(err=True)
         if show(paths, err, part):
             return None
-    from neuronctl.tracking.log_files import find_logs
-
-    place = find_logs(asked, record)
+    place = find_logs(asked)
     path = place.paths[err]
     if place.guessed and os.path.exists(path):
         notify(f"accounting does not say where its log is; sbatch's default is {path}")
@@ -167,9 +163,9 @@ def _explain(place: LogPlace, path: str) -> None:
     if state in ENDED or state == UNKNOWN:
         guess = " (sbatch's default: accounting does not say)" if place.guessed else ""
         ended, late = f"ended ({state})", "it may still appear within a minute (NFS); "
-        if isinstance(job, JobStatus) or is_launch_failure(job):
+        if job.source != "squeue" or is_launch_failure(job):
             late = ""  # it ended minutes ago, or never wrote one
-        if isinstance(job, JobStatus) and job.absent:
+        if job.absent:
             ended = f"is {job.stated_reason}"
         raise NoSuchJobError(
             f"there is no log at {path}{guess}: job {job.id} {ended}",

@@ -1,88 +1,37 @@
-"""scancel and scontrol: cancel jobs, and show slurmctld's details of a job."""
+"""scancel and scontrol: cancel jobs, and what only slurmctld knows of a job."""
 
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 
-from neuronctl.common.datatypes import dataclass
 from neuronctl.common.units import first_host, hosts
-from neuronctl.slurm.fields import ExitCode, count, parse_gres_gpus
+from neuronctl.slurm.fields import parse_gres_gpus
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import failure, run
 from neuronctl.slurm.scontrol import Reservation, parse_reservations
 from neuronctl.slurm.squeue import forget
 
-# Fields that may contain anything, up to the end of the line.
-_FREE_TEXT = r"(?m)\b(?:JobName|Comment|Command|WorkDir|StdIn|StdOut|StdErr)=.*$"
 
+def parse_logs(text: str) -> Optional[Tuple[str, str]]:
+    """Return the logs in ``scontrol show job``, "" if there is none; None for several jobs.
 
-@dataclass(frozen=True)
-class ControlJob:
-    """What ``scontrol show job`` reports about one job.
-
-    Paths are resolved, "" if there is none; ``%N`` stays until the job has nodes. ``exit`` is 0:0
-    until the job has ended.
+    Slurm resolves the patterns; ``%N`` stays until the job has nodes.
     """
-
-    id: JobId
-    job_id: int
-    state: str
-    reason: str
-    exit: Optional[ExitCode]
-    node_list: str
-    stdout: str
-    stderr: str
-
-
-def parse_show_job(text: str) -> List[ControlJob]:
-    """Parse the blocks of ``scontrol show job`` (an array has several)."""
-    pages = map(_parse_page, re.split(r"\n\s*\n", text))
-    return [page for page in pages if page is not None]
-
-
-def _parse_page(text: str) -> Optional[ControlJob]:
-    plain = re.sub(_FREE_TEXT, "", text)
-    texts = dict(re.findall(r"(\w+)=(\S*)", plain))
-    paths = dict(re.findall(r"(?m)^ *(StdOut|StdErr)=(.*?) *$", text))
-    reason = re.search(r"(?m) Reason=(.*?)(?: Dependency=.*)?$", plain)
-    number, array, het = (count(texts.get(key, "")) for key in ("JobId", "ArrayJobId", "HetJobId"))
-    if number is None:
+    if len(re.findall(r"(?m)^JobId=\d", text)) != 1:
         return None
-    id: Optional[JobId] = JobId(number)
-    if array is not None:
-        task = texts.get("ArrayTaskId", "")
-        id = JobId.read(f"{array}_{task}") or JobId.read(f"{array}_[{task}]")
-    elif het is not None:
-        id = JobId.read(f"{het}+{texts.get('HetJobOffset')}")
-    node_list = texts.get("NodeList", "").replace("(null)", "")
-    # Slurm resolves the whole pattern except the first node's name.
-    out, err = (
-        paths.get(name, "").replace("%N", first_host(node_list) or "%N")
-        for name in ("StdOut", "StdErr")
-    )
-    return ControlJob(
-        id=id or JobId(number),
-        job_id=number,
-        state=texts.get("JobState", ""),
-        reason="" if reason is None or reason[1] == "None" else reason[1],
-        exit=ExitCode.parse(texts.get("ExitCode", "")),
-        node_list=node_list,
-        stdout=out,
-        stderr=err or out,  # empty if it is the same, since 26.05
-    )
+    values = dict(re.findall(r"(?m)^ +(StdOut|StdErr|NodeList)=(.*?) *$", text))
+    node = first_host(values.get("NodeList", "").replace("(null)", "")) or "%N"
+    out, err = (values.get(name, "").replace("%N", node) for name in ("StdOut", "StdErr"))
+    return out, err or out  # StdErr is empty if it is the same, since 26.05
 
 
-def scontrol_show_job(job: JobId) -> Tuple[ControlJob, ...]:
-    """Return slurmctld's details of a job or its tasks; empty if it has none. Raise SlurmError."""
-    argv = ["scontrol", "show", "job", str(job) if job.tasks is None else str(job.job)]
-    result = run(argv)
+def scontrol_logs(job: JobId) -> Optional[Tuple[str, str]]:
+    """Return the logs of a job that slurmctld knows; None for several tasks. Raise SlurmError."""
+    result = run(["scontrol", "show", "job", str(job) if job.tasks is None else str(job.job)])
     if result.returncode != 0:
-        # The second form is for a task that a known array does not have (any longer).
-        if re.search(r"invalid job id|^job \S+ not found", result.words.lower()):
-            return ()
         raise failure(result)
-    return tuple(parse_show_job(result.stdout))
+    return parse_logs(result.stdout)
 
 
 def parse_job_gpus(text: str) -> Dict[str, int]:

@@ -6,7 +6,7 @@ import contextlib
 import glob
 import os
 import re
-from typing import Callable, Dict, List, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.common.console import printable
 from neuronctl.common.datatypes import replace
@@ -14,6 +14,7 @@ from neuronctl.common.errors import NoSuchJobError, PolicyError, UsageError
 from neuronctl.common.paths import sweep_dir
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job import JobRequest, Layer, Origin, Source
+from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import GOOD
 from neuronctl.tracking.endings import ending_words
@@ -114,6 +115,15 @@ def _find(word: str) -> List[Tuple[JobId, Sequence[JobStatus]]]:
     return [(id, found.jobs)]
 
 
+def _newer(job: JobStatus) -> Optional[int]:
+    """Return a newer recorded job of the same name and directory, if there is one."""
+    since = job.record.begun_at if job.record is not None else job.submit
+    for record in RecordStore.default().recent(since=since or 0, cluster=local_cluster()):
+        if (record.job_name, record.cwd) == (job.name, job.work_dir) and record.job_id:
+            return record.job_id if record.job_id > job.id.job else None
+    return None
+
+
 def _jobs_of_sweep(name: str) -> Set[int]:
     """Return the jobs of a sweep; none if the sweep does not exist."""
     place = glob.escape(sweep_dir(name))
@@ -125,13 +135,14 @@ def _jobs_of_sweep(name: str) -> Set[int]:
 def _left(
     given: str, kind: str, id: JobId, jobs: Sequence[JobStatus], tell: Callable[[str], None]
 ) -> str:
-    """Return the id that Slurm must wait for, or "" if the job has ended; raise PolicyError.
-
-    given: the option as typed. kind: ``afterok`` or ``afterany``. jobs: the job, or its tasks.
-    """
+    """Return what Slurm must wait for, or "" if it has ended; raise PolicyError."""
     for job in jobs:
         if kind == "afterok" and job.ended and job.state not in GOOD:
             again = f"'neuronctl resubmit {job.id.job}' submits it again"
+            newer = _newer(job)
+            if newer:
+                instead = given.replace(str(job.id.job), str(newer))
+                again = f"'{instead}' waits for the next job of its name, {newer}"
             if job.id.job in _jobs_of_sweep(job.name):
                 again = f"'neuronctl sweep retry {job.name}' continues the sweep"
             raise PolicyError(

@@ -7,7 +7,7 @@ import json
 import os
 import pwd
 import signal
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 from neuronctl.common.files import read_private, tail
 from neuronctl.common.paths import pipeline_dir
@@ -16,7 +16,6 @@ from neuronctl.slurm.job_states import CANCELLED, COMPLETED, FAILED, STATES
 from neuronctl.tracking.runs import failed_tasks
 
 if TYPE_CHECKING:
-    from neuronctl.slurm.job_control import ControlJob
     from neuronctl.tracking.job_status import JobStatus
 
 
@@ -114,7 +113,7 @@ def _or_more(status: JobStatus) -> str:
     return f" (or {128 + code}, {signal.Signals(code).name})"
 
 
-def is_launch_failure(job: Union[ControlJob, JobStatus]) -> bool:
+def is_launch_failure(job: JobStatus) -> bool:
     """Return True if the job ended before its script started: 0:53, usually due to its log."""
     return job.exit == ExitCode(0, 53)
 

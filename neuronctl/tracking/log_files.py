@@ -1,20 +1,23 @@
-"""Where the logs of a job are, or will be."""
+"""Where the logs of a job are, or will be, and the part of a log that is wanted."""
 
 from __future__ import annotations
 
 import os
-from typing import Optional, Sequence, Tuple, Union
+import re
+import time
+from typing import BinaryIO, Optional, Sequence, Tuple
 
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import NoSuchJobError, UsageError
 from neuronctl.common.files import list_again, open_regular
-from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.records.store import RecordStore
 from neuronctl.slurm.conf import local_cluster
-from neuronctl.slurm.job_control import ControlJob, scontrol_show_job
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.sacct import sacct
-from neuronctl.tracking.job_status import JobStatus, merge
-from neuronctl.tracking.lookup import log_paths, matches, no_such_job
+from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.lookup import log_paths, look_up, no_such_job
+
+_BLOCK = 1 << 16
+_TIME = re.compile(rb"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)")
 
 
 @dataclass(frozen=True)
@@ -24,55 +27,38 @@ class LogPlace:
     paths: of standard output and of standard error. guessed: they are only sbatch's default.
     """
 
-    job: Union[ControlJob, JobStatus]
+    job: JobStatus
     paths: Tuple[str, str]
     guessed: bool = False
 
 
-def find_logs(asked: JobId, record: Optional[JobRecord]) -> LogPlace:
-    """Ask the controller, and accounting about a job it has forgotten.
+def find_logs(asked: JobId) -> LogPlace:
+    """Ask Slurm where the logs of a job are.
 
     A heterogeneous job has one, its first component's. Raises UsageError for an array of several
     tasks, NoSuchJobError, SlurmUnavailableError.
     """
-    pages = scontrol_show_job(asked.with_log)
-    if pages and pages[0].id.het is not None:
-        pages = tuple(page for page in pages if page.id == page.id.with_log)
-    if len(pages) > 1 or (pages and pages[0].id.tasks is not None):
-        raise _which_task(asked, [page.id for page in pages])
-    if pages:
-        page = pages[0]
-        out, error = page.stdout, page.stderr
-        if record is not None:
-            node_list, own_id = page.node_list, page.job_id
-            out = record.log_path(page.id.task, own_id=own_id, node_list=node_list)
-            error = record.log_path(page.id.task, own_id=own_id, node_list=node_list, err=True)
-        return LogPlace(page, (out, error))
-    record = record or RecordStore.default().get(asked.job)  # another cluster's
-    statuses = merge(record, accounting=sacct([asked]).jobs)
-    past = [status for status in statuses if matches(asked, status)]
-    if past and past[0].id.het is not None:
-        past = [replace(past[0], id=past[0].id.with_log)]
-    if not past:
+    parts = look_up([asked]).sure().jobs
+    if not parts:
         raise no_such_job([asked])
-    status = past[0]
+    status = parts[0]
     if asked.task is not None and status.id.tasks is not None:
         status = replace(status, id=asked, own_id=False)
-    if len(past) > 1 or status.id.tasks is not None:
-        raise _which_task(asked, [status.id for status in past])
+    if status.id.tasks is not None or (len(parts) > 1 and status.id.het is None):
+        raise _which_task(asked, [part.id for part in parts])
     out, error, guessed = log_paths(status)
     return LogPlace(status, (out, error), guessed)
 
 
 def read_log(asked: JobId, *, err: bool = False) -> str:
-    """Return the text of a job's log, or of standard error's own; "" where there is none yet.
+    """Return the text of a job's log, or of standard error's own; "" if there is none yet.
 
-    Raises as find_logs(), and NoSuchJobError where it cannot be read.
+    Raises as find_logs(), and NoSuchJobError if it cannot be read.
     """
     record = RecordStore.default().get(asked.job, local_cluster())
     path = record.log_path(err=err) if record is not None and record.array is None else ""
     if not os.path.exists(path):
-        path = find_logs(asked, record).paths[err]
+        path = find_logs(asked).paths[err]
         list_again(path)
     try:
         with open_regular(path) as file:
@@ -92,3 +78,60 @@ def _which_task(asked: JobId, parts: Sequence[JobId]) -> UsageError:
         f"job {asked} has several tasks, each with its own log",
         f"name one of them: neuronctl logs {example}",
     )
+
+
+@dataclass(frozen=True)
+class LogPart:
+    """What of a log is wanted; all of it by default.
+
+    lines: so many at its end. since: what was written then or later (epoch seconds), by the first
+    local time in a line. most: bytes at its end, from the beginning of a line; 0: all.
+    """
+
+    lines: Optional[int] = None
+    since: Optional[int] = None
+    most: int = 0
+
+    def first_byte(self, file: BinaryIO) -> int:
+        """Return where the part begins; raises UsageError if no line says when it was written."""
+        size = os.fstat(file.fileno()).st_size
+        begin = 0 if self.since is None else _first_since(file, self.since)
+        if self.lines is not None:
+            begin = max(begin, _last_lines(file, size, self.lines))
+        if self.most and size - begin > self.most:
+            file.seek(size - self.most - 1)
+            rest = file.readline(self.most)
+            begin = size - self.most - 1 + (len(rest) if rest.endswith(b"\n") else 1)
+        return begin
+
+
+def _last_lines(file: BinaryIO, size: int, lines: int) -> int:
+    end = size - 1  # the end of the last line starts no other line
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        file.seek(start)
+        block = file.read(end - start)
+        while (place := block.rfind(b"\n")) >= 0:
+            lines -= 1
+            if not lines:
+                return start + place + 1
+            block = block[:place]
+        end = start
+    return 0
+
+
+def _first_since(file: BinaryIO, since: int) -> int:
+    if os.fstat(file.fileno()).st_mtime < since:
+        return os.fstat(file.fileno()).st_size
+    place, timed = 0, False
+    file.seek(0)
+    while line := file.readline(_BLOCK):
+        match = _TIME.search(line[:200])
+        if match is not None:
+            timed, text = True, b" ".join(match.groups()).decode()
+            if time.mktime(time.strptime(text, "%Y-%m-%d %H:%M:%S")) >= since:
+                return place
+        place += len(line)
+    if not timed:
+        raise UsageError("--since: no line of the log has a date and time", "--tail shows its end")
+    return place

@@ -13,7 +13,7 @@ from neuronctl.common.files import head
 from neuronctl.common.units import expand_hostlist, expand_log_pattern, first_host
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.slurm.conf import local_cluster
-from neuronctl.slurm.job_control import scontrol_show_job
+from neuronctl.slurm.job_control import scontrol_logs
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED
 from neuronctl.slurm.sacct import Accounting, sacct, sacct_logs
@@ -130,8 +130,7 @@ def log_paths(status: JobStatus) -> tuple[str, str, bool]:
     paths, id = None, status.id.with_log
     with contextlib.suppress(SlurmError):
         if status.source == "squeue":
-            pages = scontrol_show_job(id)
-            paths = (pages[0].stdout, pages[0].stderr) if len(pages) == 1 else None
+            paths = scontrol_logs(id)
         elif status.source == "sacct":
             paths = sacct_logs(id) or _submitted_logs(status)
     guess = f"slurm-{id if id.het is None else id.job}.out"

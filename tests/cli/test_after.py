@@ -198,6 +198,7 @@ def test_all_jobs_of_a_sweep_are_waited_for(run: Run, fake_slurm: FakeSlurm) -> 
 def test_a_resubmission_that_could_never_start_is_refused(
     options: List[str], run: Run, fake_slurm: FakeSlurm, tmp_path: Path
 ) -> None:
+    """It names the job that was submitted in place of the one that failed."""
     fake_slurm.queue(queue_row("60", name="broken", work_dir=str(tmp_path)))
     fake_slurm.answer("sbatch", "60\n")
     run("submit", *JOB, "--job-name", "broken", "train.py")
@@ -208,7 +209,13 @@ def test_a_resubmission_that_could_never_start_is_refused(
     told = run("resubmit", "70", code=4).stderr
     assert "--after-ok 60: job 60 (broken) ended as FAILED" in told
     assert "'neuronctl resubmit 60' submits it again" in told
-    fake_slurm.queue(failed, queue_row("71", name="broken", work_dir=str(tmp_path)))
+    fake_slurm.answer("sbatch", "71\n")
+    run("resubmit", "60")
+    again = queue_row("71", name="broken", work_dir=str(tmp_path))
+    fake_slurm.queue(failed, again)
+    assert (
+        "'--after-ok 71' waits for the next job of its name" in run("resubmit", "70", code=4).stderr
+    )
     fake_slurm.answer("sbatch", "72\n")
     run("resubmit", "70", "--after-ok", "71")
     assert dependency(fake_slurm.stdin()) == ["afterok:71"]

@@ -20,12 +20,11 @@ from neuronctl.tracking.follow import GrowingLog
 Run = Callable[..., Any]
 
 
-def page(id: str, state: str, stdout: str, *, array: str = "", exit: str = "0:0") -> str:
-    return (
-        f"JobId={id} {array}JobName=train\n   JobState={state} Reason=Priority Dependency=(null)\n"
-        f"   Requeue=1 ExitCode={exit}\n   NodeList=gpu[07-08]\n   StdErr={stdout}.err\n"
-        f"   StdOut={stdout}\n   Power=\n\n"
-    )
+def known(fake_slurm: FakeSlurm, state: str, stdout: str, exit: str = "0") -> None:
+    """Let Slurm know job 7, which has no record."""
+    fake_slurm.queue(queue_row("7", state=state, exit=exit))
+    page = f"JobId=7 JobName=train\n   StdErr={stdout}.err\n   StdOut={stdout}\n   Power=\n\n"
+    fake_slurm.answer("scontrol", page)
 
 
 def test_the_record_knows_where(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
@@ -58,7 +57,7 @@ def test_without_a_record_slurm_knows(run: Run, fake_slurm: FakeSlurm, tmp_path:
     log = tmp_path / "my log.out"
     log.write_text("here\n")
     Path(f"{log}.err").write_text("there\n")
-    fake_slurm.answer("scontrol", page("7", "RUNNING", str(log)))
+    known(fake_slurm, "RUNNING", str(log))
     assert run("logs", "7").stdout == "here\n"
     assert run("logs", "7", "--err").stdout == "there\n"
 
@@ -66,43 +65,42 @@ def test_without_a_record_slurm_knows(run: Run, fake_slurm: FakeSlurm, tmp_path:
 def test_first_node_in_the_name(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     record(7, output=f"{tmp_path}/%N-%j.out")
     (tmp_path / "gpu07-7.out").write_text("here\n")
-    fake_slurm.answer("scontrol", page("7", "RUNNING", f"{tmp_path}/%N-7.out"))
+    fake_slurm.queue(queue_row("7", node_list="gpu[07-08]", work_dir="/scratch/kim"))
     assert run("logs", "7").stdout == "here\n"
 
 
 def test_a_task_of_an_array(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     record(7, output=f"{tmp_path}/%A_%a-%j.out", array="0-3")
     (tmp_path / "7_3-10.out").write_text("three\n")
-    task = page("10", "RUNNING", "", array="ArrayJobId=7 ArrayTaskId=3 ")
-    fake_slurm.answer("scontrol", task)
+    task = queue_row("7_3", own="10")
+    fake_slurm.queue(task)
     assert run("logs", "7_3").stdout == "three\n"
-    waiting = page("7", "PENDING", "", array="ArrayJobId=7 ArrayTaskId=4-9 ")
-    fake_slurm.answer("scontrol", waiting + task)
+    fake_slurm.queue(queue_row("7_[4-9]", state="PENDING", node_list=""), task)
     result = run("logs", "7", code=2)
     assert "has several tasks" in result.stderr and "neuronctl logs 7_3" in result.stderr
 
 
 def test_not_started_yet(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("scontrol", page("7", "PENDING", "/scratch/kim/7.out"))
+    known(fake_slurm, "PENDING", "/scratch/kim/7.out")
     result = run("logs", "7")
     assert result.stdout == ""
     assert result.stderr == "job 7 is PENDING; its log will be /scratch/kim/7.out\n"
 
 
 def test_started_but_silent(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("scontrol", page("7", "RUNNING", "/scratch/kim/7.out"))
+    known(fake_slurm, "RUNNING", "/scratch/kim/7.out")
     assert "job 7 is RUNNING; no log yet at" in run("logs", "7").stderr
 
 
 def test_no_log_directory(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.answer("scontrol", page("7", "FAILED", "/no/7.out", exit="0:53"))
+    known(fake_slurm, "FAILED", "/no/7.out", exit="53")
     result = run("logs", "7", code=8)
     assert "there is no log at /no/7.out: job 7 ended (FAILED)" in result.stderr
     assert "neuronctl why 7" in result.stderr
 
 
 def test_a_log_that_may_be_late(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    fake_slurm.answer("scontrol", page("7", "FAILED", str(tmp_path / "7.out"), exit="1:0"))
+    known(fake_slurm, "FAILED", str(tmp_path / "7.out"))
     assert "it may still appear within a minute (NFS)" in run("logs", "7", code=8).stderr
 
 
@@ -199,8 +197,7 @@ def test_following_a_job_that_has_ended(run: Run, fake_slurm: FakeSlurm, tmp_pat
     log = tmp_path / "7.out"
     log.write_text("one\ntwo\n")
     Path(f"{log}.err").write_text("warned\n")
-    fake_slurm.queue(queue_row("7", state="FAILED", exit="768"))
-    fake_slurm.answer("scontrol", page("7", "FAILED", str(log)))
+    known(fake_slurm, "FAILED", str(log), exit="768")
     result = run("logs", "-f", "7")
     assert result.stdout == "one\ntwo\n"
     said, last = result.stderr.splitlines()

@@ -15,7 +15,7 @@ from neuronctl.monitoring.node_use import parse_node_usage
 from neuronctl.slurm import fields
 from neuronctl.slurm.allocation import from_environment
 from neuronctl.slurm.conf import parse_cluster_name
-from neuronctl.slurm.job_control import parse_job_gpus, parse_scancel, parse_show_job
+from neuronctl.slurm.job_control import parse_job_gpus, parse_logs, parse_scancel
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import ASSOCIATION_FIELDS, QOS_FIELDS
 from neuronctl.slurm.process import run
@@ -118,7 +118,7 @@ def use(ids: Sequence[JobId]) -> None:
                 id.without([other])
 
 
-JOBS = {parse_squeue: QUEUE, parse_sacct: PAST, parse_show_job: SHOWN}
+JOBS = {parse_squeue: QUEUE, parse_sacct: PAST}
 
 
 @pytest.mark.parametrize("parse", JOBS, ids=lambda parse: parse.__name__)
@@ -137,6 +137,7 @@ def test_jobs(parse: Callable[[str], Any], drawn: st.DataObject) -> None:
 @given(texts(SHOWN))
 def test_what_scontrol_shows_of_jobs(text: str) -> None:
     assert_read(parse_job_gpus, text)
+    assert_read(parse_logs, text)
     assert_read(parse_job_states, text)
 
 

@@ -53,7 +53,6 @@ def test_use_and_memory_over_time_are_lines_of_blocks(tmp_path: Path) -> None:
     gpus(tmp_path, moments)
     lines = gpu_lines(read_samples(str(tmp_path), 4711), 8)
     assert lines == [("GPU 0 use", "████  ▁▁"), ("      memory", "████  ██")]
-    assert gpu_lines(read_samples(str(tmp_path), 4711), 50, last=100)[0][1] == "▁" * 10
 
 
 def test_a_page_of_a_job(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from neuronctl.slurm.fields import (
     parse_tres_gpus,
     submission_mark,
 )
-from neuronctl.slurm.job_control import parse_scancel, parse_show_job
+from neuronctl.slurm.job_control import parse_logs, parse_scancel
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.limits import Scope, read_group_limits
 from neuronctl.slurm.sacct import parse_sacct
@@ -316,21 +316,12 @@ def page(
     return PAGE.format(id=id, array=array, state=state, reason=reason, blank=" ")
 
 
-def test_show_job() -> None:
-    (job,) = parse_show_job(page())
-    assert (job.id, job.job_id) == (JobId(9), 9)
-    assert (job.state, job.reason, job.exit) == ("FAILED", "JobLaunchFailure", ExitCode(0, 53))
-    assert job.stdout == "/scratch/neuron/sub/x-gpu36-9.out"
-    assert job.stderr == "/scratch/neuron/e r nodir2.err"
-    assert job.node_list == "gpu36"
-
-
-def test_show_job_without_errors_of_its_own() -> None:
-    reason = "ReqNodeNotAvail, UnavailableNodes:gpu30"
-    text = page(reason=reason).replace("StdErr=/scratch/neuron/e r nodir2.err", "StdErr=")
-    (job,) = parse_show_job(text)
-    assert job.stderr == job.stdout == "/scratch/neuron/sub/x-gpu36-9.out"
-    assert job.reason == reason
+def test_the_logs_of_a_job() -> None:
+    out = "/scratch/neuron/sub/x-gpu36-9.out"
+    assert parse_logs(page()) == (out, "/scratch/neuron/e r nodir2.err")
+    text = page().replace("StdErr=/scratch/neuron/e r nodir2.err", "StdErr=")
+    assert parse_logs(text) == (out, out)
+    assert parse_logs(page() + "\n" + page()) is None
 
 
 def test_scancel() -> None:

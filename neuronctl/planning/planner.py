@@ -174,26 +174,17 @@ class _PlanBuilder(LaunchBuilder):
         return {"gpus-per-node": amount if gpus and not by_gres else None, "gres": ",".join(others)}
 
     def _check_cores(self, launches: Sequence[model.Launch]) -> None:
-        """Raise UsageError for a step with more cores than the job, or cores left to Slurm."""
-        cores = self.cores
-        if self.request.cpus_per_task == 0 and self.place is None:
-            names = [
-                part.launcher.name for part in launches if part.launcher.by_srun or part.own_step
-            ]
-            names += [self.launcher.name] if self.launcher.by_srun and not self.interactive else []
-            if names:
-                raise UsageError(
-                    f"--cpus-per-task 0 leaves the cores to Slurm, and {names[0]} has to know how "
-                    "many each task gets",
-                    "request them, such as -c 8",
-                )
-        for launch in launches:
-            most = launch.cores_per_node
-            if launch.request.cpus_per_task and most > cores:
-                raise UsageError(
-                    f"{launch.step} requests {counted(most, 'core')} per node; the job has {cores}",
-                    f"request at most {cores} for the step, or more for the job",
-                )
+        """Raise UsageError if srun starts something with cores that are left to Slurm."""
+        if self.request.cpus_per_task != 0 or self.place is not None:
+            return
+        names = [part.launcher.name for part in launches if part.launcher.by_srun or part.own_step]
+        names += [self.launcher.name] if self.launcher.by_srun and not self.interactive else []
+        if names:
+            raise UsageError(
+                f"--cpus-per-task 0 leaves the cores to Slurm, and {names[0]} has to know how "
+                "many each task gets",
+                "request them, such as -c 8",
+            )
 
     def _explain_steps(self, launches: Sequence[model.Launch]) -> None:
         starts: Dict[int, List[str]] = {}
@@ -274,10 +265,8 @@ class _PlanBuilder(LaunchBuilder):
             default = limits.interactive_maximum
         if default is None:
             return None, None
-        qos, whose = self.cluster.qos_named(self.request.qos), "the default of"
-        if qos is not None and qos.wall_time.maximum == default:
-            whose = f"the most that QOS {qos.name} allows on"
-        reason = f"{whose} {self.cluster.name}"
+        qos = f" for QOS {self.request.qos}" if self.request.qos else ""
+        reason = f"the default of {self.cluster.name}{qos}"
         return default, self.decide("time", units.format_time(default), Source.CLUSTER, reason)
 
     def _requested_time(self, text: str) -> Tuple[int, str]:

@@ -94,8 +94,6 @@ _TOKEN = r"""(?xs)
 def _shell_words(text: str, file: str, block: str) -> Tuple[Shell, ...]:
     """Split shell text into words, each with its quotes."""
     words: List[Shell] = []
-    if not any(sign in text for sign in "'\"`$\\"):
-        return tuple(map(Shell, text.split()))
     for token in re.finditer(_TOKEN, text):
         if token["stray"]:
             raise TemplateError(f"{file}: block '{block}': unexpected {token['stray']}")

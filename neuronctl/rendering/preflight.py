@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
-from neuronctl.common.datatypes import dataclass
 from neuronctl.common.shell import CommandWord, Shell, join
 from neuronctl.planning import JobPlan, Launch
 from neuronctl.rendering.launch_command import launch_parts
 
 
-@dataclass(frozen=True)
-class Checks:
-    """What the preflight looks for on each node.
+def checks(plan: JobPlan) -> Dict[str, Any]:
+    """Return what the preflight looks for on each node; with steps, up to the first shell text.
 
-    srun: the command that runs it once per node; empty where the batch shell does, since nothing
-    is launched on other nodes. programs: looked for on PATH. files: must be readable. binds: what
-    is bound into the container and must exist. gpus: how many each node must show; one if the job
-    chooses itself. ssh: whether the first node must reach the others without a password.
-    """
+    Shell text may make what later steps need. In a container, nothing is looked for.
 
-    srun: str
-    programs: Tuple[str, ...]
-    files: Tuple[str, ...]
-    binds: Tuple[str, ...]
-    gpus: int
-    ssh: bool
-
-    def has_any(self, plan: JobPlan) -> bool:
-        """Return True if there is anything to look for, the job's environment included."""
-        environment = plan.request.venv is not None or plan.request.conda is not None
-        return environment or any((self.srun, self.programs, self.files, self.binds, self.gpus))
-
-
-def checks(plan: JobPlan) -> Checks:
-    """Return the checks of a job; with steps, up to shell text, which may make what others need.
-
-    In a container, nothing is looked for.
+    srun: the command that runs it once per node; empty if the batch shell does, because nothing
+    is launched on other nodes. programs: looked for on PATH. files: must be readable. gpus: how
+    many each node must show; one if the job chooses itself. ssh: whether the first node must reach
+    the others without a password.
     """
     launches: List[Launch] = []
     for step in plan.steps or (plan.launches,):
@@ -59,14 +40,13 @@ def checks(plan: JobPlan) -> Checks:
             programs += [*_program(parts.task), *launch.program[:1], script]
     if image is not None and "://" not in image and not wrapping.srun:
         files.append(image)
-    return Checks(
-        srun=once_per_node(plan) if several else "",
-        programs=_programs(programs, files),
-        files=tuple(dict.fromkeys(files)),
-        binds=_bound_paths(plan),
-        gpus=min(plan.gpus_per_node, 1) if _chooses_gpus(plan) else plan.gpus_per_node,
-        ssh=several and any(launch.launcher.ssh for launch in plan.launches),
-    )
+    return {
+        "srun": once_per_node(plan) if several else "",
+        "programs": _programs(programs, files),
+        "files": list(dict.fromkeys(files)),
+        "gpus": min(plan.gpus_per_node, 1) if _chooses_gpus(plan) else plan.gpus_per_node,
+        "ssh": several and any(launch.launcher.ssh for launch in plan.launches),
+    }
 
 
 def once_per_node(plan: JobPlan) -> str:
@@ -109,14 +89,3 @@ def _chooses_gpus(plan: JobPlan) -> bool:
         return False
     texts = (*dict(plan.request.env), *plan.request.setup)
     return any("_VISIBLE_DEVICES" in text for text in texts)
-
-
-def _bound_paths(plan: JobPlan) -> Tuple[str, ...]:
-    """Return the host's paths in ``--bind``; with Pyxis, words such as ``tmpfs`` are no paths."""
-    if plan.request.container is None:
-        return ()
-    binds = [part for bind in plan.request.binds for part in re.split(r"(?<!\\),", bind)]
-    sources = [bind.split(":", 1)[0] for bind in binds]
-    return tuple(
-        path for path in sources if "/" in path or (path and not plan.launches[0].wrapping.srun)
-    )

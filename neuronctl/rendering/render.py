@@ -31,6 +31,8 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
     first, checked = plan.launches[0], checks(plan)
     several = plan.nodes * plan.ntasks_per_node * first.processes > 1 and not plan.steps
     stall = duration(plan.stall) if plan.stall else ""
+    software = plan.request.venv is not None or plan.request.conda is not None
+    has_any = software or any(checked.values())
     text = _render(
         "job.sh.j2",
         plan,
@@ -45,7 +47,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         is_sweep=bool(steps),
         starts=printable(first.starts) if several else "",
         checks=checked,
-        looks=plan.preflight and checked.has_any(plan),
+        looks=plan.preflight and has_any,
         several_nodes=plan.most_nodes > 1,
         each_node=once_per_node(plan) + NO_MEMORY,
         monitor=plan.request.monitor,

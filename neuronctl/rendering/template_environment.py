@@ -115,7 +115,6 @@ _EXPRESSION_ERRORS = (
     *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
     *(RecursionError, MemoryError),
 )
-_WORDS = {RecursionError: "endless recursion", MemoryError: "out of memory"}
 
 
 @contextlib.contextmanager
@@ -140,7 +139,7 @@ def reported(name: str, directories: Sequence[str]) -> Iterator[None]:
         words = f"{_place(error, directories)}: {error}"
         hint = "'neuronctl help templates' lists what a template may use"
     except (jinja2.TemplateError, *_EXPRESSION_ERRORS) as error:
-        words = f"{_place(error, directories)}: {_WORDS.get(type(error), str(error))}"
+        words = f"{_place(error, directories)}: {str(error) or type(error).__name__}"
     except OSError as error:
         words = f"cannot read the template '{name}': {error}"
     raise TemplateError(words, hint) from None

@@ -49,11 +49,6 @@ def read_job_file(path: str) -> Layer:
     """Read the job that ``path`` describes; raises JobFileError with file:line."""
     if not path:
         raise JobFileError("empty job file name", "name a YAML file with options")
-    if _is_program(path):
-        raise JobFileError(
-            f"{path} is a program, not a job file",
-            "-f takes a YAML file with options; put the program after the options, without -f",
-        )
     return _layer(_nodes(yamlfile.read(path, JobFileError)), Source.JOB_FILE, _PROGRAM_KEYS)
 
 
@@ -288,14 +283,6 @@ def _unknown(key: str, known: Sequence[str], where: str) -> JobFileError:
     return JobFileError(f"{where}: unknown key '{key}'", did_you_mean(key.replace("_", "-"), known))
 
 
-def _is_program(path: str) -> bool:
-    if not os.path.isfile(path):  # a pipe can be read only once
-        return False
-    # For others, the YAML reader explains why it cannot read them.
-    kind = os.path.splitext(path)[1]
-    return kind in (".py", ".sh", ".sbatch", ".slurm") or head(path, 2) == b"#!"
-
-
 def _program(key: str, node: _Node) -> Dict[str, Any]:
     """Return the fields of a key that says what the job runs."""
     if key == JOBS:
@@ -415,14 +402,8 @@ def read_body(file: str) -> Body:
     except (OSError, ValueError) as error:
         problem = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"--body: cannot read {name}: {problem}") from None
-    first, _, rest = text.partition("\n")
-    if first.startswith("#!"):
-        if not re.search(r"\b(ba)?sh\b", first):
-            raise UsageError(
-                f"--body: {name} is not for bash: it begins with {first.strip()}",
-                "name the file as SCRIPT, without --body",
-            )
-        text = f"\n{rest}"  # errors name the file's lines
+    if text.startswith("#!"):
+        text = "\n" + text.partition("\n")[2]  # errors name the file's lines
     try:
         return Body(shell_text(text), None if file == "-" else file)
     except ValueError as error:

@@ -6,7 +6,6 @@ import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.common.errors import UsageError, did_you_mean
-from neuronctl.common.spelling import caller_name
 from neuronctl.common.words import other_dash, replace_other_dashes
 from neuronctl.request.job import BY_NAME, OPTIONS, Body, Layer, Origin, Source, StepRequest
 from neuronctl.request.options import Option
@@ -104,14 +103,10 @@ def _fill_from_environment(text: str) -> str:
         return text
     if text in os.environ:
         return f"{text}={os.environ[text]}"
-    value = f"or give a value: --env {text}=VALUE"
-    if caller_name():
-        raise UsageError(
-            f"--env: {text} is not exported on {caller_name()}, where this machine's variables do "
-            "not travel",
-            f"export it in ~/.bash_profile there, {value}",
-        )
-    raise UsageError(f"--env: {text} is not exported in your shell", f"export it first, {value}")
+    raise UsageError(
+        f"--env: {text} is not exported in the shell that runs neuronctl",
+        f"export it there first, or give a value: --env {text}=VALUE",
+    )
 
 
 def words_of(options: Mapping[str, Any]) -> List[str]:

@@ -39,7 +39,7 @@ def records() -> List[Path]:
 
 USAGE = [
     (["--gpus-per-node", "2", "--gres", "gpu:4"], ["--gpus-per-node", "--gres", "contradict"]),
-    (["--env", "NO_SUCH_NAME"], ["is not exported in your shell", "--env NO_SUCH_NAME=VALUE"]),
+    (["--env", "NO_SUCH_NAME"], ["is not exported in the shell", "--env NO_SUCH_NAME=VALUE"]),
     (["--no-such-option"], ["--sbatch no-such-option=VALUE"]),
     (["--hold"], ["sbatch has it: --sbatch hold\n"]),
     (["-F", "nodes"], ["--sbatch nodefile=VALUE"]),
@@ -55,12 +55,6 @@ def test_wrong_usage(options: List[str], words: List[str], run: Run, fake_slurm:
 
 def test_a_name_that_no_running_job_has(run: Run, fake_slurm: FakeSlurm) -> None:
     assert_one_error(run("top", "nosuch", code=8), "'neuronctl status' lists your jobs")
-
-
-@pytest.mark.parametrize("name", ["train.py", "job.sh", "no_suffix"])
-def test_job_file_that_is_a_program(name: str, run: Run, tmp_path: Path) -> None:
-    (tmp_path / name).write_text("#!/bin/bash\n#SBATCH -N 2\nsrun true\n")
-    assert_one_error(run("submit", *ONE, "-f", name, code=3), f"{name} is a program", "without -f")
 
 
 def test_wrong_configuration(run: Run, clean_home: Path) -> None:

@@ -327,4 +327,4 @@ def test_a_variable_of_this_machine_does_not_travel(
     monkeypatch.setenv("HF_TOKEN", "secret")
     Path("train.py").touch()
     error = on(*SUBMIT, "--env", "HF_TOKEN", "train.py", code=2).stderr
-    assert "HF_TOKEN is not exported on there" in error and "~/.bash_profile" in error
+    assert "HF_TOKEN is not exported in the shell that runs neuronctl" in error

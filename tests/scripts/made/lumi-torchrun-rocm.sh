@@ -23,7 +23,6 @@ check_node() {
     command -v singularity >/dev/null || faults+=('no program on PATH: singularity')
     [ -r train.py ] || faults+=('cannot read train.py')
     [ -r torch.sif ] || faults+=('cannot read torch.sif')
-    [ -e /scratch ] || faults+=('cannot bind /scratch: not found')
     devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # neither is set: all are visible
     [ "${!devices-all}" ] || faults+=("8 GPUs requested, but $devices is empty")
     IFS=, read -ra visible <<<"${!devices-}"

@@ -27,8 +27,6 @@ faults=()
 command -v singularity >/dev/null || faults+=('no program on PATH: singularity')
 [ -r train.py ] || faults+=('cannot read train.py')
 [ -r llama.sif ] || faults+=('cannot read llama.sif')
-[ -e data ] || faults+=('cannot bind data: not found')
-[ -e out ] || faults+=('cannot bind out: not found')
 devices=CUDA_VISIBLE_DEVICES; [ -v "$devices" ] || devices=ROCR_VISIBLE_DEVICES  # neither is set: all are visible
 [ "${!devices-all}" ] || faults+=("1 GPU requested, but $devices is empty")
 { ! command -v nvidia-smi || timeout 30 nvidia-smi -L; } >/dev/null || faults+=('nvidia-smi finds no GPU')

@@ -104,7 +104,7 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
     node.check_keys(("default_cluster", "clusters"))
     below = node.below("clusters")
     clusters = {name: schema.read_cluster(name, below.below(name)) for name in below.present()}
-    default = node.text("default_cluster")
+    default = node.read("default_cluster")
     if default not in clusters and ("clusters",) not in errors:
         words = f"{default!r} is not a cluster"
         node.refuse("default_cluster", words, did_you_mean(default, clusters))

@@ -1,64 +1,194 @@
-"""Read a merged catalog into the model, and report everything that is wrong with it.
+"""Read a merged catalog into its types, and report everything that is wrong with it.
 
-The keys are the model's field names. A value is read as its field's type says, or by the reader of
-its key in ``_BY_KEY``. Every error names the file and line, the key, the value, and what is
-allowed.
+The keys are the types' field names. A value is read as its field's type says, or by the reader of
+its key in ``_BY_KEY`` or ``_MAPPINGS``. Every error names the file and line, the key, the value,
+and what is allowed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
+from dataclasses import is_dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
-from neuronctl.catalog import cluster as catalog
+from neuronctl.catalog import cluster as types
 from neuronctl.catalog.cluster import Cluster, Partition, Path, Place, Price, Qos, WallTime
 from neuronctl.common import units
-from neuronctl.common.datatypes import is_datatype, replace
 from neuronctl.common.errors import did_you_mean
 from neuronctl.common.shell import BASHS_OWN
 
 T = TypeVar("T")
 
+Mistake = Tuple[Place, str, str]
+"""Where it is, what is wrong, and what to write."""
+
+Reader = Callable[[Any], Any]
+"""Returns a value of YAML as the field has it; raises ValueError with what to write instead."""
+
+
+def _allow(is_right: Callable[[Any], bool], hint: str) -> Reader:
+    """Return the reader of the values for which ``is_right`` is true."""
+
+    def read(value: object) -> object:
+        if not is_right(value):
+            raise ValueError(hint)
+        return value
+
+    return read
+
+
+# In Python, bool is an int; to a person who writes `nodes: true`, it is not.
+_count = _allow(
+    lambda value: type(value) is int and value > 0, "write a whole number of at least 1"
+)
+_count_or_0 = _allow(
+    lambda value: type(value) is int and value >= 0, "write a whole number of at least 0"
+)
+_number = _allow(
+    lambda value: type(value) in (int, float) and 0 <= value <= 1e15, "write a number of at least 0"
+)
+_fraction = _allow(
+    lambda value: type(value) in (int, float) and 0 <= value <= 1,
+    "write a number of at least 0 and at most 1",
+)
+_boolean = _allow(lambda value: type(value) is bool, "write true or false")
+_text = _allow(
+    lambda value: isinstance(value, str) and value.isprintable(),
+    "write one line of text; quote it if it looks like a number",
+)
+_node_list = _allow(
+    lambda value: isinstance(value, str) and units.hosts(value) != [],
+    "write a host list such as gpu[01-05,07],gpu10",
+)
+
+
+def _text_or_number(value: object) -> Any:
+    return str(value) if type(value) is int else _text(value)
+
+
+def _words(value: object, read: Reader = _text) -> Tuple[str, ...]:
+    try:
+        words = tuple(map(read, value)) if isinstance(value, list) else ("",)
+    except ValueError:
+        words = ("",)
+    if not all(words):
+        hint = "write a list of words: [one, two]; quote words that look like numbers"
+        raise ValueError(hint)
+    return words
+
+
+def _words_or_numbers(value: object) -> Tuple[str, ...]:
+    return _words(value, _text_or_number)
+
+
+def _duration(value: object) -> int:
+    if str(value).upper() == "UNLIMITED":
+        return units.UNLIMITED
+    seconds = 0
+    with contextlib.suppress(ValueError):
+        seconds = units.parse_duration(str(value)) if type(value) in (int, str) else 0
+    if not seconds:
+        raise ValueError(f"use {units.TIME_FORMS}, or UNLIMITED; a bare number is minutes")
+    return seconds
+
+
+def _cores_per_node(value: object) -> Tuple[int, ...]:
+    numbers = value if isinstance(value, list) and value else [value]
+    return tuple(map(_count, numbers))
+
+
+def _pattern(value: object) -> Any:
+    try:
+        re.compile(_text(value))
+    except re.error as error:
+        raise ValueError(f"write a regular expression such as 'p-[0-9]+': {error}") from None
+    return value
+
+
+def _form(pattern: str, hint: str, read: Reader = _text) -> Reader:
+    """Return the reader of a text of this form, or of a list of such texts."""
+
+    def read_form(value: object) -> object:
+        result = read(value)
+        texts = (result,) if isinstance(result, str) else result
+        if not all(re.fullmatch(pattern, text) for text in texts):
+            raise ValueError(hint)
+        return result
+
+    return read_form
+
+
+def _choice(*words: str) -> Reader:
+    return _allow(lambda value: value in words, f"write one of {', '.join(words)}")
+
+
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")
 
-_CHOICES: Mapping[str, Sequence[str]] = {
-    "arch": ARCHITECTURES,
-    "form": ("any", "word", "fields"),
-    "gpu_option": ("gres", "gpus-per-node"),
-    "rule": ("cap", "default", "none"),
-    "runtime": ("singularity", "apptainer"),
-}
-"""The keys whose value, or each of whose values, is one of these words."""
-
 _DIRECTORY = (
-    r"/([\w./@%+=:-]|\{user\})*",
+    r"/([\w./@%+=:-]|\{user\})*|",
     "write an absolute path of plain words; {user} stands for the login name",
 )
-_PLAIN = (
+_PLAIN = _form(
     r"[\w.@%+=:-]*",
     "it becomes part of shell commands: use letters, digits, '.', '_', and '-'",
 )
-_FORMS: Mapping[str, Tuple[str, str]] = {
-    # Also of rules that earlier versions had.
-    "rules_off": (r"NC[0-9]{3}", "write codes of rules, such as NC304"),
-    **dict.fromkeys(("submit_from", "image_dirs", "scratch", "path"), _DIRECTORY),
-    **dict.fromkeys(("interface", "host_suffix", "host"), _PLAIN),
-    "quota": (
-        r"[\w./@%+=:-]+( [\w./@%+=:-]+)*",
-        "write a command of plain words, which no shell reads",
-    ),
-    "date": (r"\d{4}(-\d{2}(-\d{2})?)?", "write 2026-08-12, 2026-08, or 2026"),
-    "evidence": (
-        r"(guide|advice|slurm)( \(.+\))?|observation \(.+\)",
-        "write guide, advice, slurm, or observation (WHERE, WHEN)",
-    ),
+_COMMAND = r"[\w./@%+=:-]+( [\w./@%+=:-]+)*|"
+_EVIDENCE = r"(guide|advice|slurm)( \(.+\))?|observation \(.+\)"
+
+_BY_TYPE: Mapping[str, Reader] = {
+    "str": _text,
+    "Optional[str]": _text,
+    "Optional[int]": _count,
+    "float": _number,
+    "Optional[float]": _number,
+    "bool": _boolean,
+    "Tuple[str, ...]": _words,
 }
-"""The pattern of a key's value, or of each of its values, and what to write."""
 
+_BY_KEY: Mapping[str, Reader] = {
+    **dict.fromkeys(("default", "maximum", "interactive_maximum"), _duration),
+    **dict.fromkeys(("gpus_per_node", "priority"), _count_or_0),
+    **dict.fromkeys(("gpu", "default_partition"), _text_or_number),
+    **dict.fromkeys(("gpu_types", "accounts", "features", "partitions"), _words_or_numbers),
+    **dict.fromkeys(("submit_from", "image_dirs"), _form(*_DIRECTORY, _words)),
+    **dict.fromkeys(("scratch", "path"), _form(*_DIRECTORY)),
+    **dict.fromkeys(("interface", "host_suffix", "host"), _PLAIN),
+    "arch": _choice(*ARCHITECTURES),
+    "form": _choice("any", "word", "fields"),
+    "gpu_option": _choice("gres", "gpus-per-node"),
+    "rule": _choice("cap", "default", "none"),
+    "runtime": _choice("singularity", "apptainer"),
+    # Also of rules that earlier versions had.
+    "rules_off": _form(r"NC[0-9]{3}", "write codes of rules, such as NC304", _words),
+    "quota": _form(_COMMAND, "write a command of plain words, which no shell reads"),
+    "date": _form(
+        r"\d{4}(-\d{2}(-\d{2})?)?", "write 2026-08-12, 2026-08, or 2026", _text_or_number
+    ),
+    "memory_fraction": _fraction,
+    "cores_per_node": _cores_per_node,
+    "node_list": _node_list,
+    "pattern": _pattern,
+}
 
-Mistake = Tuple[Place, str, str]
-"""Where it is, what is wrong, and what to write."""
+_MAPPINGS: Mapping[str, Reader] = {
+    **dict.fromkeys(("forbidden_options", "launcher_instead_of", "meanings"), _text),
+    "evidence": _form(_EVIDENCE, "write guide, advice, slurm, or observation (WHERE, WHEN)"),
+    "environment": _text_or_number,
+    "fields": _words,
+}
+"""The keys whose value is a mapping of names, and the reader of its values."""
+
+_NAMES: Mapping[str, Tuple[str, str]] = {
+    "environment": (
+        rf"(?!(?:{'|'.join(BASHS_OWN)})$)[A-Za-z_][A-Za-z0-9_]*",
+        "is no variable that a script may set; use another name",
+    ),
+    "fields": ("[A-Za-z0-9_-]+", "is not one word; write, for example, 'field: [nlp, cv]'"),
+}
+"""The form of the names in some of these mappings, and what is wrong with another."""
+
+_TYPES: Mapping[str, Any] = {name: kind for name, kind in vars(types).items() if is_dataclass(kind)}
 
 
 class Node:
@@ -96,78 +226,22 @@ class Node:
 
     def below(self, key: str) -> Node:
         """Return the mapping at a key; empty without one."""
-        data = self.typed(key, dict, "a mapping, 'key: value' lines")
-        return Node(data or {}, (*self.path, key), self.places, self.errors)
+        data = self.data.get(key) or {}
+        if not isinstance(data, dict):
+            self.refuse(key, f"{_show(data)} is not allowed", "write a mapping, 'key: value' lines")
+            data = {}
+        return Node(data, (*self.path, key), self.places, self.errors)
 
-    def typed(self, key: str, kind: type, allowed: str) -> Any:
-        """Return the value, or None. allowed: the possible values, for messages."""
-        value = self.data.get(key)
-        # In Python, bool is an int; to a person who writes `nodes: true`, it is not.
-        if value is not None and type(value) is not kind:
-            self.refuse(key, f"{_show(value)} is not allowed", f"write {allowed}")
-            return None
-        return value
-
-    def text(self, key: str, default: Any = "", *, or_number: bool = False) -> Any:
-        """Return one line of text; with ``or_number``, a whole number as its digits."""
-        if (or_number or key in _FORMS) and type(self.data.get(key)) is int:
-            return str(self.data[key])
-        value = self.typed(key, str, "text (quote it if it looks like a number)")
-        if value is not None and not value.isprintable():
-            self.refuse(key, f"{value!r} is not one line of text", "write one line of text")
-            value = None
-        return default if value is None else value
-
-    def boolean(self, key: str, default: Any) -> Any:
-        """Return a boolean."""
-        value = self.typed(key, bool, "true or false")
-        return default if value is None else value
-
-    def whole(self, key: str, least: int = 1, default: Any = None) -> Any:
-        """Return a whole number."""
-        hint = f"a whole number of at least {least}" + (" (MB)" if "_mb_" in key else "")
-        value = self.typed(key, int, hint)
-        if value is not None and value < least:
-            self.refuse(key, f"{value} is less than {least}", f"write {hint}")
-            value = None
-        return default if value is None else value
-
-    def number(self, key: str, default: Any, most: float = 1e15) -> Any:
-        """Return a number of at least 0."""
+    def read(self, key: str, reader: Reader = _text, default: Any = "") -> Any:
+        """Return the value at a key, or the default without one."""
         value = self.data.get(key)
         if value is None:
             return default
-        if type(value) not in (int, float) or not 0 <= value <= most:
-            words = "write a number of at least 0" + (f" and at most {most:g}" if most < 9 else "")
-            self.refuse(key, f"{_show(value)} is not allowed", words)
+        try:
+            return reader(value)
+        except ValueError as error:
+            self.refuse(key, f"{_show(value)} is not allowed", str(error))
             return default
-        return float(value)
-
-    def texts(self, key: str, *, or_numbers: bool = False) -> Tuple[str, ...]:
-        """Return a list of words; with ``or_numbers``, whole numbers as their digits."""
-        items = self.typed(key, list, "a list of words: [one, two]") or []
-        items = [str(item) if or_numbers and type(item) is int else item for item in items]
-        for item in items:
-            if not isinstance(item, str) or not item or not item.isprintable():
-                hint = "write a list of words: [one, two]; quote words that look like numbers"
-                self.refuse(key, f"the entry {_show(item)} is not allowed", hint)
-                return ()
-        return tuple(items)
-
-    def duration(self, key: str, default: Any) -> Any:
-        """Return a time in seconds."""
-        value = self.data.get(key)
-        if value is None:
-            return default
-        if str(value).upper() == "UNLIMITED":
-            return units.UNLIMITED
-        seconds = 0
-        with contextlib.suppress(ValueError):
-            seconds = units.parse_duration(str(value)) if type(value) in (int, str) else 0
-        if not seconds:
-            hint = f"use {units.TIME_FORMS}, or UNLIMITED; a bare number is minutes"
-            self.refuse(key, f"{_show(value)} is not a time limit", hint)
-        return seconds or default
 
 
 def _show(value: object) -> str:
@@ -175,23 +249,6 @@ def _show(value: object) -> str:
         return str(value).lower()
     text = "a mapping" if isinstance(value, dict) else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-_Read = Callable[[Node, str, Any], Any]
-
-_BY_TYPE: Mapping[str, _Read] = {
-    "str": Node.text,
-    "Optional[str]": Node.text,
-    "Optional[int]": lambda node, key, default: node.whole(key, 1, default),
-    "float": Node.number,
-    "Optional[float]": Node.number,
-    "bool": Node.boolean,
-    "Tuple[str, ...]": lambda node, key, default: node.texts(key),
-}
-
-_MODELS: Mapping[str, Any] = {
-    name: kind for name, kind in vars(catalog).items() if is_datatype(kind)
-}
 
 
 def fields(model: type) -> Tuple[str, ...]:
@@ -210,106 +267,21 @@ def _build(model: Type[T], node: Node, inherited: Optional[T] = None, **own: Any
             continue
         removed = key in node.data and node.data[key] is None
         default = getattr(model if removed or inherited is None else inherited, key, None)
-        if key in _BY_KEY:
-            own[key] = _BY_KEY[key](node, key, default)
-        elif kind in _MODELS:
-            own[key] = _build(_MODELS[kind], node.below(key), getattr(inherited or model, key))
+        if key in _MAPPINGS:
+            own[key] = _read_mapping(key, node.below(key))
+        elif kind in _TYPES:
+            own[key] = _build(_TYPES[kind], node.below(key), getattr(inherited or model, key))
         else:
-            own[key] = _BY_TYPE[kind](node, key, default)
-        if key in _CHOICES or key in _FORMS:
-            _check_words(node, key, own[key])
+            own[key] = node.read(key, _BY_KEY.get(key) or _BY_TYPE[kind], default)
     return model(**own)
 
 
-def _check_words(node: Node, key: str, value: Any) -> None:
-    """Report a value that is not among its key's words or has the wrong form."""
-    allowed, (pattern, hint) = _CHOICES.get(key), _FORMS.get(key, (".*", ""))
-    words = (value,) if isinstance(value, str) else value or ()
-    places = [(node, key, word) for word in words]
-    if isinstance(value, dict):
-        places = [(node.below(key), name, word) for name, word in value.items()]
-    for place, name, word in places:
-        if allowed is not None and word not in allowed:
-            place.refuse(name, f"{word!r} is not allowed", did_you_mean(word, allowed))
-        elif hint and word and not re.fullmatch(pattern, word):
-            place.refuse(name, f"{word!r} is not allowed", hint)
-
-
-def _cores_per_node(node: Node, key: str, default: Any) -> Tuple[int, ...]:
-    value = node.data.get(key)
-    if value is None:
-        return ()
-    figures = value if isinstance(value, list) else [value]
-    if not figures or not all(type(figure) is int and figure > 0 for figure in figures):
-        hint = "write a whole number of at least 1, or a list with one per node: [48, 56]"
-        node.refuse(key, f"{_show(value)} is not allowed", hint)
-        return ()
-    return tuple(figures)
-
-
-def _node_list(node: Node, key: str, default: Any) -> Optional[str]:
-    value: Optional[str] = node.text(key, None)
-    try:
-        if value:
-            units.expand_hostlist(value)
-    except ValueError as problem:
-        node.refuse(key, str(problem), "write a host list such as gpu[01-05,07],gpu10")
-    return value
-
-
-def _texts_by_name(node: Node, key: str, default: Any) -> Dict[str, str]:
-    below = node.below(key)
-    return {name: below.text(name) for name in below.present()}
-
-
-def _environment(node: Node, key: str, default: Any) -> Dict[str, str]:
-    below = node.below(key)
-    for name in below.present():
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in BASHS_OWN:
-            below.refuse(name, "is no variable that a script may set", "use another name")
-    return {name: below.text(name, or_number=True) for name in below.present()}
-
-
-def _pattern(node: Node, key: str, default: Any) -> Optional[str]:
-    value: Optional[str] = node.text(key, None)
-    try:
-        re.compile(value or "")
-    except re.error as error:
-        node.refuse(key, f"not a regular expression: {error}", "write, for example, 'p-[0-9]+'")
-    return value
-
-
-def _comment_fields(node: Node, key: str, default: Any) -> Dict[str, Tuple[str, ...]]:
-    below = node.below(key)
-    for name in below.present():
-        if not re.fullmatch("[A-Za-z0-9_-]+", name):
-            below.refuse(name, "is not one word", "write, for example, 'field: [nlp, cv]'")
-    return {name: below.texts(name) for name in below.present()}
-
-
-_BY_KEY: Mapping[str, _Read] = {
-    **dict.fromkeys(("default", "maximum", "interactive_maximum"), Node.duration),
-    **dict.fromkeys(
-        ("gpus_per_node", "priority"), lambda node, key, default: node.whole(key, 0, default)
-    ),
-    **dict.fromkeys(
-        ("forbidden_options", "launcher_instead_of", "meanings", "evidence"), _texts_by_name
-    ),
-    "memory_fraction": lambda node, key, default: node.number(key, default, 1),
-    "cores_per_node": _cores_per_node,
-    **dict.fromkeys(
-        ("gpu", "default_partition"),
-        lambda node, key, default: node.text(key, default, or_number=True),
-    ),
-    **dict.fromkeys(
-        ("gpu_types", "accounts", "features", "partitions"),
-        lambda node, key, default: node.texts(key, or_numbers=True),
-    ),
-    "node_list": _node_list,
-    "environment": _environment,
-    "pattern": _pattern,
-    "fields": _comment_fields,
-}
+def _read_mapping(key: str, node: Node) -> Dict[str, Any]:
+    pattern, mistake = _NAMES.get(key, (".*", ""))
+    for name in node.present():
+        if not re.fullmatch(pattern, name, re.DOTALL):
+            node.refuse(name, *mistake.split("; ", 1))
+    return {name: node.read(name, _MAPPINGS[key]) for name in node.present()}
 
 
 def read_cluster(name: str, node: Node) -> Cluster:
@@ -320,7 +292,7 @@ def read_cluster(name: str, node: Node) -> Cluster:
             node.refuse("", f"{key} is missing", f"add '{key}: …': where the figures come from")
     base = Partition(
         name,
-        arch=node.text("arch", Cluster.arch),
+        arch=node.read("arch", _BY_KEY["arch"], Cluster.arch),
         wall_time=_build(WallTime, node.below("wall_time")),
         price=_build(Price, node.below("price")),
     )
@@ -332,7 +304,7 @@ def read_cluster(name: str, node: Node) -> Cluster:
         Cluster,
         node,
         name=name,
-        title=node.text("title", name),
+        title=node.read("title", default=name),
         partitions=partitions,
         qos={key: _qos(key, of_qos.below(key), partitions) for key in of_qos.present()},
     )

@@ -52,12 +52,15 @@ def follow(job: JobId, record: Optional[JobRecord] = None, *, only_err: bool = F
 def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
     due = 0.0
     while True:
+        waited = watch.waiting
         if time.monotonic() >= due:
             for line in watch.poll():
                 screen.say(line, watch.statuses)
             _find(logs, watch)
             due = time.monotonic() + watch.pause
-        screen.copy(logs)
+        # Print the job's output after the message that it runs.
+        if not (waited and watch.waiting):
+            screen.copy(logs)
         if watch.ended:
             break
         time.sleep(_TICK)

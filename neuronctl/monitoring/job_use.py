@@ -29,7 +29,6 @@ from neuronctl.tracking.runs import read_chain
 # Thresholds of advice. The shares for GPUs and time are those of Princeton's jobstats
 # (config.py, 2026).
 LEAST_SAMPLES = 10
-LONG_IDLE = 600  # seconds
 _GPU_USE, _GPU_MEMORY, _GPU_IDLE, _APART = 0.15, 0.15, 0.3, 0.3
 _CORES_BUSY = 0.25
 _TIME_USED, _LEAST_LIMIT = 0.1, 3600
@@ -203,12 +202,6 @@ def _advise_on_gpus(job: JobUse) -> Iterator[str]:
             f"the GPUs in use were idle {percent(idle)} of the time while {busy:.1f} of "
             f"{job.cores} cores were busy: {waits}"
         )
-    longest = max(used, key=lambda gpu: gpu.longest_idle)
-    if longest.longest_idle >= LONG_IDLE and longest.idle_since is not None:
-        begun = longest.idle_since - min(node.first for node in job.nodes)
-        when = "at the start" if begun < 60 else f"from {duration(begun)} after the start on"
-        how_long = f"{duration(longest.longest_idle)} at a stretch"
-        yield f"{job.place(longest)} was idle for {how_long}, {when}"
     yield from _advise_on_sizes(job, used)
 
 

@@ -30,7 +30,6 @@ class GpuUse:
     use: Optional[float] = None  # mean percent of time in which a kernel ran
     idle: Optional[float] = None  # share of the samples without a kernel
     longest_idle: int = 0  # seconds
-    idle_since: Optional[int] = None  # when that began, in epoch seconds
     memory_peak: Optional[float] = None  # MiB
     memory: Optional[float] = None  # MiB
     power: Optional[float] = None  # mean in W
@@ -225,15 +224,13 @@ def _gpu_use(
         [value for value in values if is_known and value == value]
         for values, is_known in zip(columns, known)
     )
-    longest, since = _longest_idle(times, columns[0], 2.5 * every)
     return GpuUse(
         node=node,
         index=index,
         samples=len(times),
         use=mean(use),
         idle=mean([float(value <= IDLE) for value in use]),
-        longest_idle=int(longest),
-        idle_since=int(since) if longest else None,
+        longest_idle=int(_longest_idle(times, columns[0], 2.5 * every)),
         memory_peak=max(memory, default=None),
         memory=max(whole, default=None),
         power=mean(power),
@@ -241,23 +238,23 @@ def _gpu_use(
     )
 
 
-def _longest_idle(times: Sequence[float], uses: Sequence[float], gap: float) -> Tuple[float, float]:
-    """Return how long the longest stretch without use was, and when it began.
+def _longest_idle(times: Sequence[float], uses: Sequence[float], gap: float) -> float:
+    """Return how long the longest stretch without use was.
 
     gap: seconds without samples after which nobody knows what the GPU did.
     """
-    longest, since, begun, before = 0.0, 0.0, None, times[0]
+    longest, begun, before = 0.0, None, times[0]
     for now, use in zip(times, uses):
         if now - before > gap:
             begun = None
-        if begun is not None and now - begun > longest:
-            longest, since = now - begun, begun
+        if begun is not None:
+            longest = max(longest, now - begun)
         if not use <= IDLE:
             begun = None
         elif begun is None:
             begun = now
         before = now
-    return longest, since
+    return longest
 
 
 def mean(values: Sequence[float]) -> Optional[float]:

@@ -58,19 +58,12 @@ class _Program:
         self.tree = ast.parse(text)
         self.edits: List[Tuple[int, int, int, str]] = []
         self.by_hand: List[str] = []
-        self.parents: Dict[ast.AST, ast.AST] = {}
-        self._note_parents(self.tree)
-        self.nodes = list(self.parents)
+        self.nodes = list(ast.walk(self.tree))
+        self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
         self.statements = [node for node in self.nodes if isinstance(node, ast.stmt)]
         self.names = {node.id for node in self.nodes if isinstance(node, ast.Name)}
         if "\r" in text or "dist" in self.names:
             raise ValueError("lines end as on Windows, or the name is taken")
-
-    def _note_parents(self, node: ast.AST) -> None:
-        """Note the parent of each node, in the order of the text."""
-        for child in ast.iter_child_nodes(node):
-            self.parents[child] = node
-            self._note_parents(child)
 
     def _function(self, node: ast.AST) -> ast.AST:
         """Return the function around a node, or the program."""

@@ -60,8 +60,8 @@ def existing_job(
         tell(f"warning: {job.name} reads no arguments, and {join(job.line.args)} is lost")
     configured = configuration().values
     otherwise = configured if recorded is None else recorded
-    job = monitored(job, typed.get("monitor"), otherwise.get("monitor"), tell)
-    job = watched(job, typed.get("idle") or (recorded or {}).get("idle") or "")
+    idle = typed.get("idle") or (recorded or {}).get("idle") or ""
+    job = sampled(job, typed.get("monitor"), otherwise.get("monitor"), tell, idle=idle)
     catalog = load(catalog_file)
     cluster, _ = recognise(catalog, options.get("cluster") or configured.get("cluster"))
     job = _with_asked(replace(job, catalog=catalog, cluster=cluster), cluster, typed, tell)
@@ -128,33 +128,27 @@ def _sbatch_options(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[
     return tuple(words)
 
 
-def monitored(
-    job: ExistingJob, asked: Optional[bool], otherwise: Optional[bool], tell: Notify
+def sampled(
+    job: ExistingJob,
+    asked: Optional[bool],
+    otherwise: Optional[bool],
+    tell: Notify,
+    *,
+    idle: str = "",
 ) -> ExistingJob:
-    """Return the job as it is to be sampled.
+    """Return the job as --monitor samples it, and as --idle ends it.
 
-    asked: whether the command line asks for it; otherwise: what holds if it says nothing. If the
-    job cannot be sampled, raises UsageError if the command line asks for it; otherwise tells.
+    asked: whether the command line asks for samples; otherwise: what holds if it says nothing. If
+    nothing can be sampled, raises UsageError for an option of the command line; otherwise tells.
     """
-    if not (otherwise if asked is None else asked):
-        return job
-    why = _why_unsampled(job.header)
-    if why and asked:
-        raise UsageError(
-            f"--monitor cannot sample this job: {why}",
-            "leave out --monitor; 'neuronctl report' then has what accounting knows",
-        )
+    monitor = bool(otherwise if asked is None else asked)
+    why = _why_unsampled(job.header) if monitor or idle else ""
+    if why and (asked or idle):
+        option = "--monitor" if asked else "--idle"
+        raise UsageError(f"{option} cannot watch this job: {why}", f"leave out {option}")
     if why:
         tell(f"the job is not sampled: {why}")
-    return replace(job, monitor=not why)
-
-
-def watched(job: ExistingJob, idle: str) -> ExistingJob:
-    """Return the job as --idle watches it; raise UsageError if nothing can."""
-    why = _why_unsampled(job.header) if idle else ""
-    if why:
-        raise UsageError(f"--idle cannot watch this job: {why}", "leave out --idle")
-    return replace(job, idle=idle)
+    return replace(job, monitor=monitor and not why, idle=idle)
 
 
 def _why_unsampled(header: Header) -> str:
@@ -216,7 +210,7 @@ class Attempt:
         draft = job.draft
         with contextlib.suppress(Exception):  # the job has a record, whatever fails here
             configured = configuration().values
-            job = monitored(job, None, configured.get("monitor"), self._tell)
+            job = sampled(job, None, configured.get("monitor"), self._tell)
             variables, draft = job.variables, job.draft
             catalog = load()
             cluster, _ = recognise(catalog, configured.get("cluster"))

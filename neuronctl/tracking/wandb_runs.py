@@ -25,11 +25,7 @@ def wandb_url(status: JobStatus) -> str:
     """
     if status.record is None or "WANDB_RUN_ID" not in status.record.rest.get("script", ""):
         return ""
-    texts = _log_texts(status.stdout, status.stderr)
-    newest = sorted(_folders(status, "run"))[-1:]
-    names = ("logs/debug-internal.log", "logs/debug.log", "files/output.log")
-    texts += _log_texts(*(f"{folder}/{name}" for folder in newest for name in names))
-    urls = [url for text in texts for url in _URL.findall(text)]
+    urls = [url for text in _log_texts(status.stdout, status.stderr) for url in _URL.findall(text)]
     return urls[-1] if urls else ""
 
 
@@ -39,7 +35,7 @@ def offline_runs(status: JobStatus) -> Tuple[str, ...]:
     if status.record is None and status.id.task is None:  # do not ask Slurm for each task
         logs = log_paths(status)[:2]
     named = [path for text in _log_texts(*logs) for path in _OFFLINE.findall(text)]
-    folders = {*map(os.path.realpath, named), *_folders(status, "offline-run")}
+    folders = {*map(os.path.realpath, named), *_offline_folders(status)}
     synced = {path for path in folders if glob.glob(f"{glob.escape(path)}/*.synced")}
     waiting = (path for path in folders - synced if os.path.isdir(path))
     return tuple(sorted(waiting, key=os.path.basename))
@@ -50,11 +46,11 @@ def _log_texts(*logs: Optional[str]) -> List[str]:
     return [part.decode("utf-8", "replace") for part in parts]
 
 
-def _folders(status: JobStatus, kind: str) -> List[str]:
-    """Return the folders of the runs with a job's own ids in its directory."""
+def _offline_folders(status: JobStatus) -> List[str]:
+    """Return the folders of the offline runs with a job's own ids in its directory."""
     first = status.record and status.record.rest.get("first_job")
     number = str(first or status.id.job) + ("" if status.id.task is None else f"_{status.id.task}")
     directory = status.work_dir if status.record is None else status.record.cwd
     place = os.path.join(glob.escape(directory), "wandb")
-    names = glob.glob(f"{place}/{kind}-*-nc-*-{number}*") if directory else []
+    names = glob.glob(f"{place}/offline-run-*-nc-*-{number}*") if directory else []
     return [name for name in names if re.search(rf"-{number}(-\d+)*\Z", name)]

@@ -13,7 +13,7 @@ from neuronctl.catalog.loader import load
 from neuronctl.common.errors import UsageError
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm.sbatch_options import GetoptError
-from neuronctl.submission.existing_job import existing_job, monitored
+from neuronctl.submission.existing_job import existing_job, sampled
 from neuronctl.submission.existing_script import (
     ExistingJob,
     read_existing,
@@ -129,13 +129,13 @@ def test_a_draft_needs_no_judgement(script: Path) -> None:
 TOLD: List[str] = []
 
 
-def sampled(*words: str, text: str = "") -> ExistingJob:
+def monitored(*words: str, text: str = "") -> ExistingJob:
     script = read_existing(words or ["job.sh"], text)
-    return monitored(script, True, None, TOLD.append)
+    return sampled(script, True, None, TOLD.append)
 
 
 @pytest.mark.parametrize(
-    ("said", "otherwise", "sampled"),
+    ("said", "otherwise", "expected"),
     [
         (None, None, False),
         (None, True, True),
@@ -145,17 +145,17 @@ def sampled(*words: str, text: str = "") -> ExistingJob:
     ],
 )
 def test_the_command_line_comes_before_the_configuration(
-    said: Optional[bool], otherwise: Optional[bool], sampled: bool
+    said: Optional[bool], otherwise: Optional[bool], expected: bool
 ) -> None:
-    script = monitored(read_existing(["job.sh"]), said, otherwise, TOLD.append)
-    assert script.monitor == sampled
-    assert script.with_options("-N1").monitor == sampled
+    script = sampled(read_existing(["job.sh"]), said, otherwise, TOLD.append)
+    assert script.monitor == expected
+    assert script.with_options("-N1").monitor == expected
     given = script.variables
-    assert list(given) == (["BASH_ENV"] if sampled else [])
+    assert list(given) == (["BASH_ENV"] if expected else [])
     assert os.environ["BASH_ENV"] == ""
-    kept = {"monitor": True} if sampled else {}
+    kept = {"monitor": True} if expected else {}
     assert script.draft.request == {"script": script.path, **kept}
-    if sampled:
+    if expected:
         assert "every=10" in Path(given["BASH_ENV"]).read_text()
 
 
@@ -184,15 +184,15 @@ def test_a_script_that_cannot_be_sampled(
 ) -> None:
     script.write_text(text + "true\n")
     with pytest.raises(UsageError, match=why):
-        sampled(*words, "job.sh")
+        monitored(*words, "job.sh")
     # Who did not ask for it on this command line gets the job, and is told.
     existing = read_existing([*words, "job.sh"])
-    assert monitored(existing, None, True, TOLD.append) == existing
+    assert sampled(existing, None, True, TOLD.append) == existing
     assert why in TOLD.pop() and not TOLD
     assert not os.path.exists(os.environ["XDG_STATE_HOME"])
 
 
 def test_a_script_on_standard_input_is_sampled() -> None:
-    assert sampled("-N1", text="#!/bin/bash\n").monitor
+    assert monitored("-N1", text="#!/bin/bash\n").monitor
     with pytest.raises(UsageError, match="only bash"):
-        sampled("-N1", text="#!/bin/sh\n")
+        monitored("-N1", text="#!/bin/sh\n")

@@ -97,7 +97,6 @@ def test_its_gpus(tmp_path: Path) -> None:
     (one,) = read_samples(str(tmp_path), 4711)
     first, second = one.gpus
     assert (first.use, first.idle, first.longest_idle) == (40.0, 0.5, 100)
-    assert first.idle_since == START + 100
     assert (second.power, second.memory_peak, second.memory) == (None, 70000, 81559)
 
 
@@ -149,7 +148,6 @@ def used(*of: GpuUse, status: JobStatus = STATUS, **of_node: Optional[float]) ->
             ["idle 40% of the time while 1.0 of 16"],
         ),
         (used(replace(GPU, use=50.0, idle=0.4), cpu=9000), ["they probably waited for the CPU"]),
-        (used(replace(GPU, longest_idle=1200, idle_since=START)), ["idle for 20 min at a stretch"]),
         (used(GPU, GPU, replace(GPU, index="2", use=20.0)), ["GPU 2 was used 20% of the time"]),
         (used(replace(GPU, use=30.0, memory_peak=8_000)), ["a larger batch"]),
         (

@@ -151,8 +151,6 @@ def test_addresses_and_folders_of_a_jobs_runs(tmp_path: Path) -> None:
         *(str(tmp_path / "wandb" / name) for name in reversed(kept)),
         str(own),
     )
-    debug = tmp_path / "wandb/run-20261103_101112-nc-toy-7/logs/debug.log"
-    debug.parent.mkdir(parents=True)
-    debug.write_text("url https://wandb.ai/me/p/runs/nc-toy-7 \n")
+    (tmp_path / "7.out").write_text("url https://wandb.ai/me/p/runs/nc-toy-7 \n")
     assert wandb_url(status) == "https://wandb.ai/me/p/runs/nc-toy-7"
     assert wandb_url(dataclasses.replace(status, record=None)) == ""

@@ -119,18 +119,8 @@ def test_a_name_of_several_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
         said = run("cancel", *words, code=2).stderr
         assert "stands for 13 jobs: 7, 8, 9, 10" in said and "add --yes" in said
     assert fake_slurm.calls("scancel") == []
-    shown = on_terminal("n\n", "cancel", "train")
-    assert all(f"  {number}  train  RUNNING" in shown for number in range(7, 20))
-    assert "Cancel these 13 jobs?" in shown and fake_slurm.calls("scancel") == []
     # Ids were each typed by somebody.
     assert run("cancel", "7", "8").stdout == "7 cancelled\n8 cancelled\n"
-
-
-def test_no_task_that_was_not_asked_for(run: Run, fake_slurm: FakeSlurm) -> None:
-    """Slurm folds the waiting tasks of an array into one row."""
-    fake_slurm.queue(queue_row("7_[4-9]", state="PENDING"), queue_row("7_3"))
-    assert run("cancel", "7_[3-6]", "--state", "pd").stdout == "7_[4-6] cancelled\n"
-    assert fake_slurm.calls("scancel") == [["scancel", "7_[4-6]"]]
 
 
 def test_json(run: Run, fake_slurm: FakeSlurm) -> None:
@@ -154,12 +144,15 @@ def test_part_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7_[4-9%2]", state="PENDING"), queue_row("7_3"))
     assert run("cancel", "7_[5-6]").stdout == "7_[5-6] cancelled\n"
     assert fake_slurm.calls()[-1] == ["scancel", "7_[5-6]"]
+    assert run("cancel", "7_[3-6]", "--state", "pd").stdout == "7_[4-6] cancelled\n"
+    assert fake_slurm.calls()[-1] == ["scancel", "7_[4-6]"]
     assert "no matching jobs: 7_[12-13]" in run("cancel", "7_[12-13]", code=8).stderr
 
 
 def test_asks_on_a_terminal_for_more_than_one(fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("7"), queue_row("8"))
-    assert "nothing done" in on_terminal("n\n", "cancel", "7", "8")
+    shown = on_terminal("n\n", "cancel", "7", "8")
+    assert "  7  train  RUNNING" in shown and "nothing done" in shown
     assert fake_slurm.calls("scancel") == []
     said = on_terminal("y\n", "cancel", "7", "8")
     assert "Cancel these 2 jobs?" in said and "8 cancelled" in said

@@ -190,7 +190,7 @@ def test_ids_and_names_together(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(*rows)
     listed = jobs(run("status", "--json", "7", "tr*", "8").stdout)
     assert [job["job_id"] for job in listed] == ["7", "8"]
-    assert "no matching jobs: nobody" in run("status", "7", "nobody", code=8).stderr
+    assert "no matching jobs: nix*" in run("status", "7", "nix*", code=8).stderr
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,6 @@ from terminal import on_terminal
 Run = Callable[..., Any]
 
 
-def test_by_name(run: Run, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.queue(queue_row("1", name="train-a"), queue_row("2", name="eval"))
-    rows = json.loads(run("status", "train*", "--json").stdout)["jobs"]
-    assert [row["job_id"] for row in rows] == ["1"]
-    assert "no matching jobs: nix*" in run("status", "nix*", code=8).stderr
-
-
 @pytest.mark.parametrize("no_color", ["", "1"], ids=["colors", "NO_COLOR"])
 @pytest.mark.parametrize("words", [["status"], ["status", "7", "8", "9"], ["history"]])
 def test_states_at_a_glance(
@@ -92,11 +85,6 @@ def test_watching_ends_with_the_jobs(run: Run, fake_slurm: FakeSlurm) -> None:
 
 def test_watching_a_job_that_nobody_knows(run: Run, fake_slurm: FakeSlurm) -> None:
     assert "no matching jobs: 99999" in run("status", "--watch", "99999", code=8).stderr
-
-
-def test_watching_without_slurm(run: Run, tmp_path: Any) -> None:
-    result = run("status", "--watch", code=6, env={"PATH": str(tmp_path)})
-    assert "squeue not found" in result.stderr
 
 
 def plain(text: str) -> str:

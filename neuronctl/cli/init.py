@@ -59,7 +59,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     chdir = options["chdir"] or defaults.get("chdir")
     words = words or (_program(chdir or "."),)
     given = {**defaults, **options_layer(options, words).values}
-    program = JobRequest(script=given["script"], args=given["args"], chdir=chdir)
+    program = JobRequest(script=given["script"], args=given.get("args", ()), chdir=chdir)
     _refuse_batch_script(program)
     derived = {**_partition_and_gpus(given, cluster), **_comment(program, cluster, given)}
     found, advice = software(any(name in given for name in _SOFTWARE), program)

@@ -6,7 +6,7 @@ Also what the user may not use, and which of the job's sbatch options are not ju
 from __future__ import annotations
 
 import re
-from typing import Iterator, List, Tuple
+from typing import Iterator, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.words import moment
@@ -17,7 +17,7 @@ from neuronctl.judgement.verdict import Doubt, Outcome, Wait
 from neuronctl.planning import JobPlan
 from neuronctl.rules.base import Finding
 from neuronctl.slurm.job_id import highest_index
-from neuronctl.slurm.job_states import ACTIVE, COMPLETED, CONFIGURING, ENDED, PENDING
+from neuronctl.slurm.job_states import ACTIVE, ENDED, GOOD
 
 _NUMBER = r"[1-9]\d{0,8}"
 _JUDGED = {
@@ -111,36 +111,26 @@ def _check_numbers(on_cluster: PlanOnCluster) -> Iterator[Finding]:
         yield Finding(words, hint, slurm_says("scontrol show config"), code="NC515")
 
 
-_MET, _WAITS, _OPEN, _NEVER = "met", "waits", "open", "never"
-
-_Term = Tuple[str, int, str]
-"""The kind of a dependency, the job (0: those of the same name), and a task or a delay."""
-
-
 def dependency_ids(plan: JobPlan) -> Tuple[int, ...]:
-    """Return the ids of the jobs that the plan depends on."""
-    return tuple(number for _, number, _ in _terms(plan.request.dependency or "") if number)
-
-
-def _terms(text: str) -> List[_Term]:
-    """Parse ``afterok:12:13_4,singleton`` or ``12``; leave out what is not understood."""
-    terms: List[_Term] = []
-    for item in re.split("[,?]", text.lower()):
-        kind, colon, ids = item.partition(":")
-        if kind == "singleton":
-            terms.append((kind, 0, ""))
-            continue
-        for word in (ids if colon else kind).split(":"):
-            match = re.fullmatch(r" ?(\d{1,10})([_+].*)?", word, re.ASCII)
-            if match is not None:
-                terms.append((kind if colon else "afterany", int(match[1]), match[2] or ""))
-    return terms
+    """Return the ids of the jobs that the plan depends on, of tasks and after a delay, too."""
+    text = plan.request.dependency or ""
+    return tuple(map(int, re.findall(r"(?<![\w+])\d{1,10}(?!\d)", text, re.ASCII)))
 
 
 def _check_dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Yield the wait for other jobs, and the jobs that Slurm does not know."""
-    states, terms = on_cluster.snapshot.job_states, _terms(text)
-    unknown = [number for _, number, _ in terms if number and number not in states]
+    """Yield the wait for other jobs, and the jobs that Slurm does not know.
+
+    Judged are ``singleton``, and ``afterany:12:13``, ``afterok:12``, and ``afternotok:12``, also
+    joined by commas.
+    """
+    plan, snapshot = on_cluster.plan, on_cluster.snapshot
+    if text == "singleton":
+        if any(job.name == plan.job_name for job in snapshot.jobs):
+            words = "it depends on your jobs of the same name (--dependency)"
+            yield Wait("NC506", "Dependency", words)
+        return
+    states, ids = snapshot.job_states, dependency_ids(plan)
+    unknown = [number for number in ids if number not in states]
     for number in unknown:
         yield Finding(
             f"--dependency names job {number}, which Slurm does not know (any more): it refuses "
@@ -149,42 +139,25 @@ def _check_dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]
             slurm_says("scontrol show job"),
             code="NC512",
         )
-    outcomes = [_judge_term(term, on_cluster) for term in terms]
-    if not terms or _OPEN in outcomes or ("?" in text and len({*outcomes}) > 1):
+    terms = [term.partition(":")[::2] for term in text.lower().split(",")]
+    simple = all(kind in _KINDS and re.fullmatch(r"\d+(:\d+)*", jobs) for kind, jobs in terms)
+    # An array has several jobs, each with an id of its own; this is the state of one.
+    is_known = not unknown and set(states) == set(ids) and {*states.values()} <= ACTIVE | ENDED
+    if not (simple and is_known):
         words = f"whether it waits for --dependency={text} is not known"
-        yield Doubt(words, refusable=not terms or bool(unknown))
+        yield Doubt(words, refusable=not ids or bool(unknown))
         return
-    for outcome, cause in ((_NEVER, "DependencyNeverSatisfied"), (_WAITS, "Dependency")):
-        ids = sorted({term[1] for term, each in zip(terms, outcomes) if each == outcome})
-        names = " and ".join(f"job {id}" if id else "your jobs of the same name" for id in ids)
-        if ids:
-            words = f"it depends on {names} (--dependency)"
-            if outcome == _NEVER:
-                ended = ", ".join(states[id] for id in ids)
-                words = (
-                    f"forever: --dependency={text} cannot be met, because {names} ended as {ended}"
-                )
-            yield Wait("NC506", cause, words)
-            return
+    unmet = []
+    for kind, jobs in terms:
+        wrong = {"afterok": ENDED - GOOD, "afternotok": GOOD}.get(kind, frozenset())
+        unmet += [number for number in map(int, jobs.split(":")) if states[number] in wrong]
+    if unmet:
+        ended = " and ".join(f"job {number} ended as {states[number]}" for number in unmet)
+        words = f"forever: --dependency={text} cannot be met, because {ended}"
+        yield Wait("NC506", "DependencyNeverSatisfied", words)
+    elif not ENDED.issuperset(states.values()):
+        names = " and ".join(f"job {number}" for number in ids if states[number] in ACTIVE)
+        yield Wait("NC506", "Dependency", f"it depends on {names} (--dependency)")
 
 
-def _judge_term(term: _Term, on_cluster: PlanOnCluster) -> str:
-    """Return whether one job lets the plan's job start; _OPEN: not known."""
-    (kind, number, rest), snapshot, plan = term, on_cluster.snapshot, on_cluster.plan
-    if not number:
-        return _WAITS if any(job.name == plan.job_name for job in snapshot.jobs) else _MET
-    state = snapshot.job_states.get(number)
-    # An array has several jobs; this is the state of one.
-    several = bool(set(snapshot.job_states) - set(dependency_ids(plan)))
-    if state is None and kind not in ("afterok", "afternotok"):
-        return _MET  # Slurm takes the job and does not wait for that one
-    if state is None or rest or several:
-        return _OPEN
-    if kind == "after":
-        return _WAITS if state in (PENDING, CONFIGURING) else _MET
-    if state in ACTIVE:
-        return _WAITS
-    if state not in ENDED:
-        return _OPEN
-    wanted = {"afterok": True, "aftercorr": True, "afternotok": False}.get(kind)
-    return _MET if wanted in (None, state == COMPLETED) else _NEVER
+_KINDS = ("afterany", "afterok", "afternotok")

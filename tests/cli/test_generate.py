@@ -18,13 +18,6 @@ SITE = ["--cluster", "neuron-2022", "-p", "amd_a100nv_8", "--comment", "pytorch"
 ONE = [*SITE, "--gpus-per-node", "1"]
 
 
-def test_everything_after_the_script_belongs_to_it(run: Run) -> None:
-    words = ["train.py", "--help", "-p", "foo", "--", "-N", "3", "--version", "--force"]
-    result = run("generate", *ONE, *words)
-    assert result.stdout.endswith("\nexec python " + " ".join(words) + "\n")
-    assert "#SBATCH --nodes=1\n" in result.stdout
-
-
 def test_job_file_and_what_overrides_it(run: Run, tmp_path: Path, clean_home: Path) -> None:
     config = clean_home / ".config" / "neuronctl" / "config.yaml"
     config.parent.mkdir(parents=True)
@@ -43,11 +36,6 @@ def test_job_file_and_what_overrides_it(run: Run, tmp_path: Path, clean_home: Pa
         assert f"#SBATCH {line}\n" in over
     assert "export A=file\n" in over and "export B=line\n" in over
     assert over.endswith("\nexec python train.py --lr 1\n")
-
-
-def test_variable_of_this_shell(run: Run) -> None:
-    result = run("generate", *ONE, "--env", "MINE", "train.py", env={"MINE": "two words"})
-    assert "export MINE='two words'\n" in result.stdout
 
 
 def test_warnings_go_to_standard_error(run: Run) -> None:

@@ -71,12 +71,6 @@ def test_secret_is_not_on_any_command_line(run: Run, fakes: Path) -> None:
     assert "hf_secret_value" not in shown.stdout
 
 
-def test_dry_run_starts_nothing(run: Run, fakes: Path) -> None:
-    result = run("salloc", *SITE, "--gpus-per-node", "1", "--dry-run")
-    assert result.stdout.startswith("salloc --job-name=interactive --partition=amd_a100nv_8 ")
-    assert not (fakes / "salloc.argv").exists()
-
-
 # A container of its own sees no variable of the node but what is handed in for it.
 SINGULARITY = """#!/bin/bash
 printf '%s\\0' "$@" >"$RECORD/singularity.argv"

@@ -104,14 +104,12 @@ def test_a_launcher_that_loses_them_is_an_error(tmp_path: Path, clean_home: Path
             {"container_options": ("--writable-tmpfs", "--overlay", "a b.img")},
             "exec --nv --writable-tmpfs --overlay 'a b.img' --bind",
         ),
+        (
+            {"container": "x.sqsh", "container_options": ("--container-writable",)},
+            '--container-workdir="$PWD" --container-writable',
+        ),
     ],
 )
 def test_containers(fields: Any, words: str) -> None:
-    text = launch(container="x.sif", gpus_per_node=1, launcher="torchrun", **fields)
-    assert f"singularity {words} " in text
-
-
-def test_pyxis() -> None:
-    fields = {"container": "x.sqsh", "launcher": "srun"}
-    text = launch(**fields, container_options=("--container-writable",))
-    assert "--container-writable" in text
+    asked = {"container": "x.sif", "gpus_per_node": 1, "launcher": "torchrun", **fields}
+    assert f" {words} " in launch(**asked)

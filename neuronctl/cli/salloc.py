@@ -16,10 +16,10 @@ from neuronctl.cli.job_options import (
     plan_given,
     program_arguments,
 )
-from neuronctl.cli.say import notify, print_script
+from neuronctl.cli.say import print_script
 from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import UsageError
-from neuronctl.common.shell import join, quote
+from neuronctl.common.shell import join
 from neuronctl.request.typed_options import refuse_other_dash
 from neuronctl.submission.pipeline import judge_job, tested
 
@@ -46,8 +46,8 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
     """Open a shell in an allocation, set up like a job.
 
     The shell has the job's modules, environment, MASTER_ADDR, and MASTER_PORT, and srun uses the
-    whole allocation. With -- CMD, CMD runs instead of the shell, inside --container if given. The
-    shell itself runs outside the image; 'neuronctl run --container' enters it.
+    whole allocation. With -- CMD, CMD runs instead of the shell. 'neuronctl run --container' in it
+    enters an image.
     """
     if words and not click.get_current_context().meta[BEHIND_DASHES]:
         _refuse_script(words)
@@ -55,7 +55,6 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
     reporter = job_output.TerminalReporter(job_output.SubmitMode(dry_run=dry_run), explain=explain)
     judged = judge_job(planned, reporter, force=force)
     plan = planned.plan
-    from neuronctl.rendering.launch_command import contained_launch
     from neuronctl.rendering.render import render_shell
     from neuronctl.slurm.process import become
 
@@ -66,23 +65,13 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
         judged = tested(judged, draft, reporter.tell)
     job_output.show_verdict(judged)
     salloc = ["salloc", *options]
-    request = plan.request
-    command = '"$@"' if words else None
-    contained = request.container is not None
-    behind = words
-    if words and contained:
-        # The launch command uses these names.
-        command, behind = contained_launch(plan, words), ()
-    wiring = render_shell(plan, command=command, template=given["template"])
-    if command is None:
+    wiring = render_shell(plan, command='"$@"' if words else None, template=given["template"])
+    if not words:
         program = ["--pty", "bash", "-c", _SHELL]
+    elif ":" in words:  # at which srun would begin another command
+        program = ["bash", "-c", f"set -- {join(words)}; {_COMMAND}", "bash"]
     else:
-        # srun would begin another command at a word ":".
-        setting, behind = (f"set -- {join(behind)}; ", ()) if ":" in behind else ("", behind)
-        program = ["bash", "-c", f"{setting}{_COMMAND}", "bash", *behind]
-    if contained and not words:
-        image = quote(request.container or "")
-        notify(f"the shell runs outside the image; 'neuronctl run --container {image} …' enters it")
+        program = ["bash", "-c", _COMMAND, "bash", *words]
     argv = [*salloc, *_STEP, *program]
     if dry_run:
         where = "in the shell on the first node" if not words else "on the first node, before CMD"

@@ -140,7 +140,11 @@ def plan_job(
     layers += _job_file_layers(job_file, tell, find=find_job and nameless)
     layers += [options_layer(options, words, body, steps)]
     request = _swept(job.build_request(layers), sweep)
-    request = replace(request, body=None, steps=(), text_file=None) if interactive else request
+    request = (
+        replace(request, body=None, steps=(), text_file=None, container=None)
+        if interactive
+        else request
+    )
     _check_program(request, words, needed=not interactive, find_job=find_job)
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)

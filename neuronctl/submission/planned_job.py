@@ -140,11 +140,8 @@ def plan_job(
     layers += _job_file_layers(job_file, tell, find=find_job and nameless)
     layers += [options_layer(options, words, body, steps)]
     request = _swept(job.build_request(layers), sweep)
-    request = (
-        replace(request, body=None, steps=(), text_file=None, container=None)
-        if interactive
-        else request
-    )
+    if interactive:
+        request = replace(request, body=None, steps=(), text_file=None, container=None)
     _check_program(request, words, needed=not interactive, find_job=find_job)
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)

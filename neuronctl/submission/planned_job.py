@@ -140,8 +140,7 @@ def plan_job(
     layers += _job_file_layers(job_file, tell, find=find_job and nameless)
     layers += [options_layer(options, words, body, steps)]
     request = _swept(job.build_request(layers), sweep)
-    if interactive:
-        request = replace(request, body=None, steps=(), text_file=None, container=None)
+    request = _without_program(request) if interactive else request
     _check_program(request, words, needed=not interactive, find_job=find_job)
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
@@ -169,6 +168,11 @@ def plan_job(
         snapshot, chain = _how_it_goes_on(draft, snapshot)
         draft = settle(request, chain=chain)
     return PlannedJob(draft, catalog, choice, ask_slurm, template, snapshot)
+
+
+def _without_program(request: job.JobRequest) -> job.JobRequest:
+    """Return the request of an allocation, which runs no program and enters no image."""
+    return replace(request, body=None, steps=(), text_file=None, container=None)
 
 
 def _choose_partition(

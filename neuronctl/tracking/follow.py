@@ -198,7 +198,7 @@ class JobWatch:
         """Query sacct after slurmctld has forgotten the job (or never knew it)."""
         chain = runs.read_chain(self.record)
         accounting = sacct([self.job] if chain is None else list(map(JobId, sorted(chain.jobs))))
-        rows = accounting.jobs if chain is None else runs.fold(accounting.jobs, {0: chain})
+        rows = accounting.jobs if chain is None else runs.fold(accounting.jobs, [chain])
         past = self._own(jobstatus.merge(self.record, (), rows))
         recorded = [status for status in past if status.source == "sacct"]
         if recorded and all(status.ended for status in recorded):

@@ -51,44 +51,44 @@ class Found:
         return self
 
 
-def look_up(asked: Sequence[JobId], store: Optional[RecordStore] = None) -> Found:
+def look_up(ids: Sequence[JobId], store: Optional[RecordStore] = None) -> Found:
     """Return the status of these jobs. Raises SlurmRefusedError if Slurm rejects the query.
 
     store: the records to search (default: the user's).
     """
     store = store or RecordStore.default()
-    first = {asked_id: first_run(asked_id, store) for asked_id in asked}
-    wanted = [JobId(job) if (job := first[asked_id]) else asked_id for asked_id in asked]
-    found = _Search(store).run(wanted, lambda: squeue(wanted))
-    asked_of: dict[int, list[JobId]] = {}
+    first_runs = [first_run(id, store) for id in ids]
+    wanted = [id if first is None else JobId(first) for id, first in zip(ids, first_runs)]
+    answer = _Search(store, wanted).run(lambda: squeue(wanted))
+    ids_by_job: dict[int, list[JobId]] = {}
     for id in wanted:
-        asked_of.setdefault(id.job, []).append(id)
+        ids_by_job.setdefault(id.job, []).append(id)
     jobs = []
     answered: set[JobId] = set()
-    for status in found.jobs:
+    for status in answer.jobs:
         # A task has a job id of its own, too.
-        near = [id for job in {status.id.job, status.job_id} for id in asked_of.get(job, ())]
+        near = [id for job in {status.id.job, status.job_id} for id in ids_by_job.get(job, ())]
         same = {id for id in near if matches(id, status)}
         if same:
             jobs.append(status)
             answered |= same
-    missing = tuple(given for given, id in zip(asked, wanted) if id not in answered)
-    return Found(tuple(jobs), missing, found.notes, found.unavailable)
+    missing = tuple(given for given, id in zip(ids, wanted) if id not in answered)
+    return Found(tuple(jobs), missing, answer.notes, answer.unavailable)
 
 
-def first_run(asked: JobId, store: RecordStore) -> Optional[int]:
+def first_run(id: JobId, store: RecordStore) -> Optional[int]:
     """Return the first job of the chain that this job, which has no record, continues."""
     with contextlib.suppress(RecordError):
-        if asked == JobId(asked.job) and not store.find({asked.job}, local_cluster()):
-            return next(iter(runs.chains_with({asked.job}, store)), None)
+        if id == JobId(id.job) and not store.find({id.job}, local_cluster()):
+            return next((chain.first for chain in runs.chains_with({id.job}, store)), None)
     return None
 
 
 def queued() -> tuple[JobStatus, ...]:
     """Return the user's own jobs that slurmctld knows, from one squeue; of a chain one."""
     search = _Search(RecordStore.default())
-    rows_of = _group_by_number(search.fold_chains(ask_own_queue().rows, ()))
-    merged = (jobstatus.merge(search.records.get(job), rows) for job, rows in rows_of.items())
+    rows_by_job = _group_by_job(search.fold_chains(ask_own_queue().rows))
+    merged = (jobstatus.merge(search.records.get(job), rows) for job, rows in rows_by_job.items())
     return tuple(status for statuses in merged for status in statuses)
 
 
@@ -106,18 +106,18 @@ def mine(*, since: Optional[int] = None, oldest: float = 0.0) -> Found:
     since: also those in accounting from then on (epoch seconds). oldest: how many seconds old
     squeue's answer may be.
     """
-    search = _Search(RecordStore.default(), since)
-    return search.run((), lambda: ask_own_queue(oldest).rows)
+    search = _Search(RecordStore.default(), since=since)
+    return search.run(lambda: ask_own_queue(oldest).rows)
 
 
-def matches(asked: JobId, status: JobStatus) -> bool:
+def matches(id: JobId, status: JobStatus) -> bool:
     """Return True if a status matches this id: the job, its tasks, or a task's own job id."""
-    if asked == JobId(asked.job):
-        return asked.covers(status.id) or asked.job == status.job_id
-    array = status.record is not None and status.record.array is not None
-    if status.id == JobId(status.id.job) and asked.het is None and not array:
+    if id == JobId(id.job):
+        return id.covers(status.id) or id.job == status.job_id
+    is_array = status.record is not None and status.record.array is not None
+    if status.id == JobId(status.id.job) and id.het is None and not is_array:
         return False  # only an array has tasks
-    return asked.overlaps(status.id)
+    return id.overlaps(status.id)
 
 
 def log_paths(status: JobStatus) -> tuple[str, str, bool]:
@@ -174,7 +174,7 @@ def _submitted_logs(status: JobStatus) -> Optional[tuple[str, str]]:
 def no_such_job(missing: Sequence[Union[JobId, str]]) -> NoSuchJobError:
     """Return the error for unknown ids and names."""
     hint = "'neuronctl status' shows your jobs, 'neuronctl history' what you submitted before"
-    if any(isinstance(asked, JobId) and asked.task is not None for asked in missing):
+    if any(isinstance(id, JobId) and id.task is not None for id in missing):
         hint += "; a task cancelled before it starts leaves no trace"
     return NoSuchJobError(f"no matching jobs: {', '.join(map(str, missing))}", hint)
 
@@ -185,56 +185,66 @@ def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus
     statuses: the whole job, all tasks of an array. A record that cannot be written stays as it was:
     the submission has warned about the store already.
     """
-    seen, before = [status for status in statuses if status.source != "record"], record
-    with contextlib.suppress(RecordError):
-        if len(seen) == len(statuses) == 1:
-            (status,) = seen
-            # How some tasks ended does not tell about the others.
-            if record.array is None or (status.id.task is None and not status.ended):
-                exit = endings.exit_text(status)
-                final = status.ended
-                record = store.saw(record, status.state, status.stated_reason, exit, final=final)
-    if record is not before and seen[0].ended:
-        remember_failed_nodes(record, seen[0])
-    return record
+    if len(statuses) != 1 or statuses[0].source == "record":
+        return record
+    status = statuses[0]
+    # How some tasks ended does not tell about the others.
+    if record.array is not None and (status.id.task is not None or status.ended):
+        return record
+    exit = endings.exit_text(status)
+    try:
+        new = store.saw(record, status.state, status.stated_reason, exit, final=status.ended)
+    except RecordError:
+        return record
+    if new is not record and status.ended:
+        remember_failed_nodes(new, status)
+    return new
 
 
 class _Search:
-    """One lookup: the records and Slurm's answers so far. since: as for mine()."""
+    """One lookup: the records and Slurm's answers so far.
 
-    def __init__(self, store: RecordStore, since: Optional[int] = None) -> None:
+    ids: the jobs to look up; none: the user's own. since: as for mine().
+    """
+
+    def __init__(
+        self, store: RecordStore, ids: Sequence[JobId] = (), since: Optional[int] = None
+    ) -> None:
         self.store = store
+        self.jobs = {id.job for id in ids}
         self.since = since
         self.cluster = local_cluster()
         self.notes: list[str] = []
         self.records: dict[int, JobRecord] = {}
         self.without_record: set[int] = set()
 
-    def run(self, asked: Sequence[JobId], ask: Callable[[], Sequence[QueueJob]]) -> Found:
+    def run(self, ask_queue: Callable[[], Sequence[QueueJob]]) -> Found:
+        """Return the jobs from records, squeue, and sacct; remember the states of recorded ones."""
         with self._tolerant():
             if self.store.open_intents():
                 from neuronctl.records.recovery import recover
 
                 self.notes += recover(self.store)
-            self._read_records(asked)
+            self._read_records()
         try:
-            queue = ask()
+            queue = ask_queue()
         except SlurmUnavailableError as error:
             records = self.records.values()
             why = jobstatus.NOT_RESPONDING
             return self._found([jobstatus.recorded_status(one, why) for one in records], error)
-        queue = self.fold_chains(queue, asked)
-        accounting = self._ask_accounting(asked, queue)
-        queue_of, past_of = _group_by_number(queue), _group_by_number(accounting.jobs)
-        self._find_records({*queue_of, *past_of})
+        queue = self.fold_chains(queue)
+        accounting = self._ask_accounting(queue)
+        queue_rows, past_rows = _group_by_job(queue), _group_by_job(accounting.jobs)
+        self._find_records({*queue_rows, *past_rows})
+
         absent = "neither in the queue nor in accounting"
         if accounting.off:
             absent = f"no longer in the queue; {accounting.off}"
         jobs: list[JobStatus] = []
         remember_until = time.monotonic() + _REMEMBERING
-        for number in sorted({*queue_of, *past_of, *self.records}):
-            record = self.records.get(number)
-            rows, past = queue_of.get(number, ()), past_of.get(number, ())
+        for job in sorted({*queue_rows, *past_rows, *self.records}):
+            record = self.records.get(job)
+            rows, past = queue_rows.get(job, ()), past_rows.get(job, ())
             statuses = jobstatus.merge(record, rows, past, absent=absent)
             jobs += statuses
             # Write the rest of many new states at the next look.
@@ -242,75 +252,72 @@ class _Search:
                 remember(self.store, record, statuses)
         return self._found(jobs, None)
 
-    def _read_records(self, asked: Sequence[JobId]) -> None:
+    def _read_records(self) -> None:
         """Read the records of the requested jobs, or of the last day."""
-        if asked:
-            wanted = {id.job for id in asked}
-            self.records = self.store.find(wanted, self.cluster)
-            self.records.update(self.store.find(wanted - set(self.records)))  # another cluster's
+        if self.jobs:
+            self.records = self.store.find(self.jobs, self.cluster)
+            self.records.update(self.store.find(self.jobs - set(self.records)))  # other clusters'
             return
         after = int(time.time()) - RECENT if self.since is None else self.since
         recent = self.store.recent(since=after, cluster=self.cluster)
         self.records = {record.job_id: record for record in recent if record.job_id is not None}
 
-    def _find_records(self, numbers: set[int]) -> None:
-        wanted = numbers - set(self.records) - self.without_record
+    def _find_records(self, jobs: set[int]) -> None:
+        """Read the records of more jobs, each at most once."""
+        wanted = jobs - set(self.records) - self.without_record
         with self._tolerant():
             self.records.update(self.store.find(wanted, self.cluster))
         self.without_record.update(wanted - set(self.records))
 
-    def fold_chains(
-        self, queue: Sequence[QueueJob], asked: Sequence[JobId]
-    ) -> tuple[QueueJob, ...]:
+    def fold_chains(self, queue: Sequence[QueueJob]) -> tuple[QueueJob, ...]:
         """Return the requested rows, one for each chain; read the records of all rows."""
         self._find_records({row.id.job for row in queue})
-        known = {
-            job for chain in runs.read_chains(self.records.values()).values() for job in chain.jobs
-        }
+        in_chains = {job for chain in self._chains() for job in chain.jobs}
         # A running job submits its own copy of the script as the next run.
-        later = {
+        later_runs = {
             row.job_id
             for row in queue
             if "/slurm_script" in row.command
-            and row.job_id not in known
+            and row.job_id not in in_chains
             and row.id.job not in self.records
         }
         with self._tolerant():
-            self._find_records(set(runs.chains_with(later, self.store)))
-        by_first = runs.read_chains(self.records.values())
-        if asked:
-            more = {job for chain in by_first.values() for job in chain.jobs}
-            more -= {row.job_id for row in queue}
+            self._find_records({one.first for one in runs.chains_with(later_runs, self.store)})
+        chains = self._chains()
+        if self.jobs:
+            more = {job for chain in chains for job in chain.jobs} - {row.job_id for row in queue}
             with contextlib.suppress(SlurmError):
                 queue = [*queue, *(squeue([JobId(job) for job in sorted(more)]) if more else ())]
-        folded = runs.fold(queue, by_first)
-        wanted = {id.job for id in asked}
-        return tuple(row for row in folded if not asked or wanted & {row.id.job, row.job_id})
+        rows = runs.fold(queue, chains)
+        return tuple(row for row in rows if not self.jobs or self.jobs & {row.id.job, row.job_id})
 
-    def _ask_accounting(self, asked: Sequence[JobId], queue: Sequence[QueueJob]) -> Accounting:
+    def _chains(self) -> list[runs.Chain]:
+        """Return the chains among the records read so far."""
+        return runs.read_chains(self.records.values())
+
+    def _ask_accounting(self, queue: Sequence[QueueJob]) -> Accounting:
         """Query sacct for what squeue lacks: forgotten jobs, and how listed jobs ended."""
         ended = {row.id.job for row in queue if row.state in ENDED}
         active = {row.id.job for row in queue if row.state not in ENDED}
         # slurmctld forgets the tasks of an array one by one.
-        parts = {number for number, record in self.records.items() if record.array is not None}
-        if asked:
-            parts.update(row.id.job for row in queue if row.id != JobId(row.id.job))
-        wanted = ended | parts | set(self.records) | {id.job for id in asked}
-        wanted -= active - ended - parts
+        arrays = {job for job, record in self.records.items() if record.array is not None}
+        if self.jobs:
+            arrays.update(row.id.job for row in queue if row.id != JobId(row.id.job))
+        wanted = ended | arrays | set(self.records) | self.jobs
+        wanted -= active - ended - arrays
         # A task's own job id (4713 for 4711_2) is covered by the row of its array.
         wanted -= {row.job_id for row in queue if row.job_id != row.id.job}
-        known = runs.read_chains(
-            record for number, record in self.records.items() if number in wanted
-        )
-        wanted.update(job for chain in known.values() for job in chain.jobs)
+        chains = [chain for chain in self._chains() if chain.first in wanted]
+        wanted.update(job for chain in chains for job in chain.jobs)
         if not wanted and self.since is None:
             return Accounting()
+
         try:
             if self.since is not None:
-                begun = [r.begun_at for r in self.records.values() if r.job_id in wanted]
-                accounting = sacct(user=str(os.getuid()), since=min([self.since, *begun]))
+                begins = [one.begun_at for one in self.records.values() if one.job_id in wanted]
+                accounting = sacct(user=str(os.getuid()), since=min([self.since, *begins]))
             else:
-                accounting = sacct([JobId(number) for number in sorted(wanted)])
+                accounting = sacct([JobId(job) for job in sorted(wanted)])
         except SlurmError as error:
             accounting = Accounting(off=error.message)  # squeue's answer stands
         if accounting.off:
@@ -318,11 +325,10 @@ class _Search:
         rows = [
             row
             for row in accounting.jobs
-            if row.id.job in wanted
-            or row.job_id in wanted
+            if wanted & {row.id.job, row.job_id}
             or (self.since is not None and (row.submit or 0) >= self.since)
         ]
-        return Accounting(tuple(runs.fold(rows, known)), accounting.off)
+        return Accounting(tuple(runs.fold(rows, chains)), accounting.off)
 
     @contextlib.contextmanager
     def _tolerant(self) -> Iterator[None]:
@@ -338,7 +344,7 @@ class _Search:
         return Found(ordered, (), (*self.store.warnings, *self.notes), error)
 
 
-def _group_by_number(rows: Iterable[runs.Row]) -> dict[int, list[runs.Row]]:
+def _group_by_job(rows: Iterable[runs.Row]) -> dict[int, list[runs.Row]]:
     grouped: dict[int, list[runs.Row]] = {}
     for row in rows:
         grouped.setdefault(row.id.job, []).append(row)

@@ -10,7 +10,7 @@ import functools
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Iterable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Iterable, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.files import file_state, tail
@@ -214,10 +214,6 @@ class Chain:
         return row.job_id in self.jobs and is_same(self.name, row.name)
 
 
-Chains = dict[int, Chain]
-"""By the ids of their first jobs."""
-
-
 def read_chain(record: Optional[JobRecord]) -> Optional[Chain]:
     """Return the chain of a recorded job; None if each of its runs has the same id."""
     if record is None or record.job_id is None or record.array is not None:
@@ -229,39 +225,38 @@ def read_chain(record: Optional[JobRecord]) -> Optional[Chain]:
     return chain if len(chain.jobs) > 1 else None
 
 
-def read_chains(records: Iterable[JobRecord]) -> Chains:
+def read_chains(records: Iterable[JobRecord]) -> List[Chain]:
     """Return the chains among recorded jobs."""
-    chains = filter(None, map(read_chain, records))
-    return {chain.first: chain for chain in chains}
+    return [chain for record in records if (chain := read_chain(record)) is not None]
 
 
-def chains_with(jobs: set[int], store: RecordStore) -> Chains:
+def chains_with(jobs: set[int], store: RecordStore) -> List[Chain]:
     """Return the recorded chains that contain one of these jobs, according to their logs."""
     if not jobs:
-        return {}
+        return []
     since = int(time.time()) - _OLDEST
-    recent = store.recent(_MOST, since=since, cluster=local_cluster())
+    recent = store.recent(_MOST_RECORDS, since=since, cluster=local_cluster())
     chains = read_chains(record for record in recent if record.runs)
-    return {first: chain for first, chain in chains.items() if jobs & chain.jobs}
+    return [chain for chain in chains if jobs & chain.jobs]
 
 
-_MOST, _OLDEST = 1000, 60 * 24 * 3600
+_MOST_RECORDS, _OLDEST = 1000, 60 * 24 * 3600
 """Records that are looked through for a job's chain, and how many seconds old they may be."""
 
 
-def fold(rows: Sequence[Row], chains: Mapping[int, Chain]) -> list[Row]:
+def fold(rows: Sequence[Row], chains: Iterable[Chain]) -> list[Row]:
     """Return the row that counts of each chain, under its first job's id, and all other rows."""
-    owners = {job: chain for chain in chains.values() for job in chain.jobs}
-    parts: dict[int, list[Row]] = {}
+    chain_by_job = {job: chain for chain in chains for job in chain.jobs}
+    parts: dict[Chain, list[Row]] = {}
     folded: list[Row] = []
     for row in rows:
-        chain = owners.get(row.job_id)
+        chain = chain_by_job.get(row.job_id)
         if chain is None or not chain.has(row):
             folded.append(row)
         else:
-            parts.setdefault(chain.first, []).append(row)
-    for first, same in parts.items():
-        folded.append(replace(_main_row(same, chains[first]), id=JobId(first)))
+            parts.setdefault(chain, []).append(row)
+    for chain, same in parts.items():
+        folded.append(replace(_main_row(same, chain), id=JobId(chain.first)))
     return folded
 
 

@@ -20,7 +20,7 @@ from neuronctl.request.job import JobRequest
 from neuronctl.request.job_file import configured_cluster, settings
 
 if TYPE_CHECKING:
-    from neuronctl.judgement.partition_board import PartitionNow
+    from neuronctl.judgement.partitions import PartitionNow
     from neuronctl.judgement.snapshot import Snapshot
 
 _SKILL_HEAD = """\
@@ -65,7 +65,7 @@ def command(cluster: Optional[str], catalog: Optional[str], agents: bool, skill:
 def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
     """Yield the lines about the cluster, from the catalog, the user's files, and Slurm."""
     from neuronctl.judgement.ask import Question
-    from neuronctl.judgement.partition_board import partitions_now
+    from neuronctl.judgement.partitions import partitions_now
     from neuronctl.judgement.slurm_figures import overlay
     from neuronctl.planning import plan
     from neuronctl.rules.quotas import quotas_of_user

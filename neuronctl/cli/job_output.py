@@ -18,7 +18,7 @@ from neuronctl.judgement.verdict import REFUSED, SLURM, Verdict
 from neuronctl.submission.pipeline import Reporter
 
 if TYPE_CHECKING:
-    from neuronctl.judgement.partition_choice import Candidate, Choice
+    from neuronctl.judgement.partitions import Candidate, Choice
     from neuronctl.judgement.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.submission.pipeline import JudgedJob

@@ -29,7 +29,7 @@ from neuronctl.request.job_file import configured_cluster
 from neuronctl.slurm.conf import local_cluster
 
 if TYPE_CHECKING:
-    from neuronctl.judgement.partition_board import PartitionNow
+    from neuronctl.judgement.partitions import PartitionNow
 
 _BAR = 12
 _TIMEOUT = 20.0
@@ -88,7 +88,7 @@ def command(
 
 def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -> None:
     from neuronctl.judgement.ask import Question
-    from neuronctl.judgement.partition_board import partitions_now
+    from neuronctl.judgement.partitions import partitions_now
     from neuronctl.planning import plan
     from neuronctl.slurm.scontrol import node_names
 
@@ -150,8 +150,9 @@ def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
         for one in partitions
     ]
     print_table(_LIVE, rows)
-    reasons = [(one.partition, one.explained_wait(now)) for one in partitions]
-    _print_pairs("NOT NOW", "WHY", [row for row in reasons if row[1]])
+    waits = [one for one in partitions if one.wait(now) != "now"]
+    reasons = [(one.partition, f"{one.wait(now)}: {one.next.words}") for one in waits]
+    _print_pairs("NOT NOW", "WHY", reasons)
     print_text("")
     shown = "{} used, {} free, {} down".format(*signs)
     _print_note(f"{shown}. MY GPUS, RUNNING, JOBS: yours, of your limit.")

@@ -82,7 +82,7 @@ def _with_asked(
         comment = plan(parts, cluster).comment
         job = job if comment is None else job.with_options(f"--comment={comment}")
     if given.get("partition") == "auto":
-        from neuronctl.judgement.partition_choice import choose
+        from neuronctl.judgement.partitions import choose
 
         anywhere = plan(replace(job.request, partition="auto"), cluster)
         choice = choose(anywhere, job.catalog or load(), ask=True, batch_script=True)

@@ -37,7 +37,7 @@ from neuronctl.submission.pipeline import JudgedJob
 
 if TYPE_CHECKING:
     from neuronctl.judgement.ask import AskedOnce
-    from neuronctl.judgement.partition_choice import Choice
+    from neuronctl.judgement.partitions import Choice
 
 _READS = r"""(?x)
     \$\{?[#!]?[@*\#1-9] | \b(?:shift|getopts?|source|eval|BASH_ARG[CV]|select)\b

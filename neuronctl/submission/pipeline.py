@@ -18,7 +18,7 @@ from neuronctl.planning import JobPlan
 from neuronctl.request.job import OF_SLURM
 
 if TYPE_CHECKING:
-    from neuronctl.judgement.partition_choice import Choice
+    from neuronctl.judgement.partitions import Choice
     from neuronctl.judgement.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.rules.base import Finding

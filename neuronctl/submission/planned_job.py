@@ -29,7 +29,7 @@ from neuronctl.slurm.conf import local_cluster
 from neuronctl.submission.pipeline import JudgedJob
 
 if TYPE_CHECKING:
-    from neuronctl.judgement.partition_choice import Choice
+    from neuronctl.judgement.partitions import Choice
     from neuronctl.judgement.snapshot import Snapshot
     from neuronctl.planning.job_plan import CodeSnapshot
     from neuronctl.request.axes import Axis
@@ -179,7 +179,7 @@ def _choose_partition(
     request: job.JobRequest, draft: JobPlan, catalog: Catalog, *, ask: bool
 ) -> Tuple[job.JobRequest, Choice]:
     """Return the request with the partition that -p auto chooses, and the choice."""
-    from neuronctl.judgement.partition_choice import choose
+    from neuronctl.judgement.partitions import choose
 
     choice = choose(draft, catalog, ask=ask)
     origins = {**request.origins, "partition": job.Origin(job.Source.DERIVED, "-p auto")}

@@ -1,4 +1,4 @@
-"""-p auto: which partitions can hold a job, and in which order."""
+"""-p auto and partitions --live: which partitions can hold a job, in which order, and when."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from typing import Any, Dict, List
 
 import pytest
 from plan_builders import CPU, GPU, V100, cluster, request
-from slurm_answers import FULL, LIMITS, NODES, NOW, OTHER, PARTITION, job, live, node
+from slurm_answers import BUSY, FULL, LIMITS, NODES, NOW, OTHER, PARTITION, job, live, node
 
 from neuronctl.catalog.cluster import Catalog
 from neuronctl.common.errors import PolicyError
-from neuronctl.judgement.partition_choice import Candidate, Choice, candidates, choose, rank
+from neuronctl.judgement.partitions import (
+    Candidate,
+    Choice,
+    PartitionNow,
+    choose,
+    judge_candidates,
+    partitions_now,
+)
 from neuronctl.judgement.snapshot import Snapshot
 from neuronctl.planning import plan
 from neuronctl.rules import LocalFacts
+from neuronctl.slurm.job_id import JobId
 from neuronctl.submission.planned_job import PlannedJob
 
 HERE = LocalFacts(user="kim", directory="/scratch/kim")
@@ -27,11 +35,11 @@ def judged(snapshot: Any, **fields: Any) -> Dict[str, Candidate]:
     where = cluster()
     catalog = Catalog({"toy": where}, "toy", ())
     made = plan(request(partition="auto", **fields), where)
-    return {one.name: one for one in candidates(made, catalog, HERE, snapshot)}
+    return {one.name: one for one in judge_candidates(made, catalog, HERE, snapshot)}
 
 
 def names(found: Dict[str, Candidate]) -> List[str]:
-    return [one.name for one in rank(list(found.values())) if one.fits]
+    return [one.name for one in found.values() if one.fits]
 
 
 def test_the_one_with_room_is_taken() -> None:
@@ -113,3 +121,52 @@ def test_parts_of_gpus_are_where_nodes_have_them(name: str) -> None:
     found = judged(live(limits=limits), gres=(f"{name}:2",))
     assert names(found)[0] == "gpu" and "old" not in names(found)
     assert "no node of old has" in found["old"].exclusion
+
+
+def board(look: Snapshot, *names: str) -> PartitionNow:
+    where = cluster()
+    (one,) = partitions_now(names or ("gpu",), where, Catalog({"toy": where}, "toy", ()), look)
+    return one
+
+
+def test_free_used_and_down() -> None:
+    nodes = (node("n1", 8), node("n2", 3), node("n3", 2, state="MIXED+DRAIN"), NODES[3])
+    one = board(live(nodes=nodes))
+    assert (one.unit, one.free, one.used, one.down) == ("GPU", 13, 13, 6)
+    assert one.wait(NOW) == "now"
+
+
+def test_my_use_against_my_limits() -> None:
+    array = job(9, 1, "PENDING", id=JobId(9, tasks="1-2"))
+    one = board(live((job(5, 8), job(7, 4), array)))
+    assert [str(share) for share in (one.my_gpus, one.my_running, one.my_jobs)] == [
+        "12/16",
+        "2/3",
+        "4/4",
+    ]
+    assert one.wait(NOW) == "refused: NC501"
+
+
+def test_the_wait_has_its_reason_and_end() -> None:
+    one = board(live(BUSY))
+    assert one.wait(NOW) == "QOSMaxJobsPerUserLimit, at most 00:00:01"
+    assert board(live()).wait(NOW) == "now"
+    assert board(live(nodes=FULL)).wait(NOW) == "Resources"
+
+
+def test_a_partition_without_gpus_counts_cores() -> None:
+    cores = (node("c1", gpus=0, gpu="", partitions=("cpu",), cores=48, cores_used=8),)
+    one = board(live(nodes=cores), "cpu")
+    assert (one.unit, one.free, one.used, str(one.my_gpus)) == ("core", 40, 8, "0")
+
+
+def test_every_partition_of_slurms_is_shown() -> None:
+    where = cluster()
+    found = partitions_now((), where, Catalog({"toy": where}, "toy", ()), live())
+    assert [one.partition for one in found] == [one.name for one in LIMITS.partitions]
+
+
+def test_reserved_nodes_are_not_free() -> None:
+    nodes = (node("n1", 3, state="MIXED+RESERVED"), node("n2", state="IDLE+MAINT"), *NODES[2:])
+    one = board(live(nodes=nodes))
+    assert (one.free, one.used, one.down) == (16, 3, 13)

@@ -1,0 +1,232 @@
+"""Judge a job for each partition: for ``-p auto``, and for the table of ``partitions --live``."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Optional, Sequence, Tuple
+
+from neuronctl.catalog.cluster import Catalog, Cluster
+from neuronctl.common import units
+from neuronctl.common.datatypes import dataclass, replace
+from neuronctl.common.errors import PolicyError, SlurmError
+from neuronctl.common.words import counted
+from neuronctl.judgement.judgement import Judgement, judge
+from neuronctl.judgement.limit_checks import counted_jobs
+from neuronctl.judgement.snapshot import Snapshot, is_reserved, is_up
+from neuronctl.judgement.verdict import CAN_START, NOT_KNOWN, ORDER, WILL_WAIT, Verdict
+from neuronctl.planning import JobPlan, plan
+from neuronctl.request.job import JobRequest
+from neuronctl.rules import LocalFacts, RuleContext, Trait
+from neuronctl.rules.local_facts import gather_local_facts
+from neuronctl.slurm.limits import Limit, Scope
+
+# ------------------------------------------------------------------------------------ -p auto
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A partition for the job, and the judgement of the job there."""
+
+    plan: JobPlan
+    judgement: Judgement
+
+    @property
+    def name(self) -> str:
+        """Return the partition's name."""
+        return self.plan.partition.name
+
+    @property
+    def exclusion(self) -> str:
+        """Return why the partition is left out; "" if it fits.
+
+        What is wrong in any partition excludes none, and is reported after the choice.
+        """
+        refusals = [each for each in self.judgement.refusals if each.has(Trait.PARTITION)]
+        wants_gpus = self.plan.gpus_per_node or self.plan.request.shares_gpus
+        if self.plan.partition.gpus_per_node and not (wants_gpus or refusals):
+            return "its GPUs would stay idle"
+        return "; ".join(f"{refusal.code}: {refusal.message}" for refusal in refusals)
+
+    @property
+    def fits(self) -> bool:
+        """Return True if the partition can hold the job."""
+        return not self.exclusion
+
+    @property
+    def is_absent(self) -> bool:
+        """Return True if Slurm has no such partition."""
+        return any(refusal.has(Trait.NO_PARTITION) for refusal in self.judgement.refusals)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return what would happen to the job here because of the partition."""
+        elsewhere = self.judgement.refusals and self.fits
+        return Verdict(NOT_KNOWN, "") if elsewhere else self.judgement.verdict
+
+    @property
+    def rank(self) -> Tuple[bool, int, float, int]:
+        """Return its place: by verdict, by when the job starts at the latest, and by room."""
+        kind, until = self.verdict.kind, self.verdict.until
+        latest = float("inf") if until is None else until
+        return not self.fits, ORDER.index(kind), latest, -self.judgement.free_nodes
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The candidates for ``-p auto``, best first, and the job's plan in the best partition.
+
+    snapshot: what Slurm said; None if it was not asked or did not answer.
+    """
+
+    plan: JobPlan
+    candidates: Tuple[Candidate, ...]
+    snapshot: Optional[Snapshot] = None
+
+
+def judge_candidates(
+    draft: JobPlan,
+    catalog: Catalog,
+    local: LocalFacts,
+    snapshot: Optional[Snapshot],
+    *,
+    batch_script: bool = False,
+) -> Tuple[Candidate, ...]:
+    """Return the plan in every partition of its cluster, judged, best first. Pure."""
+    candidates = []
+    for name in draft.cluster.partitions:
+        request = replace(draft.request, partition=name)
+        here = plan(request, draft.cluster, interactive=draft.interactive)
+        is_reviewed = snapshot is None
+        context = RuleContext(here, catalog, local, is_reviewed, batch_script=batch_script)
+        candidates.append(Candidate(here, judge(context, snapshot)))
+    return tuple(sorted(candidates, key=lambda candidate: candidate.rank))
+
+
+def choose(plan: JobPlan, catalog: Catalog, *, ask: bool, batch_script: bool = False) -> Choice:
+    """Choose among the partitions of a plan's cluster.
+
+    ask: whether to ask Slurm. batch_script: whether the job is somebody's batch script. Raises
+    PolicyError if no partition can hold it.
+    """
+    snapshot = None
+    if ask:
+        from neuronctl.judgement.ask import Question
+
+        with contextlib.suppress(SlurmError):
+            snapshot = Question(plan).answer()
+    local = gather_local_facts(plan)
+    candidates = judge_candidates(plan, catalog, local, snapshot, batch_script=batch_script)
+    if not any(candidate.fits for candidate in candidates):
+        reasons = "\n".join(f"  {other.name}: {other.exclusion}" for other in candidates)
+        raise PolicyError(
+            f"no partition of {plan.cluster.name} can hold the job:\n{reasons}",
+            "request less, or name a partition with -p",
+        )
+    return Choice(candidates[0].plan, candidates, snapshot)
+
+
+# ------------------------------------------------------------------------- partitions --live
+
+
+@dataclass(frozen=True)
+class LimitUse:
+    """How much of a limit one user holds. figure: None if there is no limit, or it is unknown."""
+
+    used: int
+    figure: Optional[int]
+
+    def __str__(self) -> str:
+        return str(self.used) if self.figure is None else f"{self.used}/{self.figure}"
+
+
+@dataclass(frozen=True)
+class PartitionNow:
+    """One partition now. Counts are GPUs, or cores where its nodes have no GPUs.
+
+    next: what would happen to a job of one GPU (one core) now.
+    """
+
+    partition: str
+    unit: str
+    free: int
+    used: int
+    down: int
+    my_gpus: LimitUse
+    my_running: LimitUse
+    my_jobs: LimitUse
+    next: Verdict
+
+    def bar(self, width: int, *, signs: str = "#.x") -> str:
+        """Return a bar of used, free, and down, each with its own character."""
+        total = max(1, self.free + self.used + self.down)
+        used = round(width * self.used / total)
+        down = round(width * self.down / total)
+        free = max(0, width - used - down)
+        return (signs[0] * used + signs[1] * free + signs[2] * down)[:width]
+
+    @property
+    def free_words(self) -> str:
+        """Return ``1 GPU``, ``12 cores``."""
+        return counted(self.free, self.unit)
+
+    def wait(self, now: int) -> str:
+        """Return ``now``, or what it waits for and for how long at most."""
+        if self.next.kind == CAN_START:
+            return "now"
+        kind = "" if self.next.kind == WILL_WAIT else self.next.kind
+        text = ": ".join(filter(None, (kind, self.next.cause))) or "limit"
+        if self.next.until is not None:
+            text += f", at most {units.format_time(max(0, self.next.until - now))}"
+        return text
+
+
+def partitions_now(
+    names: Sequence[str], cluster: Cluster, catalog: Catalog, snapshot: Snapshot
+) -> Tuple[PartitionNow, ...]:
+    """Return the named partitions, or all that Slurm has. Pure."""
+    shown = names or [partition.name for partition in snapshot.limits.partitions]
+    return tuple(_partition_now(name, cluster, catalog, snapshot) for name in shown)
+
+
+def _partition_now(
+    name: str, cluster: Cluster, catalog: Catalog, snapshot: Snapshot
+) -> PartitionNow:
+    groups = [group for group in snapshot.nodes if name in group.partitions]
+    has_gpus = any(group.gpus for group in groups)
+    free = used = down = 0
+    for group in groups:
+        total, in_use = group.cores, group.cores_used
+        if has_gpus:
+            total, in_use = group.gpus, group.gpus_used
+        used += len(group.names) * in_use
+        rest = len(group.names) * (total - in_use)
+        if is_up(group) and not is_reserved(group):
+            free += rest
+        else:
+            down += rest
+
+    request = JobRequest(script="job", partition=name, gpus_per_node=1 if has_gpus else None)
+    judgement = judge(RuleContext(plan(request, cluster), catalog), snapshot)
+    # Only whether there is room matters, not how it is requested.
+    closing = tuple(each for each in judgement.findings if each.has(Trait.CLOSES_PARTITION))
+    judgement = replace(judgement, findings=closing)
+    assert judgement.nodes is not None
+    on_cluster = judgement.nodes.on_cluster
+
+    def share(kind: str, tres: str = "") -> LimitUse:
+        limit = on_cluster.limit(kind, tres)
+        counting = limit or Limit(kind, tres, 0, Scope.PARTITION, name)
+        mine = counting.held_by(counted_jobs(counting, on_cluster))
+        return LimitUse(mine, None if limit is None else limit.figure)
+
+    return PartitionNow(
+        partition=name,
+        unit="GPU" if has_gpus else "core",
+        free=free,
+        used=used,
+        down=down,
+        my_gpus=share("MaxTRESPU", "gres/gpu"),
+        my_running=share("MaxJobsPU"),
+        my_jobs=share("MaxSubmitPU"),
+        next=judgement.verdict,
+    )

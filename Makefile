@@ -38,7 +38,7 @@ test: install test-packages ## all checks, with a real Slurm and real training
 	@$(MAKE) --no-print-directory --jobs --keep-going --output-sync=target lint test-plain test-slurm
 
 test-plain: install ## the tests that need no Slurm
-	$(PYTEST) $(AGAIN) -n 3 --dist loadgroup --no-loadscope-reorder --durations 20 $(addprefix tests/,packaging check_corpus cli docs unit fuzz golden)
+	$(PYTEST) $(AGAIN) -n 4 --dist loadgroup --no-loadscope-reorder --durations 20 $(addprefix tests/,packaging check_corpus cli docs unit fuzz golden)
 
 test-slurm: parts ## the tests that run jobs on a real Slurm
 	$(TEST_SLURM) --durations 40 tests/slurm
@@ -123,7 +123,7 @@ $(VENV)/python.stamp:
 	@touch $@
 
 $(VENV)/install.stamp: $(VENV)/python.stamp pyproject.toml tools/outside/requirements.txt
-	$(BIN)/pip install --quiet --require-hashes -r tools/outside/requirements.txt
+	$(BIN)/pip install --quiet --no-compile --require-hashes -r tools/outside/requirements.txt
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -2,5 +2,5 @@
 
 peers.py installs what is measured, cluster.py makes the cluster and fills it, cases.py says what is
 run and compared; inside/ runs in the sandbox and only measures.
-figures.py calculates, report.py has the targets and writes docs/reference/benchmarks.md.
+report.py calculates, has the targets, and writes docs/reference/benchmarks.md.
 """

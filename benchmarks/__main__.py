@@ -10,15 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from types import FrameType
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
-from benchmarks import cases, report, sweeps
+from benchmarks import cases, report
 from benchmarks.cluster import cluster
 from benchmarks.peers import CHECKOUT, PINS, environments
 
 PLACE = CHECKOUT / "docs" / "reference"
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
@@ -28,8 +26,7 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     if rounds < 1:
         parser.error("--rounds is at least 1")
-    for number in _ENDING:
-        signal.signal(number, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.umask(0o022)  # the sandbox's user reads what is installed here
     try:
         results = measure(rounds)
@@ -57,11 +54,7 @@ def measure(rounds: int) -> Dict[str, Any]:
     with environments() as made:
         results["versions"] = made.versions()
         groups: Dict[str, Any] = {}
-        for parts in (
-            (cases.starting, cases.watching),
-            (cases.submitting,),
-            (sweeps.sweeping,),
-        ):
+        for parts in ((cases.starting, cases.watching), (cases.submitting,), (cases.sweeping,)):
             with cluster(made, f"bench-{os.getpid()}") as there:
                 results["machine"]["slurm"] = there.slurm
                 for part in parts:
@@ -84,12 +77,6 @@ def _machine() -> Dict[str, Any]:
         "python": platform.python_version(),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     }
-
-
-def _interrupt(number: int, frame: Optional[FrameType]) -> None:
-    for other in _ENDING:  # do not interrupt taking the sandbox down
-        signal.signal(other, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 from benchmarks.cluster import COMMENT, QUEUE, SUBMITTING, Cluster
+from benchmarks.inside.sweep_scale import SIZES
 from benchmarks.peers import Environments
 
 JOBS = (100, 1_000, 4_000, 10_000)
@@ -19,6 +20,8 @@ WAITS, WAITING = (1, 10, 50), 60
 RECORDS = (10, 100, 1_000, 10_000)
 USUAL = 1_000
 """Job records for everything but the curve."""
+TASKS = 1_000
+"""Tasks of a sweep that is submitted."""
 
 STATUS = ["neuronctl", "status"]
 COMPLETED = {
@@ -144,6 +147,23 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
         name: {"argv": ["neuronctl", *words], "env": records} for name, words in commands.items()
     }
     return {"groups": groups, "processes": cluster.ask("processes.py", asked), "waits": waits}
+
+
+def sweeping(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Results:
+    """Measure sweeps on a controller without other jobs, which takes 10,000: in few rounds."""
+    few = min(3, rounds)
+    say(f"sweep of {TASKS:,} tasks and submitit's map_array")
+    words = [*SUBMIT, "--param", f"x=1..{TASKS}", "--sbatch", "hold", "/bin/true", "{x}"]
+    sweep = f'exec neuronctl sweep --job-name "sweep$$" {" ".join(words)}'
+    submitit = [str(made.peers / "bin/python"), f"{cluster.scratch}/inside/with_submitit.py"]
+    cases = [case("sweep", ["sh", "-c", sweep]), case("submitit", [*submitit, str(TASKS)])]
+    groups = {"sweep": cluster.measure(cases, few)}
+    cluster.run(["scancel", "--me"])
+    say(f"sweeps of up to {max(SIZES):,} tasks")
+    scale = cluster.ask("sweep_scale.py", {"rounds": few})
+    status = [case(str(size), ["neuronctl", "sweep", "status", f"of{size}"]) for size in SIZES]
+    groups["sweep status"] = cluster.measure(status, rounds)
+    return {"groups": groups, "sweep": scale}
 
 
 def _asking(words: Sequence[str]) -> Dict[str, str]:

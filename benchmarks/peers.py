@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -41,62 +38,28 @@ class Environments:
         """Every package of the two, by name."""
         found: Dict[str, str] = {}
         for environment in (self.peers, self.own):
-            argv = [str(environment / "bin/python"), "-m", "pip", "list", "--format=json"]
-            listed = subprocess.run(argv, check=True, stdout=subprocess.PIPE, env=_environment())
-            found.update({one["name"]: one["version"] for one in json.loads(listed.stdout)})
+            python = str(environment / "bin/python")
+            listed = json.loads(_run(python, "-m", "pip", "list", "--format=json"))
+            found.update({one["name"]: one["version"] for one in listed})
         return {name: found[name] for name in sorted(found) if name not in ("pip", "setuptools")}
 
 
 @contextlib.contextmanager
 def environments() -> Iterator[Environments]:
-    """Both, ready, from the user's cache where they are there; neuronctl is installed anew.
-
-    The cache is keyed by the pins and the Python, and may be deleted at any time. Nobody else's
-    benchmark changes it in the meantime.
-    """
-    directory = _cache() / "neuronctl-benchmarks" / _key()
-    directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / "lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        made = Environments(directory)
-        stamp = directory / "installed"
-        if not stamp.exists():
-            _make(made.own)
-            _make(made.peers)
-            _pip(made.peers, "install", *PINS)
-            stamp.touch()
-        _install_own(made)
+    """Install both in a directory that is removed afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)  # the sandbox's user runs what is there
+        made = Environments(Path(folder))
+        build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir"]
+        # hatchling is in .venv
+        _run(*build, folder, "--no-build-isolation", str(CHECKOUT))
+        (wheel,) = made.directory.glob("*.whl")
+        for environment, packages in ((made.own, (str(wheel),)), (made.peers, PINS)):
+            _run(sys.executable, "-m", "venv", str(environment))
+            _run(str(environment / "bin/python"), "-m", "pip", "install", "--quiet", *packages)
         yield made
 
 
-def _install_own(made: Environments) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir"]
-        build += [folder, "--no-build-isolation", str(CHECKOUT)]  # hatchling is in .venv
-        subprocess.run(build, check=True, env=_environment())
-        _pip(made.own, "uninstall", "--yes", "neuronctl")
-        _pip(made.own, "install", *(str(wheel) for wheel in Path(folder).glob("*.whl")))
-
-
-def _make(environment: Path) -> None:
-    shutil.rmtree(environment, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-
-
-def _pip(environment: Path, *words: str) -> None:
-    argv = [str(environment / "bin/python"), "-m", "pip", *words, "--quiet"]
-    subprocess.run(argv, check=True, env=_environment())
-
-
-def _environment() -> Dict[str, str]:
-    return {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-
-
-def _key() -> str:
-    made_from = json.dumps([PINS, sys.version, sys.base_prefix])
-    return hashlib.sha256(made_from.encode()).hexdigest()[:12]
+def _run(*argv: str) -> str:
+    env = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+    return subprocess.run(argv, check=True, stdout=subprocess.PIPE, env=env, text=True).stdout

@@ -7,6 +7,7 @@ listening socket.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -20,7 +21,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import neuronctl
 from neuronctl.cli import program
@@ -130,32 +131,32 @@ def _serve(listening: socket.socket) -> None:
     for module in pkgutil.walk_packages(neuronctl.__path__, "neuronctl."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    answering: List[int] = []
+    commands: Dict[int, Tuple[int, socket.socket]] = {}  # by the descriptor of its process
     while True:
-        call, _ = listening.accept()
-        answering = [pid for pid in answering if os.waitpid(pid, os.WNOHANG) == (0, 0)]
-        child = os.fork()
-        if child == 0:
-            listening.close()
-            _answer(call)
-        answering.append(child)
-        call.close()
-
-
-def _answer(call: socket.socket) -> None:
-    """Start one command, and tell its exit code; end it if nobody waits for that any longer."""
-    size, standard, _, _ = socket.recv_fds(call, 8, 3)
-    argv, env, cwd, patience = json.loads(_exactly(call, int.from_bytes(size, "big")))
-    process = os.fork()
-    if process == 0:
-        call.close()
-        _become(argv, env, cwd, patience, standard)
-    if call in select.select([call, os.pidfd_open(process)], [], [])[0]:
-        os.kill(process, signal.SIGKILL)
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    call.sendall(code.to_bytes(8, "big", signed=True))
-    os._exit(0)
+        calls = [call for _, call in commands.values()]
+        ready = select.select([listening, *calls, *commands], [], [])[0]
+        for descriptor, (process, call) in list(commands.items()):
+            if call in ready:  # nobody waits for it any longer
+                os.kill(process, signal.SIGKILL)
+            if call in ready or descriptor in ready:
+                code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+                with contextlib.suppress(OSError):
+                    call.sendall(code.to_bytes(8, "big", signed=True))
+                call.close()
+                os.close(descriptor)
+                del commands[descriptor]
+        if listening in ready:
+            call, _ = listening.accept()
+            size, standard, _, _ = socket.recv_fds(call, 8, 3)
+            words = json.loads(_exactly(call, int.from_bytes(size, "big")))
+            process = os.fork()
+            if process == 0:
+                for other in (listening, call, *calls):
+                    other.close()
+                _become(*words, standard)
+            for descriptor in standard:
+                os.close(descriptor)
+            commands[os.pidfd_open(process)] = process, call
 
 
 def _become(

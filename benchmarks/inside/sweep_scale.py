@@ -1,0 +1,109 @@
+"""What a sweep's worker costs, on this machine's disk: prints JSON.
+
+One worker runs, with a stand-in for squeue that answers at once. It first runs the one task that is
+left of 100,000: "first" is the seconds from the start of its process to that of the task, "kb" its
+peak memory. Then it runs tasks that do nothing, as a bare loop of bash does, too: "task_ms".
+The sweeps ``of10000`` and ``of100000`` of so many tasks stay for ``sweep status``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+from neuronctl.request.axes import given_axes
+from neuronctl.sweeping.folder import Sweep, SweepSettings, worker_code
+from neuronctl.sweeping.parameters import make_tasks
+from neuronctl.sweeping.worker import files
+
+SIZES = (10_000, 100_000)
+RUN = 1_000
+"""Tasks that do nothing."""
+_WORKERS = 20
+_SQUEUE = '#!/bin/sh\ncase "$*" in *" -j "*) echo 7 RUNNING 100 8:00:00 ;; *) echo 7 100; esac\n'
+_LOOP = f"for n in {{1..{RUN}}}; do (/bin/true $n) </dev/null >loop-$n.log 2>&1 & wait $!; done"
+_SMALL = (
+    "import resource, subprocess, sys; subprocess.run(sys.argv[1:]); "
+    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+)
+
+
+def main() -> None:
+    """Make the sweeps, run the workers, and print the figures."""
+    asked = json.load(sys.stdin)
+    some, large = (make(f"of{size}", size) for size in SIZES)
+    fill(some.folder, SIZES[0] * 9 // 10)
+    fill(large.folder, SIZES[1] - 1)
+    with tempfile.TemporaryDirectory() as place:
+        squeue = Path(place, "squeue")
+        squeue.write_text(_SQUEUE)
+        squeue.chmod(0o755)
+        os.environ["PATH"] = f"{place}:{os.environ['PATH']}"
+        os.chdir(place)
+        before = time.time()
+        answer: Dict[str, Any] = {"kb": work(large)}
+        answer["first"] = os.stat(large.log(SIZES[1], 1)).st_mtime - before
+        costs: Dict[str, List[float]] = {"sweep": [], "loop": []}
+        for number in range(asked["rounds"]):
+            small = make(f"small-{number}", RUN)
+            costs["sweep"].append(timed(partial(work, small)))
+            costs["loop"].append(timed(partial(subprocess.run, ["bash", "-c", _LOOP])))
+    json.dump({**answer, "task_ms": costs}, sys.stdout)
+
+
+def make(name: str, count: int) -> Sweep:
+    """Create a sweep of so many tasks, none of which has begun."""
+    words = ("/bin/true", "{seed}")
+    axes = given_axes((f"seed=1..{count}",), together=False)
+    sweep = Sweep(name, SweepSettings(words=words, axes=axes, request={}, cwd="/"))
+    sweep.create()
+    sweep.add(make_tasks(axes, words))
+    return sweep
+
+
+def fill(folder: str, ended: int) -> None:
+    """Let the first tasks have ended, as workers would have left them."""
+    begun = int(time.time()) - 3600
+    results: Dict[str, List[bytes]] = {}
+    for number in range(1, ended + 1):
+        worker = f"{4711 + number % _WORKERS}.1.abc"
+        job = int(worker.partition(".")[0])
+        claim = {"job": job, "began": begun, "node": "gpu01", "worker": worker, "start": begun}
+        files.write(f"{folder}/claims/{number}.1", files.encode(claim), 0)
+        state = "failed" if number % 7 == 0 else "done"
+        record = {"task": number, "attempt": 1, "state": state, "code": int(number % 7 == 0)}
+        record.update(start=begun, end=begun + number % 900, node="gpu01", job=job)
+        record.update(metric=f"{number % 97 / 97}", version="0" * 40)
+        record.update(last_line=f"epoch 10: loss {number % 89 / 89}")
+        results.setdefault(worker, []).append(files.encode(record))
+    for worker, lines in results.items():
+        files.write(f"{folder}/results/{worker}", b"".join(lines), 0)
+
+
+def work(sweep: Sweep) -> int:
+    """Run a worker to its end; return its peak memory in KiB. It exits with 1 if tasks failed."""
+    code = f"{worker_code(sweep.folder)}/worker"
+    words = [sys.executable, "-BIS", code, sweep.folder, '{"max_fails": 1000000}']
+    job = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "gpu01"}
+    # Linux counts the memory of what starts a process, too: this process has too much.
+    small = [sys.executable, "-c", _SMALL, *words]
+    done = subprocess.run(small, env={**os.environ, **job}, stdout=subprocess.PIPE, check=True)
+    return int(done.stdout.split()[-1])
+
+
+def timed(run: Callable[[], object]) -> float:
+    """Return the milliseconds of one of RUN tasks."""
+    begun = time.monotonic()
+    run()
+    return 1000 * (time.monotonic() - begun) / RUN
+
+
+if __name__ == "__main__":
+    main()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import binascii
 import contextlib
+import errno
 import fcntl
 import fnmatch
 import hashlib
@@ -18,7 +19,7 @@ import re
 import signal
 import sys
 import threading
-from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.errors import NeuronctlError, UsageError
 from neuronctl.common.files import (
@@ -137,15 +138,15 @@ def is_allowed(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def parts_of(path: str, size: int = 1 << 62) -> Iterator[bytes]:
-    """Yield the content of a file, up to a size; raise OSError."""
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        while size and (part := os.read(file, min(size, 1 << 16))):
+def send_file(path: str, size: int, write: Callable[[bytes], object]) -> None:
+    """Write the first ``size`` bytes of a file; raise OSError, also if it is shorter."""
+    with open(path, "rb", 0) as file:
+        while size:
+            part = file.read(min(size, 1 << 16))
+            if not part:
+                raise OSError(errno.EIO, "it became shorter while it was sent", path)
+            write(part)
             size -= len(part)
-            yield part
-    finally:
-        os.close(file)
 
 
 def write_file(
@@ -156,27 +157,22 @@ def write_file(
     changed: its time in nanoseconds, by default now. Returns SHA-256, time, and size.
     """
     folder, name = os.path.split(path)
-    if folder and not os.path.isdir(folder):
-        os.makedirs(folder)
+    os.makedirs(folder or ".", exist_ok=True)
     aside = os.path.join(folder, f".{name[:100]}.{os.getpid()}.neuronctl")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    file = os.open(aside, flags, 0o777 if executable else 0o666)
+    mode = 0o777 if executable else 0o666
     digest, left = hashlib.sha256(), size
     try:
-        try:
+        with open(aside, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             while left:
                 part = data.read(min(left, 1 << 20))
                 if not part:
                     raise EOFError("a file became shorter, or the connection ended")
                 digest.update(part)
+                file.write(part)
                 left -= len(part)
-                while part:
-                    part = part[os.write(file, part) :]
-            if changed is not None:
-                os.utime(file, ns=(changed, changed))
-            status = os.fstat(file)
-        finally:
-            os.close(file)
+        if changed is not None:
+            os.utime(aside, ns=(changed, changed))
+        status = os.stat(aside)
         os.replace(aside, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -331,15 +327,11 @@ def _give(request: Mapping[str, Any], data: BinaryIO) -> None:
         entries.append([name, int(status.st_mode & 0o100 > 0), status.st_size, status.st_mtime_ns])
     _say(files=entries)
     for number in json.loads(data.readline())["wanted"]:
-        size = entries[number][2]
+        path = paths[number][0]
         try:
-            for part in parts_of(paths[number][0], size):
-                write_all(part)
-                size -= len(part)
+            send_file(path, entries[number][2], write_all)
         except OSError as error:
-            sys.exit(f"neuronctl: cannot read {paths[number][0]}: {error}")
-        if size:
-            sys.exit(f"neuronctl: {paths[number][0]} became shorter")
+            sys.exit(f"neuronctl: cannot read {path}: {error.strerror}")
 
 
 def _find(request: Mapping[str, Any]) -> str:

@@ -6,7 +6,6 @@ place outside what was asked for.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -14,11 +13,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from neuronctl.common.console import printable
 from neuronctl.common.errors import ConnectionLostError, UsageError
+from neuronctl.common.files import file_sha256, head
 from neuronctl.common.words import amount, counted
 from neuronctl.remote import host
 from neuronctl.remote.connection import Remote, Tell
-from neuronctl.remote.host import Manifest, is_allowed, is_safe, parts_of
-from neuronctl.remote.session import Session, run
+from neuronctl.remote.host import Manifest, is_allowed, is_safe
+from neuronctl.remote.session import run
 
 _MOST = 200 * 1000 * 1000
 """Bytes of a project that are sent without being allowed by name."""
@@ -84,31 +84,21 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
         )
     refused: List[str] = []
     for name, (executable, size, _) in files.items():
-        digest, secret = _read(os.path.join(project.root, name))
+        path = os.path.join(project.root, name)
+        digest = file_sha256(path)
+        if not digest:
+            raise UsageError(f"cannot read {printable(path)}")
         files[name] = (executable, size, digest)
-        if secret and name in sizes:
-            refused.append(f"{printable(name)} ({secret})")
+        if name in sizes and _ENV_FILE.fullmatch(os.path.basename(name)):
+            refused.append(f"{printable(name)} (a file of secrets)")
+        elif name in sizes and _PRIVATE_KEY.search(head(path, 4096)):
+            refused.append(f"{printable(name)} (a private key)")
     if refused:
         raise UsageError(
             f"not sent: {', '.join(refused)}",
             "add it to .gitignore; to send it all the same: --allow NAME, after --on",
         )
     return files
-
-
-def _read(path: str) -> Tuple[str, str]:
-    """Return the SHA-256 of a file, and the kind of secret in it, if any."""
-    digest = hashlib.sha256()
-    beginning = b""
-    try:
-        for part in parts_of(path):
-            beginning = beginning or part[:4096]
-            digest.update(part)
-    except OSError as error:
-        raise UsageError(f"cannot read {printable(path)}: {error.strerror}") from None
-    if _ENV_FILE.fullmatch(os.path.basename(path)):
-        return digest.hexdigest(), "a file of secrets"
-    return digest.hexdigest(), "a private key" if _PRIVATE_KEY.search(beginning) else ""
 
 
 def _names(root: str) -> List[str]:
@@ -161,7 +151,10 @@ def send(
             raise UsageError(f"the cluster asks for what is not sent: {printable(name)}")
     for name in wanted if scripts is None else files:
         if scripts is None or name in named:
-            _send_file(session, os.path.join(project.root, name), files[name][1])
+            try:
+                host.send_file(os.path.join(project.root, name), files[name][1], session.write)
+            except OSError as error:
+                raise UsageError(f"cannot read {printable(name)}: {error.strerror}") from None
     answer = session.read_json()
     session.finish()
     folder, sizes = str(answer.get("folder")), [(name, files[name][1]) for name in wanted]
@@ -175,17 +168,6 @@ def send(
     for name in _texts(answer.get("kept")):
         tell(f"{printable(name)} is gone here, but was changed on {remote.name}: kept there")
     return folder, sizes
-
-
-def _send_file(session: Session, path: str, size: int) -> None:
-    try:
-        for part in parts_of(path, size):
-            session.write(part)
-            size -= len(part)
-    except OSError as error:
-        raise UsageError(f"cannot read {printable(path)}: {error.strerror}") from None
-    if size:
-        raise UsageError(f"{printable(path)} changed while it was sent", "try again")
 
 
 def _texts(value: Any) -> List[str]:

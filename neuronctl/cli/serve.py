@@ -281,11 +281,6 @@ def _print_connection(note: Note, cluster: Cluster, as_json: bool) -> None:
         print_line(f"  or, {login}:  neuronctl --on {cluster.name} serve connect {note.job}")
     for line in way.text.split("\n") if way.text else ():
         print_line(f"  {line}".rstrip())
-    if not way.reachable:
-        notify(
-            f"warning: this machine does not reach port {note.port} of {note.node}, so the "
-            "tunnel may not either: is a firewall between them?"
-        )
 
 
 _SHORT = 3.0  # seconds of waiting before the log is shown

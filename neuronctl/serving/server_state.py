@@ -92,7 +92,6 @@ class Connection:
     wait: str  # the command at the far end of the tunnel, which ends the tunnel with the server
     url: str  # what to open
     text: str  # what to read
-    reachable: bool  # this machine, where the tunnel begins, reaches the server's port
 
 
 def folders() -> str:
@@ -232,13 +231,4 @@ def connect(note: Note, cluster: Cluster) -> Connection:
         wait=wait,
         url=url,
         text=Template(recipe.print).safe_substitute(values).rstrip("\n"),
-        reachable=on_loopback or _answers(note.address, note.port),
     )
-
-
-def _answers(host: str, port: int) -> bool:
-    """Return True if a port accepts connections; send nothing."""
-    with contextlib.suppress(OSError, ValueError, OverflowError):
-        socket.create_connection((host, port), timeout=3).close()
-        return True
-    return False

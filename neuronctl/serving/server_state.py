@@ -162,26 +162,22 @@ def all_servers() -> List[Note]:
     jobs = {job.id.job: job for job in recent if job.record and MARK in job.record.draft.script}
     notes = running_servers(jobs.values())
     for number in {*servers(), *jobs} - set(notes):
-        job, note = jobs.get(number), read_note(number)
+        note = _note_at_rest(number, jobs.get(number))
         if note is not None:
-            notes[number] = _note_at_rest(note, job)
-        elif job is not None:  # it has not begun, or never did
-            state, words = ENDED if job.ended else STARTING, outcome_words(job)
-            notes[number] = Note(
-                number, 0, job.name, job.name, "", "", 0, "", state, words, "", 0, 0
-            )
+            notes[number] = note
     return [notes[number] for number in sorted(notes)]
 
 
-def _note_at_rest(note: Note, job: Optional[JobStatus]) -> Note:
-    """Return a note with Slurm's state of its job, which does not run."""
-    if job is not None and job.state == PENDING:
-        return replace(note, state=STARTING, words="it waits for its next run")
-    if note.state == ENDED and note.words != BY_SLURM:
+def _note_at_rest(number: int, job: Optional[JobStatus]) -> Optional[Note]:
+    """Return the note of a job that does not run, with what Slurm says of it."""
+    note = read_note(number)
+    starts = job is not None and (job.state == PENDING or (note is None and not job.ended))
+    if note is None and job is not None:
+        note = Note(number, 0, job.name, job.name, "", "", 0, "", "", "", "", 0, 0)
+    if note is None or (note.state == ENDED and note.words != BY_SLURM and not starts):
         return note
-    is_known = job is not None and job.ended
-    words = outcome_words(job) if job is not None and is_known else "it was killed with its job"
-    return replace(note, state=ENDED, words=words)
+    words = outcome_words(job) if job is not None else "it was killed with its job"
+    return replace(note, state=STARTING if starts else ENDED, words=words)
 
 
 def wait_for_server(
@@ -216,11 +212,14 @@ def connect(note: Note, cluster: Cluster) -> Connection:
     recipe = load(note.recipe)
     user, on_loopback = login_name(), note.address.startswith("127.")
     login = f"{user}@{cluster.login.host or socket.getfqdn()}"
-    values = {**note.values, "token": note.token, "localhost": note.localhost}
-    values.update({name: str(getattr(note, name)) for name in ("recipe", "job", "node", "port")})
-    values.update(name=re.sub(r"[^\w.-]+", "-", note.name), address=note.address)
-    values.update(host=note.address, user=user, login=login, cluster=cluster.name)
-    values["jump"] = f"{login},{user}@{note.node}" if on_loopback else login
+    values = {
+        **note.values,
+        **{"token": note.token, "localhost": note.localhost, "recipe": note.recipe},
+        **{"job": note.job, "node": note.node, "port": note.port, "address": note.address},
+        **{"host": note.address, "user": user, "login": login, "cluster": cluster.name},
+        "name": re.sub(r"[^\w.-]+", "-", note.name),
+        "jump": f"{login},{user}@{note.node}" if on_loopback else login,
+    }
     url = Template(recipe.url).safe_substitute(values)
     file, home = os.path.join(folders(), str(note.job), "tunnel"), os.path.expanduser("~") + os.sep
     wait = f"exec sh {quote(file[len(home) :] if file.startswith(home) else file)}"

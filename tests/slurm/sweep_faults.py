@@ -1,10 +1,8 @@
 """Breaks things while sweeps go on, and counts: tasks done, interrupted, doubled (0), lost (0).
 
-``python tests/slurm/sweep_faults.py [TASKS [SEED [FAULTS [BINDFS]]]]``, with ``PYTHONPATH=tests``,
+``python tests/slurm/sweep_faults.py [TASKS [SEED [FAULTS]]]``, with ``PYTHONPATH=tests``,
 does so in a sandbox of its own: a third of the tasks each plain, two side by side under srun, and
 in chains (--no-requeue). Each attempt writes files of its own, with O_EXCL, and holds a lock.
-If BINDFS, the program of that name, is given, each node reaches the folders through a file system
-that it serves there, and that stands still now and then.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import time
 from typing import Any, Dict, Iterator, List
 
 from breaker import NODES, Breaker
-from harness import Sandbox, processes, sandbox_up, wait_until
+from harness import Sandbox, sandbox_up, wait_until
 from test_faults import Broken
 
 TASK = """\
@@ -133,24 +131,6 @@ def _attempt(result: Dict[str, Any]) -> str:
     return f"{result['task']}.{result['attempt']}"
 
 
-def retried(sandbox: Sandbox, limit: int, tasks: int) -> Dict[str, Any]:
-    """A sweep under a limit on jobs, half of whose tasks fail at first, to its end."""
-    swept = Swept(sandbox, f"limit{limit}", limit)
-    begun = time.monotonic()
-    swept.start(tasks)
-    most = len(swept.queue())
-    swept.wait()
-    first = swept.counts()
-    swept.sweep("retry", swept.name, "--failed")
-    swept.wait()
-    return {
-        "jobs in the queue": most,
-        "failed at first": first["failed"],
-        **swept.counts(),
-        "seconds": round(time.monotonic() - begun),
-    }
-
-
 class SweepBreaker(Breaker):
     """Does something bad to sweeps that go on, and to their folders."""
 
@@ -195,8 +175,8 @@ class SweepBreaker(Breaker):
         return True
 
     def stop(self) -> bool:
-        """A worker, or the file system of its node, stands still."""
-        pid = self.random.choice(self.pids("bindfs") or self.pids("/worker"))
+        """A worker stands still."""
+        pid = self.random.choice(self.pids("/worker"))
         os.kill(pid, signal.SIGSTOP)
         time.sleep(self.random.uniform(1, 15))
         os.kill(pid, signal.SIGCONT)
@@ -215,14 +195,6 @@ class SweepBreaker(Breaker):
         time.sleep(self.random.uniform(1, 6))
         self.sandbox.exec(["rm", "-f", file])
         return True
-
-
-def serve_folder(broken: Broken, bindfs: str, place: str) -> None:
-    """Let each node reach the sweeps through a file system of its own, with caches of its own."""
-    for node in NODES:
-        words = [bindfs, "-f", "-o", "allow_other", place, place]
-        argv = broken.sandbox.inside(*words, pid=broken.sandbox.daemon("slurmd", node))
-        broken.started.append(subprocess.Popen(argv, start_new_session=True))
 
 
 def put_clock_wrong(swept: Swept) -> None:
@@ -298,13 +270,8 @@ def main() -> None:
             broken.configure("SlurmdTimeout=30")
             if disk:
                 sandbox.exec(["mkdir", "-m", "700", "/state/own"])
-            for bindfs in sys.argv[4:]:
-                serve_folder(broken, bindfs, "/state/own")
             told = torture(broken, tasks, seed, strikes, "/state/own" if disk else "")
             print(json.dumps(told), flush=True)
-            for pid, words in processes(sandbox.running.pid).items():
-                if "bindfs" in " ".join(words[:1]):  # the sandbox would wait for it
-                    os.kill(pid, signal.SIGKILL)
     counts = [one for one in told.values() if isinstance(one, dict) and "doubled" in one]
     sys.exit(any(one["doubled"] or one["lost"] or one["misreported"] for one in counts))
 

@@ -9,7 +9,7 @@ from typing import Iterator, List
 
 import pytest
 from harness import Sandbox, processes, sandbox_up, wait_until
-from sweep_faults import JOB, TASK, Swept, retried
+from sweep_faults import JOB, TASK, Swept
 from test_faults import Broken
 
 
@@ -21,20 +21,15 @@ def sandbox(slurm_there: None) -> Iterator[Sandbox]:
 
 @pytest.mark.parametrize("limit", [4, 1])
 def test_to_the_end_under_a_limit(sandbox: Sandbox, limit: int) -> None:
-    told = retried(sandbox, limit, 12)
-    told.pop("seconds")
-    assert told == {
-        "jobs in the queue": limit,
-        "failed at first": 6,
-        "tasks": 12,
-        "done": 12,
-        "lost": 0,
-        "failed": 6,
-        "interrupted": 0,
-        "doubled": 0,
-        "misreported": 0,
-        "ended": 12,
-    }
+    swept = Swept(sandbox, f"limit{limit}", limit)
+    swept.start(12)
+    assert len(swept.queue()) == limit
+    swept.wait()
+    assert swept.counts()["failed"] == 6
+    swept.sweep("retry", swept.name, "--failed")
+    swept.wait()
+    bad = dict.fromkeys(("lost", "interrupted", "doubled", "misreported"), 0)
+    assert swept.counts() == {"tasks": 12, "done": 12, "failed": 6, "ended": 12, **bad}
 
 
 def test_a_killed_worker(sandbox: Sandbox) -> None:
@@ -136,17 +131,6 @@ def test_paused_where_all_fail(sandbox: Sandbox) -> None:
         task["state"] for task in json.loads(swept.sweep("status", "paused", "--json"))["tasks"]
     ]
     assert states == ["done"] * 8
-
-
-def test_cancelled_by_its_name(sandbox: Sandbox) -> None:
-    swept = Swept(sandbox, "stopped", 4)
-    swept.start(20, seconds="600")
-    wait_until(lambda: any("RUNNING" in line for line in swept.queue()))
-    swept.sweep("cancel", "stopped")
-    swept.wait()
-    assert swept.counts()["done"] == 0
-    status = json.loads(swept.sweep("status", "stopped", "--json"))
-    assert {task["state"] for task in status["tasks"]} == {"interrupted", "waiting"}
 
 
 def test_a_node_on_which_tasks_die(sandbox: Sandbox) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any, Dict, List
 
 from harness import Sandbox, wait_until
@@ -47,16 +48,7 @@ def test_odd_values_of_a_job_file_arrive(sandbox: Sandbox, no_jobs: None) -> Non
 
 def test_a_scaling_study_over_nodes(sandbox: Sandbox, no_jobs: None) -> None:
     sandbox.write("share.py", SHARE)
-    words = [
-        "--ntasks-per-node",
-        "1",
-        "--gpus-per-node",
-        "1",
-        "--launcher",
-        "srun",
-        "-J",
-        "scaling",
-    ]
+    words = shlex.split("--ntasks-per-node 1 --gpus-per-node 1 --launcher srun -J scaling")
     sandbox.exec(["neuronctl", "sweep", *JOB, *words, "--param", "nodes=1,2", "share.py"])
     one, two = ended(sandbox, "scaling")
     assert (one["exit_code"], two["exit_code"]) == (0, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -38,10 +37,6 @@ def test_a_grid_is_every_combination_in_order() -> None:
         (1, (("lr", "0.1"), ("seed", "1"))),
         (2, (("lr", "0.1"), ("seed", "2"))),
     ]
-
-
-def test_zipped_values_advance_together() -> None:
-    assert tasks("lr=0.1,1e-2", "seed=1..2", together=True) == [GRID[0], GRID[4]]
 
 
 @pytest.mark.parametrize(
@@ -233,16 +228,3 @@ def test_values_arrive_byte_for_byte(a: List[str], b: List[str], c: List[str]) -
     wanted = [(x, f"x{y}y", z, "{a}") for x in a for y in b for z in c]
     assert [task.words for task in found] == wanted
     assert [task.number for task in found] == list(range(1, len(found) + 1))
-
-
-@given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5))
-def test_a_table_is_read_as_it_was_written(rows: List[Tuple[str, str]]) -> None:
-    import tempfile
-
-    rows = [row for row in rows if all(map(str.strip, row))] or [("1", "2")]
-    with tempfile.NamedTemporaryFile("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
-        writer.writerows([("a", "b"), *rows])
-        file.flush()
-        (axis,) = make_axes("table", file.name)
-    assert [tuple(value for _, value in row) for row in axis] == rows

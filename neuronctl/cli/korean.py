@@ -76,12 +76,12 @@ def why_texts() -> Mapping[str, str]:
 
     A translation whose cause is gone, or no longer quotes anything, is left out.
     """
-    from neuronctl.diagnosis import exit_codes, knowledge
+    from neuronctl.diagnosis import evidence, knowledge
 
     document = yamlfile.read(knowledge.SHIPPED, CatalogError)
     entries = knowledge.read_entries(document, whole=True)
     english = {entry.name: {"means": entry.means, "do": entry.remedy} for entry in entries}
-    english.update({name: dict(ending) for name, ending in exit_codes.meanings().items()})
+    english.update({name: dict(ending) for name, ending in evidence.meanings().items()})
     data = yamlfile.read(WHY_FILE, CatalogError).data
     says: Dict[str, str] = dict(data["says"])
     for name, translation in data["causes"].items():

@@ -74,13 +74,14 @@ def _complete(cls: Any) -> Any:
     key = attrgetter(*compared)
 
     def initialize(self: Any, *values: Any, **given: Any) -> None:
-        if values:
-            given.update(zip(names, values))
+        count = len(values) + len(given)
+        given.update(zip(names, values))
         state = {**defaults, **given}
         for name, make in factories.items():
             if name not in given:
                 state[name] = make()
-        if not required <= given.keys() or len(state) > len(names) or len(values) > len(names):
+        # A field given twice, and a value too many, are in `count` only.
+        if len(given) != count or len(state) > len(names) or not required <= given.keys():
             raise TypeError(f"{cls.__name__} has the fields {', '.join(names)}, not {given}")
         object.__setattr__(self, "__dict__", state)
 

@@ -11,18 +11,21 @@ from neuronctl.common.units import format_time
 from neuronctl.common.words import duration
 from neuronctl.diagnosis.evidence import (
     Diagnosis,
+    Ending,
     JobEvidence,
     LogLine,
     backwards,
     began,
+    describe_ending,
+    ending_meaning,
     failed_step,
+    first_process,
     last_line,
     line_with,
     lines_around,
     most_memory,
     search,
 )
-from neuronctl.diagnosis.exit_codes import Ending, describe_ending, ending_meaning, first_process
 from neuronctl.diagnosis.signs import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, Sign
 from neuronctl.diagnosis.waiting import hang_remedy, quiet_words, running, waiting
 from neuronctl.slurm.job_id import JobId

@@ -7,7 +7,6 @@ process can bind it, two concurrent `up` commands start a single sandbox.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pickle
@@ -23,11 +22,19 @@ from typing import Dict, List, Optional, Tuple
 
 import neuronctl
 from neuronctl.common import paths, yamlfile
-from neuronctl.common.error_details import write_error_details
 from neuronctl.common.errors import CatalogError, SlurmUnavailableError, UsageError
 from neuronctl.sandbox import requirements
-from neuronctl.sandbox.layout import ACCOUNT, LOGIN_NODE, SYSTEM, Layout, scratch
-from neuronctl.sandbox.setup import CONFIG, NAMED_CATALOG, Running, Setup, config_text
+from neuronctl.sandbox.config_files import config_text
+from neuronctl.sandbox.layout import (
+    ACCOUNT,
+    CONFIG,
+    LOGIN_NODE,
+    NAMED_CATALOG,
+    Layout,
+    Running,
+    Setup,
+    scratch,
+)
 from neuronctl.slurm.sandbox_address import NAME_VARIABLE, address, is_ours, peer
 
 _ANSWER_TIMEOUT = 90.0
@@ -159,9 +166,6 @@ def _wait_until_ready(process: subprocess.Popen[bytes], setup: Setup) -> None:
         if "ready" in message:
             return
         words, hint = message["error"], ""
-        if "trace" in message:
-            with contextlib.suppress(OSError):
-                hint = f"details: {write_error_details(message['trace'])}"
     else:
         words = "; ".join(errors.decode(errors="replace").splitlines()) or "it was killed"
         hint = (
@@ -175,11 +179,6 @@ def _setup(layout: Layout, root: str, binds: Binds) -> Setup:
     """Return everything that the first process needs."""
     exposed = exposed_directories()
     program = os.path.realpath(sys.executable)
-    if root != "/" and Path(program).parts[1] in SYSTEM and not os.path.exists(root + program):
-        raise SlurmUnavailableError(
-            f"neuronctl runs with {program}, which does not exist in {root}",
-            "install it there, or install neuronctl with a Python outside /usr",
-        )
     taken = {entry.pw_uid for entry in pwd.getpwall()} | {os.getuid()}
     free = (number for number in range(20000, 60000) if number not in taken)
     name, uid, home, shell = "neuron", next(free), "/home01/neuron", "/bin/bash"

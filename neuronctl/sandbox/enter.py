@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.sandbox import kernel
-from neuronctl.sandbox.setup import CONFIG, STATE, Running
+from neuronctl.sandbox.layout import CONFIG, STATE, Running
 
 # What a login session takes from the terminal; the rest of the caller's environment is dropped.
 _KEPT = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "LANG", "TZ")

@@ -16,28 +16,90 @@ import pickle
 import shutil
 import signal
 import socket
+import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, Optional, Sequence
 
-from neuronctl.sandbox import kernel, rootfs
-from neuronctl.sandbox import slurm_conf as slurmconf
-from neuronctl.sandbox.daemons import TIMEOUT, Failure, run, spawn, tail
-from neuronctl.sandbox.layout import LOGIN_ADDRESS, LOGIN_NODE, RUN, Node
-from neuronctl.sandbox.requirements import SEARCH_PATH, detected_software
-from neuronctl.sandbox.setup import (
-    CONFIG,
-    STEPD,
-    Running,
-    Setup,
-    address_batch,
-    etc_files,
-    modulefiles,
-    network_batch,
-    slurm_files,
-    stepd_script,
-)
+from neuronctl.common.datatypes import dataclass
+from neuronctl.sandbox import config_files, kernel, rootfs
+from neuronctl.sandbox.config_files import STEPD
+from neuronctl.sandbox.layout import CONFIG, LOGIN_ADDRESS, LOGIN_NODE, RUN, Node, Running, Setup
+from neuronctl.sandbox.requirements import SEARCH_PATH, clean_environment, detected_software
+
+LOGS = f"{RUN}/log"
+TIMEOUT = 180.0
+"""Seconds within which a daemon must be ready; a busy machine has taken more than 60."""
+_POLL = 0.02
+
+
+class Failure(Exception):
+    """A daemon failed to start; the text names it and shows the end of its log."""
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """A foreground process whose output goes to a log file named after it."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+
+    def wait_for(self, ready: Callable[[], bool]) -> None:
+        """Return once ``ready`` returns True; raise Failure if the daemon exits or takes too long.
+
+        A check that raises Failure is repeated: a busy slurmctld drops some queries.
+        """
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            detail = ""
+            try:
+                if ready():
+                    return
+            except Failure as failure:
+                detail = f": {failure}"
+            if self.process.poll() is not None:
+                raise Failure(f"{self.name} exited{detail}{tail(self.name)}")
+            if time.monotonic() > deadline:
+                words = f"{self.name} was not ready within {TIMEOUT:.0f} s"
+                raise Failure(f"{words}{detail}{tail(self.name)}")
+            time.sleep(_POLL)
+
+
+def tail(name: str) -> str:
+    """Return the end of a daemon's log, to append to a message; "" if there is none."""
+    try:
+        lines = Path(LOGS, f"{name}.log").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "; the end of its log:\n" + "\n".join(f"  {line}" for line in lines[-12:])
+
+
+def spawn(name: str, argv: Sequence[str], become: Optional[Callable[[], None]] = None) -> Daemon:
+    """Start a daemon in the foreground, with its own log; ``become`` runs in its process first."""
+    with Path(LOGS, f"{name}.log").open("ab") as log:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=clean_environment(),
+            start_new_session=True,
+            preexec_fn=become,
+        )
+    return Daemon(name, process)
+
+
+def run(argv: Sequence[str], text: str = "") -> str:
+    """Run a command and return its output; raises Failure for a nonzero exit code."""
+    done = subprocess.run(
+        list(argv), input=text, capture_output=True, text=True, env=clean_environment()
+    )
+    if done.returncode != 0:
+        words = (done.stderr.strip() or done.stdout.strip()).replace("\n", "; ")
+        raise Failure(f"'{' '.join(argv)}' failed with exit code {done.returncode}: {words}")
+    return done.stdout
 
 
 def main() -> None:
@@ -69,7 +131,8 @@ def _first_process(setup: Setup, listener: socket.socket) -> None:
         _say(error=str(failure))
         os._exit(1)
     except Exception as error:
-        _say(error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        _say(error=f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})")
         os._exit(1)
     # From now on, the kernel itself reaps processes that exit.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -107,20 +170,22 @@ def _prepare(setup: Setup) -> Running:
         Path("/etc", name).read_text(encoding="utf-8", errors="surrogateescape")
         for name in ("passwd", "group")
     )
-    rootfs.write_files("/etc", etc_files(setup, passwd, group))
+    rootfs.write_files("/etc", config_files.etc_files(setup, passwd, group))
     Path("/etc/hostname").unlink(missing_ok=True)  # each node has a name of its own
     version = run(["slurmctld", "-V"]).split()[-1]
     running = dataclasses.replace(its, slurm=version, **detected_software())
-    rootfs.write_files("/etc/slurm", slurm_files(setup.layout, running, with_qos=False))
+    rootfs.write_files(
+        "/etc/slurm", config_files.slurm_files(setup.layout, running, with_qos=False)
+    )
     for directory in (f"{RUN}/mysql", "/run/mysqld"):
         rootfs.own_directory(directory, setup.database_id, setup.database_id)
     # The libmariadb3 of Debian unstable looks for the socket there.
     Path("/run/mariadbd").symlink_to("mysqld")
     stepd = shutil.which("slurmstepd", path=SEARCH_PATH) or "slurmstepd"
-    rootfs.write_files("/", {STEPD: stepd_script(stepd)}, mode=0o755)
+    rootfs.write_files("/", {STEPD: config_files.stepd_script(stepd)}, mode=0o755)
     rootfs.open_fuse(f"{RUN}/fuse")
     gpus = max(node.gpus for node in setup.layout.nodes)
-    rootfs.make_devices(slurmconf.GPU_DEVICE, gpus)
+    rootfs.make_devices(config_files.GPU_DEVICE, gpus)
     kernel.mount_tmpfs("/dev/shm", 0o1777)
     rootfs.own_directory(its.scratch, its.uid, its.gid)
     rootfs.own_directory(f"{RUN}/user", its.uid, its.gid)
@@ -130,7 +195,7 @@ def _prepare(setup: Setup) -> Running:
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "sandbox", "-f", key])
         shutil.copy(key, copy)
         os.chown(copy, its.uid, its.gid)
-    rootfs.write_files(f"{RUN}/modulefiles", modulefiles(setup.layout.cluster.modules))
+    rootfs.write_files(f"{RUN}/modulefiles", config_files.modulefiles(setup.layout.cluster.modules))
     socket.sethostname(LOGIN_NODE)
     return running
 
@@ -163,10 +228,11 @@ def _start(setup: Setup, running: Running) -> None:
     key.chmod(0o400)
     munge = spawn("munged", ["munged", "--foreground", "--force", f"--key-file={key}"])
     pids = [_start_node(setup, node) for node in layout.nodes]
-    run(["ip", "-batch", "-"], network_batch(layout.interface, pids))
+    run(["ip", "-batch", "-"], config_files.network_batch(layout.interface, pids))
     inside = [["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "--"] for pid in pids]
     for enter, node in zip(inside, layout.nodes):
-        run([*enter, "ip", "-batch", "-"], address_batch(layout.interface, node.address))
+        addresses = config_files.address_batch(layout.interface, node.address)
+        run([*enter, "ip", "-batch", "-"], addresses)
     munge.wait_for(lambda: Path("/run/munge/munge.socket.2").exists())
     if install.process.wait(TIMEOUT) != 0:
         raise Failure(f"mariadb-install-db failed{tail(install.name)}")
@@ -180,9 +246,9 @@ def _start(setup: Setup, running: Running) -> None:
     # slurmctld may respond before it has registered its TRES with the database.
     tres = ["sacctmgr", "--noheader", "--parsable2", "show", "tres", "format=type,name"]
     slurmctld.wait_for(lambda: "gres|gpu" in run(tres).splitlines())
-    for command in slurmconf.sacctmgr_commands(layout, user):
+    for command in config_files.sacctmgr_commands(layout, user):
         run(command)
-    rootfs.write_files("/etc/slurm", slurm_files(layout, running, with_qos=True))
+    rootfs.write_files("/etc/slurm", config_files.slurm_files(layout, running, with_qos=True))
     run(["scontrol", "reconfigure"])
     sshd = [str(shutil.which("sshd", path=SEARCH_PATH)), "-D", "-e"]
     if running.ssh:

@@ -30,6 +30,13 @@ QOS = "normal"
 RUN = "/run/neuronctl"
 """The directory, inside the namespace, for everything that the daemons write."""
 
+CONFIG = f"{RUN}/user/config"
+STATE = f"{RUN}/user/state"
+"""The user's XDG directories inside: records of real jobs and sandbox jobs are separate."""
+
+NAMED_CATALOG = "catalog.yaml"
+"""The name in CONFIG of the catalog that $NEURONCTL_CATALOG names outside."""
+
 SYSTEM = frozenset(
     "bin boot dev etc lib lib32 lib64 libx32 proc run sbin sys usr var".split()  # noqa: SIM905
 )
@@ -72,6 +79,57 @@ class Layout:
     def interface(self) -> str:
         """Return the network interface of every node, named as on the real cluster."""
         return self.cluster.network.interface or "eth0"
+
+
+@dataclass(frozen=True)
+class Running:
+    """A running sandbox, as seen from outside.
+
+    pid: its first process. partitions: the nodes of each. user, uid, gid, home, shell, scratch: its
+    ordinary user's. started: seconds since the epoch. root: the directory that all programs come
+    from; ``/`` is the machine's own. slurm: the version of the daemons. ssh, modules, pmix: whether
+    ssh between the nodes works without a password, whether the cluster's modules can be loaded, and
+    whether srun can start MPI programs. catalog: the file that $NEURONCTL_CATALOG names inside, if
+    any. binds: directories of the machine that were named to be visible: each, and its path inside.
+    """
+
+    pid: int
+    cluster: str
+    partitions: Dict[str, List[str]]
+    login_node: str
+    account: str
+    user: str
+    uid: int
+    gid: int
+    home: str
+    shell: str
+    scratch: str
+    started: float
+    root: str
+    slurm: str
+    ssh: bool
+    modules: bool
+    pmix: bool
+    catalog: Optional[str]
+    binds: List[List[str]]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything that the first process needs.
+
+    running: the sandbox as it will be; the first process finds out what software it has. by_root:
+    whether the machine's root starts it; its user then exists only there. exposed: the machine's
+    directories that appear at their own paths (Python, neuronctl itself). config: the files of the
+    user's configuration directory inside, by their paths in it. database_id: a uid that nobody has.
+    """
+
+    layout: Layout
+    running: Running
+    by_root: bool
+    exposed: Tuple[str, ...]
+    config: Mapping[str, str]
+    database_id: int
 
 
 def build(cluster: Cluster, wanted: Mapping[str, int]) -> Layout:

@@ -31,7 +31,7 @@ import pytest
 from forks import Command, Forks
 
 from neuronctl.sandbox import client, enter
-from neuronctl.sandbox.setup import Running
+from neuronctl.sandbox.layout import Running
 from neuronctl.slurm.sandbox_address import NAME_VARIABLE
 
 COMMENT = "--comment=field=misc;appl=pytorch-ddp"

@@ -68,6 +68,7 @@ def test_what_is_equal() -> None:
         lambda: Base(1, z=2),  # type: ignore[call-arg]
         lambda: Base(z=2, b="", c={}, d=0),  # type: ignore[call-arg]
         lambda: Base(1, "", {}, 0, 5),  # type: ignore[call-arg]
+        lambda: Base(1, a=2),  # type: ignore[misc]
     ],
 )
 def test_other_fields_are_refused(call: Callable[[], Any]) -> None:

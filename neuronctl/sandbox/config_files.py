@@ -1,4 +1,4 @@
-"""Slurm's configuration for a layout, as text: what is not the same in all sandboxes (etc/). Pure.
+"""The texts of a sandbox's files that are not the same in all sandboxes (etc/). Pure.
 
 The site's policy is in Lua, so that Slurm itself rejects what the site rejects.
 """
@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Dict, List, Mapping, Sequence, Union
+import shlex
+import sys
+from pathlib import PurePosixPath
+from typing import Dict, Iterable, List, Mapping, Sequence, Union
 
-from neuronctl.catalog.cluster import Partition, Qos
+from neuronctl.catalog.cluster import Cluster, Partition, Qos
 from neuronctl.common import units
+from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.sandbox.layout import (
     ACCOUNT,
+    LOGIN_ADDRESS,
+    NETWORK,
+    PREFIX,
     QOS,
     RUN,
     Layout,
     Node,
+    Running,
     SandboxPartition,
+    Setup,
     cores_per_gpu,
+    hosts_file,
 )
 
 GPU_DEVICE = f"{RUN}/dev/nvidia"
@@ -208,3 +218,113 @@ def literal(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return f"{{ {', '.join(map(literal, value))} }}"
     return json.dumps(value, ensure_ascii=False)
+
+
+def slurm_files(layout: Layout, running: Running, *, with_qos: bool) -> Dict[str, str]:
+    """Return the texts of Slurm's configuration files, by name."""
+    return {
+        "cluster.conf": cluster_conf(layout, with_qos=with_qos, pmix=running.pmix),
+        "gres.conf": gres_conf(layout),
+        "cgroup.conf": cgroup_conf(running.slurm),
+        "site.lua": site_lua(layout, running.user),
+    }
+
+
+STEPD = f"{RUN}/slurmstepd"
+"""What slurmd starts for each step."""
+
+
+def stepd_script(program: str) -> str:
+    """Return the script at STEPD, which starts ``program``, Slurm's slurmstepd, as a subreaper.
+
+    proctrack/linuxproc kills the descendants of slurmstepd. Without this, a process whose parent
+    has exited (``cmd &``, a daemon) becomes a child of the first process instead, and outlives its
+    step; a site's proctrack/cgroup kills it. The kernel keeps the attribute when a program is
+    replaced.
+    """
+    code = (
+        "import ctypes, os, sys; "
+        "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); "  # PR_SET_CHILD_SUBREAPER
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    words = [sys.executable, "-I", "-S", "-c", code, program]
+    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
+
+
+def etc_files(setup: Setup, passwd: str, group: str) -> Dict[str, str]:
+    """Files that replace the machine's in /etc, whose ``passwd`` and ``group`` are continued.
+
+    The first line with a name or number counts. The user's has '*' in place of 'x': there is no
+    /etc/shadow, without which slurmd's 'su - USER', from which a job with --export=NONE has its
+    environment, fails.
+    """
+    its, number = setup.running, setup.database_id
+    owner = f"{its.user}:*:{its.uid}:{its.gid}::{its.home}:{its.shell}\n"
+    database = f"{DATABASE_USER}:x:{number}:{number}::/nonexistent:/usr/sbin/nologin\n"
+    if not any(line.split(":")[2:3] == [str(its.gid)] for line in group.splitlines()):
+        group = f"{its.user}:x:{its.gid}:\n{group}"
+    return {
+        "hosts": hosts_file(setup.layout),
+        "passwd": owner + database + passwd,
+        "group": group,
+    }
+
+
+def config_text(cluster: Cluster) -> str:
+    """Return config.yaml: the cluster, and the account and QOS that a job must name."""
+    policy = cluster.policy
+    config = {"cluster": cluster.name}
+    if policy.account_required:
+        config["account"] = ACCOUNT
+    if policy.qos_required:
+        config["qos"] = QOS
+    return write([Entry(key, value) for key, value in config.items()])
+
+
+DATABASE_USER = "sandbox-db"
+"""The system user of mariadbd, who exists only inside and owns nothing but the database."""
+
+_MODULE = re.compile(r"\w[\w.+:-]*(/\w[\w.+:-]*)*", re.ASCII)
+
+
+def modulefiles(names: Iterable[str]) -> Dict[str, str]:
+    """Return a modulefile for each of the catalog's modules, by its name, which becomes its path.
+
+    They change nothing: the machine's own programs are on PATH already. A name that is not a path
+    of plain words is omitted, and so is a name that stands for all versions (``gcc`` beside
+    ``gcc/11.5.0``), because `module` finds the latest by itself.
+    """
+    plain = [name for name in names if _MODULE.fullmatch(name)]
+    families = {str(parent) for name in plain for parent in PurePosixPath(name).parents}
+    return {name: "#%Module1.0\n" for name in plain if name not in families}
+
+
+def network_batch(interface: str, pids: List[int]) -> str:
+    """Return ``ip -batch`` input for the login node: a bridge, and a link to each node's namespace.
+
+    ``pids``: a process of each node, in the layout's order.
+    """
+    lines = [f"link add {interface} type bridge"]
+    for number, pid in enumerate(pids):
+        lines += [
+            f"link add node{number} type veth peer name {interface} netns {pid}",
+            f"link set node{number} master {interface}",
+            f"link set node{number} up",
+        ]
+    return "\n".join(lines) + "\n" + address_batch(interface, LOGIN_ADDRESS)
+
+
+def address_batch(interface: str, address: str) -> str:
+    """Return ``ip -batch`` input that gives an interface its address.
+
+    Slurm's daemons write messages in pieces and wait for acknowledgements, which the kernel delays
+    by 40 ms. With quickack, sacctmgr takes 25 ms instead of 370.
+    """
+    own = f"dev {interface} proto kernel src {address} quickack 1"
+    return f"""\
+link set lo up
+addr add {address}/{PREFIX} dev {interface}
+link set {interface} up
+route replace local {address} table local scope host {own}
+route replace {NETWORK} scope link {own}
+"""

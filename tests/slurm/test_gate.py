@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Iterator, List
 
 import pytest
-from harness import COMMENT, PATIENT, Result, Sandbox, sandbox_up, wait_until
+from harness import COMMENT, PATIENT, Result, Sandbox
 
 PARTITION = "cas_v100nv_4"  # 4 nodes of 4 GPUs; a user may have 8 jobs, and hold 12 GPUs
 JOB = ["-p", PARTITION, "-t", "10", "--field", "misc", "--appl", "pytorch"]
@@ -119,11 +119,6 @@ def changed(sandbox: Sandbox, limit: str) -> Iterator[None]:
         yield
     finally:
         modify(limit.rpartition("=")[0] + "=-1")
-
-
-def test_an_empty_queue_lets_it_start(sandbox: Sandbox) -> None:
-    result = submit(sandbox, "--gpus-per-node", "4", "-N", "2")
-    assert "neuronctl: can start now: 4 nodes have room for its share" in result.stderr
 
 
 def test_several_partitions(sandbox: Sandbox) -> None:
@@ -239,114 +234,3 @@ def test_partitions_live(sandbox: Sandbox) -> None:
     assert one["next"]["kind"] == "can start now"
     page = sandbox.exec(["neuronctl", "brief"]).stdout
     assert re.search(rf"^\| `{PARTITION}` \|.* 3/12 \| 13 GPUs \|", page, re.M)
-
-
-UPDATE = f"scontrol update PartitionName={PARTITION}"
-SET = "sacctmgr -i modify"
-MINE = f"{SET} account sandbox set"
-THEIRS = f"{SET} qos p_{PARTITION} set"
-NO_ACCOUNT = "Invalid account or account/partition combination specified"
-
-# what the administrator does and undoes; the request; what is said ("": sbatch says it); Slurm's
-# reason or refusal
-Case = Tuple[List[str], List[str], List[str], str, str]
-
-
-def limited(where: str, limit: str, said: str, happens: str, *asked: str) -> Case:
-    """A limit, which is taken away again."""
-    name = limit.rpartition("=")[0]
-    return [f"{where} {limit}"], [f"{where} {name}=-1"], list(asked), said, happens
-
-
-CASES: List[Case] = [
-    # Of two accounts, the default one is meant; Slurm writes all of them in small letters.
-    limited(MINE, "MaxJobs=0", "refused NC501", "AssocMaxJobsLimit"),
-    limited(MINE, "MaxJobs=0", "can start now", "", "-A", "acct2"),
-    limited(MINE, "GrpTRES=cpu=2", "refused NC509", "AssocGrpCpuLimit"),
-    limited(MINE, "GrpTRES=cpu=2", "can start now", "", "-A", "Acct2"),
-    limited(MINE, "MaxWall=5", "refused NC141", "AssocMaxWallDurationPerJobLimit"),
-    limited(MINE, "MaxSubmitJobs=0", "refused NC501", "AssocMaxSubmitJobLimit"),
-    *(
-        ([f"{UPDATE} {who}"], [f"{UPDATE} {who.partition('=')[0]}={undone}"], asked, said, happens)
-        for who, undone, asked, said, happens in [
-            ("AllowAccounts=acct2", "ALL", [], "refused NC102", NO_ACCOUNT),
-            ("AllowAccounts=acct2", "ALL", ["-A", "acct2"], "can start now", ""),
-            ("DenyAccounts=sandbox", "none", [], "refused NC102", NO_ACCOUNT),
-            ("State=DRAIN", "UP", [], "refused NC102", "Required partition not available"),
-            ("State=DOWN", "UP", [], "will wait PartitionDown", "PartitionDown"),
-        ]
-    ),
-    ([], [], ["-q", "hi"], "", "Invalid qos specification"),
-    ([], [], ["-A", "nobody"], "", NO_ACCOUNT),
-    ([], [], ["--reservation", "nosuch"], "", "Requested reservation is invalid"),
-    ([], [], ["-a", "0-9999999"], "", "Invalid job array specification"),
-    ([], [], ["-q", "NORMAL"], "can start now", ""),
-    # None of these ever lets a job run.
-    limited(THEIRS, "MaxJobsPerUser=0", "refused NC501", "QOSMaxJobsPerUserLimit"),
-    limited(THEIRS, "MaxTRESPerUser=node=0", "refused NC509", "QOSMaxNodePerUserLimit"),
-    limited(THEIRS, "MaxTRESPerJob=mem=5000", "refused NC509", "QOSMaxMemoryPerJob"),
-    limited(THEIRS, "GrpJobs=0", "refused NC501", "QOSGrpJobsLimit"),
-    limited(THEIRS, "GrpTRESMins=gres/gpu=0", "refused NC509", "QOSGrpGRESMinutes"),
-    limited(MINE, "GrpWall=0", "refused NC509", "AssocGrpWallLimit"),
-]
-
-
-@pytest.fixture(scope="module")
-def accounts(slurm_there: None) -> Iterator[Sandbox]:
-    """A user of two accounts."""
-    with sandbox_up("accounts", "--nodes", f"{PARTITION}=1", "--nodes", "cas_v100nv_8=0") as one:
-        root_does(
-            one,
-            "sacctmgr -i add qos hi",
-            "sacctmgr -i add account acct2",
-            "sacctmgr -i add user neuron account=acct2",
-            f"{THEIRS} MaxJobsPerUser=-1 MaxSubmitJobsPerUser=-1",
-        )
-        one.write("t.py", "import time; time.sleep(60)\n")
-        yield one
-
-
-@pytest.mark.parametrize("case", CASES, ids=[f"{n}-{case[3]}" for n, case in enumerate(CASES)])
-def test_what_is_said_is_what_slurm_does(accounts: Sandbox, case: Case) -> None:
-    assert_agreement(accounts, case)
-
-
-def assert_agreement(accounts: Sandbox, case: Case) -> None:
-    done, undone, asked, said, happens = case
-    words = [*PATIENT, "submit", "-p", PARTITION, "-t", "10", "--field", "misc", "--appl"]
-    words += ["pytorch", "--gpus-per-node", "1", "--json", "--force", *asked]
-    root_does(accounts, *done)
-    try:
-        result = accounts.exec([*words, "t.py"], check=False)
-        answer = json.loads(result.stdout)
-        verdict = answer["verdict"]
-        if result.returncode == 7:  # what is said without sbatch
-            assert happens in result.stderr
-            dry = accounts.exec([*words, "--dry-run", "t.py"], check=False)
-            verdict = json.loads(dry.stdout)["verdict"]
-        if said:
-            assert f"{verdict['kind']} {verdict['cause']}".strip() == said
-        if result.returncode == 7:
-            assert verdict["kind"] in ("refused", "not known")
-            return
-        starts = said in ("can start now", "not known")
-        expected = "R" if starts else f"PENDING {happens}\n"
-        assert seen(accounts, answer["job_id"]).startswith(expected)
-    finally:
-        accounts.cancel_all()
-        root_does(accounts, *undone)
-
-
-def seen(sandbox: Sandbox, job_id: int) -> str:
-    """The job's state and reason once Slurm's scheduler has looked at it."""
-
-    def look() -> str:
-        row = sandbox.exec(["squeue", "-h", "-t", "all", "-j", str(job_id), "-o", "%T %r"]).stdout
-        return "" if row.strip() in ("PENDING None", "PENDING", "PENDING Priority") else row
-
-    return wait_until(look)
-
-
-def root_does(sandbox: Sandbox, *commands: str) -> None:
-    for command in commands:
-        sandbox.root(*command.split())

@@ -160,27 +160,33 @@ class ExistingJob:
             snapshot=None if self.choice is None else self.choice.snapshot,
             batch_script=True,
         )
+        request = self.request if here else None
         judged = judge_script(
-            *(self.name, self.script, self.header, self.request if here else None),
-            *(self.cluster, by),
-            now=by.ask_slurm,
+            self.name, self.script, self.header, request, self.cluster, by, now=by.ask_slurm
         )
-        findings = []
-        for finding in judged.findings:
-            line = f"{self.name}:{finding.place.line}: " if finding.place.line else ""
-            findings.append(replace(finding, message=line + finding.message))
+        findings = tuple(
+            replace(one, message=f"{self.name}:{one.place.line}: {one.message}")
+            if one.place.line
+            else one
+            for one in judged.findings
+        )
+
         verdict = judged.verdict
         if verdict is None and self.ask_slurm:
+            refusal = next((finding for finding in findings if finding.refuses), None)
             why = "no plan could be made of its directives"
-            why = why if here else f"the Slurm of {self.slurm_cluster} was not asked"
-            refused = (Verdict(REFUSED, one.message, one.code) for one in findings if one.refuses)
-            verdict = next(refused, Verdict(NOT_KNOWN, why))
+            if not here:
+                why = f"the Slurm of {self.slurm_cluster} was not asked"
+            verdict = Verdict(NOT_KNOWN, why)
+            if refusal is not None:
+                verdict = Verdict(REFUSED, refusal.message, refusal.code)
+
         job_plan = judged.plan
         if job_plan is None:
             first = self.header.value("partition")  # of a heterogeneous job's first component
             request = JobRequest(script=self.name, launcher="srun", partition=first)
             job_plan = plan(request, self.cluster)
-        return JudgedJob(job_plan, tuple(findings), verdict, self.choice, existing_script=True)
+        return JudgedJob(job_plan, findings, verdict, self.choice, existing_script=True)
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -306,12 +312,12 @@ def judge_script(
         read = read[: read.rfind("\n", 0, _LONG) + 1]
     shell = read_shell(read, job_variables(header))
     ends = [header.left_out, shell.left_out, read.count("\n") + 1 if read != text_read else 0]
-    left_out = min(filter(None, ends), default=0)
     if broken is not None and any(
         command.name == "exit" and command.sure and command.place.line < broken.place.line
         for command in shell.commands
     ):
         broken = None  # bash does not read beyond the end
+
     job_plan: Optional[JobPlan] = None
     judgement: Optional[Judgement] = None
     one_job = not header.foreign and header.components == 1 and "\0" not in text
@@ -321,18 +327,21 @@ def judge_script(
             judgement = judge_plan(job_plan, by)
     nodes = None if judgement is None else judgement.nodes
     version = "" if nodes is None else nodes.on_cluster.snapshot.limits.config.version
-    release = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
     facts = ScriptFacts(
-        *(text_read, header, shell, job_plan, broken, left_out),
+        text_read,
+        header,
+        shell,
+        job_plan,
+        broken,
+        left_out=min(filter(None, ends), default=0),
         name=name,
-        release=release,
+        release=tuple(int(number) for number in re.findall(r"\d+", version)[:2]),
         read_program=partial(program_text, header.value("chdir") or ""),
     )
     findings = check_script(facts, () if judgement is None else judgement.findings, now=now)
-    verdict = None
-    if judgement is not None and now:
-        # Only findings about the script count.
-        verdict = judgement.with_rules(findings).verdict
+    # Only findings about the script count.
+    verdict = judgement.with_rules(findings).verdict if judgement is not None and now else None
     return JudgedScript(name, text, findings, job_plan, verdict)
 
 

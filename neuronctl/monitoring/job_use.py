@@ -66,8 +66,8 @@ class JobUse:
     def seconds(self) -> float:
         """Return how long it ran: the last run by Slurm, earlier ones by their samples."""
         elapsed = self.status.elapsed or 0
-        begun = (self.status.start or 0) if elapsed else math.inf
-        earlier = (run for run in self.runs if max(node.last for node in run.nodes) < begun)
+        last_start = (self.status.start or 0) if elapsed else math.inf
+        earlier = (run for run in self.runs if max(node.last for node in run.nodes) < last_start)
         return elapsed + sum(run.sampled_seconds for run in earlier)
 
     @property

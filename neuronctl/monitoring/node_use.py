@@ -171,15 +171,15 @@ _PROCESS = re.compile(r"@process\t([\w.-]+)\t([0-9]{1,9})\t([0-9]*)\t(\w?)\t(.*)
 
 def parse_stacks(lines: Sequence[str]) -> List[ProcessStack]:
     """Parse the output of show_stacks on one or several nodes."""
-    found: List[ProcessStack] = []
+    stacks: List[ProcessStack] = []
     for line in lines:
         fields = _PROCESS.fullmatch(line)
         if fields is not None:
             node, pid, rank, state, name, tool = fields.groups()
-            found.append(ProcessStack(node, int(pid), rank, state, name, tool))
-        elif found:
-            found[-1] = replace(found[-1], lines=(*found[-1].lines, line.rstrip()))
-    return found
+            stacks.append(ProcessStack(node, int(pid), rank, state, name, tool))
+        elif stacks:
+            stacks[-1] = replace(stacks[-1], lines=(*stacks[-1].lines, line.rstrip()))
+    return stacks
 
 
 def alike(stacks: Sequence[ProcessStack]) -> List[List[ProcessStack]]:

@@ -79,13 +79,13 @@ def read_samples(
     job: its own number, as $SLURM_JOB_ID. since: what a node wrote before is of another job that
     had this number. before: the jobs before it in a chain, each of which was a run. Raises OSError.
     """
-    found: List[NodeUse] = []
+    nodes: List[NodeUse] = []
     for run, number in enumerate((*before, job)):
         for restart, name, path in _find_files(folder, number):
             node = _read_node(path, name, run + restart)
             if node is not None and node.last >= since:
-                found.append(node)
-    return tuple(found)
+                nodes.append(node)
+    return tuple(nodes)
 
 
 _NAME = re.compile(r"([0-9]+)-([0-9]{1,6})\.([A-Za-z0-9][A-Za-z0-9_.-]*?)\.csv")
@@ -101,12 +101,12 @@ def _find_files(folder: str, job: int) -> List[Tuple[int, str, str]]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     matches = filter(None, map(_NAME.fullmatch, names))
-    found = [
+    files = [
         (int(match[2]), match[3], os.path.join(folder, match[0]))
         for match in matches
         if int(match[1]) == job and not match[3].endswith(".gpus")
     ]
-    return sorted(found)[-_MOST_NODES:]
+    return sorted(files)[-_MOST_NODES:]
 
 
 _TOO_MUCH = 1e18
@@ -119,8 +119,8 @@ _MOST_GPUS = 128
 def _number(text: str) -> float:
     """Return a figure; NaN for other text, such as ``[N/A]``."""
     try:
-        number = float(int(text, 16)) if text.lstrip()[:2] == "0x" else float(text)
-    except (OverflowError, ValueError):
+        number = float(text)
+    except ValueError:
         return math.nan
     return number if 0 <= number < _TOO_MUCH else math.nan
 
@@ -211,18 +211,20 @@ def _read_gpus(path: str, node: str, times: Sequence[float], every: float) -> Tu
         return ()
     if not {"index", "use"} <= columns.keys():
         return ()
-    known = [figure in columns for figure in SAMPLED[1:]]
-    return tuple(_gpu_use(node, str(index), gpus[index], known, every) for index in sorted(gpus))
+    has_column = [figure in columns for figure in SAMPLED[1:]]
+    return tuple(
+        _gpu_use(node, str(index), gpus[index], has_column, every) for index in sorted(gpus)
+    )
 
 
 def _gpu_use(
-    node: str, index: str, rows: Sequence[List[float]], known: Sequence[bool], every: float
+    node: str, index: str, rows: Sequence[List[float]], has_column: Sequence[bool], every: float
 ) -> GpuUse:
     """Sum up one GPU's samples. rows: time, use, memory, total memory, power."""
     times, *columns = zip(*rows)
     use, memory, whole, power = (
-        [value for value in values if is_known and value == value]
-        for values, is_known in zip(columns, known)
+        [value for value in values if is_there and value == value]
+        for values, is_there in zip(columns, has_column)
     )
     return GpuUse(
         node=node,
@@ -243,16 +245,18 @@ def _longest_idle(times: Sequence[float], uses: Sequence[float], gap: float) -> 
 
     gap: seconds without samples after which nobody knows what the GPU did.
     """
-    longest, begun, before = 0.0, None, times[0]
+    longest = 0.0
+    idle_since: Optional[float] = None
+    before = times[0]
     for now, use in zip(times, uses):
         if now - before > gap:
-            begun = None
-        if begun is not None:
-            longest = max(longest, now - begun)
+            idle_since = None
+        if idle_since is not None:
+            longest = max(longest, now - idle_since)
         if not use <= IDLE:
-            begun = None
-        elif begun is None:
-            begun = now
+            idle_since = None
+        elif idle_since is None:
+            idle_since = now
         before = now
     return longest
 
@@ -337,10 +341,10 @@ def _chart(
 
     lines: unbroken stretches of points in SVG, 0 to 300 by 0 to 60.
     """
-    known = [value for value in values if value is not None]
-    if not known or average is None:
+    numbers = [value for value in values if value is not None]
+    if not numbers or average is None:
         return []
-    top = largest or max(*known, 1.0)
+    top = largest or max(*numbers, 1.0)
     lines: List[List[str]] = [[]]
     for place, value in enumerate(values):
         if value is None:

@@ -32,8 +32,8 @@ def newest_record(store: RecordStore, job_id: int) -> JobRecord:
 def stored_layer(request: Mapping[str, Any], where: str) -> Layer:
     """Return a stored request as a layer. where: its origin, for messages."""
     origin = Origin(Source.ASKED, where)
-    known = JobRequest.__annotations__.keys() - {"origins", "amounts"}
-    values = {name: _restored_value(request[name]) for name in request if name in known}
+    fields = JobRequest.__annotations__.keys() - {"origins", "amounts"}
+    values = {name: _restored_value(request[name]) for name in request if name in fields}
     return Layer(values, dict.fromkeys(values, origin))
 
 
@@ -89,6 +89,6 @@ def _restored_value(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_restored_value(item) for item in value)
     if isinstance(value, dict):  # no other part of a request is a mapping
-        known = StepRequest.__annotations__
-        return StepRequest(**{k: _restored_value(v) for k, v in value.items() if k in known})
+        fields = StepRequest.__annotations__
+        return StepRequest(**{k: _restored_value(v) for k, v in value.items() if k in fields})
     return value

@@ -186,9 +186,9 @@ def await_outcome(
             notify(note)
         record = store.find_submission(record.key) or record
     if record.status == "intent":
-        begun = moment(record.begun_at, seconds=True)
+        begin = moment(record.begun_at, seconds=True)
         raise SlurmUnavailableError(
-            f"whether Slurm took the same submission at {begun} is not known yet",
+            f"whether Slurm took the same submission at {begin} is not known yet",
             f"type it again in some minutes; {way_out}",
         )
     return record if record.job_id is not None else None
@@ -202,7 +202,8 @@ def lost_submission(
     draft: returns the record of what is submitted now. anyway: whether to submit another job; the
     records of lost ones are completed all the same.
     """
-    store, same = RecordStore.default(), None
+    store = RecordStore.default()
+    same: Optional[JobRecord] = None
     with contextlib.suppress(RecordError):  # the submission itself warns about it
         lost = list(Recovery(store).open.values())
         for note in recover(store) if lost else ():

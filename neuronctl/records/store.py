@@ -99,7 +99,8 @@ class RecordStore:
 
         Also where another login node has given the submission up meanwhile.
         """
-        name, record = _name(key, cluster, job_id), None
+        name = _name(key, cluster, job_id)
+        record: Optional[JobRecord] = None
         for there in (name, key + _INTENT, key + _FAILED):
             record = record or self._read(there)
         if record is None:
@@ -153,8 +154,8 @@ class RecordStore:
         latest = self._read(name) or record  # another process may have added states meanwhile
         if _last_is(latest, state, exit) or (latest.states != record.states and not final):
             return latest
-        seen = SeenState(int(time.time()), state, reason, exit)
-        latest = replace(latest, states=(*latest.states, seen))
+        new_state = SeenState(int(time.time()), state, reason, exit)
+        latest = replace(latest, states=(*latest.states, new_state))
         self._write(name, latest)
         return latest
 
@@ -280,12 +281,15 @@ def _key(name: str) -> str:
 
 def _last_is(record: JobRecord, state: str, exit: str) -> bool:
     """Return True if this state was the last one seen, with this exit code if known."""
-    last = record.states[-1:]
-    return any(seen.state == state and (not exit or seen.exit == exit) for seen in last)
+    if not record.states:
+        return False
+    last = record.states[-1]
+    return last.state == state and (not exit or last.exit == exit)
 
 
-def _same_cluster(word: str, asked: Optional[str]) -> bool:
-    return asked is None or word in ("-", _file_word(asked))
+def _same_cluster(word: str, cluster: Optional[str]) -> bool:
+    """Return True if a file name's word stands for this cluster, or for an unknown one."""
+    return cluster is None or word in ("-", _file_word(cluster))
 
 
 def _file_word(cluster: Optional[str]) -> str:

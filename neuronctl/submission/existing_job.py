@@ -228,7 +228,7 @@ class Attempt:
         submitted = parse_submitted(line.decode("utf-8", "replace"))
         if submitted is not None and self._recording is not None:
             recording, self._recording = self._recording, None  # later lines are not about it
-            recording.taken(submitted)
+            recording.accepted(submitted)
 
     def ended(self, code: int) -> None:
         """Note that sbatch ended without a job; its message is only on the terminal."""

@@ -256,7 +256,7 @@ class JudgedScript:
     @property
     def mends(self) -> Tuple[Finding, ...]:
         """Return the findings that have one correct fix."""
-        return tuple(found for found in self.findings if found.edits)
+        return tuple(finding for finding in self.findings if finding.edits)
 
     def line(self, number: int) -> str:
         """Return the text of a line."""

@@ -44,12 +44,12 @@ def programs(directory: str) -> List[str]:
     return main or others
 
 
-def software(taken: bool, program: JobRequest) -> Tuple[Dict[str, Derived], str]:
+def software(is_named: bool, program: JobRequest) -> Tuple[Dict[str, Derived], str]:
     """Return the environment beside the program, and what to do where only its list is there.
 
-    taken: whether the options or the configuration name one.
+    is_named: whether the options or the configuration name one.
     """
-    if taken:
+    if is_named:
         return {}, ""
     directory = program.chdir or "."
     venv, lock = find_venv(program.script or "", directory, (".venv", "venv"))

@@ -103,10 +103,10 @@ def _find(word: str) -> List[Tuple[JobId, Sequence[JobStatus]]]:
         id = newest(word, RecordStore.default())
     else:
         id = JobId.parse(word)
-    found = look_up([id]).sure()
-    if found.missing:
-        raise no_such_job(found.missing)
-    return [(id, found.jobs)]
+    answer = look_up([id]).sure()
+    if answer.missing:
+        raise no_such_job(answer.missing)
+    return [(id, answer.jobs)]
 
 
 def _newer(job: JobStatus) -> Optional[int]:

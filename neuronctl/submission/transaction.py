@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import itertools
 import os
-from typing import Callable, Iterator, Mapping, Optional, Tuple
+from typing import Callable, Iterator, Mapping, Optional, Tuple, Union
 
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import RecordError, SlurmError
@@ -36,9 +36,9 @@ Notify = Callable[[str], None]
 class Submission:
     """A job that Slurm has taken.
 
-    output, error: the log files, the same where standard error goes into ``output``; of an array,
-    patterns of its tasks' files. record: None where it could not be written. warnings: what a
-    person should hear of, sbatch's own warnings too.
+    output, error: the log files, the same if standard error goes into ``output``; of an array,
+    patterns of its tasks' files. record: None if it could not be written. warnings: messages for
+    the user, sbatch's own warnings too.
 
     >>> job.submission.job_id, job.submission.warnings
     (70, ())
@@ -54,30 +54,50 @@ class Submission:
 
     @classmethod
     def of_record(cls, record: JobRecord) -> Submission:
-        """Return the submission that a record describes."""
+        """Return the submission that a job's record describes."""
         assert record.job_id is not None
-        paths = record.log_path(), record.log_path(err=True)
-        if record.array is not None:
-            paths = record.output, record.error or record.output
-        return cls(record.job_id, record.partition, *paths, record.array is not None, record)
+        return cls.of_job(record.job_id, record, record)
+
+    @classmethod
+    def of_job(
+        cls,
+        job_id: int,
+        described: Union[RecordDraft, JobRecord],
+        record: Optional[JobRecord],
+        warnings: Tuple[str, ...] = (),
+    ) -> Submission:
+        """Return the submission of a job as its draft or record describes it."""
+        is_array = described.array is not None
+        output, error = (
+            expand_log_pattern(
+                pattern or described.output,
+                job_id=job_id,
+                job_name=described.job_name,
+                user=login_name(),
+                node="%N",
+                any_task=is_array,
+            )
+            for pattern in (described.output, described.error)
+        )
+        return cls(job_id, described.partition, output, error, is_array, record, warnings)
 
 
 class Recording:
     """A job's record before and after sbatch; one that cannot be kept is only a warning.
 
-    key: "" where there is no record.
+    key: "" if there is no record.
     """
 
     def __init__(self, draft: RecordDraft, warn: Notify, *, cluster: Optional[str] = None) -> None:
         """Write the intent, with what the job's directory is like now.
 
-        cluster: Slurm's, where it is not this machine's.
+        cluster: Slurm's, if it is not this machine's.
         """
         self.key = ""
         self._warn = warn
         self._store = RecordStore.default()
         self._cluster = cluster or local_cluster()
-        # Somebody's own script was already read.
+        # A user's own script was already read.
         content = draft.script.encode("utf-8", "surrogateescape") if draft.sbatch else b""
         surroundings = draft.surroundings
         if surroundings == Provenance():  # otherwise the code of a snapshot runs again
@@ -85,7 +105,7 @@ class Recording:
         with self._tolerant():
             self.key = self._store.begin(replace(draft, surroundings=surroundings), self._cluster)
 
-    def taken(self, submitted: Submitted) -> Optional[JobRecord]:
+    def accepted(self, submitted: Submitted) -> Optional[JobRecord]:
         """Write the job's record; return None if that fails."""
         with self._tolerant():
             if self.key:
@@ -156,26 +176,10 @@ def submit_draft(
         recording.failed(error.message if certain else "", certain=certain)
         raise
     # Write the record first: a closed terminal must not prevent it.
-    record = recording.taken(submitted)
+    record = recording.accepted(submitted)
     if submitted.warnings:
         warn(f"sbatch: {submitted.warnings}")
-    id, is_array = submitted.job_id, draft.array is not None
-    output, error_log = (_log_path(draft, id, log) for log in (draft.output, draft.error))
-    return Submission(
-        id, draft.partition, output, error_log, is_array, record, warnings=tuple(warnings)
-    )
-
-
-def _log_path(draft: RecordDraft, job_id: int, pattern: Optional[str]) -> str:
-    """Return a log file of a job; for an array, a pattern of its tasks' files."""
-    return expand_log_pattern(
-        pattern or draft.output,
-        job_id=job_id,
-        job_name=draft.job_name,
-        user=login_name(),
-        node="%N",
-        any_task=draft.array is not None,
-    )
+    return Submission.of_job(submitted.job_id, draft, record, tuple(warnings))
 
 
 def find_submitted_job(key: str, notify: Notify) -> Optional[Submission]:
@@ -203,9 +207,10 @@ def _take_key(key: str, recording: Recording, notify: Notify) -> Optional[Submis
     """Give a key to a record; return the job of another process that was faster."""
     if not recording.key:
         raise RecordError("without a record there is no key: nothing was submitted")
-    other, taken = None, False
+    other: Optional[JobRecord] = None
+    has_key = False
     try:
-        while other is None and not taken:
+        while other is None and not has_key:
             link, record = _last(key)
             if record is not None and record.status != "failed":
                 other = await_outcome(record, notify, _OTHER_KEY)
@@ -213,9 +218,9 @@ def _take_key(key: str, recording: Recording, notify: Notify) -> Optional[Submis
             os.close(open_own_directory(os.path.dirname(link)))
             with contextlib.suppress(FileExistsError):
                 os.symlink(recording.key, link)
-            taken = os.readlink(link) == recording.key
+            has_key = os.readlink(link) == recording.key
     finally:
-        if not taken:
+        if not has_key:
             recording.failed("another submission has its key", certain=True)
     return None if other is None else Submission.of_record(other)
 

@@ -46,12 +46,12 @@ def scancel_targets(
     Of a name squeue's: the tasks of an array may have several names. state: only jobs in it.
     """
     active = [status for status in statuses if is_active(status)]
-    taken = [status for status in active if state in (None, status.state)]
+    chosen = [status for status in active if state in (None, status.state)]
     targets: Dict[JobId, List[JobStatus]] = {}
-    for status in taken:
+    for status in chosen:
         id = status.id
         if isinstance(word, JobId):
-            every = word.task is not None or len(taken) == len(active)
+            every = word.task is not None or len(chosen) == len(active)
             # scancel passes over a task's own number (4713 for 4711_2) without a word.
             id = word if every and id.job == word.job else _common(word, id)
         targets.setdefault(id, []).append(status)
@@ -149,9 +149,9 @@ def known_jobs(words: Sequence[JobOrName], store: RecordStore) -> Tuple[KnownJob
     if ids:
         # A part of an array may be folded into a larger one: look at the whole array.
         numbers = [JobId(job.job) if job.tasks is not None else job for job in ids]
-        found = look_up(list(dict.fromkeys(numbers)), store).sure()
-        notes = found.notes
-        jobs_of.update({job: [s for s in found.jobs if matches(job, s)] for job in ids})
+        answer = look_up(list(dict.fromkeys(numbers)), store).sure()
+        notes = answer.notes
+        jobs_of.update({job: [s for s in answer.jobs if matches(job, s)] for job in ids})
     for name in names:
         if not jobs_of[name] and name != "*":
             with contextlib.suppress(NoSuchJobError):
@@ -160,11 +160,11 @@ def known_jobs(words: Sequence[JobOrName], store: RecordStore) -> Tuple[KnownJob
     return jobs_of, notes
 
 
-def _common(asked: JobId, id: JobId) -> JobId:
+def _common(wanted: JobId, id: JobId) -> JobId:
     """Return the tasks in both ids: 4711_[4-5] for 4711_[1-5] and 4711_[4-9]."""
-    if asked.tasks is None or id.tasks is None:
+    if wanted.tasks is None or id.tasks is None:
         return id
-    others = id.without([asked])
+    others = id.without([wanted])
     return id if others is None else id.without([others]) or id
 
 

@@ -39,17 +39,12 @@ def newest(word: str, store: RecordStore) -> JobId:
 
     Raises NoSuchJobError if no record has such a name.
     """
-    cluster, newest_id = local_cluster(), 0
     for record in store.iter():
         if record.job_id is not None and is_named(record.job_name, word):
-            latest = store.get(record.job_id, cluster)
+            latest = store.get(record.job_id, local_cluster())
             # Skip jobs of other clusters and jobs whose id was reused.
             if latest is not None and latest.key == record.key:
-                newest_id = max(newest_id, record.job_id)
-                if record.earliest:  # otherwise a clock was ahead: a later job has a higher number
-                    break
-    if newest_id:
-        return JobId(newest_id)
+                return JobId(record.job_id)
     if word == "*":
         raise NoSuchJobError("no job was submitted with neuronctl", "name one by its id")
     raise NoSuchJobError(
@@ -101,14 +96,14 @@ def failed_ones(records: Sequence[JobRecord], states: States) -> List[JobRecord]
 
 def states_of(records: Sequence[JobRecord], store: RecordStore) -> Tuple[States, Tuple[str, ...]]:
     """Return the states of all recorded jobs, from one squeue and one sacct, and remarks."""
-    asked = [JobId(record.job_id) for record in records if record.job_id is not None]
-    if not asked:
+    ids = [JobId(record.job_id) for record in records if record.job_id is not None]
+    if not ids:
         return {}, ()
     states: Dict[str, List[JobStatus]] = {}
-    found = look_up(asked, store)
-    for status in found.jobs:
+    answer = look_up(ids, store)
+    for status in answer.jobs:
         states.setdefault(status.key or "", []).append(status)
-    notes = [note for note in found.notes if note not in store.warnings]
-    if found.unavailable is not None:
-        notes.append(f"{found.unavailable.message}; states as recorded")
+    notes = [note for note in answer.notes if note not in store.warnings]
+    if answer.unavailable is not None:
+        notes.append(f"{answer.unavailable.message}; states as recorded")
     return {**states}, tuple(notes)

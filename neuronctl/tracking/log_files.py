@@ -32,33 +32,33 @@ class LogPlace:
     guessed: bool = False
 
 
-def find_logs(asked: JobId) -> LogPlace:
+def find_logs(id: JobId) -> LogPlace:
     """Ask Slurm where the logs of a job are.
 
     A heterogeneous job has one, its first component's. Raises UsageError for an array of several
     tasks, NoSuchJobError, SlurmUnavailableError.
     """
-    parts = look_up([asked]).sure().jobs
+    parts = look_up([id]).sure().jobs
     if not parts:
-        raise no_such_job([asked])
+        raise no_such_job([id])
     status = parts[0]
-    if asked.task is not None and status.id.tasks is not None:
-        status = replace(status, id=asked, own_id=False)
+    if id.task is not None and status.id.tasks is not None:
+        status = replace(status, id=id, own_id=False)
     if status.id.tasks is not None or (len(parts) > 1 and status.id.het is None):
-        raise _which_task(asked, [part.id for part in parts])
+        raise _which_task(id, [part.id for part in parts])
     out, error, guessed = log_paths(status)
     return LogPlace(status, (out, error), guessed)
 
 
-def read_log(asked: JobId, *, err: bool = False) -> str:
+def read_log(id: JobId, *, err: bool = False) -> str:
     """Return the text of a job's log, or of standard error's own; "" if there is none yet.
 
     Raises as find_logs(), and NoSuchJobError if it cannot be read.
     """
-    record = RecordStore.default().get(asked.job, local_cluster())
+    record = RecordStore.default().get(id.job, local_cluster())
     path = record.log_path(err=err) if record is not None and record.array is None else ""
     if not os.path.exists(path):
-        path = find_logs(asked).paths[err]
+        path = find_logs(id).paths[err]
         list_again(path)
     try:
         with open_regular(path) as file:
@@ -71,11 +71,11 @@ def read_log(asked: JobId, *, err: bool = False) -> str:
         raise NoSuchJobError(f"the log {path} cannot be read: {error.strerror}") from None
 
 
-def _which_task(asked: JobId, parts: Sequence[JobId]) -> UsageError:
-    begun = min((part.task for part in parts if part.task is not None), default=None)
-    example = f"{asked.job}_{begun}" if begun is not None else f"{asked.job}_INDEX"
+def _which_task(id: JobId, parts: Sequence[JobId]) -> UsageError:
+    first = min((part.task for part in parts if part.task is not None), default=None)
+    example = f"{id.job}_{first}" if first is not None else f"{id.job}_INDEX"
     return UsageError(
-        f"job {asked} has several tasks, each with its own log",
+        f"job {id} has several tasks, each with its own log",
         f"name one of them: neuronctl logs {example}",
     )
 

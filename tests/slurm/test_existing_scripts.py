@@ -74,7 +74,6 @@ def record(own: Sandbox, job: str) -> Dict[str, Any]:
 
 TEXTS = {
     "plain": ECHO.encode(),
-    "no-newline": ECHO.rstrip("\n").encode(),
     "korean": ECHO.encode() + "# \ud55c\uad6d\uc5b4\n".encode("cp949") + "# \ud55c\n".encode(),
 }
 
@@ -107,22 +106,17 @@ def test_byte_for_byte(own: Sandbox, name: str, how: str) -> None:
 LINES: Tuple[str, ...] = (
     "{} held.sh",
     "{} --parsable held.sh",
-    "{} -J name -t 3 held.sh",
     "{} -D /tmp held.sh",
     "{} --job-name 'two words' --time=0:03 held.sh",
-    "{} -o out_%j.txt held.sh",
     "{} -D sub -o x.out held.sh",
     "{} -a 0-3%2 held.sh",
     "{} --array=1,5 -o %A_%a.log held.sh",
     "{} --export=NONE held.sh",
-    "{} --nice=5 --requeue --open-mode=append held.sh",
     "{} --mail-type=END --signal=B:USR1@60 held.sh",
-    "{} $PWD/held.sh x",
     "{} -- held.sh",
     "cd sub && {} ../held.sh",
     "PATH=$PWD:$PATH && cd sub && {} held.sh",
     "{} < held.sh",
-    "cat held.sh | {} -J piped",
     "{} /dev/stdin a b < held.sh",
     "{} $HELD --wrap 'echo \"a b\"'",
     "SBATCH_TIMELIMIT=2 {} held.sh",
@@ -132,13 +126,10 @@ LINES: Tuple[str, ...] = (
     "{} -M neuron --parsable held.sh",
     "{} --wait --parsable quick.sh",
     "{} -Q held.sh",
-    "{} -v held.sh 2>/dev/null",
     "{} --help",
-    "{} --version",
     "{} --test-only held.sh 2>&1 | sed 's/Job.*//'",
     "{} --no-such-option held.sh",
     "{} no-such-file.sh",
-    "{} -t never held.sh",
     "{} --wrap=x held.sh",
     "{} crlf.sh",
     "{} -N 99 held.sh",
@@ -198,12 +189,8 @@ def test_from_then_on_like_every_job(own: Sandbox) -> None:
     (status,) = json.loads(own.exec(["neuronctl", "status", "--json", job]).stdout)["jobs"]
     assert (status["name"], status["exit_code"]) == ("fails.sh", 7)
     assert own.exec(["neuronctl", "logs", job]).stdout == "before\n"
-    said = own.exec(["neuronctl", "why", job]).stdout
-    assert "exit code 7" in said
-    assert job in own.exec(["neuronctl", "history"]).stdout
     page = own.exec(["neuronctl", "show", job]).stdout
     assert "NC605: fails.sh:2" in page and "neuronctl sbatch --parsable fails.sh" in page
-    assert own.exec(["neuronctl", "show", "--script", job]).stdout.startswith(HEAD)
 
     running = shell(own, "neuronctl sbatch --parsable fails.sh 600").strip()
     wait_until(lambda: own.exec(["squeue", "-h", "-j", running, "-t", "R"]).stdout)
@@ -217,9 +204,6 @@ def test_from_then_on_like_every_job(own: Sandbox) -> None:
     assert "time: 00:06:00 -> 00:02:00" in result.stderr
     number = re.search(r"batch job (\d+)", result.stdout)
     assert number and "TimeLimit=00:02:00" in shell(own, f"scontrol show job {number[1]}")
-    shell(own, "echo '# more' >> fails.sh")
-    result = own.exec(["neuronctl", "resubmit", "--wait", job], check=False)
-    assert result.returncode == 7 and "fails.sh has changed since" in result.stderr
 
 
 KILLER = r"""

@@ -262,23 +262,6 @@ def test_killed_at_50_random_moments_on_two_login_nodes(broken: Broken, tell: Te
     )
 
 
-def test_twenty_submissions_at_once(broken: Broken, tell: Tell) -> None:
-    one = '"${@:2}" -J "$1$n" --sbatch hold ./p.sh >/dev/null 2>>"err-$1"'
-    broken.sandbox.write("burst.sh", f"for n in {{1..10}}; do {one} & done; wait\n")
-    both = 'bash burst.sh a "$@" & bash burst.sh b "$@" & wait'
-    broken.sandbox.exec(["bash", "-c", both, "-", *SUBMIT])
-    jobs = jobs_named(broken, r"[ab]\d+")
-    assert len(jobs) == 20 and all(len(ids) == 1 for ids in jobs.values()), broken.shell(
-        "cat err-*"
-    )
-    kept = records(broken)
-    for name, ids in jobs.items():
-        (record,) = kept[name]
-        assert (record["status"], str(record["job_id"])) == ("submitted", ids[0])
-    broken.shell("scancel --me --state=pending")
-    tell("20 submissions at once from two processes, one state directory", "20 jobs, 20 records")
-
-
 def test_controller_dead_while_submitting(broken: Broken, tell: Tell) -> None:
     with broken.without("slurmctld"):
         result = broken.neuronctl(*SUBMIT[1:], "-J", "nobody", "--force", "./p.sh")

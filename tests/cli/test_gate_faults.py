@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict
 
 import pytest
 from fake_slurm import FakeSlurm
@@ -41,13 +41,6 @@ def answer(run: Run, **given: Any) -> Dict[str, Any]:
     verdict = json.loads(run(*ASKED, **given).stdout)["verdict"]
     assert isinstance(verdict, dict)
     return verdict
-
-
-def test_without_accounting_limits_are_not_known(run: Run, slurm: FakeSlurm) -> None:
-    slurm.answer("squeue", "")  # and there is no sacctmgr
-    verdict = answer(run, patience=60)
-    assert verdict["kind"] == "not known"
-    assert "Slurm's own limits are not known" in verdict["words"]
 
 
 @pytest.mark.parametrize(
@@ -98,31 +91,21 @@ def test_the_slurm_of_another_cluster_is_no_judge(run: Run, slurm: FakeSlurm) ->
     assert "that of cluster 'other', and the job is for neuron" in verdict["judged_by"]
 
 
-def reservation(slurm: FakeSlurm, start: str, users: str) -> List[str]:
-    """Slurm lists it; the options of a job in it."""
-    slurm.answer("squeue", "")
-    slurm.answer(
-        "scontrol",
-        f"{SCONTROL}ReservationName=course StartTime={start} EndTime=2099-01-01T00:00:00 "
-        f"Nodes=gpu[06-09] NodeCnt=4 CoreCnt=160 Users={users} Accounts=(null) State=INACTIVE\n",
-    )
-    return [*ASKED[:-1], "--reservation", "course", "t.py"]
-
-
 def test_a_job_in_a_reservation_that_has_not_begun_is_not_tested(
     run: Run, slurm: FakeSlurm
 ) -> None:
-    words = reservation(slurm, "2098-01-01T00:00:00", getpass.getuser())
+    slurm.answer("squeue", "")
+    slurm.answer(
+        "scontrol",
+        f"{SCONTROL}ReservationName=course StartTime=2098-01-01T00:00:00 "
+        "EndTime=2099-01-01T00:00:00 Nodes=gpu[06-09] NodeCnt=4 CoreCnt=160 "
+        f"Users={getpass.getuser()} Accounts=(null) State=INACTIVE\n",
+    )
+    words = [*ASKED[:-1], "--reservation", "course", "t.py"]
     slurm.answer("sbatch", stderr="allocation failure: Invalid time specified\n", code=1)
     verdict = json.loads(run(*words, patience=60).stdout)["verdict"]
     assert (verdict["kind"], verdict["cause"]) == ("will wait", "Reservation")
     assert slurm.calls("sbatch") == []
-
-
-def test_a_job_in_somebody_elses_reservation_is_refused(run: Run, slurm: FakeSlurm) -> None:
-    words = reservation(slurm, "2020-01-01T00:00:00", "somebody-else")
-    verdict = json.loads(run(*words, patience=60).stdout)["verdict"]
-    assert (verdict["kind"], verdict["cause"]) == ("refused", "NC514")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from typing import Any, Iterator, List
 
 import pytest
@@ -121,23 +120,6 @@ def changed(sandbox: Sandbox, limit: str) -> Iterator[None]:
         modify(limit.rpartition("=")[0] + "=-1")
 
 
-def test_several_partitions(sandbox: Sandbox) -> None:
-    """Slurm refuses for all what one of them cannot take (EnforcePartLimits=ALL)."""
-    both = ["-p", f"{PARTITION},amd_a100nv_8"]
-    raw = [word for word in RAW if word not in ("-p", PARTITION)]
-    done = submit(sandbox, *both, "--gpus-per-node", "1", "--wait")
-    assert (
-        f"Submitted batch job {done.stdout.split()[3]} to {PARTITION},amd_a100nv_8" in done.stdout
-    )
-    # It passes over a partition whose nodes do not suit the job.
-    done = submit(sandbox, *both, "--gres=gpu:5", "--launcher=python", "--wait")
-    assert f"warning NC121: in {PARTITION}: requested 5 GPUs" in done.stderr
-    assert "can start now" in done.stderr
-    for options in (["--gres=gpu:1", "-N3"], ["--gres=gpu:9"]):
-        refused = submit(sandbox, *both, *options, "--dry-run", code=7 if "-N3" in options else 4)
-        assert sandbox.exec([*raw, *both, *options], check=False).returncode == 1, refused.stderr
-
-
 def test_force_is_recorded(sandbox: Sandbox) -> None:
     words = ["--gpus-per-node", "1", "-c", "1", "--dependency", "afterany:999999", "--json"]
     # A GPU type that the catalog does not know of; Slurm does not either, and says so.
@@ -215,22 +197,3 @@ def test_auto_takes_the_partition_where_it_starts_first(
     watch = "until squeue -h -o %T -t all -j $1 | grep -qv PENDING; do sleep 0.3; done"
     sandbox.exec(["sh", "-c", watch, "sh", str(answer["job_id"])])
     assert sandbox.exec(["squeue", "-h", "-j", other, "-o", "%T"]).stdout.strip() == "PENDING"
-
-
-def test_partitions_live(sandbox: Sandbox) -> None:
-    sandbox.exec([*RAW, "--gres=gpu:3"])
-    sandbox.exec(["sh", "-c", "until squeue -h -t R | grep -q .; do sleep 0.3; done"])
-    text = sandbox.exec(["neuronctl", "partitions", "--live", "--json", PARTITION]).stdout
-    answer = json.loads(text)
-    (one,) = answer["partitions"]
-    assert (one["unit"], one["free"], one["used"], one["down"]) == ("GPU", 13, 3, 0)
-    own = {"account": "sandbox", "partition": "", "qos": ["normal"], "default_qos": ""}
-    assert answer["accounts"] == [own]
-    text = sandbox.exec(["neuronctl", "partitions", "--live"]).stdout
-    assert re.search(r"^MY ACCOUNTS +MY QOS\nsandbox +normal$", text, re.MULTILINE)
-    assert one["my_gpus"] == {"used": 3, "figure": 12}
-    assert one["my_running"] == {"used": 1, "figure": 4}
-    assert one["my_jobs"] == {"used": 1, "figure": 8}
-    assert one["next"]["kind"] == "can start now"
-    page = sandbox.exec(["neuronctl", "brief"]).stdout
-    assert re.search(rf"^\| `{PARTITION}` \|.* 3/12 \| 13 GPUs \|", page, re.M)

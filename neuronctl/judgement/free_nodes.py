@@ -11,7 +11,7 @@ from neuronctl.common.words import counted, verb
 from neuronctl.judgement import reservations
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import is_up, is_usable, slurm_says
-from neuronctl.judgement.verdict import Doubt, Outcome, Wait
+from neuronctl.judgement.verdict import CAN_START, WILL_WAIT, Doubt, Outcome, Wait
 from neuronctl.rules.base import Finding
 from neuronctl.slurm.job_states import WAITING
 from neuronctl.slurm.scontrol import NodeGroup, node_names
@@ -307,9 +307,12 @@ def _wait_behind(search: NodeSearch, free: FrozenSet[str]) -> Optional[Outcome]:
     who = "a job of others" if users_job is None else f"your job {users_job.id}"
     words = f"there is room for it, but {who} waits before it for these nodes"
     words += "; it starts earlier only if that is not delayed"
-    if planned and all(planned) and snapshot.limits.config.first_in_first_out:
+    if not (planned and all(planned)):
+        # Slurm keeps no nodes for a job whose start it has not planned.
+        return Doubt(words, cause="Priority", likely=CAN_START)
+    if snapshot.limits.config.first_in_first_out:
         return Wait("NC504", "Priority", words, slurm_says("squeue"))
-    return Doubt(words, cause="Priority")
+    return Doubt(words, cause="Priority", likely=WILL_WAIT)
 
 
 def _is_ahead(on_cluster: PlanOnCluster, job: QueueJob) -> bool:

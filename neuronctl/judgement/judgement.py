@@ -75,7 +75,9 @@ class Judgement:
         if any(doubt.refusable for doubt in doubts) or (doubts and not waits):
             cause = next((doubt.cause for doubt in doubts if doubt.cause), "")
             words = "; ".join(dict.fromkeys(doubt.words for doubt in doubts))
-            return Verdict(NOT_KNOWN, words, cause, all_nodes_up=self.nodes.all_up)
+            likely = doubts[0].likely if len(doubts) == 1 else ""
+            all_up = self.nodes.all_up
+            return Verdict(NOT_KNOWN, words, cause, all_nodes_up=all_up, likely=likely)
         if waits:
             ends = [wait.until for wait in waits]
             until = None if None in ends else max(at for at in ends if at is not None)

@@ -19,7 +19,7 @@ SLURM = "Slurm"
 ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
 """The best first."""
 PROBABLY = "probably "
-"""Before one of the others: only sbatch --test-only says so."""
+"""Before one of the others: what is not known, and what sbatch --test-only makes likely."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,13 @@ class Doubt:
     """Something that is unknown.
 
     refusable: Slurm may even refuse the job because of it. cause: Slurm's reason if the job waits
-    for it.
+    for it. likely: CAN_START or WILL_WAIT if one of them is.
     """
 
     words: str
     refusable: bool = False
     cause: str = ""
+    likely: str = ""
 
 
 Outcome = Union["Finding", Wait, Doubt]
@@ -61,7 +62,7 @@ class Verdict:
     kind: one of the first four words above, or PROBABLY and one of them. cause: Slurm's reason, or
     the codes that refuse. until: epoch seconds by which it starts at the latest as far as the
     user's own limits allow; None: unknown. judged_by: SLURM, or why only the catalog was used.
-    all_nodes_up: whether none of the partition's is out of service or reserved.
+    all_nodes_up: whether none of the partition's is out of service or reserved. likely: as of Doubt.
     """
 
     kind: str
@@ -70,16 +71,21 @@ class Verdict:
     until: Optional[int] = None
     judged_by: str = SLURM
     all_nodes_up: bool = True
+    likely: str = ""
 
     def tested(self, kind: str) -> Verdict:
-        """Return the verdict after ``sbatch --test-only``, which means the kind.
+        """Return the verdict after ``sbatch --test-only``. kind: what that means, "" for nothing.
 
-        A verdict that is known stays. So does one about jobs ahead, which the test does not see.
-        REFUSED means nothing if nodes are out of service or reserved: the test takes no account of
-        nodes that it cannot use, and says that none is large enough.
+        What is known, or likely, stays: the test does not see the gaps in which jobs start before
+        others. REFUSED means nothing if nodes are out of service or reserved: the test then says
+        that no node is large enough.
         """
-        unseen = self.cause == "Priority" or (kind == REFUSED and not self.all_nodes_up)
-        if self.kind != NOT_KNOWN or unseen:
+        is_moot = kind == REFUSED and not self.all_nodes_up
+        if self.kind != NOT_KNOWN or is_moot:
+            return self
+        if self.likely and kind != REFUSED:
+            return replace(self, kind=PROBABLY + self.likely)
+        if not kind:
             return self
         words = f"according to sbatch --test-only, which ignores limits and the queue; {self.words}"
         return replace(self, kind=PROBABLY + kind, words=words)

@@ -235,10 +235,8 @@ def tested(
     # A later start means nothing: of 12 such jobs of Slurm 22.05, 12 started at once.
     soon = answer.start is not None and answer.start <= time.time() + _NOW
     means = {CAN_START: soon, WILL_WAIT: answer.unavailable, REFUSED: answer.too_small}
-    for kind, holds in means.items():
-        if holds:
-            return replace(judged, verdict=verdict.tested(kind))
-    return judged
+    kind = next((kind for kind, holds in means.items() if holds), "")
+    return replace(judged, verdict=verdict.tested(kind))
 
 
 _NOW = 60

@@ -62,7 +62,8 @@ class Verdict:
     kind: one of the first four words above, or PROBABLY and one of them. cause: Slurm's reason, or
     the codes that refuse. until: epoch seconds by which it starts at the latest as far as the
     user's own limits allow; None: unknown. judged_by: SLURM, or why only the catalog was used.
-    all_nodes_up: whether none of the partition's is out of service or reserved. likely: as of Doubt.
+    all_nodes_up: whether none of the partition's is out of service or reserved.
+    likely: as of Doubt.
     """
 
     kind: str

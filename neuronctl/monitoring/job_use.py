@@ -190,14 +190,15 @@ def _advise_on_gpus(job: JobUse) -> Iterator[str]:
             f"{len(unused)} of {len(measured)} GPUs {verb(len(unused), 'was', 'were')} never used "
             f"({names}): let the program use all, or request {len(used)}"
         )
-    idle, busy = sum(gpu.idle or 0.0 for gpu in used) / len(used), job.cores_busy
+    idle = sum(gpu.idle or 0.0 for gpu in used) / len(used)
+    busy = job.cores_busy
     if idle >= _GPU_IDLE and busy is not None and job.cores:
         waits = (
-            "they probably waited for the CPU; prepare the data beforehand"
-            if busy > _CORES_BUSY * job.cores
-            else "if the program was not resting, they waited for data; give the data loader more "
+            "if the program was not resting, they waited for data; give the data loader more "
             "workers, or read from a faster disk"
         )
+        if busy > _CORES_BUSY * job.cores:
+            waits = "they probably waited for the CPU; prepare the data beforehand"
         yield (
             f"the GPUs in use were idle {percent(idle)} of the time while {busy:.1f} of "
             f"{job.cores} cores were busy: {waits}"

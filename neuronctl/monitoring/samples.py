@@ -313,75 +313,84 @@ def gpu_lines(nodes: Sequence[NodeUse], width: int) -> List[Tuple[str, str]]:
         count = max(1, min(width, int((node.last - node.first) / node.every)))
         for gpu in node.gpus:
             name = f"{node.node} GPU {gpu.index}" if len(nodes) > 1 else f"GPU {gpu.index}"
-            for title, place, largest in (("use", USE, 100.0), ("memory", MEMORY, gpu.memory or 0)):
-                values = mean_by_span(
-                    _figures(gpu, place), node.first, node.last, count, node.every
-                )
-                peak = largest or max((value for value in values if value), default=1.0)
-                lines.append((f"{name} {title}", blocks(values, peak)))
+            for title, samples, top in (
+                ("use", _column(gpu, USE), 100.0),
+                ("memory", _column(gpu, MEMORY), gpu.memory),
+            ):
+                values = mean_by_span(samples, node.first, node.last, count, node.every)
+                largest = top or max((value for value in values if value), default=1.0)
+                lines.append((f"{name} {title}", blocks(values, largest)))
                 name = " " * len(name)
     return lines
 
 
-def _figures(gpu: GpuUse, place: int) -> Iterable[Tuple[float, float]]:
-    return ((sample[0], sample[place]) for sample in gpu.series)
+def _column(gpu: GpuUse, place: int, unit: float = 1.0) -> List[Tuple[float, float]]:
+    """Return (time, value) of one figure of a GPU, in this unit."""
+    return [(sample[0], sample[place] / unit) for sample in gpu.series]
 
 
 _SPANS, _WIDE, _TALL = 150, 300, 60
 
 
+def usage_charts(nodes: Sequence[NodeUse]) -> List[Tuple[str, List[Dict[str, Any]]]]:
+    """Return names and charts of a run's nodes: those of each GPU, and the cores of each node."""
+    since = min(node.first for node in nodes)
+    until = max(node.last for node in nodes)
+    every = max(node.every for node in nodes)
+
+    def chart(
+        title: str,
+        samples: Sequence[Tuple[float, float]],
+        words: str,
+        average: Optional[float],
+        top: Optional[float] = None,
+    ) -> List[Dict[str, Any]]:
+        values = mean_by_span(samples, since, until, _SPANS, every)
+        return [] if average is None else [_chart(title, values, words, average, top)]
+
+    charts: List[Tuple[str, List[Dict[str, Any]]]] = []
+    for gpu in (gpu for node in nodes for gpu in node.gpus):
+        memory = _column(gpu, MEMORY, 1024)
+        average = mean([size for _, size in memory if size == size])
+        whole = None if gpu.memory is None else gpu.memory / 1024
+        gpu_charts = chart("use", _column(gpu, USE), "{:.0f}%", gpu.use, 100.0)
+        gpu_charts += chart("memory", memory, "{:.1f} GiB", average, whole)
+        gpu_charts += chart("power", _column(gpu, POWER), "{:.0f} W", gpu.power)
+        charts.append((f"GPU {gpu.index} of {gpu.node}", gpu_charts))
+    for node in nodes:
+        steps = zip(node.series, node.series[1:])
+        busy = [(b[0], max(0.0, b[1] - a[1]) / (b[0] - a[0])) for a, b in steps if b[0] > a[0]]
+        average = node.cpu / node.seconds if node.seconds else None
+        core_chart = chart("in use", busy, "{:.1f} cores", average, node.cores)
+        charts.append((f"Cores of {node.node}", core_chart))
+    return charts
+
+
 def _chart(
     title: str,
     values: Sequence[Optional[float]],
-    unit: str,
-    average: Optional[float],
-    largest: Optional[float] = None,
-) -> List[Dict[str, Any]]:
-    """Return the chart of a figure; none if nothing is known of it.
+    words: str,
+    average: float,
+    top: Optional[float],
+) -> Dict[str, Any]:
+    """Return the chart of a figure over time.
 
-    lines: unbroken stretches of points in SVG, 0 to 300 by 0 to 60.
+    words: how a value is written, such as ``{:.0f}%``. average: of all samples, as in the table.
+    top: the value at the upper edge; None: the largest. In the result, ``lines`` are unbroken
+    stretches of points in SVG, 0 to 300 by 0 to 60.
     """
-    numbers = [value for value in values if value is not None]
-    if not numbers or average is None:
-        return []
-    top = largest or max(*numbers, 1.0)
+    largest = top or max([1.0, *(value for value in values if value is not None)])
     lines: List[List[str]] = [[]]
     for place, value in enumerate(values):
         if value is None:
             lines.append([])
             continue
-        x, y = (place + 0.5) / len(values) * _WIDE, _TALL * (1 - min(1.0, value / top))
+        x = (place + 0.5) / len(values) * _WIDE
+        y = _TALL * (1 - min(1.0, value / largest))
         lines[-1].append(f"{x:.1f},{y:.1f}")
-    digits = 0 if unit in ("%", "W") else 1  # as in the table
-    unit = unit if unit == "%" else f" {unit}"
-    chart = {"title": title, "lines": [" ".join(line) for line in lines if line]}
-    return [{**chart, "largest": f"{top:.4g}{unit}", "mean": f"{average:.{digits}f}{unit}"}]
-
-
-def usage_charts(nodes: Sequence[NodeUse]) -> List[Tuple[str, List[Dict[str, Any]]]]:
-    """Return names and charts of a run's nodes: one per GPU, and the cores of each node.
-
-    The averages are those of all samples, as in the table, whatever the spans of the lines.
-    """
-    since, until = min(node.first for node in nodes), max(node.last for node in nodes)
-    every = max(node.every for node in nodes)
-
-    def over_time(samples: Iterable[Tuple[float, float]]) -> List[Optional[float]]:
-        return mean_by_span(samples, since, until, _SPANS, every)
-
-    charts: List[Tuple[str, List[Dict[str, Any]]]] = []
-    for gpu in (gpu for node in nodes for gpu in node.gpus):
-        of_gpu = _chart("use", over_time(_figures(gpu, USE)), "%", gpu.use, 100.0)
-        held = [(time, memory / 1024) for time, memory in _figures(gpu, MEMORY)]
-        average = mean([memory for _, memory in held if memory == memory])
-        whole = None if gpu.memory is None else gpu.memory / 1024
-        of_gpu += _chart("memory", over_time(held), "GiB", average, whole)
-        of_gpu += _chart("power", over_time(_figures(gpu, POWER)), "W", gpu.power)
-        charts.append((f"GPU {gpu.index} of {gpu.node}", of_gpu))
-    for node in nodes:
-        steps = zip(node.series, node.series[1:])
-        busy = [(b[0], max(0.0, b[1] - a[1]) / (b[0] - a[0])) for a, b in steps if b[0] > a[0]]
-        average = node.cpu / node.seconds if node.seconds else None
-        cores = _chart("in use", over_time(busy), "cores", average, float(node.cores or 0))
-        charts.append((f"Cores of {node.node}", cores))
-    return charts
+    return {
+        "title": title,
+        "lines": [" ".join(line) for line in lines if line],
+        "largest": words.format(largest),
+        "mean": words.format(average),
+    }

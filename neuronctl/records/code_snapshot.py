@@ -80,35 +80,46 @@ def _store(cluster: Cluster) -> Tuple[str, Optional[int]]:
 
 def make_snapshot(snapshot: CodeSnapshot) -> None:
     """Make the copy, or what is missing of it; raises RecordError if it cannot be written."""
-    root, code = snapshot.root, snapshot.code
     try:
-        os.makedirs(os.path.join(code, snapshot.below), mode=0o700, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="neuronctl-") as place:
-            index = os.path.join(place, "index")
-            git(root, "read-tree", snapshot.tree, index=index)
-            staged = git(root, "ls-files", "-z", "--stage", index=index).split("\0")[:-1]
-            names = {line.partition("\t")[2]: line.startswith("160000 ") for line in staged}
-            if not all(os.path.lexists(os.path.join(code, name)) for name in names):
-                where = f"--prefix={code}/"
-                git(root, "checkout-index", "--all", "--force", "--quiet", where, index=index)
-        # A line of sums cannot hold a name with a line break.
-        paths = {name: os.path.join(code, name) for name in names if "\n" not in name}
-        files = {n: p for n, p in paths.items() if os.path.isfile(p) and not os.path.islink(p)}
-        sums = "".join(f"{file_sha256(path)}  {name}\n" for name, path in files.items())
-        write_private(os.path.join(snapshot.place, "sums"), sums)
-        modules = [name for name, is_module in names.items() if is_module]
-        which = ("--others", "--ignored", "--exclude-standard", "--directory")
-        for name in (*modules, *git(root, "ls-files", "-z", *which).split("\0")[:-1]):
-            path = os.path.join(code, name.rstrip("/"))
-            if name in modules:
-                with contextlib.suppress(OSError):
-                    os.rmdir(path)
-            if not name.endswith(("__pycache__/", ".pyc")) and not os.path.lexists(path):
-                os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-                with contextlib.suppress(FileExistsError):  # another submission's
-                    os.symlink(os.path.join(root, name.rstrip("/")), path)
+        modules = _copy_files(snapshot)
+        _link_others(snapshot, modules)
     except (OSError, NeuronctlError) as error:
         raise RecordError(f"the snapshot cannot be written to {snapshot.place}: {error}") from None
+
+
+def _copy_files(snapshot: CodeSnapshot) -> List[str]:
+    """Copy the files that git tracks, with their sums, and return the names of submodules."""
+    root, code = snapshot.root, snapshot.code
+    os.makedirs(os.path.join(code, snapshot.below), mode=0o700, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="neuronctl-") as place:
+        index = os.path.join(place, "index")
+        git(root, "read-tree", snapshot.tree, index=index)
+        staged = git(root, "ls-files", "-z", "--stage", index=index).split("\0")[:-1]
+        names = {line.partition("\t")[2]: line.startswith("160000 ") for line in staged}
+        if not all(os.path.lexists(os.path.join(code, name)) for name in names):
+            where = f"--prefix={code}/"
+            git(root, "checkout-index", "--all", "--force", "--quiet", where, index=index)
+    # A line of sums cannot hold a name with a line break.
+    paths = {name: os.path.join(code, name) for name in names if "\n" not in name}
+    files = {n: p for n, p in paths.items() if os.path.isfile(p) and not os.path.islink(p)}
+    sums = "".join(f"{file_sha256(path)}  {name}\n" for name, path in files.items())
+    write_private(os.path.join(snapshot.place, "sums"), sums)
+    return [name for name, is_module in names.items() if is_module]
+
+
+def _link_others(snapshot: CodeSnapshot, modules: Sequence[str]) -> None:
+    """Link submodules and what git ignores, apart from Python's caches."""
+    which = ("--others", "--ignored", "--exclude-standard", "--directory")
+    ignored = git(snapshot.root, "ls-files", "-z", *which).split("\0")[:-1]
+    for name in (*modules, *ignored):
+        path = os.path.join(snapshot.code, name.rstrip("/"))
+        if name in modules:
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
+        if not name.endswith(("__pycache__/", ".pyc")) and not os.path.lexists(path):
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            with contextlib.suppress(FileExistsError):  # another submission's
+                os.symlink(os.path.join(snapshot.root, name.rstrip("/")), path)
 
 
 def compare_snapshots(first: RecordDraft, second: RecordDraft, names: Sequence[str]) -> List[str]:

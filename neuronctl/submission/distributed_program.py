@@ -168,14 +168,7 @@ class _Program:
                 self._leave(node, "each process has one GPU, its current one: name no other")
 
     def _begin_and_end(self, divides: bool) -> None:
-        imports = [one for one in self.tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
-        # DDP imports torch.distributed.nn too; after init_process_group, it would keep hold of the
-        # group, whose threads then abort some processes at their end (pytorch issue 190489).
-        lines = [] if "import os" in map(ast.unparse, imports) else ["import os"]
-        lines.append("import torch.distributed as dist")
-        lines.append("import torch.distributed.nn  # before init_process_group")
-        lines.append("from torch.nn.parallel import DistributedDataParallel")
-        lines += ["from torch.utils.data import DistributedSampler"] if divides else []
+        """Begin the process group where the program begins, and end it where that ends."""
         begin = [
             "if torch.cuda.is_available():",
             f"{self.step}torch.cuda.set_device({_LOCAL_RANK})",
@@ -185,22 +178,39 @@ class _Program:
             alone = "print = lambda *words, **options: None  # rank 0 alone prints"
             begin += ["if dist.get_rank() > 0:", f"{self.step}{alone}"]
         end = "dist.destroy_process_group()"
-        guards = [
+        main = self._main_part()
+        if main:
+            for line in begin:
+                self._insert(main[0].lineno, main[0], line)
+            if not (isinstance(main[-1], ast.Raise) or "exit(" in ast.unparse(main[-1])):
+                self._insert(_end(main[-1]) + 1, main[-1], end)
+            begin = []
+        else:
+            self.edits.append((len(self.lines) + 1, 0, 0, f"{end}\n"))
+        self._add_imports(divides, behind=begin)
+
+    def _main_part(self) -> List[ast.stmt]:
+        """Return the statements under the last ``if __name__ == "__main__":``; or none."""
+        parts = [
             one.body
             for one in self.tree.body
             if isinstance(one, ast.If)
             and "__name__" in ast.unparse(one.test)
             and one.body[0].lineno > one.lineno
         ]
-        if guards:
-            first, last = guards[-1][0], guards[-1][-1]
-            for line in begin:
-                self._insert(first.lineno, first, line)
-            if not (isinstance(last, ast.Raise) or "exit(" in ast.unparse(last)):
-                self._insert(_end(last) + 1, last, end)
-        else:
-            lines += ["", *begin]
-            self.edits.append((len(self.lines) + 1, 0, 0, f"{end}\n"))
+        return parts[-1] if parts else []
+
+    def _add_imports(self, divides: bool, behind: List[str]) -> None:
+        """Add the modules that the change needs, and the lines ``behind`` them."""
+        imports = [one for one in self.tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
+        # DDP imports torch.distributed.nn too; after init_process_group, it would keep hold of the
+        # group, whose threads then abort some processes at their end (pytorch issue 190489).
+        lines = [] if "import os" in map(ast.unparse, imports) else ["import os"]
+        lines.append("import torch.distributed as dist")
+        lines.append("import torch.distributed.nn  # before init_process_group")
+        lines.append("from torch.nn.parallel import DistributedDataParallel")
+        lines += ["from torch.utils.data import DistributedSampler"] if divides else []
+        lines += ["", *behind] if behind else []
         place = _end(imports[-1]) + 1 if imports else 1
         self.edits.insert(0, (place, 0, 0, "\n".join([*lines, ""])))
 

@@ -17,6 +17,7 @@ from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import UsageError
 from neuronctl.common.shell import join
 from neuronctl.planning import plan
+from neuronctl.records.job_record import RecordDraft
 from neuronctl.request.job import OPTIONS
 from neuronctl.request.job_file import configuration
 from neuronctl.request.typed_options import options_layer
@@ -46,18 +47,22 @@ def existing_job(
     script, and where sbatch would not return with a job.
     """
     typed = options_layer(options).values  # raises UsageError for an invalid value
-    job, over = read_existing(words, stdin, text), _sbatch_options(options, others)
-    job = job.with_options(*over) if over else job
+    job = read_existing(words, stdin, text)
+    over = _sbatch_options(options, others)
+    if over:
+        job = job.with_options(*over)
     for name in ("wait", "test-only"):
         if name in job.header.options:
             raise UsageError(
                 f"{job.name} is to be submitted with --{name}, which belongs on a command line",
                 "leave it out, and use 'neuronctl submit --wait' or --dry-run",
             )
+
     if outer_job():
         tell(f"this is inside job {outer_job()}, whose SLURM_* variables are kept from the new job")
     if job.line.args and not job.reads_arguments:
         tell(f"warning: {job.name} reads no arguments, and {join(job.line.args)} is lost")
+
     configured = configuration().values
     otherwise = configured if recorded is None else recorded
     idle = typed.get("idle") or (recorded or {}).get("idle") or ""
@@ -187,13 +192,14 @@ class Attempt:
         self._began = time.monotonic()
 
     def begin(self, words: Sequence[str]) -> Mapping[str, str]:
-        """Judge the script, tell what was found, and write the intent to submit it.
+        """Judge the script, tell the findings, and write the intent to submit it.
 
-        Returns what sbatch's environment needs for what starts before the script.
+        Returns the variables with which sbatch passes the sampler on.
         """
-        line, text = read_line(words), None
+        line = read_line(words)
         if not line.submits:
             return {}
+        text = None
         if line.reads_stdin:
             with open(0, "rb", closefd=False) as stream:
                 self.stdin = stream.read()
@@ -206,22 +212,28 @@ class Attempt:
                 f"this is inside job {outer_job()}, whose SLURM_* variables reach the new job, "
                 "where srun may refuse them; 'neuronctl submit' keeps them from it"
             )
+
+        # The job has a record, whatever fails here.
         variables: Mapping[str, str] = {}
+        with contextlib.suppress(Exception):
+            job = sampled(job, None, configuration().values.get("monitor"), self._tell)
+            variables = job.variables
         draft = job.draft
-        with contextlib.suppress(Exception):  # the job has a record, whatever fails here
-            configured = configuration().values
-            job = sampled(job, None, configured.get("monitor"), self._tell)
-            variables, draft = job.variables, job.draft
-            catalog = load()
-            cluster, _ = recognise(catalog, configured.get("cluster"))
-            judged = replace(job, catalog=catalog, cluster=cluster, ask_slurm=False).judge()
-            draft = judged.recorded(draft)
-            for finding in judged.findings:
-                self._tell(f"{finding.severity} {finding.code}: {finding.message}")
+        with contextlib.suppress(Exception):
+            draft = self._judge(job)
         draft = replace(draft, command_line=tuple(self._command_line))
         self._recording = Recording(draft, self._warn, cluster=job.slurm_cluster)
         self._began = time.monotonic()
         return variables
+
+    def _judge(self, job: ExistingJob) -> RecordDraft:
+        """Tell the findings of the catalog's rules, and return the job's record with them."""
+        catalog = load()
+        cluster, _ = recognise(catalog, configuration().values.get("cluster"))
+        judged = replace(job, catalog=catalog, cluster=cluster, ask_slurm=False).judge()
+        for finding in judged.findings:
+            self._tell(f"{finding.severity} {finding.code}: {finding.message}")
+        return judged.recorded(job.draft)
 
     def heard(self, line: bytes) -> None:
         """Read a line of sbatch's output; the one with the job's id completes the record."""

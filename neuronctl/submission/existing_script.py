@@ -190,7 +190,7 @@ class ExistingJob:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Return what sbatch's environment needs for what starts before the script, if it does.
+        """Return BASH_ENV, which names the file that starts the sampler; {} without a sampler.
 
         Raises UsageError if the file that bash reads cannot be written.
         """
@@ -198,7 +198,8 @@ class ExistingJob:
             return {}
         from neuronctl.rendering.render import render_batch_shell
 
-        before, idle = os.environ.get("BASH_ENV") or None, units.parse_timeout(self.idle or "0s")
+        before = os.environ.get("BASH_ENV") or None
+        idle = units.parse_timeout(self.idle or "0s")
         text = render_batch_shell(before, monitor=self.monitor, idle=idle)
         # Waiting jobs still need the file with which they were submitted.
         name = f"{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}.sh"
@@ -305,17 +306,17 @@ def judge_script(
     and this hour included.
     """
     text = "" if is_too_long(text) else text
-    text_read = beginning(text.replace("\r\n", "\n"))
-    broken = _unreadable(text_read, header)
-    read = text_read
-    if len(read) > _LONG and (broken is not None or not header.for_bash):
-        read = read[: read.rfind("\n", 0, _LONG) + 1]
-    shell = read_shell(read, job_variables(header))
-    ends = [header.left_out, shell.left_out, read.count("\n") + 1 if read != text_read else 0]
-    if broken is not None and any(
-        command.name == "exit" and command.sure and command.place.line < broken.place.line
-        for command in shell.commands
-    ):
+    checked = beginning(text.replace("\r\n", "\n"))
+    broken = _unreadable(checked, header)
+    parsed = checked  # by our own grammar
+    if len(checked) > _LONG and (broken is not None or not header.for_bash):
+        parsed = checked[: checked.rfind("\n", 0, _LONG) + 1]
+    shell = read_shell(parsed, job_variables(header))
+    ends = [header.left_out, shell.left_out]
+    if parsed != checked:
+        ends.append(parsed.count("\n") + 1)
+    exits = [one.place.line for one in shell.commands if one.name == "exit" and one.sure]
+    if broken is not None and min(exits, default=broken.place.line) < broken.place.line:
         broken = None  # bash does not read beyond the end
 
     job_plan: Optional[JobPlan] = None
@@ -329,7 +330,7 @@ def judge_script(
     version = "" if nodes is None else nodes.on_cluster.snapshot.limits.config.version
 
     facts = ScriptFacts(
-        text_read,
+        checked,
         header,
         shell,
         job_plan,
@@ -358,9 +359,8 @@ def judge_shell_text(job_plan: JobPlan, script: str) -> Tuple[Finding, ...]:
     for finding in check_script(facts, ()):
         where = places.get(facts.lines[finding.place.line - 1].strip())
         if where is not None:
-            message, hint = where + finding.message, finding.hint
-            hint = hint.replace("#SBATCH --", "--")
-            findings.append(replace(finding, message=message, hint=hint))
+            hint = finding.hint.replace("#SBATCH --", "--")
+            findings.append(replace(finding, message=where + finding.message, hint=hint))
     return tuple(findings)
 
 

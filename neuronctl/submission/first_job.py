@@ -45,7 +45,7 @@ def programs(directory: str) -> List[str]:
 
 
 def software(is_named: bool, program: JobRequest) -> Tuple[Dict[str, Derived], str]:
-    """Return the environment beside the program, and what to do where only its list is there.
+    """Return the environment beside the program, and what to do if only its list is there.
 
     is_named: whether the options or the configuration name one.
     """

@@ -41,9 +41,10 @@ class Outcome:
 def scancel_targets(
     word: JobOrName, statuses: Sequence[JobStatus], state: Optional[str]
 ) -> Dict[JobId, List[JobStatus]]:
-    """Return the ids for scancel: the one that was given if all of it is meant, or squeue's.
+    """Return the ids to give to scancel, each with the jobs and tasks that it ends.
 
-    Of a name squeue's: the tasks of an array may have several names. state: only jobs in it.
+    An id stays as the user typed it if all of it is to end; otherwise, and for a name, it is that
+    of squeue's row. state: end only jobs in this state.
     """
     active = [status for status in statuses if is_active(status)]
     chosen = [status for status in active if state in (None, status.state)]
@@ -51,9 +52,9 @@ def scancel_targets(
     for status in chosen:
         id = status.id
         if isinstance(word, JobId):
-            every = word.task is not None or len(chosen) == len(active)
-            # scancel passes over a task's own number (4713 for 4711_2) without a word.
-            id = word if every and id.job == word.job else _common(word, id)
+            ends_all = word.task is not None or len(chosen) == len(active)
+            # scancel ignores a task's own job id (4713 for 4711_2), and says nothing.
+            id = word if ends_all and id.job == word.job else _common(word, id)
         targets.setdefault(id, []).append(status)
     return targets
 

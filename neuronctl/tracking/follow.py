@@ -175,7 +175,11 @@ class JobWatch:
         self._ask_accounting()
 
     def _rows(self) -> Sequence[QueueJob]:
-        """Return its rows, from squeue's answer about all of the user's jobs if possible."""
+        """Return the job's rows.
+
+        They come from the answer about all of the user's jobs, which other commands share; only
+        another user's job is asked for by its id.
+        """
         self._age = 0.0
         if not self._others:
             # An answer from before the submission does not have the job.

@@ -303,12 +303,12 @@ def _exit_code(
     if exact is not None:
         return exact, False
     last = record.states[-1] if record is not None and record.states else None
-    seen = ExitCode.parse(last.exit) if last is not None and last.state == state else None
+    recorded = ExitCode.parse(last.exit) if last is not None and last.state == state else None
     if end is None or end.exit is None:
-        return seen or (ExitCode(0, 0) if state == COMPLETED else None), False
+        return recorded or (ExitCode(0, 0) if state == COMPLETED else None), False
     code, signal = end.exit.code, end.exit.signal
-    if seen is not None and seen.signal == signal and seen.code in (code, code + 128):
-        return seen, False
+    if recorded is not None and recorded.signal == signal and recorded.code in (code, code + 128):
+        return recorded, False
     return end.exit, code > 0
 
 

@@ -56,17 +56,23 @@ def _faults(status: JobStatus, nodes: List[str]) -> Iterator[Tuple[str, str]]:
     lines = [line[:2000] for end in tails for line in end.decode("utf-8", "replace").split("\n")]
     if status.state in _NODE_STATES:
         named = {line.rpartition(" ")[2] for line in lines if _NODE_FAILURE in line}
-        for node in named.intersection(nodes) or nodes[: len(nodes) == 1]:
+        only_node = nodes if len(nodes) == 1 else []
+        for node in named.intersection(nodes) or only_node:
             yield node, STATES[status.state].ending
-        return
-    if len(nodes) == 1:
-        broken = next(filter(None, (re.search(_NODE_PROBLEMS, line) for line in lines)), None)
-        if broken:
-            yield nodes[0], f"a job failed there: {broken[0]}"
-        return
+    elif len(nodes) == 1:
+        problem = next(filter(None, (re.search(_NODE_PROBLEMS, line) for line in lines)), None)
+        if problem:
+            yield nodes[0], f"a job failed there: {problem[0]}"
+    else:
+        yield from _failed_preflights(lines, nodes)
+
+
+def _failed_preflights(lines: List[str], nodes: List[str]) -> Iterator[Tuple[str, str]]:
+    """Yield the nodes whose preflight failed, unless all did: then it is the job's fault."""
     defects = {match[1]: match[2] for line in lines if (match := re.fullmatch(_DEFECT, line))}
-    # What every node lacks is the job's fault; the first node always reaches itself.
     failed = sorted(defects.keys() & {*nodes})
-    alone = any(what.startswith("cannot reach ") for what in defects.values())
-    if len(failed) < len(nodes) - alone:
-        yield from ((node, f"the preflight failed: {defects[node]}") for node in failed)
+    # The first node always reaches itself.
+    is_about_first = any(defect.startswith("cannot reach ") for defect in defects.values())
+    if len(failed) < len(nodes) - is_about_first:
+        for node in failed:
+            yield node, f"the preflight failed: {defects[node]}"

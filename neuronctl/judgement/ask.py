@@ -40,7 +40,8 @@ class Question:
         _check_cluster(plan, name)
         self._plan = plan
         self._job_ids = () if plan is None else dependency_ids(plan)
-        self._user, self._end = login_name(), unguessable_end()
+        self._user = login_name()
+        self._end = unguessable_end()
         self._queries = Queries(
             [
                 (squeue_argv(user=str(os.getuid()), end=self._end), None),
@@ -53,9 +54,9 @@ class Question:
     def answer(self) -> Snapshot:
         """Return what Slurm says. Raises SlurmError; a failing sacctmgr leaves ``qos`` None."""
         queue, control, accounting = self._queries.answers()
-        text, end = _good(queue).stdout, self._end
-        jobs = parse_squeue(text, end=end)
-        if text and len(jobs) != max(1, text.count(end)):  # otherwise their content would be wrong
+        text = _good(queue).stdout
+        jobs = parse_squeue(text, end=self._end)
+        if text and len(jobs) != max(1, text.count(self._end)):
             raise SlurmUnavailableError(f"squeue's answer cannot be read: {text[:80]!r}")
         nodes, shown = site.parse_nodes(_good(control, part=True).stdout)
         limits, groups = _figures(nodes, shown, accounting, self._user)
@@ -81,7 +82,8 @@ class Question:
 def _figures(
     nodes: Tuple[site.NodeGroup, ...], shown: str, accounting: object, user: str
 ) -> Tuple[ClusterFigures, Tuple[database.LimitedGroup, ...]]:
-    groups, text = database.parse_groups(shown, user), ""
+    groups = database.parse_groups(shown, user)
+    text = ""
     if isinstance(accounting, Result) and accounting.returncode == 0:
         text = whole(accounting)
     limits = ClusterFigures(

@@ -18,6 +18,7 @@ from neuronctl.slurm.scontrol import NodeGroup, node_names
 from neuronctl.slurm.squeue import QueueJob
 
 _NODES_SHOWN = slurm_says("scontrol show node")
+_ROOM_BUT = "there is room for it, but"
 _NONE: FrozenSet[str] = frozenset()
 
 
@@ -44,7 +45,8 @@ class NodeSearch:
 
 def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     """Look through the nodes of the job's partition."""
-    reserved, request = reservations.reserved_nodes(on_cluster), on_cluster.plan.request
+    request = on_cluster.plan.request
+    reserved = reservations.reserved_nodes(on_cluster)
     fitting = node_names(group for group in on_cluster.pool if on_cluster.fits(group, empty=True))
     if on_cluster.needs.is_spread:
         fitting = node_names(group for group in on_cluster.pool if on_cluster.room(group, True)[0])
@@ -68,13 +70,13 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
 
 def _why_unknown(on_cluster: PlanOnCluster) -> Optional[Doubt]:
     """Return why the job's possible nodes are unknown; None if they are known."""
-    request, partition, needs = on_cluster.plan.request, on_cluster.partition, on_cluster.needs
+    request, needs = on_cluster.plan.request, on_cluster.needs
+    partition = on_cluster.partition
     if not on_cluster.pool or partition is None:
         return Doubt("Slurm tells no nodes; what is free is not known")
-    own = reservations.own_reservation(on_cluster)
-    if request.reservation is not None and not (
-        own is not None and own.whole_nodes(on_cluster.snapshot.nodes)
-    ):
+    reservation = reservations.own_reservation(on_cluster)
+    is_whole = reservation is not None and reservation.whole_nodes(on_cluster.snapshot.nodes)
+    if request.reservation is not None and not is_whole:
         has_begun = next(reservations.check_reservation(on_cluster), None) is None
         return Doubt(f"what is free in reservation {request.reservation} is not known", has_begun)
     most = partition.max_cores_per_node
@@ -146,13 +148,14 @@ def _has_room(on_cluster: PlanOnCluster, names: FrozenSet[str], *, empty: bool) 
 def _too_large(search: NodeSearch) -> Outcome:
     """Return the refusal of a size that no nodes have, or the doubt about it."""
     on_cluster, partition = search.on_cluster, search.on_cluster.partition
-    plan, name = on_cluster.plan, on_cluster.plan.partition.name
+    name = on_cluster.plan.partition.name
     if partition and (partition.max_cores_per_node or partition.max_memory_mb_per_node):
         words = f"{name} has too few nodes that are large enough for it: Slurm may refuse it"
         return Doubt(words, refusable=True)
-    large, share = len(search.fitting), _share(on_cluster)
+    share = _share(on_cluster)
+    large = len(search.fitting)
     words = f"{large} of its nodes have" if large else f"no node of {name} has"
-    words += f" {share}, even if nothing runs there; requested {plan.nodes}"
+    words += f" {share}, even if nothing runs there; requested {on_cluster.plan.nodes}"
     if on_cluster.needs.is_spread:
         words = f"all nodes of {name} together have no room for {share}, even if nothing runs"
     return Finding(words, "request less per node, or fewer nodes", _NODES_SHOWN, code="NC113")
@@ -161,12 +164,12 @@ def _too_large(search: NodeSearch) -> Outcome:
 def _share(on_cluster: PlanOnCluster) -> str:
     """Return what the job needs on each node, in words; in total if it is spread."""
     needs, plan = on_cluster.needs, on_cluster.plan
-    cores, gpus = counted(plan.cores_per_node, "core"), plan.gpus_per_node
+    gpus = needs.gpus if needs.is_spread else plan.gpus_per_node
+    cores = counted(plan.cores_per_node, "core")
     if needs.is_spread:
-        cores, gpus = counted(needs.tasks, "task"), needs.gpus
-        cores += f" of {counted(needs.cores_per_task, 'core')}"
-    kind = f" {needs.gpu_types[0][0]}" if needs.gpu_types else ""
-    parts = [f"{counted(gpus, f'{kind} GPU'.strip())}"] if gpus else []
+        cores = f"{counted(needs.tasks, 'task')} of {counted(needs.cores_per_task, 'core')}"
+    gpu = f"{needs.gpu_types[0][0]} GPU" if needs.gpu_types else "GPU"
+    parts = [counted(gpus, gpu)] if gpus else []
     parts += [cores, *(f"{number} {name}" for name, number in on_cluster.resources)]
     size = needs.memory_per_node or plan.cores_per_node * needs.memory_per_core
     size = size or plan.gpus_per_node * needs.memory_per_gpu
@@ -228,7 +231,8 @@ def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
 def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
     """Return the wait for nodes that other jobs use."""
     on_cluster, plan = search.on_cluster, search.on_cluster.plan
-    name, share = plan.partition.name, f"{_share(on_cluster)} free now"
+    name = plan.partition.name
+    share = f"{_share(on_cluster)} free now"
     have = counted(len(free), "node") if free else "no node"
     words = f"{have} of {name} {verb(len(free) or 1, 'has', 'have')} {share}"
     words += f"; requested {plan.nodes}"
@@ -274,16 +278,16 @@ def _not_available(search: NodeSearch) -> Wait:
 
 def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Outcome]:
     """Yield why a job may not start although it has room."""
-    on_cluster, room = search.on_cluster, "there is room for it, but"
+    on_cluster = search.on_cluster
     ahead = _wait_behind(search, free)
     shared = node_names(group for group in on_cluster.pool if _shares_cores(on_cluster, group))
     if ahead is not None:
         yield ahead
     elif on_cluster.may_get_more_nodes and on_cluster.named_hosts:
-        yield Doubt(f"{room} which nodes Slurm takes beside those of --nodelist is not known")
+        yield Doubt(f"{_ROOM_BUT} which nodes Slurm takes beside those of --nodelist is not known")
     elif not _is_enough(search, free, search.reserved.parts | shared):
         words = "cores may be kept from it (by a reservation, OverSubscribe, or MaxCPUsPerNode)"
-        yield Doubt(f"{room} {words}; what is left is not known")
+        yield Doubt(f"{_ROOM_BUT} {words}; what is left is not known")
 
 
 def _wait_behind(search: NodeSearch, free: FrozenSet[str]) -> Optional[Outcome]:
@@ -298,14 +302,14 @@ def _wait_behind(search: NodeSearch, free: FrozenSet[str]) -> Optional[Outcome]:
     queue = {**{job.job_id: job for job in snapshot.queue or ()}, **mine}
     ahead = [job for job in queue.values() if _is_ahead(on_cluster, job)]
     planned = [hosts(job.planned_nodes) if job.start is not None else [] for job in ahead]
-    kept = set(() if any(planned) else _planned(on_cluster))
+    theirs = set(() if any(planned) else _planned(on_cluster))
     for nodes in planned:
-        kept |= {*nodes} or search.suitable
-    if _is_enough(search, free, kept):
+        theirs |= {*nodes} or search.suitable
+    if _is_enough(search, free, theirs):
         return None
     users_job = next((job for job in ahead if job.job_id in mine), None)
     who = "a job of others" if users_job is None else f"your job {users_job.id}"
-    words = f"there is room for it, but {who} waits before it for these nodes"
+    words = f"{_ROOM_BUT} {who} waits before it for these nodes"
     words += "; it starts earlier only if that is not delayed"
     if not (planned and all(planned)):
         # Slurm keeps no nodes for a job whose start it has not planned.
@@ -317,16 +321,17 @@ def _wait_behind(search: NodeSearch, free: FrozenSet[str]) -> Optional[Outcome]:
 
 def _is_ahead(on_cluster: PlanOnCluster, job: QueueJob) -> bool:
     """Return True if a job waits for the same nodes, and the plan's job could delay it."""
-    snapshot, limit = on_cluster.snapshot, on_cluster.plan.time_limit
+    snapshot = on_cluster.snapshot
     reason = job.reason.replace("_", " ")
     planned = reason.startswith("ReqNodeNotAvail") and job.start is not None
     behind = reason.startswith("Nodes required for job are DOWN, DRAINED or")
     waits_for_nodes = planned or behind or reason in ("Resources", "Priority")
-    is_new = not reason and any(job.job_id == own.job_id for own in snapshot.jobs)
+    is_new = not reason and any(job.job_id == mine.job_id for mine in snapshot.jobs)
     if job.state not in WAITING or not (waits_for_nodes or is_new):
         return False
     if not any({*job.partitions} & {*group.partitions} for group in on_cluster.pool):
         return False
+    limit = on_cluster.plan.time_limit
     if is_new or limit in (None, units.UNLIMITED) or job.start is None:
         return True
     return snapshot.asked_at + (limit or 0) > job.start

@@ -83,8 +83,9 @@ class Judgement:
             until = None if None in ends else max(at for at in ends if at is not None)
             words = "; ".join(wait.words for wait in waits)
             return Verdict(WILL_WAIT, words, waits[0].cause, until)
-        free, size = self.free_nodes, self.nodes.on_cluster.array_size
+        free = self.free_nodes
         words = f"{counted(free, 'node')} {verb(free, 'has', 'have')} room for its share"
+        size = self.nodes.on_cluster.array_size
         if size > 1:
             words += f"; the {size} jobs of its array start as far as that and your limits allow"
         return Verdict(CAN_START, words)
@@ -237,25 +238,28 @@ def _judge_by_slurm(context: RuleContext, snapshot: Snapshot) -> Judgement:
             waits.append(outcome)
         elif not (is_refused and outcome.code == "NC113"):  # the rules tell which size is too large
             objections.append(outcome)
-    found = _errors_first((*findings, *complete(objections, waits)))
-    return Judgement(plan, found, tuple(waits), tuple(doubts), nodes)
+    findings = _errors_first((*findings, *complete(objections, waits)))
+    return Judgement(plan, findings, tuple(waits), tuple(doubts), nodes)
 
 
 def _slurm_facts(on_cluster: PlanOnCluster) -> SlurmFacts:
     """Return what Slurm says that the hints of rules name."""
     from neuronctl.rules import SlurmFacts
 
-    plan, figures, partition = on_cluster.plan, on_cluster.snapshot.limits, on_cluster.partition
-    association, seconds, most = on_cluster.association, plan.time_limit, on_cluster.wall_time
+    plan, figures = on_cluster.plan, on_cluster.snapshot.limits
+    partition, association = on_cluster.partition, on_cluster.association
     names = () if association is None else association.qos
     qos = [name for name in names if partition is None or partition.takes_qos(name)]
+
     qos_for_time = []
+    seconds, most = plan.time_limit, on_cluster.wall_time
     if most is not None and seconds is not None and not 0 <= seconds <= most.figure:
         for name in qos:
             other = replace(plan, request=replace(plan.request, qos=name))
             longest = replace(on_cluster, plan=other).wall_time
             if longest is None or 0 <= seconds <= longest.figure:
                 qos_for_time.append(name)
+
     here = ("", plan.partition.name)
     accounts = (each.account for each in figures.associations if each.partition in here)
     return SlurmFacts(

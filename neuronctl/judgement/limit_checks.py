@@ -33,9 +33,11 @@ def counted_jobs(limit: Limit, on_cluster: PlanOnCluster) -> Tuple[QueueJob, ...
     if limit.scope != Scope.ASSOCIATION:
         return tuple(jobs)
     # One for a partition counts the jobs there, and the one without those elsewhere.
-    own, every = on_cluster.association, on_cluster.associations
+    association, every = on_cluster.association, on_cluster.associations
     return tuple(
-        job for job in jobs if own in (association_in(name, every) for name in job.partitions)
+        job
+        for job in jobs
+        if association in (association_in(name, every) for name in job.partitions)
     )
 
 
@@ -96,7 +98,8 @@ def _concerns(limit: Limit, on_cluster: PlanOnCluster) -> bool:
     """Return True if a limit on something not counted here may still stop the job."""
     if limit.tres in TRES_NAMES or limit.tres == "billing" or limit.about.minimum:
         return True
-    kind, gpus = limit.tres.partition("gres/gpu:")[2], on_cluster.needs.all_gpus
+    gpus = on_cluster.needs.all_gpus
+    kind = limit.tres.partition("gres/gpu:")[2]
     if kind:
         # If a job names no type, some releases of Slurm count the type that it gets, others none.
         here = (group.gpu_counts(kind)[0] for group in on_cluster.pool)
@@ -150,7 +153,8 @@ def _used_of_each(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
 
 def _check_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the refusal by a limit on jobs in the queue, or by one that allows no running job."""
-    figure, used = limit.figure, _used_in_queue(limit, on_cluster)
+    figure = limit.figure
+    used = _used_in_queue(limit, on_cluster)
     is_submitted = limit.about.counts == Counts.SUBMITTED
     tasks = on_cluster.array_size if is_submitted else 1
     if used + tasks <= figure:
@@ -207,7 +211,8 @@ def _check_budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 
 def _check_use(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Outcome]:
     """Yield the wait for other jobs that hold a limit's resources, the user's or the group's."""
-    about, mine = limit.about, counted_jobs(limit, on_cluster)
+    about = limit.about
+    mine = counted_jobs(limit, on_cluster)
     used: Optional[int] = limit.used
     if about.bare or limit.tres.startswith("gres/gpu:"):
         used = _used_of_each(limit, on_cluster)
@@ -225,26 +230,28 @@ def _check_use(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator
         words = f"jobs of {limit.holder} hold {used} of {limit.amount(limit.figure)}"
         yield Doubt(f"{words}; on how many nodes together is not known", cause=limit.reason)
         return
-    source, until = on_cluster.snapshot.says(limit.command), None
-    figure = limit.amount(limit.figure)
+    figure, until = limit.amount(limit.figure), None
     if about.per == Per.USER:
         code = "NC502" if about.counts == Counts.RUNNING else "NC503"
         held = f"you hold {used} of {figure} in {limit.holder}"
         end, until = _end_of_wait(replace(limit, used=used), mine, wanted, on_cluster)
     else:
-        code, end = "NC507", "some end; when is not known"
+        code = "NC507"
+        end = "some end; when is not known"
         held = f"jobs of {_group_of(limit)} hold {used} of {figure}, counting all its users"
     words = f"{held}; {wanted} more must wait until {end}"
-    yield Wait(code, limit.reason, words, source, until)
+    yield Wait(code, limit.reason, words, on_cluster.snapshot.says(limit.command), until)
 
 
 def _end_of_wait(
     limit: Limit, mine: Tuple[QueueJob, ...], wanted: int, on_cluster: PlanOnCluster
 ) -> Tuple[str, Optional[int]]:
     """Return until when the user's own jobs use up a limit, in words and as a time."""
-    unknown, now = "some of your jobs end; when is not known", on_cluster.snapshot.asked_at
-    asked = ("JobHeldUser", "JobHeldAdmin", "Dependency", "BeginTime")
-    ahead = sum(job.count for job in mine if job.state in WAITING and job.reason not in asked)
+    unknown = "some of your jobs end; when is not known"
+    as_requested = ("JobHeldUser", "JobHeldAdmin", "Dependency", "BeginTime")
+    ahead = sum(
+        job.count for job in mine if job.state in WAITING and job.reason not in as_requested
+    )
     if ahead:
         return f"{unknown}: {counted(ahead, 'other job')} of yours {verb(ahead)} ahead", None
     excess = limit.used + wanted - limit.figure
@@ -252,7 +259,8 @@ def _end_of_wait(
     for end, job in sorted(ends, key=lambda each: each[0]):
         excess -= job.count * limit.taken_by(job)
         if excess <= 0:
-            return f"job {job.id} ends, in at most {units.format_time(max(0, end - now))}", end
+            left = max(0, end - on_cluster.snapshot.asked_at)
+            return f"job {job.id} ends, in at most {units.format_time(left)}", end
     return unknown, None
 
 

@@ -70,34 +70,36 @@ class PlanOnCluster:
     @property
     def account(self) -> str:
         """Return the job's account as Slurm writes it, or ""."""
-        asked = self.plan.request.account or ""
-        return next((association.account for association in self.associations), asked.lower())
+        account = (self.plan.request.account or "").lower()
+        return next((association.account for association in self.associations), account)
 
     @cached_property
     def job_qos(self) -> str:
         """Return the name of the job's own QOS; "": unknown."""
-        asked, row = self.plan.request.qos, self.association
-        if asked is not None or row is None:
-            return asked or ""
-        return row.default_qos or (row.qos[0] if len(row.qos) == 1 else "normal")
+        association = self.association
+        if self.plan.request.qos is not None or association is None:
+            return self.plan.request.qos or ""
+        if association.default_qos:
+            return association.default_qos
+        return association.qos[0] if len(association.qos) == 1 else "normal"
 
     @property
     def lacks_reservation(self) -> bool:
         """Return True if the partition takes only jobs in a reservation, and the job has none."""
-        partition, reservation = self.partition, self.plan.request.reservation
-        return partition is not None and partition.needs_reservation and reservation is None
+        needs_reservation = self.partition is not None and self.partition.needs_reservation
+        return needs_reservation and self.plan.request.reservation is None
 
     @property
     def is_open(self) -> bool:
         """Return True if the partition takes jobs of this user, account, and QOS."""
-        partition, groups = self.partition, self.snapshot.groups
+        partition = self.partition
         if partition is None:
             return True
         if partition.root_only or partition.state not in ("UP", "DOWN", ""):
             return False
         if self.lacks_reservation:
             return False
-        if partition.allow_groups and not set(partition.allow_groups) & set(groups):
+        if partition.allow_groups and not {*partition.allow_groups} & {*self.snapshot.groups}:
             return False
         enforced = "associations" in self.snapshot.limits.config.enforce
         if enforced and self.associations and self.association is None:
@@ -116,7 +118,8 @@ class PlanOnCluster:
     @property
     def no_requeue(self) -> str:
         """Return why Slurm might not restart the job by itself; "": it would."""
-        config, qos = self.snapshot.limits.config, self.snapshot.limits.qos_named(self.job_qos)
+        config = self.snapshot.limits.config
+        qos = self.snapshot.limits.qos_named(self.job_qos)
         if config.preempts_by not in ("", "none"):
             modes = [config.preempt_mode, "" if qos is None else qos.preempt_mode]
             modes += [] if self.partition is None else [self.partition.preempt_mode]
@@ -141,16 +144,16 @@ class PlanOnCluster:
         in_order = (job_qos, site_qos) if "OverPartQOS" in flags else (site_qos, job_qos)
         every_qos = [qos for qos in in_order if qos is not None]
         limits = [limit for limit in base if _LIFTED.get(limit.kind) not in flags]
-        seen: Set[Tuple[str, str]] = set()
+        limited: Set[Tuple[str, str]] = set()
         for qos in every_qos:
             shared = [group.limits for group in qos_groups(qos.name, groups) if group.is_whole]
             same = (limit for each in (qos.limits, *shared) for limit in each)
-            fresh = [limit for limit in same if (limit.kind, limit.tres) not in seen]
-            seen.update((limit.kind, limit.tres) for limit in fresh)
+            fresh = [limit for limit in same if (limit.kind, limit.tres) not in limited]
+            limited.update((limit.kind, limit.tres) for limit in fresh)
             limits += fresh
         factor = next((qos.factor for qos in every_qos if qos.factor is not None), 1)
         for limit in self._association_limits:
-            if (limit.kind, limit.tres) not in seen:
+            if (limit.kind, limit.tres) not in limited:
                 figure = limit.figure * (factor if limit.kind in _MULTIPLIED else 1)
                 limits.append(replace(limit, figure=int(figure)))
         return tuple(limits)
@@ -164,9 +167,9 @@ class PlanOnCluster:
         where = Scope.ASSOCIATION, association.account, association.partition
         here = [group for group in groups if (group.scope, group.name, group.partition) == where]
         # slurmctld may not have adopted what the database has.
-        own = [limit for holder in here or (association,) for limit in holder.limits]
+        limits = [limit for holder in here or (association,) for limit in holder.limits]
         above = with_those_above(association.account, groups)
-        return own + [limit for group in above for limit in group.limits]
+        return limits + [limit for group in above for limit in group.limits]
 
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """Return the limit of that kind that counts, or None."""
@@ -184,32 +187,33 @@ class PlanOnCluster:
     @cached_property
     def needs(self) -> Needs:
         """Return what Slurm looks for, with its own defaults."""
-        partition, asked = self.partition, slurm_needs(self.plan)
+        partition = self.partition
+        needs = slurm_needs(self.plan)
         if partition is None:
-            return asked
-        changed: Dict[str, Any] = {"whole": asked.whole or partition.whole}
-        changed["most_nodes"] = self._allowed_nodes(asked)
-        has_gpus = bool(asked.all_gpus or self.plan.gpus_per_node)
-        if has_gpus and not asked.asks_cores and not asked.cores_per_gpu:
+            return needs
+        changed: Dict[str, Any] = {"whole": needs.whole or partition.whole}
+        changed["most_nodes"] = self._allowed_nodes(needs)
+        has_gpus = bool(needs.all_gpus or self.plan.gpus_per_node)
+        if has_gpus and not needs.asks_cores and not needs.cores_per_gpu:
             changed["cores_per_gpu"] = partition.cores_per_gpu or 0
-        if has_gpus and partition.memory_mb_per_gpu and not asked.memory_per_gpu:
+        if has_gpus and partition.memory_mb_per_gpu and not needs.memory_per_gpu:
             # Slurm chooses nodes by it even if it gives the job --mem.
             changed["memory_per_gpu"] = partition.memory_mb_per_gpu
-        elif not asked.asks_memory:
+        elif not needs.asks_memory:
             places = (partition, self.snapshot.limits.config)
             sizes = ((x.memory_mb_per_cpu or 0, x.memory_mb_per_node or 0) for x in places)
             core, node = next(filter(any, sizes), (0, 0))
             changed.update(memory_per_core=core, memory_per_node=node)
             changed["whole_memory"] = not (core or node)
         amounts = self.plan.request.amounts
-        leaves_nodes = amounts is not None and amounts.nodes is None and asked.tasks > 1
-        if leaves_nodes and asked.cores_per_task % self.threads and not asked.unsure:
-            changed["unsure"] = f"{asked.cores_per_task} CPUs per task on cores of several threads"
+        leaves_nodes = amounts is not None and amounts.nodes is None and needs.tasks > 1
+        if leaves_nodes and needs.cores_per_task % self.threads and not needs.unsure:
+            changed["unsure"] = f"{needs.cores_per_task} CPUs per task on cores of several threads"
         if not self.snapshot.limits.config.memory_counts:
             changed.update(memory_per_core=0, memory_per_gpu=0, whole_memory=False)
-        return replace(asked, **changed)
+        return replace(needs, **changed)
 
-    def _allowed_nodes(self, asked: Needs) -> int:
+    def _allowed_nodes(self, needs: Needs) -> int:
         """Return the most nodes of the job: Slurm uses no more than the limits per job allow."""
         figures = [
             limit.figure
@@ -218,8 +222,8 @@ class PlanOnCluster:
             and limit.about.per != Per.NODE
             and not limit.about.minimum
         ]
-        figures += [asked.most_nodes] if asked.most_nodes else []
-        return max(asked.nodes, min(figures)) if figures else 0
+        figures += [needs.most_nodes] if needs.most_nodes else []
+        return max(needs.nodes, min(figures)) if figures else 0
 
     @property
     def may_get_more_nodes(self) -> bool:
@@ -233,7 +237,8 @@ class PlanOnCluster:
     def size(self) -> JobSize:
         """Return what Slurm will count for the job; a spread job's nodes and memory are unknown."""
         plan, needs, nodes = self.plan, self.needs, self.plan.nodes
-        cores, gpus = whole_cores(-(-needs.all_cores // nodes), self.threads), plan.gpus_per_node
+        gpus = plan.gpus_per_node
+        cores = whole_cores(-(-needs.all_cores // nodes), self.threads)
         all_cores = max(whole_cores(needs.all_cores, self.threads), nodes * self.threads)
         job = {"cpu": all_cores, "gres/gpu": max(needs.all_gpus, nodes * gpus)}
         if not needs.is_spread:
@@ -340,7 +345,8 @@ class PlanOnCluster:
         """
         partition = self.partition
         cores_used, memory_used = (0, 0) if empty else (group.cores_used, group.memory_mb_used)
-        cores, gpus = group.cores - cores_used, group.gpus - (0 if empty else group.gpus_used)
+        cores = group.cores - cores_used
+        gpus = group.gpus - (0 if empty else group.gpus_used)
         if partition is not None and partition.max_cores_per_node is not None:
             cores = min(cores, partition.max_cores_per_node)
         for kind, count in needs.gpu_types:

@@ -74,17 +74,19 @@ def reservation_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
 
 def check_access(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the refusal of a reservation that is not the user's or does not exist."""
-    name, snapshot = on_cluster.plan.request.reservation, on_cluster.snapshot
-    known, hidden = snapshot.reservations, "reservations" in snapshot.limits.config.private
-    if name is None or "," in name or known is None or hidden:
+    name, every = on_cluster.plan.request.reservation, on_cluster.snapshot.reservations
+    is_hidden = "reservations" in on_cluster.snapshot.limits.config.private
+    if name is None or "," in name or every is None or is_hidden:
         return
-    own, mine = next((one for one in known if one.name == name), None), users_names(on_cluster)
-    if own is None:
-        names = ", ".join(one.name for one in known) or "none"
+    reservation = next((each for each in every if each.name == name), None)
+    if reservation is None:
+        names = ", ".join(each.name for each in every) or "none"
         words = f"there is no reservation '{name}'"
         yield Finding(words, f"reservations here: {names}", SOURCE, code="NC514")
-    elif own.allowed and not mine & {*own.allowed} and own.is_for_named:
-        who = ", ".join(name.partition("=")[2] for name in own.allowed)
+        return
+    allowed = {*reservation.allowed}
+    if allowed and reservation.is_for_named and not users_names(on_cluster) & allowed:
+        who = ", ".join(each.partition("=")[2] for each in reservation.allowed)
         yield Finding(f"reservation {name} is for {who}", "leave it out", SOURCE, code="NC514")
 
 

@@ -20,12 +20,13 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
     What was planned stays as it is; only what it is held against is newer.
     """
     # Repeat it for each partition that the job might go to.
-    asked = (plan.request.account, plan.request.qos, plan.cluster.name)
-    kept = snapshot.laid.get(asked)
-    if kept is None or kept[0] is not plan.cluster:
+    key = (plan.request.account, plan.request.qos, plan.cluster.name)
+    overlaid = snapshot.overlaid.get(key)
+    if overlaid is None or overlaid[0] is not plan.cluster:
         sources: Dict[Path, Citation] = {("partitions",): snapshot.says("scontrol show partition")}
-        kept = snapshot.laid[asked] = plan.cluster, _partitions(plan, snapshot, sources), sources
-    _, partitions, sources = kept
+        overlaid = plan.cluster, _partitions(plan, snapshot, sources), sources
+        snapshot.overlaid[key] = overlaid
+    _, partitions, sources = overlaid
     name = plan.partition.name
     if not name and plan.request.amounts is not None:  # somebody's script: Slurm's default
         name = next((one.name for one in snapshot.limits.partitions if one.default), "")
@@ -40,23 +41,24 @@ def _spread(plan: JobPlan, threads: int) -> JobPlan:
 
     threads: of a core. If it has several, two tasks may share one (Slurm 22.05).
     """
-    asked, partition = plan.request.amounts, plan.partition
-    if asked is None or asked.nodes is not None or not (asked.gpus or asked.ntasks):
+    amounts, partition = plan.request.amounts, plan.partition
+    if amounts is None or amounts.nodes is not None or not (amounts.gpus or amounts.ntasks):
         return plan
     if any(plan.request.sbatch_value(name) for name in ("gpus-per-task", "overcommit")):
         return plan
-    gpus = asked.gpus or 0
-    each, sizes = asked.cpus_per_task or 1, asked
-    if threads > 1 and each % threads and not asked.ntasks_per_node:
-        sizes = replace(asked, ntasks=(asked.ntasks or 1) * each, cpus_per_task=1)
-    least = sizes.least_nodes(partition.max_cores_per_node or 0, partition.gpus_per_node)
+    gpus = amounts.gpus or 0
+    cores = amounts.cpus_per_task or 1
+    smallest = amounts
+    if threads > 1 and cores % threads and not amounts.ntasks_per_node:
+        smallest = replace(amounts, ntasks=(amounts.ntasks or 1) * cores, cpus_per_task=1)
+    least = smallest.least_nodes(partition.max_cores_per_node or 0, partition.gpus_per_node)
     nodes = max(least, len(set(units.hosts(plan.request.nodelist))))
-    tasks = plan.ntasks_per_node if asked.ntasks is None else -(-asked.ntasks // nodes)
+    tasks = plan.ntasks_per_node if amounts.ntasks is None else -(-amounts.ntasks // nodes)
     return replace(
         plan,
         nodes=nodes,
         most_nodes=max(nodes, plan.most_nodes),
-        ntasks_per_node=min(asked.ntasks_per_node or tasks, tasks),
+        ntasks_per_node=min(amounts.ntasks_per_node or tasks, tasks),
         gpus_per_node=-(-gpus // nodes) if gpus else plan.gpus_per_node,
     )
 

@@ -58,8 +58,8 @@ class Snapshot:
         return self.limits.qos is not None and "limits" in self.limits.config.enforce
 
     @functools.cached_property
-    def laid(self) -> Dict[Any, Any]:
-        """What ``overlay`` has worked out with it."""
+    def overlaid(self) -> Dict[Any, Any]:
+        """Return the partitions that ``overlay`` has worked out, by account, QOS, and cluster."""
         return {}
 
     def says(self, command: str) -> Citation:

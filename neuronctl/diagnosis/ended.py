@@ -13,7 +13,6 @@ from neuronctl.diagnosis.evidence import (
     Diagnosis,
     Ending,
     JobEvidence,
-    LogLine,
     backwards,
     began,
     describe_ending,
@@ -26,7 +25,7 @@ from neuronctl.diagnosis.evidence import (
     most_memory,
     search,
 )
-from neuronctl.diagnosis.signs import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, Sign
+from neuronctl.diagnosis.signs import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, LogLine, Sign
 from neuronctl.diagnosis.waiting import hang_remedy, quiet_words, running, waiting
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, PENDING, STATES, UNKNOWN
@@ -47,16 +46,7 @@ def diagnose(evidence: JobEvidence) -> Diagnosis:
 def _diagnose(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     if status.state == UNKNOWN:
-        found = search(evidence)
-        what = f"what became of it is unknown: {status.stated_reason}"
-        remedy = (
-            "check its log, if there is one; without accounting, 'neuronctl logs -f' records the "
-            "end of a job that it follows"
-        )
-        if status.absent == NOT_RESPONDING:
-            remedy = "try again later; its log may tell more"
-        line = last_line(evidence) if found is None else found[0]
-        return Diagnosis("unknown", what, remedy=remedy, line=line)
+        return _unknown(evidence)
     if not status.ended:
         return waiting(evidence) if status.state == PENDING else running(evidence)
     if status.state == COMPLETED:
@@ -80,6 +70,19 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
     if status.state in _BY_STATE:
         return _diagnose_state(evidence)
     return _diagnose_failed(evidence)
+
+
+def _unknown(evidence: JobEvidence) -> Diagnosis:
+    sign = search(evidence)
+    what = f"what became of it is unknown: {evidence.status.stated_reason}"
+    remedy = (
+        "check its log, if there is one; without accounting, 'neuronctl logs -f' records the end "
+        "of a job that it follows"
+    )
+    if evidence.status.absent == NOT_RESPONDING:
+        remedy = "try again later; its log may tell more"
+    line = last_line(evidence) if sign is None else sign.log_line
+    return Diagnosis("unknown", what, remedy=remedy, line=line)
 
 
 _BY_OPTION = {
@@ -142,26 +145,31 @@ def _diagnose_state(evidence: JobEvidence) -> Diagnosis:
     if began(status):
         word = _SLURMS_WORDS.get(status.state)
         line = (word and line_with(evidence, word)) or last_line(evidence)
-    made = Diagnosis(kind, what, remedy=remedy, line=line)
-    found = search(evidence) if kind in ("time-limit", "cancelled") else None
+    diagnosis = Diagnosis(kind, what, remedy=remedy, line=line)
+
+    # A failure that did not end the job may have kept it until then.
+    error = _earlier_error(evidence, kind)
+    if error is not None:
+        cause = f"before that, its log shows an error: {error.cause}"
+        where = _with_node(evidence, error.where)
+        remedy = remedy or error.remedy
+        return replace(diagnosis, cause=cause, remedy=remedy, certain=False, where=where)
     quiet = quiet_words(evidence) if kind == "time-limit" else ""
     if quiet:
         cause = f"its log had not changed for {quiet}, as if it hung"
-        made = replace(made, cause=cause, remedy=hang_remedy(status), certain=False)
-    if (
-        found is None
-        or not found[1].entry.name
-        or found[1].consequence
-        or found[0].number > _AT_END
-    ):
-        return made
+        return replace(diagnosis, cause=cause, remedy=hang_remedy(status), certain=False)
+    return diagnosis
+
+
+def _earlier_error(evidence: JobEvidence, kind: str) -> Optional[Sign]:
+    """Return a known error that a log shows shortly before a time limit or a cancellation."""
+    sign = search(evidence) if kind in ("time-limit", "cancelled") else None
+    if sign is None or not sign.entry.name or sign.consequence or sign.number > _AT_END:
+        return None
     by_slurm = line_with(evidence, "cancelled")
-    if kind == "cancelled" and (by_slurm is None or by_slurm.number > found[0].number):
-        return made  # it may be a consequence
-    # A failure that did not end the job may have kept it until then.
-    cause = f"before that, its log shows an error: {found[1].cause}"
-    where, remedy = _with_node(evidence, found[1].where), remedy or found[1].remedy
-    return replace(made, cause=cause, remedy=remedy, certain=False, where=where)
+    if kind == "cancelled" and (by_slurm is None or by_slurm.number > sign.number):
+        return None  # it may be a consequence
+    return sign
 
 
 _AT_END = 40
@@ -245,26 +253,18 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
     if evidence.failed_tasks:
         remedy = "fix the cause, then 'neuronctl sweep retry {name} --failed' runs them again"
         return Diagnosis("tasks-failed", what, evidence.failed_tasks, remedy)
-    by_step = _killed_step(evidence, f"{what}, though not all of it")
-    if by_step is not None:
-        return by_step
+    killed = _killed_step(evidence, f"{what}, though not all of it")
+    if killed is not None:
+        return killed
     idle = next((one for one in backwards(evidence) if one.text.startswith(_IDLE)), None)
     if idle is not None:
         cause = f"--idle ended it: {idle.text.partition(': ')[2].partition(',')[0]}"
         return Diagnosis("idle", what, cause, line=idle)
-    found = search(evidence)
-    runs = () if evidence.runs is None else evidence.runs.runs
-    # Of several runs, Slurm keeps the exit code of an earlier one that saved.
-    steps = evidence.steps if len(runs) < 2 else ()
-    failed = next((step.exit for step in steps if step.name == "" and step.exit), None)
-    if failed is not None and failed.code:
-        which = failed_step(evidence) or f"a step ended with exit code {failed.code}"
-        made = Diagnosis("completed", what, f"{which}, and the script went on", _SET_E)
-        if found is None or not found[1].cause or found[1].exit:
-            return replace(made, line=last_line(evidence))
-        cause = f"{made.cause}; likely, {found[1].cause}"
-        return replace(made, cause=cause, remedy=found[1].remedy or _SET_E, line=found[0])
-    if runs and runs[-1].asked:
+    sign = search(evidence)
+    by_step = _failed_step_of_completed(evidence, what, sign)
+    if by_step is not None:
+        return by_step
+    if evidence.runs is not None and evidence.runs.runs and evidence.runs.runs[-1].asked:
         what = f"{what}, and after it was told to save"
         remedy = (
             "if it only left when it was asked to save, with work undone, let it end with 75 then, "
@@ -278,18 +278,38 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
             how = f"was ended by {endings.signal_name(number)}, and the script went on"
             cause = f"its step '{step.name}' {how}"
             return Diagnosis("completed", what, cause, _SET_E, line=last_line(evidence))
-    if found is not None and _is_failure(*found):
-        cause = f"its log shows an error, after which the script continued: {found[1].cause}"
-        remedy = found[1].remedy or _SET_E
-        return Diagnosis("completed", what, cause, remedy, certain=False, line=found[0])
+    if sign is not None and _is_failure(sign):
+        cause = f"its log shows an error, after which the script continued: {sign.cause}"
+        remedy = sign.remedy or _SET_E
+        return Diagnosis("completed", what, cause, remedy, certain=False, line=sign.log_line)
     return Diagnosis("completed", what)
 
 
-def _is_failure(line: LogLine, sign: Sign) -> bool:
+def _failed_step_of_completed(
+    evidence: JobEvidence, what: str, sign: Optional[Sign]
+) -> Optional[Diagnosis]:
+    """Return Slurm's report of a step that failed; None if none did, or if it is not known."""
+    if evidence.runs is not None and len(evidence.runs.runs) > 1:
+        return None  # Slurm keeps the exit code of an earlier run that saved
+    whole_job = (step.exit for step in evidence.steps if step.name == "" and step.exit)
+    exit = next(whole_job, None)
+    if exit is None or not exit.code:
+        return None
+    step = failed_step(evidence) or f"a step ended with exit code {exit.code}"
+    cause = f"{step}, and the script went on"
+    if sign is None or not sign.cause or sign.exit:
+        return Diagnosis("completed", what, cause, _SET_E, line=last_line(evidence))
+    remedy = sign.remedy or _SET_E
+    return Diagnosis(
+        "completed", what, f"{cause}; likely, {sign.cause}", remedy, line=sign.log_line
+    )
+
+
+def _is_failure(sign: Sign) -> bool:
     """Return True if a sign means that part of a job failed, though the job ended with 0."""
     if sign.kind == "command-not-found":
-        return _SCRIPT in line.text
-    return sign.kind == EXCEPTION or bool(sign.entry.name and line.number in _LAST_LINES)
+        return _SCRIPT in sign.line
+    return sign.kind == EXCEPTION or bool(sign.entry.name and sign.number in _LAST_LINES)
 
 
 def _launch_failure(evidence: JobEvidence) -> Diagnosis:
@@ -307,23 +327,23 @@ def _launch_failure(evidence: JobEvidence) -> Diagnosis:
 
 def _diagnose_failed(evidence: JobEvidence) -> Diagnosis:
     """Diagnose FAILED, and states that are not in the table above."""
-    found = search(evidence)
-    match = None if found is None else found[1]
-    line = last_line(evidence) if found is None else found[0]
-    ending = describe_ending(evidence, match)
+    sign = search(evidence)
+    ending = describe_ending(evidence, sign)
     killed = _killed_step(evidence, ending.what)
     if killed is not None:
         return killed
-    if match is not None and match.exit:
+    if sign is None:
+        return _from_exit(evidence, ending, last_line(evidence), silent=True)
+    if sign.exit:
         # A launcher has its own exit code, and names the process that failed first.
-        line = last_line(evidence) if match.exit == ending.code else line
-        ending = first_process(ending, match)
-    elif match is not None and _outweighs(match, ending):
-        return _from_log(evidence, ending.what, line, match)
-    return _from_exit(evidence, ending, line, silent=match is None)
+        line = last_line(evidence) if sign.exit == ending.code else sign.log_line
+        return _from_exit(evidence, first_process(ending, sign), line, silent=False)
+    if _outweighs(sign, ending):
+        return _from_log(evidence, ending.what, sign)
+    return _from_exit(evidence, ending, sign.log_line, silent=False)
 
 
-def _outweighs(match: Sign, ending: Ending) -> bool:
+def _outweighs(sign: Sign, ending: Ending) -> bool:
     """Return True if a log message says more than the usual meaning of a signal or exit code.
 
     It does, unless a process dies of that signal without a message and the log only shows what
@@ -331,10 +351,11 @@ def _outweighs(match: Sign, ending: Ending) -> bool:
     """
     if not ending.signal or not ending_meaning(ending):
         # 'timeout' ends a program that has nothing to say.
-        return match.kind != MESSAGE or ending.code != _TIMEOUT
-    silent = ending.signal in CRASHES and not match.stopped
-    follows = match.kind in FOLLOWS or (silent and (match.consequence or match.kind == EXCEPTION))
-    return not follows and match.kind != MESSAGE
+        return sign.kind != MESSAGE or ending.code != _TIMEOUT
+    if sign.kind == MESSAGE or sign.kind in FOLLOWS:
+        return False
+    dies_silently = ending.signal in CRASHES and not sign.stopped
+    return not (dies_silently and (sign.consequence or sign.kind == EXCEPTION))
 
 
 _TIMEOUT = 124  # the exit code of timeout(1)
@@ -388,12 +409,21 @@ def _without_log(evidence: JobEvidence, code: int) -> str:
     return f"{where}, so look up what exit code {code} means in the program that had it"
 
 
-def _from_log(evidence: JobEvidence, what: str, line: Optional[LogLine], match: Sign) -> Diagnosis:
+def _from_log(evidence: JobEvidence, what: str, sign: Sign) -> Diagnosis:
     """Return the diagnosis for a line of the log."""
-    diagnosis = Diagnosis(match.kind, what, match.cause, match.remedy, certain=False, line=line)
-    where = _with_node(evidence, match.where)
-    where = where or (_first_task(evidence) if match.consequence else "")
-    diagnosis = replace(diagnosis, where=where, entry=match.entry.name)
+    where = _with_node(evidence, sign.where)
+    if not where and sign.consequence:
+        where = _first_task(evidence)
+    diagnosis = Diagnosis(
+        sign.kind,
+        what,
+        sign.cause,
+        sign.remedy,
+        certain=False,
+        line=sign.log_line,
+        where=where,
+        entry=sign.entry.name,
+    )
     return diagnosis if diagnosis.entry else _not_known(evidence, diagnosis)
 
 

@@ -13,7 +13,7 @@ from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import CatalogError
 from neuronctl.diagnosis import log_search
 from neuronctl.diagnosis.log_text import LogTail
-from neuronctl.diagnosis.signs import CRASHES, Sign
+from neuronctl.diagnosis.signs import CRASHES, LogLine, Sign
 from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_states import FAILED
 from neuronctl.slurm.sacct import AccountingJob, StepEnd
@@ -22,15 +22,6 @@ from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.endings import signal_name
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import Runs
-
-
-@dataclass(frozen=True)
-class LogLine:
-    """A log line; ``number`` counts from the end (1: the last line; 0: among the first ones)."""
-
-    path: str
-    text: str
-    number: int
 
 
 @dataclass(frozen=True)
@@ -90,15 +81,15 @@ class Diagnosis:
     around: Tuple[str, ...] = ()
 
 
-def search(evidence: JobEvidence) -> Optional[Tuple[LogLine, Sign]]:
+def search(evidence: JobEvidence) -> Optional[Sign]:
     """Return the best line of all logs: causes before consequences, standard error first."""
-    best = None
     alone = evidence.status.gpus == evidence.status.nodes == 1
+    signs = []
     for log in reversed(evidence.logs):
-        found = log_search.search(log.lines, alone=alone, head=log.head)
-        if found is not None and (best is None or best[1].weight < found.weight):
-            best = (LogLine(log.path, found.line, found.number), found)
-    return best
+        sign = log_search.search(log.lines, alone=alone, head=log.head)
+        if sign is not None:
+            signs.append(replace(sign, path=log.path))
+    return max(signs, key=lambda sign: sign.weight, default=None)
 
 
 def lines_around(evidence: JobEvidence, line: Optional[LogLine]) -> Tuple[str, ...]:
@@ -195,48 +186,51 @@ class Ending:
     signal: int = 0
 
 
-def describe_ending(evidence: JobEvidence, match: Optional[Sign]) -> Ending:
-    """Return how a job failed. match: the most relevant line of its log."""
+def describe_ending(evidence: JobEvidence, sign: Optional[Sign]) -> Ending:
+    """Return how a job failed. sign: the most relevant line of its log."""
     status = evidence.status
     exit, ending = status.exit, Ending("failed; its exit code is unknown")
     if exit is not None and exit.signal and not exit.code:
         ending = Ending(f"killed by {signal_name(exit.signal)}", 0, exit.signal)
     elif exit is not None:
-        reported = 0 if match is None else match.exit
+        reported = 0 if sign is None else sign.exit
         number, form = _signal_of(evidence, exit.code, reported)
         what = f"failed with exit code {exit.code}{form}"
         if number and reported in (0, exit.code, -number):
             what += f": a program in it was killed by {signal_name(number)}"
         ending = Ending(what, exit.code, number)
     what = ending.what if status.state == FAILED else f"{status.state}: {ending.what}"
-    if match is None and failed_step(evidence):
+    if sign is None and failed_step(evidence):
         what += f"; its {failed_step(evidence)}"
     return replace(ending, what=what)
 
 
-def first_process(ending: Ending, match: Sign) -> Ending:
+def first_process(ending: Ending, report: Sign) -> Ending:
     """Return the ending of the process that a launcher's report names."""
     what = ending.what
-    if match.exit not in (ending.code, -ending.signal):
-        what += f": {match.cause}"
-    return Ending(what, max(match.exit, 0), max(-match.exit, 0))
+    if report.exit not in (ending.code, -ending.signal):
+        what += f": {report.cause}"
+    return Ending(what, max(report.exit, 0), max(-report.exit, 0))
 
 
-def _signal_of(evidence: JobEvidence, code: int, told: int) -> Tuple[int, str]:
+def _signal_of(evidence: JobEvidence, code: int, reported: int) -> Tuple[int, str]:
     """Return the signal that an exit code stands for, or 0, and whose form of it that is.
 
-    told: what the log says of the process that failed first, negative for a signal.
+    reported: the exit code of the process that failed first, by the log, or its negative signal.
+
+    >>> _signal_of(evidence, 139, 0), _signal_of(evidence, 3, 0)
+    ((11, ''), (0, ''))
     """
     low = evidence.status.exit_low
     if 128 < code < 160:  # no shell reports a real-time signal
         return code - 128, ""
-    if low and (says_signal(evidence, code) or told == -code):
+    if low and (says_signal(evidence, code) or reported == -code):
         # sacct 22.05 prints 139 as 11; the shell's name for the signal decides.
         return code, f" (accounting's form of {128 + code})"
     for whole in (code, code + 128) if low else (code,):
         # Python turns -9 into 247, the exit code of DeepSpeed's launcher.
         number = 256 - whole
-        if number in CRASHES | {signal.SIGABRT} and (whole == code or told == -number):
+        if number in CRASHES | {signal.SIGABRT} and (whole == code or reported == -number):
             form = f" (accounting's form of {whole})" if whole != code else ""
             return number, f"{form}, which is -{number} as an exit code"
     return 0, ""

@@ -65,15 +65,24 @@ _SAYS_ERROR = re.compile(
 
 
 @dataclass(frozen=True)
+class LogLine:
+    """A log line; ``number`` counts from the end (1: the last line; 0: among the first ones)."""
+
+    path: str
+    text: str
+    number: int
+
+
+@dataclass(frozen=True)
 class Sign:
     """A line of a log that may say why a job ended.
 
-    line: its text. index: of the line; of an exception, of its first line. number: of the line,
-    counted from the end (1: last line; 0: among the log's first ones). entry: what is known about
-    it; it has no name if nothing is. consequence: another process probably failed first. exit: of
-    a launcher's report, the exit code of the process, or the negative number of its signal. where:
-    the place in the user's code, the rank. raised: whether it ends a traceback. stopped: whether
-    srun ended the other tasks then, with a signal that says nothing.
+    line: its text. index: of the line; of an exception, of its first line. number, path: as of a
+    LogLine. entry: what is known about it; it has no name if nothing is. consequence: another
+    process probably failed first. exit: of a launcher's report, the exit code of the process, or
+    the negative number of its signal. where: the place in the user's code, the rank. raised:
+    whether it ends a traceback. stopped: whether srun ended the other tasks then, with a signal
+    that says nothing.
     """
 
     kind: str
@@ -82,6 +91,7 @@ class Sign:
     index: int
     remedy: str = ""
     number: int = 0
+    path: str = ""
     entry: Entry = Entry()
     consequence: bool = False
     exit: int = 0
@@ -93,6 +103,11 @@ class Sign:
     def known(self) -> bool:
         """Return True if its message, not only its class of exceptions, is a known cause."""
         return bool(self.entry.patterns and not self.consequence)
+
+    @property
+    def log_line(self) -> LogLine:
+        """Return where it is."""
+        return LogLine(self.path, self.line, self.number)
 
     @property
     def weight(self) -> int:

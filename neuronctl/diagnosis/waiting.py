@@ -39,11 +39,10 @@ def running(evidence: JobEvidence) -> Diagnosis:
     what += earlier and f"; {earlier}"
     quiet = quiet_words(evidence) if status.state == RUNNING else ""
     what += quiet and f"; its log has not changed for {quiet}"
-    found = search(evidence)
-    if found is not None and found[1].kind != MESSAGE:
-        line, sign = found
+    sign = search(evidence)
+    if sign is not None and sign.kind != MESSAGE:
         cause = f"its log already shows an error: {sign.cause}"
-        return Diagnosis("running", what, cause, sign.remedy, certain=False, line=line)
+        return Diagnosis("running", what, cause, sign.remedy, certain=False, line=sign.log_line)
     remedy = f"see where it stands: 'neuronctl why --stacks {status.id}'" if quiet else ""
     return Diagnosis("running", what, remedy=remedy, line=last_line(evidence))
 

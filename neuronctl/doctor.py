@@ -105,12 +105,12 @@ def _commands() -> Iterator[Check]:
 def _slurm() -> Iterator[Check]:
     if not installed():
         return
-    begun = time.monotonic()
+    start = time.monotonic()
     limits = Question(timeout=_TIMEOUT).answer().limits
-    spent = int((time.monotonic() - begun) * 1000)
+    milliseconds = int((time.monotonic() - start) * 1000)
     config = limits.config
     nodes = sum(len(group.names) for group in limits.nodes)
-    words = f"{config.version}, cluster {config.cluster}, answered in {spent} ms; "
+    words = f"{config.version}, cluster {config.cluster}, answered in {milliseconds} ms; "
     words += f"{counted(len(limits.partitions), 'partition')}, {counted(nodes, 'node')}"
     yield Check("slurm", GOOD, words)
     if limits.qos is None:
@@ -127,8 +127,8 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
 
 
 def _cluster(file: Optional[str]) -> Iterator[Check]:
-    catalog, asked = load(file), configured_cluster()
-    cluster, how = recognise(catalog, asked)
+    catalog, configured_name = load(file), configured_cluster()
+    cluster, how = recognise(catalog, configured_name)
     words = f"{cluster.name}, from {how or 'your configuration'}; {cluster.source}, {cluster.date}"
     yield Check("cluster", GOOD, words, "'neuronctl catalog import' prints what Slurm says")
 

@@ -99,10 +99,10 @@ class Job:
 
     def cancel(self) -> None:
         """Cancel it; nothing happens where it has ended. Raises SlurmRefusedError."""
-        known = known_jobs([self._id], RecordStore.default())[0][self._id]
-        if not known:
+        jobs = known_jobs([self._id], RecordStore.default())[0][self._id]
+        if not jobs:
             raise no_such_job([self._id])
-        chosen = scancel_targets(self._id, known, None)
+        chosen = scancel_targets(self._id, jobs, None)
         refused = cancel(chosen) if chosen else {}
         for message in refused.values():
             raise SlurmRefusedError(f"scancel refused the request: {message}")
@@ -263,8 +263,8 @@ def resubmit(
     done = find_submitted_job(key, remarks.append) if key else None
     if done is None:
         store = RecordStore.default()
-        asked = _job_id(job)
-        record = newest_record(store, first_run(asked, store) or asked.job)
+        id = _job_id(job)
+        record = newest_record(store, first_run(id, store) or id.job)
         try:
             again = plan_resubmission(
                 record,
@@ -299,11 +299,11 @@ def status(*jobs: Union[int, str, Job], since: Optional[str] = None) -> Tuple[Jo
     """
     if jobs and since is not None:
         raise UsageError("job ids cannot be combined with since")
-    asked = [_job_id(job) for job in jobs]
-    found = (look_up(asked) if asked else mine(since=_moment(since))).sure()
-    if found.missing:
-        raise no_such_job(found.missing)
-    return found.jobs
+    ids = [_job_id(job) for job in jobs]
+    answer = (look_up(ids) if ids else mine(since=_moment(since))).sure()
+    if answer.missing:
+        raise no_such_job(answer.missing)
+    return answer.jobs
 
 
 def history(

@@ -32,9 +32,9 @@ def read(kind: str, name: str, source: str = "") -> Any:
         checksum, _, content = read_private(path_of(kind, name)).partition(b"\n")
         if int(checksum, 16) != zlib.crc32(content):
             return None
-        kept = json.loads(content)
-        if [kept["version"], kept["name"], kept["source"]] == [__version__, name, source]:
-            return kept["value"]
+        entry = json.loads(content)
+        if [entry["version"], entry["name"], entry["source"]] == [__version__, name, source]:
+            return entry["value"]
     except (NeuronctlError, OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
     return None
@@ -42,9 +42,9 @@ def read(kind: str, name: str, source: str = "") -> Any:
 
 def write(kind: str, name: str, value: Any, source: str = "") -> None:
     """Keep a value of plain JSON types, made from ``source``; ignore a failure."""
-    kept = {"version": __version__, "name": name, "source": source, "value": value}
+    entry = {"version": __version__, "name": name, "source": source, "value": value}
     with contextlib.suppress(NeuronctlError, OSError, ValueError):
-        content = json.dumps(kept).encode("ascii")
+        content = json.dumps(entry).encode("ascii")
         write_private(path_of(kind, name), b"%08x\n%s" % (zlib.crc32(content), content))
 
 

@@ -106,15 +106,15 @@ def print_table(
     width = terminal_width() if fits else sys.maxsize
     texts = [[printable(cell) for cell in row] for row in rows]
     shown = _shown(columns, texts, width) if fits else range(len(columns))
-    kept = [columns[n] for n in shown]
+    shown_columns = [columns[n] for n in shown]
     cells = [[columns[n].header for n in shown], *([row[n] for n in shown] for row in texts)]
-    widths = _fitted(kept, cells, width)
-    lines = _aligned(kept, _fold(cells, widths) if fits else cells, widths)
+    widths = _fitted(shown_columns, cells, width)
+    lines = _aligned(shown_columns, _fold(cells, widths) if fits else cells, widths)
     for number, line in enumerate(lines):
         if has_styles(out):
             line = [
                 _styled(cell, column.styles.get(cell.strip(), column.style) if number else "bold")
-                for column, cell in zip(kept, line)
+                for column, cell in zip(shown_columns, line)
             ]
         _write(out, "".join(line).rstrip() + "\n")
     left_out = [column.header for n, column in enumerate(columns) if n not in shown]

@@ -145,8 +145,8 @@ _SRUN_AFTERWARDS = (
 def last_line(evidence: JobEvidence) -> Optional[LogLine]:
     """Return the last line that is not srun's report of a failed task, otherwise that report."""
     afterwards = None
-    for found in backwards(evidence):
-        line = replace(found, text=found.text.strip())
+    for candidate in backwards(evidence):
+        line = replace(candidate, text=candidate.text.strip())
         says = re.search(r"\w", line.text)
         if says and not re.match(_SRUN_AFTERWARDS, line.text):
             return line

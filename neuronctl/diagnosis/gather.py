@@ -56,13 +56,13 @@ def _with_environment(status: JobStatus, diagnosis: Diagnosis) -> Diagnosis:
     script = str(request.get("script") or "")
     venv, lock = find_venv(script if script.endswith(".py") else "", status.work_dir or ".")
     place = os.path.normpath(os.path.join(status.work_dir, venv or os.path.dirname(lock)))
-    way = f"{place} has a uv.lock and no .venv: run 'uv sync' there on the login node"
+    advice = f"{place} has a uv.lock and no .venv: run 'uv sync' there on the login node"
     if not lock:
-        way = f"use the environment that is there: --venv {quote(place)}"
+        advice = f"use the environment that is there: --venv {quote(place)}"
     has_other = any(request.get(name) for name in ("venv", "conda", "container"))
     if has_other or not status.work_dir or not (venv or lock):
         return diagnosis
-    return replace(diagnosis, remedy=f"{way}; or {diagnosis.remedy}")
+    return replace(diagnosis, remedy=f"{advice}; or {diagnosis.remedy}")
 
 
 @dataclass(frozen=True)

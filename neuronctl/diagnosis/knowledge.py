@@ -55,20 +55,21 @@ def entries() -> Tuple[Entry, ...]:
     Raises CatalogError with file and line, but not of the site's.
     """
     files = [(SHIPPED, False)]
-    own = os.path.join(config_dir(), "causes.yaml")
-    files += [(file, True) for file in (SITE_FILE, own) if present(file)]
-    found: List[Entry] = []
-    for file, added in files:
+    own_file = os.path.join(config_dir(), "causes.yaml")
+    files += [(file, True) for file in (SITE_FILE, own_file) if present(file)]
+    known_entries: List[Entry] = []
+    for file, is_added in files:
         try:
-            more = read_entries(yamlfile.read(file, CatalogError, found=added), whole=not added)
+            document = yamlfile.read(file, CatalogError, found=is_added)
+            new_entries = read_entries(document, whole=not is_added)
         except CatalogError as error:
             if file != SITE_FILE:
                 raise
             SITE_FAULTS[error.message] = None
             continue
-        names = {entry.name for entry in more}
-        found = more + [entry for entry in found if entry.name not in names]
-    return tuple(found)
+        names = {entry.name for entry in new_entries}
+        known_entries = new_entries + [entry for entry in known_entries if entry.name not in names]
+    return tuple(known_entries)
 
 
 def read_entries(document: yamlfile.Document, *, whole: bool = False) -> List[Entry]:
@@ -100,7 +101,7 @@ def _entry(document: yamlfile.Document, name: str, data: Any, whole: bool) -> En
     role = NOISE if role == "advice" else role  # its former name
     if role not in ROLES:
         fail(f"unknown role '{role}'", did_you_mean(str(role), ROLES), "role")
-    made = Entry(
+    entry = Entry(
         name,
         "".join(texts("kind")) or name,
         role,
@@ -115,11 +116,11 @@ def _entry(document: yamlfile.Document, name: str, data: Any, whole: bool) -> En
         texts("matches"),
         texts("differs"),
     )
-    if not made.patterns and not made.exceptions:
+    if not entry.patterns and not entry.exceptions:
         fail("it has neither 'patterns' nor 'exceptions'")
-    if role != NOISE and not made.means:
+    if role != NOISE and not entry.means:
         fail("'means' is missing: what a line of this kind says of the job")
-    if whole and not (made.source and made.matches):
+    if whole and not (entry.source and entry.matches):
         fail("'source' or 'matches' is missing")
     for key in () if whole else ("patterns", "frame"):
         for pattern in texts(key):
@@ -127,7 +128,7 @@ def _entry(document: yamlfile.Document, name: str, data: Any, whole: bool) -> En
                 compiled(pattern)
             except re.error as error:
                 fail(f"{pattern!r} is no regular expression: {error}", key=key)
-    return made
+    return entry
 
 
 @functools.cache
@@ -150,7 +151,7 @@ def needed_texts(pattern: str) -> _Needs:
 
 def _needs(parts: List[str]) -> _Needs:
     """Return texts of which one is needed up to the end of the group. ``parts``: last one first."""
-    found: _Needs = ()
+    alternatives: _Needs = ()
     best: _Needs = ("",)
     run = ""
     while parts and parts[-1] != ")":
@@ -171,36 +172,36 @@ def _needs(parts: List[str]) -> _Needs:
             continue
         run = ""
         if part == "|":
-            found, best = found + best, ("",)
+            alternatives, best = alternatives + best, ("",)
         elif not is_optional:
             best = max(best, inner, key=_least)
-    return found + best
+    return alternatives + best
 
 
 def _least(needs: _Needs) -> int:
     return min(len(text) for text in needs)
 
 
-def likely(known: Sequence[Entry], lines: Sequence[str]) -> List[List[Entry]]:
+def likely(all_entries: Sequence[Entry], lines: Sequence[str]) -> List[List[Entry]]:
     """Return, for each line, the entries with a pattern that may match it, in order."""
     lowered = [line.lower() for line in lines]
     text = "\n".join(lowered)
     starts = [0, *itertools.accumulate(len(line) + 1 for line in lowered)]
     places: Dict[str, List[int]] = {}
-    found: List[Dict[int, None]] = [{} for _ in lines]
-    for order, entry in enumerate(known):
+    orders_by_line: List[Dict[int, None]] = [{} for _ in lines]
+    for order, entry in enumerate(all_entries):
         for need in (need for pattern in entry.patterns for need in needed_texts(pattern)):
             if need not in places:
                 places[need] = _lines_with(need, text, starts)
             for line in places[need]:
-                found[line][order] = None
-    return [[known[order] for order in sorted(orders)] for orders in found]
+                orders_by_line[line][order] = None
+    return [[all_entries[order] for order in sorted(orders)] for orders in orders_by_line]
 
 
 def _lines_with(need: str, text: str, starts: Sequence[int]) -> List[int]:
-    found = []
+    indices = []
     place = text.find(need)
     while 0 <= place < starts[-1]:
-        found.append(bisect.bisect_right(starts, place) - 1)
-        place = text.find(need, starts[found[-1] + 1])
-    return found
+        indices.append(bisect.bisect_right(starts, place) - 1)
+        place = text.find(need, starts[indices[-1] + 1])
+    return indices

@@ -37,17 +37,17 @@ def search(
     those between are not known.
     """
     signs = find_signs(lines)
-    found = _last_failure(lines, [sign for sign in signs if sign.entry.role != WARNING], alone)
-    if found is None:
+    failure = _last_failure(lines, [sign for sign in signs if sign.entry.role != WARNING], alone)
+    if failure is None:
         return None
     exits = [sign.exit for sign in signs if sign.exit]
     killed = -signal.SIGKILL in exits and exits[0] != -signal.SIGKILL
-    if killed or any(line.startswith(STOPPED) for line in lines[-found.number :]):
-        found = replace(found, stopped=True)
+    if killed or any(line.startswith(STOPPED) for line in lines[-failure.number :]):
+        failure = replace(failure, stopped=True)
     above = [replace(sign, number=0) for sign in find_signs(head)]
-    above += [sign for sign in signs if sign.number > found.number]
-    explains = next((sign for sign in above if _explains(sign, found)), None)
-    return replace(explains, where=found.where, consequence=False) if explains else found
+    above += [sign for sign in signs if sign.number > failure.number]
+    explains = next((sign for sign in above if _explains(sign, failure)), None)
+    return replace(explains, where=failure.where, consequence=False) if explains else failure
 
 
 def _explains(sign: Sign, later: Sign) -> bool:
@@ -79,18 +79,18 @@ def _last_failure(lines: Sequence[str], signs: Sequence[Sign], alone: bool) -> O
     weak: Optional[Sign] = None
     message: Optional[Sign] = None
     for group in reversed(_group_signs(lines, signs, alone)):
-        found = _first_failure(group, alone)
+        failure = _first_failure(group, alone)
         # The program survived what it printed long before the end.
-        if found is not None and found.entry.weak:
-            weak = weak or found
-        elif found is not None and message is not None:
+        if failure is not None and failure.entry.weak:
+            weak = weak or failure
+        elif failure is not None and message is not None:
             # Other processes continue for a while after the launcher has reported one's end.
             if any(sign.exit for sign in group):
-                return found
-        elif found is not None and (found.raised or (consequence is None and weak is None)):
-            if found.kind != MESSAGE or alone:
-                return found
-            message = found
+                return failure
+        elif failure is not None and (failure.raised or (consequence is None and weak is None)):
+            if failure.kind != MESSAGE or alone:
+                return failure
+            message = failure
         later = [sign for sign in group if sign.consequence]
         later = [sign for sign in later if sign.kind not in FOLLOWS] or later
         consequence = consequence or next(iter(later), None)
@@ -105,27 +105,30 @@ def _first_failure(group: Sequence[Sign], alone: bool) -> Optional[Sign]:
     are of one run after the other.
     """
     group = _without_survived(group, alone)
-    known = [sign for sign in group if sign.known]
+    causes = [sign for sign in group if sign.known]
     # A sign that explains others is the cause only if it explains one here.
-    known = [sign for sign in known if not sign.entry.explains] or known
-    known = [sign for sign in known if not sign.entry.weak] or known
-    by_preflight = [sign for sign in known if sign.kind == "preflight"]
-    by_slurm = [sign for sign in known if sign.line.startswith(("slurmstepd", "srun"))]
+    causes = [sign for sign in causes if not sign.entry.explains] or causes
+    causes = [sign for sign in causes if not sign.entry.weak] or causes
+
+    by_preflight = [sign for sign in causes if sign.kind == "preflight"]
+    by_slurm = [sign for sign in causes if sign.line.startswith(("slurmstepd", "srun"))]
     # The connection to a node may break as another failure ends the step.
-    by_slurm = [sign for sign in by_slurm if sign.kind != "node-fault" or sign is known[0]]
+    by_slurm = [sign for sign in by_slurm if sign.kind != "node-fault" or sign is causes[0]]
     if by_preflight or by_slurm:
         return (by_preflight or by_slurm)[0]
+
     raised = [sign for sign in group if sign.raised and not sign.consequence]
     raised = raised[-1:] if alone else raised
     explained = [sign for sign in raised if sign.known]
     if explained:
         return explained[0]
+
     reports = _telling_reports(group, raised)
     crashed = [sign for sign in reports if -sign.exit in CRASHES]
     if crashed:
-        return next((sign for sign in known if sign.kind in _OF_CRASHES), crashed[0])
-    if known and (reports or not raised):
-        return known[0]
+        return next((sign for sign in causes if sign.kind in _OF_CRASHES), crashed[0])
+    if causes and (reports or not raised):
+        return causes[0]
     return _unknown_failure(group, raised, reports)
 
 
@@ -149,17 +152,17 @@ def _without_survived(group: Sequence[Sign], alone: bool) -> Sequence[Sign]:
 def _telling_reports(group: Sequence[Sign], raised: Sequence[Sign]) -> List[Sign]:
     """Return the launchers' reports, without those about processes that were killed afterwards."""
     end = group[-1].index + 1
-    begun = min((sign.index for sign in raised), default=end)
+    first_exception = min((sign.index for sign in raised), default=end)
     # srun kills the other tasks after one has failed, and MPI after MPI_Abort.
     ends = (
         sign.index
         for sign in group
         if sign.exit not in (0, -signal.SIGKILL) or sign.kind == "mpi-abort"
     )
-    failed = min(ends, default=end)
+    first_failure = min(ends, default=end)
     reports = [sign for sign in group if sign.exit not in _NO_NEWS]
-    reports = [sign for sign in reports if sign.kind != SHELL or sign.index < begun]
-    return [one for one in reports if one.exit != -signal.SIGKILL or one.index < failed]
+    reports = [sign for sign in reports if sign.kind != SHELL or sign.index < first_exception]
+    return [one for one in reports if one.exit != -signal.SIGKILL or one.index < first_failure]
 
 
 def _unknown_failure(

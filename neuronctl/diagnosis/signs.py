@@ -123,7 +123,7 @@ def find_signs(lines: Sequence[str]) -> List[Sign]:
     """Return every sign in the order of the log."""
     raised = tracebacks.find_raised(lines)
     whole = tracebacks.whole_lines(lines)
-    known = knowledge.likely(entries(), whole)
+    likely_entries = knowledge.likely(entries(), whole)
     signs: List[Sign] = []
     source = False  # whether the last line was a traceback's reference to a source line
     stopped = False  # by srun: processes killed afterwards did not fail
@@ -143,11 +143,11 @@ def find_signs(lines: Sequence[str]) -> List[Sign]:
             inside = index + len(one.lines)
             if one.ignored:
                 continue
-            sign = _match_exception(known[index : inside + len(one.below)], one, raw)
+            sign = _match_exception(likely_entries[index : inside + len(one.below)], one, raw)
             if one.before is not None:
                 sign = _choose_of_chain(signs, sign, one)
         else:
-            sign = _match_line(known[index], lines, index, whole[index].strip())
+            sign = _match_line(likely_entries[index], lines, index, whole[index].strip())
         if sign is not None:
             signs.append(replace(sign, number=len(lines) - sign.index - sign.number))
     return [sign for sign in signs if sign.entry.role != NOISE]
@@ -164,23 +164,25 @@ def _choose_of_chain(signs: List[Sign], sign: Sign, later: Raised) -> Optional[S
     return sign
 
 
-def _match_exception(known: Sequence[Sequence[Entry]], one: Raised, raw: str) -> Sign:
+def _match_exception(likely_entries: Sequence[Sequence[Entry]], one: Raised, raw: str) -> Sign:
     """Match an exception by its message, the paragraphs below, and its class, or only its class.
 
-    known: the entries that may match each line of the message and of the paragraphs.
+    likely_entries: the entries that may match each line of the message and of the paragraphs.
     """
-    names = {entry.name for part in known[: len(one.lines)] for entry in part}
+    names = {entry.name for part in likely_entries[: len(one.lines)] for entry in part}
     those = [entry for entry in entries() if not entry.patterns or entry.name in names]
     sign = _match_message(those, one, one.lines, raw)
     if sign.known or sign.entry.role == NOISE:
         return sign
-    below = [entry for part in known[len(one.lines) :] for entry in part]
+    below = [entry for part in likely_entries[len(one.lines) :] for entry in part]
     below = [entry for entry in below if entry.role == CAUSE and not entry.weak]
     again = _match_message(below, one, [*one.lines, *one.below], raw)
     return again if again.known else sign
 
 
-def _match_message(known: Sequence[Entry], one: Raised, lines: Sequence[str], raw: str) -> Sign:
+def _match_message(
+    candidates: Sequence[Entry], one: Raised, lines: Sequence[str], raw: str
+) -> Sign:
     rank = prefix_rank(raw)
     where = [one.frame.words] if one.frame is not None else []
     where += [f"(rank {rank})"] if rank else []
@@ -189,7 +191,7 @@ def _match_message(known: Sequence[Entry], one: Raised, lines: Sequence[str], ra
     raised = one.name + (message and f": {clipped(message, _MOST_WORDS)}")
     sign = Sign(EXCEPTION, f"the program raised {raised}", lines[0], one.index, raised=True)
     sign = replace(sign, where=" ".join(where))
-    for entry in known:
+    for entry in candidates:
         if entry.exceptions and one.name not in entry.exceptions:
             continue
         if entry.frame and not compiled(entry.frame).search(one.raiser):
@@ -204,11 +206,11 @@ def _match_message(known: Sequence[Entry], one: Raised, lines: Sequence[str], ra
 
 
 def _match_line(
-    known: Sequence[Entry], lines: Sequence[str], index: int, line: str
+    candidates: Sequence[Entry], lines: Sequence[str], index: int, line: str
 ) -> Optional[Sign]:
     rank = prefix_rank(lines[index])
     sign = Sign(MESSAGE, "", line, index)
-    for entry in known:
+    for entry in candidates:
         words = None if entry.exceptions else _matched_words(entry, line)
         if words is None or (entry.kind == "preflight" and not _ends_with(lines[index:])):
             continue

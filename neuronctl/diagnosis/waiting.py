@@ -61,10 +61,10 @@ def waiting(evidence: JobEvidence) -> Diagnosis:
     kind = "waiting"
     cause, remedy, expected = "", reason.advice, ""
     name = status.reason.partition(",")[0]
-    own = next((row for row in evidence.queue if row.job_id == status.job_id), None)
+    queue_row = next((row for row in evidence.queue if row.job_id == status.job_id), None)
     if name.startswith("Dependency"):
         kind = "dependency"
-        cause = _dependency_words(own.dependency if own is not None else "")
+        cause = _dependency_words(queue_row.dependency if queue_row is not None else "")
         remedy = ""  # the advice is to run this command
         if name == "DependencyNeverSatisfied":
             remedy = (
@@ -76,8 +76,8 @@ def waiting(evidence: JobEvidence) -> Diagnosis:
         remedy = shorter or remedy
     elif "reserv" in status.reason.lower():
         cause = _reserved(evidence)
-    elif own is not None and name in ("Priority", "Resources"):
-        cause = _turn(evidence, own, name)
+    elif queue_row is not None and name in ("Priority", "Resources"):
+        cause = _turn(evidence, queue_row, name)
     if status.expected is not None and status.expected > evidence.now:
         ahead = duration(status.expected - evidence.now)
         expected = f"Slurm expects it to start at {moment(status.expected)} (in {ahead})"
@@ -110,7 +110,7 @@ def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[Acco
     rows: sacct's rows with duplicates. A requeue is a new submission at the time the run ended;
     other rows with the same job id belong to another job.
     """
-    found = []
+    runs = []
     later = status.submit
     for row in sorted(rows, key=lambda one: one.end or 0, reverse=True):
         if row.id != status.id or row.end is None or row.start is None or later is None:
@@ -118,9 +118,9 @@ def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[Acco
         if row.submit is None or row.submit >= later:
             continue  # accounting knows that this run itself ended
         if abs(later - row.end) <= _REQUEUE_TAKES:
-            found.append(row)
+            runs.append(row)
             later = row.submit
-    return tuple(found)
+    return tuple(runs)
 
 
 def _dependency_words(dependency: str) -> str:
@@ -175,17 +175,17 @@ def _reserved(evidence: JobEvidence) -> str:
     return "; ".join(words[:2])
 
 
-def _turn(evidence: JobEvidence, own: QueueJob, reason: str) -> str:
+def _turn(evidence: JobEvidence, queue_row: QueueJob, reason: str) -> str:
     # Jobs that depend on another or are held (priority 0) are ahead of nobody.
     waiting = [row for row in evidence.queue if row.state == PENDING and not row.dependency]
     # With equal priorities (always without weights), the older job is first.
     ahead = sum(
         1
         for row in waiting
-        if row.priority and (row.priority, own.job_id) > (own.priority or 0, row.job_id)
+        if row.priority and (row.priority, queue_row.job_id) > (queue_row.priority or 0, row.job_id)
     )
     running = [row for row in evidence.queue if row.state == RUNNING]
-    others = [row for row in evidence.queue if row.user != own.user]
+    others = [row for row in evidence.queue if row.user != queue_row.user]
     if not others and not (running if reason == "Resources" else ahead):
         return (
             f"you can see only your own jobs in {evidence.status.partition}: other users' jobs may "

@@ -179,9 +179,9 @@ def _setup(layout: Layout, root: str, binds: Binds) -> Setup:
     """Return everything that the first process needs."""
     exposed = exposed_directories()
     program = os.path.realpath(sys.executable)
-    taken = {entry.pw_uid for entry in pwd.getpwall()} | {os.getuid()}
-    free = (number for number in range(20000, 60000) if number not in taken)
-    name, uid, home, shell = "neuron", next(free), "/home01/neuron", "/bin/bash"
+    used_uids = {entry.pw_uid for entry in pwd.getpwall()} | {os.getuid()}
+    free_uids = (number for number in range(20000, 60000) if number not in used_uids)
+    name, uid, home, shell = "neuron", next(free_uids), "/home01/neuron", "/bin/bash"
     gid, by_root = uid, os.getuid() == 0
     if by_root:
         _check_readable(*exposed, program, neuronctl.__file__)
@@ -209,7 +209,7 @@ def _setup(layout: Layout, root: str, binds: Binds) -> Setup:
         catalog=f"{CONFIG}/neuronctl/{NAMED_CATALOG}" if NAMED_CATALOG in config else None,
         binds=[list(bind) for bind in binds],
     )
-    return Setup(layout, running, by_root, exposed, config, next(free))
+    return Setup(layout, running, by_root, exposed, config, next(free_uids))
 
 
 def _config(layout: Layout) -> Dict[str, str]:

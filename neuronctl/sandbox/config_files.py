@@ -86,10 +86,10 @@ def _partition_line(layout: Layout, each: SandboxPartition, with_qos: bool) -> s
         "Default": "YES" if layout.cluster.default_partition == partition.name else None,
     }
     if with_qos:
-        takes = {qos.name: qos.takes(partition.name) for qos in layout.cluster.qos.values()}
-        if not all(takes.values()):
-            names = [name for name, taken in {QOS: True, **takes}.items() if taken]
-            settings["AllowQos"] = ",".join(names)
+        all_qos = layout.cluster.qos.values()
+        allowed = [qos.name for qos in all_qos if qos.takes(partition.name)]
+        if len(allowed) < len(all_qos):
+            settings["AllowQos"] = ",".join(dict.fromkeys([QOS, *allowed]))
         settings["QOS"] = qos_name(partition.name)
     return " ".join(f"{name}={value}" for name, value in settings.items() if value)
 
@@ -176,13 +176,13 @@ def site_lua(layout: Layout, user: str) -> str:
     policy = layout.cluster.policy
     partitions: Dict[str, Dict[str, int]] = {}
     for each in layout.partitions:
-        its = partitions[each.partition.name] = {"gpus": each.partition.gpus_per_node}
+        settings = partitions[each.partition.name] = {"gpus": each.partition.gpus_per_node}
         limit = each.partition.wall_time.interactive_maximum
         if limit is not None:
-            its["interactive_minutes"] = limit // 60
+            settings["interactive_minutes"] = limit // 60
         cap = cores_per_gpu(layout, each)
         if cap and policy.cores.rule == "cap":
-            its["cores_per_gpu"] = cap
+            settings["cores_per_gpu"] = cap
     comment = policy.comment
     form, pattern = "", ""
     values: Sequence[Sequence[str]] = [comment.values]
@@ -258,11 +258,11 @@ def etc_files(setup: Setup, passwd: str, group: str) -> Dict[str, str]:
     /etc/shadow, without which slurmd's 'su - USER', from which a job with --export=NONE has its
     environment, fails.
     """
-    its, number = setup.running, setup.database_id
-    owner = f"{its.user}:*:{its.uid}:{its.gid}::{its.home}:{its.shell}\n"
+    running, number = setup.running, setup.database_id
+    owner = f"{running.user}:*:{running.uid}:{running.gid}::{running.home}:{running.shell}\n"
     database = f"{DATABASE_USER}:x:{number}:{number}::/nonexistent:/usr/sbin/nologin\n"
-    if not any(line.split(":")[2:3] == [str(its.gid)] for line in group.splitlines()):
-        group = f"{its.user}:x:{its.gid}:\n{group}"
+    if not any(line.split(":")[2:3] == [str(running.gid)] for line in group.splitlines()):
+        group = f"{running.user}:x:{running.gid}:\n{group}"
     return {
         "hosts": hosts_file(setup.layout),
         "passwd": owner + database + passwd,

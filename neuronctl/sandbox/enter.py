@@ -133,12 +133,12 @@ def _start(
             os.chdir("/")
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
 
-    own = terminal.command if terminal is not None else None
+    terminal_file = terminal.command if terminal is not None else None
     return subprocess.Popen(
         argv,
-        stdin=own if stdin is None else stdin,
-        stdout=own,
-        stderr=own,
+        stdin=terminal_file if stdin is None else stdin,
+        stdout=terminal_file,
+        stderr=terminal_file,
         env=environment(running),
         preexec_fn=become,
         start_new_session=True,

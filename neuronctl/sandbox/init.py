@@ -152,11 +152,11 @@ def _first_process(setup: Setup, listener: socket.socket) -> None:
 
 
 def _prepare(setup: Setup) -> Running:
-    its = setup.running
-    home = {Path(its.home).parts[1]} if setup.by_root else set()
-    fresh = {Path(its.scratch).parts[1], *home}
-    binds = [(source, place) for source, place in its.binds]
-    rootfs.build(its.root, setup.exposed, binds, fresh, for_others=setup.by_root)
+    planned = setup.running
+    home = {Path(planned.home).parts[1]} if setup.by_root else set()
+    fresh = {Path(planned.scratch).parts[1], *home}
+    binds = [(source, place) for source, place in planned.binds]
+    rootfs.build(planned.root, setup.exposed, binds, fresh, for_others=setup.by_root)
     for directory in ("log", "spool/slurmctld", "cgroup", "tmp", "../munge", "../lock", "../sshd"):
         Path(RUN, directory).mkdir(parents=True)
     for directory in ("slurm", "ssh"):  # may be a link
@@ -173,7 +173,7 @@ def _prepare(setup: Setup) -> Running:
     rootfs.write_files("/etc", config_files.etc_files(setup, passwd, group))
     Path("/etc/hostname").unlink(missing_ok=True)  # each node has a name of its own
     version = run(["slurmctld", "-V"]).split()[-1]
-    running = dataclasses.replace(its, slurm=version, **detected_software())
+    running = dataclasses.replace(planned, slurm=version, **detected_software())
     rootfs.write_files(
         "/etc/slurm", config_files.slurm_files(setup.layout, running, with_qos=False)
     )
@@ -187,14 +187,14 @@ def _prepare(setup: Setup) -> Running:
     gpus = max(node.gpus for node in setup.layout.nodes)
     rootfs.make_devices(config_files.GPU_DEVICE, gpus)
     kernel.mount_tmpfs("/dev/shm", 0o1777)
-    rootfs.own_directory(its.scratch, its.uid, its.gid)
-    rootfs.own_directory(f"{RUN}/user", its.uid, its.gid)
+    rootfs.own_directory(planned.scratch, planned.uid, planned.gid)
+    rootfs.own_directory(f"{RUN}/user", planned.uid, planned.gid)
     _prepare_home(setup)
     if running.ssh:
         key, copy = f"{RUN}/ssh-key", f"{RUN}/user/ssh-key"
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "sandbox", "-f", key])
         shutil.copy(key, copy)
-        os.chown(copy, its.uid, its.gid)
+        os.chown(copy, planned.uid, planned.gid)
     rootfs.write_files(f"{RUN}/modulefiles", config_files.modulefiles(setup.layout.cluster.modules))
     socket.sethostname(LOGIN_NODE)
     return running
@@ -202,14 +202,14 @@ def _prepare(setup: Setup) -> Running:
 
 def _prepare_home(setup: Setup) -> None:
     """Copy the configuration for the user, and link ~/.config/neuronctl to it."""
-    its = setup.running
-    copy, usual = Path(CONFIG, "neuronctl"), Path(its.home, ".config/neuronctl")
+    running = setup.running
+    copy, usual = Path(CONFIG, "neuronctl"), Path(running.home, ".config/neuronctl")
     rootfs.write_files(str(copy), setup.config)
     for path in (copy.parent, copy, *copy.iterdir()):
-        os.chown(path, its.uid, its.gid)
+        os.chown(path, running.uid, running.gid)
     if setup.by_root:
-        for directory in (its.home, str(usual.parent)):
-            rootfs.own_directory(directory, its.uid, its.gid)
+        for directory in (running.home, str(usual.parent)):
+            rootfs.own_directory(directory, running.uid, running.gid)
         usual.symlink_to(copy)
     elif usual.is_dir():  # the user's own, which stays unchanged
         kernel.bind(str(copy), str(usual))

@@ -108,5 +108,5 @@ def _library(name: str) -> Optional[Path]:
 
 def clean_environment() -> Dict[str, str]:
     """Return the environment of a daemon, independent of the caller's."""
-    kept = {name: os.environ[name] for name in ("TZ",) if name in os.environ}
-    return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "HOME": "/", **kept}
+    time_zone = {name: os.environ[name] for name in ("TZ",) if name in os.environ}
+    return {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "HOME": "/", **time_zone}

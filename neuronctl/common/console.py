@@ -105,24 +105,31 @@ def print_table(
     fits = is_terminal(out) or os.environ.get("COLUMNS", "").isdecimal()
     width = terminal_width() if fits else sys.maxsize
     texts = [[printable(cell) for cell in row] for row in rows]
-    shown = _shown(columns, texts, width) if fits else range(len(columns))
-    shown_columns = [columns[n] for n in shown]
-    cells = [[columns[n].header for n in shown], *([row[n] for n in shown] for row in texts)]
-    widths = _fitted(shown_columns, cells, width)
-    lines = _aligned(shown_columns, _fold(cells, widths) if fits else cells, widths)
-    for number, line in enumerate(lines):
+    indices = _shown(columns, texts, width) if fits else range(len(columns))
+
+    shown_columns = [columns[n] for n in indices]
+    headers = [column.header for column in shown_columns]
+    lines: Iterable[Sequence[str]] = [headers, *([row[n] for n in indices] for row in texts)]
+    widths = _fitted(shown_columns, [*lines], width)
+    if fits:
+        lines = _fold(lines, widths)
+    for number, cells in enumerate(_aligned(shown_columns, lines, widths)):
         if has_styles(out):
-            line = [
-                _styled(cell, column.styles.get(cell.strip(), column.style) if number else "bold")
-                for column, cell in zip(shown_columns, line)
-            ]
-        _write(out, "".join(line).rstrip() + "\n")
-    left_out = [column.header for n, column in enumerate(columns) if n not in shown]
-    if left_out:
+            styles = [_cell_style(*pair) for pair in zip(shown_columns, cells)]
+            styles = styles if number else ["bold"] * len(cells)
+            cells = [_styled(cell, style) for cell, style in zip(cells, styles)]
+        _write(out, "".join(cells).rstrip() + "\n")
+
+    hidden = [column.header for n, column in enumerate(columns) if n not in indices]
+    if hidden:
         import textwrap
 
-        note = f"hidden to fit the terminal: {', '.join(left_out)}"
+        note = f"hidden to fit the terminal: {', '.join(hidden)}"
         print_text(textwrap.fill(note, terminal_width()), "dim", file=out)
+
+
+def _cell_style(column: Column, cell: str) -> str:
+    return column.styles.get(cell.strip(), column.style)
 
 
 asked_json: set[str] = set()

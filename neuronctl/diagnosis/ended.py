@@ -200,23 +200,26 @@ def _cancelled(evidence: JobEvidence) -> Tuple[str, str, str]:
 
 def _more_time(evidence: JobEvidence) -> str:
     """Return what to do about the time limit; suggest nothing that the job already had."""
-    status, most, record = evidence.status, evidence.most_time, evidence.status.record
-    again = f"neuronctl resubmit {_again(status.id)}"
-    save = "let it save checkpoints"
-    if record is not None and not record.rest.get("sbatch") and not record.runs:
-        save += (
-            f": '{again} --until-done' asks it to before the limit, and goes on in further runs "
-            "('neuronctl help go-on-until-done')"
-        )
+    status, record = evidence.status, evidence.status.record
+    resubmit = f"neuronctl resubmit {_again(status.id)}"
+    if record is None:
+        save = "let it save checkpoints, and submit it again"
+    elif record.runs or record.rest.get("sbatch"):
+        save = f"let it save checkpoints; '{resubmit}' goes on from the last one"
     else:
-        save += f"; {again!r} goes on from the last one" if record else ", and submit it again"
-    if most is not None and status.time_limit is not None and status.time_limit >= most:
+        save = (
+            f"let it save checkpoints: '{resubmit} --until-done' asks it to before the limit, and "
+            "goes on in further runs ('neuronctl help go-on-until-done')"
+        )
+
+    maximum = evidence.most_time
+    if maximum is not None and status.time_limit is not None and status.time_limit >= maximum:
         return f"it had all the time that {status.partition} allows: {save}"
-    upto = "'neuronctl partitions' shows each partition's maximum"
-    if most is not None:
-        upto = f"{status.partition} allows {format_time(most)}"
-    more = f"'{again} -t TIME'" if record else "submit it again with a longer -t"
-    return f"request more time: {more} ({upto}); or {save}"
+    limit = "'neuronctl partitions' shows each partition's maximum"
+    if maximum is not None:
+        limit = f"{status.partition} allows {format_time(maximum)}"
+    more = f"'{resubmit} -t TIME'" if record else "submit it again with a longer -t"
+    return f"request more time: {more} ({limit}); or {save}"
 
 
 def _again(id: JobId) -> str:

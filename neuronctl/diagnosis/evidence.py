@@ -188,21 +188,26 @@ class Ending:
 
 def describe_ending(evidence: JobEvidence, sign: Optional[Sign]) -> Ending:
     """Return how a job failed. sign: the most relevant line of its log."""
-    status = evidence.status
-    exit, ending = status.exit, Ending("failed; its exit code is unknown")
-    if exit is not None and exit.signal and not exit.code:
-        ending = Ending(f"killed by {signal_name(exit.signal)}", 0, exit.signal)
-    elif exit is not None:
-        reported = 0 if sign is None else sign.exit
-        number, form = _signal_of(evidence, exit.code, reported)
-        what = f"failed with exit code {exit.code}{form}"
-        if number and reported in (0, exit.code, -number):
-            what += f": a program in it was killed by {signal_name(number)}"
-        ending = Ending(what, exit.code, number)
-    what = ending.what if status.state == FAILED else f"{status.state}: {ending.what}"
+    ending = _slurms_ending(evidence, 0 if sign is None else sign.exit)
+    state = evidence.status.state
+    what = ending.what if state == FAILED else f"{state}: {ending.what}"
     if sign is None and failed_step(evidence):
         what += f"; its {failed_step(evidence)}"
     return replace(ending, what=what)
+
+
+def _slurms_ending(evidence: JobEvidence, reported: int) -> Ending:
+    """Return how a job failed by Slurm's exit code. reported: as for `_signal_of`."""
+    exit = evidence.status.exit
+    if exit is None:
+        return Ending("failed; its exit code is unknown")
+    if exit.signal and not exit.code:
+        return Ending(f"killed by {signal_name(exit.signal)}", 0, exit.signal)
+    number, form = _signal_of(evidence, exit.code, reported)
+    what = f"failed with exit code {exit.code}{form}"
+    if number and reported in (0, exit.code, -number):
+        what += f": a program in it was killed by {signal_name(number)}"
+    return Ending(what, exit.code, number)
 
 
 def first_process(ending: Ending, report: Sign) -> Ending:

@@ -208,6 +208,7 @@ def _match_message(
 def _match_line(
     candidates: Sequence[Entry], lines: Sequence[str], index: int, line: str
 ) -> Optional[Sign]:
+    """Match a line that is no exception; otherwise quote it if it has the words of an error."""
     rank = prefix_rank(lines[index])
     sign = Sign(MESSAGE, "", line, index)
     for entry in candidates:
@@ -219,9 +220,11 @@ def _match_line(
         return _explain(replace(sign, where=rank and f"(rank {rank})"), entry, words)
     if not _SAYS_ERROR.search(line):
         return None
+    message = line
+    if re.fullmatch(r".{,60}[:;!.]", line):  # a heading of the message
+        below = next((text.strip() for text in lines[index + 1 : index + 4] if text.strip()), "")
+        message = f"{line} {below}".strip()
     whose = "Slurm's" if line.startswith(("srun", "slurmstepd")) else "the program's"
-    below = next((text.strip() for text in lines[index + 1 : index + 4] if text.strip()), "")
-    message = f"{line} {below}".strip() if re.fullmatch(r".{,60}[:;!.]", line) else line
     return replace(sign, cause=f"{whose} own error: {clipped(message, _MOST_QUOTED)}")
 
 

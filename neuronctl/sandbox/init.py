@@ -21,7 +21,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 from neuronctl.common.datatypes import dataclass
 from neuronctl.sandbox import config_files, kernel, rootfs
@@ -216,53 +216,68 @@ def _prepare_home(setup: Setup) -> None:
 
 
 def _start(setup: Setup, running: Running) -> None:
-    layout, user = setup.layout, running.user
-    options = "--defaults-file=/etc/mysql/sandbox.cnf"
-    # Only the sandbox's root may connect.
-    only_root = ["--auth-root-authentication-method=socket", "--auth-root-socket-user=root"]
-    install = spawn(
-        "mariadb-install-db", ["mariadb-install-db", options, *only_root, "--skip-test-db"]
-    )
+    """Start the daemons in the order in which they need each other; raise Failure."""
+    layout = setup.layout
+    install = spawn("mariadb-install-db", ["mariadb-install-db", *_INSTALL_OPTIONS])
     key = Path(RUN, "munge.key")
     key.write_bytes(os.urandom(128))
     key.chmod(0o400)
     munge = spawn("munged", ["munged", "--foreground", "--force", f"--key-file={key}"])
-    pids = [_start_node(setup, node) for node in layout.nodes]
-    run(["ip", "-batch", "-"], config_files.network_batch(layout.interface, pids))
-    inside = [["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "--"] for pid in pids]
-    for enter, node in zip(inside, layout.nodes):
-        addresses = config_files.address_batch(layout.interface, node.address)
-        run([*enter, "ip", "-batch", "-"], addresses)
+    on_nodes = _start_network(setup)
     munge.wait_for(lambda: Path("/run/munge/munge.socket.2").exists())
+
     if install.process.wait(TIMEOUT) != 0:
         raise Failure(f"mariadb-install-db failed{tail(install.name)}")
-    mariadb = spawn("mariadbd", ["mariadbd", options])
+    mariadb = spawn("mariadbd", ["mariadbd", _MARIADB_FILE])
     mariadb.wait_for(lambda: Path("/run/mysqld/mysqld.sock").exists())
     slurmdbd = spawn("slurmdbd", ["slurmdbd", "-D"])
     slurmdbd.wait_for(lambda: _listens(6819))
     run(["sacctmgr", "--immediate", "add", "cluster", layout.cluster.name])
+
     slurmctld = spawn("slurmctld", ["slurmctld", "-D"])
     slurmctld.wait_for(lambda: _listens(6817))
     # slurmctld may respond before it has registered its TRES with the database.
     tres = ["sacctmgr", "--noheader", "--parsable2", "show", "tres", "format=type,name"]
     slurmctld.wait_for(lambda: "gres|gpu" in run(tres).splitlines())
-    for command in config_files.sacctmgr_commands(layout, user):
+    for command in config_files.sacctmgr_commands(layout, running.user):
         run(command)
     rootfs.write_files("/etc/slurm", config_files.slurm_files(layout, running, with_qos=True))
     run(["scontrol", "reconfigure"])
+
     sshd = [str(shutil.which("sshd", path=SEARCH_PATH)), "-D", "-e"]
     if running.ssh:
         spawn(f"sshd-{LOGIN_NODE}", sshd)
-    for enter, node in zip(inside, layout.nodes):
-        slurmd = ["slurmd", "-D", "-d", STEPD, "-N", node.name]
-        spawn(f"slurmd-{node.name}", [*enter, *slurmd])
+    for enter, node in zip(on_nodes, layout.nodes):
+        spawn(f"slurmd-{node.name}", [*enter, "slurmd", "-D", "-d", STEPD, "-N", node.name])
         if running.ssh:
             spawn(f"sshd-{node.name}", [*enter, *sshd])
     states = ["sinfo", "--noheader", "--Node", "--format=%T"]
     slurmctld.wait_for(lambda: set(run(states).split()) == {"idle"})
     # The database propagates its changes to slurmctld with a delay, the user's last of all.
-    associations = ["scontrol", "show", "assoc_mgr", f"users={user}", "flags=assoc"]
-    slurmctld.wait_for(lambda: f"UserName={user}(" in run(associations))
+    associations = ["scontrol", "show", "assoc_mgr", f"users={running.user}", "flags=assoc"]
+    slurmctld.wait_for(lambda: f"UserName={running.user}(" in run(associations))
+
+
+_MARIADB_FILE = "--defaults-file=/etc/mysql/sandbox.cnf"
+_INSTALL_OPTIONS = (
+    _MARIADB_FILE,
+    # Only the sandbox's root may connect.
+    "--auth-root-authentication-method=socket",
+    "--auth-root-socket-user=root",
+    "--skip-test-db",
+)
+
+
+def _start_network(setup: Setup) -> List[List[str]]:
+    """Create the nodes' namespaces and connect them; return the commands that enter them."""
+    layout = setup.layout
+    pids = [_start_node(setup, node) for node in layout.nodes]
+    run(["ip", "-batch", "-"], config_files.network_batch(layout.interface, pids))
+    on_nodes = [["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "--"] for pid in pids]
+    for enter, node in zip(on_nodes, layout.nodes):
+        addresses = config_files.address_batch(layout.interface, node.address)
+        run([*enter, "ip", "-batch", "-"], addresses)
+    return on_nodes
 
 
 def _listens(port: int) -> bool:

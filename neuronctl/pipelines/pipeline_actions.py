@@ -70,7 +70,8 @@ def plan_pipeline(path: str, options: Mapping[str, Any], **how: Any) -> PlannedP
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", title):
         hint = "name it with -J NAME: up to 100 letters, digits, and _ . + -"
         raise UsageError(f"'{title}' cannot name a pipeline", hint)
-    jobs, rows = {}, []
+    jobs: Dict[str, PlannedJob] = {}
+    rows: List[Job] = []
     for name in order:
         values = dict(layers[name].values)
         for option in ("after", "after_ok"):
@@ -162,14 +163,13 @@ def submit_pipeline(
 
 
 def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> str:
-    base, id = pipeline_dir(planned.name), os.urandom(8).hex()
-    before, folder = folder_of(planned.name), os.path.join(base, id)
+    """Write all that the jobs of a pipeline need, in place of an ended one of the same name."""
+    base = pipeline_dir(planned.name)
+    id = os.urandom(8).hex()
+    folder = os.path.join(base, id)
+    before = folder_of(planned.name)
     if before:
-        pipeline = look(planned.name)
-        waits = any(state.state == WAITING for state in pipeline.states.values())
-        if goes_on(pipeline) or (waits and not pipeline.is_stopped):
-            hint = f"'neuronctl cancel {planned.name}', or name this one: -J NAME"
-            raise PolicyError(f"the pipeline '{planned.name}' has not ended", hint)
+        _refuse_unended(planned.name)
     for directory in DIRECTORIES:
         os.close(open_own_directory(f"{folder}/{directory}"))
     code = worker_code(folder)
@@ -183,6 +183,8 @@ def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> st
             make_snapshot(job.plan.code)
     rows = [row._asdict() for row in planned.rows]
     write_private(f"{folder}/jobs.json", json.dumps(rows), sync=True)
+
+    # From here on, the pipeline exists.
     if before:
         files.remove(f"{base}/pipeline.json")
     if not files.publish(f"{base}/pipeline.json", json.dumps({"schema": 1, "id": id}).encode()):
@@ -194,37 +196,46 @@ def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> st
     return folder
 
 
+def _refuse_unended(name: str) -> None:
+    """Raise PolicyError for a pipeline with jobs in the queue, or still to be submitted."""
+    pipeline = look(name)
+    waits = any(state.state == WAITING for state in pipeline.states.values())
+    if goes_on(pipeline) or (waits and not pipeline.is_stopped):
+        hint = f"'neuronctl cancel {name}', or name this one: -J NAME"
+        raise PolicyError(f"the pipeline '{name}' has not ended", hint)
+
+
 def _write_script(
     folder: str, pipeline: str, code: str, name: str, attempt: int, script: str
 ) -> None:
     """Write sbatch's script, with the directives of the job's script, and the job's script."""
     from neuronctl.rendering.render import render_pipeline_job
 
-    path = f"{folder}/scripts/{name}.{attempt}"
+    for_sbatch = f"{folder}/scripts/{name}.{attempt}"
+    for_job = f"{for_sbatch}.run"
+    write_private(for_job, script.encode("utf-8", "surrogateescape"))
     lines = script.split("\n")
     last = max(number for number, line in enumerate(lines) if line.startswith("#SBATCH"))
     head = "\n".join(line for line in lines[: last + 1] if line.startswith("#"))
-    words = {"pipeline": pipeline, "name": name, "attempt": attempt}
-    run = path + ".run"
-    text = render_pipeline_job(**words, code=code, folder=folder, script=run)
-    data = script.encode("utf-8", "surrogateescape")
-    write_private(run, data)
-    write_private(path, f"{head}\n{text}")
+    job = {"pipeline": pipeline, "name": name, "attempt": attempt}
+    text = render_pipeline_job(**job, code=code, folder=folder, script=for_job)
+    write_private(for_sbatch, f"{head}\n{text}")
 
 
 def _advance(folder: str, tell: Callable[[str], None], variables: Dict[str, str]) -> str:
+    """Submit what there is room for; return the folder. Raises SlurmError if nothing is queued."""
     pipeline = Pipeline(folder, lambda message: tell(message.partition(": ")[2]))
     left, queued = pipeline.advance({**os.environ, **variables})
     _record_jobs(folder)
-    waiting = [state for state in pipeline.states.values() if state.state == WAITING]
-    if left and not queued:
-        why = next((state.why for state in waiting if state.why), "Slurm does not answer")
-        name = os.path.basename(os.path.dirname(folder))
-        hint = f"'neuronctl resubmit {name} --failed' tries again"
-        if not files.list_names(folder + "/claims"):  # otherwise a job may be in the queue
-            raise SlurmRefusedError(f"no job of the pipeline '{name}' was submitted: {why}")
-        raise SlurmUnavailableError(f"whether a job of '{name}' was submitted is open: {why}", hint)
-    return folder
+    if not left or queued:
+        return folder
+    reasons = [one.why for one in pipeline.states.values() if one.state == WAITING and one.why]
+    why = reasons[0] if reasons else "Slurm does not answer"
+    name = os.path.basename(os.path.dirname(folder))
+    if not files.list_names(folder + "/claims"):  # otherwise a job may be in the queue
+        raise SlurmRefusedError(f"no job of the pipeline '{name}' was submitted: {why}")
+    hint = f"'neuronctl resubmit {name} --failed' tries again"
+    raise SlurmUnavailableError(f"whether a job of '{name}' was submitted is open: {why}", hint)
 
 
 def _record_jobs(folder: str) -> None:
@@ -232,15 +243,15 @@ def _record_jobs(folder: str) -> None:
     store = RecordStore.default()
     with contextlib.suppress(OSError, *NOT_RESTORED, RecordError):
         for key in files.list_names(folder + "/ids"):
-            path, name = f"{folder}/ids/{key}", key.rpartition(".")[0]
-            number = next(files.decode(files.read(path)), {}).get("job")
+            path = f"{folder}/ids/{key}"
+            job_id = next(files.decode(files.read(path)), {}).get("job")
             mark = f"{folder}/drafts/{key}.recorded"
-            if not isinstance(number, int) or not files.publish(mark, b""):
+            if not isinstance(job_id, int) or not files.publish(mark, b""):
                 continue
-            draft = _read_draft(folder, name)
-            at = os.stat(path).st_mtime
-            record = store.begin(draft, local_cluster(), at=at)
-            store.complete(record, number, local_cluster(), submitted_at=int(at))
+            draft = _read_draft(folder, key.rpartition(".")[0])
+            submitted_at = os.stat(path).st_mtime
+            record = store.begin(draft, local_cluster(), at=submitted_at)
+            store.complete(record, job_id, local_cluster(), submitted_at=int(submitted_at))
 
 
 def _read_draft(folder: str, name: str) -> RecordDraft:
@@ -267,13 +278,14 @@ def goes_on(pipeline: Pipeline) -> bool:
 
 def explain_ends(pipeline: Pipeline) -> None:
     """Say of failed jobs what Slurm says: that they were cancelled, or met their time limit."""
-    states = pipeline.states.items()
-    failed = {one.job: name for name, one in states if one.state == FAILED and one.job}
+    states = pipeline.states
+    failed = {one.job: name for name, one in states.items() if one.state == FAILED and one.job}
     for status in look_up([*map(JobId, failed)]).jobs if failed else ():
-        name, cause = failed.get(status.id.job), ending_cause(status)
+        name = failed.get(status.id.job)
+        cause = ending_cause(status)
         if name is not None and status.ended and cause:
             state = CANCELLED if status.state == job_states.CANCELLED else FAILED
-            pipeline.states[name] = pipeline.states[name]._replace(state=state, why=cause)
+            states[name] = states[name]._replace(state=state, why=cause)
 
 
 def stop(name: str) -> None:
@@ -285,7 +297,8 @@ def stop(name: str) -> None:
 def go_on(name: str, tell: Callable[[str], None]) -> Tuple[str, ...]:
     """Reset jobs that failed, were cancelled, or did not run; return their names."""
     pipeline = look(name)
-    folder, states = pipeline.folder, pipeline.states
+    folder = pipeline.folder
+    states = pipeline.states
     again = [job for job, state in states.items() if state.state in (FAILED, NOT_RUN)]
     with _reported(name):
         code = worker_code(folder)

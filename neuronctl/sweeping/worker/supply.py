@@ -46,19 +46,20 @@ class Supply:
 
     def __init__(self, folder: str, options: Options, node_name: str) -> None:
         self.folder, self.options, self.node = folder, options, node_name
-        self.tasks, self.results = files.Tasks(folder), files.Results(folder)
+        self.tasks = files.Tasks(folder)
+        self.results = files.Results(folder)
         self.mine: List[int] = []  # tasks of this job's sizes
-        self.index = 0
-        self.again: List[Key] = []
-        self.look_at = 0.0
+        self.index = 0  # in them, of the next one
+        self.again: List[Key] = []  # to be done next
+        self.marks = 0  # files that request another attempt
+        self.look_at = 0.0  # when to look for tasks to run again
         self.waits = False  # for a worker that may be dying
-        self.beats: Dict[str, Tuple[bytes, float]] = {}
+        self.beats: Dict[str, Tuple[bytes, float]] = {}  # signs of life, and since when they are so
         self.healthy = False  # whether any task succeeded
         self.suspected = 0.0  # since when no task has succeeded
-        self.suspect_at = 0.0
+        self.suspect_at = 0.0  # when to look whether one has
         self.quick: List[Key] = []  # immediate failures in a row
-        self.trial: Optional[Tuple[List[Key], float]] = None
-        self.marks = 0  # files that request another attempt
+        self.trial: Optional[Tuple[List[Key], float]] = None  # what other nodes try, and until when
         self.failed = 0  # tasks that failed or were given up
 
     def next_key(self) -> Optional[Key]:
@@ -106,22 +107,20 @@ class Supply:
         In a trial of this node, only what other nodes in doubt leave to it.
         """
         states = files.read_states(self.folder, node.ask_runs, self._is_silent, self.results)
-        unsure = (files.ENDING, files.NOT_KNOWN)
-        self.waits = any(state.state in unsure for state in states.values())
-        keys, self.failed = [], 0
-        for number in sorted(states):
-            state = states[number]
-            sizes = self.tasks.sizes(number) if state.sizes is None else state.sizes
-            again = state.state in (files.WAITING, CONTINUES)
-            again = again or (state.state == INTERRUPTED and state.tries <= self.options.retries)
+        self.waits = any(one.state in (files.ENDING, files.NOT_KNOWN) for one in states.values())
+        self.failed = 0
+        keys: List[Key] = []
+        for number, task in sorted(states.items()):
+            sizes = self.tasks.sizes(number) if task.sizes is None else task.sizes
             if sizes != self.options.sizes:
                 continue
-            if not again:
-                self.failed += state.state in (FAILED, INTERRUPTED)
-            elif state.avoid == self.node:
+            is_lost = task.state == INTERRUPTED and task.tries <= self.options.retries
+            if not is_lost and task.state not in (files.WAITING, CONTINUES):
+                self.failed += task.state in (FAILED, INTERRUPTED)
+            elif task.avoid == self.node:
                 self.waits = True
-            elif state.avoid or not self.trial:
-                keys.append((number, state.attempt + 1))
+            elif task.avoid or not self.trial:
+                keys.append((number, task.attempt + 1))
         if not begun_only and not self.trial:  # next_free() may have skipped some
             keys += [(number, 1) for number in self.mine if number not in states]
         return keys
@@ -131,10 +130,11 @@ class Supply:
 
         It may be called again for the same failure, if the folder could not be written.
         """
-        # Otherwise it was tried for another node.
-        if self.results.state((key[0], key[1] - 1)) != FAILED:
-            others = [one for one in self.quick if one != key]
-            self.quick = [*others, key] if seconds <= QUICK else []
+        number, attempt = key
+        is_for_other = self.results.state((number, attempt - 1)) == FAILED  # tried for another node
+        if not is_for_other:
+            earlier = [one for one in self.quick if one != key]
+            self.quick = [*earlier, key] if seconds <= QUICK else []
         self.healthy = self.healthy or self._any_done()
         if self.healthy:
             self._doubt_node()
@@ -182,18 +182,19 @@ class Supply:
             return True
         self.suspect_at = time.monotonic() + 1
         states = files.read_states(self.folder, lambda: None, self._is_silent, self.results)
-        fails = sum(state.state == FAILED for state in states.values())
+        failures = sum(one.state == FAILED for one in states.values())
         self.healthy = self._any_done()
-        if self.healthy or fails < self.options.max_fails:
+        if self.healthy or failures < self.options.max_fails:
             self.suspected = 0.0
             self._doubt_node()
             return False
-        begun = [float((state.claim or {}).get("start", 0)) for state in states.values()
-                 if state.state == files.NOT_KNOWN]  # fmt: skip
-        if any(time.time() - start > self.results.longest + QUICK for start in begun):
+
+        running = [one.claim or {} for one in states.values() if one.state == files.NOT_KNOWN]
+        longest = max((time.time() - float(one.get("start", 0)) for one in running), default=0.0)
+        if longest > self.results.longest + QUICK:
             self.suspected = 0.0
-        elif not begun or time.monotonic() > self.suspected + HOLD:
-            why = f"none of the first {fails} tasks succeeded\n"
+        elif not running or time.monotonic() > self.suspected + HOLD:
+            why = f"none of the first {failures} tasks succeeded\n"
             files.publish(f"{self.folder}/paused", why.encode())
             self.suspected = 0.0
         return bool(self.suspected)

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import files, node
 from .files import CONTINUES, DONE, FAILED, INTERRUPTED, Key
@@ -24,17 +24,21 @@ _RUNS = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "CONFIGURIN
 
 
 class Attempt:
-    """A task that runs, or has ended and is not noted yet. Times are monotonic, but ``start``."""
+    """A task that runs, or whose end is not recorded yet. Times are monotonic, but ``start``."""
 
     def __init__(self, key: Key, slot: int, code_version: str) -> None:
-        self.key, self.slot, self.code_version = key, slot, code_version
-        self.start, self.begun, self.ended = time.time(), time.monotonic(), 0.0
+        self.key = key
+        self.slot = slot
+        self.code_version = code_version
+        self.start = time.time()
+        self.start_monotonic = time.monotonic()
+        self.ended_at = 0.0
         self.process: Optional[subprocess.Popen[bytes]] = None
         self.code = 0
         self.was_asked = False  # whether it was asked to end
         self.holds_slot = True
         self.is_clear = False  # whether none of its processes is left
-        self.cleared = 0.0  # when its remaining processes were asked to end
+        self.cleared_at = 0.0  # when its remaining processes were asked to end
 
 
 class Worker:
@@ -47,26 +51,27 @@ class Worker:
         self.node = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
         self.job = int(os.environ["SLURM_JOB_ID"])
         self.this_job = node.this_job()
-        self.began: int = 0
+        self.began = 0  # when this run of the job began, in epoch seconds; 0: not known yet
         self.deadline: Optional[float] = None
         self.supply = Supply(folder, options, self.node)
-        self.running: Dict[int, Attempt] = {}
+        self.running: Dict[int, Attempt] = {}  # by process
         self.ended: List[Attempt] = []
-        self.free = list(range(options.slots))
+        self.free_slots = list(range(options.slots))
         self.beat_at = self.asked_at = self.rest_until = 0.0
-        self.started = False
+        self.has_started_one = False
         self.signals: List[int] = []  # received, and not handled yet
-        self.stop, self.code = "", 0  # why it starts no more tasks, and the exit code of the job
+        self.stop_reason = ""  # why it starts no more tasks
+        self.code = 0  # the exit code of the job
         self.kill_at = 0.0  # when its tasks are killed; 0: not yet
         self.saves = False  # whether its tasks were asked to save
-        self.unproven = 0  # tasks in a row that srun did not start
+        self.not_started = 0  # tasks in a row that srun did not start
 
     def run(self) -> int:
         """Run tasks until none is left; return the exit code of the job."""
         wake = self._listen()
         self._patiently(self._write_beat)
-        while not self.began and not self.signals and not self.stop:
-            if self._is_gone() is None:
+        while not self.began and not self.signals and not self.stop_reason:
+            if self._job_is_gone() is None:
                 select.select([wake], [], [], REST)
         job = f"{self.folder}/jobs/{self.this_job.partition('_')[0]}"
         if not os.path.exists(job):  # of a chain, nobody else knows it
@@ -77,7 +82,7 @@ class Worker:
             self._handle_signals()
             self._record_ends()
             self._check_job()
-            if self.free and not self.signals and self._may_start():
+            if self.free_slots and not self.signals and self._may_start():
                 key = self.supply.next_key()
                 if key and self._claim(key):
                     self._begin(key)
@@ -107,7 +112,7 @@ class Worker:
         if self.running or self.ended:
             return False
         waits = self.supply.waits or self.supply.trial or self.supply.suspected
-        return bool(self.stop) or not (waits or time.monotonic() < self.rest_until)
+        return bool(self.stop_reason) or not (waits or time.monotonic() < self.rest_until)
 
     def _finds_more(self) -> bool:
         """Note that this job takes no more tasks (for 'sweep add'), then look once more."""
@@ -115,7 +120,7 @@ class Worker:
             return False
         name, supply = f"{self.folder}/ended/{self.job}.{self.began}", self.supply
         files.publish(name, b"")
-        if self.stop or not (supply.read_tasks() or supply.undone() or supply.waits):
+        if self.stop_reason or not (supply.read_tasks() or supply.undone() or supply.waits):
             return False
         files.remove(name)
         supply.look_at = 0.0
@@ -123,21 +128,25 @@ class Worker:
 
     def _finish(self, code: int, why: str) -> None:
         """Start no more tasks; exit with this code once the running ones have ended."""
-        if not self.stop:
-            self.stop, self.code = why, code
+        if not self.stop_reason:
+            self.stop_reason = why
+            self.code = code
             print("no more tasks: " + why, flush=True)
 
     def _check_job(self) -> None:
-        """Give a sign of life, check that Slurm still runs this job, and end overdue tasks."""
+        """Give a sign of life, check that Slurm still runs this job, and kill overdue tasks."""
         now = time.monotonic()
         if now >= self.beat_at + BEAT:
             self._beat()
         if now >= self.asked_at + ASK:
-            self._is_gone()
-        if not self.kill_at or now < self.kill_at:
-            return
+            self._job_is_gone()
+        if self.kill_at and now >= self.kill_at:
+            self._kill_tasks(is_late=now >= self.kill_at + REST)
+
+    def _kill_tasks(self, is_late: bool) -> None:
+        """Kill all tasks; srun, which passes TERM on, only if it is late."""
         for process in node.processes(self.name):
-            gently = process.is_srun and now < self.kill_at + REST
+            gently = process.is_srun and not is_late
             node.kill(process.pid, signal.SIGTERM if gently else signal.SIGKILL)
         for pid, attempt in self.running.items():
             attempt.was_asked = True
@@ -145,6 +154,7 @@ class Worker:
                 node.kill(-pid, signal.SIGKILL)
 
     def _beat(self) -> None:
+        """Give a sign of life, if the folder can be written."""
         self.beat_at = time.monotonic()
         try:
             self._write_beat()
@@ -156,18 +166,18 @@ class Worker:
         # Keep the length, so that it can be overwritten on a full disk.
         files.write(f"{self.folder}/alive/{self.name}", b"%20d\n" % time.monotonic(), 0)
 
-    def _is_gone(self) -> Optional[bool]:
-        """End all if Slurm no longer runs this run of the job; return None if it is silent."""
+    def _job_is_gone(self) -> Optional[bool]:
+        """Ask Slurm for this run of the job; end all tasks if it is gone. None: no answer."""
         self.asked_at = time.monotonic()
         run = node.ask_run(self.this_job, self.job)
         if run is None:
             return None
-        if run.state in _RUNS and run.began == (self.began or run.began):
-            self.began = run.began
-            self.deadline = None if run.left is None else self.asked_at + run.left
-            return False
-        self._end_tasks("Slurm no longer runs this job", 143)
-        return True
+        if run.state not in _RUNS or run.began != (self.began or run.began):
+            self._end_tasks("Slurm no longer runs this job", 143)
+            return True
+        self.began = run.began
+        self.deadline = None if run.left is None else self.asked_at + run.left
+        return False
 
     def _handle_signals(self) -> None:
         """Act on the signals received."""
@@ -182,9 +192,9 @@ class Worker:
                 self._end_tasks("the job ends", 143, GRACE)
 
     def _end_tasks(self, why: str, code: int, grace: float = REST) -> None:
+        """Ask all tasks to end, kill them after ``grace`` seconds, and exit with this code."""
         self._finish(code, why)
-        if code != 75:
-            self.code = code
+        self.code = code
         end = time.monotonic() + grace
         self.kill_at = min(self.kill_at or end, end)
         for attempt in [*self.running.values(), *self.ended]:
@@ -208,26 +218,31 @@ class Worker:
     def _may_start(self) -> bool:
         """Return True if another task may start now."""
         self._patiently(self.supply.awaits_verdict)
-        if self._patiently(self.supply.suspects):
+        if self._patiently(self.supply.suspects) or self.stop_reason:
             return False
-        for name in () if self.stop else ("paused", "bad/" + self.node):
+
+        for name in ("paused", "bad/" + self.node):
             if os.path.exists(f"{self.folder}/{name}"):
                 why = files.read(f"{self.folder}/{name}").decode("utf-8", "replace").strip()
                 self._finish(1, f"the sweep is paused: {why}")
-        need = self.options.task_time
-        if not need and not self.options.until_done:
-            need = int(self.supply.results.longest)
-        if self.started and self._lacks(need):
-            self._is_gone()  # the limit may have changed
-            if self._lacks(need):
-                self._finish(75, "too little time is left for another one")
-        if not self.stop and time.monotonic() > self.asked_at + BEAT:
-            self._is_gone()
-        return not self.stop and time.monotonic() >= self.rest_until
 
-    def _lacks(self, seconds: int) -> bool:
-        end = self.deadline
-        return end is not None and time.monotonic() + seconds > end - self.options.margin
+        if self.has_started_one and self._lacks_time():
+            self._job_is_gone()  # asks for the limit, which may have changed
+            if self._lacks_time():
+                self._finish(75, "too little time is left for another one")
+
+        if not self.stop_reason and time.monotonic() > self.asked_at + BEAT:
+            self._job_is_gone()
+        return not self.stop_reason and time.monotonic() >= self.rest_until
+
+    def _lacks_time(self) -> bool:
+        """Return True if a task that starts now may not end in time."""
+        if self.deadline is None:
+            return False
+        seconds: float = self.options.task_time
+        if not seconds and not self.options.until_done:
+            seconds = int(self.supply.results.longest)
+        return time.monotonic() + seconds > self.deadline - self.options.margin
 
     def _claim(self, key: Key) -> bool:
         """Claim an attempt; return False if another worker was first."""
@@ -239,41 +254,48 @@ class Worker:
     def _begin(self, key: Key) -> None:
         """Start a claimed task in a session of its own, its output in a log."""
         version = self.options.snapshot or node.commit(os.getcwd())
-        attempt, self.started = Attempt(key, self.free.pop(), version), True
+        attempt = Attempt(key, self.free_slots.pop(), version)
+        self.has_started_one = True
         words = self.supply.tasks.words(key[0])
         if self.options.launch:
             words = [b"/bin/bash", b"-c", b'export -nf launch; launch "$@"', b"launch", *words]
-        marks = {"TASK": key[0], "ATTEMPT": key[1], "SLOT": attempt.slot}
-        variables = {"NEURONCTL_" + name: str(value) for name, value in marks.items()}
-        run = self.variables.get("WANDB_RUN_ID", "")
-        if run.startswith("nc-"):  # the job's own, which the script exports
-            sweep = os.path.basename(self.folder)
-            variables["WANDB_RUN_ID"] = f"{run.rpartition('-')[0]}-{sweep}-{key[0]}"
         log = self._patiently(lambda: os.open(self._log(key), os.O_WRONLY | os.O_CREAT, 0o600))
         try:
-            attempt.process = self._start(words, dict(self.variables, **variables), log)
+            attempt.process = self._start(words, self._task_variables(attempt), log)
             self.running[attempt.process.pid] = attempt
         except OSError as error:  # as a shell reports it
             text = f"{os.fsdecode(words[0])}: {error.strerror}\n"
             os.write(log, text.encode("utf-8", "surrogateescape"))
             attempt.was_asked = error.errno in (errno.EAGAIN, errno.ENOMEM)  # not the task's fault
             attempt.code = 127 if error.errno == errno.ENOENT else 126
-            attempt.ended = time.monotonic()
+            attempt.ended_at = time.monotonic()
             self.ended.append(attempt)
         finally:
             os.close(log)
 
+    def _task_variables(self, attempt: Attempt) -> Dict[str, str]:
+        """Return the environment of a task; each has a W&B run of its own."""
+        number, count = attempt.key
+        variables = dict(self.variables, NEURONCTL_TASK=str(number), NEURONCTL_ATTEMPT=str(count))
+        variables["NEURONCTL_SLOT"] = str(attempt.slot)
+        run = variables.get("WANDB_RUN_ID", "")
+        if run.startswith("nc-"):  # the job's own, which the script exports
+            sweep = os.path.basename(self.folder)
+            variables["WANDB_RUN_ID"] = f"{run.rpartition('-')[0]}-{sweep}-{number}"
+        return variables
+
     def _start(
         self, words: List[bytes], variables: Dict[str, str], log: int
     ) -> "subprocess.Popen[bytes]":
-        how: Dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-        how.update(env=variables, start_new_session=True)
+        """Start a program; bash runs a script without ``#!``. Raises OSError."""
+        options: Dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+        options.update(env=variables, start_new_session=True)
         try:
-            return subprocess.Popen(words, **how)
+            return subprocess.Popen(words, **options)
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            return subprocess.Popen([b"/bin/bash", *words], **how)  # a script without #!
+            return subprocess.Popen([b"/bin/bash", *words], **options)
 
     def _log(self, key: Key) -> str:
         return f"{self.folder}/logs/{key[0]}.{key[1]}.log"
@@ -304,7 +326,7 @@ class Worker:
                 attempt.process.returncode = 0  # so that Popen does not wait for it
                 signaled = os.WIFSIGNALED(status)
                 attempt.code = 128 + os.WTERMSIG(status) if signaled else os.WEXITSTATUS(status)
-                attempt.ended = time.monotonic()
+                attempt.ended_at = time.monotonic()
                 self.ended.append(attempt)
 
     def _record_ends(self) -> None:
@@ -315,14 +337,14 @@ class Worker:
             attempt.is_clear = True
             if attempt.code == 0 and attempt.holds_slot:
                 attempt.holds_slot = False
-                self.free.append(attempt.slot)
-            if time.monotonic() < attempt.ended + SURE and not attempt.was_asked:
+                self.free_slots.append(attempt.slot)
+            if time.monotonic() < attempt.ended_at + SURE and not attempt.was_asked:
                 continue
             if not self._record(attempt):
                 continue
             self.ended.remove(attempt)
             if attempt.holds_slot:
-                self.free.append(attempt.slot)
+                self.free_slots.append(attempt.slot)
 
     def _has_left(self, attempt: Attempt) -> bool:
         """End a task's remaining processes, by force a second later; return False for none."""
@@ -331,60 +353,75 @@ class Worker:
             others = {str(one.key[0]) for one in [*self.running.values(), *self.ended]}
             others.discard(str(attempt.key[0]))
             left = {pid for pid in left if node.task_marks(pid).get("TASK") not in others}
-        now = time.monotonic()
-        for pid in left:
-            if not attempt.cleared or now > attempt.cleared + 1:
-                node.kill(pid, signal.SIGKILL if attempt.cleared else signal.SIGTERM)
-        if left and not attempt.cleared:
-            attempt.cleared = now
-        return bool(left)
+        if not left:
+            return False
+        if not attempt.cleared_at:
+            attempt.cleared_at = time.monotonic()
+            for pid in left:
+                node.kill(pid, signal.SIGTERM)
+        elif time.monotonic() > attempt.cleared_at + 1:
+            for pid in left:
+                node.kill(pid, signal.SIGKILL)
+        return True
 
     def _record(self, attempt: Attempt) -> bool:
         """Record how a task ended; return False while a lost step of it still runs."""
-        key, code = attempt.key, attempt.code
-        with files.open_own(self._log(key)) as log:
+        number, count = attempt.key
+        with files.open_own(self._log(attempt.key)) as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - files.TAIL))
             tail = log.read()
-        state, code = files.judge(code, key, tail, self.options.by_srun)
-        in_doubt = self.options.by_srun or code > 128
-        if attempt.was_asked or (state != DONE and in_doubt and not self.stop and self._is_gone()):
-            state = INTERRUPTED
-        elif state == INTERRUPTED and self.options.nodes > 1:
-            self._finish(75, f"srun lost task {key[0]}")  # Slurm ends its rest
+        state, code = self._judge(attempt, tail)
+        if state == INTERRUPTED and not attempt.was_asked and self.options.nodes > 1:
+            self._finish(75, f"srun lost task {number}")  # Slurm ends its rest
             return True
-        if self.options.by_srun and state == INTERRUPTED:
-            lost = [one.pid for one in node.processes(self.name) if one.task == key[0]]
-            for pid in lost:  # of a step that srun has lost
-                node.kill(pid, signal.SIGKILL)
-            if lost:
-                return False
+        if state == INTERRUPTED and self.options.by_srun and self._kill_lost_step(number):
+            return False
         if self.options.until_done and (code == 75 or (self.saves and state == INTERRUPTED)):
             state = CONTINUES
-        seconds = attempt.ended - attempt.begun
-        record = {"task": key[0], "attempt": key[1], "state": state, "code": code}
+
+        seconds = attempt.ended_at - attempt.start_monotonic
+        record = {"task": number, "attempt": count, "state": state, "code": code}
         record.update(start=round(attempt.start, 2), end=round(attempt.start + seconds, 2))
         record.update(node=self.node, job=self.job, version=attempt.code_version)
         record.update(metric=files.find_metric(tail, self.options.metric))
         record.update(last_line=files.last_line(tail))
         path, data = f"{self.folder}/results/{self.name}", files.encode(record)
         self._patiently(lambda: files.write(path, data, os.O_APPEND))
-        how = f"{state}: exit code {code} after {seconds:.0f} s"  # tracking/runs.py reads it
-        print(f"task {key[0]} {how}", flush=True)
-        self._react(key, state, seconds, record["last_line"])
+        # tracking/runs.py reads this line.
+        print(f"task {number} {state}: exit code {code} after {seconds:.0f} s", flush=True)
+        self._react(attempt.key, state, seconds, record["last_line"])
         return True
+
+    def _judge(self, attempt: Attempt, tail: bytes) -> Tuple[str, int]:
+        """Return how a task ended, and its own exit code; interrupted, if its job may be why."""
+        state, code = files.judge(attempt.code, attempt.key, tail, self.options.by_srun)
+        in_doubt = state != DONE and (self.options.by_srun or code > 128)
+        if attempt.was_asked:
+            return INTERRUPTED, code
+        if in_doubt and not self.stop_reason and self._job_is_gone():
+            attempt.was_asked = True
+            return INTERRUPTED, code
+        return state, code
+
+    def _kill_lost_step(self, number: int) -> bool:
+        """Kill the processes of a task that srun has lost; return False if there are none."""
+        lost = [one.pid for one in node.processes(self.name) if one.task == number]
+        for pid in lost:
+            node.kill(pid, signal.SIGKILL)
+        return bool(lost)
 
     def _react(self, key: Key, state: str, seconds: float, line: Any) -> None:
         """Decide what an end means for the sweep and this node."""
         if state == DONE:
-            self.supply.quick, self.supply.healthy, self.unproven = [], True, 0
+            self.supply.quick, self.supply.healthy, self.not_started = [], True, 0
             self.supply.results.longest = max(self.supply.results.longest, seconds)
         elif state == FAILED:
-            self.unproven = 0
+            self.not_started = 0
             self._patiently(lambda: self.supply.judge_failure(key, seconds))
-        elif not self.stop:
+        elif not self.stop_reason:
             self.supply.look_at = 0.0
             if state == INTERRUPTED:
                 self.rest_until = time.monotonic() + REST
-                self.unproven += 1
-            if self.unproven >= self.options.max_fails:
-                self._finish(1, f"the last {self.unproven} tasks have not started: {line}")
+                self.not_started += 1
+            if self.not_started >= self.options.max_fails:
+                self._finish(1, f"the last {self.not_started} tasks have not started: {line}")

@@ -185,15 +185,15 @@ def _settings(address: str) -> Dict[str, str]:
     """Return ssh's settings for an address, from the user's own configuration."""
     check_name(address)
     try:
-        asked = subprocess.run(
+        result = subprocess.run(
             ["ssh", "-G", "--", address], stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
     except OSError as error:
         hint = "install OpenSSH; on Windows, use neuronctl in WSL"
         raise UsageError(f"cannot start ssh: {error.strerror}", hint) from None
-    if asked.returncode:
-        raise UsageError(f"ssh does not accept {address}: {asked.stderr.strip()}")
-    pairs = (line.partition(" ")[::2] for line in asked.stdout.splitlines())
+    if result.returncode:
+        raise UsageError(f"ssh does not accept {address}: {result.stderr.strip()}")
+    pairs = (line.partition(" ")[::2] for line in result.stdout.splitlines())
     return {**dict(pairs), "address": address}
 
 
@@ -219,11 +219,11 @@ def _authenticate(
     options += [_ONE_ATTEMPT, f"PreferredAuthentications={methods}"]
     jumps = settings.get("proxyjump", "none")
     if jumps != "none":  # its own ssh would ask three times
-        *before, last = jumps.split(",")
-        way = ["-J", ",".join(before)] if before else []
-        last = last if last.startswith("ssh://") else f"ssh://{last}"
-        words = ["ssh", f"-o{_ONE_ATTEMPT}", *way, "-W", "[%h]:%p", "--", last]
-        options.append(f"ProxyCommand={shlex.join(words)}")
+        *earlier_hosts, host = jumps.split(",")
+        through = ["-J", ",".join(earlier_hosts)] if earlier_hosts else []
+        address = host if host.startswith("ssh://") else f"ssh://{host}"
+        jump = ["ssh", f"-o{_ONE_ATTEMPT}", *through, "-W", "[%h]:%p", "--", address]
+        options.append(f"ProxyCommand={shlex.join(jump)}")
     argv = ["ssh", "-S", remote.socket, *(f"-o{option}" for option in options)]
     argv += ["-T", "--", settings["address"], "true"]
     # A ProxyJump's process stays in this terminal's session and must outlive the terminal.

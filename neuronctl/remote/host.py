@@ -160,7 +160,8 @@ def write_file(
     os.makedirs(folder or ".", exist_ok=True)
     aside = os.path.join(folder, f".{name[:100]}.{os.getpid()}.neuronctl")
     mode = 0o777 if executable else 0o666
-    digest, left = hashlib.sha256(), size
+    digest = hashlib.sha256()
+    left = size
     try:
         with open(aside, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             while left:
@@ -224,20 +225,8 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
     with open(f"{_note_of(folder)}.lock", "w") as lock:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(lock, fcntl.LOCK_EX)
-        before = _read_note(folder).get("files", {})
-        have: Dict[str, List[Any]] = {}  # as _content() returns it
-        wanted, changed = [], []
-        is_new = not os.path.isdir(folder)
-        for name, (executable, _, digest) in files.items():
-            there = None if is_new else _content(folder, name, before)
-            sent = before.get(name, [""])[0]
-            runs = there and os.stat(os.path.join(folder, name)).st_mode & 0o100
-            if there and there[0] == digest and (runs or not executable):
-                have[name] = there
-            elif not there or there[0] in (sent, digest) or is_allowed(name, request["allow"]):
-                wanted.append(name)
-            else:
-                changed.append(name)
+        noted = _read_note(folder).get("files", {})
+        present, wanted, changed = _compare(folder, files, noted, request["allow"])
         _say(wanted=wanted, changed=changed)
         if changed:
             return
@@ -245,40 +234,64 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
             _say(folder=_draft(request["directory"], files, request["scripts"], data))
             return
         os.makedirs(folder, exist_ok=True)  # jobs of a project without files run there, too
-        kept = []
-        gone = [name for name in before if name not in files]
-        if wanted or gone or not before:
+        surplus = [name for name in noted if name not in files]
+        not_removed: List[str] = []
+        if wanted or surplus or not noted:
             try:
                 for name in wanted:
                     executable, size, _ = files[name]
                     path = os.path.join(folder, name)
-                    have[name] = write_file(path, size, data, executable=bool(executable))
-                kept = [name for name in gone if not _remove(folder, name, before)]
-                before = {}
+                    present[name] = write_file(path, size, data, executable=bool(executable))
+                not_removed = [name for name in surplus if not _remove(folder, name, noted)]
+                noted = {}
             finally:  # files received before a loss are not local changes
-                note = {"origin": request["origin"], "files": {**before, **have}}
+                note = {"origin": request["origin"], "files": {**noted, **present}}
                 write_private(_note_of(folder), json.dumps(note))
-    hashes = {name: (*files[name][:2], have[name][0]) for name in files}
-    _say(have=list_digest(hashes), folder=folder, kept=kept)
+    hashes = {name: (*files[name][:2], present[name][0]) for name in files}
+    _say(have=list_digest(hashes), folder=folder, kept=not_removed)
 
 
-def _content(folder: str, name: str, before: Mapping[str, Any]) -> Optional[List[Any]]:
+def _compare(
+    folder: str, files: Manifest, noted: Mapping[str, Any], allowed: Sequence[str]
+) -> Tuple[Dict[str, List[Any]], List[str], List[str]]:
+    """Return what is here as it should be, what is missing, and what was changed here.
+
+    noted: what was sent the last time. allowed: patterns of files that may be overwritten.
+    """
+    present: Dict[str, List[Any]] = {}
+    missing: List[str] = []
+    changed: List[str] = []
+    is_new = not os.path.isdir(folder)
+    for name, (executable, _, digest) in files.items():
+        content = None if is_new else _content(folder, name, noted)
+        sent = noted.get(name, [""])[0]
+        runs = content and os.stat(os.path.join(folder, name)).st_mode & 0o100
+        if content and content[0] == digest and (runs or not executable):
+            present[name] = content
+        elif not content or content[0] in (sent, digest) or is_allowed(name, allowed):
+            missing.append(name)
+        else:
+            changed.append(name)
+    return present, missing, changed
+
+
+def _content(folder: str, name: str, noted: Mapping[str, Any]) -> Optional[List[Any]]:
     """Return a file's SHA-256, time in ns, and size; None if it is missing."""
     path = os.path.join(folder, name)
     try:
         status = os.stat(path)
     except OSError:
         return None
-    seen = [status.st_mtime_ns, status.st_size]
-    if before.get(name, [])[1:] == seen:
-        return list(before[name])
-    return [file_sha256(path), *seen]
+    state = [status.st_mtime_ns, status.st_size]
+    if noted.get(name, [])[1:] == state:
+        return list(noted[name])
+    return [file_sha256(path), *state]
 
 
-def _remove(folder: str, name: str, before: Mapping[str, Any]) -> bool:
-    """Remove a file that is gone on the other side, unless it was changed here."""
-    there = _content(folder, name, before)
-    if there and there[0] != before[name][0]:
+def _remove(folder: str, name: str, noted: Mapping[str, Any]) -> bool:
+    """Remove a file that is gone on the other side; return False if it was changed here."""
+    content = _content(folder, name, noted)
+    if content and content[0] != noted[name][0]:
         return False
     path = os.path.join(folder, name)
     with contextlib.suppress(OSError):

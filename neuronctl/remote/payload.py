@@ -99,7 +99,8 @@ def _installed() -> Dict[str, str]:
     top = os.path.dirname(_PACKAGE)
     if os.path.exists(os.path.join(top, "start.py")):  # a zipapp with all libraries
         return {name: path for path, name in files_below(top, _NOT_SENT)}
-    names, files = ["neuronctl"], {}
+    names = ["neuronctl"]
+    files: Dict[str, str] = {}
     for name in names:
         needed = [re.split(r"[^\w.-]", line)[0] for line in _needed(name)]
         names += [each for each in needed if each not in names]

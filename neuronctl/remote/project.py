@@ -157,7 +157,8 @@ def send(
                 raise UsageError(f"cannot read {printable(name)}: {error.strerror}") from None
     answer = session.read_json()
     session.finish()
-    folder, sizes = str(answer.get("folder")), [(name, files[name][1]) for name in wanted]
+    folder = str(answer.get("folder"))
+    sizes = [(name, files[name][1]) for name in wanted]
     if scripts is not None:
         return folder, sizes
     if answer.get("have") != host.list_digest(files):

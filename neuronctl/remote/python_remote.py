@@ -114,7 +114,8 @@ class RemoteJob:
     """A job on a cluster. id: as Slurm has it."""
 
     def __init__(self, remote: Remote, id: str) -> None:
-        self._remote, self.id = remote, id
+        self._remote = remote
+        self.id = id
 
     def __repr__(self) -> str:
         return f"RemoteJob({self.id!r})"

@@ -56,7 +56,9 @@ class Session:
         check_owner(remote.socket)
         if not os.path.exists(remote.socket):
             raise not_connected(remote.name)
-        self.remote, self._noise, self._is_silent = remote, b"", False
+        self.remote = remote
+        self._noise = b""  # of start-up files, on standard error
+        self._is_silent = False
         mark = os.urandom(8).hex()
         self._mark = f"\036{mark} ".encode()
         words = ["sh", "-c", _SHELL, "x", *program, mark, *arguments]
@@ -128,7 +130,8 @@ class Session:
         output. Raises ConnectionLostError.
         """
         write = write or write_all
-        out, data = Filter(raw or not os.isatty(1)), b" "
+        out = Filter(raw or not os.isatty(1))
+        data = b" "
         while data:
             try:
                 data = self.output.read1(1 << 16)
@@ -245,10 +248,10 @@ class Filter:
         text = self._held + self._decoder.decode(data, final)
         at = text.rfind("\x1b", max(0, len(text) - 20))
         open_end = at >= 0 and re.fullmatch("\x1b(?:\\[\\??[0-9;:]*)?", text[at:]) and not final
-        cut = at if open_end else len(text)
-        text, self._held = text[:cut], text[cut:]
-        text = self._STEERS.sub(lambda match: ascii(match[0])[1:-1], text)
-        return text.encode("utf-8", "surrogateescape")
+        end = at if open_end else len(text)
+        self._held = text[end:]
+        shown = self._STEERS.sub(lambda match: ascii(match[0])[1:-1], text[:end])
+        return shown.encode("utf-8", "surrogateescape")
 
 
 _FIND = (

@@ -104,7 +104,8 @@ def _check_program(recipe: Recipe, request: JobRequest) -> None:
 
 def make_place(settings: Settings) -> None:
     """Write the program of a server's job into the private directory of servers."""
-    place, files = folders(), _program_files(settings)
+    place = folders()
+    files = _program_files(settings)
     try:
         os.close(open_own_directory(place))
         for name, text in files.items():

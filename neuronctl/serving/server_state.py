@@ -187,7 +187,8 @@ def wait_for_server(
 
     tell: hears of the job's state, again and again. log: is called to show what the server writes.
     """
-    due, state = 0.0, ""
+    due = 0.0
+    state = ""
     while True:
         if time.monotonic() >= due:
             state = (watch.poll() or [state])[-1]
@@ -195,22 +196,24 @@ def wait_for_server(
         log()
         if watch.ended:
             return None
-        begun = time.monotonic()
+        look_begins = time.monotonic()
         note = None if watch.waiting else look_at(watch.statuses[0])
         if note is not None and note.state in (ANSWERS, SILENT, UNKNOWN):
             return note
-        why = f": {note.words}" if note is not None and note.state == STARTING else ""
-        waits = f"{state}; waiting for the server's first answer{why.rstrip(': ')}"
-        has_ended = note is not None and note.state == ENDED
-        tell(state if watch.waiting or has_ended else waits)
+        if watch.waiting or (note is not None and note.state == ENDED):
+            tell(state)
+        else:
+            why = f": {note.words}" if note is not None and note.words else ""
+            tell(f"{state}; waiting for the server's first answer{why}")
         # Ask a node less often if it had to be asked.
-        time.sleep(max(_EVERY, 2 * (time.monotonic() - begun)))
+        time.sleep(max(_EVERY, 2 * (time.monotonic() - look_begins)))
 
 
 def connect(note: Note, cluster: Cluster) -> Connection:
     """Return how to reach a server."""
     recipe = load(note.recipe)
-    user, on_loopback = login_name(), note.address.startswith("127.")
+    user = login_name()
+    on_loopback = note.address.startswith("127.")
     login = f"{user}@{cluster.login.host or socket.getfqdn()}"
     values = {
         **note.values,
@@ -221,12 +224,13 @@ def connect(note: Note, cluster: Cluster) -> Connection:
         "jump": f"{login},{user}@{note.node}" if on_loopback else login,
     }
     url = Template(recipe.url).safe_substitute(values)
-    file, home = os.path.join(folders(), str(note.job), "tunnel"), os.path.expanduser("~") + os.sep
+    file = os.path.join(folders(), str(note.job), "tunnel")
+    home = os.path.expanduser("~") + os.sep  # where ssh starts a command
     wait = f"exec sh {quote(file[len(home) :] if file.startswith(home) else file)}"
-    way = f"-J {login} {user}@{note.node}" if on_loopback else login
+    host = f"-J {login} {user}@{note.node}" if on_loopback else login
     options = f"-S none -o ExitOnForwardFailure=yes -L {note.port}:{note.place}"
     return Connection(
-        tunnel=f"ssh {options} {way} {quote(wait)}" if url else "",
+        tunnel=f"ssh {options} {host} {quote(wait)}" if url else "",
         wait=wait,
         url=url,
         text=Template(recipe.print).safe_substitute(values).rstrip("\n"),

@@ -19,7 +19,7 @@ from neuronctl.common.errors import (
 )
 from neuronctl.common.paths import working_directory
 from neuronctl.common.shell import join
-from neuronctl.common.units import parse_duration
+from neuronctl.common.units import format_time, parse_duration
 from neuronctl.common.words import counted, moment, verb
 from neuronctl.planning import JobPlan
 from neuronctl.request.axes import Axis, Row
@@ -64,16 +64,13 @@ def describe_sweep(
     planned: the job of one task, with what is varied. more: further fields of the settings. Raises
     UsageError.
     """
-    plan, request = planned.plan, planned.plan.request
+    plan = planned.plan
+    request = plan.request
     for name in ("array", "resume_with", "stall", "idle"):
         if getattr(request, name):
             option = name.replace("_", "-")
             raise UsageError(f"--{option} is not for a sweep, whose jobs do several tasks")
     check_metric(metric)
-    try:
-        seconds = None if task_time is None else parse_duration(task_time)
-    except ValueError as error:
-        raise UsageError(f"--task-time: {error}") from None
     words = (request.script or "", *request.args)
     if request.body is not None:
         words = ("bash", "-c", request.body)
@@ -84,6 +81,7 @@ def describe_sweep(
             "the program is the same for all tasks; parameters are for its arguments",
             "write bash {NAME} or python {NAME}",
         )
+
     one = replace(request, script=program, args=tuple(args), body=None, text_file=None, sweep=())
     one = replace(one, after=(), after_ok=())  # the dependency has them
     os.environ.update(plan.secrets)
@@ -95,20 +93,42 @@ def describe_sweep(
         request=stored_request(replace(plan, request=one)),
         cwd=working_directory(),
         exported=tuple(plan.secrets),
-        task_time=seconds,
+        task_time=_task_seconds(task_time, plan.time_limit or 0),
         metric=metric or METRIC,
         **more,
     )
-    before = find_sweep(plan.job_name)
-    if before is None:
-        return Sweep(plan.job_name, settings), tasks
-    if (before.settings.words, before.settings.cwd) != (words, settings.cwd):
+    return _new_or_same(plan.job_name, settings), tasks
+
+
+def _task_seconds(task_time: Optional[str], limit: int) -> Optional[int]:
+    """Return --task-time in seconds; raises UsageError if it exceeds the limit (0: none)."""
+    if task_time is None:
+        return None
+    try:
+        seconds = parse_duration(task_time)
+    except ValueError as error:
+        raise UsageError(f"--task-time: {error}") from None
+    if 0 < limit < seconds:
         raise UsageError(
-            f"there is a sweep '{before.name}' already, of {join(before.settings.words)} in "
-            f"{before.settings.cwd}",
+            f"--task-time: {task_time} is longer than the job's time limit, {format_time(limit)}",
+            "request more with -t",
+        )
+    return seconds
+
+
+def _new_or_same(name: str, settings: SweepSettings) -> Sweep:
+    """Return a new sweep, or the one of this name; raises UsageError if that is of another kind."""
+    sweep = find_sweep(name)
+    if sweep is None:
+        return Sweep(name, settings)
+    before = sweep.settings
+    if (before.words, before.cwd) != (settings.words, settings.cwd):
+        raise UsageError(
+            f"there is a sweep '{name}' already, of {join(before.words)} in {before.cwd}",
             "name this one: --job-name NAME",
         )
-    return Sweep(before.name, settings, before.id), tasks
+    sweep.settings = settings
+    return sweep
 
 
 def _enter_sweep(name: str) -> Sweep:
@@ -276,8 +296,8 @@ def remove(name: str, tell: Callable[[str], None]) -> Change:
 
 
 def _active_jobs(sweep: Sweep) -> List[JobStatus]:
-    own = set(sweep.jobs())
-    return [job for job in queued() if is_active(job) and job.id.job in own]
+    job_ids = set(sweep.jobs())
+    return [job for job in queued() if is_active(job) and job.id.job in job_ids]
 
 
 def _delete(sweep: Sweep) -> None:

@@ -78,7 +78,9 @@ class Sweep:
     """
 
     def __init__(self, name: str, settings: SweepSettings, id: str = "") -> None:
-        self.name, self.settings, self.is_new = name, settings, not id
+        self.name = name
+        self.settings = settings
+        self.is_new = not id
         self.id = id or os.urandom(8).hex()
         self.path = _place(name)
         self.folder = f"{self.path}/{self.id}"
@@ -114,8 +116,10 @@ class Sweep:
     def _add(self, sizes: Dict[str, str], tasks: Sequence[Task]) -> int:
         while True:
             parts = list(self._parts())
-            known = {tuple(words) for old, lines in parts if old == sizes for words, _ in lines}
-            new = [(task.words, dict(task.parameters)) for task in tasks if task.words not in known]
+            present = {tuple(words) for old, lines in parts if old == sizes for words, _ in lines}
+            new = [
+                (task.words, dict(task.parameters)) for task in tasks if task.words not in present
+            ]
             with self._reported():
                 path = f"{self.folder}/tasks/{len(parts) + 1}"
                 if not new or files.publish(path, files.encode_part(sizes, new)):
@@ -160,12 +164,12 @@ class Sweep:
         results = files.Results(self.folder, whole=True)
         with self._reported():
             # Whose job has ended no longer runs, even if its worker is still alive for a moment.
-            begun = files.read_states(self.folder, ask_runs, lambda *_: True, results)
+            attempts = files.read_states(self.folder, ask_runs, lambda *_: True, results)
         states: List[TaskState] = []
         for sizes, tasks in self._parts():
             row = tuple(sizes.items())
             for number, (_, values) in enumerate(tasks, len(states) + 1):
-                state = begun.get(number, _NOT_BEGUN)
+                state = attempts.get(number, _NOT_BEGUN)
                 record = results.ended.get((number, state.attempt))
                 states.append(_task_state(number, values, row, state, record))
         return states
@@ -197,11 +201,12 @@ class Sweep:
 
         A worker of a chain whose sizes are not known takes any.
         """
-        known, over = set(self.jobs()), set(self._list("ended"))
+        job_ids = set(self.jobs())
+        ended_runs = set(self._list("ended"))
         workers: Dict[str, int] = collections.Counter()
         for row in rows:
-            takes_tasks = row.id.job in known and f"{row.job_id}.{row.start}" not in over
-            if takes_tasks and row.state in ACTIVE - LEAVING:
+            is_over = f"{row.job_id}.{row.start}" in ended_runs
+            if row.id.job in job_ids and not is_over and row.state in ACTIVE - LEAVING:
                 workers[self._read(f"jobs/{row.id.job}")] += row.count
         return workers
 
@@ -236,7 +241,8 @@ def find_sweep(name: str) -> Optional[Sweep]:
         return None
     with reported(f"cannot use the sweep's folder {place}"):
         data = json.loads(read_private(f"{place}/sweep.json"))
-        schema, id = data.pop("schema"), data.pop("id", "")
+        schema = data.pop("schema")
+        id = data.pop("id", "")
         axes = [[tuple(map(tuple, row)) for row in axis] for axis in data.pop("axes")]
         settings = restore(SweepSettings, {**data, "axes": []})  # slow for 100,000
         settings = replace(settings, axes=tuple(map(tuple, axes)))
@@ -254,8 +260,8 @@ def open_sweep(name: str) -> Sweep:
     """Return the sweep of this name; raises NoSuchJobError if there is none, and RecordError."""
     sweep = find_sweep(name)
     if sweep is None:
-        known = ", ".join(names())
-        hint = f"sweeps are: {known}" if known else "'neuronctl sweep --help' shows an example"
+        sweeps = ", ".join(names())
+        hint = f"sweeps are: {sweeps}" if sweeps else "'neuronctl sweep --help' shows an example"
         raise NoSuchJobError(f"there is no sweep '{name}'", hint)
     return sweep
 
@@ -292,8 +298,8 @@ def worker_code(folder: str, *, write: bool = True) -> str:
 def names() -> List[str]:
     """Return the names of the user's sweeps."""
     with reported(f"cannot read {sweep_dir()}"):
-        found = sorted(files.list_names(sweep_dir()))
-    return [name for name in found if os.path.exists(f"{sweep_dir(name)}/sweep.json")]
+        directories = sorted(files.list_names(sweep_dir()))
+    return [name for name in directories if os.path.exists(f"{sweep_dir(name)}/sweep.json")]
 
 
 _NOT_BEGUN = State(WAITING)
@@ -303,22 +309,21 @@ def _task_state(
     number: int, values: Dict[str, str], sizes: Row, state: State, record: Optional[Tuple[Any, ...]]
 ) -> TaskState:
     """Return a task with its last attempt. record: the FIELDS, if it ended."""
-    name, attempt = state.state, state.attempt
     if state.sizes is not None:
         sizes = tuple(state.sizes.items())
-    if name == WAITING:  # also one to be run again
-        return TaskState(number, values, sizes, name, attempt)
-    record = record or tuple(map((state.claim or {}).get, files.FIELDS))
-    _, node, _, _, start, end, code, job, metric, last_line, version = record
-    if name == CONTINUES:
-        name, code = WAITING, None
+    if state.state == WAITING:  # also one to be run again
+        return TaskState(number, values, sizes, WAITING, state.attempt)
+    _, node, _, _, start, end, code, job, metric, last_line, version = record or tuple(
+        map((state.claim or {}).get, files.FIELDS)
+    )
+    continues = state.state == CONTINUES
     return TaskState(
         number,
         values,
         sizes,
-        name,
-        attempt,
-        code,
+        WAITING if continues else state.state,
+        state.attempt,
+        None if continues else code,
         start if start is None else int(start),
         end if end is None else int(end),
         str(node or ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any, Iterable, List, Tuple
 
@@ -66,24 +67,22 @@ def submit_workers(
     planned = _plan(settings, layer)
     assert planned.plan.until_done is not None
     chain = planned.plan.until_done.chain
-    room, wanted = _room(planned, chain), -(-tasks // settings.side_by_side) - workers
-    room = min(room, (settings.jobs or _MOST) - all_workers)
+    room = min(_room(planned, chain), (settings.jobs or _MOST) - all_workers)
+    wanted = math.ceil(tasks / settings.side_by_side) - workers
     if all_workers and min(room, wanted) <= 0:
-        queued, left = counted(all_workers, "job"), counted(tasks, "task")
-        later = "" if workers else f": 'neuronctl sweep retry {sweep.name}' once there is room"
-        more = f"room for {max(0, room)} more"
-        reporter.tell(f"{queued} in the queue, and {more}; {left} to do{later}")
+        message = f"{counted(all_workers, 'job')} in the queue, and room for {max(0, room)} more"
+        reporter.tell(f"{message}; {counted(tasks, 'task')} to do")
         return []
     count = max(1, min(_MOST, wanted, room))
     code = worker_code(sweep.folder, write=not dry_run)
     jobs: List[int] = []
     while True:
-        array = count > 1 and not chain
-        if array:
+        is_array = count > 1 and not chain
+        if is_array:
             planned = _plan(settings, layer, array=f"1-{count}")
         job = _with_worker(planned, sweep, task, sizes, code)
         try:
-            for _ in range(1 if array else count):
+            for _ in range(1 if is_array else count):
                 done = submit_job(job, reporter, dry_run=dry_run, **how)
                 if done is None:  # --dry-run
                     return []
@@ -112,7 +111,8 @@ def _with_worker(
     """Return the job with a worker in place of its one step. code: the worker's directory."""
     from neuronctl.rendering.render import render_sweep
 
-    plan, settings = planned.plan, sweep.settings
+    plan = planned.plan
+    settings = sweep.settings
     if plan.code:  # any job may continue a task from its checkpoint
         plan = replace(plan, code=replace(plan.code, shared=f"sweep-{sweep.id}"))
     steps = render_sweep(
@@ -134,8 +134,8 @@ def _with_worker(
 def _asked_signal(task: JobPlan) -> Tuple[str, int]:
     """Return the signal on which a task saves, and its seconds before the job's end."""
     seconds = split_signal(task.request.signal or "")[2]
-    asked = parse_signal(task.request)
-    name = asked.name if asked else next(iter(task.launches[0].launcher.signals), "TERM")
+    signal = parse_signal(task.request)
+    name = signal.name if signal else next(iter(task.launches[0].launcher.signals), "TERM")
     return name, int(seconds or _SAVE)
 
 
@@ -153,7 +153,8 @@ def _room(planned: PlannedJob, chain: str) -> int:
 
 def _job_layer(sweep: Sweep, task: JobPlan) -> Layer:
     """Return the request of a job that runs tasks like this one, several at a time."""
-    request, slots = task.request, sweep.settings.side_by_side
+    request = task.request
+    slots = sweep.settings.side_by_side
     sized = request.ntasks_per_node or request.ntasks  # otherwise the launcher says how many
     step = StepRequest(
         script=request.script,
@@ -162,8 +163,8 @@ def _job_layer(sweep: Sweep, task: JobPlan) -> Layer:
         launcher_options=request.launcher_options,
         ntasks_per_node=task.ntasks_per_node if sized else None,
     )
-    own = ("script", "args", "launcher", "launcher_options")
-    values = {name: getattr(request, name) for name in request.origins if name not in own}
+    of_step = ("script", "args", "launcher", "launcher_options")
+    values = {name: getattr(request, name) for name in request.origins if name not in of_step}
     values.update(
         steps=(StepRequest(together=(step,) * slots) if slots > 1 else step,),
         until_done=True,

@@ -128,31 +128,44 @@ def find_status(name: str) -> SweepStatus:
 
 
 def compare_scales(tasks: Sequence[TaskState]) -> List[Scale]:
-    """Return how the finished tasks scale, curve by curve; none if no size varies."""
-    curves: Dict[Tuple[str, ...], List[TaskState]] = {}
+    """Return how the finished tasks scale, curve by curve; none if no size varies.
+
+    The tasks of a curve differ in sizes only, and set the same ones.
+    """
     names = {name for task in tasks for name in task.values}
-    for task in tasks if any(map(size_option, names)) else ():
+    if not any(map(size_option, names)):
+        return []
+    curves: Dict[Tuple[str, ...], List[TaskState]] = {}
+    for task in tasks:
         if task.state == DONE and task.seconds and _sizes(task):
             others = (item for item in task.values.items() if not size_option(item[0]))
-            curve_of = (show_parameters(others), *sorted(_sizes(task)))
-            curves.setdefault(curve_of, []).append(task)
+            curve = (show_parameters(others), *sorted(_sizes(task)))
+            curves.setdefault(curve, []).append(task)
+    return [scale for curve, same in curves.items() for scale in _compare(curve[0], same)]
+
+
+def _compare(rest: str, tasks: List[TaskState]) -> List[Scale]:
+    """Return how the tasks of a curve compare with the smallest one."""
+    least = {name: min(_sizes(task)[name] for task in tasks) for name in _sizes(tasks[0])}
+    tasks.sort(key=lambda task: _ratio(_sizes(task), least))
+    smallest = tasks[0]
     scales = []
-    for (rest, *_), curve in curves.items():
-        least = {name: min(_sizes(task)[name] for task in curve) for name in _sizes(curve[0])}
-        curve.sort(key=lambda task: _ratio(_sizes(task), least))
-        base = _ratio(_sizes(curve[0]), least)
-        for task in curve:
-            ratio, seconds = _ratio(_sizes(task), least) / base, task.seconds or 1
-            speedup = (curve[0].seconds or 1) / seconds
-            shown = show_parameters(task.values.items())
-            scales.append(Scale(task.number, shown, rest, seconds, ratio, speedup))
+    for task in tasks:
+        ratio = _ratio(_sizes(task), least) / _ratio(_sizes(smallest), least)
+        speedup = (smallest.seconds or 1) / (task.seconds or 1)
+        shown = show_parameters(task.values.items())
+        scales.append(Scale(task.number, shown, rest, task.seconds or 1, ratio, speedup))
     return scales
 
 
 def _sizes(task: TaskState) -> Dict[str, int]:
     """Return the sizes that its parameters set, such as 2 for ``a100:2``."""
-    found = ((size_option(name), re.findall("[0-9]+", text)) for name, text in task.values.items())
-    return {option: int(numbers[-1]) or 1 for option, numbers in found if option and numbers}
+    sizes: Dict[str, int] = {}
+    for name, text in task.values.items():
+        numbers = re.findall("[0-9]+", text)
+        if size_option(name) and numbers:
+            sizes[size_option(name)] = int(numbers[-1]) or 1
+    return sizes
 
 
 def _ratio(sizes: Mapping[str, int], least: Mapping[str, int]) -> float:

@@ -67,6 +67,7 @@ def test_again_with_more_values_does_only_those(run: Run, fake_slurm: FakeSlurm)
         (["--param", "f=train.py,x.py", "{f}"], "the same for all tasks"),
         (["--array", "1-3", "--param", "lr=1", "train.py", "{lr}"], "--array is not for a sweep"),
         (["--metric", "(", "--param", "lr=1", "train.py", "{lr}"], "--metric: '(' is not"),
+        (["--task-time", "90", "--param", "lr=1", "train.py", "{lr}"], "time limit, 01:00:00"),
         (["--task-time", "soon", "--param", "lr=1", "train.py", "{lr}"], "--task-time: 'soon' is"),
     ],
 )

@@ -235,37 +235,38 @@ def read_states(
     ask_runs is called after the claims are listed and before the results are read: what ends in
     between has ended. is_silent: whether a worker is dead whose last sign of life is this one.
     """
-    states: Dict[int, Any] = {}  # at first, each task's last attempt
-    same: Dict[Tuple[str, int], State] = {}  # shared by equal ones
+    last_attempts: Dict[int, int] = {}
     for entry in os.scandir(f"{folder}/claims"):
-        text, _, rest = entry.name.partition(".")
-        if text.isdecimal() and rest.isdecimal():
-            number, attempt = int(text), int(rest)
-            if attempt > states.get(number, 0):
-                states[number] = attempt
+        number_text, _, attempt_text = entry.name.partition(".")
+        if number_text.isdecimal() and attempt_text.isdecimal():
+            number, attempt = int(number_text), int(attempt_text)
+            last_attempts[number] = max(attempt, last_attempts.get(number, 0))
     runs = ask_runs()
     results.refresh()
-    again = _read_again(folder)
-    last = {key[0]: key[1] for key in sorted(again)}
-    sizes = {key[0]: record["sizes"] for key, record in again.items() if "sizes" in record}
-    for key in states.items():
-        (number, attempt), state = key, results.state(key)
-        claim, mark = None, again.get(key, {})
-        if state in (DONE, FAILED) and not mark and number not in sizes:
-            alike = (state, attempt)
-            if alike not in same:
-                same[alike] = State(state, attempt)
-            states[number] = same[alike]
+    requests = _read_again(folder)
+    last_requests = {key[0]: key[1] for key in sorted(requests)}
+    new_sizes = {key[0]: one["sizes"] for key, one in requests.items() if "sizes" in one}
+
+    states: Dict[int, State] = {}
+    same: Dict[Tuple[str, int], State] = {}  # shared by equal ones, to save memory
+    for key in last_attempts.items():
+        number, attempt = key
+        state = results.state(key)
+        request = requests.get(key, {})
+        if state in (DONE, FAILED) and not request and number not in new_sizes:
+            states[number] = same.setdefault((state, attempt), State(state, attempt))
             continue
+        claim = None
         if state is None:
             claim = next(decode(read(f"{folder}/claims/{number}.{attempt}")), {})
             state = _claim_state(folder, claim, runs, is_silent)
-        if mark and state not in (ENDING, NOT_KNOWN):
+        if request and state not in (ENDING, NOT_KNOWN):
             state = WAITING
-        counted = range(last.get(number, 0) + 1, attempt + 1)
-        tries = sum(results.state((number, each)) != CONTINUES for each in counted)
-        avoid = str(mark.get("avoid", "")) if mark.get("until", 0) > time.time() else ""
-        states[number] = State(state, attempt, tries, avoid, sizes.get(number), claim)
+        since = range(last_requests.get(number, 0) + 1, attempt + 1)
+        tries = sum(results.state((number, each)) != CONTINUES for each in since)
+        is_due = request.get("until", 0) > time.time()
+        avoid = str(request.get("avoid", "")) if is_due else ""
+        states[number] = State(state, attempt, tries, avoid, new_sizes.get(number), claim)
     return states
 
 
@@ -282,14 +283,15 @@ def do_again(folder: str, records: Iterator[Dict[str, Any]]) -> None:
 
 def _read_again(folder: str) -> Dict[Key, Dict[str, Any]]:
     """Return the records of do_again(), the oldest first."""
-    again = {}
+    requests = {}
     for name in sorted(list_names(f"{folder}/again"), key=lambda name: (len(name), name)):
         for record in decode(read(f"{folder}/again/{name}")):
-            key, sizes, until = record.get("task"), record.get("sizes"), record.get("until", 0)
-            is_whole = isinstance(until, (int, float)) and isinstance(sizes, (dict, type(None)))
-            if isinstance(key, int) and isinstance(record.get("attempt"), int) and is_whole:
-                again[key, record["attempt"]] = record
-    return again
+            task, attempt = record.get("task"), record.get("attempt")
+            is_whole = isinstance(record.get("until", 0), (int, float))
+            is_whole = is_whole and isinstance(record.get("sizes", {}), dict)
+            if isinstance(task, int) and isinstance(attempt, int) and is_whole:
+                requests[task, attempt] = record
+    return requests
 
 
 def _claim_state(
@@ -316,10 +318,12 @@ def next_free(start: int, count: int, is_taken: Callable[[int], bool]) -> int:
     """
     if start >= count or not is_taken(start):
         return min(start, count)
-    low, step = start, 1
+    low = start  # taken
+    step = 1
     while low + step < count and is_taken(low + step):
-        low, step = low + step, step * 2
-    high = min(low + step, count)
+        low += step
+        step *= 2
+    high = min(low + step, count)  # free, or the end
     while high - low > 1:
         middle = (low + high) // 2
         if is_taken(middle):
@@ -356,9 +360,9 @@ def judge(code: int, key: Key, tail: bytes, by_srun: bool) -> Tuple[str, int]:
     codes = {int(process): int(code) for process, _, code in lines}
     if codes and len(codes) >= int(lines[0][1]) and not any(codes.values()):
         return DONE, 0
-    for own in codes.values():
-        if own not in (0, 137, 143):
-            return FAILED, own
+    for process_code in codes.values():
+        if process_code not in (0, 137, 143):  # of its own: not killed by srun
+            return FAILED, process_code
     stopped = _STOPPED.search(tail) and not _MEMORY.search(tail)
     return INTERRUPTED if stopped or not any(codes.values()) else FAILED, code
 
@@ -366,8 +370,9 @@ def judge(code: int, key: Key, tail: bytes, by_srun: bool) -> Tuple[str, int]:
 def last_line(tail: bytes) -> str:
     """Return the program's last line, up to 200 characters."""
     lines = re.split(rb"[\0\r\n]+", tail[-4096:].rstrip())
-    own = [line for line in lines if not re.match(rb"neuronctl: task \d+\.\d+: process ", line)]
-    return own[-1].decode("utf-8", "replace")[:200] if own else ""
+    proof = re.compile(rb"neuronctl: task \d+\.\d+: process ")
+    lines = [line for line in lines if not proof.match(line)]
+    return lines[-1].decode("utf-8", "replace")[:200] if lines else ""
 
 
 TAIL = 8 << 20

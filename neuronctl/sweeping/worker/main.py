@@ -20,8 +20,10 @@ def main(arguments: List[str]) -> int:
     """
     if arguments[0] == "pipeline":
         return pipeline_job.main(arguments[1:])
-    folder, options = arguments[0], Options(**json.loads(arguments[1]))
-    name, parent = f"{node.this_job()}.{os.urandom(8).hex()}", os.getpid()
+    folder = arguments[0]
+    options = Options(**json.loads(arguments[1]))
+    name = f"{node.this_job()}.{os.urandom(8).hex()}"
+    parent = os.getpid()
     node.set_process(adopts=True)
     worker = os.fork()
     if not worker:

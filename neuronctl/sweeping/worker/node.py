@@ -181,5 +181,5 @@ def commit(directory: str) -> str:
     branch = head[5:]
     packed = os.fsdecode(peek(f"{directory}/.git/packed-refs"))
     line = re.search(rf"(?m)^(\w+) {re.escape(branch)}$", packed)
-    own = os.fsdecode(peek(f"{directory}/.git/{branch}").strip())
-    return own or (line.group(1) if line else "")
+    loose = os.fsdecode(peek(f"{directory}/.git/{branch}").strip())
+    return loose or (line.group(1) if line else "")

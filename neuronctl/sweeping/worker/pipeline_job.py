@@ -111,8 +111,6 @@ class Pipeline:
         """Return True if the pipeline was cancelled."""
         return os.path.exists(self.folder + "/stopped")
 
-    # ---------------------------------------------------------------------------- states
-
     def look(self, final: str = "") -> Optional[Queue]:
         """Set the states, in the order of the jobs; return the queue, if it was asked.
 
@@ -123,27 +121,27 @@ class Pipeline:
         self.begun = sorted(files.list_names(self.folder + "/begun"))
         again = [name.rpartition(".")[0] for name in files.list_names(self.folder + "/again")]
         keys = {job.name: f"{job.name}.{1 + again.count(job.name)}" for job in self.jobs}
-        ends = {job.name: self._read_end(job, keys[job.name]) for job in self.jobs}
-        unsure = {
-            name
-            for name, end in ends.items()
-            if end is None or (end.state == FAILED and end.job and name != final)
-        }
-        ids = {name: self._read_id(keys[name]) for name in unsure}
-        queue = ask_queue() if unsure else None
-        self.begun = sorted(files.list_names(self.folder + "/begun"))
-        self.states, self.ending = {}, []
+        ends: Dict[str, State] = {}  # of jobs that have ended for good
+        ended_ids: Dict[str, int] = {}  # of all that have recorded an end
         for job in self.jobs:
-            key, end = keys[job.name], ends[job.name]
-            if end is not None and job.name not in unsure:
-                state = end
-            else:
-                state = self._queued(key, ids[job.name], queue)
+            end = self._read_end(job, keys[job.name])
+            if end is not None:
+                ended_ids[job.name] = end.job or 0
+                if end.state != FAILED or not end.job or job.name == final:
+                    ends[job.name] = end
+        ids = {job.name: self._read_id(keys[job.name]) for job in self.jobs}
+        queue = ask_queue() if len(ends) < len(self.jobs) else None
+
+        self.begun = sorted(files.list_names(self.folder + "/begun"))
+        self.states = {}
+        for job in self.jobs:
+            key = keys[job.name]
+            state = ends.get(job.name) or self._queued(key, ids[job.name], queue)
             if state.state == FAILED:
                 state = self._read_end(job, key) or state
-            if end is not None and queue is not None and queue.states.get(end.job or 0) == RUNNING:
-                self.ending.append(job.name)
             self.states[job.name] = state
+        active = queue.states if queue is not None else {}
+        self.ending = [name for name, id in ended_ids.items() if active.get(id) == RUNNING]
         return queue
 
     def _begun(self, key: str) -> List[str]:
@@ -181,10 +179,10 @@ class Pipeline:
             return State(WAITING, key, None, str(self.read("refused/" + key).get("why", "")))
         if id in queue.states:
             return State(queue.states[id], key, id)
-        begun = self._begun(key)
-        if not begun and self.is_stopped:
+        has_begun = bool(self._begun(key))
+        if not has_begun and self.is_stopped:
             return State(NOT_RUN, key, id, CANCELLED)
-        why = "it ended without an exit code" if begun else "it left the queue before it began"
+        why = "it ended without an exit code" if has_begun else "it left the queue before it began"
         return State(FAILED, key, id, f"{why}: 'neuronctl why {id}'")
 
     def _claims(self, key: str) -> int:
@@ -199,8 +197,6 @@ class Pipeline:
             if self.states[name].state == NOT_RUN:
                 return self.states[name].why
         return ""
-
-    # -------------------------------------------------------------------------- submission
 
     def advance(
         self, variables: Dict[str, str], me: str = "", *, final: bool = True
@@ -219,14 +215,16 @@ class Pipeline:
                 self._skip(job.name, why)
         if queue is not None and not self._submit_ready(queue, variables):
             self._let_one_wait(queue, me)
-        mine = self.states[me].job or 0 if me else 0
-        left = active = 0
-        for name, state in self.states.items():
-            goes_on = state.state in _ACTIVE
+
+        my_id = (self.states[me].job or 0) if me else 0
+        others = {name: state for name, state in self.states.items() if name != me}
+        left = sum(state.state in (WAITING, NOT_KNOWN) for state in others.values())
+        active = 0
+        for name, state in others.items():
             if name in self.ending:  # of several that wait for room, the last one stays
-                goes_on = (state.job or 0) > mine
-            left += name != me and state.state in (WAITING, NOT_KNOWN)
-            active += name != me and goes_on
+                active += (state.job or 0) > my_id
+            else:
+                active += state.state in _ACTIVE
         return left, active
 
     def _submit_ready(self, queue: Queue, variables: Dict[str, str]) -> bool:
@@ -265,15 +263,16 @@ class Pipeline:
         count = self._claims(key)
         if count and not self._is_old(f"claims/{key}.{count}", queue):
             return True
-        claim, own = f"claims/{key}.{count + 1}", os.environ.get("SLURM_JOB_ID", "")
-        if not self.publish(claim, {"job": os.environ.get("SLURM_ARRAY_JOB_ID", own)}):
+        claim = f"claims/{key}.{count + 1}"
+        submitter = os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID", "")
+        if not self.publish(claim, {"job": submitter}):
             return True
         command = ["sbatch", "--parsable"]
         if after:
             command.append("--dependency=afterany:" + ":".join(map(str, sorted(after))))
         command.append(f"{self.folder}/scripts/{key}")
-        given = {name: value for name, value in variables.items() if not _FROM_JOB.match(name)}
-        code, out, message = node.run(command, given, job.place, 120)
+        env = {name: value for name, value in variables.items() if not _FROM_JOB.match(name)}
+        code, out, message = node.run(command, env, job.place, 120)
         match = re.match(r"(\d+)", out) if code == 0 else None
         files.remove(f"{self.folder}/refused/{key}")
         if match:

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from neuronctl.catalog.cluster import Cluster, Partition
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import NeuronctlError, SlurmError
+from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.secrets import hide_secrets
 from neuronctl.common.shell import quote
 from neuronctl.diagnosis.ended import diagnose
@@ -150,8 +151,8 @@ def gather(status: JobStatus) -> JobEvidence:
         logs=tuple(logs),
         unread=tuple(unread),
         log_guessed=guessed,
-        log_problem="" if fault is None else fault.words,
-        log_full=fault is not None and fault.is_full,
+        log_problem="" if fault is None else fault.message,
+        log_full=fault is not None and fault.severity == WARNING,
         queue=queue,
         reservations=reservations,
         failed_tasks=failed_tasks([status]),

@@ -99,25 +99,9 @@ class Finding:
         return trait in self.rule.traits
 
 
-class Copies:
-    """What the copies of a program that starts several times do."""
-
-    SHARED = "shared"
-    """They share the work, or start others that do."""
-    NO_SIGN = "no sign"
-    """Nothing shows that they do."""
-    ALONE = "alone"
-    """Each trains everything."""
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Why a file or directory cannot be used, and what to do. is_full: its file system is full."""
-
-    words: str
-    hint: str = ""
-    is_full: bool = False
+ALONE, NO_SIGN = "alone", "no sign"
+"""What the copies of a program do: each trains everything; or nothing shows that they share the
+work."""
 
 
 @dataclass(frozen=True)
@@ -135,16 +119,17 @@ class LocalFacts:
     the rest."""
     config_file: str = "config.yaml"
     """The user's configuration file, which may not exist."""
-    chdir: Optional[Fault] = None
-    program: Optional[Fault] = None
+    chdir: Optional[Finding] = None
+    program: Optional[Finding] = None
     not_on_path: Tuple[str, ...] = ()
     """The launcher and the interpreter, if PATH, which the job inherits, does not lead to them."""
-    image: Optional[Fault] = None
-    environment: Optional[Fault] = None
-    log: Optional[Fault] = None
+    image: Optional[Finding] = None
+    environment: Optional[Finding] = None
+    log: Optional[Finding] = None
     has_directives: bool = False
     copies: str = ""
-    """Of a Python program that starts several times by default; of Copies, or ""."""
+    """What the copies of a Python program do that starts several times by default: ALONE, NO_SIGN,
+    or "" if they may share the work."""
     imports: Tuple[str, ...] = ()
     """The names in the import lines of a Python program, in lower case, without those of Python's
     own modules."""

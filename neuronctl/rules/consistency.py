@@ -15,7 +15,7 @@ from neuronctl.planning import JobPlan, Launch
 from neuronctl.planning.job_plan import SAVE, has_trap
 from neuronctl.planning.software import called_launcher, python_file, python_module
 from neuronctl.request.job import BY_NAME, UNTIL_DONE, Source
-from neuronctl.rules.base import Copies, Finding, RuleContext, Trait, job_rule
+from neuronctl.rules.base import ALONE, Finding, RuleContext, Trait, job_rule
 from neuronctl.scripts.header import INSTEAD_OF
 
 
@@ -125,7 +125,7 @@ _STATED = {
 )
 def stated_size(context: RuleContext) -> Iterator[Finding]:
     launch, here = context.launch, context.local
-    if launch.most_nodes > launch.nodes or here.copies in (Copies.NO_SIGN, Copies.ALONE):
+    if launch.most_nodes > launch.nodes or here.copies:
         return  # NC310 reports the latter
     yield from contradictions(launch.request.script or "", here.stated_sizes, launch)
 
@@ -161,9 +161,9 @@ _SHARES = {
 )
 def copies(context: RuleContext) -> Iterator[Finding]:
     launch, here, request = context.launch, context.local, context.launch.request
-    if here.copies not in (Copies.NO_SIGN, Copies.ALONE):
+    if not here.copies:
         return
-    file, alone = python_file(request), here.copies == Copies.ALONE
+    file, alone = python_file(request), here.copies == ALONE
     name = file or python_module(request)
     tasks = request.ntasks is not None or request.ntasks_per_node is not None
     once = ["-N 1"] if launch.most_nodes > 1 else []

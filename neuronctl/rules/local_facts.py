@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence,
 
 from neuronctl.common.files import head
 from neuronctl.common.paths import defaults_file, working_directory
+from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.shell import quote
 from neuronctl.common.units import expand_log_pattern
 from neuronctl.common.users import login_name
@@ -16,7 +17,7 @@ from neuronctl.launch.environments import CONDA_PLACES, find_conda
 from neuronctl.planning import JobPlan, Launch, software
 from neuronctl.records.bad_nodes import bad_nodes
 from neuronctl.request.job import JobRequest
-from neuronctl.rules.base import Fault, LocalFacts
+from neuronctl.rules.base import Finding, LocalFacts
 from neuronctl.rules.quotas import quotas_where_it_writes
 from neuronctl.slurm.conf import local_cluster
 
@@ -54,7 +55,7 @@ def gather_local_facts(
     )
 
 
-def _launch_facts(plan: JobPlan, launch: Launch, chdir: Optional[Fault]) -> Dict[str, Any]:
+def _launch_facts(plan: JobPlan, launch: Launch, chdir: Optional[Finding]) -> Dict[str, Any]:
     """Return the fields of LocalFacts for one launch of the plan."""
     request = launch.request
     text = _python_text(request)
@@ -125,32 +126,30 @@ def stated_sizes(text: str) -> Tuple[Tuple[str, int], ...]:
     return tuple(found)
 
 
-def _directory_fault(plan: JobPlan) -> Optional[Fault]:
+def _directory_fault(plan: JobPlan) -> Optional[Finding]:
     directory = plan.request.chdir
     if directory is None or os.access(os.path.join(directory, ""), os.X_OK):
         return None
     hint = f"create it first: mkdir -p {quote(directory)}; or name another"
     if os.path.isdir(directory):
-        return Fault(f"you cannot enter the directory '{directory}': permission denied", hint)
+        return Finding(f"you cannot enter the directory '{directory}': permission denied", hint)
     if "~" in directory.split("/"):
         hint = "Slurm does not expand ~: write out the home directory"
-    return Fault(f"there is no directory '{directory}': Slurm would run the job in /tmp", hint)
+    return Finding(f"there is no directory '{directory}': Slurm would run the job in /tmp", hint)
 
 
-def _program_fault(plan: JobPlan, request: JobRequest) -> Optional[Fault]:
+def _program_fault(plan: JobPlan, request: JobRequest) -> Optional[Finding]:
     script = request.script
     if script is None or (_brings_programs(plan) and not _is_file_name(script)):
         return None
     path, words = request.resolve_path(script), ""
     hint = "give a path that is valid on the nodes, relative to the job's directory"
-    if os.path.isdir(path):
-        words = f"'{script}' is a directory, not a program"
-    elif not _is_file_name(script) and _on_path(script, request):
+    if not (_is_file_name(script) or os.path.isdir(path)) and _on_path(script, request):
         return None
-    elif not _is_file_name(script) and not os.path.lexists(path):
-        words = f"no program '{script}' in {request.chdir or 'this directory'} or on PATH"
-    elif not os.path.exists(path):
-        words = f"no file '{script}' in {os.path.realpath(request.chdir or working_directory())}"
+    if not os.path.exists(path):
+        place = os.path.realpath(request.chdir or working_directory())
+        words = f"no program '{script}' in {place} or on PATH"
+        words = f"no file '{script}' in {place}" if _is_file_name(script) else words
         hint = _similar(path) or hint
     elif not os.path.isfile(path):
         words = f"'{script}' is not a file"
@@ -159,7 +158,7 @@ def _program_fault(plan: JobPlan, request: JobRequest) -> Optional[Fault]:
     elif not (script.endswith(".py") or os.access(path, os.X_OK) or _has_directives(request)):
         words = f"'{script}' is not executable"  # another rule reports directives
         hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
-    return Fault(words, hint) if words else None
+    return Finding(words, hint) if words else None
 
 
 def _similar(path: str) -> str:
@@ -243,7 +242,7 @@ def _copies(launch: Launch) -> str:
     )
 
 
-def _image_fault(plan: JobPlan) -> Optional[Fault]:
+def _image_fault(plan: JobPlan) -> Optional[Finding]:
     """Return why an image cannot be used; an address such as docker:// is not checked.
 
     Pyxis takes a name that does not begin with ``.`` or ``/`` for a registry's.
@@ -256,7 +255,7 @@ def _image_fault(plan: JobPlan) -> Optional[Fault]:
     if separator is not None:
         runtime = "Pyxis" if wrapping.srun else wrapping.prefix[0]
         words = f"{runtime} cannot bind this directory: its path has '{separator[0]}'"
-        return Fault(words, "rename the directory: ',' and ':' separate what --bind names")
+        return Finding(words, "rename the directory: ',' and ':' separate what --bind names")
     if "://" in image:
         return None
     if wrapping.srun and not image.startswith((".", "/")) and not image.endswith(".sqsh"):
@@ -264,24 +263,24 @@ def _image_fault(plan: JobPlan) -> Optional[Fault]:
     path = plan.request.resolve_path(image)
     hint = f"the site's images are in {', '.join(places)}" if places else ""
     if not os.path.exists(path):
-        return Fault(f"no container image '{image}'", hint)
+        return Finding(f"no container image '{image}'", hint)
     if not os.access(path, os.R_OK):
-        return Fault(f"cannot read the container image '{image}': permission denied", hint)
+        return Finding(f"cannot read the container image '{image}': permission denied", hint)
     return None
 
 
-def _environment_fault(plan: JobPlan) -> Optional[Fault]:
+def _environment_fault(plan: JobPlan) -> Optional[Finding]:
     """Return why an environment cannot be used; the modules on the node are unknown here."""
     request = plan.request
     if request.venv is not None:
         directory = request.resolve_path(os.path.expanduser(request.venv)).rstrip("/")
         if not os.path.isdir(directory):
-            return Fault(
+            return Finding(
                 f"no virtual environment '{directory}'",
                 f"create it first: python3 -m venv {quote(directory)}; or name another",
             )
         if not os.path.isfile(f"{directory}/bin/activate"):
-            return Fault(
+            return Finding(
                 f"'{directory}' is not a virtual environment: it has no bin/activate",
                 "name the directory that 'python3 -m venv' created",
             )
@@ -289,9 +288,9 @@ def _environment_fault(plan: JobPlan) -> Optional[Fault]:
         path = request.resolve_path(os.path.expanduser(request.conda))
         if "/" in request.conda and not os.path.isdir(path):
             words = f"no conda environment '{request.conda}'"
-            return Fault(words, "name another; 'conda env list' lists yours")
+            return Finding(words, "name another; 'conda env list' lists yours")
         if not _may_bring(plan) and find_conda(request.conda, request.resolve_path("")) is None:
-            return Fault(
+            return Finding(
                 "--conda needs 'conda', which is neither on PATH (the job inherits it) nor in "
                 f"{', '.join(CONDA_PLACES)}",
                 "load the module that provides it (--module NAME), or name the environment by its "
@@ -312,49 +311,41 @@ def _logs_elsewhere(plan: JobPlan) -> bool:
     return any(not os.path.isdir(os.path.join("/", path.split("/")[1])) for path in paths)
 
 
-def _log_fault(plan: JobPlan) -> Optional[Fault]:
+def _log_fault(plan: JobPlan) -> Optional[Finding]:
     for pattern in (plan.output, plan.error):
         if pattern is None:
             continue
-        name = expand_log_pattern(
-            pattern,
-            job_id=1,
-            array_job_id=1,
-            array_task_id=0,
-            job_name=plan.job_name,
-            user=login_name(),
-        )
-        name = plan.request.resolve_path(name)
-        made = os.path.dirname(pattern)
-        varies = "%" in made and re.search(r"%[0-9]*[AjJ]", made.replace("%%", ""))
-        if varies and "\\" not in pattern:
-            return Fault(
-                f"the log directory '{made}' cannot exist yet: it is named after the job id",
+        directory = os.path.dirname(pattern)
+        if re.search(r"%[0-9]*[AjJ]", directory.replace("%%", "")) and "\\" not in pattern:
+            return Finding(
+                f"the log directory '{directory}' cannot exist yet: it is named after the job id",
                 "put the id into the file name, as in -o %x_%j.out",
             )
-        fault = log_fault(name)
+        user, name = login_name(), plan.job_name
+        file = expand_log_pattern(pattern, job_id=1, array_task_id=0, job_name=name, user=user)
+        fault = log_fault(plan.request.resolve_path(file))
         if fault is not None:
             return fault
     return None
 
 
-def log_fault(path: str) -> Optional[Fault]:
-    """Return why a log cannot be written, as far as this machine shows."""
+def log_fault(path: str) -> Optional[Finding]:
+    """Return why a log cannot be written here; a warning if only the file system is full."""
     hint = "choose another with -o"
     if os.path.isdir(path):
-        return Fault(f"the log file '{path}' is a directory", hint)
+        return Finding(f"the log file '{path}' is a directory", hint)
     if os.path.exists(path) and not os.path.isfile(path) and os.access(path, os.W_OK):
         return None  # /dev/null
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
         hint = f"create it first: mkdir -p {quote(directory)}; or {hint}"
-        return Fault(f"the log directory '{directory}' does not exist", hint)
+        return Finding(f"the log directory '{directory}' does not exist", hint)
     is_writable = os.path.isfile(path) and os.access(path, os.W_OK)  # it is overwritten
     directory = os.path.abspath(directory)
     if not is_writable and not os.access(directory, os.W_OK | os.X_OK):
-        return Fault(f"you cannot write to the log directory '{directory}'", hint)
+        return Finding(f"you cannot write to the log directory '{directory}'", hint)
     space = os.statvfs(directory)
     if (space.f_blocks and not space.f_bavail) or (space.f_files and not space.f_favail):
         words = f"the file system of the log directory '{directory}' is full"
-        return Fault(words, "free some space there, or choose another with -o", is_full=True)
+        return Finding(words, f"free some space there, or {hint}", severity=WARNING)
     return None

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Optional, Sequence
+from dataclasses import replace
+from typing import Iterator, Sequence
 
 from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.planning.software import python_file
-from neuronctl.rules.base import Fault, Finding, RuleContext, Trait, job_rule
+from neuronctl.rules.base import Finding, RuleContext, Trait, job_rule
 
 
 @job_rule(
     ERROR, "NC412", "directory cannot be entered", Trait.MACHINE | Trait.ONLY_NOW, about="chdir"
 )
 def job_directory(context: RuleContext) -> Iterator[Finding]:
-    yield from _told(context.local.chdir)
-
-
-def _told(fault: Optional[Fault]) -> Iterator[Finding]:
-    if fault is not None:
-        yield Finding(fault.words, fault.hint)
+    return filter(None, [context.local.chdir])
 
 
 @job_rule(
@@ -34,20 +30,19 @@ def program(context: RuleContext) -> Iterator[Finding]:
         )
     if fault is not None and context.plan.request.setup:
         # Such a line may change the directory or create the program.
-        words = f"{fault.words}, unless a setup line provides it"
-        yield Finding(words, fault.hint, severity=WARNING)
-    else:
-        yield from _told(fault)
+        message = f"{fault.message}, unless a setup line provides it"
+        fault = replace(fault, message=message, severity=WARNING)
+    yield from filter(None, [fault])
 
 
 @job_rule(ERROR, "NC403", "container image cannot be used", Trait.MACHINE | Trait.LAUNCH)
 def image(context: RuleContext) -> Iterator[Finding]:
-    yield from _told(context.local.image)
+    return filter(None, [context.local.image])
 
 
 @job_rule(ERROR, "NC406", "environment cannot be activated", Trait.MACHINE)
 def environment(context: RuleContext) -> Iterator[Finding]:
-    yield from _told(context.local.environment)
+    return filter(None, [context.local.environment])
 
 
 @job_rule(
@@ -60,13 +55,13 @@ def environment(context: RuleContext) -> Iterator[Finding]:
 )
 def log(context: RuleContext) -> Iterator[Finding]:
     fault = context.local.log
-    if fault is not None and fault.is_full:
-        words = f"{fault.words}; what the job writes would be lost"
-        yield Finding(words, fault.hint, severity=WARNING)
-    elif fault is not None:
-        fails = "the job would fail at start (exit code 0:53), without a log"
-        late = "; a mkdir in the script comes too late" if context.batch_script else ""
-        yield Finding(f"{fault.words}; {fails}", fault.hint + late)
+    if fault is None:
+        return
+    effect = "the job would fail at start (exit code 0:53), without a log"
+    late = "; a mkdir in the script comes too late" if context.batch_script else ""
+    if fault.severity == WARNING:
+        effect, late = "what the job writes would be lost", ""
+    yield replace(fault, message=f"{fault.message}; {effect}", hint=fault.hint + late)
 
 
 @job_rule(WARNING, "NC413", "quota nearly used up", Trait.ONLY_NOW, about="")

@@ -14,7 +14,7 @@ from typing import Iterator, List, Sequence, Set, Tuple, Union
 
 from neuronctl.common.files import open_regular
 from neuronctl.planning.software import LONGEST_PROGRAM, own_modules
-from neuronctl.rules.base import Copies
+from neuronctl.rules.base import ALONE, NO_SIGN
 
 _MOST_FILES = 100
 
@@ -51,7 +51,7 @@ _TRAINS = r"\.backward\(|GradientTape"
 
 
 def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
-    """Return what is known about a program that starts several times, as Copies.
+    """Return what the copies of a program do: ALONE, NO_SIGN, or "" if they may share the work.
 
     name: its file, or its module. search: the directories in which Python looks for its imports.
     """
@@ -70,9 +70,9 @@ def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
         seen.add(file)
         text, imports, is_whole = _read(file)
         if re.search(_ONE_DEVICE, text):
-            return Copies.NO_SIGN
+            return NO_SIGN
         if re.search(_SIGNS, text):
-            return Copies.SHARED
+            return ""
         trains |= re.search(_TRAINS, text) is not None
         whole &= is_whole and not re.search(_OPAQUE, text)
         for level, parts in imports:
@@ -83,11 +83,9 @@ def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
             files = _local(parts, [above] if level else search[:1] if own else search)
             waiting += files
             whole &= bool(files or level) or own or parts[0] in own_modules()
-    if not seen:
-        return Copies.UNKNOWN
-    if whole:
-        return Copies.ALONE if trains else Copies.NO_SIGN
-    return Copies.NO_SIGN if trains else Copies.UNKNOWN
+    if trains and whole:
+        return ALONE
+    return NO_SIGN if trains or (seen and whole) else ""
 
 
 def _local(parts: Sequence[str], places: Sequence[str]) -> List[str]:

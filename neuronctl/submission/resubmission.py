@@ -235,4 +235,4 @@ class RecordedJob:
         for err in (False, True):
             fault = log_fault(self.record.log_path(0, err=err))
             if fault is not None:
-                raise UsageError(fault.words, fault.hint)
+                raise UsageError(fault.message, fault.hint)

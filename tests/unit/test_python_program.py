@@ -11,7 +11,7 @@ from plan_builders import plan_of
 
 from neuronctl.catalog.cluster import Catalog
 from neuronctl.rules import RuleContext, apply_rules, local_facts
-from neuronctl.rules.base import Copies, Finding
+from neuronctl.rules.base import ALONE, NO_SIGN, Finding
 from neuronctl.rules.python_program import python_program
 
 TRAINS = """
@@ -73,28 +73,28 @@ def known(tmp_path: Path, text: str) -> str:
 
 @pytest.mark.parametrize("text", KNOWN.values(), ids=KNOWN.keys())
 def test_every_framework_is_seen(text: str, tmp_path: Path) -> None:
-    assert known(tmp_path, text) == Copies.SHARED
+    assert known(tmp_path, text) == ""
 
 
 @pytest.mark.parametrize("text", HIDDEN.values(), ids=HIDDEN.keys())
 def test_what_hides_the_rest_is_not_judged(text: str, tmp_path: Path) -> None:
-    assert known(tmp_path, text) == Copies.UNKNOWN
+    assert known(tmp_path, text) == ""
     # A training that stands beside it is no proof either.
     if "print '" not in text and "\0" not in text:
-        assert known(tmp_path, text + TRAINS) == Copies.NO_SIGN
+        assert known(tmp_path, text + TRAINS) == NO_SIGN
 
 
 def test_a_training_for_one_gpu(tmp_path: Path) -> None:
-    assert known(tmp_path, TRAINS) == Copies.ALONE
+    assert known(tmp_path, TRAINS) == ALONE
     # One process on all GPUs: each copy would use them all.
-    assert known(tmp_path, f"{TRAINS}\nmodel = nn.DataParallel(model)\n") == Copies.ALONE
-    assert known(tmp_path, "print('training')\n") == Copies.NO_SIGN
+    assert known(tmp_path, f"{TRAINS}\nmodel = nn.DataParallel(model)\n") == ALONE
+    assert known(tmp_path, "print('training')\n") == NO_SIGN
     lightning = "from lightning import Trainer\nTrainer(callbacks=[Own()], devices={})\n"
-    assert known(tmp_path, lightning.format(1)) == Copies.NO_SIGN
-    assert known(tmp_path, lightning.format(4)) == Copies.SHARED
+    assert known(tmp_path, lightning.format(1)) == NO_SIGN
+    assert known(tmp_path, lightning.format(4)) == ""
     # Copies that can tell themselves apart may share a list of work.
     for line in ("import os; os.getpid()", "import socket", "import os; os.rename('a', 'b')"):
-        assert known(tmp_path, f"{line}\n{TRAINS}") == Copies.NO_SIGN
+        assert known(tmp_path, f"{line}\n{TRAINS}") == NO_SIGN
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_local_imports_are_read(files: Dict[str, str], program: str, tmp_path: P
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert known(tmp_path, program) == Copies.SHARED
+    assert known(tmp_path, program) == ""
     for name in files:
         (tmp_path / name).write_text(
             re.sub(r"(?s).*(ddp|MPI|ray\.|Distributed).*", TRAINS, files[name])
         )
-    assert known(tmp_path, program) == Copies.ALONE
+    assert known(tmp_path, program) == ALONE
 
 
 def findings(**fields: Any) -> Dict[str, str]:

@@ -13,7 +13,7 @@ from neuronctl.catalog.loader import load
 from neuronctl.common.rule_codes import CODES
 from neuronctl.judgement.rule_pages import every_rule
 from neuronctl.rules import LocalFacts, RuleContext, apply_rules
-from neuronctl.rules.base import Copies, Fault
+from neuronctl.rules.base import ALONE, NO_SIGN, Finding
 from neuronctl.rules.quotas import Quota
 from neuronctl.scripts.bash_grammar import SyntaxProblem
 from neuronctl.scripts.header import SourceSpan
@@ -200,12 +200,12 @@ CASES: List[Case] = [
     ("NC344", {"until_done": True, "signal": "KILL@30"},
      ["at KILL, which no program can handle", "--signal TERM@300"],
      {"until_done": True, "signal": "INT@30"}),
-    ("NC412", {"chdir": "~/x", **here(chdir=Fault("no directory '~/x'", "write it out"))},
+    ("NC412", {"chdir": "~/x", **here(chdir=Finding("no directory '~/x'", "write it out"))},
      ["no directory '~/x'", "write it out"], {"chdir": "~/x", **here()}),
     ("NC413", here(quotas=(Quota("/home01", 99, 100, 0, 0, holds=("log",)),)),
      ["1 B of 100 B left in the quota on /home01", "the job writes there: log"],
      here(quotas=(Quota("/home01", 97, 100, 0, 0),))),
-    ("NC406", here(environment=Fault("--conda needs 'conda'", "--module NAME")),
+    ("NC406", here(environment=Finding("--conda needs 'conda'", "--module NAME")),
      ["--conda needs 'conda'", "--module NAME"], here()),
     ("NC407", here(broken_texts=(("", "--setup", BROKEN),)),
      ["bash cannot read --setup, line 1: syntax error", "open quote"], here()),
@@ -236,19 +236,19 @@ CASES: List[Case] = [
     ("NC331", {"container": "x.sif", "venv": "y"}, ["--container and --venv"], {"venv": "y"}),
     ("NC333", {**PYXIS, "launcher": "mpirun"}, ["Pyxis", "mpirun", "--launcher srun"],
      {**PYXIS, "launcher": "srun"}),
-    ("NC403", here(image=Fault("no image 'x.sif'")), ["no image 'x.sif'"], here()),
+    ("NC403", here(image=Finding("no image 'x.sif'")), ["no image 'x.sif'"], here()),
     ("NC405", {"partition": "arm", "modules": ("ARM_gcc", "cuda/12"), "where": ARM},
      ["begin with ARM_", "cuda/12"], {"partition": "arm", "modules": ("ARM_gcc",), "where": ARM}),
     (
         "NC310",
-        {"nodes": 2, "gpus_per_node": 2, **here(copies=Copies.ALONE)},
+        {"nodes": 2, "gpus_per_node": 2, **here(copies=ALONE)},
         ["2 processes of train.py on each of 2 nodes, and train.py trains alone: 4 copies"]
         + ["from one GPU to several", "-N 1 --gpus-per-node 1", "--launcher torchrun"],
-        {"nodes": 2, "gpus_per_node": 2, **here(copies=Copies.UNKNOWN)},
+        {"nodes": 2, "gpus_per_node": 2, **here(copies="")},
     ),
-    ("NC310", {"gpus_per_node": 2, **here(copies=Copies.NO_SIGN)},
+    ("NC310", {"gpus_per_node": 2, **here(copies=NO_SIGN)},
      ["nothing in train.py shares the work: 2 copies", "or request --gpus-per-node 1;"],
-     {"gpus_per_node": 2, **here(copies=Copies.SHARED)}),
+     {"gpus_per_node": 2, **here(copies="")}),
     ("NC314", {"gpus_per_node": 2, **here(wandb_line=5)},
      ["train.py:5 calls wandb.init in each of the 2 processes", "let rank 0 alone"], here()),
     ("NC315", {"gpus_per_node": 2, "script": "uv", "args": ("run", "train.py")},
@@ -260,13 +260,13 @@ CASES: List[Case] = [
      ["'uv run' in each task"],
      {"array": "0-3", "script": "uv", "args": ("run", "t.py"),
       **here(variables=frozenset({"UV_NO_SYNC"}))}),
-    ("NC401", here(program=Fault("'train.py' is no file")), ["'train.py' is no file"], here()),
+    ("NC401", here(program=Finding("'train.py' is no file")), ["'train.py' is no file"], here()),
     ("NC311",
      {"sbatch": ("export=NONE",), "env": (("HF_TOKEN", "hf_0123456789abcdefghijABCDEFGHIJ"),)},
      ["export=NONE keeps HF_TOKEN out"],
      {"sbatch": ("export=ALL",), "env": (("HF_TOKEN", "hf_0123456789abcdefghijABCDEFGHIJ"),)}),
     ("NC402", here(has_directives=True), ["train.py is a batch script"], here()),
-    ("NC411", here(log=Fault("there is no 'logs'", "mkdir -p logs")),
+    ("NC411", here(log=Finding("there is no 'logs'", "mkdir -p logs")),
      ["there is no 'logs'; the job would fail at start", "mkdir -p logs"], here()),
 ]  # fmt: skip
 
@@ -295,7 +295,7 @@ def test_every_rule_has_cases() -> None:
 
 
 def test_a_setup_line_may_provide_the_program() -> None:
-    missing = here(program=Fault("no file 'train.py'"))["here"]
+    missing = here(program=Finding("no file 'train.py'"))["here"]
     found = {one.code: one for one in findings(here=missing, setup=("cd ../other",))}["NC401"]
     assert found.severity == "warning"
     assert found.message == "no file 'train.py', unless a setup line provides it"
@@ -383,7 +383,7 @@ def test_severities() -> None:
     warnings = {code for code, one in every_rule().items() if one.severity == "warning"}
     assert {"NC304", "NC321"} <= warnings
     assert not {"NC101", "NC111", "NC121", "NC141", "NC201", "NC211"} & warnings
-    gone = Fault("no file 'gone'")
+    gone = Finding("no file 'gone'")
     missing = {"here": LocalFacts("kim", "/", program=gone, log=gone)}
     strict = findings(partition="old", gpus_per_node=1, **missing)
     assert [one.severity for one in strict] == ["error", "error"]

@@ -36,17 +36,14 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Finding]:
         return
     if request.ntasks_per_node is None:
         more = plan.nodes * -(-request.ntasks // plan.nodes)
-        yield Finding(
-            f"requested {counted(request.ntasks, 'task')} on {counted(plan.nodes, 'node')}; "
-            "neuronctl starts the same number on every node",
-            f"use --ntasks={more}" + (f" or --ntasks={total}" if total < more else ""),
-        )
+        message = f"requested {counted(request.ntasks, 'task')} on {counted(plan.nodes, 'node')}; "
+        message += "neuronctl starts the same number on every node"
+        hint = f"use --ntasks={more}" + (f" or --ntasks={total}" if total < more else "")
+        yield Finding(message, hint)
     else:
-        yield Finding(
-            f"--ntasks={request.ntasks} contradicts {counted(plan.nodes, 'node')} x "
-            f"{counted(plan.ntasks_per_node, 'task')} per node = {counted(total, 'task')}",
-            f"use -N and --ntasks-per-node only, or --ntasks={total}",
-        )
+        message = f"--ntasks={request.ntasks} contradicts {counted(plan.nodes, 'node')} x "
+        message += f"{counted(plan.ntasks_per_node, 'task')} per node = {counted(total, 'task')}"
+        yield Finding(message, f"use -N and --ntasks-per-node only, or --ntasks={total}")
 
 
 @job_rule(ERROR, "NC302", "launcher starts its own processes", Trait.STEP)
@@ -104,11 +101,9 @@ def launcher_as_program(context: RuleContext) -> Iterator[Finding]:
     if launch.processes_per_node == 1 and {*map(option_name, args)} & {*launcher.joins}:
         return  # each copy joins the others
     program = next((word for word in args if word.endswith(".py")), "PROGRAM")
-    yield Finding(
-        f"{name} starts processes itself, and {launch.launcher.name} starts {name} "
-        f"{counted(launch.processes, 'time')}: that many separate trainings",
-        f"name the program alone: --launcher {launcher.name} {quote(program)} …",
-    )
+    message = f"{name} starts processes itself, and {launch.launcher.name} starts {name} "
+    message += f"{counted(launch.processes, 'time')}: that many separate trainings"
+    yield Finding(message, f"name the program alone: --launcher {launcher.name} {quote(program)} …")
 
 
 _STATED = {
@@ -138,11 +133,9 @@ def contradictions(
         figure, unit, where, taken = _STATED[name]
         has = getattr(job, figure)
         if has and count != has:
-            yield Finding(
-                f"{program} states {name}={count}, and the job has "
-                f"{counted(has, unit)}{where}: the processes wait for others, or fail",
-                f"request {counted(count, unit)}{where}, or write {taken}",
-            )
+            message = f"{program} states {name}={count}, and the job has "
+            message += f"{counted(has, unit)}{where}: the processes wait for others, or fail"
+            yield Finding(message, f"request {counted(count, unit)}{where}, or write {taken}")
 
 
 _LIGHTNING = 'Trainer(devices="auto", num_nodes=int(os.environ["SLURM_JOB_NUM_NODES"]))'
@@ -211,22 +204,19 @@ def own_launcher_option(context: RuleContext) -> Iterator[Finding]:
 def launcher_without_options(context: RuleContext) -> Iterator[Finding]:
     launch = context.launch
     if launch.launcher_options and not launch.launcher.takes_options:
-        yield Finding(
-            f"launcher {launch.launcher.name} has no options of its own; requested "
-            f"{join(launch.launcher_options)}",
-            "leave --launcher-option out, or use another --launcher",
-        )
+        message = f"launcher {launch.launcher.name} has no options of its own; requested "
+        message += f"{join(launch.launcher_options)}"
+        yield Finding(message, "leave --launcher-option out, or use another --launcher")
 
 
 @job_rule(ERROR, "NC309", "range of nodes for a launcher that needs a number", Trait.STEP)
 def range_of_nodes(context: RuleContext) -> Iterator[Finding]:
     launch = context.launch
     if launch.most_nodes > launch.nodes and launch.launcher.counts_nodes:
-        yield Finding(
-            f"requested {launch.nodes} to {launch.most_nodes} nodes; launcher "
-            f"{launch.launcher.name} must know their number before the job runs",
-            f"request one number, such as -N {launch.nodes}, or use --launcher torchrun or srun",
-        )
+        message = f"requested {launch.nodes} to {launch.most_nodes} nodes; launcher "
+        message += f"{launch.launcher.name} must know their number before the job runs"
+        hint = f"request one number, such as -N {launch.nodes}, or use --launcher torchrun or srun"
+        yield Finding(message, hint)
 
 
 @job_rule(ERROR, "NC311", "options exclude each other")
@@ -271,11 +261,10 @@ def times_and_limit(context: RuleContext) -> Iterator[Finding]:
             )
     before = units.split_signal(request.signal or "")[2]
     if before.isdigit() and int(before) >= limit and not plan.interactive:
-        yield Finding(
-            f"--signal={request.signal} comes {before} s before the end, and the job has "
-            f"{units.format_time(limit)}: it gets the signal as soon as it runs",
-            f"use fewer seconds, such as @{max(1, limit // 4)}, or a longer --time",
-        )
+        message = f"--signal={request.signal} comes {before} s before the end, and the job has "
+        message += f"{units.format_time(limit)}: it gets the signal as soon as it runs"
+        hint = f"use fewer seconds, such as @{max(1, limit // 4)}, or a longer --time"
+        yield Finding(message, hint)
 
 
 @job_rule(WARNING, "NC321", "signal that does not reach every process", Trait.STEP)
@@ -329,11 +318,10 @@ def container_and_environment(context: RuleContext) -> Iterator[Finding]:
 def runtime_and_launcher(context: RuleContext) -> Iterator[Finding]:
     launch = context.launch
     if launch.wrapping.srun and launch.launcher.own_variables:
-        yield Finding(
-            f"Pyxis starts containers through srun, and {launch.launcher.name} starts its "
-            "processes without it",
-            "use --container-runtime singularity, or --launcher srun or torchrun",
-        )
+        message = f"Pyxis starts containers through srun, and {launch.launcher.name} starts its "
+        message += "processes without it"
+        hint = "use --container-runtime singularity, or --launcher srun or torchrun"
+        yield Finding(message, hint)
 
 
 _READ_DOLLARS = r"(?:ba|da|z|k|c|tc|fi)?sh|[gmn]?awk|perl|envsubst|sed|make"
@@ -364,11 +352,10 @@ def exposed_secret(context: RuleContext) -> Iterator[Finding]:
         if find_secrets("\n".join(words)) or hide_in_words(words) != words:
             exposed.append(where)
     for where in exposed:
-        yield Finding(
-            f"{where} a secret: it is written into the script, and everybody on the node can "
-            "see the command lines of what runs there",
-            "export it, pass it on with --env NAME, and let the program read the variable",
-        )
+        message = f"{where} a secret: it is written into the script, and everybody on the node can "
+        message += "see the command lines of what runs there"
+        hint = "export it, pass it on with --env NAME, and let the program read the variable"
+        yield Finding(message, hint)
 
 
 @job_rule(WARNING, "NC341", "variable that is not replaced", Trait.LAUNCH)
@@ -394,11 +381,10 @@ def stands_literally(context: RuleContext) -> Iterator[Finding]:
         known = context.local.variables
         told = [name for name in found if name in known or name.startswith(("SLURM", "MASTER_"))]
         if told:
-            yield Finding(
-                f"{launch.prefix}{_named(told)} in the program's arguments {verb(len(told))} "
-                "passed on as typed, without the value",
-                "write the launch as shell text: 'run:' in a job file, or --body FILE",
-            )
+            message = f"{launch.prefix}{_named(told)} in the program's arguments {verb(len(told))} "
+            message += "passed on as typed, without the value"
+            hint = "write the launch as shell text: 'run:' in a job file, or --body FILE"
+            yield Finding(message, hint)
 
 
 @job_rule(ERROR, "NC344", "a job that cannot go on until it is done")
@@ -423,10 +409,8 @@ def until_done(context: RuleContext) -> Iterator[Finding]:
             "move the trap into the program, or into the shell text of --body",
         )
     if request.resume_with and request.script is None:
-        yield Finding(
-            "--resume-with has no program to which its arguments could be added",
-            "let the shell text look for the checkpoint itself",
-        )
+        message = "--resume-with has no program to which its arguments could be added"
+        yield Finding(message, "let the shell text look for the checkpoint itself")
     before, limit, signal = plan.until_done.before_end, plan.time_limit, plan.signal
     problem, longer = "", ""
     if signal is not None and signal.name in units.NEVER_HANDLED:

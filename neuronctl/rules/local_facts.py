@@ -275,15 +275,12 @@ def _environment_fault(plan: JobPlan) -> Optional[Finding]:
     if request.venv is not None:
         directory = request.resolve_path(os.path.expanduser(request.venv)).rstrip("/")
         if not os.path.isdir(directory):
-            return Finding(
-                f"no virtual environment '{directory}'",
-                f"create it first: python3 -m venv {quote(directory)}; or name another",
-            )
+            message = f"no virtual environment '{directory}'"
+            hint = f"create it first: python3 -m venv {quote(directory)}; or name another"
+            return Finding(message, hint)
         if not os.path.isfile(f"{directory}/bin/activate"):
-            return Finding(
-                f"'{directory}' is not a virtual environment: it has no bin/activate",
-                "name the directory that 'python3 -m venv' created",
-            )
+            message = f"'{directory}' is not a virtual environment: it has no bin/activate"
+            return Finding(message, "name the directory that 'python3 -m venv' created")
     if request.conda is not None:
         path = request.resolve_path(os.path.expanduser(request.conda))
         if "/" in request.conda and not os.path.isdir(path):

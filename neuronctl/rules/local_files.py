@@ -23,11 +23,9 @@ def job_directory(context: RuleContext) -> Iterator[Finding]:
 def program(context: RuleContext) -> Iterator[Finding]:
     fault = context.local.program
     for name in context.local.not_on_path:
-        yield Finding(
-            f"no program '{name}' on PATH, which the job inherits: the job would fail at once",
-            "name the environment that has it: --conda NAME, --venv DIR, or --module NAME",
-            severity=WARNING,
-        )
+        message = f"no program '{name}' on PATH, which the job inherits: the job would fail at once"
+        hint = "name the environment that has it: --conda NAME, --venv DIR, or --module NAME"
+        yield Finding(message, hint, severity=WARNING)
     if fault is not None and context.plan.request.setup:
         # Such a line may change the directory or create the program.
         message = f"{fault.message}, unless a setup line provides it"
@@ -89,10 +87,8 @@ def _has_directives(body: str) -> bool:
 def batch_script(context: RuleContext) -> Iterator[Finding]:
     here, request = context.local, context.plan.request
     if request.body is not None and _has_directives(request.body):
-        yield Finding(
-            "the shell text has #SBATCH lines, which Slurm does not read there",
-            "give these options to neuronctl, and remove the lines",
-        )
+        message = "the shell text has #SBATCH lines, which Slurm does not read there"
+        yield Finding(message, "give these options to neuronctl, and remove the lines")
     if here.has_directives:
         yield Finding(
             f"{request.script} is a batch script: Slurm ignores the #SBATCH lines of a program",
@@ -104,10 +100,9 @@ def batch_script(context: RuleContext) -> Iterator[Finding]:
 @job_rule(ERROR, "NC407", "shell text that cannot be read")
 def broken_shell_text(context: RuleContext) -> Iterator[Finding]:
     for step, text, problem in context.local.broken_texts:
-        yield Finding(
-            f"{step}bash cannot read {text}, line {problem.place.line}: {problem.message}",
-            "look for an open quote, bracket, block, or here-document at or before that line",
-        )
+        message = f"{step}bash cannot read {text}, line {problem.place.line}: {problem.message}"
+        hint = "look for an open quote, bracket, block, or here-document at or before that line"
+        yield Finding(message, hint)
 
 
 @job_rule(WARNING, "NC405", "modules of another architecture", about="")
@@ -131,11 +126,9 @@ RANK_0_ONLY = "let rank 0 alone call it: if int(os.environ.get('RANK', 0)) == 0:
 def every_rank_logs(context: RuleContext) -> Iterator[Finding]:
     launch, line = context.launch, context.local.wandb_line
     if line:
-        yield Finding(
-            f"{python_file(launch.request)}:{line} calls wandb.init in each of the "
-            f"{launch.processes} processes: they write into one W&B run, or make one each",
-            RANK_0_ONLY,
-        )
+        message = f"{python_file(launch.request)}:{line} calls wandb.init in each of the "
+        message += f"{launch.processes} processes: they write into one W&B run, or make one each"
+        yield Finding(message, RANK_0_ONLY)
 
 
 def uv_changes(words: Sequence[str]) -> str:

@@ -176,11 +176,8 @@ def _wrong_parts(
         return
     for key in given:
         if key not in policy.fields:
-            yield Finding(
-                f"comment '{comment}' has a key '{key}' that the site does not know",
-                "keys: " + " ".join(policy.fields),
-                source,
-            )
+            message = f"comment '{comment}' has a key '{key}' that the site does not know"
+            yield Finding(message, "keys: " + " ".join(policy.fields), source)
     for key, values in policy.fields.items():
         if key not in given:
             # --comment overrides --field and --appl.
@@ -190,18 +187,12 @@ def _wrong_parts(
             hint = f"{add}; {_choices(context, key, values)}"
             yield Finding(f"comment '{comment}' has no {key}=", hint, source)
         elif given[key] not in values:
-            yield Finding(
-                f"{key}={given[key]} in the comment is not a value that the site allows",
-                _choices(context, key, values, given[key]),
-                source,
-            )
+            message = f"{key}={given[key]} in the comment is not a value that the site allows"
+            yield Finding(message, _choices(context, key, values, given[key]), source)
     order = list(policy.fields)
     if keys != order and set(keys) == set(order):
-        yield Finding(
-            f"comment '{comment}' must have each part once, in the order {policy.parts}",
-            "write " + ";".join(f"{key}={given[key]}" for key in order),
-            source,
-        )
+        message = f"comment '{comment}' must have each part once, in the order {policy.parts}"
+        yield Finding(message, "write " + ";".join(f"{key}={given[key]}" for key in order), source)
 
 
 @job_rule(ERROR, "NC211", "option is forbidden by the site", about="")
@@ -228,13 +219,11 @@ def submit_directory(context: RuleContext) -> Iterator[Finding]:
         return
     places = [place.replace("{user}", here.user).rstrip("/") for place in allowed]
     if not any(f"{here.directory.rstrip('/')}/".startswith(f"{place}/") for place in places):
-        yield Finding(
-            f"jobs on {plan.cluster.name} may be submitted only from {' or '.join(places)}; "
-            f"{'this' if plan.interactive or plan.request.chdir is None else '--chdir'} is "
-            f"{here.directory}",
-            f"cd {places[0]}, and put the script and its data there",
-            context.cite("policy", "submit_from"),
-        )
+        message = f"jobs on {plan.cluster.name} may be submitted only from {' or '.join(places)}; "
+        message += f"{'this' if plan.interactive or plan.request.chdir is None else '--chdir'} is "
+        message += f"{here.directory}"
+        hint = f"cd {places[0]}, and put the script and its data there"
+        yield Finding(message, hint, context.cite("policy", "submit_from"))
 
 
 def _unnamed(context: RuleContext, option: str, key: str, article: str) -> Iterator[Finding]:

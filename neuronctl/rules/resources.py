@@ -122,11 +122,9 @@ def partition_is_open(context: RuleContext) -> Iterator[Finding]:
     if not context.plan.partition.open:
         source = context.cite_partition("open")
         whose = "your groups, account, or QOS" if source.by_slurm else "users"
-        yield Finding(
-            f"partition '{context.plan.partition.name}' is closed to {whose}",
-            "open partitions: " + (", ".join(_open(context.plan, lambda one: True)) or "none"),
-            source,
-        )
+        message = f"partition '{context.plan.partition.name}' is closed to {whose}"
+        hint = "open partitions: " + (", ".join(_open(context.plan, lambda one: True)) or "none")
+        yield Finding(message, hint, source)
     accounts, own = context.plan.partition.accounts, context.plan.request.account
     known = context.slurm is not None  # implies the accounts above this one
     if accounts and own and own.lower() not in map(str.lower, accounts) and not known:
@@ -155,13 +153,11 @@ def nodes_a_job(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     # Slurm compares the end of a range with this limit.
     if partition.max_nodes is not None and plan.most_nodes > partition.max_nodes:
-        yield Finding(
-            f"requested {counted(plan.most_nodes, 'node')}; a job in {partition.name}"
-            f"{_qos_words(context, 'max_nodes')} may have {partition.max_nodes}: "
-            "it would wait forever",
-            f"request at most -N {partition.max_nodes}",
-            context.cite_partition("max_nodes"),
-        )
+        message = f"requested {counted(plan.most_nodes, 'node')}; a job in {partition.name}"
+        message += f"{_qos_words(context, 'max_nodes')} may have {partition.max_nodes}: "
+        message += "it would wait forever"
+        hint = f"request at most -N {partition.max_nodes}"
+        yield Finding(message, hint, context.cite_partition("max_nodes"))
 
 
 @job_rule(ERROR, "NC121", "more GPUs per node than it has", Trait.PARTITION, about=_GPUS)
@@ -292,11 +288,9 @@ def cores_a_node(context: RuleContext) -> Iterator[Finding]:
     asked = _cores_asked(plan)
     if plan.request.amounts is not None:
         asked = f"requested {counted(least, 'core')} on one node"
-    yield Finding(
-        f"{asked}; the largest node in {partition.name} has {largest}",
-        _fewer_cores(plan, min(largest, _capped_cores(plan) or largest)),
-        context.cite_partition("cores_per_node"),
-    )
+    message = f"{asked}; the largest node in {partition.name} has {largest}"
+    hint = _fewer_cores(plan, min(largest, _capped_cores(plan) or largest))
+    yield Finding(message, hint, context.cite_partition("cores_per_node"))
 
 
 @job_rule(ERROR, "NC132", "more cores per GPU than the site allows", Trait.PARTITION, about=_CORES)
@@ -349,12 +343,10 @@ def wall_time(context: RuleContext) -> Iterator[Finding]:
     qos = _qos_words(context, "wall_time") if key == "maximum" else ""
     others = () if context.slurm is None else context.slurm.qos_for_time
     other_qos = f", or use -q {' or -q '.join(others[:2])}" if others else ""
-    yield Finding(
-        f"requested {asked}; {kind} jobs in {plan.partition.name}{qos} may run at most "
-        f"{units.format_time(limit)}: Slurm may accept it but never start it",
-        f"request at most -t {units.format_time(limit)}{other_qos}",
-        _cite_wall_time(context, key),
-    )
+    message = f"requested {asked}; {kind} jobs in {plan.partition.name}{qos} may run at most "
+    message += f"{units.format_time(limit)}: Slurm may accept it but never start it"
+    hint = f"request at most -t {units.format_time(limit)}{other_qos}"
+    yield Finding(message, hint, _cite_wall_time(context, key))
 
 
 def _cite_wall_time(context: RuleContext, key: str) -> Citation:

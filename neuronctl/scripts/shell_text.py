@@ -131,6 +131,11 @@ class ShellText:
         return tuple(each for each in self.assignments if each.name == name)
 
     @cached_property
+    def before_commands(self) -> Tuple[Assignment, ...]:
+        """Return the variables that are set for one command: ``A=x command``."""
+        return tuple(variable for command in self.commands for variable in command.assigned)
+
+    @cached_property
     def uncaptured(self) -> Tuple[Command, ...]:
         """Return the commands whose output is not a value."""
         return tuple(command for command in self.commands if not command.captured)

@@ -101,9 +101,6 @@ FOUND: List[Row] = [
     # NC626: cores that a step does not get.
     ("NC626", CORES, "srun --container-image=x.sqsh python t.py@@"),
     ("NC626", CORES, "srun --environment ${EDF_FILE} python t.py@@"),
-    # Without a number of tasks, an srun with -c starts as many as fit.
-    ("NC626", "-p cpu --exclusive -c 4", "srun -c $SLURM_CPUS_PER_TASK python t.py@@"),
-    ("NC626", "-p cpu -c 8", "srun -c 4 python t.py@@"),
     # NC633: GPUs that the job does not have.
     ("NC633", f"{GPU} --array=0-3", f"export CUDA_VISIBLE_DEVICES={INDEX}@@\n./a"),
     ("NC633", GPU, "CUDA_VISIBLE_DEVICES=0 ./a\nCUDA_VISIBLE_DEVICES=1 ./b@@"),
@@ -166,7 +163,6 @@ FOUND: List[Row] = [
     ("NC657", GPU, "tensorboard --logdir 'my runs' --bind_all@@ --port 6006"),
     ("NC657", GPU, "vllm serve /m/llama --host@@ 0.0.0.0"),
     ("NC637", CPU, "export OMP_NUM_THREADS=64@@\n./a"),
-    ("NC638", CPU, "conda init@@\n./a"),
     ("NC640", GPU, "export API_KEY=abcdefgh12345678@@\nsrun python train.py"),
     ("NC642", "-p cpu -N 2 --ntasks-per-node=1", "MASTER_ADDR=127.0.0.1 srun python t.py@@"),
     ("NC642", EACH, 'N=$(scontrol show hostnames $L)\nA=("$N")@@\nsrun -N1 -w ${A[0]} ./a'),
@@ -267,7 +263,6 @@ RIGHT: List[Row] = [
     ("NC625", GPU, 'pip install x\neval "$1"'),
     ("NC626", CORES, "srun -c 8 --container-image=x.sqsh python t.py"),
     ("NC626", CORES, "export SRUN_CPUS_PER_TASK=8\nsrun python t.py"),
-    ("NC626", "-p cpu --exclusive -c 4", "srun -n 1 -c 4 python t.py"),
     ("NC626", "-p cpu -c 4", "srun -c 4 python t.py"),
     ("NC626", CORES, "srun mkdir -p x\nsrun bash -c 'hostname | cut -d. -f1'"),
     ("NC651", CPU, "python serve.py &\npython ask.py"),
@@ -345,7 +340,6 @@ RIGHT: List[Row] = [
     ("NC657", GPU, "export VLLM_API_KEY=$(cat k)\nvllm serve /m --host 0.0.0.0"),
     ("NC657", GPU, "python serve.py --host 0.0.0.0"),
     ("NC637", "-p cpu -N 1 -n 4", "cc -qopenmp a.c -o a\nsrun ./a"),
-    ("NC638", CPU, "conda init\nsource ~/.bashrc\n./a"),
     ("NC638", CPU, ". /x/conda.sh && conda activate e"),
     ("NC638", CPU, "conda env create -f e.yml\nsource env.sh"),
     ("NC640", GPU, "export HF_TOKEN=hf_xxx"),
@@ -484,6 +478,8 @@ def test_the_hint_for_a_torchrun_on_several_nodes_is_a_line_that_works(
         ('eval "$(conda shell.bash hook)"\nconda activate x\npython t.py', []),
         ("uenv miniconda3-py39\nconda activate x\npython t.py", []),
         ("source activate x\npython t.py", [3]),
+        ("conda init\npython t.py", [3]),
+        ("conda init\nsource ~/.bashrc\npython t.py", []),
         ("PATH=$HOME/conda/bin:$PATH\nsource activate x\npython t.py", []),
     ],
 )

@@ -46,30 +46,26 @@ def _is_first(facts: ScriptFacts, command: Command, *readers: str) -> bool:
 @script_rule(WARNING, "NC638", "environment that is not activated")
 def not_activated(facts: ScriptFacts) -> Iterator[Finding]:
     yield from _out_of_order(facts)
-    for command in facts.shell.calls(*_CONDA):
-        init = command.arguments[:1] == ("init",) and not command.captured
-        if init and "bashrc" not in facts.text:
-            message = f"'{command.name} init' changes a file for the next login, not this shell"
-            yield Finding(message, _HOOK, place=command.place, severity=NOTE)
     login = re.search(r"\s(-\w*[li]\w*|--login)\b", facts.header.shebang)
     if login or facts.has("get-user-env"):
         return
     yield from _module_is_missing(facts)
     for command in facts.shell.calls(*_CONDA, "source"):
-        if command.arguments[:1] != ("activate",):
+        verb, conda = command.arguments[:1], command.name != "source"
+        if conda and verb == ("init",) and not command.captured and "bashrc" not in facts.text:
+            message = f"'{command.name} init' changes a file for the next login, not this shell"
+            yield Finding(message, _HOOK, place=command.place, severity=NOTE)
+        readers = _READ_BEFORE if conda else (*_READ_BEFORE, *_CONDA)
+        if verb != ("activate",) or not _is_first(facts, command, *readers):
             continue
-        if command.name != "source" and _is_first(facts, command, *_READ_BEFORE):
-            yield Finding(
-                f"'{command.name} activate' fails in a batch shell, which has not read "
-                f"{command.name}'s shell functions",
-                _HOOK,
-                place=command.place,
-            )
-            return
-        first = _is_first(facts, command, *_READ_BEFORE, *_CONDA)
-        if command.name == "source" and first and not facts.shell.assigned("PATH"):
-            words = "'source activate' works only if the shell that submits has conda's bin in PATH"
-            yield Finding(words, _HOOK, place=command.place, severity=NOTE)
+        message = f"'{command.name} activate' fails in a batch shell, which has not read "
+        message += f"{command.name}'s shell functions"
+        if not conda:
+            message = "'source activate' works only if the shell that submits has conda's bin in "
+            message += "PATH"
+        if conda or not facts.shell.assigned("PATH"):
+            severity = WARNING if conda else NOTE
+            yield Finding(message, _HOOK, place=command.place, severity=severity)
             return
 
 
@@ -78,13 +74,13 @@ def _module_is_missing(facts: ScriptFacts) -> Iterator[Finding]:
     command = next(iter(facts.shell.calls("module", "ml")), None)
     if command is None or not _is_first(facts, command, "source", ".", "eval"):
         return
-    where = "exists only in login shells"
-    if facts.plan is not None and facts.plan.cluster.policy.login_shell:
-        message = f"on {facts.plan.cluster.name}, {command.name} {where}"
-        yield Finding(message, "begin with #!/bin/bash -l", place=command.place)
-    elif re.search(r"[/ ](da)?sh$", facts.header.shebang.strip()):
-        message = f"where sh is not bash, {command.name} {where}"
-        yield Finding(message, "begin with #!/bin/bash -l", place=command.place, severity=NOTE)
+    by_site = facts.plan is not None and facts.plan.cluster.policy.login_shell
+    if by_site or re.search(r"[/ ](da)?sh$", facts.header.shebang.strip()):
+        where = "on this cluster" if by_site else "where sh is not bash"
+        message = f"{where}, {command.name} exists only in login shells"
+        severity = WARNING if by_site else NOTE
+        hint = "begin with #!/bin/bash -l"
+        yield Finding(message, hint, place=command.place, severity=severity)
 
 
 def _out_of_order(facts: ScriptFacts) -> Iterator[Finding]:
@@ -161,7 +157,7 @@ def not_set(facts: ScriptFacts) -> Iterator[Finding]:
 
 def _misspelled_names(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
     """Yield names close to Slurm's: used but never set, or exported but never used."""
-    before = [each for command in facts.shell.commands for each in command.assigned]
+    before = facts.shell.before_commands
     assigned = {each.name: each for each in (*facts.shell.assignments, *before)}
     for name, place in used.items():
         near = "" if name in assigned else _misspelled(name)
@@ -186,11 +182,9 @@ def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
         # It may come from the command line, if a comment shows that.
         shown = options and re.search(rf"(?m)^[ \t]*#.*\bsbatch\b.*--{options[0]}\b", facts.text)
         if options and not given and not shown and facts.header.components == 1:
-            yield Finding(
-                f"${name} is empty here: Slurm sets it only with --{options[0]}",
-                f"write #SBATCH --{options[0]}=…, or ${{{name}:-1}}",
-                place=place,
-            )
+            message = f"${name} is empty here: Slurm sets it only with --{options[0]}"
+            hint = f"write #SBATCH --{options[0]}=…, or ${{{name}:-1}}"
+            yield Finding(message, hint, place=place)
         if instead:
             message = f"${name} is empty here: another scheduler sets it, and Slurm does not"
             yield Finding(message, f"write ${instead}", place=place)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import chain, islice
-from typing import Iterator, List
+from typing import Iterator
 
 from neuronctl.common.datatypes import replace
 from neuronctl.common.rule_codes import NOTE, WARNING
@@ -35,26 +34,26 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Finding]:
         return
     for start in facts.starts:
         yield from _too_many_tasks(start, plan)
-    starters = [
+    launchers = [
         start
         for start in facts.starts
         if start.launch.launcher.starts_processes() or start.launch.launcher.ssh
     ]
-    for start in starters:
-        launch, has, where = start.launch, plan.gpus_per_node, "per node"
-        hosts = [launch.options[name] for name in launch.launcher.places if launch.has(name)]
-        elsewhere = launch.launcher.ssh and hosts and not hosts[0].startswith("localhost")
-        on_one = start.nodes == 1 and launch.count(*launch.launcher.nodes) in (None, 1)
-        on_one = on_one and not elsewhere
-        if launch.launcher.processes and not on_one:
-            has, where = plan.nodes * plan.gpus_per_node, "in all"
-        count = launch.count(*launch.launcher.counts)
+    for start in launchers:
+        launch, launcher = start.launch, start.launch.launcher
+        hosts = [launch.options[name] for name in launcher.places if launch.has(name)]
+        elsewhere = launcher.ssh and hosts and not hosts[0].startswith("localhost")
+        on_one = start.nodes == 1 and launch.count(*launcher.nodes) in (None, 1) and not elsewhere
+        gpus, where = plan.gpus_per_node, "per node"
+        if launcher.processes and not on_one:
+            gpus, where = plan.nodes * plan.gpus_per_node, "in all"
+        count = launch.count(*launcher.counts)
         if count == 1:
             count = start.each  # more would be NC621
         # Several launches may each take a share of the GPUs.
-        alone = len(starters) == 1 and not launch.command.background
-        if count is not None and (count > has or (count < has and alone)):
-            yield _differ(launch, count, has, where)
+        alone = len(launchers) == 1 and not launch.command.background
+        if count is not None and (count > gpus or (count < gpus and alone)):
+            yield _differ(launch, count, gpus, where)
 
 
 def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Finding]:
@@ -66,54 +65,39 @@ def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Finding]:
     by_task = run is not None and (run.is_srun or run.launcher.uncounted == ALL)
     if run is None or not by_task or start.launch.kind != PYTHON or run.has(*GPU_OPTIONS):
         return
-    each, has = start.each or 0, plan.gpus_per_node
-    if each > has:
-        finding = _differ(run, each, has, "per node")
-        yield replace(finding, severity=NOTE if has == 1 else "")
+    each, gpus = start.each or 0, plan.gpus_per_node
+    if each > gpus:
+        finding = _differ(run, each, gpus, "per node")
+        yield replace(finding, severity=NOTE if gpus == 1 else "")
 
 
-def _differ(launch: Launch, count: int, has: int, where: str) -> Finding:
-    short = "some share a GPU or fail" if count > has else "the other GPUs stay idle"
-    return Finding(
-        f"{launch.kind} starts {counted(count, 'process')}, and the job has "
-        f"{counted(has, 'GPU')} {where}: {short}",
-        f"start {has} here, or request {counted(count, 'GPU')}",
-        place=launch.place,
-    )
+def _differ(launch: Launch, count: int, gpus: int, where: str) -> Finding:
+    effect = "some share a GPU or fail" if count > gpus else "the other GPUs stay idle"
+    message = f"{launch.kind} starts {counted(count, 'process')}, and the job has "
+    message += f"{counted(gpus, 'GPU')} {where}: {effect}"
+    hint = f"start {gpus} here, or request {counted(count, 'GPU')}"
+    return Finding(message, hint, place=launch.place)
 
 
 @script_rule(NOTE, "NC625", "GPUs without a process", Trait.ABSENCE)
 def idle_gpus(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find the first program that starts fewer processes than the job has GPUs."""
     plan = facts.plan
-    if plan is None or not plan.gpus_per_node:
-        return
     works = [start for start in facts.starts if not is_trifle(start.launch)]
     # Several launches side by side may have a share each.
-    if any(start.launch.command.background or start.launch.command.captured for start in works):
+    beside = any(run.launch.command.background or run.launch.command.captured for run in works)
+    if plan is None or not plan.gpus_per_node or beside:
         return
-    yield from islice(chain(_uncounted(facts, plan, works), _too_few(facts, plan, works)), 1)
-
-
-def _uncounted(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[Finding]:
-    """Yield a launcher that starts one process because no option gives a number."""
-    alone = [start for start in works if start.launch.launcher.starts_processes()]
-    told = re.search("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=", facts.text)
-    if plan.gpus_per_node < 2 or told or not alone or not all(map(_starts_one, alone)):
-        return
-    launch = alone[0].launch
-    option = f"--{launch.launcher.processes_per_node[0]}".replace("_", "-")
-    yield Finding(
-        f"without {option}, {launch.kind} starts 1 process for the {plan.gpus_per_node} GPUs of "
-        "its node",
-        f"write {option}={plan.gpus_per_node}",
-        place=launch.place,
-        severity=WARNING,
-    )
-
-
-def _too_few(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[Finding]:
-    """Yield a program that starts fewer times than the job has GPUs."""
     gpus = plan.gpus_per_node * plan.nodes
+    launchers = [start for start in works if start.launch.launcher.starts_processes()]
+    sized = re.search("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=", facts.text)
+    if plan.gpus_per_node > 1 and launchers and not sized and all(map(_starts_one, launchers)):
+        launch = launchers[0].launch
+        option = f"--{launch.launcher.processes_per_node[0]}".replace("_", "-")
+        message = f"without {option}, {launch.kind} starts 1 process for the {plan.gpus_per_node} "
+        hint = f"write {option}={plan.gpus_per_node}"
+        yield Finding(message + "GPUs of its node", hint, place=launch.place, severity=WARNING)
+        return
     for start in works:
         count = _processes(facts, start)
         if 0 < count < gpus:
@@ -124,6 +108,7 @@ def _too_few(facts: ScriptFacts, plan: JobPlan, works: List[Start]) -> Iterator[
                 f"--ntasks-per-node={plan.gpus_per_node} and srun), or request fewer GPUs",
                 place=start.launch.place,
             )
+            return
 
 
 def _processes(facts: ScriptFacts, start: Start) -> int:
@@ -144,11 +129,12 @@ def _processes(facts: ScriptFacts, start: Start) -> int:
 
 def _starts_one(start: Start) -> bool:
     """Return True if a launcher without a number starts a single process on its node."""
-    launch, own = start.launch, start.launch.launcher
-    one = own.starts_processes() and own.uncounted == ONE and start.each == 1
-    known = launch.certain and not launch.has(*own.counts, "help", "h")
+    launch, launcher = start.launch, start.launch.launcher
+    if launcher.uncounted != ONE or start.each != 1 or not launch.certain:
+        return False
     words = (word.text for each in launch.below() for word in each.own_words)
-    return one and known and not any(map(_SEVERAL.match, words))
+    sized = launch.has(*launcher.counts, "help", "h") or any(map(_SEVERAL.match, words))
+    return not sized
 
 
 def _stated_sizes(facts: ScriptFacts) -> Iterator[Finding]:
@@ -174,18 +160,15 @@ _BY_RANK = r"(?i)torch|local_?(rank|id)|--\w*dist|\bddp\b|nccl|lightning"
 def one_visible_gpu(facts: ScriptFacts) -> Iterator[Finding]:
     """Find --gpus-per-task with several ranks per node: each sees one GPU (tried on 22.05)."""
     given, plan = facts.given("gpus-per-task"), facts.plan
-    single = facts.header.count("gpus-per-task") == 1
     steps = [launch for launch in facts.every_launch if launch.is_srun]
     bound = facts.has("gpu-bind") or any(launch.has("gpu_bind") for launch in steps)
-    if given is None or plan is None or plan.ntasks_per_node < 2:
+    if given is None or plan is None or plan.ntasks_per_node < 2 or not steps or bound:
         return
-    if single and steps and not bound and re.search(_BY_RANK, facts.text):
-        yield Finding(
-            f"{given.text} shows each task its own GPU only, as number 0: a program that "
-            "takes the GPU with the number of its LOCAL_RANK finds none",
-            f"write --gpus-per-node={plan.gpus_per_node} instead",
-            place=given.place,
-        )
+    if facts.header.count("gpus-per-task") == 1 and re.search(_BY_RANK, facts.text):
+        message = f"{given.text} shows each task its own GPU only, as number 0: a program that "
+        message += "takes the GPU with the number of its LOCAL_RANK finds none"
+        hint = f"write --gpus-per-node={plan.gpus_per_node} instead"
+        yield Finding(message, hint, place=given.place)
 
 
 _OF_ARRAY = r"\"?\$\{?SLURM_ARRAY_TASK_ID\}?\"?"
@@ -195,19 +178,15 @@ _OF_ARRAY = r"\"?\$\{?SLURM_ARRAY_TASK_ID\}?\"?"
 def gpus_by_hand(facts: ScriptFacts) -> Iterator[Finding]:
     """Find CUDA_VISIBLE_DEVICES beyond the job's GPUs; Slurm numbers them from 0 in each job."""
     has = 0 if facts.plan is None else facts.plan.gpus_per_node
-    before = (variable for command in facts.shell.commands for variable in command.assigned)
-    for variable in (*facts.shell.assignments, *before) if has else ():
+    for variable in (*facts.shell.assignments, *facts.shell.before_commands) if has else ():
         word = variable.word
         # CUDA reads the list up to the first number that does not exist.
         first = re.match(r"\d{1,3}(?=,|$)", word.value or "")
         beyond = int(first[0]) >= has if first else has == 1 and re.fullmatch(_OF_ARRAY, word.raw)
         if variable.name == "CUDA_VISIBLE_DEVICES" and beyond:
-            yield Finding(
-                f"CUDA_VISIBLE_DEVICES={word.raw} hides the job's GPUs: it has "
-                f"{counted(has, 'GPU')}, numbered from 0",
-                "remove it: Slurm sets it",
-                place=variable.place,
-            )
+            message = f"CUDA_VISIBLE_DEVICES={word.raw} hides the job's GPUs: it has "
+            message += f"{counted(has, 'GPU')}, numbered from 0"
+            yield Finding(message, "remove it: Slurm sets it", place=variable.place)
 
 
 _DRIVER = r"--nv|(SINGULARITY|APPTAINER)_NV|libcuda\.so|libnvidia|/dev/nvidia|(?i:rocm)"
@@ -215,6 +194,7 @@ _DRIVER = r"--nv|(SINGULARITY|APPTAINER)_NV|libcuda\.so|libnvidia|/dev/nvidia|(?
 
 @script_rule(WARNING, "NC663", "container that sees no GPU", Trait.ABSENCE)
 def blind_container(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find the first program with GPUs in a container that is started without --nv."""
     plan = facts.plan
     if plan is None or not plan.gpus_per_node or re.search(_DRIVER, facts.text):
         return
@@ -222,14 +202,15 @@ def blind_container(facts: ScriptFacts) -> Iterator[Finding]:
         return  # their containers only need the devices
     for launch in facts.every_launch:
         words = launch.command.words
-        behind = len(words) - len(launch.own_words)
-        at = next((at for at, word in enumerate(words) if word.basename in CONTAINERS), len(words))
-        # A variable between them may contain the option.
-        between = words[at + 2 : behind if at < behind else at + 3]
-        hidden = any("$" in word.raw and "/" not in word.raw for word in between)
-        if at > behind or hidden or not launch.certain or not _may_use_gpus(launch):
+        program = len(words) - len(launch.own_words)
+        names = [word.basename for word in words[: program + 1]]
+        at = next((at for at, name in enumerate(names) if name in CONTAINERS), None)
+        if at is None or [word.value for word in words[at + 1 : at + 2]] not in (["exec"], ["run"]):
             continue
-        if [word.value for word in words[at + 1 : at + 2]] in (["exec"], ["run"]):
+        # A variable before the image may contain the option.
+        options = words[at + 2 : program if at < program else at + 3]
+        hidden = any("$" in word.raw and "/" not in word.raw for word in options)
+        if launch.certain and not hidden and _may_use_gpus(launch):
             yield Finding(
                 "without --nv, the container has no GPU driver: the program fails or uses the "
                 "CPU, unless the site has set 'always use nv'",

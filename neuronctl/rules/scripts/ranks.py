@@ -41,12 +41,10 @@ def ranks(facts: ScriptFacts) -> Iterator[Finding]:
                 where = f"expands ${name} here"
                 if name not in word.raw:  # another variable supplies it
                     where = f"has set {word.raw} from ${name}"
-                yield Finding(
-                    f"the batch shell {where}, and it is 0: every process gets the same value",
-                    f"let each task expand it: srun bash -c '… ${name} …' in single quotes, or "
-                    f"\\${name}",
-                    place=word.place,
-                )
+                message = f"the batch shell {where}, and it is 0: every process gets the same value"
+                hint = f"let each task expand it: srun bash -c '… ${name} …' in single quotes, or "
+                hint += f"\\${name}"
+                yield Finding(message, hint, place=word.place)
     programs = [run for run in facts.launches if run.name not in ("echo", "printf")]
     used = {name for run in programs for word in run.command.words for name in word.names}
     for variable in facts.shell.assignments:
@@ -83,12 +81,10 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Finding]:
             found += [(number[1], place)] if number is not None else []
     for port, place in found:
         if digits(port) and _nodes_are_shared(facts):
-            yield Finding(
-                f"port {port} is the same for every job: where two of them share a node, the "
-                "second one fails",
-                "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))",
-                place=place,
-            )
+            message = f"port {port} is the same for every job: where two of them share a node, the "
+            message += "second one fails"
+            hint = "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))"
+            yield Finding(message, hint, place=place)
             return
 
 
@@ -133,11 +129,8 @@ def first_node(facts: ScriptFacts) -> Iterator[Finding]:
     if facts.plan.nodes > 1:
         found += _loopback(facts)
     for named, place in found:
-        yield Finding(
-            f"{named} differs between the processes of the job: they never find each other",
-            f"set it once, before srun: export {hint}",
-            place=place,
-        )
+        message = f"{named} differs between the processes of the job: they never find each other"
+        yield Finding(message, f"set it once, before srun: export {hint}", place=place)
     if facts.plan.nodes > 1:
         yield from _one_element(facts)
         yield from _doubtful(facts, hint)

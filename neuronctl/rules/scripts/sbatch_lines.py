@@ -110,11 +110,8 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
 
     for ignored in _ignored(facts, REMARK):
         if ignored.text.startswith("#SBATCH"):
-            yield Finding(
-                f"sbatch ignores '{ignored.text}': a # ends the line",
-                "write every #SBATCH on a line of its own",
-                place=ignored.place,
-            )
+            message = f"sbatch ignores '{ignored.text}': a # ends the line"
+            yield Finding(message, "write every #SBATCH on a line of its own", place=ignored.place)
 
 
 @script_rule(WARNING, "NC605", "directive that is overridden", Trait.UNREACHED)

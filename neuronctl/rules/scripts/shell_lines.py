@@ -218,12 +218,8 @@ def _unfilled_words(facts: ScriptFacts) -> Iterator[Finding]:
         word for word in words if re.fullmatch(_VALUE_OF_YOURS, (word.value or word.raw)[:100])
     ]
     for word in (*paths[:1], *values[:1], *environments[:1]):
-        yield Finding(
-            f"nobody has filled in {word.text[:80]}, which is an example's",
-            "write your own in its place",
-            place=word.place,
-            severity=WARNING,
-        )
+        message = f"nobody has filled in {word.text[:80]}, which is an example's"
+        yield Finding(message, "write your own in its place", place=word.place, severity=WARNING)
 
 
 def _unfilled_for_bash(facts: ScriptFacts) -> Iterator[Finding]:

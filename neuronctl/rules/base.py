@@ -256,7 +256,7 @@ class Trait(Flag):
     """Another partition, or another QOS with it, may not have this problem."""
     CLOSES_PARTITION = 1 << 7 | PARTITION
     """No job of any size may run in that partition."""
-    NO_PARTITION = 1 << 8
+    NO_PARTITION = 1 << 8 | CLOSES_PARTITION
     """The partition does not exist; if that is doubtful, the script may be for another cluster."""
     ABSENCE = 1 << 9
     """It reports what a script lacks; not if a part of the script was not read."""
@@ -266,6 +266,8 @@ class Trait(Flag):
     """Its place in the script is a secret, which nothing may show."""
     REWRITES = 1 << 12
     """``neuronctl init`` can change the program so that the rule holds."""
+    SPELLING = 1 << 13
+    """An option's value is not the one that is meant, so other rules do not judge it."""
 
 
 @dataclass(frozen=True)
@@ -275,7 +277,6 @@ class Rule:
     severity: ``"error"`` refuses the job, ``"warning"`` is only reported; ``"note"`` is advice that
     the user may have ignored on purpose. about: the options of a batch script that it is about,
     which are underlined; None if it does not hold for scripts, being about what neuronctl starts.
-    yields_to: the codes whose findings on the same line, or the same option, make it superfluous.
     """
 
     code: str
@@ -283,7 +284,6 @@ class Rule:
     title: str
     traits: Trait = Trait.NONE
     about: Optional[Tuple[str, ...]] = None
-    yields_to: Tuple[str, ...] = ()
 
     def complete(self, finding: Finding, step: str = "", *, reviewed: bool = False) -> Finding:
         """Return a finding of its function with what is the rule's own.
@@ -328,16 +328,15 @@ class Registry(Generic[Subject]):
         traits: Trait = Trait.NONE,
         *,
         about: Optional[str] = None,
-        yields_to: str = "",
     ) -> Callable[[Judge[Subject]], Judge[Subject]]:
         """Register the rule that the function below is; its findings may come from elsewhere.
 
-        The arguments are those of Rule; about, yields_to: separated by blanks.
+        The arguments are those of Rule; about: separated by blanks.
         """
         if code in RULES or code not in CODES:
             raise ValueError(f"{code} is declared twice, or is not in rule_codes")
         options = None if about is None else tuple(about.split())
-        RULES[code] = Rule(code, severity, title, traits, options, tuple(yields_to.split()))
+        RULES[code] = Rule(code, severity, title, traits, options)
         return lambda judge: self.judges.setdefault(code, judge)
 
     def judge(

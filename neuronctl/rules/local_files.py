@@ -43,14 +43,7 @@ def environment(context: RuleContext) -> Iterator[Finding]:
     return filter(None, [context.local.environment])
 
 
-@job_rule(
-    ERROR,
-    "NC411",
-    "log file cannot be written",
-    Trait.MACHINE,
-    about="output error",
-    yields_to="NC606 NC643",
-)
+@job_rule(ERROR, "NC411", "log file cannot be written", Trait.MACHINE, about="output error")
 def log(context: RuleContext) -> Iterator[Finding]:
     fault = context.local.log
     if fault is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, Mapping, Sequence, Tuple
+from typing import Dict, Iterator, Sequence, Tuple
 
 from neuronctl.common.datatypes import replace
 from neuronctl.common.rule_codes import ERROR
@@ -16,58 +16,47 @@ _SHOWN = 6
 def _comment_form(context: RuleContext) -> str:
     """Return a valid comment to type."""
     policy = context.plan.cluster.policy.comment
-    if policy.form == "fields" and context.batch_script:
-        return f'--comment="{policy.parts}"'
     if policy.form == "fields":
-        return policy.typed
+        return f'--comment="{policy.parts}"' if context.batch_script else policy.typed
     return f"--comment TEXT that matches {policy.pattern}" if policy.pattern else "--comment WORD"
 
 
 def _comment_values(context: RuleContext) -> Dict[str, Tuple[str, ...]]:
     """Return the values that each part of the comment takes, as far as the site lists them."""
     policy = context.plan.cluster.policy.comment
-    known = policy.fields
-    if policy.form == "word":
-        known = {"word": policy.values}
+    known = {"word": policy.values} if policy.form == "word" else policy.fields
     return {key: values for key, values in known.items() if values}
 
 
 def _choices(context: RuleContext, key: str, values: Tuple[str, ...], word: str = "") -> str:
     """Return the values nearest to ``word``, or some of them, and where all are listed."""
     meanings = context.plan.cluster.policy.comment.meanings
+
+    def listed(some: Sequence[str], separator: str) -> str:
+        meant = (f"{one} ({meanings[one]})" if meanings.get(one) else one for one in some)
+        return separator.join(meant)
+
+    if len(values) <= _SHOWN:
+        return f"{key.upper()} is one of {listed(values, ', ')}"
     # Prefer values that contain the word, are contained in it, or mean it.
     low = word.lower().strip()
-    related = tuple(
-        value for value in values if low and (low in value or (len(value) > 2 and value in low))
-    ) or tuple(value for value in values if low and low in meanings.get(value, "").lower())
-    best = tuple(dict.fromkeys(related or nearest(word, values)))[:4] if word else ()
-    few = len(values) <= _SHOWN
-    if best and not few:
-        text = f"did you mean {' or '.join(_meant(value, meanings) for value in best)}?"
-    else:
-        name, near = ("", ()) if few else near_imports(context.local.imports, values)
-        shown = ", ".join(_meant(value, meanings) for value in (near or values)[:_SHOWN])
+    alike = [one for one in values if low and (low in one or (len(one) > 2 and one in low))]
+    alike = alike or [one for one in values if low and low in meanings.get(one, "").lower()]
+    near = (alike or nearest(word, values))[:4] if word else ()
+    text = f"did you mean {listed(near, ' or ')}?"
+    if not near:
+        name, near = near_imports(context.local.imports, values)
         needed_by = f" (the program imports {name})" if name else ""
-        text = f"{key.upper()} {'is one of' if few else 'can be'} {shown}{needed_by}"
-    if few:
-        return text
+        text = f"{key.upper()} can be {listed((near or values)[:_SHOWN], ', ')}{needed_by};"
     asked = context.plan.request.cluster
     other = f" --cluster {asked}" if asked not in (None, context.catalog.default_cluster) else ""
-    sign = "" if text.endswith("?") else ";"
-    return f"{text}{sign} 'neuronctl partitions --comment{other}' lists all"
+    return f"{text} 'neuronctl partitions --comment{other}' lists all"
 
 
 def _joined(hints: Sequence[str]) -> str:
     """Join the hints; say once where all values are listed."""
-    return re.sub(
-        r"; 'neuronctl partitions --comment[^']*' lists all(?=; .* lists all$)",
-        "",
-        "; ".join(hints),
-    )
-
-
-def _meant(value: str, meanings: Mapping[str, str]) -> str:
-    return f"{value} ({meanings[value]})" if meanings.get(value) else value
+    where = r"; 'neuronctl partitions --comment[^']*' lists all(?=; .* lists all$)"
+    return re.sub(where, "", "; ".join(hints))
 
 
 def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tuple[str, ...]]:
@@ -84,115 +73,91 @@ def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tu
 
 
 def _right_comment(context: RuleContext) -> str:
-    """Return the one correct comment of a batch script, or "" if that is unclear."""
+    """Return the one correct comment of a batch script, or "" if that is unclear.
+
+    It has the words of the comment that are values of one part, and what --field and --appl name.
+    """
     policy, given = context.plan.cluster.policy.comment, context.comment_parts
     if not context.batch_script:
         return ""
     if policy.form == "word":
         word = given.get("appl", "")
         return word if not policy.values or word in policy.values else ""
-    words = re.split(r"[\s;,&|]+", (context.plan.comment or "").lower())
-    known = {key: {one.lower(): one for one in allowed} for key, allowed in policy.fields.items()}
-    found: Dict[str, str] = {}
+    words = [word for word in re.split(r"[\s;,&|]+", (context.plan.comment or "").lower()) if word]
+    known = {key: {one.lower(): one for one in values} for key, values in policy.fields.items()}
+    parts: Dict[str, str] = {}
     for key, values in known.items():
-        said = {word.removeprefix(f"{key}=") for word in words} & values.keys()
+        named = {word.removeprefix(f"{key}=") for word in words} & values.keys()
         if key in given:  # a word that may belong to another part is uncertain
             others = {value for name in known.keys() - {key} for value in known[name]}
-            sure = {value for value in said if value not in others or f"{key}={value}" in words}
-            said = sure or {given[key].lower()} & values.keys()
-        right = {values[value] for value in said}
-        if len(right) != 1:
+            named = {one for one in named if one not in others or f"{key}={one}" in words}
+            named = named or {given[key].lower()} & values.keys()
+        if len(named) != 1:
             return ""
-        found[key] = right.pop()
-    if len(given) < len(found) and len([word for word in words if word]) > len(found):
+        parts[key] = values[named.pop()]
+    if len(given) < len(parts) < len(words):
         return ""  # its other content would be lost
-    return ";".join(f"{key}={value}" for key, value in found.items())
+    return ";".join(f"{key}={value}" for key, value in parts.items())
 
 
-def _mended(context: RuleContext, found: Finding) -> Finding:
+def _with_right_comment(context: RuleContext, finding: Finding) -> Finding:
     """Return the finding with the correct comment, if there is one."""
     right = _right_comment(context)
     if not right:
-        return found
-    return replace(found, hint=f'write --comment="{right}"', instead=("comment", right))
+        return finding
+    return replace(finding, hint=f'write --comment="{right}"', instead=("comment", right))
 
 
 @job_rule(ERROR, "NC201", "comment is mandatory", about="comment")
 def comment_given(context: RuleContext) -> Iterator[Finding]:
     plan, policy = context.plan, context.plan.cluster.policy.comment
     if policy.required and not plan.comment:
-        known = _comment_values(context).items()
-        hint = [f"add {_comment_form(context)}", *(_choices(context, *each) for each in known)]
-        found = Finding(
-            f"{plan.cluster.name} rejects jobs without a comment",
-            _joined(hint),
-            context.cite("policy", "comment"),
-        )
-        yield _mended(context, found)
+        choices = [_choices(context, *each) for each in _comment_values(context).items()]
+        hint = _joined([f"add {_comment_form(context)}", *choices])
+        message = f"{plan.cluster.name} rejects jobs without a comment"
+        finding = Finding(message, hint, context.cite("policy", "comment"))
+        yield _with_right_comment(context, finding)
 
 
 @job_rule(ERROR, "NC202", "comment is not what the site takes", about="comment")
 def comment_form(context: RuleContext) -> Iterator[Finding]:
-    return (_mended(context, found) for found in _wrong_comment(context))
-
-
-def _wrong_comment(context: RuleContext) -> Iterator[Finding]:
     comment, policy = context.plan.comment, context.plan.cluster.policy.comment
     if not comment:
         return
-    source, known = context.cite("policy", "comment"), _comment_values(context)
+    source, hint = context.cite("policy", "comment"), ""
     if policy.pattern and not re.fullmatch(policy.pattern, comment):
-        told = context.cite("policy", "comment", "pattern")
-        yield Finding(f"comment '{comment}' does not match {policy.pattern}", "", told)
-    elif policy.form == "word" and len(comment.split()) != 1:
-        yield Finding(
-            f"comment '{comment}' is not one word", "--comment takes one word here", source
-        )
-    elif policy.form == "word" and policy.values and comment not in policy.values:
-        words = f"comment '{comment}' is not one that the site allows"
-        yield Finding(words, _choices(context, "word", policy.values, comment), source)
+        source = context.cite("policy", "comment", "pattern")
+        yield Finding(f"comment '{comment}' does not match {policy.pattern}", "", source)
+    elif policy.form == "word" and (
+        len(comment.split()) != 1 or (policy.values and comment not in policy.values)
+    ):
+        message = f"comment '{comment}' is not one word that the site allows"
+        hint = _choices(context, "word", policy.values, comment) if policy.values else ""
+        yield _with_right_comment(context, Finding(message, hint, source))
     elif policy.form == "fields" and not policy.pattern:
-        yield from _wrong_parts(context, comment, known)
+        for message, hint in _wrong_parts(context, comment):
+            yield _with_right_comment(context, Finding(message, hint, source))
 
 
-def _wrong_parts(
-    context: RuleContext, comment: str, known: Mapping[str, Tuple[str, ...]]
-) -> Iterator[Finding]:
-    """Yield what is wrong with a comment of several parts."""
-    policy, source = context.plan.cluster.policy.comment, context.cite("policy", "comment")
+def _wrong_parts(context: RuleContext, comment: str) -> Iterator[Tuple[str, str]]:
+    """Yield what is wrong with a comment such as ``field=nlp;appl=vasp``, and a hint."""
+    policy = context.plan.cluster.policy.comment
     pairs = [part.partition("=") for part in comment.split(";")]
     given = {key: value for key, _, value in pairs}
-    keys = [key for key, _, _ in pairs]
-    if not all(equals for _, equals, _ in pairs) or re.search(r"[\s,&|]", comment):
-        hints = [f"use {_comment_form(context)} instead"]
-        said = {key: given.get(key, comment) for key in known}
-        hints += [
-            _choices(context, key, known[key], said[key])
-            for key in known
-            if said[key] not in known[key]
-        ]
-        words = f"comment '{comment}' does not have the form {policy.parts}"
-        yield Finding(words, _joined(hints), source)
+    other = "" if given.keys() & policy.fields.keys() else comment
+    choices = {
+        key: _choices(context, key, values, given.get(key, other))
+        for key, values in policy.fields.items()
+        if given.get(key, other) not in values
+    }
+    if [key for key, _, _ in pairs] == list(policy.fields) and not re.search(r"[\s,&|]", comment):
+        for key, hint in choices.items():
+            yield f"{key}={given[key]} in the comment is not a value that the site allows", hint
         return
-    for key in given:
-        if key not in policy.fields:
-            message = f"comment '{comment}' has a key '{key}' that the site does not know"
-            yield Finding(message, "keys: " + " ".join(policy.fields), source)
-    for key, values in policy.fields.items():
-        if key not in given:
-            # --comment overrides --field and --appl.
-            add = f"add ;{key}={key.upper()} to it, or use {_comment_form(context)} instead"
-            alone = context.plan.request.comment is None  # options made it
-            add = f"add {policy.part_name(key)}" if alone else add
-            hint = f"{add}; {_choices(context, key, values)}"
-            yield Finding(f"comment '{comment}' has no {key}=", hint, source)
-        elif given[key] not in values:
-            message = f"{key}={given[key]} in the comment is not a value that the site allows"
-            yield Finding(message, _choices(context, key, values, given[key]), source)
-    order = list(policy.fields)
-    if keys != order and set(keys) == set(order):
-        message = f"comment '{comment}' must have each part once, in the order {policy.parts}"
-        yield Finding(message, "write " + ";".join(f"{key}={given[key]}" for key in order), source)
+    hint = _joined([f"use {_comment_form(context)} instead", *choices.values()])
+    if not choices and given.keys() >= policy.fields.keys():
+        hint = "write " + ";".join(f"{key}={given[key]}" for key in policy.fields)
+    yield f"comment '{comment}' does not have the form {policy.parts}", hint
 
 
 @job_rule(ERROR, "NC211", "option is forbidden by the site", about="")

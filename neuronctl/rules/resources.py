@@ -50,59 +50,47 @@ def _listed(names: Sequence[str], taken: int = 0) -> str:
     return words if len(words) + taken <= 72 else "'neuronctl partitions' lists them"
 
 
-@job_rule(
-    ERROR,
-    "NC101",
-    "partition does not exist",
-    Trait.CLOSES_PARTITION | Trait.NO_PARTITION,
-    about="partition",
-    yields_to="NC601 NC606",
-)
+@job_rule(ERROR, "NC101", "partition does not exist", Trait.NO_PARTITION, about="partition")
 def partition_exists(context: RuleContext) -> Iterator[Finding]:
     plan, name = context.plan, context.plan.partition.name
-    names, source = tuple(plan.cluster.partitions), _every_partition(context)
     if not name:
-        yield _no_partition(context, names, source)
+        yield _no_partition(context)
         return
     if _known(context) is not None:
         return
+    names, source = tuple(plan.cluster.partitions), _every_partition(context)
     close, having = nearest(name, names), _open(plan, lambda one: name.lower() in one.gpu_names)
-    words, hint = f"partition '{name}' does not exist on {plan.cluster.name}", _listed(names)
-    if name in _catalog_partitions(context):
-        words = f"partition '{name}' is in the catalog, but the Slurm of {plan.cluster.name} does "
-        words += "not have it"
-    elif having:
-        words += f"; {name.lower()} is a GPU model"
+    message, hint = f"partition '{name}' does not exist on {plan.cluster.name}", _listed(names)
+    if having:
+        message += f"; {name.lower()} is a GPU model"
         hint = f"use -p {' or '.join(having[:2])}"
     elif close:
         hint = f"did you mean {' or '.join(close)}?"
     if source.doubtful:
-        words = f"partition '{name}' is not in the catalog's list of {plan.cluster.name}"
-        every = context.catalog.clusters
-        theirs = [other for other, one in every.items() if name in one.partitions]
+        message = f"partition '{name}' is not in the catalog's list of {plan.cluster.name}"
+        clusters = context.catalog.clusters
+        theirs = [other for other, one in clusters.items() if name in one.partitions]
         if theirs:
             hint = f"is the job for another cluster? use --cluster {' or '.join(theirs)}"
         elif not close:
             hint = "'neuronctl partitions' lists them; for another cluster, use --cluster"
-    yield Finding(words, hint, source)
+    yield Finding(message, hint, source)
 
 
-def _no_partition(context: RuleContext, names: Sequence[str], source: Citation) -> Finding:
+def _no_partition(context: RuleContext) -> Finding:
     plan = context.plan
     behind = [arg for arg in plan.request.args if arg.partition("=")[0] in ("-p", "--partition")]
     if behind:
-        return Finding(
-            f"{behind[0]} comes after {plan.request.script}, so it is passed to the program, as is "
-            "every other option there",
-            f"put the options before {plan.request.script}",
-        )
-    words = f"no partition requested, and the catalog has no default for {plan.cluster.name}"
-    hint, default = "name one with -p, or use -p auto", ""
+        program = plan.request.script
+        message = f"{behind[0]} comes after {program}, so it is passed to the program, as is every "
+        return Finding(f"{message}other option there", f"put the options before {program}")
+    message = f"no partition requested, and the catalog has no default for {plan.cluster.name}"
+    hint = "name one with -p, or use -p auto"
     if context.slurm is not None and context.slurm.default_partition:
-        default = context.slurm.default_partition
-        words += f"; its Slurm would use {default}"
-        hint = f"use -p {default}, another one, or -p auto"
-    return Finding(words, f"{hint}; {_listed(names, len(hint))}", source)
+        message += f"; its Slurm would use {context.slurm.default_partition}"
+        hint = f"use -p {context.slurm.default_partition}, another one, or -p auto"
+    hint = f"{hint}; {_listed(tuple(plan.cluster.partitions), len(hint))}"
+    return Finding(message, hint, _every_partition(context))
 
 
 @job_rule(WARNING, "NC103", "partition is not in the catalog", Trait.PARTITION)
@@ -181,14 +169,7 @@ def gpus_a_node(context: RuleContext) -> Iterator[Finding]:
     )
 
 
-@job_rule(
-    ERROR,
-    "NC122",
-    "GPU partition without GPUs",
-    Trait.PARTITION,
-    about="partition",
-    yields_to="NC601 NC606",
-)
+@job_rule(ERROR, "NC122", "GPU partition without GPUs", Trait.PARTITION, about="partition")
 def gpus_where_there_are(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, _known(context)
     asks = plan.gpus_per_node or plan.request.shares_gpus
@@ -205,14 +186,7 @@ def gpus_where_there_are(context: RuleContext) -> Iterator[Finding]:
     )
 
 
-@job_rule(
-    ERROR,
-    "NC123",
-    "other GPU model",
-    Trait.LAUNCH | Trait.PARTITION,
-    about=_GPUS,
-    yields_to="NC601 NC606",
-)
+@job_rule(ERROR, "NC123", "other GPU model", Trait.LAUNCH | Trait.PARTITION, about=_GPUS)
 def gpu_model(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     asked, has = plan.request.gpu_type, partition.gpu_names
@@ -222,9 +196,9 @@ def gpu_model(context: RuleContext) -> Iterator[Finding]:
     having = [] if plan.launches[0].hosts else _open(plan, lambda one: asked in one.gpu_names)
     hint = "leave the type out" if len(has) == 1 else f"request one of them, such as {has[0]}"
     hint += f", or use -p {' or '.join(having)}" if having else ""
-    for name in has:
-        if asked.lower() == name.lower():
-            hint = f"did you mean {name}? GPU types are case-sensitive in Slurm"
+    alike = [name for name in has if asked.lower() == name.lower()]
+    if alike:
+        hint = f"did you mean {alike[0]}? GPU types are case-sensitive in Slurm"
     names = " and ".join(f"'{name}'" for name in has)
     yield Finding(
         f"requested GPUs of type '{asked}'; {partition.name} has {names}",
@@ -335,11 +309,11 @@ def wall_time(context: RuleContext) -> Iterator[Finding]:
         limit, key, kind = limits.interactive_maximum, "interactive_maximum", "interactive"
     if limit is None or limit == units.UNLIMITED or plan.time_limit is None:
         return
-    if plan.time_limit != units.UNLIMITED and plan.time_limit <= limit:
-        return
     asked = f"a time limit of {units.format_time(plan.time_limit)}"
     if plan.time_limit == units.UNLIMITED:
         asked = f"no time limit (-t {plan.request.time_limit})"
+    elif plan.time_limit <= limit:
+        return
     qos = _qos_words(context, "wall_time") if key == "maximum" else ""
     others = () if context.slurm is None else context.slurm.qos_for_time
     other_qos = f", or use -q {' or -q '.join(others[:2])}" if others else ""

@@ -122,7 +122,7 @@ def test_nothing_is_written_for_a_job_that_would_be_refused(
 ) -> None:
     here = project(tmp_path / "p", {"train.py": TRAIN})
     said = run("init", cwd=here, code=4).stderr
-    assert "NC202" in said and "add --field" in said and "--force" not in said
+    assert "NC202" in said and "use --field" in said and "--force" not in said
     assert "NC202" in run("init", "--force", cwd=here, code=4).stderr
     (here / "train.py").write_text(ALONE)
     said = run("init", "--field", "nlp", "-N", "2", "--gpus-per-node", "2", cwd=here, code=4).stderr

@@ -96,9 +96,9 @@ def _plan_findings(
 
 
 def _covers(other: Finding, finding: Finding, line: int) -> bool:
-    """Return True if a finding gives way to another on its line or about the same option."""
+    """Return True if another finding is on how the same option, or one on its line, is spelled."""
     same = other.place.line == line or set(other.about) & set(finding.about)
-    return bool(same) and other.code in finding.rule.yields_to
+    return bool(same) and other.has(Trait.SPELLING)
 
 
 def _asks_otherwise(facts: ScriptFacts, finding: Finding) -> bool:

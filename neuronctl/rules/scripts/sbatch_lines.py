@@ -29,7 +29,7 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.sbatch_options import is_of_a_plugin
 
 
-@script_rule(ERROR, "NC601", "directive that sbatch refuses", Trait.UNREACHED)
+@script_rule(ERROR, "NC601", "directive that sbatch refuses", Trait.UNREACHED | Trait.SPELLING)
 def refused_directive(facts: ScriptFacts) -> Iterator[Finding]:
     for refusal in facts.header.refusals:
         if not refusal.whole:
@@ -147,7 +147,7 @@ def _with_patterns(facts: ScriptFacts, given: GivenOption) -> Tuple[Edit, ...]:
     return tuple(found)
 
 
-@script_rule(WARNING, "NC606", "text that sbatch takes as it is", Trait.UNREACHED)
+@script_rule(WARNING, "NC606", "text that sbatch takes as it is", Trait.UNREACHED | Trait.SPELLING)
 def unexpanded(facts: ScriptFacts) -> Iterator[Finding]:
     for option in facts.header.options.values():
         name, value, place = option.name, option.value or "", option.value_place

@@ -158,7 +158,7 @@ _VALUE_OF_YOURS = r"""(?xi)
 """A word of an example's command: ``--entity your-entity``, ``your_script.py``."""
 
 
-@script_rule(ERROR, "NC643", "shell text that cannot be read, or is not filled in")
+@script_rule(ERROR, "NC643", "shell text that cannot be read, or is not filled in", Trait.SPELLING)
 def syntax(facts: ScriptFacts) -> Iterator[Finding]:
     for given in facts.header.options.values():  # without overridden ones
         if given.source == SCRIPT:

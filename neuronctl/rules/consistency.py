@@ -22,28 +22,23 @@ from neuronctl.scripts.header import INSTEAD_OF
 @job_rule(ERROR, "NC301", "tasks and nodes contradict each other")
 def tasks_and_nodes(context: RuleContext) -> Iterator[Finding]:
     plan, request = context.plan, context.plan.request
-    if request.ntasks is None:
-        return
-    if plan.most_nodes > plan.nodes:
-        yield Finding(
-            f"--ntasks={request.ntasks} on {plan.nodes} to {plan.most_nodes} nodes: how many tasks "
-            "each node starts is not known",
-            "request --ntasks-per-node",
-        )
-        return
     total = plan.nodes * plan.ntasks_per_node
-    if request.ntasks == total:
+    if request.ntasks is None or (request.ntasks == total and plan.most_nodes == plan.nodes):
         return
-    if request.ntasks_per_node is None:
+    nodes, tasks = counted(plan.nodes, "node"), counted(request.ntasks, "task")
+    if plan.most_nodes > plan.nodes:
+        message = f"--ntasks={request.ntasks} on {plan.nodes} to {plan.most_nodes} nodes: how many "
+        message += "tasks each node starts is not known"
+        hint = "request --ntasks-per-node"
+    elif request.ntasks_per_node is None:
         more = plan.nodes * -(-request.ntasks // plan.nodes)
-        message = f"requested {counted(request.ntasks, 'task')} on {counted(plan.nodes, 'node')}; "
-        message += "neuronctl starts the same number on every node"
+        message = f"requested {tasks} on {nodes}; neuronctl starts the same number on every node"
         hint = f"use --ntasks={more}" + (f" or --ntasks={total}" if total < more else "")
-        yield Finding(message, hint)
     else:
-        message = f"--ntasks={request.ntasks} contradicts {counted(plan.nodes, 'node')} x "
+        message = f"--ntasks={request.ntasks} contradicts {nodes} x "
         message += f"{counted(plan.ntasks_per_node, 'task')} per node = {counted(total, 'task')}"
-        yield Finding(message, f"use -N and --ntasks-per-node only, or --ntasks={total}")
+        hint = f"use -N and --ntasks-per-node only, or --ntasks={total}"
+    yield Finding(message, hint)
 
 
 @job_rule(ERROR, "NC302", "launcher starts its own processes", Trait.STEP)
@@ -78,15 +73,15 @@ def one_process(context: RuleContext) -> Iterator[Finding]:
 @job_rule(WARNING, "NC304", "processes and GPUs differ", Trait.STEP)
 def processes_and_gpus(context: RuleContext) -> Iterator[Finding]:
     launch = context.launch
-    if not launch.launcher.distributed:  # the program alone decides what it starts
-        return
     processes, gpus = launch.processes_per_node, launch.gpus_per_node
-    if gpus and processes != gpus:
-        words = f"{processes} processes share {counted(gpus, 'GPU')} per node"
-        if processes < gpus:
-            words = f"{counted(processes, 'process')} for {gpus} GPUs per node: some GPUs may stay "
-            words += "idle"
-        yield Finding(words, f"one process per GPU is usual: --ntasks-per-node {gpus}")
+    # Without a launcher, the program alone decides what it starts.
+    if not launch.launcher.distributed or not gpus or processes == gpus:
+        return
+    message = f"{processes} processes share {counted(gpus, 'GPU')} per node"
+    if processes < gpus:
+        message = f"{counted(processes, 'process')} for {gpus} GPUs per node: some GPUs may stay "
+        message += "idle"
+    yield Finding(message, f"one process per GPU is usual: --ntasks-per-node {gpus}")
 
 
 @job_rule(ERROR, "NC305", "launcher started by a launcher", Trait.LAUNCH | Trait.STEP)
@@ -115,14 +110,11 @@ _STATED = {
 """What a program states: the plan's figure, its unit, and how the program takes it from the job."""
 
 
-@job_rule(
-    WARNING, "NC306", "program that states a different size than the job", Trait.LAUNCH | Trait.STEP
-)
+@job_rule(WARNING, "NC306", "program states another size than the job", Trait.LAUNCH | Trait.STEP)
 def stated_size(context: RuleContext) -> Iterator[Finding]:
     launch, here = context.launch, context.local
-    if launch.most_nodes > launch.nodes or here.copies:
-        return  # NC310 reports the latter
-    yield from contradictions(launch.request.script or "", here.stated_sizes, launch)
+    if launch.most_nodes == launch.nodes and not here.copies:  # NC310 reports copies
+        yield from contradictions(launch.request.script or "", here.stated_sizes, launch)
 
 
 def contradictions(
@@ -144,47 +136,54 @@ _SHARES = {
     **dict.fromkeys(("lightning", "pytorch_lightning"), _LIGHTNING),
 }
 """What an import's program is distributed with, which init does not write."""
+_COPIES_TRAITS = Trait.LAUNCH | Trait.STEP | Trait.FIRST | Trait.REWRITES
 
 
-@job_rule(
-    ERROR,
-    "NC310",
-    "training for one GPU started on every GPU",
-    Trait.LAUNCH | Trait.STEP | Trait.FIRST | Trait.REWRITES,
-)
+@job_rule(ERROR, "NC310", "training for one GPU started on every GPU", _COPIES_TRAITS)
 def copies(context: RuleContext) -> Iterator[Finding]:
     launch, here, request = context.launch, context.local, context.launch.request
     if not here.copies:
         return
-    file, alone = python_file(request), here.copies == ALONE
-    name = file or python_module(request)
+    alone = here.copies == ALONE
+    name = python_file(request) or python_module(request)
     tasks = request.ntasks is not None or request.ntasks_per_node is not None
-    once = ["-N 1"] if launch.most_nodes > 1 else []
-    once += ["--gpus-per-node 1"] if launch.gpus_per_node > 1 else []
-    many = [f"-N {launch.nodes}"] if launch.most_nodes > 1 else []
-    many += [f"--gpus-per-node {launch.gpus_per_node}"] if launch.gpus_per_node > 1 else []
-    many += [f"-D {quote(request.chdir)}"] if request.chdir else []
-    explained = "'neuronctl help first-multi-node-training from one GPU to several' explains it"
-    change = f" ({explained})"
-    framework = next((_SHARES[name] for name in here.imports if name in _SHARES), "")
-    if framework:
-        change = f" with {framework}"
-    elif file is not None:  # a module has no name to type
-        many += [quote(file), "| patch", quote(request.resolve_path(file))]
-        change = f": neuronctl init {' '.join(many)}{change}"
-    fewer = "request one task" if tasks else f"request {' '.join(once)}"
-    # Nn.DataParallel uses all GPUs from one process.
-    if 1 in (request.ntasks, request.ntasks_per_node):
-        fewer = "start one process: --launcher python"
-    words = f"{name} trains alone" if alone else f"nothing in {name} shares the work"
+    effect = f"{name} trains alone" if alone else f"nothing in {name} shares the work"
     yield Finding(
-        f"{launch.starts}, and {words}: {launch.processes} copies would do the same and overwrite "
+        f"{launch.starts}, and {effect}: {launch.processes} copies would do the same and overwrite "
         "each other's files",
-        f"make it distributed{change}; or {fewer}; "
+        f"make it distributed{_distributed(launch, here.imports)}; or {_fewer(launch)}; "
         f"if this is intended: --launcher {launch.launcher.name}",
         # A user who counts tasks, or runs other lines before, may know better.
         severity="" if alone and not (tasks or request.setup) else WARNING,
     )
+
+
+def _distributed(launch: Launch, imports: Sequence[str]) -> str:
+    """Return how a program is made to share its work, as the end of a hint."""
+    framework = next((_SHARES[name] for name in imports if name in _SHARES), "")
+    if framework:
+        return f" with {framework}"
+    request, file = launch.request, python_file(launch.request)
+    explained = "'neuronctl help first-multi-node-training from one GPU to several' explains it"
+    if file is None:  # a module has no name to type
+        return f" ({explained})"
+    options = [f"-N {launch.nodes}"] if launch.most_nodes > 1 else []
+    options += [f"--gpus-per-node {launch.gpus_per_node}"] if launch.gpus_per_node > 1 else []
+    options += [f"-D {quote(request.chdir)}"] if request.chdir else []
+    words = [*options, quote(file), "| patch", quote(request.resolve_path(file))]
+    return f": neuronctl init {' '.join(words)} ({explained})"
+
+
+def _fewer(launch: Launch) -> str:
+    """Return how to start a program once."""
+    request = launch.request
+    if 1 in (request.ntasks, request.ntasks_per_node):
+        return "start one process: --launcher python"
+    if request.ntasks is not None or request.ntasks_per_node is not None:
+        return "request one task"
+    options = ["-N 1"] if launch.most_nodes > 1 else []
+    options += ["--gpus-per-node 1"] if launch.gpus_per_node > 1 else []
+    return f"request {' '.join(options)}"
 
 
 @job_rule(ERROR, "NC307", "launcher's option that neuronctl sets itself", Trait.LAUNCH | Trait.STEP)
@@ -340,22 +339,17 @@ def exposed_secret(context: RuleContext) -> Iterator[Finding]:
         ("--sbatch contains", request.sbatch),
         ("--container-option contains", request.container_options),
     ]
-    exposed: List[str] = []
     for launch in context.plan.launches:
-        if find_secrets(launch.request.body or ""):
-            exposed.append(f"{launch.prefix}the shell text contains")
-        args = launch.request.args
-        places.append((f"{launch.prefix}the program's arguments contain", args))
-        options = launch.launcher_options
-        places.append((f"{launch.prefix}--launcher-option contains", options))
-    for where, words in places:
-        if find_secrets("\n".join(words)) or hide_in_words(words) != words:
-            exposed.append(where)
-    for where in exposed:
-        message = f"{where} a secret: it is written into the script, and everybody on the node can "
-        message += "see the command lines of what runs there"
-        hint = "export it, pass it on with --env NAME, and let the program read the variable"
-        yield Finding(message, hint)
+        places.append((f"{launch.prefix}the program's arguments contain", launch.request.args))
+        places.append((f"{launch.prefix}--launcher-option contains", launch.launcher_options))
+        places.append((f"{launch.prefix}the shell text contains", (launch.request.body or "",)))
+    for place, words in places:
+        hidden = words if place.endswith("the shell text contains") else hide_in_words(words)
+        if hidden != words or find_secrets("\n".join(words)):
+            message = f"{place} a secret: it is written into the script, and everybody on the node "
+            message += "can see the command lines of what runs there"
+            hint = "export it, pass it on with --env NAME, and let the program read the variable"
+            yield Finding(message, hint)
 
 
 @job_rule(WARNING, "NC341", "variable that is not replaced", Trait.LAUNCH)
@@ -365,24 +359,23 @@ def stands_literally(context: RuleContext) -> Iterator[Finding]:
         linkers = ("ORIGIN", "LIB", "PLATFORM") if name.startswith("LD_") else ()
         names = [one for one in references(value) if one not in linkers]
         if names and name not in plan.secrets:
-            to_itself = name in names
-            what = f"--env {name} refers to itself, and" if to_itself else f"--env {name}:"
-            yield Finding(
-                f"{what} {_named(names)} {verb(len(names))} passed on as typed, without the value",
-                f"set it in a line of shell: --setup 'export {name}=…'",
-                severity=ERROR if to_itself else WARNING,
-            )
+            itself = name in names
+            place = f"--env {name} refers to itself, and" if itself else f"--env {name}:"
+            message = f"{place} {_named(names)} {verb(len(names))} passed on as typed, without the "
+            message += "value"
+            hint = f"set it in a line of shell: --setup 'export {name}=…'"
+            yield Finding(message, hint, severity=ERROR if itself else WARNING)
+    known = context.local.variables
     for launch in plan.launches:
         words = launch.request.args
         programs = (word.rpartition("/")[2] for word in (launch.request.script or "", *words))
         if any(re.fullmatch(_READ_DOLLARS, program) for program in programs):
             continue
-        found = dict.fromkeys(name for word in words for name in references(word))
-        known = context.local.variables
-        told = [name for name in found if name in known or name.startswith(("SLURM", "MASTER_"))]
-        if told:
-            message = f"{launch.prefix}{_named(told)} in the program's arguments {verb(len(told))} "
-            message += "passed on as typed, without the value"
+        used = dict.fromkeys(name for word in words for name in references(word))
+        names = [name for name in used if name in known or name.startswith(("SLURM", "MASTER_"))]
+        if names:
+            place = f"{launch.prefix}{_named(names)} in the program's arguments"
+            message = f"{place} {verb(len(names))} passed on as typed, without the value"
             hint = "write the launch as shell text: 'run:' in a job file, or --body FILE"
             yield Finding(message, hint)
 
@@ -393,39 +386,30 @@ def until_done(context: RuleContext) -> Iterator[Finding]:
     if not request.until_done:
         given = [name for name in UNTIL_DONE if getattr(request, BY_NAME[name].field) is not None]
         if given and not plan.interactive:
-            words = f"--{given[0]} is for a job with several runs; this job has one"
-            yield Finding(words, "add --until-done, or leave it out")
+            message = f"--{given[0]} is for a job with several runs; this job has one"
+            yield Finding(message, "add --until-done, or leave it out")
         return
     if plan.until_done is None:
         return
     if request.requeue is False and request.array:
-        words = "--no-requeue forbids what an array needs to go on: its tasks requeue themselves"
-        yield Finding(words, "leave --no-requeue out, or submit a job for each task")
+        message = "--no-requeue forbids what an array needs to go on: its tasks requeue themselves"
+        yield Finding(message, "leave --no-requeue out, or submit a job for each task")
     lines = "\n".join(request.setup)
     if any(has_trap(lines, name) for name in ("TERM", "EXIT", SAVE)):
-        yield Finding(
-            f"a --setup line sets a trap for TERM, EXIT, or {SAVE}: with --until-done, the batch "
-            "shell needs its own",
-            "move the trap into the program, or into the shell text of --body",
-        )
+        message = f"a --setup line sets a trap for TERM, EXIT, or {SAVE}: with --until-done, the "
+        message += "batch shell needs its own"
+        hint = "move the trap into the program, or into the shell text of --body"
+        yield Finding(message, hint)
     if request.resume_with and request.script is None:
         message = "--resume-with has no program to which its arguments could be added"
         yield Finding(message, "let the shell text look for the checkpoint itself")
     before, limit, signal = plan.until_done.before_end, plan.time_limit, plan.signal
-    problem, longer = "", ""
+    has_limit = limit is not None and limit >= 0
+    seconds = max(1, min(300, (limit or 0) // 4)) if has_limit else 300
+    hint, message = f"use --signal TERM@{seconds}", "the program would be asked to save "
     if signal is not None and signal.name in units.NEVER_HANDLED:
-        problem = (
-            f"the program would be asked to save at {signal.name}, which no program can handle"
-        )
-    elif before <= 0:
-        problem = (
-            "the program would be asked to save 0 s before the end, which leaves no time to save"
-        )
-    elif limit is not None and 0 <= limit <= before:
-        problem = (
-            f"the program would be asked to save {before} s before the end, and a run has {limit} s"
-        )
-        longer = ", or a longer --time"
-    if problem:
-        seconds = 300 if limit is None or limit < 0 else max(1, min(300, limit // 4))
-        yield Finding(problem, f"use --signal TERM@{seconds}{longer}")
+        yield Finding(f"{message}at {signal.name}, which no program can handle", hint)
+    elif before <= 0 or (has_limit and (limit or 0) <= before):
+        message += f"{before} s before the end"
+        message += f", and a run has {limit} s" if has_limit else ""
+        yield Finding(message, f"{hint}, or a longer --time")

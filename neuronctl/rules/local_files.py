@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Iterator, Sequence
 
+from neuronctl.common.datatypes import replace
 from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.planning.software import python_file
 from neuronctl.rules.base import Finding, RuleContext, Trait, job_rule

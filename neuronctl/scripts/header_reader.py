@@ -105,20 +105,10 @@ def line_options(
     whole = SourceSpan(number, 1, len(line) + 1)
     # A comment or a name may contain such characters on purpose.
     free = any(each.name in _FREE_TEXT and (each.value or "") not in line for each in given)
-    start = _same(line, plain)
-    behind = _same(line[start:][::-1], plain[start:][::-1])
-    changed = SourceSpan(number, start + 1, len(line) - behind + 1)
-    edit = Edit(changed, plain[start : len(plain) - behind])
-    edits = () if free or "#" in plain[1:] else (edit,)
+    edits = () if free or "#" in plain[1:] else (Edit(whole, plain),)
     meant = [replace(option, place=whole, value_place=whole) for option in given]
     hint = f"write {plain.strip(BLANKS)}"
     return meant, [], replace(refusal, hint=hint, edits=edits, meant=True)
-
-
-def _same(one: str, other: str) -> int:
-    """Return the length of the common beginning of two texts."""
-    differ = (at for at, (a, b) in enumerate(zip(one, other)) if a != b)
-    return next(differ, min(len(one), len(other)))
 
 
 def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignored]]:

@@ -22,27 +22,6 @@ _NONE = Launcher("", "", distributed=False, one_task_per_node=False)
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A word as an option's name, with the text after ``=``, the next word, or nothing."""
-
-    name: str
-    word: ShellWord
-    value: ShellWord
-
-
-def pairs(words: Sequence[ShellWord]) -> Iterator[Pair]:
-    """Yield each word with its value."""
-    for word, following in zip(words, (*words[1:], None)):
-        name, equals, _ = word.text.partition("=")
-        if not equals:
-            nothing = replace(word, raw="", text="", known=True, names=())
-            yield Pair(name, word, following or nothing)
-        else:
-            raw, text = word.raw.partition("=")[2], word.text.partition("=")[2]
-            yield Pair(name, word, replace(word, raw=raw, text=text))
-
-
-@dataclass(frozen=True)
 class Launch:
     """One program that is started, and what it starts.
 
@@ -106,9 +85,12 @@ class Launch:
 
     def written(self, *names: str) -> Iterator[Tuple[str, SourceSpan]]:
         """Yield the known values of these options in the command, with their places."""
-        for pair in pairs(self.command.words):
-            if pair.name.startswith("-") and _key(pair.name) in names:
-                yield pair.value.text, pair.word.place
+        words = self.command.words
+        for word, following in zip(words, (*words[1:], None)):
+            option, equals, value = word.text.partition("=")
+            if option.startswith("-") and _key(option) in names:
+                after = "" if following is None else following.text
+                yield value if equals else after, word.place
 
     def below(self) -> Iterator[Launch]:
         """Yield all that it starts, at any depth."""
@@ -246,7 +228,6 @@ class _Starts:
         for inner in read_shell(text.text).commands:
             # Positions within the text mean nothing to the script's reader.
             placed = tuple(replace(word, place=text.place) for word in inner.words)
-            written = tuple(replace(word, place=text.place) for word in inner.writes)
-            command = replace(inner, words=placed, place=text.place, writes=written)
+            command = replace(inner, words=placed, place=text.place)
             started += _Starts(command, self.depth + 1).of(placed)
         return tuple(started)

@@ -71,7 +71,6 @@ class _Reader:
         self.assignments: List[Assignment] = []
         self.often = set_often(self.root)
         self.documents: Set[int] = set()
-        self.functions: Set[str] = set()
         self.depth = 0
 
     def read(self) -> ShellText:
@@ -83,7 +82,6 @@ class _Reader:
             self.root.has_error,
             tuple(self.placeholders()),
             self.left_out,
-            frozenset(self.functions),
             frozenset(self.documents),
         )
 
@@ -124,8 +122,6 @@ class _Reader:
         elif kind == "variable_assignment":
             self.assignment(node, where, exported=False)
         elif kind == "function_definition":
-            name = node.child_by_field_name("name")
-            self.functions.add("" if name is None else text_of(name))
             before = self.values, self.arrays, self.origins
             self.forget()  # they may have another value when it is called
             self.visit_all(node, replace(where, sure=False, looped=True, in_loop=False))
@@ -180,22 +176,12 @@ class _Reader:
                 words=tuple(words),
                 assigned=tuple(assigned),
                 place=self.place(node),
-                writes=tuple(self.written_by(node)),
             )
         )
         for child in node.children:
             self.visit_all(child, where)
         if reads_more(words):
             self.forget()
-
-    def written_by(self, node: Node) -> Iterator[ShellWord]:
-        """Yield the files to which ``>`` writes a command's output."""
-        parent = node.parent
-        around = [] if parent is None or parent.type != "redirected_statement" else parent.children
-        for redirect in (*node.children, *around):
-            kinds = [child.type for child in redirect.children]
-            if redirect.type == "file_redirect" and kinds[0] in (">", "&>", ">|"):
-                yield self.word(redirect.children[-1], redirect)
 
     def forget(self) -> None:
         """Forget the variables that may have changed; Slurm's have not."""

@@ -95,7 +95,6 @@ class Command:
     captured: bool = False
     piped: bool = False
     in_loop: bool = False
-    writes: Tuple[ShellWord, ...] = ()
     joined: str = ""
 
     @cached_property
@@ -115,7 +114,7 @@ class ShellText:
 
     broken: the grammar cannot read all of it. placeholders: each ``<NAME>``, which bash takes for
     redirections. left_out: the first line that would take the grammar too long; 0: none.
-    functions: the names of those that it defines. documents: the lines within here-documents.
+    documents: the lines within here-documents.
     """
 
     commands: Tuple[Command, ...]
@@ -123,7 +122,6 @@ class ShellText:
     broken: bool
     placeholders: Tuple[SourceSpan, ...]
     left_out: int
-    functions: FrozenSet[str]
     documents: FrozenSet[int]
 
     def assigned(self, name: str) -> Tuple[Assignment, ...]:

@@ -42,7 +42,7 @@ def test_pyxis_knows_a_file_by_its_first_character_and_all_else_is_a_registrys(
     for name in ("./none", "images/none.sqsh"):
         made = plan_of(container=name, container_runtime="pyxis", launcher="srun")
         fault = gather_local_facts(made).image
-        assert fault is not None and fault.words == f"no container image '{name}'"
+        assert fault is not None and fault.message == f"no container image '{name}'"
 
 
 @pytest.mark.parametrize("runtime", ["singularity", "apptainer", "pyxis"])
@@ -54,7 +54,7 @@ def test_directory_that_cannot_be_bound(
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         fault = gather_local_facts(made).image
-        assert (fault is not None and "cannot bind this directory" in fault.words) == is_fault
+        assert (fault is not None and "cannot bind this directory" in fault.message) == is_fault
 
 
 def test_packages_of_the_home_are_not_those_of_the_image() -> None:

@@ -8,7 +8,7 @@ from typing import List, Optional, Tuple
 import pytest
 
 from neuronctl.scripts import bash_grammar
-from neuronctl.scripts.launches import Launch, launches, pairs
+from neuronctl.scripts.launches import Launch, launches
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.shell_text import Command
 
@@ -173,21 +173,6 @@ def test_what_the_grammar_reads_too_slowly_is_left_out() -> None:
     read = read_shell("./a $B/c\n" * 500 + "a=(" * 15_000 + "\n./b\n")
     assert read.left_out > 0 and "./b" not in {command.name for command in read.commands}
     assert read_shell("./a $B/c\n" * 500).left_out == 0
-
-
-def test_a_word_has_its_value_behind_it() -> None:
-    (command,) = read_shell('train --lr=0.1 "--dir=$A/b" --gpus 2 a=1 --last').commands
-    (run,) = launches([command])
-    assert [
-        (pair.name, pair.value.text, pair.value.value) for pair in pairs(run.own_words[1:])
-    ] == [
-        ("--lr", "0.1", "0.1"),
-        ("--dir", "$A/b", None),
-        ("--gpus", "2", "2"),
-        ("2", "a=1", "a=1"),
-        ("a", "1", "1"),
-        ("--last", "", ""),
-    ]
 
 
 @pytest.mark.parametrize(

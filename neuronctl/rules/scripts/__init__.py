@@ -15,12 +15,11 @@ from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts import (  # noqa: F401
     endings,
     environment,
-    gpus,
     nested_launchers,
     ranks,
     sbatch_lines,
     shell_lines,
-    steps,
+    sizes,
 )
 from neuronctl.rules.scripts.sbatch_lines import submits_itself
 from neuronctl.rules.scripts.script_facts import SCRIPT_RULES, ScriptFacts

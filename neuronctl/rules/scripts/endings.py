@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal as signals
-from typing import Dict, Iterator
+from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.units import split_signal
@@ -52,14 +52,12 @@ def _may_be_srun(launch: Launch) -> bool:
 
 
 _FILTERS = frozenset("head tee ts grep sed awk cat gzip pigz xz zstd sort tail".split())  # noqa: SIM905
-_LOOKS_BACK = r"\|\||&&|\$\?|PIPESTATUS|\btrap\b|\b(if|while|until)\b"
 
 
 @script_rule(WARNING, "NC646", "exit code that is hidden")
 def hidden_exit_code(facts: ScriptFacts) -> Iterator[Finding]:
     if facts.unreadable is None or facts.unreadable.warning:
         yield from _behind_a_pipe(facts)
-        yield from _thrown_away(facts)
         yield from _followed_by_success(facts)
 
 
@@ -105,29 +103,14 @@ def _behind_a_pipe(facts: ScriptFacts) -> Iterator[Finding]:
             return
 
 
-def _thrown_away(facts: ScriptFacts) -> Iterator[Finding]:
-    """Find ``exit 0`` at the end."""
-    works, commands = _works(facts), facts.shell.uncaptured
-    at = max((at for at, each in enumerate(commands) if id(each) in works), default=-1)
-    rest = commands[at + 1 :]
-    if at < 0 or not rest or commands[at].background or not all(map(_wraps_up, rest)):
-        return
-    last, name = rest[-1], works[id(commands[at])]
-    text = "\n".join(facts.lines[commands[at].place.line - 1 : last.place.line])
-    exits = last.name == "exit" and last.arguments == ("0",) and last.sure
-    if exits and not facts.strict and not re.search(_LOOKS_BACK, text):
-        words = f"the job ends as COMPLETED, even if {name} fails: exit 0 hides its exit code"
-        hint = "remove it: the script ends with the exit code of its last command"
-        yield Finding(words, hint, place=last.place)
-
-
-_SAYS = frozenset(
+_SUCCEED = frozenset(
     ": conda date deactivate df echo module nvidia-smi printf sacct seff sleep true wait".split()  # noqa: SIM905
 )
 _READS = (
     r"\|\||&&|PIPESTATUS|\b(if|while|until|case|scancel|false|test|trap)\b|\[|\(\("
     r"|\b(exit|return) +[^\s;#]"
 )
+"""What a text has that may look at an exit code."""
 
 
 def _followed_by_success(facts: ScriptFacts) -> Iterator[Finding]:
@@ -139,30 +122,45 @@ def _followed_by_success(facts: ScriptFacts) -> Iterator[Finding]:
         name, rest = works.get(id(command)), commands[at + 1 :]
         if name is None or (rest[0].piped and "pipefail" not in facts.text):
             continue
-        ends, line = all(map(_wraps_up, rest)), facts.lines[rest[0].place.line - 1]
-        waits = [each for each in rest if each.name == "wait"] if command.background else [command]
-        end, hint = rest[-1], "write set -e above it: the job then ends at its first failure"
-        hidden = ends and not facts.strict and bool(waits) and not _reads_code(facts, command)
-        last = facts.lines[end.place.line - 1].lstrip()
-        hidden = hidden and (end.name in _SAYS or last.startswith("rm -"))
-        if rest[0].joined == "||":
-            end, hint = rest[0], "remove it: the job then fails if the program does"
-            meant = "[" in line or any(each.joined for each in rest[1:2])
-            hidden = end.name in _SAYS and not meant and bool(ends or re.search("train|tune", line))
-        elif command.background and waits and not waits[0].arguments:
-            end, hint = waits[0], "write wait PID for each program, and exit with its code"
-            hidden = not _reads_code(facts, command)
-        if hidden and not (end.name == "wait" and end.arguments):
-            words = f"{end.name} hides the exit code of {name}: the job may end as COMPLETED"
-            yield Finding(f"{words}, even if {name} fails", hint, place=end.place)
+        hidden_by, hint = _hides(facts, command, rest)
+        if hidden_by is not None:
+            message = f"{hidden_by.name} hides the exit code of {name}: the job may end as "
+            message += f"COMPLETED, even if {name} fails"
+            yield Finding(message, hint, place=hidden_by.place)
             return
 
 
-def _reads_code(facts: ScriptFacts, command: Command) -> bool:
-    """Return True if the text around or after a command may look at its exit code."""
+def _hides(
+    facts: ScriptFacts, command: Command, rest: Sequence[Command]
+) -> Tuple[Optional[Command], str]:
+    """Return the command that hides the exit code of one before it, and a hint."""
+    ends, line = all(map(_wraps_up, rest)), facts.lines[rest[0].place.line - 1]
+    if rest[0].joined == "||":
+        meant = "[" in line or any(each.joined for each in rest[1:2])
+        works_on = ends or re.search("train|tune", line)
+        hidden = rest[0].name in _SUCCEED and not meant and works_on
+        return rest[0] if hidden else None, "remove it: the job then fails if the program does"
+    waits = [each for each in rest if each.name == "wait"]
+    if command.background and waits and not waits[0].arguments:
+        hint = "write wait PID for each program, and exit with its code"
+        return None if _reads_code(facts, command, None) else waits[0], hint
+    end, last = rest[-1], facts.lines[rest[-1].place.line - 1].lstrip()
+    exits = end.name == "exit" and end.arguments == ("0",) and end.sure
+    succeeds = exits or end.name in _SUCCEED or last.startswith("rm -")
+    awaited = (end.name == "wait" and end.arguments) or (command.background and not waits)
+    if facts.strict or awaited or not (ends and succeeds):
+        return None, ""
+    if _reads_code(facts, command, end if exits else None):
+        return None, ""
+    return end, "write set -e above it: the job then ends at its first failure"
+
+
+def _reads_code(facts: ScriptFacts, command: Command, end: Optional[Command]) -> bool:
+    """Return True if the text around or after a command, up to the end, may look at its code."""
     first, last = command.place, command.words[-1].place
     before = facts.lines[first.line - 1][: first.column - 1]
-    behind = [facts.lines[last.line - 1][last.end - 1 :], *facts.lines[last.line :]]
+    until = len(facts.lines) if end is None else end.place.line - 1
+    behind = [facts.lines[last.line - 1][last.end - 1 :], *facts.lines[last.line : until]]
     text = re.sub(r"(?m)'[^'\n]*'|\"[^\"\n]*\"|(^|\s)#.*", "_", "\n".join(behind))
     own_trap = re.search(r"\btrap\b.*\b(ERR|EXIT|(SIG)?CHLD)\b", facts.text)
     return bool(own_trap or re.search(r"\b(if|while|until)\b|!", before) or re.search(_READS, text))

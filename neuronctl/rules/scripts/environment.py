@@ -143,7 +143,7 @@ def not_set(facts: ScriptFacts) -> Iterator[Finding]:
         word
         for command in facts.shell.commands
         if command.name not in ("echo", "printf")
-        for word in (*command.words, *command.writes)
+        for word in command.words
     ] + [variable.word for variable in facts.shell.assignments]
     for word in words:
         for name in word.names:

@@ -32,32 +32,30 @@ from neuronctl.slurm.sbatch_options import is_of_a_plugin
 @script_rule(ERROR, "NC601", "directive that sbatch refuses", Trait.UNREACHED | Trait.SPELLING)
 def refused_directive(facts: ScriptFacts) -> Iterator[Finding]:
     for refusal in facts.header.refusals:
-        if not refusal.whole:
-            place = refusal.place if refusal.place.line else facts.top
-            message, severity = f"sbatch refuses the script: {refusal.message}", ""
-            if refusal.since and not facts.release:
-                release = ".".join(f"{number:02}" for number in refusal.since)
-                message += f" (since Slurm {release})"
-                severity = WARNING
-            if not refusal.since or not facts.release or facts.release >= refusal.since:
-                hint, edits = refusal.hint, refusal.edits
-                yield Finding(message, hint, place=place, edits=edits, severity=severity)
-    told = {refusal.place.line for refusal in facts.header.refusals}
-    for given in facts.header.options.values():
-        if given.source == SCRIPT and given.place.line not in told:
-            yield from _perhaps_of_a_plugin(facts, given)
-
-
-def _perhaps_of_a_plugin(facts: ScriptFacts, given: GivenOption) -> Iterator[Finding]:
-    shifter = given.name in ("image", "module", "volume") and "shifter" in facts.text
-    if is_of_a_plugin(given.name) and not shifter:
+        not_here = facts.release and refusal.since and facts.release < refusal.since
+        if refusal.whole or not_here:
+            continue
+        message = f"sbatch refuses the script: {refusal.message}"
+        may_take_it = refusal.since and not facts.release
+        if may_take_it:
+            release = ".".join(f"{number:02}" for number in refusal.since)
+            message += f" (since Slurm {release})"
         yield Finding(
-            f"sbatch has no option '--{given.name}' of its own, and refuses the script unless one "
-            "of the site's plugins adds it",
-            "'sbatch --help' lists the options of plugins, too",
-            place=given.place,
-            severity=WARNING,
+            message,
+            refusal.hint,
+            place=refusal.place if refusal.place.line else facts.top,
+            edits=refusal.edits,
+            severity=WARNING if may_take_it else "",
         )
+    refused = {refusal.place.line for refusal in facts.header.refusals}
+    for given in facts.header.options.values():
+        shifter = given.name in ("image", "module", "volume") and "shifter" in facts.text
+        is_read = given.source == SCRIPT and given.place.line not in refused
+        if is_read and is_of_a_plugin(given.name) and not shifter:
+            message = f"sbatch has no option '--{given.name}' of its own, and refuses the script "
+            message += "unless one of the site's plugins adds it"
+            hint = "'sbatch --help' lists the options of plugins, too"
+            yield Finding(message, hint, place=given.place, severity=WARNING)
 
 
 @script_rule(ERROR, "NC602", "file that sbatch does not take for a batch script", Trait.UNREACHED)
@@ -68,9 +66,9 @@ def refused_file(facts: ScriptFacts) -> Iterator[Finding]:
     severity = WARNING if part and not shell and not facts.header.given else ERROR
     for refusal in facts.header.refusals:
         if refusal.whole:
-            message = f"sbatch refuses the script: {refusal.message}"
-            place, edits = refusal.place, refusal.edits
-            yield Finding(message, refusal.hint, place=place, severity=severity, edits=edits)
+            message, hint = f"sbatch refuses the script: {refusal.message}", refusal.hint
+            edits = refusal.edits
+            yield Finding(message, hint, place=refusal.place, severity=severity, edits=edits)
 
 
 def _ignored(facts: ScriptFacts, *reasons: str) -> Iterator[Ignored]:
@@ -87,12 +85,10 @@ def late_directive(facts: ScriptFacts) -> Iterator[Finding]:
     for ignored in late[:1]:
         others = f" and {counted(more, 'more line')}, up to line {late[-1].place.line}"
         first = facts.header.first_command
-        yield Finding(
-            f"sbatch ignores this line{others if more else ''}: it stops at line {first}, the "
-            "first one that is neither blank nor a comment",
-            f"move {'them' if more else 'it'} above line {first}",
-            place=ignored.place,
-        )
+        message = f"sbatch ignores this line{others if more else ''}: it stops at line {first}, "
+        message += "the first one that is neither blank nor a comment"
+        hint = f"move {'them' if more else 'it'} above line {first}"
+        yield Finding(message, hint, place=ignored.place)
 
 
 @script_rule(WARNING, "NC604", "line that only looks like a directive", Trait.UNREACHED)
@@ -107,11 +103,11 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
             options = options.partition(" ")[2].strip()
         message = "sbatch ignores this line: a directive begins with #SBATCH in the first column"
         yield Finding(message, f"write #SBATCH {options}", place=ignored.place)
-
     for ignored in _ignored(facts, REMARK):
         if ignored.text.startswith("#SBATCH"):
             message = f"sbatch ignores '{ignored.text}': a # ends the line"
-            yield Finding(message, "write every #SBATCH on a line of its own", place=ignored.place)
+            hint = "write every #SBATCH on a line of its own"
+            yield Finding(message, hint, place=ignored.place)
 
 
 @script_rule(WARNING, "NC605", "directive that is overridden", Trait.UNREACHED)
@@ -136,44 +132,47 @@ _REFUSED_WITH_A_VARIABLE = ("partition", "qos", *GPU_OPTIONS)
 
 def _with_patterns(facts: ScriptFacts, given: GivenOption) -> Tuple[Edit, ...]:
     """Return edits that replace the variables in a log's name by Slurm's patterns."""
-    place, found = given.value_place, []
+    place, edits = given.value_place, []
     # A backslash disables the patterns.
     raw = "" if "\\" in (given.value or "") else facts.lines[place.line - 1][: place.end - 1]
     for match in _VARIABLE.finditer(raw, place.column - 1):
         name = match[1] or match[2]
         if name in _PATTERNS and ("ARRAY" not in name or facts.has("array")):
             where = SourceSpan(place.line, match.start() + 1, match.end() + 1)
-            found.append(Edit(where, _PATTERNS[name]))
-    return tuple(found)
+            edits.append(Edit(where, _PATTERNS[name]))
+    return tuple(edits)
 
 
 @script_rule(WARNING, "NC606", "text that sbatch takes as it is", Trait.UNREACHED | Trait.SPELLING)
 def unexpanded(facts: ScriptFacts) -> Iterator[Finding]:
     for option in facts.header.options.values():
         name, value, place = option.name, option.value or "", option.value_place
-        found, log = _VARIABLE.search(value), name in ("output", "error")
+        variable, is_log = _VARIABLE.search(value), name in ("output", "error")
         if not option.place.line or name in ("wrap", "export"):
             continue
-        if log and (value.startswith("~") or value.endswith("/")):
-            why = "a directory, and no file" if value.endswith("/") else "no path: ~ stays as it is"
-            message = f"--{name}={value} is {why}; the job fails at its start, without a log"
-            hint = f"write {value}%x-%j.log" if value.endswith("/") else "write the path itself"
+        if is_log and (value.startswith("~") or value.endswith("/")):
+            message = f"--{name}={value} is no file for a log (sbatch does not expand ~); the job "
+            message += "fails at its start, without a log"
+            hint = "write the path of a file, such as /home/NAME/logs/%x-%j.log"
             yield Finding(message, hint, about=(name,), place=place, severity=ERROR)
-        elif found is not None:
-            message = f"sbatch does not expand variables: {found[0]} stays as it is in --{name}"
-            hint, fails = "write the value itself", False
-            # Slurm reads as much as it can after %.
-            index = name == "array" and found.start() < len(value.partition("%")[0])
+        elif variable is not None:
+            message, fails = "", ""
+            # Slurm reads as much of --array as it can after %.
+            index = name == "array" and variable.start() < len(value.partition("%")[0])
             if name in _REFUSED_WITH_A_VARIABLE or index:
-                message, fails = f"{message}, and Slurm refuses the job", True
-            elif log and "/" in value[found.start() :]:
-                message += ", and there is no such directory: the job fails, without a log"
-                fails = True
-            pattern = _PATTERNS.get(found[1] or found[2] or "") if log else None
-            hint = f"write {pattern} for it" if pattern else hint
-            edits = _with_patterns(facts, option) if log else ()
-            severity = ERROR if fails else WARNING
-            yield Finding(message, hint, about=(name,), place=place, severity=severity, edits=edits)
+                fails = ", and Slurm refuses the job"
+            elif is_log and "/" in value[variable.start() :]:
+                fails = ", and there is no such directory: the job fails, without a log"
+            message = f"sbatch does not expand variables: {variable[0]} stays as it is in --{name}"
+            pattern = _PATTERNS.get(variable[1] or variable[2] or "") if is_log else None
+            yield Finding(
+                message + fails,
+                f"write {pattern} for it" if pattern else "write the value itself",
+                about=(name,),
+                place=place,
+                severity=ERROR if fails else WARNING,
+                edits=_with_patterns(facts, option) if is_log else (),
+            )
 
 
 def submits_itself(facts: ScriptFacts) -> bool:
@@ -187,20 +186,16 @@ _INDEX = "SLURM_ARRAY_TASK_ID"
 
 @script_rule(WARNING, "NC653", "one log for several jobs")
 def one_log(facts: ScriptFacts) -> Iterator[Finding]:
-    array, output = facts.given("array"), facts.given("output")
-    tasks = None if array is None else tasks_of(array.value or "")
-    path = "" if output is None else output.value or ""
+    output, path = facts.given("output"), facts.header.value("output") or ""
+    tasks = tasks_of(facts.header.value("array") or "")
     kept = facts.header.value("open-mode") in ("a", "append") or path == "/dev/null"
-    if tasks is None or tasks.count < 2 or output is None or kept:
+    several = tasks is not None and tasks.count > 1
+    if output is None or not several or kept or re.search(r"%\d*[ajJ]|[\\$]|^$", path):
         return
-    if not re.search(r"%\d*[ajJ]|[\\$]|^$", path):
-        head, dot, tail = path.rpartition(".")
-        own = f"{head}-%a.{tail}" if dot and head and "/" not in tail else f"{path}-%a"
-        yield Finding(
-            f"every task of the array writes {path}: each overwrites what the others have written",
-            f"write {own}",
-            place=output.place,
-        )
+    head, dot, tail = path.rpartition(".")
+    own = f"{head}-%a.{tail}" if dot and head and "/" not in tail else f"{path}-%a"
+    message = f"every task of the array writes {path}: each overwrites what the others have written"
+    yield Finding(message, f"write {own}", place=output.place)
 
 
 _SHOWS = r"(?m)^[ \t]*#.*\bsbatch\b.* (--array|-a)[= ]"
@@ -237,8 +232,9 @@ def _words(facts: ScriptFacts) -> Iterator[ShellWord]:
 
 @script_rule(WARNING, "NC655", "array index beyond its list")
 def beyond_the_list(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find the first element ``${LIST[INDEX]}`` that is not there for some task of the array."""
     array = facts.given("array")
-    tasks = None if array is None else tasks_of(array.value or "")
+    tasks = tasks_of(facts.header.value("array") or "")
     if array is None or tasks is None or any(asks_for(_INDEX, line) for line in facts.lines):
         return
     for word in _words(facts):
@@ -249,20 +245,17 @@ def beyond_the_list(facts: ScriptFacts) -> Iterator[Finding]:
             first, last = max(0, -offset), count - 1 - offset
             few = max(tasks.indexes, default=last) > last
             if few or min(tasks.indexes, default=first) < first:
-                yield Finding(
-                    f"{match[1]} has {counted(count, 'element')}, for the indexes {first} to "
-                    f"{last}: the {'highest' if few else 'lowest'} of --array={array.value} finds "
-                    "none, or another's",
-                    f"write #SBATCH --array={first}-{last}",
-                    place=word.place,
-                )
+                message = f"{match[1]} has {counted(count, 'element')}, for the indexes {first} to "
+                message += f"{last}: the {'highest' if few else 'lowest'} of --array={array.value} "
+                message += "finds none, or another's"
+                yield Finding(message, f"write #SBATCH --array={first}-{last}", place=word.place)
                 return
 
 
 def _elements(facts: ScriptFacts, name: str) -> Optional[int]:
     """Return the number of elements in a list that is set once, with plain words."""
-    found = facts.shell.assigned(name)
-    raw = found[0].word.raw if len(found) == 1 else ""
+    variables = facts.shell.assigned(name)
+    raw = variables[0].word.raw if len(variables) == 1 else ""
     if not re.fullmatch(r"\([^$`*?{\[]*\)", raw) or f"{name}+=" in facts.text:
         return None
     try:
@@ -273,10 +266,10 @@ def _elements(facts: ScriptFacts, name: str) -> Optional[int]:
 
 def _offset(facts: ScriptFacts, expression: str) -> Optional[int]:
     """Return what is added to the task's index; None for another expression."""
-    plain = re.sub(r"[\s${}()\"]", "", expression)
-    variables = facts.shell.assigned(plain)
+    variables = facts.shell.assigned(re.sub(r"[\s${}()\"]", "", expression))
     if len(variables) == 1:
-        plain = re.sub(r"[\s${}()\"]", "", variables[0].word.raw)
+        expression = variables[0].word.raw
+    plain = re.sub(r"[\s${}()\"]", "", expression)
     match = re.fullmatch(rf"{_INDEX}([+-]\d{{1,6}})?", plain)
     return None if match is None else int(match[1] or 0)
 
@@ -284,6 +277,5 @@ def _offset(facts: ScriptFacts, expression: str) -> Optional[int]:
 def tasks_of(text: str) -> Optional[JobId]:
     """Return the indexes of an array, or None if they are unreadable."""
     plain = re.sub(r"%.*|[\[\]]", "", text)
-    if not re.fullmatch(r"\d{1,8}(-\d{1,8}(:\d{1,8})?)?(,\d{1,8}(-\d{1,8}(:\d{1,8})?)?)*", plain):
-        return None
-    return JobId(1, tasks=plain)
+    indexes = r"\d{1,8}(-\d{1,8}(:\d{1,8})?)?"
+    return JobId(1, tasks=plain) if re.fullmatch(rf"{indexes}(,{indexes})*", plain) else None

@@ -105,10 +105,24 @@ def line_options(
     whole = SourceSpan(number, 1, len(line) + 1)
     # A comment or a name may contain such characters on purpose.
     free = any(each.name in _FREE_TEXT and (each.value or "") not in line for each in given)
-    edits = () if free or "#" in plain[1:] else (Edit(whole, plain),)
+    edits = () if free or "#" in plain[1:] else (_smallest_edit(number, line, plain),)
     meant = [replace(option, place=whole, value_place=whole) for option in given]
     hint = f"write {plain.strip(BLANKS)}"
     return meant, [], replace(refusal, hint=hint, edits=edits, meant=True)
+
+
+def _smallest_edit(number: int, line: str, plain: str) -> Edit:
+    """Return the edit from one text of a line to another that leaves all other characters alone."""
+    start = _common_length(line, plain)
+    behind = _common_length(line[start:][::-1], plain[start:][::-1])
+    changed = SourceSpan(number, start + 1, len(line) - behind + 1)
+    return Edit(changed, plain[start : len(plain) - behind])
+
+
+def _common_length(one: str, other: str) -> int:
+    """Return the length of the common beginning of two texts."""
+    differ = (at for at, (a, b) in enumerate(zip(one, other)) if a != b)
+    return next(differ, min(len(one), len(other)))
 
 
 def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignored]]:

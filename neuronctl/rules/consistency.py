@@ -147,10 +147,11 @@ def copies(context: RuleContext) -> Iterator[Finding]:
     alone = here.copies == ALONE
     name = python_file(request) or python_module(request)
     tasks = request.ntasks is not None or request.ntasks_per_node is not None
-    effect = f"{name} trains alone" if alone else f"nothing in {name} shares the work"
+    reason = f"{name} trains alone" if alone else f"nothing in {name} shares the work"
+    count = launch.most_nodes * launch.processes_per_node
     yield Finding(
-        f"{launch.starts}, and {effect}: {launch.processes} copies would do the same and overwrite "
-        "each other's files",
+        f"{launch.starts}, and {reason}: {count} copies would do the same and overwrite each "
+        "other's files",
         f"make it distributed{_distributed(launch, here.imports)}; or {_fewer(launch)}; "
         f"if this is intended: --launcher {launch.launcher.name}",
         # A user who counts tasks, or runs other lines before, may know better.

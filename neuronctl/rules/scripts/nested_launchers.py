@@ -41,37 +41,39 @@ def is_trifle(launch: Launch) -> bool:
 @script_rule(ERROR, "NC665", "program that is no program")
 def no_program(facts: ScriptFacts) -> Iterator[Finding]:
     for launch in facts.every_launch:
-        yield from _not_started(facts, launch)
+        yield from _no_name_of_a_program(launch)
+        if launch.kind == PYTHON and not launch.command.captured:
+            yield from _python_without_program(facts, launch)
 
 
-def _not_started(facts: ScriptFacts, launch: Launch) -> Iterator[Finding]:
-    """Yield why a launch starts no program; tried with srun of Slurm 22.05."""
-    word, place, module = launch.word.raw, launch.place, launch.options.get("m", "")
-    variable = re.match(r"[A-Za-z_]\w*=", word)
+def _no_name_of_a_program(launch: Launch) -> Iterator[Finding]:
+    """Yield a launch of an assignment or of an option; tried with srun of Slurm 22.05."""
+    name, place = launch.word.raw, launch.place
+    variable = re.match(r"[A-Za-z_]\w*=", name)
     before = launch.command.words[: -len(launch.own_words)]
-    contained = any(word.basename in CONTAINERS for word in before)
     if launch.kind == PROGRAM and variable and launch.word != launch.command.words[0]:
         hint = f"write env {variable[0]}…, or set it before the command"
-        yield Finding(f"{word} is taken for the name of a program", hint, place=place)
-    elif word.startswith("-") and contained:
+        yield Finding(f"{name} is taken for the name of a program", hint, place=place)
+    elif name.startswith("-") and any(word.basename in CONTAINERS for word in before):
         image = before[-1].raw
-        message = f"{word} comes after the image: the container starts it as its program"
+        message = f"{name} comes after the image: the container starts it as its program"
         severity = ERROR if re.search("[/.:]", image) else NOTE
         yield Finding(message, f"put it before {image}", place=place, severity=severity)
-    if launch.kind != PYTHON or launch.command.captured:
-        return
-    line = facts.lines[place.line - 1]
+
+
+def _python_without_program(facts: ScriptFacts, launch: Launch) -> Iterator[Finding]:
+    """Yield a Python that gets a file as a module, ``python`` as a file, or nothing."""
+    word, place, module = launch.word.raw, launch.place, launch.options.get("m", "")
     bare = len(launch.own_words) == 1 and names_python(launch.word.value or "")
-    fed = launch.command.piped or facts.has("input") or "<" in line
+    has_input = launch.command.piped or facts.has("input") or "<" in facts.lines[place.line - 1]
     if module.endswith(".py"):
         hint = f"write python {module}, or python -m {module[:-3]}"
-        yield Finding(
-            f"python -m takes the name of a module, which {module} is not", hint, place=place
-        )
+        message = f"python -m takes the name of a module, which {module} is not"
+        yield Finding(message, hint, place=place)
     elif launch.options.get("script") in ("python", "python3"):
         message, hint = "the first python runs a file named python", "write python once"
         yield Finding(message, hint, place=place, severity=WARNING)
-    elif bare and not fed:
+    elif bare and not has_input:
         message = f"{word} gets no program, and a job has no standard input: it ends at once"
         yield Finding(message, f"name the program: {word} main.py", place=place, severity=WARNING)
 
@@ -83,28 +85,26 @@ def nothing_waits(facts: ScriptFacts) -> Iterator[Finding]:
     beside = [at for at, command in enumerate(commands) if _goes_on(command)]
     if not beside or re.search(r"\b(wait|fg)\b|(?m:(^|[;&|{])[ \t]*exec[ \t])", facts.text):
         return
+    last = commands[beside[-1]]
     later = commands[beside[-1] + 1 :]
-    if commands[beside[-1]].in_loop:
+    if last.in_loop:
         later = tuple(dropwhile(lambda each: each.in_loop, later))
     if any(each.in_loop for each in later):  # such as a loop that asks whether it still runs
         return
-    found: Optional[Command] = commands[beside[-1]]
+    lost: Optional[Command] = last
     until = "at once"
     after = [command for command in commands[beside[-1] + 1 :] if _keeps_alive(command)]
     if after:
         # Of a server and its client, the client ends the job; of two alike, the last one.
         names = {_python_file(command) for command in after} - {""}
-        started = [commands[at] for at in beside]
-        found = next((each for each in started if _python_file(each) in names), None)
+        lost = next((commands[at] for at in beside if _python_file(commands[at]) in names), None)
         until = f"when line {after[-1].place.line} is done"
-    if found is not None:
-        yield Finding(
-            f"nothing waits for this: it is killed with the job, which ends {until}",
-            "write wait as the last line"
-            if found.background
-            else "start the program itself, in the foreground",
-            place=found.place,
-        )
+    if lost is not None:
+        message = f"nothing waits for this: it is killed with the job, which ends {until}"
+        hint = "write wait as the last line"
+        if not lost.background:
+            hint = "start the program itself, in the foreground"
+        yield Finding(message, hint, place=lost.place)
 
 
 def _goes_on(command: Command) -> bool:
@@ -153,11 +153,10 @@ def _too_often(outer: Launch, start: Start) -> Iterator[Finding]:
             message = f"{starts} {counted(times, 'time')}, and each starts all processes again"
             yield Finding(message, f"call {inner.kind} in the script itself, without {outer.kind}")
     elif each > 1 and inner.count(*inner.launcher.counts) != 1:
-        yield Finding(
-            f"{starts} {counted(each, 'time')} on every node, and each starts the processes of its "
-            "node: that many separate trainings",
-            (f"start one per node: {once}, or " if once else "") + f"leave {inner.kind} out",
-        )
+        message = f"{starts} {counted(each, 'time')} on every node, and each starts the processes "
+        message += "of its node: that many separate trainings"
+        hint = f"start one per node: {once}, or leave {inner.kind} out"
+        yield Finding(message, hint if once else f"leave {inner.kind} out")
 
 
 def _alone(facts: ScriptFacts, start: Start) -> Iterator[Finding]:
@@ -166,23 +165,23 @@ def _alone(facts: ScriptFacts, start: Start) -> Iterator[Finding]:
     Source: torch/distributed/run.py (2.9): without --rdzv-backend, it is "static", where each node
     has the rank 0 unless --node-rank says another, and meets at 127.0.0.1 unless told otherwise.
     """
-    launch, own = start.launch, start.launch.launcher
-    several = (start.nodes or 1) > 1 and start.each == 1 and own.starts_processes()
+    launch, launcher = start.launch, start.launch.launcher
+    several = (start.nodes or 1) > 1 and start.each == 1 and launcher.starts_processes()
     if not several or not launch.certain or "PET_" in facts.text:
         return
     on_nodes, hint = f"{launch.kind} starts on {start.nodes} nodes", _joins(launch)
-    if not launch.has(*own.joins) or (own.endpoint and not launch.has(*own.nodes)):
+    if not launch.has(*launcher.joins) or (launcher.endpoint and not launch.has(*launcher.nodes)):
         yield Finding(f"{on_nodes}, and each is for 1 node: they do not train together", hint)
         return
-    count = launch.count(*own.nodes)
-    if not own.endpoint or launch.has("rdzv_conf", "standalone") or count == 1:
+    count = launch.count(*launcher.nodes)
+    if not launcher.endpoint or launch.has("rdzv_conf", "standalone") or count == 1:
         return
-    static = next((launch.options[name] for name in own.backend if launch.has(name)), "static")
-    if not launch.has(*own.endpoint) and not (launch.has(*own.address) and static == "static"):
+    backends = (launch.options[name] for name in launcher.backend if launch.has(name))
+    static = next(backends, "static") == "static"
+    if not launch.has(*launcher.endpoint) and not (static and launch.has(*launcher.address)):
         severity = WARNING if count is None else ""  # it may be 1
-        message = f"{on_nodes}, and nothing tells it where they meet"
-        yield Finding(message, hint, severity=severity)
-    elif static == "static" and not launch.has(*own.node_rank):
+        yield Finding(f"{on_nodes}, and nothing tells it where they meet", hint, severity=severity)
+    elif static and not launch.has(*launcher.node_rank):
         yield Finding(f"{on_nodes}, and each takes itself for the first", hint, severity=WARNING)
 
 
@@ -223,14 +222,12 @@ def starts_once(facts: ScriptFacts) -> Iterator[Finding]:
     if itself and plan.nodes == 1:
         return
     may_start = re.fullmatch(_ON_ONE_NODE, programs[-1].name)  # such as julia's SlurmManager
-    yield Finding(
-        f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "
-        f"{counted(plan.nodes, 'node')}, which nothing starts",
-        "write srun before it, or request --ntasks=1"
-        + (f" --cpus-per-task={facts.tasks} if cores are meant" if plan.nodes == 1 else ""),
-        place=programs[-1].place,
-        severity=NOTE if itself or plan.nodes == 1 or may_start else WARNING,
-    )
+    message = f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "
+    message += f"{counted(plan.nodes, 'node')}, which nothing starts"
+    hint = "write srun before it, or request --ntasks=1"
+    hint += f" --cpus-per-task={facts.tasks} if cores are meant" if plan.nodes == 1 else ""
+    severity = NOTE if itself or plan.nodes == 1 or may_start else WARNING
+    yield Finding(message, hint, place=programs[-1].place, severity=severity)
 
 
 _ITSELF = (
@@ -258,36 +255,33 @@ def _is_for_tasks(launch: Launch, *, several: bool) -> bool:
 
 def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
     """Yield a launcher for one node in a job of several nodes."""
-    found = [start for start in facts.starts if _is_for_one_node(start)]
-    tops = {id(start.outer[0] if start.outer else start.launch) for start in found}
+    starts = [start for start in facts.starts if _is_for_one_node(start)]
+    tops = {id(start.outer[0] if start.outer else start.launch) for start in starts}
     unknown = any(command.words and not command.name for command in facts.shell.commands)
     others = any(_reaches_others(run) for run in facts.launches if id(run) not in tops)
-    if plan.nodes < 2 or not found or not facts.fixed_nodes or unknown or others:
+    if plan.nodes < 2 or not starts or not facts.fixed_nodes or unknown or others:
         return
-    launch, own = found[-1].launch, found[-1].launch.launcher
-    count, rank = launch.count(*own.nodes), launch.count(*own.node_rank)
-    if rank and launch.has(*own.address):
+    launch, launcher = starts[-1].launch, starts[-1].launch.launcher
+    count, rank = launch.count(*launcher.nodes), launch.count(*launcher.node_rank)
+    if rank and launch.has(*launcher.address):
         return  # another process is the first
-    waits = {*own.nodes} & {*own.joins} and count is not None and 1 < count <= plan.nodes
-    effect = "the others do nothing"
-    if count is not None and waits:
+    effect, severity = "the others do nothing", WARNING
+    if {*launcher.nodes} & {*launcher.joins} and count is not None and 1 < count <= plan.nodes:
         effect = f"it waits for {counted(count - 1, 'more node')}, on which nothing starts"
+        severity = ERROR if rank is None and launch.command.sure else WARNING
     srun = next((each.once_per_node for each in every() if each.name == "srun"), "srun")
-    yield Finding(
-        f"{launch.kind} starts once, on the first node of {plan.nodes}: {effect}",
-        f"start it on each node, {srun} {launch.kind} …, and {_joins(launch)}; or request 1 node",
-        place=launch.place,
-        severity=ERROR if waits and rank is None and launch.command.sure else WARNING,
-    )
+    message = f"{launch.kind} starts once, on the first node of {plan.nodes}: {effect}"
+    hint = f"start it on each node, {srun} {launch.kind} …, and {_joins(launch)}; or request 1 node"
+    yield Finding(message, hint, place=launch.place, severity=severity)
 
 
 def _is_for_one_node(start: Start) -> bool:
     """Return True if the batch shell starts a launcher for one node."""
-    launch, own = start.launch, start.launch.launcher
+    launch, launcher = start.launch, start.launch.launcher
     # horovodrun starts them by ssh on the nodes it was given.
-    here = own.starts_processes() or (own.ssh and not launch.has(*own.places))
+    here = launcher.starts_processes() or (launcher.ssh and not launch.has(*launcher.places))
     # torchrun never goes to another node, whatever options a variable contains.
-    known = launch.certain or own.endpoint
+    known = launch.certain or launcher.endpoint
     by_another = any(outer.is_launcher for outer in start.outer)
     if not here or not known or by_another or launch.command.captured or launch.has("help", "h"):
         return False

@@ -9,9 +9,9 @@ from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.rules.base import Finding
 from neuronctl.rules.local_files import RANK_0_ONLY
 from neuronctl.rules.python_program import wandb_init_line
-from neuronctl.rules.scripts.script_facts import SCRIPT_RULES, ScriptFacts, Start, script_rule
+from neuronctl.rules.scripts.script_facts import SCRIPT_RULES, ScriptFacts, script_rule
 from neuronctl.scripts.header import SourceSpan, digits
-from neuronctl.scripts.launches import PYTHON, SHELL
+from neuronctl.scripts.launches import PYTHON, SHELL, Launch
 
 _OF_A_TASK = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_TASK_PID", "SLURM_NODEID")
 
@@ -63,23 +63,23 @@ def ranks(facts: ScriptFacts) -> Iterator[Finding]:
 
 @script_rule(WARNING, "NC632", "fixed port")
 def fixed_port(facts: ScriptFacts) -> Iterator[Finding]:
-    found: List[Tuple[Optional[str], SourceSpan]] = []
-    own = facts.shell.assigned("MASTER_PORT")
+    ports: List[Tuple[Optional[str], SourceSpan]] = []
+    variables = facts.shell.assigned("MASTER_PORT")
     lines = (line for _, line in facts.plain_lines if "$" in line and "echo" not in line)
-    reads = own and own[0].exported and not facts.ranks_are_given
-    reads = reads or any(re.search(r"\$\{?MASTER_PORT\b", line) for line in lines)
-    if reads and len(own) == 1 and "{MASTER_PORT:" not in facts.text:  # otherwise it is chosen
-        found += [(own[0].word.value, own[0].place)]
+    is_read = variables and variables[0].exported and not facts.ranks_are_given
+    is_read = is_read or any(re.search(r"\$\{?MASTER_PORT\b", line) for line in lines)
+    if is_read and len(variables) == 1 and "{MASTER_PORT:" not in facts.text:
+        ports += [(variables[0].word.value, variables[0].place)]
     for launch in facts.every_launch:
         if launch.has("standalone"):
             continue
         before = launch.command.assigned
-        found += [(each.word.value, each.place) for each in before if each.name == "MASTER_PORT"]
-        found += launch.written(*launch.launcher.port)
+        ports += [(each.word.value, each.place) for each in before if each.name == "MASTER_PORT"]
+        ports += launch.written(*launch.launcher.port)
         for value, place in launch.written(*launch.launcher.endpoint):
             number = re.search(r":\"?([0-9]+)\"?$", value)
-            found += [(number[1], place)] if number is not None else []
-    for port, place in found:
+            ports += [(number[1], place)] if number is not None else []
+    for port, place in ports:
         if digits(port) and _nodes_are_shared(facts):
             message = f"port {port} is the same for every job: where two of them share a node, the "
             message += "second one fails"
@@ -120,20 +120,21 @@ _SET_BY_EACH_TASK = (
 )
 
 
+_FIRST_NODE = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+
+
 @script_rule(ERROR, "NC642", "address that is not the first node's")
 def first_node(facts: ScriptFacts) -> Iterator[Finding]:
     if facts.plan is None:
         return
-    hint = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
-    found = [*_of_each_task(facts)]
-    if facts.plan.nodes > 1:
-        found += _loopback(facts)
-    for named, place in found:
-        message = f"{named} differs between the processes of the job: they never find each other"
-        yield Finding(message, f"set it once, before srun: export {hint}", place=place)
-    if facts.plan.nodes > 1:
+    several_nodes = facts.plan.nodes > 1
+    addresses = [*_set_by_each_task(facts), *(_loopback(facts) if several_nodes else ())]
+    for address, place in addresses:
+        message = f"{address} differs between the processes of the job: they never find each other"
+        yield Finding(message, f"set it once, before srun: export {_FIRST_NODE}", place=place)
+    if several_nodes:
         yield from _one_element(facts)
-        yield from _doubtful(facts, hint)
+        yield from _doubtful(facts)
 
 
 def _one_element(facts: ScriptFacts) -> Iterator[Finding]:
@@ -142,76 +143,76 @@ def _one_element(facts: ScriptFacts) -> Iterator[Finding]:
     for array in facts.shell.assignments:
         name = array.word.raw.strip('()"${} ')
         if array.word.raw.startswith('("$') and name in lists and f"{array.name}[" in facts.text:
-            words = f"in quotes, ${name} is one word: {array.name} has one element with all names"
-            yield Finding(words, f"write {array.name}=(${name})", place=array.place)
+            message = f"in quotes, ${name} is one word: {array.name} has one element with all names"
+            yield Finding(message, f"write {array.name}=(${name})", place=array.place)
 
 
 _OF_A_STEP = ("SLURM_STEP_NODELIST", "SLURM_LAUNCH_NODE_IPADDR")
 """What srun sets for its tasks; the batch shell does not have them (tried with Slurm 22.05)."""
 
 
-def _doubtful(facts: ScriptFacts, hint: str) -> Iterator[Finding]:
+def _doubtful(facts: ScriptFacts) -> Iterator[Finding]:
     """Find addresses that are empty or that only some machines have."""
-    for command in facts.shell.commands:
-        for word in command.words:
-            name = next((name for name in word.names if name in _OF_A_STEP), "")
-            if name:
-                message = f"only srun sets ${name}, for its tasks: it is empty here"
-                yield Finding(message, f"write {hint}", place=word.place, severity=WARNING)
+    words = [word for command in facts.shell.commands for word in command.words]
+    for word in words:
+        name = next((name for name in word.names if name in _OF_A_STEP), "")
+        if name:
+            message = f"only srun sets ${name}, for its tasks: it is empty here"
+            hint = f"write {_FIRST_NODE}"
+            yield Finding(message, hint, place=word.place, severity=WARNING)
     for launch in facts.every_launch:
         asks = launch.name == "hostname" and launch.command.captured
         if asks and any(word.raw in ("-i", "--ip-address") for word in launch.own_words):
-            yield Finding(
-                "where /etc/hosts maps a node's name to 127.0.1.1 (Debian, Ubuntu), this prints "
-                "that, and no other node reaches it",
-                f"use the name: {hint}",
-                place=launch.place,
-                severity=NOTE,
-            )
+            message = "where /etc/hosts maps a node's name to 127.0.1.1 (Debian, Ubuntu), this "
+            message += "prints that, and no other node reaches it"
+            hint = f"use the name: {_FIRST_NODE}"
+            yield Finding(message, hint, place=launch.place, severity=NOTE)
 
 
-def _of_each_task(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
+def _srun_times(facts: ScriptFacts, launch: Launch) -> Tuple[int, int]:
+    """Return (nodes, tasks per node) of an srun; (1, 1) for another program, or if not known."""
+    return (facts.times(launch) if launch.is_srun else None) or (1, 1)
+
+
+def _set_by_each_task(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
     """Yield the ports and addresses that each of several tasks chooses for itself."""
     for launch in facts.launches:
-        times = (facts.times(launch) if launch.is_srun else None) or (1, 1)
-        for word in launch.command.words if times[0] * times[1] > 1 else ():
-            own = re.search(_SET_BY_EACH_TASK, word.raw)
-            kept = own and (
-                word.raw.startswith("'") or "\\$" in own[0] or re.search(_LOOPBACK, own[0])
-            )
-            if own and kept and (times[0] > 1 or own[0].startswith("MASTER_PORT")):
-                yield own[0].replace("\\", ""), word.place
+        nodes, each = _srun_times(facts, launch)
+        for word in launch.command.words if nodes * each > 1 else ():
+            chosen = re.search(_SET_BY_EACH_TASK, word.raw)
+            if chosen is None or not (nodes > 1 or chosen[0].startswith("MASTER_PORT")):
+                continue
+            # Within double quotes, the batch shell expands it once for all.
+            by_task = word.raw.startswith("'") or "\\$" in chosen[0]
+            if by_task or re.search(_LOOPBACK, chosen[0]):
+                yield chosen[0].replace("\\", ""), word.place
 
 
 def _loopback(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
     """Yield addresses that differ on each node, in a job of several nodes."""
     address = re.compile(rf"[\"']?(\$\{{\w+:-)?{_LOOPBACK}(\}}|:\S+)?[\"']?")
     sruns = [run for run in facts.launches if run.is_srun]
-    before = [each for run in sruns for each in run.command.assigned]
-    for variable in (*facts.shell.assignments, *before):
+    for variable in (*facts.shell.assignments, *facts.shell.before_commands):
         follows = next((run for run in sruns if run.place.line >= variable.place.line), None)
         alone = follows is not None and (facts.times(follows) or (2, 1))[0] == 1
-        if variable.name != "MASTER_ADDR" or alone:
-            continue
-        if address.fullmatch(variable.word.raw):
+        before = variable in facts.shell.before_commands and follows is None
+        is_address = variable.name == "MASTER_ADDR" and address.fullmatch(variable.word.raw)
+        if is_address and not alone and not before:
             yield variable.word.raw, variable.place
-    for run in facts.launches:
-        times = (facts.times(run) if run.is_srun else None) or (1, 1)
-        for option, word in zip(run.command.words, run.command.words[1:]) if times[0] > 1 else ():
+    for run in sruns:
+        words = run.command.words if _srun_times(facts, run)[0] > 1 else ()
+        for option, word in zip(words, words[1:]):
             about = re.match(r"--?\w*(addr|coordinator|host|master|init)", option.raw)
             if about and address.fullmatch(word.raw):
                 yield word.raw, word.place
     for start in facts.starts:
-        launch = start.launch
-        several = launch.count(*launch.launcher.nodes) != 1 and start.nodes != 1
-        named = launch.written(*launch.launcher.address, *launch.launcher.endpoint)
-        for value, place in named if several else ():
-            own = re.match(_OWN_NAME, value.strip("\"'")) if _in_single_quotes(start) else None
-            if own or address.fullmatch(value):
+        launch, launcher = start.launch, start.launch.launcher
+        if start.nodes == 1 or launch.count(*launcher.nodes) == 1:
+            continue
+        # Within single quotes, each task expands the name of its own node.
+        outer = start.outer[0].command.words if start.outer else ()
+        quoted = any(word.raw.startswith("'") for word in outer)
+        for value, place in launch.written(*launcher.address, *launcher.endpoint):
+            own_name = quoted and re.match(_OWN_NAME, value.strip("\"'"))
+            if own_name or address.fullmatch(value):
                 yield value, place
-
-
-def _in_single_quotes(start: Start) -> bool:
-    """Return True if each task, not the batch shell, expands the text."""
-    words = start.outer[0].command.words if start.outer else ()
-    return any(word.raw.startswith("'") for word in words)

@@ -106,30 +106,30 @@ def _lost_options(facts: ScriptFacts) -> Iterator[Finding]:
         for each in facts.shell.assignments
         if each.name[:1] == "-" and not facts.lines[each.place.line - 2].startswith("#")
     ]
-    for place, raw in sorted(firsts, key=lambda one: one[0].line):
+    for place, word in sorted(firsts, key=lambda first: first[0].line):
         filled = [at for at in range(1, place.line) if facts.lines[at - 1].strip()]
-        before = filled[-1] if filled else 0
-        above = facts.lines[before - 1] if before else ""
-        apart = before < place.line - 1  # by blank lines
-        if facts.lines[place.line - 1][: place.column - 1].strip() or not above.strip():
+        if not filled or facts.lines[place.line - 1][: place.column - 1].strip():
             continue
+        above, apart = facts.lines[filled[-1] - 1], filled[-1] < place.line - 1
         if apart and not above.endswith("\\"):
             continue
         comment = above.lstrip().startswith("#")
         blank = re.search(r"^[^#]*[^#&|;({\s]\s*\\[ \t]+$", above)
-        option = re.match(r"--?[A-Za-z][\w-]*(=|$)|[+~]{0,2}[A-Za-z_]\w*\.[\w.]*=", raw)
-        if not blank and (not option or (above.endswith("\\") and not comment and not apart)):
+        option = re.match(r"--?[A-Za-z][\w-]*(=|$)|[+~]{0,2}[A-Za-z_]\w*\.[\w.]*=", word)
+        continues = above.endswith("\\") and not comment and not apart
+        if not blank and (not option or continues):
             continue
-        why, hint = "the line above does not end with a backslash", f"end line {before} with ' \\'"
+        reason, hint = "does not end with a backslash", f"end line {filled[-1]} with ' \\'"
         if blank:
-            why, hint = f"a blank follows the backslash of line {before}", "remove the blank"
-        elif apart:
-            why = f"the blank line {before + 1} ends the command before it"
-            hint = "remove that line"
-        elif comment:
-            why = f"the comment of line {before} ends the command before it"
-            hint = "move the comment above the command"
-        yield Finding(f"bash takes {raw} for a command: {why}", hint, place=place)
+            reason, hint = "has a blank behind its backslash", "remove the blank"
+        elif apart or comment:
+            reason = (
+                "is followed by a blank line" if apart else "is a comment, which ends the command"
+            )
+            hint = "move the comment or the blank line above the command"
+        yield Finding(
+            f"bash takes {word} for a command: line {filled[-1]} {reason}", hint, place=place
+        )
         return
 
 
@@ -168,56 +168,55 @@ def syntax(facts: ScriptFacts) -> Iterator[Finding]:
     problem = facts.unreadable
     if problem is not None and not facts.shell.placeholders:
         says = "bash says" if problem.warning else "bash cannot read this and stops here"
-        yield Finding(
-            f"{says}: {problem.message}",
-            "look for an open quote, bracket, block, or here-document at or before this line",
-            place=problem.place,
-            severity=WARNING if problem.warning else "",
-        )
+        hint = "look for an open quote, bracket, block, or here-document at or before this line"
+        severity = WARNING if problem.warning else ""
+        yield Finding(f"{says}: {problem.message}", hint, place=problem.place, severity=severity)
     if facts.left_out:
-        yield Finding(
-            "this script is very long, or very hard to read: neuronctl checks it only up to this "
-            "line",
-            "put lines that repeat a command into a loop",
-            place=SourceSpan(facts.left_out),
-            severity=WARNING,
-        )
+        message = "this script is very long, or very hard to read: neuronctl checks it only up to "
+        message += "this line"
+        hint, place = "put lines that repeat a command into a loop", SourceSpan(facts.left_out)
+        yield Finding(message, hint, place=place, severity=WARNING)
 
 
 def _unfilled_option(given: GivenOption) -> Iterator[Finding]:
     name, value = given.name, given.value or ""
-    needed = name in ("partition", "account", "qos", "nodelist", "dependency")
-    path = name in ("output", "error", "chdir")
-    open_one = re.fullmatch(UNFILLED, value) or (needed and re.fullmatch(_NOBODYS, value))
-    part = re.search(_OPEN_PART, value) if needed else path and re.search("<[A-Za-z][^<>]*>", value)
-    if open_one or part or (path and re.search(_PATH_TO, value)) or (needed and not value):
-        yield Finding(
-            f"nobody has filled in --{name}={value}",
-            "write the value in its place, or remove the option",
-            place=given.value_place,
-            severity=ERROR if needed or path else WARNING,
+    severity = WARNING
+    is_open = bool(re.fullmatch(UNFILLED, value))
+    if name in ("partition", "account", "qos", "nodelist", "dependency"):
+        severity = ERROR
+        example = re.fullmatch(_NOBODYS, value) or re.search(_OPEN_PART, value)
+        is_open = is_open or not value or bool(example)
+    elif name in ("output", "error", "chdir"):
+        severity = ERROR
+        is_open = (
+            bool(re.search("<[A-Za-z][^<>]*>", value) or re.search(_PATH_TO, value)) or is_open
         )
+    if is_open:
+        message, hint = (
+            f"nobody has filled in --{name}={value}",
+            "write the value in its place, or ",
+        )
+        hint += "remove the option"
+        yield Finding(message, hint, place=given.value_place, severity=severity)
+
+
+_SHOWN_ONLY = ("echo", "printf", "mktemp", "sed", "grep", "awk", "perl")
 
 
 def _unfilled_words(facts: ScriptFacts) -> Iterator[Finding]:
-    """Find the first path and the first other word of an example in the commands."""
-    words = [
-        word
-        for command in facts.shell.uncaptured
-        if command.name not in ("echo", "printf", "mktemp", "sed", "grep", "awk", "perl")
-        for word in command.words
-    ] + [each.word for each in facts.shell.assignments if "mktemp" not in each.word.raw]
+    """Find the first path, word, and environment of an example in the commands."""
+    commands = [each for each in facts.shell.uncaptured if each.name not in _SHOWN_ONLY]
+    words = [word for command in commands for word in command.words]
+    words += [each.word for each in facts.shell.assignments if "mktemp" not in each.word.raw]
     words.sort(key=lambda word: (word.place.line, word.place.column))
-    environments = [
-        command.words[-1]
-        for command in facts.shell.calls("conda", "mamba", "micromamba", "source")
-        if command.arguments[:1] == ("activate",) and re.fullmatch(_NOBODYS, command.words[-1].raw)
-    ]
-    paths = [word for word in words if re.search(_PATH_TO, word.raw[:1000])]
-    values = [
-        word for word in words if re.fullmatch(_VALUE_OF_YOURS, (word.value or word.raw)[:100])
-    ]
-    for word in (*paths[:1], *values[:1], *environments[:1]):
+    activations = facts.shell.calls("conda", "mamba", "micromamba", "source")
+    names = [each.words[-1] for each in activations if each.arguments[:1] == ("activate",)]
+    examples = (
+        (word for word in words if re.search(_PATH_TO, word.raw[:1000])),
+        (word for word in words if re.fullmatch(_VALUE_OF_YOURS, (word.value or word.raw)[:100])),
+        (word for word in names if re.fullmatch(_NOBODYS, word.raw)),
+    )
+    for word in filter(None, (next(kind, None) for kind in examples)):
         message = f"nobody has filled in {word.text[:80]}, which is an example's"
         yield Finding(message, "write your own in its place", place=word.place, severity=WARNING)
 
@@ -228,34 +227,36 @@ def _unfilled_for_bash(facts: ScriptFacts) -> Iterator[Finding]:
         return
     for place in facts.shell.placeholders[:1]:
         line = facts.lines[place.line - 1]
-        named = line[place.column - 1 : place.end - 1]
-        files = re.fullmatch("<[a-z]+>", named) and re.match(" *[a-z.]", line[place.end - 1 :])
+        name = line[place.column - 1 : place.end - 1]
+        message = (
+            f"nobody has filled in {name}: bash reads from a file '{name[1:-1]}' here, or stops"
+        )
+        files = re.fullmatch("<[a-z]+>", name) and re.match(" *[a-z.]", line[place.end - 1 :])
+        severity = WARNING if files else ""  # sort <names> sorted
         yield Finding(
-            f"nobody has filled in {named}: bash reads from a file '{named[1:-1]}' here, or stops",
-            f"write the value in the place of {named}",
-            place=place,
-            severity=WARNING if files else "",  # sort <names> sorted
+            message, f"write the value in the place of {name}", place=place, severity=severity
         )
     for command in facts.shell.commands:
         text = " ".join(word.raw for word in command.words[1:])
-        open_one = re.search(r"(?<!\S)\{[A-Za-z][\w.-]*( [\w.-]+)*\}(?!\S)", text)
-        if open_one is not None:
-            words = f"nobody has filled in {open_one[0]}: {command.name} gets it as it stands"
-            hint = f"write the value in the place of {open_one[0]}"
-            yield Finding(words, hint, place=command.words[1].place, severity=WARNING)
+        example = re.search(r"(?<!\S)\{[A-Za-z][\w.-]*( [\w.-]+)*\}(?!\S)", text)
+        if example is not None:
+            message = f"nobody has filled in {example[0]}: {command.name} gets it as it stands"
+            hint, place = f"write the value in the place of {example[0]}", command.words[1].place
+            yield Finding(message, hint, place=place, severity=WARNING)
             return
 
 
 @script_rule(WARNING, "NC640", "secret in the script", Trait.UNREACHED | Trait.SECRET)
 def secrets(facts: ScriptFacts) -> Iterator[Finding]:
-    told: Set[int] = set()
+    lines: Set[int] = set()
     for first, last in find_secrets(facts.text):
         before = facts.text[:first]
-        number, column = before.count("\n") + 1, first - before.rfind("\n")
+        number = before.count("\n") + 1
+        column = first - before.rfind("\n")
         line = facts.lines[number - 1]
         remark = line.lstrip().startswith("#") and not line.startswith("#SBATCH")
-        if not remark and number not in told:
-            told.add(number)
+        if not remark and number not in lines:
+            lines.add(number)
             yield Finding(
                 "this looks like a secret: anybody who reads the file, the job's record or "
                 "'scontrol show job' has it",

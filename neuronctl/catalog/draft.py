@@ -163,10 +163,10 @@ def differences(old: Optional[Cluster], new: Cluster) -> List[str]:
             if name not in before:
                 lines.append(f"{name}: only in Slurm")
                 continue
-            has, gets = vars(before[name]), vars(after[name])
-            for key in gets:
-                if has[key] != gets[key]:
-                    lines.append(f"{name}.{key}: {_shown(has[key])}, in Slurm {_shown(gets[key])}")
+            for key, value in vars(after[name]).items():
+                old_value = getattr(before[name], key)
+                if old_value != value:
+                    lines.append(f"{name}.{key}: {_shown(old_value)}, in Slurm {_shown(value)}")
         lines += [f"{name}: not in Slurm" for name in before if name not in after]
     return lines
 

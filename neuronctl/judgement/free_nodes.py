@@ -47,9 +47,8 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     """Look through the nodes of the job's partition."""
     request = on_cluster.plan.request
     reserved = reservations.reserved_nodes(on_cluster)
-    fitting = node_names(group for group in on_cluster.pool if on_cluster.fits(group, empty=True))
-    if on_cluster.needs.is_spread:
-        fitting = node_names(group for group in on_cluster.pool if on_cluster.room(group, True)[0])
+    fits = _has_task if on_cluster.needs.is_spread else PlanOnCluster.fits
+    fitting = node_names(group for group in on_cluster.pool if fits(on_cluster, group.emptied))
     fitting -= set(hosts(request.exclude))
     if len(on_cluster.named_hosts) >= on_cluster.plan.most_nodes:
         fitting &= on_cluster.named_hosts
@@ -66,6 +65,11 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
         usable = (group for group in on_cluster.pool if is_usable(group) and group.owner in owners)
         free = suitable & node_names(group for group in usable if on_cluster.fits(group))
     return NodeSearch(on_cluster, reserved, fitting, suitable, free)
+
+
+def _has_task(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
+    """Return True if each node of a group has room for a task of a spread job."""
+    return on_cluster.room(group)[0] > 0
 
 
 def _why_unknown(on_cluster: PlanOnCluster) -> Optional[Doubt]:
@@ -137,7 +141,7 @@ def _has_room(on_cluster: PlanOnCluster, names: FrozenSet[str], *, empty: bool) 
     rooms: List[Tuple[int, int]] = []  # (tasks, GPUs) for which each node has room
     for group in on_cluster.pool:
         number = len(names & {*group.names}) if empty or is_usable(group) else 0
-        rooms += [on_cluster.room(group, empty)] * number
+        rooms += [on_cluster.room(group.emptied if empty else group)] * number
     rooms = [room for room in rooms if room[0]]
     most = needs.most_nodes or len(rooms)
     tasks = sum(sorted((tasks for tasks, _ in rooms), reverse=True)[:most])
@@ -249,13 +253,14 @@ def _not_available(search: NodeSearch) -> Wait:
     on_cluster, reserved = search.on_cluster, search.reserved
     plan, snapshot = on_cluster.plan, on_cluster.snapshot
     up = node_names(filter(is_up, on_cluster.pool))
+    reasons = []
     down = search.fitting - up
     down = down & on_cluster.named_hosts or down
-    reasons = []
     if down:
         states = {group.state for group in on_cluster.pool if not down.isdisjoint(group.names)}
         nodes = units.compress_hostlist(down)
         reasons.append(f"{nodes} {verb(len(down))} {', '.join(sorted(states))}")
+
     until = None
     if reserved.by:
         reasons.append(reservations.reservation_words(reserved, snapshot))
@@ -266,11 +271,12 @@ def _not_available(search: NodeSearch) -> Wait:
             reasons.append(f"with -t {shorter} or less it can start now")
         elif not down:
             until = max(reservation.end for reservation in reserved.by)
-    left = len(search.suitable & up)
-    available = counted(left, "node") if left else "no node"
-    words = f"{available} of {plan.partition.name} {verb(left or 1)} available"
+
+    number = len(search.suitable & up)
+    available = counted(number, "node") if number else "no node"
+    words = f"{available} of {plan.partition.name} {verb(number or 1)} available"
     words += f"; requested {plan.nodes}"
-    if left >= plan.nodes:
+    if number >= plan.nodes:
         words = f"not all of --nodelist={plan.request.nodelist} is available"
     source = reservations.SOURCE if reserved.by else _NODES_SHOWN
     return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *reasons]), source, until)

@@ -67,6 +67,7 @@ class Judgement:
             return Verdict(REFUSED, refusals[0].message, codes, judged_by=by)
         if self.nodes is None:
             return Verdict(NOT_KNOWN, f"judged by {by}", judged_by=by)
+
         doubtful = sorted({finding.code for finding in self.findings if finding.doubtful})
         if doubtful:
             words = f"Slurm may refuse it: see {' and '.join(doubtful)}"
@@ -78,11 +79,13 @@ class Judgement:
             likely = doubts[0].likely if len(doubts) == 1 else ""
             all_up = self.nodes.all_up
             return Verdict(NOT_KNOWN, words, cause, all_nodes_up=all_up, likely=likely)
+
         if waits:
             ends = [wait.until for wait in waits]
             until = None if None in ends else max(at for at in ends if at is not None)
             words = "; ".join(wait.words for wait in waits)
             return Verdict(WILL_WAIT, words, waits[0].cause, until)
+
         free = self.free_nodes
         words = f"{counted(free, 'node')} {verb(free, 'has', 'have')} room for its share"
         size = self.nodes.on_cluster.array_size

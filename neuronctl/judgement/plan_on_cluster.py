@@ -193,6 +193,7 @@ class PlanOnCluster:
             return needs
         changed: Dict[str, Any] = {"whole": needs.whole or partition.whole}
         changed["most_nodes"] = self._allowed_nodes(needs)
+
         has_gpus = bool(needs.all_gpus or self.plan.gpus_per_node)
         if has_gpus and not needs.asks_cores and not needs.cores_per_gpu:
             changed["cores_per_gpu"] = partition.cores_per_gpu or 0
@@ -205,6 +206,7 @@ class PlanOnCluster:
             core, node = next(filter(any, sizes), (0, 0))
             changed.update(memory_per_core=core, memory_per_node=node)
             changed["whole_memory"] = not (core or node)
+
         amounts = self.plan.request.amounts
         leaves_nodes = amounts is not None and amounts.nodes is None and needs.tasks > 1
         if leaves_nodes and needs.cores_per_task % self.threads and not needs.unsure:
@@ -320,11 +322,10 @@ class PlanOnCluster:
         """Return True if these nodes are too few or lack some of ``--nodelist``."""
         return not self.named_hosts <= names or len(names) < self.needs.nodes
 
-    def fits(self, group: NodeGroup, needs: Optional[Needs] = None, *, empty: bool = False) -> bool:
-        """Return True if each node of a group can hold a share; empty: as if nothing ran."""
-        needs = needs or self.needs
-        free = self._free(group, needs, empty)
-        return free is not None and needs.fits(*free, group.threads)
+    def fits(self, group: NodeGroup) -> bool:
+        """Return True if each node of a group has room for a share of the job."""
+        free = self._free(group)
+        return free is not None and self.needs.fits(*free, group.threads)
 
     @cached_property
     def resources(self) -> Tuple[Tuple[str, int], ...]:
@@ -333,38 +334,40 @@ class PlanOnCluster:
         amounts = ((name, sum(kinds.values())) for name, kinds in requested.items())
         return tuple(each for each in amounts if each[0] not in ("gpu", "none"))
 
-    def room(self, group: NodeGroup, empty: bool) -> Tuple[int, int]:
+    def room(self, group: NodeGroup) -> Tuple[int, int]:
         """Return how many tasks and GPUs of a spread job each node of a group could take."""
-        free = self._free(group, self.needs, empty)
+        free = self._free(group)
         return (0, 0) if free is None else self.needs.room(*free, group.threads)
 
-    def _free(self, group: NodeGroup, needs: Needs, empty: bool) -> Optional[Tuple[int, int, int]]:
+    def _free(self, group: NodeGroup) -> Optional[Tuple[int, int, int]]:
         """Return the cores, GPUs, and MB that the job could get of each node of a group.
 
         None if the nodes do not take it at all.
         """
-        partition = self.partition
-        cores_used, memory_used = (0, 0) if empty else (group.cores_used, group.memory_mb_used)
-        cores = group.cores - cores_used
-        gpus = group.gpus - (0 if empty else group.gpus_used)
-        if partition is not None and partition.max_cores_per_node is not None:
-            cores = min(cores, partition.max_cores_per_node)
-        for kind, count in needs.gpu_types:
-            there, held = group.gpu_counts(kind)
-            free = there - (0 if empty else held)
-            if free < max(1, count):
-                return None
-            gpus = gpus if count else free
+        needs = self.needs
         # It might share a node with jobs of the same user; whose they are is unknown.
-        if (needs.whole and cores_used) or (needs.whole_memory and memory_used):
+        if (needs.whole and group.cores_used) or (needs.whole_memory and group.memory_mb_used):
             return None
         if needs.whole == "nodes" and needs.memory_per_core * group.cores > group.memory_mb:
             return None  # it gets all cores and their memory
-        shared, gpus = _free_shares(group, gpus, empty)
+
+        cores = group.cores - group.cores_used
+        if self.partition is not None and self.partition.max_cores_per_node is not None:
+            cores = min(cores, self.partition.max_cores_per_node)
+
+        gpus = group.gpus - group.gpus_used
+        for kind, count in needs.gpu_types:
+            total, used = group.gpu_counts(kind)
+            if total - used < max(1, count):
+                return None
+            gpus = gpus if count else total - used
+
+        shared, gpus = _free_shares(group, gpus)
         if any(shared.get(name, 0) < number for name, number in self.resources):
             return None
-        counts = self.snapshot.limits.config.memory_counts
-        return cores, gpus, group.memory_mb - (memory_used if counts else 0)
+
+        memory_counts = self.snapshot.limits.config.memory_counts
+        return cores, gpus, group.memory_mb - (group.memory_mb_used if memory_counts else 0)
 
     @cached_property
     def threads(self) -> int:
@@ -372,18 +375,18 @@ class PlanOnCluster:
         return min((group.threads for group in self.pool), default=1)
 
 
-def _free_shares(group: NodeGroup, gpus: int, empty: bool) -> Tuple[Dict[str, int], int]:
+def _free_shares(group: NodeGroup, gpus: int) -> Tuple[Dict[str, int], int]:
     """Return what each node has free of other generic resources, and how many of ``gpus``.
 
     The shards of a job are all on one GPU, and Slurm fills one GPU after the other (22.05.8).
     """
     free: Dict[str, int] = {}
     for name, total, used in group.resources:
-        held = 0 if empty else used
-        free[name] = total - held
+        free[name] = total - used
         if name in ("shard", "mps") and group.gpus and total >= group.gpus:
-            each = total // group.gpus
-            left = group.gpus - (0 if empty else group.gpus_used) - -(-held // each)
-            free[name] = each if left > 0 else -held % each
-            gpus = min(gpus, left)
+            shards_per_gpu = total // group.gpus
+            gpus_begun = -(-used // shards_per_gpu)
+            gpus_left = group.gpus - group.gpus_used - gpus_begun
+            free[name] = shards_per_gpu if gpus_left > 0 else -used % shards_per_gpu
+            gpus = min(gpus, gpus_left)
     return free, gpus

@@ -39,9 +39,9 @@ def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
     for reservation in snapshot.reservations:
         if reservation == own_reservation(on_cluster):
             continue
-        late = limit is not None and reservation.start >= snapshot.asked_at + limit
         here = names & set(hosts(reservation.node_list))
-        if late or reservation.end <= snapshot.asked_at or not here:
+        begins_later = limit is not None and reservation.start >= snapshot.asked_at + limit
+        if begins_later or reservation.end <= snapshot.asked_at or not here:
             continue
         if reservation.whole_nodes(snapshot.nodes):
             by.append(reservation)

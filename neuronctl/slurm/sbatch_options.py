@@ -120,7 +120,7 @@ def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parse
     """Return the first options of ``words`` and the index after them; raise GetoptError."""
     shorts: Dict[str, OptionSpec] = {option.short: option for option in table if option.short}
     longs: Dict[str, OptionSpec] = {option.long: option for option in table}
-    found: List[Parsed] = []
+    parsed: List[Parsed] = []
     start = index = 0
 
     def add(option: OptionSpec, value: Optional[str], spelling: str) -> None:
@@ -130,23 +130,21 @@ def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parse
             if index == len(words):
                 raise GetoptError(f"option '{spelling}' requires a value", start)
             value, index = words[index], index + 1
-        found.append(Parsed(option, value, start, index - 1))
+        parsed.append(Parsed(option, value, start, index - 1))
 
     while index < len(words):
         word = words[index]
         if word == "--":
-            return tuple(found), index + 1
+            return tuple(parsed), index + 1
         if len(word) < 2 or not word.startswith("-"):
             break
         start, index = index, index + 1
         if word.startswith("--"):
             name, equals, text = word[2:].partition("=")
-            known = longs.get(name)
-            if known is None:
-                known = longs[name] = _whole(name, table, start)
-            if known.takes == NO_VALUE and equals:
-                raise GetoptError(f"option '--{known.long}' takes no value", start)
-            add(known, text if equals else None, f"--{known.long}")
+            option = longs.get(name) or _whole(name, table, start)
+            if option.takes == NO_VALUE and equals:
+                raise GetoptError(f"option '--{option.long}' takes no value", start)
+            add(option, text if equals else None, f"--{option.long}")
             continue
         letters = word[1:]
         while letters:
@@ -158,7 +156,7 @@ def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parse
             if short.takes != NO_VALUE:
                 value, letters = letters or None, ""
             add(short, value, f"-{letter}")
-    return tuple(found), index
+    return tuple(parsed), index
 
 
 RENAMED = {"workdir": "chdir", "share": "oversubscribe"}

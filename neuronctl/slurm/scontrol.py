@@ -7,7 +7,7 @@ from collections import defaultdict
 from functools import partial
 from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.datatypes import dataclass
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.units import UNLIMITED, hosts
 from neuronctl.slurm.fields import (
     column,
@@ -167,6 +167,18 @@ class NodeGroup:
     owner: str = ""
     gpu_types: Tuple[Tuple[str, int, int], ...] = ()
     resources: Tuple[Tuple[str, int, int], ...] = ()
+
+    @property
+    def emptied(self) -> NodeGroup:
+        """Return the nodes as if no job ran there."""
+        return replace(
+            self,
+            cores_used=0,
+            memory_mb_used=0,
+            gpus_used=0,
+            gpu_types=tuple((kind, total, 0) for kind, total, _ in self.gpu_types),
+            resources=tuple((name, total, 0) for name, total, _ in self.resources),
+        )
 
     def gpu_counts(self, kind: str) -> Tuple[int, int]:
         """Return how many GPUs of a type each node has, and how many are in use."""

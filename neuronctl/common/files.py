@@ -162,6 +162,7 @@ def read_trusted(path: str) -> bytes:
 
 
 def _read(path: str, most: int, *, root: bool) -> bytes:
+    """Read a file that nobody else can write; follow links if it may be root's."""
     for _ in range(_MOST_LINKS if root else 1):
         directory, name = os.path.split(os.path.abspath(path))
         with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as place:

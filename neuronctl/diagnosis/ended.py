@@ -178,6 +178,7 @@ and srun names the task that failed first."""
 
 
 def _cancelled(evidence: JobEvidence) -> Tuple[str, str, str]:
+    """Return the kind, what happened, and the remedy of a job that was cancelled."""
     status, who = evidence.status, evidence.canceller
     if evidence.left_out:
         name = status.submit_line.split("/")[-4]  # the pipeline's
@@ -375,6 +376,8 @@ def _from_exit(
         cause, remedy = "its memory came near what it had requested (MaxRSS)", _LESS_MEMORY
     kind = meaning.get("kind", "signal" if number else "exit-code")
     diagnosis = Diagnosis(kind, ending.what, cause, remedy, certain=not cause, line=line)
+
+    # A signal says more than how the last run ended, and that says more than an exit code.
     if number and cause:
         return diagnosis
     if silent and evidence.runs is not None and evidence.runs.ended:

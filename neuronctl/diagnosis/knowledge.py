@@ -81,6 +81,8 @@ _KEYS = tuple({"remedy": "do"}.get(field, field) for field in Entry.__annotation
 
 
 def _entry(document: yamlfile.Document, name: str, data: Any, whole: bool) -> Entry:
+    """Return an entry from its keys in a file; raise CatalogError. whole: as for read_entries."""
+
     def fail(problem: str, hint: str = "", key: str = "") -> NoReturn:
         path = (name, key) if key else (name,)
         raise CatalogError(f"{document.where(path)}: {name}: {problem}", hint)
@@ -116,13 +118,16 @@ def _entry(document: yamlfile.Document, name: str, data: Any, whole: bool) -> En
         texts("matches"),
         texts("differs"),
     )
+
     if not entry.patterns and not entry.exceptions:
         fail("it has neither 'patterns' nor 'exceptions'")
     if role != NOISE and not entry.means:
         fail("'means' is missing: what a line of this kind says of the job")
-    if whole and not (entry.source and entry.matches):
-        fail("'source' or 'matches' is missing")
-    for key in () if whole else ("patterns", "frame"):
+    if whole:  # the shipped file, whose patterns a test compiles
+        if not (entry.source and entry.matches):
+            fail("'source' or 'matches' is missing")
+        return entry
+    for key in ("patterns", "frame"):
         for pattern in texts(key):
             try:
                 compiled(pattern)

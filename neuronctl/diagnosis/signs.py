@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import Dict, List, Optional, Sequence
+from typing import List, Mapping, Optional, Sequence
 
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.words import clipped
@@ -258,25 +258,47 @@ def _read_report(lines: Sequence[str], index: int, line: str) -> Optional[Sign]:
     match = next(filter(None, (pattern.search(line) for pattern in _REPORTS)), None)
     if match is None:
         return None
-    named: Dict[str, str] = {name: text for name, text in match.groupdict().items() if text}
-    code = int(named.get("code", named.get("shell", named.get("hydra", 0))))
-    if "signal" in named or "name" in named:
-        code = -int(named["signal"]) if "signal" in named else -_NAMES.get(named["name"], 0)
-    elif "hydra" in named and code in CRASHES | {signal.SIGABRT, signal.SIGTERM}:
-        code = -code  # MPICH prints the number of the signal
-    elif "code" not in named and 128 < code < 255:
-        code = 128 - code if code <= 192 else code - 256
+    parts = {name: text for name, text in match.groupdict().items() if text}
+    code = _reported_exit(parts)
     if not code:
         return None
-    who = next((f"{name} {named[name]}" for name in ("rank", "task") if name in named), "")
-    above = re.search(r"(?:,|name: )(\d+)\]?$", plain_end(lines[index - 1])) if index else None
-    if not who and line.startswith("Exit code") and above is not None:
-        who = f"rank {above[1]}"
-    if "local" in named:
-        who = _torch_rank(lines[index:]) or f"the process with local rank {named['local']}"
+    who = _reported_process(parts, lines, index) or "a process"
     how = f"with exit code {code}" if code > 0 else f"killed by {signal_name(-code)}"
     kind = SHELL if match.re is _REPORTS[-1] else "exit"
-    return Sign(kind, f"{who or 'a process'} failed first, {how}", line, index, exit=code)
+    return Sign(kind, f"{who} failed first, {how}", line, index, exit=code)
+
+
+def _reported_exit(parts: Mapping[str, str]) -> int:
+    """Return the exit code that a report names, or its negative signal; 0 for neither.
+
+    >>> _reported_exit({"shell": "139"}), _reported_exit({"code": "3"})
+    (-11, 3)
+    """
+    if "signal" in parts:
+        return -int(parts["signal"])
+    if "name" in parts:
+        return -_NAMES.get(parts["name"], 0)
+    if "code" in parts:
+        return int(parts["code"])
+    code = int(parts.get("shell", parts.get("hydra", 0)))
+    if "hydra" in parts and code in CRASHES | {signal.SIGABRT, signal.SIGTERM}:
+        return -code  # MPICH prints the number of the signal
+    if 128 < code < 255:
+        return 128 - code if code <= 192 else code - 256
+    return code
+
+
+def _reported_process(parts: Mapping[str, str], lines: Sequence[str], index: int) -> str:
+    """Return the process that a report in a line is about: ``rank 3``, ``task 1``; or ""."""
+    if "local" in parts:
+        return _torch_rank(lines[index:]) or f"the process with local rank {parts['local']}"
+    for name in ("rank", "task"):
+        if name in parts:
+            return f"{name} {parts[name]}"
+    if index and plain_end(lines[index]).lstrip().startswith("Exit code"):
+        above = re.search(r"(?:,|name: )(\d+)\]?$", plain_end(lines[index - 1]))
+        return f"rank {above[1]}" if above else ""
+    return ""
 
 
 def _torch_rank(lines: Sequence[str]) -> str:

@@ -181,14 +181,15 @@ def _setup(layout: Layout, root: str, binds: Binds) -> Setup:
     program = os.path.realpath(sys.executable)
     used_uids = {entry.pw_uid for entry in pwd.getpwall()} | {os.getuid()}
     free_uids = (number for number in range(20000, 60000) if number not in used_uids)
-    name, uid, home, shell = "neuron", next(free_uids), "/home01/neuron", "/bin/bash"
-    gid, by_root = uid, os.getuid() == 0
+    by_root = os.getuid() == 0
     if by_root:
         _check_readable(*exposed, program, neuronctl.__file__)
+        uid = next(free_uids)
+        made_user = ("neuron", "x", uid, uid, "", "/home01/neuron", "/bin/bash")
+        user = pwd.struct_passwd(made_user)
     else:
-        name, _, uid, gid, _, home, own_shell = pwd.getpwuid(os.getuid())
-        shell = own_shell if root == "/" else shell
-        exposed += () if root == "/" else (home,)
+        user = pwd.getpwuid(os.getuid())
+        exposed += () if root == "/" else (user.pw_dir,)
     config = _config(layout)
     running = Running(
         pid=0,
@@ -196,12 +197,12 @@ def _setup(layout: Layout, root: str, binds: Binds) -> Setup:
         partitions={each.partition.name: list(each.nodes) for each in layout.partitions},
         login_node=LOGIN_NODE,
         account=ACCOUNT,
-        user=name,
-        uid=uid,
-        gid=gid,
-        home=home,
-        shell=shell,
-        scratch=scratch(layout, name, made=by_root),
+        user=user.pw_name,
+        uid=user.pw_uid,
+        gid=user.pw_gid,
+        home=user.pw_dir,
+        shell=user.pw_shell if root == "/" else "/bin/bash",
+        scratch=scratch(layout, user.pw_name, made=by_root),
         started=time.time(),
         root=root,
         slurm="",

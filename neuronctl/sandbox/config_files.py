@@ -12,7 +12,7 @@ import sys
 from pathlib import PurePosixPath
 from typing import Dict, Iterable, List, Mapping, Sequence, Union
 
-from neuronctl.catalog.cluster import Cluster, Partition, Qos
+from neuronctl.catalog.cluster import Cluster, CommentPolicy, Partition, Qos
 from neuronctl.common import units
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.sandbox.layout import (
@@ -183,16 +183,6 @@ def site_lua(layout: Layout, user: str) -> str:
         cap = cores_per_gpu(layout, each)
         if cap and policy.cores.rule == "cap":
             settings["cores_per_gpu"] = cap
-    comment = policy.comment
-    form, pattern = "", ""
-    values: Sequence[Sequence[str]] = [comment.values]
-    if comment.form == "word":
-        form, pattern = "WORD", "([^%s;=]+)"
-    elif comment.form == "fields":
-        values = list(comment.fields.values())
-        form = ";".join(f"{key}=..." for key in comment.fields)
-        keys = (re.sub(r"(\W)", r"%\1", key) for key in comment.fields)
-        pattern = ";".join(f"{key}=([^;]*)" for key in keys)
     site = {
         "partitions": partitions,
         "default_partition": layout.cluster.default_partition or "",
@@ -203,12 +193,28 @@ def site_lua(layout: Layout, user: str) -> str:
         "gpus_required": policy.gpus_required,
         "account_required": policy.account_required,
         "qos_required": policy.qos_required,
-        "comment_required": comment.required,
-        "comment_form": form,
-        "comment_pattern": f"^{pattern}$" if pattern else ".*",
-        "comment_values": values,
+        **_comment_settings(policy.comment),
     }
     return "".join(f"{name} = {literal(value)}\n" for name, value in site.items())
+
+
+def _comment_settings(comment: CommentPolicy) -> Dict[str, object]:
+    """Return what --comment must look like: its form in words, a Lua pattern, allowed values."""
+    form, pattern = "", ".*"
+    values: Sequence[Sequence[str]] = [comment.values]
+    if comment.form == "word":
+        form, pattern = "WORD", "^([^%s;=]+)$"
+    elif comment.form == "fields":
+        values = list(comment.fields.values())
+        form = ";".join(f"{key}=..." for key in comment.fields)
+        keys = (re.sub(r"(\W)", r"%\1", key) for key in comment.fields)
+        pattern = f"^{';'.join(f'{key}=([^;]*)' for key in keys)}$"
+    return {
+        "comment_required": comment.required,
+        "comment_form": form,
+        "comment_pattern": pattern,
+        "comment_values": values,
+    }
 
 
 def literal(value: object) -> str:

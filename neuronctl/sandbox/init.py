@@ -152,6 +152,7 @@ def _first_process(setup: Setup, listener: socket.socket) -> None:
 
 
 def _prepare(setup: Setup) -> Running:
+    """Lay out the file system; return the sandbox with the software that was found."""
     planned = setup.running
     home = {Path(planned.home).parts[1]} if setup.by_root else set()
     fresh = {Path(planned.scratch).parts[1], *home}
@@ -159,19 +160,7 @@ def _prepare(setup: Setup) -> Running:
     rootfs.build(planned.root, setup.exposed, binds, fresh, for_others=setup.by_root)
     for directory in ("log", "spool/slurmctld", "cgroup", "tmp", "../munge", "../lock", "../sshd"):
         Path(RUN, directory).mkdir(parents=True)
-    for directory in ("slurm", "ssh"):  # may be a link
-        with contextlib.suppress(OSError):
-            os.unlink(f"/etc/{directory}")
-        shutil.rmtree(f"/etc/{directory}", ignore_errors=True)
-    etc = Path(__file__).with_name("etc")
-    shutil.copytree(etc, "/etc", dirs_exist_ok=True, copy_function=shutil.copyfile)
-    Path("/etc/slurm/slurmdbd.conf").chmod(0o600)  # as Slurm requires
-    passwd, group = (
-        Path("/etc", name).read_text(encoding="utf-8", errors="surrogateescape")
-        for name in ("passwd", "group")
-    )
-    rootfs.write_files("/etc", config_files.etc_files(setup, passwd, group))
-    Path("/etc/hostname").unlink(missing_ok=True)  # each node has a name of its own
+    _prepare_etc(setup)
     version = run(["slurmctld", "-V"]).split()[-1]
     running = dataclasses.replace(planned, slurm=version, **detected_software())
     rootfs.write_files(
@@ -198,6 +187,23 @@ def _prepare(setup: Setup) -> Running:
     rootfs.write_files(f"{RUN}/modulefiles", config_files.modulefiles(setup.layout.cluster.modules))
     socket.sethostname(LOGIN_NODE)
     return running
+
+
+def _prepare_etc(setup: Setup) -> None:
+    """Replace files of the machine's /etc, of which the sandbox has a copy."""
+    for directory in ("slurm", "ssh"):  # may be a link
+        with contextlib.suppress(OSError):
+            os.unlink(f"/etc/{directory}")
+        shutil.rmtree(f"/etc/{directory}", ignore_errors=True)
+    own_files = Path(__file__).with_name("etc")
+    shutil.copytree(own_files, "/etc", dirs_exist_ok=True, copy_function=shutil.copyfile)
+    Path("/etc/slurm/slurmdbd.conf").chmod(0o600)  # as Slurm requires
+    passwd, group = (
+        Path("/etc", name).read_text(encoding="utf-8", errors="surrogateescape")
+        for name in ("passwd", "group")
+    )
+    rootfs.write_files("/etc", config_files.etc_files(setup, passwd, group))
+    Path("/etc/hostname").unlink(missing_ok=True)  # each node has a name of its own
 
 
 def _prepare_home(setup: Setup) -> None:

@@ -45,6 +45,7 @@ def build(
     kernel.mount_tmpfs("/tmp", 0o755)
     Path("/tmp", _OLD[1:]).mkdir()
     kernel.pivot_root("/tmp", "/tmp" + _OLD)
+
     new = {*fresh, "run", "tmp", "proc", "etc", _OLD[1:]}
     if root != "/":
         new |= {Path(path).parts[1] for path in exposed} - SYSTEM
@@ -58,6 +59,7 @@ def build(
         Path("/", name).mkdir(exist_ok=True)
     Path("/tmp").chmod(0o1777)
     _copy_readable(f"{_OLD}{root}/etc", "/etc")
+
     if for_others and os.path.isdir("/var/tmp"):
         kernel.mount_tmpfs("/var/tmp", 0o1777)
     # Parents first: .venv is in the checkout and must not hide the rest of it.
@@ -74,6 +76,7 @@ def build(
             _open_way(place)
         Path(place).mkdir(parents=True, exist_ok=True)
         kernel.bind(_OLD + source, place)
+
     kernel.unmount(_OLD)
     Path(_OLD).rmdir()
 

@@ -170,33 +170,43 @@ def test_a_log_that_others_have_open_is_written_anew(
         assert reader.read() == ""
 
 
-@pytest.mark.parametrize("more", [{}, {"alive": "ask /"}])
-def test_a_server_that_lets_everybody_in_ends(start: Callable[..., Job], more: Any) -> None:
-    job = start(script='exec "$PYTHON" server.py open', **more)
-    assert job.end() == 1
-    assert "lets everybody in" in job.log.read_text()
-    assert "answers on port" not in job.log.read_text()
+OPEN = 'exec "$PYTHON" server.py open'
 
 
 def test_one_that_is_open_by_its_recipe_answers(start: Callable[..., Job]) -> None:
-    start(script='exec "$PYTHON" server.py open', open=True).answers()
+    start(script=OPEN, open=True).answers()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "code", "words"),
+    [
+        ({"script": OPEN}, 1, "lets everybody in"),
+        ({"script": OPEN, "alive": "ask /"}, 1, "lets everybody in"),
+        (
+            {"ready": "ask / 'X-Token: mine'", "ready_within": 5},
+            1,
+            "mine did not answer within 5 s: / answers 403",
+        ),
+        (
+            {"script": "sleep 100", "ready_within": 1},
+            1,
+            "did not answer within 1 s: nothing listens on 127.0.0.1:",
+        ),
+        ({"script": "exit 7"}, 7, "mine ended with exit code 7, and never answered"),
+    ],
+)
+def test_a_server_that_does_not_answer_as_it_should_ends(
+    start: Callable[..., Job], recipe: Dict[str, Any], code: int, words: str
+) -> None:
+    job = start(**recipe)
+    assert job.end() == code
+    assert words in job.log.read_text()
+    assert "answers on port" not in job.log.read_text()
 
 
 def test_one_that_takes_no_token_but_refuses_a_wrong_one_ends(start: Callable[..., Job]) -> None:
     server = SERVER.replace("sys.argv[1:] ==", 'self.headers.get("X-Token") is None or 1 ==')
     assert start(server).end() == 1
-
-
-def test_a_server_that_never_answers_says_what_it_answered(start: Callable[..., Job]) -> None:
-    job = start(ready="ask / 'X-Token: mine'", ready_within=5)
-    assert job.end() == 1
-    assert "mine did not answer within 5 s: / answers 403" in job.log.read_text()
-
-
-def test_a_server_that_listens_elsewhere_is_named(start: Callable[..., Job]) -> None:
-    job = start(script="sleep 100", ready_within=1)
-    assert job.end() == 1
-    assert "did not answer within 1 s: nothing listens on 127.0.0.1:" in job.log.read_text()
 
 
 def test_a_port_that_is_taken_is_left_three_times(start: Callable[..., Job]) -> None:
@@ -214,13 +224,6 @@ sys.exit(3)
     (job.place / "over").touch()
     assert job.log.read_text().count("start\n") == 3
     assert job.log.read_text().count("is taken; trying another one") == 2
-
-
-def test_another_exit_is_no_reason_to_start_again(start: Callable[..., Job]) -> None:
-    job = start(script="echo start; exit 7")
-    assert job.end() == 7
-    assert job.log.read_text().count("start\n") == 1
-    assert job.note()["words"] == "mine ended with exit code 7, and never answered"
 
 
 def test_a_server_that_stops_answering_is_silent(start: Callable[..., Job]) -> None:

@@ -110,7 +110,7 @@ def test_a_torn_line_spoils_nothing_but_itself(folder: str) -> None:
     results = files.Results(folder).refresh()
     end(folder, 3, FAILED)
     with open(f"{folder}/results/w", "ab") as file:
-        file.write(b'{"task": "x", "attempt": 1}\n[1]\nforeign\n')
+        file.write(b'{"task": "x", "attempt": 1}\n[1]\nforeign\n{"a": "}\n{", "b": 1}\n')
     assert set(results.refresh().ended) == {(1, 1), (3, 1)}
 
 
@@ -163,10 +163,6 @@ def test_a_full_disk_does_not_end_a_worker(folder: str) -> None:
     claim(folder, 1)
     os.truncate(f"{folder}/alive/w", 0)
     assert states(folder, {1: 100}) == {1: RUNNING}
-
-
-def test_torn_lines_do_not_join(folder: str) -> None:
-    assert list(files.decode(b'{"a": "}\n{", "b": 1}\n{"c": 2}\n')) == [{"c": 2}]
 
 
 # ------------------------------------------------------------------------------------- decisions
@@ -352,6 +348,7 @@ ENDED = b"neuronctl: task 7.1: process %d of %d ended with exit code %d\n"
         (143, ENDED % (0, 1, 143) + b"*** STEP CANCELLED AT 10:00 ***", True, INTERRUPTED),
         (137, ENDED % (0, 1, 137) + b" CANCELLED AT \nsrun: error: Out Of Memory\n", True, FAILED),
         (1, ENDED % (1, 2, 1) + ENDED % (0, 2, 143) + b" CANCELLED AT ", True, FAILED),
+        (143, ENDED % (0, 2, 143) + ENDED % (1, 2, 7) + b" CANCELLED AT ", True, FAILED),
         (1, b"srun: error: Unable to confirm allocation for job 5: Invalid", True, INTERRUPTED),
         (1, b"srun: Job 5 is pending execution\n", True, INTERRUPTED),
         (1, b"srun: error: Unable to create step: Job credential has expired\n", True, INTERRUPTED),
@@ -360,11 +357,6 @@ ENDED = b"neuronctl: task 7.1: process %d of %d ended with exit code %d\n"
 )  # fmt: skip
 def test_how_an_attempt_ended(code: int, tail: bytes, by_srun: bool, state: str) -> None:
     assert files.judge(code, (7, 1), tail, by_srun)[0] == state
-
-
-def test_the_exit_code_is_the_programs_and_not_that_of_what_srun_killed() -> None:
-    tail = ENDED % (0, 2, 143) + ENDED % (1, 2, 7) + b" CANCELLED AT "
-    assert files.judge(143, (7, 1), tail, by_srun=True) == (FAILED, 7)
 
 
 def test_metrics_and_last_lines() -> None:

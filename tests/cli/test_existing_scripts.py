@@ -270,16 +270,6 @@ def test_the_same_again(run: Run, fake_slurm: FakeSlurm, tmp_path: Path, script:
     assert fake_slurm.calls("sbatch")[-1] == same
 
 
-def test_nothing_but_sbatchs_words_reaches_a_stderr_that_is_no_terminal(
-    run: Run, fake_slurm: FakeSlurm, tmp_path: Path
-) -> None:
-    """Programs that stand in front of sbatch read it, also when it refuses a job."""
-    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH --time=99-0\nsrun true\n")
-    words = "sbatch: error: Batch job submission failed: Requested time limit is invalid\n"
-    fake_slurm.answer("sbatch", stderr=words, code=1)
-    assert run("sbatch", "job.sh", code=1).stderr == words
-
-
 def test_the_partition_of_a_heterogeneous_job(
     run: Run, fake_slurm: FakeSlurm, tmp_path: Path
 ) -> None:

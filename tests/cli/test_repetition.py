@@ -64,29 +64,36 @@ def test_typed_again(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     assert run(*ASK, "train.py", "1").stdout.startswith("Submitted batch job 8")
 
 
-def test_another_one_is_another_job(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [[*ASK, "train.py", "2"], [*ONE, "train.py", "1"]])
+def test_other_arguments_and_force_submit_another_job(
+    words: List[str], run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
     accept_and_hang(fake_slurm, tmp_path, [*ASK, "train.py", "1"])
-    assert run(*ASK, "train.py", "2").stdout.startswith("Submitted batch job 8")
+    assert run(*words).stdout.startswith("Submitted batch job 8")
 
 
-def test_force_submits_another(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    accept_and_hang(fake_slurm, tmp_path, [*ASK, "train.py"])
-    assert run(*ONE, "train.py").stdout.startswith("Submitted batch job 8")
+@pytest.mark.parametrize(
+    ("words", "way_out"),
+    [
+        ([*ASK, "train.py"], "--force submits another job"),
+        ([*ONE, "--key", "k", "train.py"], "another key submits another job"),
+    ],
+)
+def test_while_slurm_does_not_say(
+    words: List[str], way_out: str, run: Run, fake_slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    """Nothing is submitted while the first one may still become a job."""
+    accept_and_hang(fake_slurm, tmp_path, words)
+    fake_slurm.queue()
+    result = run(*words, code=6)
+    assert "is not known yet" in result.stderr and way_out in result.stderr
+    assert jobs(fake_slurm) == 1
 
 
 def test_a_batch_script_typed_again(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH -t 10\nhostname\n")
     accept_and_hang(fake_slurm, tmp_path, ["submit", "job.sh"])
     assert run("submit", "job.sh").stdout.startswith("Submitted batch job 7")
-    assert jobs(fake_slurm) == 1
-
-
-def test_while_slurm_does_not_say(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    """Nothing is submitted while the first one may still become a job."""
-    accept_and_hang(fake_slurm, tmp_path, [*ASK, "train.py"])
-    fake_slurm.queue()
-    result = run(*ASK, "train.py", code=6)
-    assert "is not known yet" in result.stderr and "--force submits another job" in result.stderr
     assert jobs(fake_slurm) == 1
 
 
@@ -129,13 +136,6 @@ def test_a_key_of_a_refused_job_is_free(run: Run, fake_slurm: FakeSlurm) -> None
 def test_a_key_after_a_cut(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
     accept_and_hang(fake_slurm, tmp_path, [*ONE, "--key", "k", "train.py"])
     assert run(*ONE, "--key", "k", "train.py").stdout.startswith("Submitted batch job 7")
-    assert jobs(fake_slurm) == 1
-
-
-def test_a_key_whose_job_is_not_known_yet(run: Run, fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    accept_and_hang(fake_slurm, tmp_path, [*ONE, "--key", "k", "train.py"])
-    fake_slurm.queue()
-    assert "is not known yet" in run(*ONE, "--key", "k", "train.py", code=6).stderr
     assert jobs(fake_slurm) == 1
 
 

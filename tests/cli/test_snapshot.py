@@ -51,11 +51,6 @@ def test_the_script_runs_the_code_as_it_was(run: Run, fake_slurm: FakeSlurm, cod
     assert lost.returncode == 1 and "the snapshot of the code is no longer intact" in lost.stderr
 
 
-def test_outside_a_repository(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "train.py").touch()
-    assert "is in no git repository" in run("submit", *ONE, "train.py", code=2).stderr
-
-
 def test_a_resubmission(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:
     """A job that is submitted again runs from its copy of the code, while it is there."""
     (code / "mine.py").write_text("SAID = 'as it is'\n")
@@ -118,13 +113,6 @@ def test_the_code_of_two_jobs_is_compared(run: Run, fake_slurm: FakeSlurm, code:
     assert re.search(r"^snapshot +/", told, re.MULTILINE)
 
 
-def test_without_a_snapshot_there_is_no_code(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:
-    fake_slurm.answer("sbatch", "4711\n")
-    run("submit", *[word for word in ONE if word != "--snapshot"], "train.py", cwd=code)
-    refused = run("show", "4711", "4711", "--code", code=2).stderr
-    assert "job 4711 has no snapshot: its code cannot be compared" in refused
-
-
 def test_the_same_code_with_other_arguments(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:
     """The record says which code that is, and not what is in the directory today."""
     fake_slurm.answer("sbatch", "4711\n")
@@ -144,8 +132,10 @@ def test_the_same_code_with_other_arguments(run: Run, fake_slurm: FakeSlurm, cod
         assert Path(first["snapshot"], "code", "mine.py").read_text() == "SAID = 'as it was'\n"
 
 
-def test_the_same_code_needs_a_snapshot(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:
+def test_a_job_without_a_snapshot(run: Run, fake_slurm: FakeSlurm, code: Path) -> None:
     fake_slurm.answer("sbatch", "4711\n")
     run("submit", *[word for word in ONE if word != "--snapshot"], "train.py", cwd=code)
     refused = run("resubmit", "4711", "--same-code", cwd=code, code=2).stderr
     assert "--same-code: job 4711 was submitted without --snapshot" in refused
+    refused = run("show", "4711", "4711", "--code", code=2).stderr
+    assert "job 4711 has no snapshot: its code cannot be compared" in refused

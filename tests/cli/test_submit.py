@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import pytest
-from begun import begun
 from fake_slurm import FakeSlurm, queue_row
 
 pytestmark = pytest.mark.usefixtures("program")
@@ -153,21 +151,6 @@ def test_sbatchs_own_warnings_are_shown(run: Run, fake_slurm: FakeSlurm) -> None
     result = run("submit", *ONE, "train.py")
     assert "the cluster sleeps on Sunday" in result.stderr
     assert "4711" in result.stdout
-
-
-def test_two_submissions_at_once(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
-    fake_slurm.answer("sbatch", "4711\n", delay=0.3)
-    command = [sys.executable, "-m", "neuronctl", "submit", *ONE, "train.py"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with begun(command, command, cwd=tmp_path, **pipes) as running:
-        ended = [(process.communicate(timeout=600), process.returncode) for process in running]
-    for (stdout, stderr), code in ended:
-        assert code == 0, stderr
-        summary, verdict = stderr.splitlines()
-        assert summary.startswith("neuronctl: submitting to ")
-        assert verdict.startswith("neuronctl: not known: ")  # the fake scontrol says nothing
-        assert "4711" in stdout
-    assert [record["job_id"] for record in records()] == [4711, 4711]
 
 
 def test_wait_tells_a_jobs_own_code_from_a_refusal(run: Run, fake_slurm: FakeSlurm) -> None:

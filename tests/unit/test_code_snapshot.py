@@ -115,19 +115,15 @@ def test_too_much(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan_snapshot(str(tree), CLUSTER)
 
 
-def test_scratch_is_where_they_are(tree: Path, tmp_path: Path) -> None:
-    own = replace(CLUSTER, scratch=str(tmp_path), scratch_days=15)
-    found = plan_snapshot(str(tree), own)
-    assert found.place.startswith(f"{tmp_path}/.neuronctl/snapshots/")
-    assert found.purge_days == 15
-    gone = replace(own, scratch=f"{tmp_path}/nowhere")
-    assert plan_snapshot(str(tree), gone).purge_days is None
-
-
-def test_it_is_kept_where_nobody_else_can_write(tree: Path, tmp_path: Path) -> None:
+def test_it_is_in_the_scratch_where_nobody_else_can_write(tree: Path, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir(mode=0o700)
-    there = replace(CLUSTER, scratch=str(scratch))
-    assert plan_snapshot(str(tree), there).place.startswith(f"{scratch}/")
+    there = replace(CLUSTER, scratch=str(scratch), scratch_days=15)
+    snapshot = plan_snapshot(str(tree), there)
+    assert snapshot.place.startswith(f"{scratch}/.neuronctl/snapshots/")
+    assert snapshot.purge_days == 15
     scratch.chmod(0o777)
+    assert plan_snapshot(str(tree), there).purge_days is None
     assert not plan_snapshot(str(tree), there).place.startswith(f"{scratch}/")
+    scratch.rmdir()
+    assert plan_snapshot(str(tree), there).purge_days is None

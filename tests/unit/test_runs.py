@@ -68,6 +68,11 @@ def test_the_end_of_a_run(line: str, cause: str, code: Optional[int], ended: boo
     assert (last.cause, last.code, runs.ended) == (cause, code, ended)
 
 
+def test_the_runs_of_a_long_log(tmp_path: Path) -> None:
+    status = recorded(tmp_path, TEXT + "loss 0.5\n" * 10_000)
+    assert runs_words(status).startswith("run 3 of at most 10")
+
+
 def test_jobs_without_runs(tmp_path: Path) -> None:
     assert runs_of(None) is None
     assert runs_of(recorded(tmp_path, TEXT, runs=False).record) is None

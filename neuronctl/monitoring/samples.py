@@ -281,16 +281,17 @@ def mean_by_span(
     """
     width = max(until - since, 1.0) / count
     spans: List[List[float]] = [[] for _ in range(count)]
-    held, at = 0.0, -math.inf
+    last_value, last_time = 0.0, -math.inf
     for time, value in samples:
         if not since <= time <= until or value != value:
             continue
         place = min(int((time - since) / width), count - 1)
-        first = int((at - since) / width) + 1 if time - at <= 2.5 * every else place
-        for empty in range(first, place):
-            spans[empty].append(held)
+        # The spans between two samples have the value of the first one, unless some are missing.
+        if time - last_time <= 2.5 * every:
+            for empty in range(int((last_time - since) / width) + 1, place):
+                spans[empty].append(last_value)
         spans[place].append(value)
-        held, at = value, time
+        last_value, last_time = value, time
     return [mean(span) for span in spans]
 
 

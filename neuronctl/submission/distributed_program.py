@@ -99,20 +99,26 @@ class _Program:
             for name in _optimized_models(statement):
                 models.setdefault(name, statement)
         for name, optimizer in models.items():
-            function, place = self._function(optimizer), optimizer.lineno
-            for statement in self.statements:
-                call = getattr(statement, "value", None)
-                moves = isinstance(call, ast.Call) and _dotted(call.func) == f"{name}.to"
-                if moves and self._function(statement) is function:
-                    place = max(place, _end(statement) + 1)
+            function = self._function(optimizer)
+            place = self._line_behind_moves(name, optimizer)
             self._insert(place, optimizer, f"{name} = DistributedDataParallel({name})")
             for node in self.nodes:
                 if not isinstance(node, ast.Attribute) or _dotted(node.value) != name:
                     continue
-                later = node.lineno >= place and self._function(node) is function
-                if not re.fullmatch(_WRAPPER_HAS, node.attr) and (later or node in saved):
+                is_wrapped = node.lineno >= place and self._function(node) is function
+                if not re.fullmatch(_WRAPPER_HAS, node.attr) and (is_wrapped or node in saved):
                     self.edits.append((_end(node.value), _column(node.value), 0, ".module"))
         return bool(models)
+
+    def _line_behind_moves(self, name: str, optimizer: ast.stmt) -> int:
+        """Return the line of the optimizer, or the one behind a later ``model.to(device)``."""
+        place = optimizer.lineno
+        for statement in self.statements:
+            call = getattr(statement, "value", None)
+            moves = isinstance(call, ast.Call) and _dotted(call.func) == f"{name}.to"
+            if moves and self._function(statement) is self._function(optimizer):
+                place = max(place, _end(statement) + 1)
+        return place
 
     def _divide_data(self) -> bool:
         """Give each shuffling DataLoader a sampler; return whether one has it."""

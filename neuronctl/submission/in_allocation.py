@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load, recognise
 from neuronctl.common import units
@@ -32,16 +32,18 @@ def prepare_launch(
 ) -> JudgedJob:
     """Plan and check a launch on this process's allocation.
 
-    What is not asked for is what the allocation has. reviewed: the launch is only shown. Raises
-    UsageError outside an allocation, and for more than it has.
+    The launch gets all of the allocation unless the options ask for less. reviewed: the launch is
+    only shown. Raises UsageError outside an allocation, and for more than it has.
     """
     if not words:
         raise UsageError("no SCRIPT: there is no program to run", "name it after the options")
+
     allocation = from_environment(os.environ)
     request = build_request([options_layer(options, words)])
     hosts = _hosts(allocation, request)
-    fewest, most = _gpus(allocation, hosts)
-    gpus = _gpus_asked(request, fewest)
+    fewest = _fewest_gpus(allocation, hosts)
+    gpus = _launch_gpus(request, fewest)
+
     catalog = load(catalog_file)
     # Of the user's defaults, only the cluster applies to a launch.
     cluster, _ = recognise(catalog, request.cluster or configured_cluster())
@@ -54,20 +56,17 @@ def prepare_launch(
         gpus_per_node=gpus or None,
         ntasks_per_node=request.ntasks_per_node or (None if gpus else allocation.ntasks_per_node),
     )
-    cores, step_options, warnings = allocation.cores, [], []
+
+    warnings: List[str] = []
+    step_options = _gpu_options(allocation, gpus, fewest)
+    cores = allocation.cores
     if gpus and fewest:
         cores = max(1, cores * gpus // fewest)
-    # If the variables do not count them, a step might request those of all nodes.
-    if (gpus is not None and gpus != most) or (gpus and allocation.gpus is None):
-        # Newer versions of Slurm refuse --gres beside the variable of salloc --gpus-per-node.
-        name = "gpus-per-node=" if "SLURM_GPUS_PER_NODE" in os.environ else "gres=gpu:"
-        step_options.append(f"--{name}{gpus}")
     launch = plan(request, cluster, place=AllocationPart(hosts, cores, tuple(step_options)))
     if launch.cores_per_node > cores:
-        tasks = (
-            f"{counted(launch.ntasks_per_node, 'task')} x {counted(launch.cpus_per_task, 'core')}"
-        )
-        warnings.append(f"warning: {tasks} per node share {counted(cores, 'core')}")
+        tasks = counted(launch.ntasks_per_node, "task")
+        each = counted(launch.cpus_per_task, "core")
+        warnings.append(f"warning: {tasks} x {each} per node share {counted(cores, 'core')}")
         step_options.append("--overcommit")
         launch = plan(request, cluster, place=AllocationPart(hosts, cores, tuple(step_options)))
     findings = apply_rules(
@@ -76,6 +75,19 @@ def prepare_launch(
     # The other rules judge a job; this allocation already exists.
     judged = tuple(finding for finding in findings if finding.has(Trait.LAUNCH))
     return JudgedJob(launch, judged, warnings=tuple(warnings))
+
+
+def _gpu_options(allocation: Allocation, gpus: Optional[int], fewest: Optional[int]) -> List[str]:
+    """Return srun's option for a launch on ``gpus`` per node; none for all of the allocation's.
+
+    fewest: the GPUs of the node with the fewest.
+    """
+    # If the variables do not count them, a step might request those of all nodes.
+    if gpus is None or (gpus == fewest and (not gpus or allocation.gpus is not None)):
+        return []
+    # Newer versions of Slurm refuse --gres beside the variable of salloc --gpus-per-node.
+    name = "gpus-per-node=" if "SLURM_GPUS_PER_NODE" in os.environ else "gres=gpu:"
+    return [f"--{name}{gpus}"]
 
 
 def _hosts(allocation: Allocation, request: JobRequest) -> Tuple[str, ...]:
@@ -104,19 +116,20 @@ def _hosts(allocation: Allocation, request: JobRequest) -> Tuple[str, ...]:
     return hosts[: request.max_nodes or wanted]
 
 
-def _gpus(allocation: Allocation, hosts: Tuple[str, ...]) -> Tuple[Optional[int], Optional[int]]:
-    """Return the fewest and the most GPUs of a node among ``hosts``; None: unknown."""
+def _fewest_gpus(allocation: Allocation, hosts: Tuple[str, ...]) -> Optional[int]:
+    """Return the fewest GPUs of a node among ``hosts``; None: unknown."""
     if allocation.gpus is not None:
-        return allocation.gpus, allocation.gpus
+        return allocation.gpus
     try:
         counts = job_gpus(allocation.job_id)
     except SlurmError:
-        return None, None
-    each = [counts[host] for host in hosts if host in counts]
-    return (min(each), max(each)) if len(each) == len(hosts) else (None, None)
+        return None
+    return (
+        min((counts[host] for host in hosts), default=None) if counts.keys() >= {*hosts} else None
+    )
 
 
-def _gpus_asked(request: JobRequest, fewest: Optional[int]) -> Optional[int]:
+def _launch_gpus(request: JobRequest, fewest: Optional[int]) -> Optional[int]:
     """Return the GPUs per node to launch on; None if unknown and not needed."""
     gpus = fewest if request.gpus_per_node is None else request.gpus_per_node
     if gpus is not None and fewest is not None and gpus > fewest:

@@ -67,9 +67,9 @@ class Recovery:
 
     def settle(self, accounting: Accounting) -> None:
         """Resolve the rest, after squeue and sacct have reported all of the user's jobs."""
-        left = {record.key for record in self.store.open_intents()}
+        still_open = {record.key for record in self.store.open_intents()}
         for record in sorted(self.open.values(), key=lambda record: record.key):
-            if record.key not in left:
+            if record.key not in still_open:
                 continue  # another login node has resolved it
             try:
                 alike = self.alike(record)
@@ -107,31 +107,32 @@ class Recovery:
         recorded = self.store.find(rows, self.cluster)
         return {number: row for number, row in rows.items() if number not in recorded}
 
-    def _give_up(self, record: JobRecord, accounting: Accounting, alike: str) -> str:
+    def _give_up(self, record: JobRecord, accounting: Accounting, candidates: str) -> str:
         """Settle a submission that has no job, if that is certain; return what to tell the user.
 
-        alike: the jobs that may be its.
+        candidates: the jobs that may be its.
         """
         start = f"the submission of {_name(record)} was interrupted"
         if record.failure:  # sbatch reported it to the user
             if record.age > IN_FLIGHT:
                 self.store.failed(record.key, record.failure)
             return ""
-        if alike:
-            return f"{start}; it may be a job of the same name and directory: {alike}"
+        if candidates:
+            return f"{start}; it may be a job of the same name and directory: {candidates}"
         if -CLOCK_SKEW <= record.age < SETTLED:
             return f"{start}; Slurm does not list the job yet: check again before you resubmit"
         if accounting.off and not accounting.disabled:
             return f"{start}; {accounting.off}, so it is unknown whether the job reached Slurm"
-        words = "it never reached Slurm: neither squeue nor sacct lists the job"
+
+        end = "it never reached Slurm: neither squeue nor sacct lists the job"
         if accounting.disabled:
-            words = (
+            end = (
                 "slurmctld does not list the job, and accounting is disabled, so there is no way "
                 "to tell whether it ran"
             )
-        self.store.failed(record.key, words)
+        self.store.failed(record.key, end)
         del self.open[record.key]
-        return f"{start}; {words}"
+        return f"{start}; {end}"
 
 
 def recover(store: RecordStore) -> Tuple[str, ...]:

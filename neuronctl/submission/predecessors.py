@@ -129,20 +129,17 @@ def _jobs_of_sweep(name: str) -> Set[int]:
 def _left(
     given: str, kind: str, id: JobId, jobs: Sequence[JobStatus], tell: Callable[[str], None]
 ) -> str:
-    """Return what Slurm must wait for, or "" if it has ended; raise PolicyError."""
+    """Return the id that Slurm must wait for, or "" if the job has ended; raise PolicyError.
+
+    given: the option as typed, for messages. kind: ``afterok`` or ``afterany``. jobs: the job, or
+    its tasks.
+    """
     for job in jobs:
         if kind == "afterok" and job.ended and job.state not in GOOD:
-            again = f"'neuronctl resubmit {job.id.job}' submits it again"
-            newer = _newer(job)
-            if newer:
-                instead = given.replace(str(job.id.job), str(newer))
-                again = f"'{instead}' waits for the next job of its name, {newer}"
-            if job.id.job in _jobs_of_sweep(job.name):
-                again = f"'neuronctl sweep retry {job.name}' continues the sweep"
             raise PolicyError(
                 f"{given}: job {job.id} ({printable(job.name)}) ended as {job.state}, "
                 f"{ending_words(job)}: a job that follows it would never start",
-                f"{again}; --after {job.id.job} does not ask how it ended",
+                f"{_way_out(given, job)}; --after {job.id.job} does not ask how it ended",
             )
     first = next((job for job in jobs if not job.ended), jobs[0])
     end = "has ended as {}: there is nothing to wait for" if first.ended else "is {}"
@@ -150,3 +147,14 @@ def _left(
     if first.ended:
         return ""
     return str(first.job_id) if first.is_later_run else id.asked
+
+
+def _way_out(given: str, job: JobStatus) -> str:
+    """Return what to type if the job that ``given`` names has failed."""
+    if job.id.job in _jobs_of_sweep(job.name):
+        return f"'neuronctl sweep retry {job.name}' continues the sweep"
+    newer = _newer(job)
+    if newer:
+        instead = given.replace(str(job.id.job), str(newer))
+        return f"'{instead}' waits for the next job of its name, {newer}"
+    return f"'neuronctl resubmit {job.id.job}' submits it again"

@@ -203,18 +203,15 @@ class JobWatch:
         chain = runs.read_chain(self.record)
         accounting = sacct([self.job] if chain is None else list(map(JobId, sorted(chain.jobs))))
         rows = accounting.jobs if chain is None else runs.fold(accounting.jobs, [chain])
-        past = self._own(jobstatus.merge(self.record, (), rows))
-        recorded = [status for status in past if status.source == "sacct"]
-        if recorded and all(status.ended for status in recorded):
-            self.statuses, self.ended = tuple(recorded), True
+        merged = self._own(jobstatus.merge(self.record, (), rows))
+        past = tuple(status for status in merged if status.source == "sacct")
+        if past and all(status.ended for status in past):
+            self.statuses = past
+            self.ended = True
             return
-        if not recorded and not self.statuses:
-            record = self.record or self.store.get(self.job.job)  # another cluster's
-            if record is None:
-                raise errors.NoSuchJobError(f"no matching jobs: {self.job}", accounting.off)
-            elsewhere = jobstatus.where_else(record)
-            if elsewhere:
-                raise errors.NoSuchJobError(f"job {self.job} is {elsewhere}")
+        if not past and not self.statuses:
+            self._raise_unknown(accounting.off)
+
         now = time.monotonic()
         if self._absent_since is None:
             self._absent_since = now
@@ -222,9 +219,18 @@ class JobWatch:
             # The job has ended; how is unknown, unless squeue showed its final state.
             if not (self.statuses and all(status.ended for status in self.statuses)):
                 absent = accounting.off or "no longer known to Slurm"
-                left = self._own(jobstatus.merge(self.record, absent=absent))
-                self.statuses = self._add_earlier(left)
+                recorded = self._own(jobstatus.merge(self.record, absent=absent))
+                self.statuses = self._add_earlier(recorded)
             self.ended = True
+
+    def _raise_unknown(self, hint: str) -> None:
+        """Raise NoSuchJobError for a job without a record, or of another cluster."""
+        record = self.record or self.store.get(self.job.job)
+        if record is None:
+            raise errors.NoSuchJobError(f"no matching jobs: {self.job}", hint)
+        elsewhere = jobstatus.where_else(record)
+        if elsewhere:
+            raise errors.NoSuchJobError(f"job {self.job} is {elsewhere}")
 
     def _own(self, statuses: Sequence[JobStatus]) -> Tuple[JobStatus, ...]:
         """Return the watched statuses: of an array, perhaps one task."""

@@ -186,23 +186,23 @@ def _distinct(
     if record is not None and record.job_id is not None and record.array is not None:
         array = JobId(record.job_id, tasks=record.array)
 
-    def left(row: Row) -> Optional[JobId]:
+    def tasks_of(row: Row) -> Optional[JobId]:
+        """Return the tasks that a row stands for: of a bare ``4711``, those without a row."""
         never_began = row.state in ENDED and not row.node_list
         if never_began and (array or parts) and row.id == JobId(row.id.job):
             # If the tasks are unknown, omit them.
             return array.without(parts) if array is not None else None
         return row.id
 
-    ours = [replace(row, id=id) for row in queue if (id := left(row)) is not None]
-    job_ids = {row.job_id for row in ours}
-    past = []
+    queue_rows = [replace(row, id=id) for row in queue if (id := tasks_of(row)) is not None]
+    job_ids = {row.job_id for row in queue_rows}
+    past_rows = []
     for row in accounting:
-        id = left(row)
-        if row.id.tasks is not None and row.job_id not in job_ids:
-            id = row.id.without(parts)
+        is_rest = row.id.tasks is not None and row.job_id not in job_ids
+        id = row.id.without(parts) if is_rest else tasks_of(row)
         if id is not None:
-            past.append(replace(row, id=id))
-    return ours, past
+            past_rows.append(replace(row, id=id))
+    return queue_rows, past_rows
 
 
 def where_else(record: JobRecord) -> str:

@@ -9,11 +9,11 @@ cluster.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from neuronctl.catalog.cluster import Catalog, Cluster, Path, Place
 from neuronctl.common import cache, yamlfile
+from neuronctl.common.datatypes import given_fields
 from neuronctl.common.errors import CatalogError, did_you_mean
 from neuronctl.common.paths import config_dir, data_path, present
 from neuronctl.common.restoring import NOT_RESTORED, restore
@@ -38,7 +38,7 @@ def load(option_file: Optional[str] = None) -> Catalog:
         pass
     layers = [yamlfile.parse(text, file, CatalogError) for file, text in zip(files, texts)]
     catalog = merge(layers)
-    cache.write("catalog", name, asdict(catalog), source)
+    cache.write("catalog", name, given_fields(catalog), source)
     return catalog
 
 

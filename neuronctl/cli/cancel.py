@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from typing import List, Mapping, Optional, Sequence, Tuple
 
 import click
@@ -12,6 +11,7 @@ from neuronctl.cli.jobs import state_name
 from neuronctl.cli.pipeline import jobs_in_queue, pipelines_of, stop_pipelines
 from neuronctl.cli.say import notify, say
 from neuronctl.common.console import print_json, print_line
+from neuronctl.common.datatypes import asdict
 from neuronctl.common.errors import NoSuchJobError, SlurmRefusedError, UsageError
 from neuronctl.common.words import counted
 from neuronctl.records.store import RecordStore

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence
 
 import click
 
 from neuronctl.cli.job_options import catalog_option
+from neuronctl.common.datatypes import asdict
 
 if TYPE_CHECKING:
     from neuronctl.doctor import Check

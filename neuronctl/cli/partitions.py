@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import click
@@ -21,6 +20,7 @@ from neuronctl.common.console import (
     print_table,
     print_text,
 )
+from neuronctl.common.datatypes import asdict
 from neuronctl.common.errors import PolicyError, did_you_mean
 from neuronctl.common.words import counted
 from neuronctl.records.bad_nodes import bad_nodes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import click
@@ -11,6 +10,7 @@ from neuronctl.cli import job_options
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify
 from neuronctl.cli.submit import submission_options
+from neuronctl.common.datatypes import asdict
 from neuronctl.common.errors import UsageError
 from neuronctl.request.job import OPTIONS
 from neuronctl.submission.pipeline import submit_job

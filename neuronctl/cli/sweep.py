@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
 import click
@@ -21,6 +20,7 @@ from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import notify, say
 from neuronctl.cli.sweep_status import status
 from neuronctl.common.console import Column, print_json, print_line, print_table
+from neuronctl.common.datatypes import asdict
 from neuronctl.common.errors import UsageError
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import counted

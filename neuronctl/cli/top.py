@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 import click
@@ -17,6 +16,7 @@ from neuronctl.common.console import (
     print_table,
     shortened,
 )
+from neuronctl.common.datatypes import asdict
 
 if TYPE_CHECKING:
     from neuronctl.monitoring.node_use import JobUsage, NodeUsage

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, TextIO
 
 import click
@@ -16,6 +15,7 @@ from neuronctl.cli.korean import why_in_korean
 from neuronctl.cli.pipeline import find_jobs
 from neuronctl.cli.say import notify
 from neuronctl.common.console import folded, print_json, print_line, print_text
+from neuronctl.common.datatypes import asdict
 from neuronctl.common.errors import NeuronctlError, UsageError
 from neuronctl.common.shell import join
 from neuronctl.common.units import fold_ranges, hosts

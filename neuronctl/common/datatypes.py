@@ -7,20 +7,24 @@ loads some 70 classes. Everything of ``dataclasses`` works with them as usual.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import asdict, field, fields
+from dataclasses import field, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Callable, Dict
 
-__all__ = ["asdict", "dataclass", "field", "fields", "is_datatype", "replace"]
+__all__ = ["asdict", "dataclass", "field", "fields", "given_fields", "is_datatype", "replace"]
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass, replace
+    from dataclasses import asdict, dataclass, replace
 else:
 
     def dataclass(*, frozen: bool) -> Callable[[type], type]:
         """Return a decorator like the one of the standard library; ``frozen`` is True."""
         assert frozen
         return _complete
+
+    def asdict(value: Any) -> Dict[str, Any]:
+        """Return an object's fields as a dictionary, and the objects within it likewise."""
+        return _as_dictionary(value, whole=True)
 
     def replace(value: Any, /, **changes: Any) -> Any:
         """Return a copy of an object with other values of some fields."""
@@ -31,6 +35,32 @@ else:
 def is_datatype(kind: Any) -> bool:
     """Return True for a class of this module."""
     return isinstance(kind, type) and isinstance(vars(kind).get(_FIELDS), (_Fields, dict))
+
+
+def given_fields(value: Any) -> Dict[str, Any]:
+    """Return ``asdict`` without the fields, at any depth, that have their default value."""
+    return _as_dictionary(value, whole=False)
+
+
+def _as_dictionary(value: Any, *, whole: bool) -> Dict[str, Any]:
+    data = {}
+    for name in value.__match_args__:
+        own = getattr(value, name)
+        if whole or own != getattr(type(value), name, dataclasses.MISSING):
+            data[name] = _plain(own, whole=whole)
+    return data
+
+
+def _plain(value: Any, *, whole: bool) -> Any:
+    """Return a value with dictionaries in place of objects, in tuples, lists, and mappings too."""
+    if is_datatype(type(value)):
+        return _as_dictionary(value, whole=whole)
+    if isinstance(value, (tuple, list)):
+        each = [_plain(one, whole=whole) for one in value]
+        return each if isinstance(value, list) else tuple(each)
+    if isinstance(value, dict):
+        return {key: _plain(one, whole=whole) for key, one in value.items()}
+    return value
 
 
 _FIELDS = "__dataclass_fields__"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import sys
+import types
 import typing
 from collections.abc import Mapping
-from typing import Any, Callable, Dict, Type, TypeVar
+from typing import Any, Callable, Dict, Tuple, Type, TypeVar
 
 from neuronctl.common.datatypes import is_datatype
 
@@ -22,13 +24,25 @@ def restore(kind: Type[T], data: Mapping[str, Any]) -> T:
     Each value is read as its field's annotation says: ``int``, ``Optional[Tuple[Limit, ...]]``,
     ``Mapping[str, Partition]``. A class that is no dataclass leaves the value as JSON has it.
     """
-    readers = _readers(typing.cast(type, kind))
-    return kind(**{name: readers[name](value) for name, value in data.items()})
+    annotations = _annotations(typing.cast(type, kind))
+    return kind(**{name: _named_reader(*annotations[name])(value) for name, value in data.items()})
 
 
 @functools.cache
-def _readers(kind: type) -> Dict[str, Reader]:
-    return {name: _reader(hint) for name, hint in typing.get_type_hints(kind).items()}
+def _annotations(kind: type) -> Dict[str, Tuple[str, str]]:
+    """Return the annotation of each field, and the module that it belongs to."""
+    return {
+        name: (annotation, each.__module__)
+        for each in reversed(kind.__mro__)
+        for name, annotation in vars(each).get("__annotations__", {}).items()
+    }
+
+
+@functools.cache
+def _named_reader(annotation: str, module: str) -> Reader:
+    """Return the reader of an annotation; evaluating all of a class takes longer than reading."""
+    field = types.SimpleNamespace(__annotations__={"value": annotation})
+    return _reader(typing.get_type_hints(field, vars(sys.modules[module]))["value"])
 
 
 @functools.cache

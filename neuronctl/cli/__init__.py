@@ -39,6 +39,7 @@ SECTIONS = {
 ELSEWHERE = {
     "import": ("check", "import_"),
     "run": ("salloc", "run"),
+    "sbatch": ("submit", "sbatch"),
     **{name: ("laptop", name) for name in ("login", "logout", "pull")},
     **{name: ("help", name) for name in ("explain", "completion")},
 }

@@ -1,4 +1,7 @@
-"""``neuronctl submit``: check, render, sbatch, record."""
+"""``neuronctl submit``: check, render, sbatch, record.
+
+``neuronctl sbatch`` is declared here for help; sbatch.py runs it without click.
+"""
 
 from __future__ import annotations
 
@@ -88,6 +91,28 @@ def command(
         job = plan_given(given, words, find_job=True)
     reporter = TerminalReporter(mode, explain=explain)
     return submit_job(job, reporter, force=force, dry_run=mode.dry_run, key=mode.key)
+
+
+@click.command(
+    "sbatch",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("words", metavar="[WORDS]...", nargs=-1, type=click.UNPROCESSED)
+def sbatch(words: Tuple[str, ...]) -> int:
+    """Call sbatch; check and record what it submits.
+
+    Output, exit code, and job are those of sbatch, so alias sbatch='neuronctl sbatch' is
+    harmless. Findings are printed on standard error if it is a terminal. The job is submitted even
+    if the checks find errors or the record cannot be written; neuronctl says so. It does not check
+    the components of a heterogeneous job.
+
+    With 'monitor: true' in your configuration, the job is sampled for 'neuronctl report'. sbatch
+    gets the script unchanged. BASH_ENV starts the sampler, so this works for bash scripts only.
+    """
+    from neuronctl.cli.sbatch import call
+
+    return call(words)
 
 
 def _known_job(mode: SubmitMode) -> Optional[Submission]:

@@ -63,7 +63,7 @@ def remotes_dir() -> str:
 def find_remote(name: str, *, whole: bool = True) -> Remote:
     """Return what is kept of a cluster; raises NotConnectedError if there was no login.
 
-    whole: also if the last login broke off before it knew the machine.
+    whole: refuse it if the last login broke off before it knew where projects go.
     """
     check_name(name)
     try:
@@ -143,16 +143,8 @@ def login(name: str, address: str, *, show: Callable[[bytes], object], tell: Tel
             return remote
         if os.path.lexists(remote.socket):
             os.unlink(remote.socket)  # ssh would ask, and then not share the connection
-        methods_wanted = settings.get("preferredauthentications", _METHODS)
-        code, words = _authenticate(remote, settings, methods_wanted, show)
-        # Nothing has been asked yet if the server lacks the method that asks.
-        offered = re.search(r"Permission denied \(([^)]*)\)", words)
-        methods = offered[1].split(",") if offered else []
-        if code and "password" in methods and "keyboard-interactive" not in methods:
-            both = f"{_METHODS.rpartition(',')[0]},password,keyboard-interactive"
-            code, words = _authenticate(remote, settings, both, show)
-    if code:
-        raise NotConnectedError(f"no connection to {name}; ssh says why above")
+        if not _authenticate(remote, settings, show):
+            raise NotConnectedError(f"no connection to {name}; ssh says why above")
     if not is_alive(remote.socket):
         raise NotConnectedError(f"ssh keeps no connection to {name} open: see ControlMaster")
     return remote
@@ -211,19 +203,29 @@ def _socket(settings: Dict[str, str]) -> str:
 
 
 def _authenticate(
+    remote: Remote, settings: Dict[str, str], show: Callable[[bytes], object]
+) -> bool:
+    """Open the connection by one method that asks; return False if ssh failed."""
+    methods = settings.get("preferredauthentications", _METHODS)
+    code, message = _run_master(remote, settings, methods, show)
+    # Nothing has been asked yet if the server lacks the method that asks.
+    offer = re.search(r"Permission denied \(([^)]*)\)", message)
+    offered = offer[1].split(",") if offer else []
+    if code and "password" in offered and "keyboard-interactive" not in offered:
+        methods = f"{_METHODS.rpartition(',')[0]},password,keyboard-interactive"
+        code, _ = _run_master(remote, settings, methods, show)
+    return code == 0
+
+
+def _run_master(
     remote: Remote, settings: Dict[str, str], methods: str, show: Callable[[bytes], object]
 ) -> Tuple[int, str]:
-    """Start the master in the background; return ssh's exit code and messages."""
+    """Start the master, which stays in the background; return ssh's exit code and messages."""
     options = ["ControlMaster=yes", f"ControlPersist={_PERSIST}", "RemoteCommand=none"]
     options += ["ServerAliveInterval=15", "ServerAliveCountMax=3", "ConnectionAttempts=1"]
     options += [_ONE_ATTEMPT, f"PreferredAuthentications={methods}"]
-    jumps = settings.get("proxyjump", "none")
-    if jumps != "none":  # its own ssh would ask three times
-        *earlier_hosts, host = jumps.split(",")
-        through = ["-J", ",".join(earlier_hosts)] if earlier_hosts else []
-        address = host if host.startswith("ssh://") else f"ssh://{host}"
-        jump = ["ssh", f"-o{_ONE_ATTEMPT}", *through, "-W", "[%h]:%p", "--", address]
-        options.append(f"ProxyCommand={shlex.join(jump)}")
+    if settings.get("proxyjump", "none") != "none":
+        options.append(_proxy_command(settings["proxyjump"]))
     argv = ["ssh", "-S", remote.socket, *(f"-o{option}" for option in options)]
     argv += ["-T", "--", settings["address"], "true"]
     # A ProxyJump's process stays in this terminal's session and must outlive the terminal.
@@ -248,3 +250,12 @@ def _authenticate(
     code = process.wait()
     reader.join(1)
     return code, b"".join(parts).decode("utf-8", "replace")
+
+
+def _proxy_command(jumps: str) -> str:
+    """Return the option that connects through jump hosts; ssh's own would ask three times."""
+    *earlier_hosts, host = jumps.split(",")
+    through = ["-J", ",".join(earlier_hosts)] if earlier_hosts else []
+    address = host if host.startswith("ssh://") else f"ssh://{host}"
+    jump = ["ssh", f"-o{_ONE_ATTEMPT}", *through, "-W", "[%h]:%p", "--", address]
+    return f"ProxyCommand={shlex.join(jump)}"

@@ -55,11 +55,13 @@ def answer(mark: str, packed: str) -> bool:
         if request["verb"] == "run":
             _prepare(request)
             return True
-        if request["verb"] == "hello":
-            _say(directory=_projects_directory())
-        else:
-            with open(0, "rb", 1 << 18, closefd=False) as data:
-                _receive(request, data) if request["verb"] == "push" else _give(request, data)
+        with open(0, "rb", 1 << 18, closefd=False) as data:
+            if request["verb"] == "hello":
+                _say(directory=_projects_directory())
+            elif request["verb"] == "push":
+                _receive(request, data)
+            else:
+                _give(request, data)
     except NeuronctlError as error:
         _say(error=error.message, hint=error.hint, code=error.exit_code)
     except (OSError, EOFError) as error:

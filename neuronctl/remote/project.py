@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from neuronctl.common.console import printable
 from neuronctl.common.errors import ConnectionLostError, UsageError
@@ -61,7 +61,6 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
     allowed: patterns of names that are sent although they are private or large. Raises UsageError,
     which names each file that is refused.
     """
-    files: Manifest = {}
     sizes: Dict[str, int] = {}
     for name in _names(project.root):
         path = os.path.realpath(os.path.join(project.root, name))
@@ -70,35 +69,48 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
         elif not path.startswith(os.path.join(project.root, "")):
             tell(f"not sent: {printable(name)}, a link out of the project")
         elif os.path.isfile(path):  # git still lists removed files
-            status = os.stat(path)
-            files[name] = (int(status.st_mode & 0o100 > 0), status.st_size, "")
-            if not is_allowed(name, allowed):
-                sizes[name] = status.st_size
-    if sum(sizes.values()) > _MOST:
-        largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
-        shown = ", ".join(f"{printable(name)} ({amount(sizes[name])})" for name in largest)
-        raise UsageError(
-            f"not sent: the project has {amount(sum(sizes.values()))}, more than "
-            f"{amount(_MOST)}; the largest: {shown}",
-            "add data to .gitignore and copy it to the cluster once; or --allow NAME, after --on",
-        )
-    refused: List[str] = []
-    for name, (executable, size, _) in files.items():
+            sizes[name] = os.path.getsize(path)
+    not_allowed = {name for name in sizes if not is_allowed(name, allowed)}
+    _refuse_large({name: sizes[name] for name in not_allowed})
+    _refuse_secrets(project, sorted(not_allowed))
+
+    files: Manifest = {}
+    for name, size in sizes.items():
         path = os.path.join(project.root, name)
         digest = file_sha256(path)
         if not digest:
             raise UsageError(f"cannot read {printable(path)}")
-        files[name] = (executable, size, digest)
-        if name in sizes and _ENV_FILE.fullmatch(os.path.basename(name)):
+        files[name] = (int(os.access(path, os.X_OK)), size, digest)
+    return files
+
+
+def _refuse_large(sizes: Mapping[str, int]) -> None:
+    """Raise UsageError for files that have too many bytes together."""
+    total = sum(sizes.values())
+    if total <= _MOST:
+        return
+    largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
+    shown = ", ".join(f"{printable(name)} ({amount(sizes[name])})" for name in largest)
+    raise UsageError(
+        f"not sent: the project has {amount(total)}, more than {amount(_MOST)}; the largest: "
+        f"{shown}",
+        "add data to .gitignore and copy it to the cluster once; or --allow NAME, after --on",
+    )
+
+
+def _refuse_secrets(project: Project, names: Sequence[str]) -> None:
+    """Raise UsageError for files of secrets and private keys."""
+    refused: List[str] = []
+    for name in names:
+        if _ENV_FILE.fullmatch(os.path.basename(name)):
             refused.append(f"{printable(name)} (a file of secrets)")
-        elif name in sizes and _PRIVATE_KEY.search(head(path, 4096)):
+        elif _PRIVATE_KEY.search(head(os.path.join(project.root, name), 4096)):
             refused.append(f"{printable(name)} (a private key)")
     if refused:
         raise UsageError(
             f"not sent: {', '.join(refused)}",
             "add it to .gitignore; to send it all the same: --allow NAME, after --on",
         )
-    return files
 
 
 def _names(root: str) -> List[str]:

@@ -57,15 +57,16 @@ def load(name: str) -> Recipe:
     Raises UsageError if there is none, and TemplateError with file and line if its file is wrong
     or may be changed by other users. A site's that is wrong is left out.
     """
-    places = launchers.directories("recipes")
-    for directory in places if os.sep not in name and name.isprintable() else ():
-        file = os.path.join(directory, f"{name}.yaml")
+    own_place, site_place, shipped_place = launchers.directories("recipes")
+    is_name = os.sep not in name and name.isprintable()
+    for place in (own_place, site_place, shipped_place) if is_name else ():
+        file = os.path.join(place, f"{name}.yaml")
         if not present(file):
             continue
         try:
-            return read(name, file, own=directory != places[-1])
+            return read(name, file, own=place != shipped_place)
         except TemplateError as error:
-            if directory != places[1]:
+            if place != site_place:
                 raise
             SITE_FAULTS[error.message] = None
     raise UsageError(f"no recipe '{name}'", did_you_mean(name, names()))

@@ -264,11 +264,11 @@ def cancel_jobs(name: str) -> Change:
     sweep = open_sweep(name)
     paused = f"cancelled at {moment(time.time())}"
     sweep.pause(paused)
+    active = _active_jobs(sweep)
     cancelled: Dict[JobId, List[JobStatus]] = {}
-    jobs = _active_jobs(sweep)
-    for number in dict.fromkeys(job.id.job for job in jobs):
-        same = [job for job in jobs if job.id.job == number]
-        cancelled.update(scancel_targets(JobId(number), same, None))
+    for number in dict.fromkeys(job.id.job for job in active):
+        tasks = [job for job in active if job.id.job == number]  # of an array
+        cancelled.update(scancel_targets(JobId(number), tasks, None))
     refused = cancel(cancelled) if cancelled else {}
     if refused:
         words = "; ".join(f"{job}: {message}" for job, message in refused.items())

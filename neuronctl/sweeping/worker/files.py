@@ -244,7 +244,7 @@ def read_states(
     runs = ask_runs()
     results.refresh()
     requests = _read_again(folder)
-    last_requests = {key[0]: key[1] for key in sorted(requests)}
+    last_requests = {key[0]: key[1] for key in sorted(requests)}  # the attempt that it follows
     new_sizes = {key[0]: one["sizes"] for key, one in requests.items() if "sizes" in one}
 
     states: Dict[int, State] = {}
@@ -253,7 +253,7 @@ def read_states(
         number, attempt = key
         state = results.state(key)
         request = requests.get(key, {})
-        if state in (DONE, FAILED) and not request and number not in new_sizes:
+        if state in (DONE, FAILED) and not request and number not in new_sizes:  # most of them
             states[number] = same.setdefault((state, attempt), State(state, attempt))
             continue
         claim = None

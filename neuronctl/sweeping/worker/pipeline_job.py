@@ -267,22 +267,25 @@ class Pipeline:
         submitter = os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID", "")
         if not self.publish(claim, {"job": submitter}):
             return True
+
         command = ["sbatch", "--parsable"]
         if after:
             command.append("--dependency=afterany:" + ":".join(map(str, sorted(after))))
         command.append(f"{self.folder}/scripts/{key}")
         env = {name: value for name, value in variables.items() if not _FROM_JOB.match(name)}
         code, out, message = node.run(command, env, job.place, 120)
-        match = re.match(r"(\d+)", out) if code == 0 else None
         files.remove(f"{self.folder}/refused/{key}")
-        if match:
-            id = int(match.group(1))
+        accepted = re.match(r"(\d+)", out) if code == 0 else None
+        if accepted:
+            id = int(accepted.group(1))
             self.publish("ids/" + key, {"job": id})
             queue.waits[id] = bool(after)
             self.states[job.name] = State(PENDING, key, id)
             self.tell(f"pipeline: {job.name} is job {id}")
             return True
-        if not re.search(_UNSURE, message) and code is not None:
+
+        is_refused = code is not None and not re.search(_UNSURE, message)
+        if is_refused:  # otherwise the claim keeps others from submitting it again
             files.remove(f"{self.folder}/{claim}")
         self.publish("refused/" + key, {"why": message})
         self.states[job.name] = State(WAITING, key, None, message)

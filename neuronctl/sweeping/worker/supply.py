@@ -63,19 +63,28 @@ class Supply:
         self.failed = 0  # tasks that failed or were given up
 
     def next_key(self) -> Optional[Key]:
-        """Return a task that nobody has begun, otherwise one to run again, or None."""
+        """Return a task to run again if one is due, otherwise one that nobody has begun, or None.
+
+        In a trial of this node, it only returns what other nodes leave to it.
+        """
         if self.index >= len(self.mine):
             self.read_tasks()
-        marks = len(files.list_names(f"{self.folder}/again"))
         # From 'sweep retry', or from a suspect node that waits for this one.
+        marks = len(files.list_names(f"{self.folder}/again"))
         if marks != self.marks:
-            self.marks, self.again = marks, self.undone(begun_only=True)
-        if self.again or self.trial:
-            return self.again.pop(0) if self.again else None
+            self.marks = marks
+            self.again = self.undone(begun_only=True)
+        if self.again:
+            return self.again.pop(0)
+        if self.trial:
+            return None
+
         self.index = files.next_free(self.index, len(self.mine), self._is_taken)
         if self.index < len(self.mine):
             self.index += 1
             return self.mine[self.index - 1], 1
+
+        # All have begun: look now and then for those that were interrupted.
         if time.monotonic() < self.look_at:
             return None
         self.again = self.undone()

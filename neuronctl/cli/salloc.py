@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NoReturn, Optional, Tuple
+from typing import Any, List, NoReturn, Optional, Sequence, Tuple
 
 import click
 
@@ -16,10 +16,10 @@ from neuronctl.cli.job_options import (
     plan_given,
     program_arguments,
 )
-from neuronctl.cli.say import print_script
+from neuronctl.cli.say import notify, print_script
 from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import UsageError
-from neuronctl.common.shell import join
+from neuronctl.common.shell import join, quote
 from neuronctl.request.typed_options import refuse_other_dash
 from neuronctl.submission.pipeline import judge_job, tested
 
@@ -46,8 +46,8 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
     """Open a shell in an allocation, set up like a job.
 
     The shell has the job's modules, environment, MASTER_ADDR, and MASTER_PORT, and srun uses the
-    whole allocation. With -- CMD, CMD runs instead of the shell. 'neuronctl run --container' in it
-    enters an image.
+    whole allocation. With -- CMD, CMD runs instead of the shell, inside --container if given. The
+    shell itself runs outside the image; 'neuronctl run --container' enters it.
     """
     if words and not click.get_current_context().meta[BEHIND_DASHES]:
         _refuse_script(words)
@@ -55,31 +55,39 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
     reporter = job_output.TerminalReporter(job_output.SubmitMode(dry_run=dry_run), explain=explain)
     judged = judge_job(planned, reporter, force=force)
     plan = planned.plan
+    from neuronctl.rendering.launch_command import contained_launch
     from neuronctl.rendering.render import render_shell
     from neuronctl.slurm.process import become
 
     options = [f"--{option}" for option in plan.salloc_options]
     if dry_run:
-        test = ("sbatch", *options, "/dev/stdin")
-        draft = replace(planned.draft, script="#!/bin/sh\n", sbatch=test)
+        sbatch = ("sbatch", *options, "/dev/stdin")
+        draft = replace(planned.draft, script="#!/bin/sh\n", sbatch=sbatch)
         judged = tested(judged, draft, reporter.tell)
     job_output.show_verdict(judged)
-    salloc = ["salloc", *options]
-    wiring = render_shell(plan, command='"$@"' if words else None, template=given["template"])
-    if not words:
-        program = ["--pty", "bash", "-c", _SHELL]
-    elif ":" in words:  # at which srun would begin another command
-        program = ["bash", "-c", f"set -- {join(words)}; {_COMMAND}", "bash"]
-    else:
-        program = ["bash", "-c", _COMMAND, "bash", *words]
-    argv = [*salloc, *_STEP, *program]
+    arguments, image = words, plan.request.container
+    command = '"$@"' if words else None
+    if words and image is not None:
+        command, arguments = contained_launch(plan, words), ()  # the launch has the words
+    wiring = render_shell(plan, command=command, template=given["template"])
+    if image is not None and not words:
+        enter = f"neuronctl run --container {quote(image)} …"
+        notify(f"the shell runs outside the image; '{enter}' enters it")
+    program = _run_command(arguments) if words else ["--pty", "bash", "-c", _SHELL]
+    argv = ["salloc", *options, *_STEP, *program]
     if dry_run:
-        where = "in the shell on the first node" if not words else "on the first node, before CMD"
-        print_script(
-            f"{join(argv)}\n\n# ${_WIRING} holds these lines, which run {where}:\n{wiring}"
-        )
+        where = "on the first node, before CMD" if words else "in the shell on the first node"
+        heading = f"# ${_WIRING} holds these lines, which run {where}:"
+        print_script(f"{join(argv)}\n\n{heading}\n{wiring}")
         return 0
     become(argv, {_WIRING: wiring, **plan.secrets})
+
+
+def _run_command(arguments: Sequence[str]) -> List[str]:
+    """Return the words that run the setup, and in it the command, with its arguments."""
+    if ":" in arguments:  # at which srun would begin another command
+        return ["bash", "-c", f"set -- {join(arguments)}; {_COMMAND}", "bash"]
+    return ["bash", "-c", _COMMAND, "bash", *arguments]
 
 
 def _refuse_script(words: Tuple[str, ...]) -> NoReturn:

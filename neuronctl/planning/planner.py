@@ -174,9 +174,20 @@ class _PlanBuilder(LaunchBuilder):
         return {"gpus-per-node": amount if gpus and not by_gres else None, "gres": ",".join(others)}
 
     def _check_cores(self, launches: Sequence[model.Launch]) -> None:
+        """Raise UsageError for a step with more cores than the job, or cores left to Slurm."""
+        if self.request.cpus_per_task == 0 and self.place is None:
+            self._check_no_srun(launches)
+        for launch in launches:
+            cores = launch.cores_per_node
+            if launch.request.cpus_per_task and cores > self.cores:  # srun refuses it in the job
+                raise UsageError(
+                    f"{launch.step} requests {counted(cores, 'core')} per node; the job has "
+                    f"{self.cores}",
+                    f"request at most {self.cores} for the step, or more for the job",
+                )
+
+    def _check_no_srun(self, launches: Sequence[model.Launch]) -> None:
         """Raise UsageError if srun starts something with cores that are left to Slurm."""
-        if self.request.cpus_per_task != 0 or self.place is not None:
-            return
         names = [part.launcher.name for part in launches if part.launcher.by_srun or part.own_step]
         names += [self.launcher.name] if self.launcher.by_srun and not self.interactive else []
         if names:

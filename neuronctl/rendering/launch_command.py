@@ -6,9 +6,9 @@ import os
 import re
 from typing import List, Sequence, Tuple
 
-from neuronctl.common.datatypes import dataclass
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import TemplateError
-from neuronctl.common.shell import Shell, quote
+from neuronctl.common.shell import CommandWord, Shell, quote
 from neuronctl.launch.launchers import LAUNCHER, PROGRAM
 from neuronctl.planning import JobPlan, Launch
 from neuronctl.rendering import template_environment
@@ -138,6 +138,17 @@ def _marked(job: JobPlan, launch: Launch) -> str:
     """Return LAUNCHER or PROGRAM if the batch shell passes signals on to the processes."""
     passes = launch.passes_signal or job.until_done is not None
     return launch.launcher.marks if passes else ""
+
+
+def contained_launch(plan: JobPlan, words: Sequence[str]) -> str:
+    """Return the command that runs ``words`` once, on this node, in the container of ``plan``."""
+    launch = replace(plan.launches[0], program=tuple(words))
+    once: Tuple[CommandWord, ...] = ()
+    if launch.wrapping.srun:
+        once = ("srun", "--nodes=1", "--ntasks=1", f"--cpus-per-task={plan.cores_per_node}")
+        once += plan.cluster.policy.srun_options
+    parts = LaunchParts(once=tuple(Shell(quote(word)) for word in once))
+    return wrapped(launch_words(plan, launch, parts))
 
 
 def wrapped(words: Sequence[str], indent: str = "    ", width: int = WIDTH) -> str:

@@ -111,7 +111,6 @@ def _others_of_sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
 
 _job = partial(option, group="Job")
 _environment = partial(option, group="Environment")
-_container = partial(_environment, batch_only=True)
 
 
 @dataclass(frozen=True)
@@ -309,15 +308,15 @@ class JobRequest:
     )
     conda: Optional[str] = _environment("--conda ENV", "Activate a conda environment.")
     venv: Optional[str] = _environment("--venv DIR", "Activate a virtual environment.")
-    container: Optional[str] = _container("--container IMAGE", "Run inside this container image.")
-    container_runtime: Optional[str] = _container(
+    container: Optional[str] = _environment("--container IMAGE", "Run inside this container image.")
+    container_runtime: Optional[str] = _environment(
         "--container-runtime NAME", "singularity, apptainer, or pyxis (default: the cluster's)."
     )
-    binds: Tuple[str, ...] = _container(
+    binds: Tuple[str, ...] = _environment(
         "--bind SRC[:DST]...", "Bind a directory into the container; repeatable.", values.words
     )
     """Besides scratch and the working directory."""
-    container_options: Tuple[str, ...] = _container(
+    container_options: Tuple[str, ...] = _environment(
         "--container-option WORD...",
         "Extra argument for the container runtime, such as --rocm; repeatable.",
         values.words,

@@ -402,8 +402,14 @@ def read_body(file: str) -> Body:
     except (OSError, ValueError) as error:
         problem = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"--body: cannot read {name}: {problem}") from None
-    if text.startswith("#!"):
-        text = "\n" + text.partition("\n")[2]  # errors name the file's lines
+    first, _, rest = text.partition("\n")
+    if first.startswith("#!"):
+        if not re.search(r"\b(ba)?sh\b", first):
+            raise UsageError(
+                f"--body: {name} is not for bash: it begins with {first.strip()}",
+                "name the file as SCRIPT, without --body",
+            )
+        text = f"\n{rest}"  # errors name the file's lines
     try:
         return Body(shell_text(text), None if file == "-" else file)
     except ValueError as error:

@@ -171,8 +171,8 @@ def plan_job(
 
 
 def _without_program(request: job.JobRequest) -> job.JobRequest:
-    """Return the request of an allocation, which runs no program and enters no image."""
-    return replace(request, body=None, steps=(), text_file=None, container=None)
+    """Return the request of an allocation, which runs no program of a job file."""
+    return replace(request, body=None, steps=(), text_file=None)
 
 
 def _choose_partition(

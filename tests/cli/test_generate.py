@@ -76,6 +76,9 @@ def test_broken_shell_text_is_refused_with_the_line_of_its_file(run: Run, tmp_pa
     (tmp_path / "body.sh").write_text("#!/bin/bash\n# nothing\n")
     refused = run("generate", *ONE, "--body", "body.sh", code=2)
     assert "'body.sh' is empty" in refused.stderr
+    (tmp_path / "body.sh").write_text("#!/usr/bin/env python3\nprint('a')\n")
+    refused = run("generate", *ONE, "--body", "body.sh", code=2)
+    assert "'body.sh' is not for bash: it begins with #!/usr/bin/env python3" in refused.stderr
 
 
 def test_shell_text_of_a_job_file_is_judged_as_a_script_is(run: Run, tmp_path: Path) -> None:

@@ -69,3 +69,38 @@ def test_secret_is_not_on_any_command_line(run: Run, fakes: Path) -> None:
     assert "hf_secret_value" not in " ".join(argv(fakes, "salloc") + argv(fakes, "srun"))
     shown = run("salloc", *SITE, *options, "--dry-run", "--", "printenv", env=secret)
     assert "hf_secret_value" not in shown.stdout
+
+
+# A container of its own sees no variable of the node but what is handed in for it.
+SINGULARITY = """#!/bin/bash
+printf '%s\\0' "$@" >"$RECORD/singularity.argv"
+while [ "$1" != image.sif ]; do shift; done
+shift
+env -i PATH="$PATH" IN_IMAGE=yes OMP="${SINGULARITYENV_OMP_NUM_THREADS-none}" \\
+    PORT="${SINGULARITYENV_MASTER_PORT-none}" RANK="${SINGULARITYENV_RANK-none}" "$@"
+"""
+
+
+@pytest.fixture
+def image(fakes: Path, tmp_path: Path) -> List[str]:
+    (fakes / "singularity").write_text(SINGULARITY)
+    (fakes / "singularity").chmod(0o755)
+    (tmp_path / "image.sif").write_text("")
+    return ["--gpus-per-node", "1", "--container", "image.sif", "--bind", "/tmp:/a b"]
+
+
+def test_command_runs_in_the_container(run: Run, fakes: Path, image: List[str]) -> None:
+    hostile = ["a b", "$HOME", "it's", "", "*", "-x", "--", "a\nb", ":", '"']
+    show = 'printf "%s|" "$IN_IMAGE" "$OMP" "$@"; exit 7'
+    result = run("salloc", *SITE, *image, "--", "bash", "-c", show, "x", *hostile, code=7)
+    assert result.stdout == "yes|none|" + "".join(f"{word}|" for word in hostile)
+    given = argv(fakes, "singularity")
+    assert given[:2] == ["exec", "--nv"]
+    assert given[given.index("/tmp:/a b") - 1] == "--bind"
+    assert "--pty" not in argv(fakes, "srun")
+
+
+def test_shell_says_how_to_enter_the_image(run: Run, image: List[str]) -> None:
+    line = "'neuronctl run --container image.sif …' enters it"
+    assert line in run("salloc", *SITE, *image, "--dry-run").stderr
+    assert line not in run("salloc", *SITE, *image, "--dry-run", "--", "ls").stderr

@@ -181,7 +181,10 @@ class Session:
         self.process.kill()
 
     def _begin(self, mark: str) -> str:
-        """Return the output after the mark on standard output."""
+        """Return what follows the mark on standard output; raise an error if it does not come.
+
+        If ssh cannot open a session, its ProxyCommand prints the mark on standard error.
+        """
         name = self.remote.name
         signal.alarm(_BEGINNING)
         while line := self.output.readline():
@@ -196,9 +199,10 @@ class Session:
                 f"if 'ssh {name}' works, look for 'exec' in your ~/.bash_profile or ~/.profile "
                 f"there; otherwise: neuronctl logout {name}, then neuronctl login {name}",
             )
-        if mark.encode() in self._noise and not is_alive(self.remote.socket):
+        has_no_session = mark.encode() in self._noise
+        if has_no_session and not is_alive(self.remote.socket):
             raise not_connected(name)
-        if mark.encode() in self._noise:
+        if has_no_session:
             raise NotConnectedError(
                 f"nothing was done: {name} refuses one more session over the connection",
                 "wait until your other commands end; a site may allow only one (MaxSessions 1)",

@@ -80,11 +80,10 @@ def read(name: str, file: str, *, own: bool) -> Recipe:
         where = document.where((key,))
         if key not in _KEYS:
             raise TemplateError(f"{where}: unknown key '{key}'", did_you_mean(key, _KEYS))
-        if key == "open":
-            if not isinstance(value, bool):
-                raise TemplateError(f"{where}: open: must be true or false, not '{value}'")
-            continue
-        if not isinstance(value, str) or not value.strip() or "\0" in value:
+        is_text = isinstance(value, str) and value.strip() and "\0" not in value
+        if key == "open" and not isinstance(value, bool):
+            raise TemplateError(f"{where}: open: must be true or false, not '{value}'")
+        if key != "open" and not is_text:
             raise TemplateError(f"{where}: '{key}' is not text", "quote it, or begin it with '|'")
         if key == "guard" and value not in (OWN, GATE):
             raise TemplateError(f"{where}: guard: must be {OWN} or {GATE}, not '{value}'")

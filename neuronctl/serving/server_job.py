@@ -39,12 +39,7 @@ def plan_server(
     which it ends; 0: it does not. Raises UsageError for what is missing.
     """
     check_utf8(words)
-    has_port = any("{port}" in word for word in words)
-    named = bool(words) and not (recipe.model and words[0].startswith("-"))
-    if recipe.words and not (named and has_port >= ("{port}" in recipe.words)):
-        lacks = "{port}" if named else "what it serves"
-        hint = f"neuronctl serve [OPTIONS] {recipe.name} {recipe.words}"
-        raise UsageError(f"{recipe.name}: {lacks} is not named", hint)
+    _check_words(recipe, words)
     if recipe.files:
         words = _files(recipe, words)
     launcher = {"launcher": recipe.launcher} if recipe.launcher else {}
@@ -55,17 +50,29 @@ def plan_server(
             option = name.replace("_", "-")
             raise UsageError(f"--{option} does not fit a server: it is one job", "leave it out")
     _check_program(recipe, request)
-    on_loopback = job.plan.cluster.login.ssh_to_nodes
+
     values = asdict(recipe)
     settings = {name: values[name] for name in _PROGRAM_KEYS}
-    idle = idle or job.plan.idle or 0
-    settings.update(address="127.0.0.1" if on_loopback else "", idle=idle)
-    setup = (*request.setup, "set +e") if request.setup else ()
-    setup += tuple(_setup(recipe, settings))
+    settings["address"] = "127.0.0.1" if job.plan.cluster.login.ssh_to_nodes else ""
+    settings["idle"] = idle or job.plan.idle or 0
+
+    setup = [*request.setup, "set +e"] if request.setup else []
+    setup += _setup(recipe, settings)
     if job.plan.launches[0].wrapping.srun:
-        setup += ("unset TMPDIR  # a container of Pyxis has a /tmp of its own",)
-    planned = replace(job.plan, request=replace(request, setup=setup, idle=None))
+        setup.append("unset TMPDIR  # a container of Pyxis has a /tmp of its own")
+    planned = replace(job.plan, request=replace(request, setup=tuple(setup), idle=None))
     return replace(job, plan=planned), settings
+
+
+def _check_words(recipe: Recipe, words: Sequence[str]) -> None:
+    """Raise UsageError if the user has not named what the recipe needs, such as a model."""
+    if not recipe.words:
+        return
+    hint = f"neuronctl serve [OPTIONS] {recipe.name} {recipe.words}"
+    if not words or (recipe.model and words[0].startswith("-")):
+        raise UsageError(f"{recipe.name}: what it serves is not named", hint)
+    if "{port}" in recipe.words and not any("{port}" in word for word in words):
+        raise UsageError(f"{recipe.name}: {{port}} is not named", hint)
 
 
 def _files(recipe: Recipe, words: Sequence[str]) -> Sequence[str]:

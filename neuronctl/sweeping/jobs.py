@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, Iterable, List, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 
 from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import SlurmError, SlurmRefusedError, UsageError
@@ -155,38 +155,47 @@ def _job_layer(sweep: Sweep, task: JobPlan) -> Layer:
     """Return the request of a job that runs tasks like this one, several at a time."""
     request = task.request
     slots = sweep.settings.side_by_side
-    sized = request.ntasks_per_node or request.ntasks  # otherwise the launcher says how many
+    has_count = request.ntasks_per_node or request.ntasks  # otherwise the launcher says how many
     step = StepRequest(
         script=request.script,
         args=request.args,
         launcher=request.launcher,
         launcher_options=request.launcher_options,
-        ntasks_per_node=task.ntasks_per_node if sized else None,
+        ntasks_per_node=task.ntasks_per_node if has_count else None,
     )
     of_step = ("script", "args", "launcher", "launcher_options")
     values = {name: getattr(request, name) for name in request.origins if name not in of_step}
+    bad_nodes = {*hosts(request.exclude), *filter(None, sweep.notes())}
     values.update(
-        steps=(StepRequest(together=(step,) * slots) if slots > 1 else step,),
+        steps=(step,),
         until_done=True,
         checkpoint=None,  # a task's; the worker reports the job's progress
         max_runs=request.max_runs or _RUNS,
         signal=f"USR2@{_asked_signal(task)[1]}",  # the worker signals the tasks
         job_name=sweep.name,
         requeue=request.requeue is not False,  # even if Slurm's default differs
+        exclude=compress_hostlist(sorted(bad_nodes)) or None,
     )
-    bad = sorted({*hosts(request.exclude), *filter(None, sweep.notes())})
-    values["exclude"] = compress_hostlist(bad) or None
-    if slots > 1 and task.most_nodes > 1:
+    if slots > 1:
+        values.update(_side_by_side(step, task, slots))
+    return Layer(values, {name: request.origin(name) for name in values})
+
+
+def _side_by_side(step: StepRequest, task: JobPlan, slots: int) -> Dict[str, Any]:
+    """Return the options of a job with room for several tasks; raises UsageError."""
+    if task.most_nodes > 1:
         raise UsageError(
             f"--side-by-side {slots}: a task of {counted(task.most_nodes, 'node')} runs alone",
             "leave it out, or let a task run on one node",
         )
-    if slots > 1:
-        values.update(dict.fromkeys(("gpus", "ntasks", "ntasks_per_node")))
-        values["gpus_per_node"] = slots * task.gpus_per_node or None
-        values["cpus_per_task"] = slots * task.cpus_per_task
-        values["mem"] = request.mem and f"{slots * parse_memory(request.mem)}M"
-    return Layer(values, {name: request.origin(name) for name in values})
+    memory = task.request.mem
+    return {
+        "steps": (StepRequest(together=(step,) * slots),),
+        **dict.fromkeys(("gpus", "ntasks", "ntasks_per_node")),
+        "gpus_per_node": slots * task.gpus_per_node or None,
+        "cpus_per_task": slots * task.cpus_per_task,
+        "mem": memory and f"{slots * parse_memory(memory)}M",
+    }
 
 
 def _count_workers(sweep: Sweep, sizes: Row) -> Tuple[int, int]:

@@ -93,12 +93,12 @@ def make_tasks(axes: Sequence[Axis], words: Sequence[str]) -> Tuple[Task, ...]:
             "leave values out, or make several sweeps of it",
         )
     tasks: List[Task] = []
-    seen: Dict[Tuple[Tuple[str, ...], Row], Task] = {}
+    by_content: Dict[Tuple[Tuple[str, ...], Row], Task] = {}
     for number, rows in enumerate(itertools.product(*axes), 1):
         row = tuple(itertools.chain.from_iterable(rows))
         sizes = tuple((size_option(name), value) for name, value in row if size_option(name))
         task = Task(number, row, _fill(words, dict(row)), sizes)
-        same = seen.setdefault((task.words, sizes), task)
+        same = by_content.setdefault((task.words, sizes), task)
         if same is not task:
             raise UsageError(
                 f"tasks {same.number} and {number} are the same: {show_parameters(row)}",
@@ -114,24 +114,25 @@ def show_parameters(row: Iterable[Tuple[str, str]]) -> str:
 
 
 def _check_names(names: Sequence[str], words: Sequence[str]) -> None:
-    meant = [size_option(name) or name for name in names]
-    twice = next((name for index, name in enumerate(meant) if name in meant[:index]), None)
-    if twice is not None:
-        raise UsageError(f"the parameter {twice} is set twice", "keep one of them")
+    """Raise UsageError if parameters and the places in the words do not match one to one."""
+    options = [size_option(name) or name for name in names]
+    for index, option in enumerate(options):
+        if option in options[:index]:
+            raise UsageError(f"the parameter {option} is set twice", "keep one of them")
     places = [match["name"] for word in words for match in _PLACE.finditer(word) if match["name"]]
-    unfilled = next((name for name in places if name not in names), None)
-    if unfilled is not None:
-        raise UsageError(
-            f"no parameter fills {{{unfilled}}}",
-            f"{did_you_mean(unfilled, names)}; if the program needs the text {{{unfilled}}}, "
-            f"write {{{{{unfilled}}}}}",
-        )
-    unused = next((name for name in names if name not in places and not size_option(name)), None)
-    if unused is not None:
-        raise UsageError(
-            f"the command does not use the parameter {unused}",
-            f"add it where its value belongs, such as --{unused} {{{unused}}}",
-        )
+    for place in places:
+        if place not in names:
+            raise UsageError(
+                f"no parameter fills {{{place}}}",
+                f"{did_you_mean(place, names)}; if the program needs the text {{{place}}}, "
+                f"write {{{{{place}}}}}",
+            )
+    for name in names:
+        if name not in places and not size_option(name):
+            raise UsageError(
+                f"the command does not use the parameter {name}",
+                f"add it where its value belongs, such as --{name} {{{name}}}",
+            )
 
 
 @functools.cache

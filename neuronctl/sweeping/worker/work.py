@@ -349,7 +349,7 @@ class Worker:
     def _has_left(self, attempt: Attempt) -> bool:
         """End a task's remaining processes, by force a second later; return False for none."""
         left = node.children() - self.running.keys()
-        if left and (self.running or len(self.ended) > 1):
+        if left and (self.running or len(self.ended) > 1):  # some may be of other tasks
             others = {str(one.key[0]) for one in [*self.running.values(), *self.ended]}
             others.discard(str(attempt.key[0]))
             left = {pid for pid in left if node.task_marks(pid).get("TASK") not in others}

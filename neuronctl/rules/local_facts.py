@@ -85,16 +85,15 @@ def _is_inherited(name: str) -> bool:
 
 
 def _broken_texts(plan: JobPlan) -> Iterator[Tuple[str, str, SyntaxProblem]]:
-    request = plan.request
     texts = [(launch.prefix, "the shell text", launch.request.body) for launch in plan.launches]
-    texts.append(("", "--setup", "\n".join(request.setup)))
+    texts.append(("", "--setup", "\n".join(plan.request.setup)))
     for prefix, what, text in texts:
         if text:
             from neuronctl.scripts.bash_grammar import syntax_problem
 
-            found = syntax_problem(text)
-            if found is not None:
-                yield prefix, what, found
+            problem = syntax_problem(text)
+            if problem is not None:
+                yield prefix, what, problem
 
 
 def _is_file_name(script: str) -> bool:
@@ -108,22 +107,21 @@ def _has_directives(request: JobRequest) -> bool:
 
 def _imports(text: str) -> Tuple[str, ...]:
     """Return the names in a Python file's import lines, except Python's own modules."""
-    own = software.own_modules()
+    others = {*software.own_modules(), "import", "as"}
     lines = re.findall(r"^[ \t]*(?:import|from)[ \t]+([^#;\n]*)", text, re.MULTILINE)
     names = re.findall(r"\w+", " ".join(lines))
-    found = dict.fromkeys(name.lower() for name in names if name not in own)
-    return tuple(name for name in found if name not in ("import", "as"))
+    return tuple(dict.fromkeys(name.lower() for name in names if name not in others))
 
 
 def stated_sizes(text: str) -> Tuple[Tuple[str, int], ...]:
     """Return the sizes in a program's calls of Lightning, Ray Train, and torch's spawn."""
-    found: List[Tuple[str, int]] = []
+    sizes: List[Tuple[str, int]] = []
     calls = r"\b(?:Trainer|Fabric|ScalingConfig|mp\.spawn|multiprocessing\.spawn)\("
+    size = r"\b(devices|gpus|num_nodes|num_workers|nprocs)\s*=\s*([1-9]\d{0,5})\s*(?:,|$)"
     for call in re.finditer(calls + r"((?:[^()]|\([^()]*\))*)\)", text):
-        own = re.sub(r"\([^()]*\)", "", call[1])
-        sizes = r"\b(devices|gpus|num_nodes|num_workers|nprocs)\s*=\s*([1-9]\d{0,5})\s*(?:,|$)"
-        found += [(name, int(count)) for name, count in re.findall(sizes, own)]
-    return tuple(found)
+        arguments = re.sub(r"\([^()]*\)", "", call[1])
+        sizes += [(name, int(count)) for name, count in re.findall(size, arguments)]
+    return tuple(sizes)
 
 
 def _directory_fault(plan: JobPlan) -> Optional[Finding]:
@@ -205,22 +203,18 @@ def program_imports(request: JobRequest) -> Tuple[str, ...]:
 
 
 def _python_text(request: JobRequest) -> str:
-    """Return the text of the job's Python file; "" if there is none here."""
+    """Return the text of the job's Python file without comments, or ""."""
     file = software.python_file(request)
-    return "" if file is None else python_text(request.resolve_path(file))
+    return "" if file is None else program_text("", request.resolve_path(file))
 
 
-def python_text(path: str) -> str:
-    """Return the text of a Python file without comments, or ""."""
+def program_text(directory: str, name: str) -> str:
+    """Return the text of a program in a directory without comments, or ""."""
+    path = os.path.join(directory, name)
     if not os.path.isfile(path):
         return ""
     text = head(path, software.LONGEST_PROGRAM).decode("utf-8", "replace")
     return re.sub(r"(?m)^[ \t]*#.*", "", text)
-
-
-def program_text(directory: str, name: str) -> str:
-    """Return the text of a program in the job's directory, without comments, or ""."""
-    return python_text(os.path.join(directory, name))
 
 
 def _copies(launch: Launch) -> str:
@@ -250,23 +244,20 @@ def _image_fault(plan: JobPlan) -> Optional[Finding]:
     image, places = plan.request.container, plan.cluster.containers.image_dirs
     if image is None:
         return None
-    wrapping = plan.launches[0].wrapping
+    by_pyxis = plan.launches[0].wrapping.srun
     separator = re.search("[,:]", plan.request.chdir or working_directory())
     if separator is not None:
-        runtime = "Pyxis" if wrapping.srun else wrapping.prefix[0]
-        words = f"{runtime} cannot bind this directory: its path has '{separator[0]}'"
-        return Finding(words, "rename the directory: ',' and ':' separate what --bind names")
-    if "://" in image:
-        return None
-    if wrapping.srun and not image.startswith((".", "/")) and not image.endswith(".sqsh"):
-        return None
+        runtime = "Pyxis" if by_pyxis else plan.launches[0].wrapping.prefix[0]
+        message = f"{runtime} cannot bind this directory: its path has '{separator[0]}'"
+        return Finding(message, "rename the directory: ',' and ':' separate what --bind names")
+    in_registry = by_pyxis and not image.startswith((".", "/")) and not image.endswith(".sqsh")
     path = plan.request.resolve_path(image)
+    if "://" in image or in_registry or os.access(path, os.R_OK):
+        return None
     hint = f"the site's images are in {', '.join(places)}" if places else ""
     if not os.path.exists(path):
         return Finding(f"no container image '{image}'", hint)
-    if not os.access(path, os.R_OK):
-        return Finding(f"cannot read the container image '{image}': permission denied", hint)
-    return None
+    return Finding(f"cannot read the container image '{image}': permission denied", hint)
 
 
 def _environment_fault(plan: JobPlan) -> Optional[Finding]:
@@ -275,25 +266,22 @@ def _environment_fault(plan: JobPlan) -> Optional[Finding]:
     if request.venv is not None:
         directory = request.resolve_path(os.path.expanduser(request.venv)).rstrip("/")
         if not os.path.isdir(directory):
-            message = f"no virtual environment '{directory}'"
             hint = f"create it first: python3 -m venv {quote(directory)}; or name another"
-            return Finding(message, hint)
+            return Finding(f"no virtual environment '{directory}'", hint)
         if not os.path.isfile(f"{directory}/bin/activate"):
             message = f"'{directory}' is not a virtual environment: it has no bin/activate"
             return Finding(message, "name the directory that 'python3 -m venv' created")
-    if request.conda is not None:
-        path = request.resolve_path(os.path.expanduser(request.conda))
-        if "/" in request.conda and not os.path.isdir(path):
-            words = f"no conda environment '{request.conda}'"
-            return Finding(words, "name another; 'conda env list' lists yours")
-        if not _may_bring(plan) and find_conda(request.conda, request.resolve_path("")) is None:
-            return Finding(
-                "--conda needs 'conda', which is neither on PATH (the job inherits it) nor in "
-                f"{', '.join(CONDA_PLACES)}",
-                "load the module that provides it (--module NAME), or name the environment by its "
-                "path",
-            )
-    return None
+    if request.conda is None:
+        return None
+    path = request.resolve_path(os.path.expanduser(request.conda))
+    if "/" in request.conda and not os.path.isdir(path):
+        message = f"no conda environment '{request.conda}'"
+        return Finding(message, "name another; 'conda env list' lists yours")
+    if _may_bring(plan) or find_conda(request.conda, request.resolve_path("")) is not None:
+        return None
+    message = "--conda needs 'conda', which is neither on PATH (the job inherits it) nor in "
+    hint = "load the module that provides it (--module NAME), or name the environment by its path"
+    return Finding(message + ", ".join(CONDA_PLACES), hint)
 
 
 def _may_bring(plan: JobPlan) -> bool:

@@ -108,25 +108,25 @@ def _named(variables: Mapping[str, Any]) -> Dict[str, str]:
 def quotas_at(places: Mapping[str, str], cluster: Cluster) -> Tuple[Quota, ...]:
     """Return the quotas that hold for directories, each with what is there."""
     mounts, spots = _mounts(), []
-    for path, what in places.items():
+    for path, content in places.items():
         real = os.path.realpath(path)
         mount = max((one for one in mounts if _is_below(real, one)), key=len, default="")
-        spots.append((real, what, mount, *mounts.get(mount, ("", ""))))
+        device, kind = mounts.get(mount, ("", ""))
+        spots.append((real, content, mount, device, kind))
     lustres = dict.fromkeys(mount for _, _, mount, _, kind in spots if kind == "lustre")
     commands: List[Tuple[str, ...]] = [("lfs", "quota", mount) for mount in lustres]
     if {kind for *_, kind in spots}.difference(_WITHOUT):
         commands.append(("quota", "-w", "-p", "-u", "-g"))
     commands += [tuple(cluster.quota.split())] if cluster.quota else []
     rows = [row for answer in _answers(commands, cluster.name) for row in read_quotas(*answer)]
-    found: Dict[Tuple[str, str], Quota] = {}
-    for row, (real, what, mount, device, _) in itertools.product(rows, spots):
-        of_device = row.place == device
-        if of_device or (_is_below(real, row.place) and _is_below(row.place, mount)):
-            place = mount if of_device else row.place
-            known = found.get((place, row.owner), replace(row, place=place))
-            if what not in known.holds:
-                found[place, row.owner] = replace(known, holds=(*known.holds, what))
-    return tuple(found.values())
+    quotas: Dict[Tuple[str, str], Quota] = {}
+    for row, (real, content, mount, device, _) in itertools.product(rows, spots):
+        place = mount if row.place == device else row.place
+        if row.place == device or (_is_below(real, row.place) and _is_below(row.place, mount)):
+            quota = quotas.get((place, row.owner), replace(row, place=place))
+            if content not in quota.holds:
+                quotas[place, row.owner] = replace(quota, holds=(*quota.holds, content))
+    return tuple(quotas.values())
 
 
 def _mounts() -> Dict[str, Tuple[str, str]]:

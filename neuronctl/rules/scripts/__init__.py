@@ -57,10 +57,10 @@ def _own_findings(facts: ScriptFacts) -> List[Finding]:
     """Return the findings of the script rules, except on lines that nobody reads."""
     off = () if facts.plan is None else facts.plan.cluster.policy.rules_off
     codes = [code for code in SCRIPT_RULES.judges if code not in off]
-    found = dict.fromkeys(each for code in codes for each in SCRIPT_RULES.judge(code, facts))
+    findings = dict.fromkeys(each for code in codes for each in SCRIPT_RULES.judge(code, facts))
     exits = facts.shell.calls("exit") if not facts.shell.broken else ()
     end = next((each.place.line for each in exits if each.sure), len(facts.lines))
-    placed = [each if each.place.line else replace(each, place=facts.top) for each in found]
+    placed = [each if each.place.line else replace(each, place=facts.top) for each in findings]
     return [each for each in placed if each.place.line <= end or each.has(Trait.UNREACHED)]
 
 
@@ -76,19 +76,17 @@ def _plan_findings(
             finding = replace(finding, message=message)
         elif elsewhere and finding.source and not finding.by_slurm:
             continue
-        given = facts.given(*finding.about)
-        is_open = given is not None and re.fullmatch(
-            UNFILLED, given.value or ""
-        )  # itself a finding
-        only_now = finding.has(Trait.ONLY_NOW)
+        given, only_now = facts.given(*finding.about), finding.has(Trait.ONLY_NOW)
+        # NC643 reports a value that nobody has filled in.
+        is_open = given is not None and re.fullmatch(UNFILLED, given.value or "")
         excuse = _EXCUSES.get(finding.code)
         if is_open or (only_now and not now) or (excuse is not None and excuse(facts, finding)):
+            continue
+        if given is not None and any(_covers(each, finding, given.place.line) for each in others):
             continue
         missing = not only_now and not facts.has(*finding.about)
         place = facts.top if missing or not now else NOWHERE
         place = place if given is None else given.place
-        if given is not None and any(_covers(each, finding, place.line) for each in others):
-            continue
         place = (facts.argument_place(finding.word) if finding.word else None) or place
         edits = () if finding.instead is None else _with_option(facts, *finding.instead)
         yield replace(finding, place=place, edits=edits)
@@ -155,12 +153,11 @@ _IGNORE = r"#\s*neuronctl:\s*ignore=(NC\d{3}(?:\s*,\s*NC\d{3})*)"
 
 def _silenced(facts: ScriptFacts) -> Dict[int, Set[str]]:
     """Return the codes silenced by a remark on each line or the one before it."""
-    found: Dict[int, Set[str]] = {}
+    codes: Dict[int, Set[str]] = {}
     remarks = "neuronctl:" in facts.text
     for number, line in enumerate(facts.lines if remarks else (), 1):
         match = re.search(_IGNORE, line)
         if match is not None:
-            codes = set(re.findall(r"NC\d{3}", match[1]))
-            own_line = line.lstrip().startswith("#") and not line.startswith("#SBATCH")
-            found.setdefault(number + own_line, set()).update(codes)
-    return found
+            is_remark = line.lstrip().startswith("#") and not line.startswith("#SBATCH")
+            codes.setdefault(number + is_remark, set()).update(re.findall(r"NC\d{3}", match[1]))
+    return codes

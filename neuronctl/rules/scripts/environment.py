@@ -118,11 +118,8 @@ _ONLY_WITH = {
 _ELSEWHERE = {
     **dict.fromkeys(("PBS_O_WORKDIR", "SGE_O_WORKDIR", "LS_SUBCWD"), "SLURM_SUBMIT_DIR"),
     **dict.fromkeys(("PBS_JOBID", "LSB_JOBID"), "SLURM_JOB_ID"),
-    **dict.fromkeys(
-        ("PBS_ARRAYID", "PBS_ARRAY_INDEX", "SGE_TASK_ID", "LSB_JOBINDEX"), "SLURM_ARRAY_TASK_ID"
-    ),
-    **dict.fromkeys(("NSLOTS", "PBS_NP", "LSB_DJOB_NUMPROC"), "SLURM_NTASKS"),
-    **dict.fromkeys(("PBS_NUM_PPN", "PBS_PPN"), "SLURM_CPUS_PER_TASK"),
+    **dict.fromkeys(("PBS_ARRAY_INDEX", "SGE_TASK_ID", "LSB_JOBINDEX"), "SLURM_ARRAY_TASK_ID"),
+    **dict.fromkeys(("PBS_NP", "NSLOTS", "LSB_DJOB_NUMPROC"), "SLURM_NTASKS"),
     **dict.fromkeys(("PBS_NODEFILE", "PE_HOSTFILE", "LSB_HOSTS"), "SLURM_JOB_NODELIST"),
 }
 """Variables of other schedulers, and Slurm's for the same."""
@@ -173,21 +170,23 @@ def _misspelled_names(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
 
 
 def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
+    """Yield variables that Slurm sets only with an option, or another scheduler instead of it."""
     for name, place in used.items():
         options = _ONLY_WITH.get(name, ())
         instead = "" if facts.header.foreign else _ELSEWHERE.get(name, "")
         if not (options or instead) or any(asks_for(name, line) for line in facts.lines):
             continue
-        given = facts.has(*options) or facts.header.unread
-        # It may come from the command line, if a comment shows that.
-        shown = options and re.search(rf"(?m)^[ \t]*#.*\bsbatch\b.*--{options[0]}\b", facts.text)
-        if options and not given and not shown and facts.header.components == 1:
-            message = f"${name} is empty here: Slurm sets it only with --{options[0]}"
-            hint = f"write #SBATCH --{options[0]}=…, or ${{{name}:-1}}"
-            yield Finding(message, hint, place=place)
         if instead:
             message = f"${name} is empty here: another scheduler sets it, and Slurm does not"
             yield Finding(message, f"write ${instead}", place=place)
+            continue
+        may_be_given = facts.has(*options) or facts.header.unread or facts.header.components > 1
+        # It may come from the command line, if a comment shows that.
+        shown = re.search(rf"(?m)^[ \t]*#.*\bsbatch\b.*--{options[0]}\b", facts.text)
+        if not may_be_given and not shown:
+            message = f"${name} is empty here: Slurm sets it only with --{options[0]}"
+            hint = f"write #SBATCH --{options[0]}=…, or ${{{name}:-1}}"
+            yield Finding(message, hint, place=place)
 
 
 def _misspelled(name: str) -> str:
@@ -198,11 +197,12 @@ def _misspelled(name: str) -> str:
         return ""
     if name.startswith("SBATCH_"):
         option = name[7:].lower().replace("_", "-")
-        own = [variable for variable, sets in variables().items() if sets == option]
-        return next(iter(own or [f"--{each.long}" for each in SBATCH if each.long == option]), "")
+        names = [variable for variable, sets in variables().items() if sets == option]
+        names = names or [f"--{each.long}" for each in SBATCH if each.long == option]
+        return next(iter(names), "")
     parts = sorted(name.split("_"))
-    same = [known for known in _variables() if sorted(known.split("_")) == parts]
-    return next(iter(same or difflib.get_close_matches(name, _variables(), 1, 0.85)), "")
+    names = [variable for variable in _variables() if sorted(variable.split("_")) == parts]
+    return next(iter(names or difflib.get_close_matches(name, _variables(), 1, 0.85)), "")
 
 
 @functools.cache
@@ -217,14 +217,12 @@ def _variables() -> Tuple[str, ...]:
 def environment_of_steps(facts: ScriptFacts) -> Iterator[Finding]:
     yield from _not_exported(facts)
     for variable in facts.shell.assignments:
-        own = variable.name in _SIZES and variable.name not in variable.word.names
-        if own and variable.exported and variable.sure:
-            yield Finding(
-                f"{variable.name} is Slurm's: srun and programs take the job's size from it, and "
-                f"now from {variable.word.raw}",
-                "use a variable of another name, or an option of srun",
-                place=variable.place,
-            )
+        is_size = variable.name in _SIZES and variable.name not in variable.word.names
+        if is_size and variable.exported and variable.sure:
+            message = f"{variable.name} is Slurm's: srun and programs take the job's size from it, "
+            message += f"and now from {variable.word.raw}"
+            hint = "use a variable of another name, or an option of srun"
+            yield Finding(message, hint, place=variable.place)
 
 
 def _not_exported(facts: ScriptFacts) -> Iterator[Finding]:
@@ -233,22 +231,18 @@ def _not_exported(facts: ScriptFacts) -> Iterator[Finding]:
     for launch in steps:
         value = launch.options.get("export")
         if _leaves_out(value):
-            yield Finding(
-                f"srun --export={value} gives its tasks neither PATH nor what the script exports: "
-                "programs are not found",
-                "write --export=ALL" + ("" if value in ("NONE", "NIL") else f",{value}"),
-                place=launch.place,
-            )
+            message = f"srun --export={value} gives its tasks neither PATH nor what the script "
+            hint = "write --export=ALL" + ("" if value in ("NONE", "NIL") else f",{value}")
+            yield Finding(f"{message}exports: programs are not found", hint, place=launch.place)
     given = facts.header.options.get("export")
-    mended = facts.shell.assigned("SLURM_EXPORT_ENV") or "unset SLURM_EXPORT_ENV" in facts.text
-    bare = any(not launch.has("export") for launch in steps)
-    if given is not None and _leaves_out(given.value) and bare and not mended:
-        yield Finding(
-            f"{given.text} also applies to each srun (SLURM_EXPORT_ENV): tasks get neither PATH "
-            "nor what the script exports, and programs are not found",
-            "write export SLURM_EXPORT_ENV=ALL above the first srun",
-            place=given.place if given.source == SCRIPT else facts.top,
-        )
+    is_reset = facts.shell.assigned("SLURM_EXPORT_ENV") or "unset SLURM_EXPORT_ENV" in facts.text
+    inherits = any(not launch.has("export") for launch in steps)
+    if given is not None and _leaves_out(given.value) and inherits and not is_reset:
+        message = f"{given.text} also applies to each srun (SLURM_EXPORT_ENV): tasks get neither "
+        message += "PATH nor what the script exports, and programs are not found"
+        hint = "write export SLURM_EXPORT_ENV=ALL above the first srun"
+        place = given.place if given.source == SCRIPT else facts.top
+        yield Finding(message, hint, place=place)
 
 
 def _leaves_out(value: Optional[str]) -> bool:
@@ -260,20 +254,20 @@ def _uv_in_tasks(facts: ScriptFacts) -> Iterator[Finding]:
     """Find uv calls that change one environment in several tasks."""
     if re.search("UV_NO_SYNC|UV_PROJECT_ENVIRONMENT", facts.text):
         return
-    seen: List[Command] = []
+    commands: List[Command] = []
     for start in facts.starts:
-        command, program = start.launch.command, start.launch.own_words
-        before = len(command.words) - len(program)
+        command = start.launch.command
         words = [word.text for word in command.words]
-        call = uv_changes(words) if start.launch.name == "uv" or "uv" in words[:before] else ""
-        if not call or command in seen:
+        before = words[: len(words) - len(start.launch.own_words)]
+        call = uv_changes(words) if start.launch.name == "uv" or "uv" in before else ""
+        if not call or command in commands:
             continue
-        seen.append(command)
+        commands.append(command)
         several = (start.nodes or 1) * (start.each or 1) > 1
         if several or facts.has("array"):
-            tasks = "in each task that this starts" if several else "in each task of the array"
-            message = f"'{call}' {tasks} changes .venv while the others use it, and can break it"
-            yield Finding(message, SYNC_ONCE, place=command.place)
+            where = "that this starts" if several else "of the array"
+            message = f"'{call}' in each task {where} changes .venv while the others use it, and "
+            yield Finding(f"{message}can break it", SYNC_ONCE, place=command.place)
 
 
 SCRIPT_RULES.judges["NC315"] = _uv_in_tasks

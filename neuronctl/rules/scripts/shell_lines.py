@@ -123,13 +123,10 @@ def _lost_options(facts: ScriptFacts) -> Iterator[Finding]:
         if blank:
             reason, hint = "has a blank behind its backslash", "remove the blank"
         elif apart or comment:
-            reason = (
-                "is followed by a blank line" if apart else "is a comment, which ends the command"
-            )
-            hint = "move the comment or the blank line above the command"
-        yield Finding(
-            f"bash takes {word} for a command: line {filled[-1]} {reason}", hint, place=place
-        )
+            reason = "is a comment, or a blank line follows: either ends the command"
+            hint = "move it above the command"
+        message = f"bash takes {word} for a command: line {filled[-1]} {reason}"
+        yield Finding(message, hint, place=place)
         return
 
 
@@ -188,15 +185,11 @@ def _unfilled_option(given: GivenOption) -> Iterator[Finding]:
         is_open = is_open or not value or bool(example)
     elif name in ("output", "error", "chdir"):
         severity = ERROR
-        is_open = (
-            bool(re.search("<[A-Za-z][^<>]*>", value) or re.search(_PATH_TO, value)) or is_open
-        )
+        example = re.search("<[A-Za-z][^<>]*>", value) or re.search(_PATH_TO, value)
+        is_open = is_open or bool(example)
     if is_open:
-        message, hint = (
-            f"nobody has filled in --{name}={value}",
-            "write the value in its place, or ",
-        )
-        hint += "remove the option"
+        message = f"nobody has filled in --{name}={value}"
+        hint = "write the value in its place, or remove the option"
         yield Finding(message, hint, place=given.value_place, severity=severity)
 
 
@@ -228,14 +221,12 @@ def _unfilled_for_bash(facts: ScriptFacts) -> Iterator[Finding]:
     for place in facts.shell.placeholders[:1]:
         line = facts.lines[place.line - 1]
         name = line[place.column - 1 : place.end - 1]
-        message = (
-            f"nobody has filled in {name}: bash reads from a file '{name[1:-1]}' here, or stops"
-        )
+        message = f"nobody has filled in {name}: bash reads from a file '{name[1:-1]}' here, or "
+        message += "stops"
         files = re.fullmatch("<[a-z]+>", name) and re.match(" *[a-z.]", line[place.end - 1 :])
         severity = WARNING if files else ""  # sort <names> sorted
-        yield Finding(
-            message, f"write the value in the place of {name}", place=place, severity=severity
-        )
+        hint = f"write the value in the place of {name}"
+        yield Finding(message, hint, place=place, severity=severity)
     for command in facts.shell.commands:
         text = " ".join(word.raw for word in command.words[1:])
         example = re.search(r"(?<!\S)\{[A-Za-z][\w.-]*( [\w.-]+)*\}(?!\S)", text)

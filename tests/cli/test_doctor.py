@@ -98,16 +98,7 @@ def test_a_slurm_that_is_not_whole(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("stderr", "words", "code"),
     [
-        (
-            "Unable to contact slurm controller (connect failure)",
-            "squeue cannot reach slurmctld: slurm_load",
-            6,
-        ),
-        (
-            "Could not establish a configuration source",
-            "squeue cannot find slurm.conf: this machine",
-            6,
-        ),
+        ("Could not establish a configuration source", "squeue cannot find slurm.conf: this", 6),
         ("Munge encode failed: no socket", "Munge encode failed: no socket", 6),
         ("no", "squeue refused the request: slurm_load_jobs error: no", 7),
     ],

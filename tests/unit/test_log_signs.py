@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, Sequence
+from typing import List
 
 import pytest
 
@@ -56,53 +56,37 @@ def test_an_error_that_is_not_known_is_quoted(line: str) -> None:
     assert explain(*STEPS, line).cause == f"the program's own error: {line}"
 
 
-def test_srun_reports_an_error_of_its_own() -> None:
-    line = "srun: error: task 0 launch failed: Unspecified error"
-    assert explain(*STEPS, line).cause == f"Slurm's own error: {line}"
-
-
-def test_a_class_of_exceptions_keeps_its_message() -> None:
-    assert "'image'" in explain(*TRACE, "KeyError: 'image'").cause
-
-
-def test_a_warning_is_no_cause() -> None:
-    warning = "WARNING: skipping mount of sysfs: stat sysfs: no such file or directory"
-    assert "No runscript" in explain(warning, "ERROR:   No runscript found in container").cause
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ["terminate called after throwing an instance of 'nc::Error'", "  what():  no such grid"],
-        ["The model stops due to a fatal error.", "  no such grid"],
-        ["[0]PETSC ERROR: ----- Error Message -----", "[0]PETSC ERROR: no such grid"],
-    ],
-)
-def test_a_message_on_the_next_line_is_quoted(lines: List[str]) -> None:
-    assert "no such grid" in explain(*lines, code=134).cause
-
-
-def test_a_lost_connection_to_a_node_follows_from_an_earlier_error() -> None:
-    lost = "srun: error: slurm_receive_msg[10.0.0.1]: Zero Bytes were transmitted or received"
-    assert (
-        "no_such" in explain("python: symbol lookup error: undefined symbol: no_such", lost).cause
-    )
-
-
-def test_an_error_before_a_failed_assertion_is_the_cause() -> None:
-    message = ["--> FOAM FATAL IO ERROR:", "Essential entry 'value' missing"]
-    later = "a.out: /src/a.h:438: T& A::operator(): Assertion 'row <= rows' failed."
-    assert "Essential entry" in explain(*message, later, code=134).cause
-
-
 ABORTED = "Rank 33 [c9-2c0s1n2] application called MPI_Abort(MPI_COMM_WORLD, 7) - process 33"
 NCCL = "[rank1]: NCCL error: remote process exited or there was a network error"
 TASK = "srun: error: gpu1: task 0: "
+LOST = "srun: error: slurm_receive_msg[10.0.0.1]: Zero Bytes were transmitted or received"
 
 
 @pytest.mark.parametrize(
     ("lines", "code", "words"),
     [
+        (["srun: error: task 0 launch failed: Unspecified error"], 1, "Slurm's own error: srun"),
+        # A class of exceptions keeps its message, which may begin below the name.
+        ([*TRACE, "KeyError: 'image'"], 1, "'image'"),
+        ([*TRACE, "RuntimeError: ", "Fatal Error: too many iterations"], 1,
+         "the program raised RuntimeError: Fatal Error: too many iterations"),
+        # A warning is no cause.
+        (["WARNING: skipping mount of sysfs: no such file or directory",
+          "ERROR:   No runscript found in container"], 1, "No runscript"),
+        # A message on the next line is quoted.
+        (["terminate called after throwing an instance of 'nc::Error'", "  what():  no such grid"],
+         134, "no such grid"),
+        (["The model stops due to a fatal error.", "  no such grid"], 134, "no such grid"),
+        (["[0]PETSC ERROR: ----- Error Message -----", "[0]PETSC ERROR: no such grid"], 134,
+         "no such grid"),
+        # A lost connection to a node, and a failed assertion, follow from an earlier error.
+        (["python: symbol lookup error: undefined symbol: no_such", LOST], 1, "no_such"),
+        (["--> FOAM FATAL IO ERROR:", "Essential entry 'value' missing",
+          "a.out: /src/a.h:438: T& A::operator(): Assertion 'row <= rows' failed."], 134,
+         "Essential entry"),
+        # What another program writes below is not of the message.
+        ([*TRACE, "ValueError: odd", "",
+          "/var/spool/slurmd/job7/slurm_script: line 9: plot: command not found"], 1, "ValueError"),
         # The program's own words come before the exit code that a launcher reports,
         (["EXITING because of FATAL ERROR in input: no pair", f"{TASK}Exited with exit code 104"],
          104, "no pair"),
@@ -138,13 +122,11 @@ def test_a_task_that_ended_before_others_failed_first() -> None:
     assert diagnose(JobEvidence(status, 1000, logs=logs)).entry == "class-exists"
 
 
-def kind_of(lines: Sequence[str]) -> str:
-    return explain(*lines).kind
-
-
 WEAK = "stat: cannot stat '/buffer': No such file or directory"
 FATAL = "FATAL:   container creation failed: mount /buffer->/buffer error: no source"
 FULL = "No space left on device"
+BELOW = ["", "Node: 'x'", "", "libdevice not found at ./libdevice.10.bc"]
+NO_FILE = "FileNotFoundError: [Errno 2] No such file or directory"
 
 
 @pytest.mark.parametrize(
@@ -154,55 +136,32 @@ FULL = "No space left on device"
         (["CUDA out of memory: halving the batch", *STEPS, "ERROR: retry", *STEPS, f"cp: {FULL}"],
          "no-space"),
         ([WEAK, FATAL], "container"),
+        # A cause far above an error was survived.
+        (["No space left on device", *STEPS * 9, "ERROR: no such atom"], "message"),
+        # A message continues below a blank line.
+        ([*TRACE, "graph.InternalError: failed:", *BELOW], "cuda-libraries"),
+        ([*TRACE, "RuntimeError: it failed", *BELOW], "cuda-libraries"),
+        # A directory that is missing explains only missing files, and no absolute path elsewhere.
+        ([CHDIR, *STEPS, *TRACE, f"{NO_FILE}: 'data/train.csv'"], "no-directory"),
+        ([CHDIR, *STEPS, *TRACE, f"{NO_FILE}: '/scratch/kim/a.csv'"], "no-directory"),
+        ([CHDIR, *STEPS, *TRACE, f"{NO_FILE}: '/home/kim/a.csv'"], "missing-file"),
+        ([CHDIR, *STEPS, *TRACE, "ValueError: odd"], "exception"),
+        ([CHDIR, *STEPS, "ERROR: no such atom"], "message"),
+        # An exception that Python ignored is no cause.
+        ([*TRACE, "RuntimeError: Error building extension 'cpu_adam'",
+          "Exception ignored in: <function Adam.__del__ at 0x5>", *TRACE, "AttributeError: x"],
+         "compiler"),
+        # A shell without `module` explains wrong arguments.
+        (["slurm_script: line 2: module: command not found",
+          "glm.py: error: argument --path: expected one argument"], "environment-module"),
+        # Julia failed after another program had raised.
+        ([*TRACE, "AttributeError: module 'platform' has no attribute 'linux_distribution'",
+          "cp: cannot stat 'x.jld2': No such file", "ERROR: LoadError: DomainError: -1",
+          f"{TASK}Exited with exit code 1"], "julia"),
     ],
 )  # fmt: skip
-def test_a_known_cause_counts_more(lines: List[str], kind: str) -> None:
-    """Than an unknown error below it or above it, and than what counts only at the end."""
-    assert kind_of(lines) == kind
-
-
-def test_a_cause_far_above_an_error_was_survived() -> None:
-    assert explain("No space left on device", *STEPS * 9, "ERROR: no such atom").kind == "message"
-
-
-@pytest.mark.parametrize("header", ["graph.InternalError: failed:", "RuntimeError: it failed"])
-def test_a_message_continues_below_a_blank_line(header: str) -> None:
-    message = [header, "", "Node: 'x'", "", "libdevice not found at ./libdevice.10.bc"]
-    assert kind_of([*TRACE, *message]) == "cuda-libraries"
-
-
-def test_what_another_program_writes_below_is_not_of_the_message() -> None:
-    script = "/var/spool/slurmd/job7/slurm_script: line 9: plot: command not found"
-    assert "ValueError" in explain(*TRACE, "ValueError: odd", "", script).cause
-
-
-def test_a_directory_that_is_missing_explains_only_missing_files() -> None:
-    no_file = "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'"
-    assert kind_of([CHDIR, *STEPS, *TRACE, no_file]) == "no-directory"
-    assert kind_of([CHDIR, *STEPS, *TRACE, "ValueError: odd"]) == "exception"
-    assert explain(CHDIR, *STEPS, "ERROR: no such atom").kind == "message"
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [("/scratch/kim/a.csv", "no-directory"), ("/home/kim/a.csv", "missing-file")],
-)
-def test_a_missing_directory_explains_no_absolute_path_elsewhere(path: str, kind: str) -> None:
-    no_file = f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"
-    assert kind_of([CHDIR, *STEPS, *TRACE, no_file]) == kind
-
-
-def test_an_exception_that_python_ignored_is_no_cause() -> None:
-    lines = [*TRACE, "RuntimeError: Error building extension 'cpu_adam'"]
-    ignored = ["Exception ignored in: <function Adam.__del__ at 0x5>", *TRACE, "AttributeError: x"]
-    assert kind_of([*lines, *ignored]) == "compiler"
-
-
-def test_a_shell_without_module_explains_wrong_arguments() -> None:
-    usage = "glm.py: error: argument --path: expected one argument"
-    assert kind_of(["slurm_script: line 2: module: command not found", usage]) == (
-        "environment-module"
-    )
+def test_which_line_is_the_cause(lines: List[str], kind: str) -> None:
+    assert explain(*lines).kind == kind
 
 
 def test_pyxis_has_no_more_to_tell_than_that_the_import_failed() -> None:
@@ -265,17 +224,6 @@ def test_nul_and_binary_lines_of_a_log() -> None:
     assert text_lines(b"\0\0\0Segmentation fault\n") == ("Segmentation fault",)
     assert text_lines(b"done\n\x89\xfe\xff\x01\x02ab\x8f\n") == ("done", "")
     assert text_lines("오류: 파일 없음\n".encode()) == ("오류: 파일 없음",)
-
-
-def test_julia_failed_after_another_program_had_raised() -> None:
-    site = [*TRACE, "AttributeError: module 'platform' has no attribute 'linux_distribution'"]
-    lines = [*site, "cp: cannot stat 'x.jld2': No such file", "ERROR: LoadError: DomainError: -1"]
-    assert kind_of([*lines, "srun: error: gpu1: task 0: Exited with exit code 1"]) == "julia"
-
-
-def test_a_message_begins_below_the_name() -> None:
-    diagnosis = explain(*TRACE, "RuntimeError: ", "Fatal Error: too many iterations")
-    assert diagnosis.cause == "the program raised RuntimeError: Fatal Error: too many iterations"
 
 
 def test_characters_that_a_backspace_deletes() -> None:

@@ -339,30 +339,23 @@ def usage_charts(nodes: Sequence[NodeUse]) -> List[Tuple[str, List[Dict[str, Any
     until = max(node.last for node in nodes)
     every = max(node.every for node in nodes)
 
-    def chart(
-        title: str,
-        samples: Sequence[Tuple[float, float]],
-        words: str,
-        average: Optional[float],
-        top: Optional[float] = None,
-    ) -> List[Dict[str, Any]]:
-        values = mean_by_span(samples, since, until, _SPANS, every)
-        return [] if average is None else [_chart(title, values, words, average, top)]
+    def over_time(samples: Sequence[Tuple[float, float]]) -> List[Optional[float]]:
+        return mean_by_span(samples, since, until, _SPANS, every)
 
     charts: List[Tuple[str, List[Dict[str, Any]]]] = []
     for gpu in (gpu for node in nodes for gpu in node.gpus):
         memory = _column(gpu, MEMORY, 1024)
         average = mean([size for _, size in memory if size == size])
         whole = None if gpu.memory is None else gpu.memory / 1024
-        gpu_charts = chart("use", _column(gpu, USE), "{:.0f}%", gpu.use, 100.0)
-        gpu_charts += chart("memory", memory, "{:.1f} GiB", average, whole)
-        gpu_charts += chart("power", _column(gpu, POWER), "{:.0f} W", gpu.power)
+        gpu_charts = _chart("use", over_time(_column(gpu, USE)), "{:.0f}%", gpu.use, 100.0)
+        gpu_charts += _chart("memory", over_time(memory), "{:.1f} GiB", average, whole)
+        gpu_charts += _chart("power", over_time(_column(gpu, POWER)), "{:.0f} W", gpu.power)
         charts.append((f"GPU {gpu.index} of {gpu.node}", gpu_charts))
     for node in nodes:
         steps = zip(node.series, node.series[1:])
         busy = [(b[0], max(0.0, b[1] - a[1]) / (b[0] - a[0])) for a, b in steps if b[0] > a[0]]
         average = node.cpu / node.seconds if node.seconds else None
-        core_chart = chart("in use", busy, "{:.1f} cores", average, node.cores)
+        core_chart = _chart("in use", over_time(busy), "{:.1f} cores", average, node.cores)
         charts.append((f"Cores of {node.node}", core_chart))
     return charts
 
@@ -371,15 +364,17 @@ def _chart(
     title: str,
     values: Sequence[Optional[float]],
     words: str,
-    average: float,
-    top: Optional[float],
-) -> Dict[str, Any]:
-    """Return the chart of a figure over time.
+    average: Optional[float],
+    top: Optional[float] = None,
+) -> List[Dict[str, Any]]:
+    """Return the chart of a figure over time; none if nothing is known of it.
 
     words: how a value is written, such as ``{:.0f}%``. average: of all samples, as in the table.
     top: the value at the upper edge; None: the largest. In the result, ``lines`` are unbroken
     stretches of points in SVG, 0 to 300 by 0 to 60.
     """
+    if average is None:
+        return []
     largest = top or max([1.0, *(value for value in values if value is not None)])
     lines: List[List[str]] = [[]]
     for place, value in enumerate(values):
@@ -389,9 +384,5 @@ def _chart(
         x = (place + 0.5) / len(values) * _WIDE
         y = _TALL * (1 - min(1.0, value / largest))
         lines[-1].append(f"{x:.1f},{y:.1f}")
-    return {
-        "title": title,
-        "lines": [" ".join(line) for line in lines if line],
-        "largest": words.format(largest),
-        "mean": words.format(average),
-    }
+    chart = {"title": title, "lines": [" ".join(line) for line in lines if line]}
+    return [{**chart, "largest": words.format(largest), "mean": words.format(average)}]

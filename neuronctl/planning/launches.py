@@ -53,24 +53,24 @@ def _step_request(step: StepRequest, share: Share, job: JobRequest, name: str) -
     nodes = share.nodes if step.nodes is None else step.nodes
     gpus = share.gpus if step.gpus_per_node is None else step.gpus_per_node
     sizes = ((nodes, job.nodes or share.nodes, "node"), (gpus, share.job_gpus, "GPU"))
-    for asked, most, unit in sizes:
-        if asked > most:
+    for count, most, unit in sizes:
+        if count > most:
             per_node = " per node" if unit == "GPU" else ""
             raise UsageError(
-                f"{name} requests {counted(asked, unit)}{per_node}; the job has {most}",
+                f"{name} requests {counted(count, unit)}{per_node}; the job has {most}",
                 f"request at most {most} for the step, or more for the job",
             )
     if share.beside and nodes > 1:
         words = f"{name} requests {counted(nodes, 'node')}, and steps side by side run on one each"
         raise UsageError(words, "let it run before or after the others")
-    own = {field: getattr(step, field) for field in _OWN_FIELDS}
-    own.update(nodes=nodes, gpus_per_node=gpus or None)
-    is_whole = step.nodes is None and not share.beside
-    own["max_nodes"] = job.max_nodes if is_whole else None
-    return replace(job, steps=(), ntasks=None, gpus=None, nodelist=None, **own)
+    fields = {field: getattr(step, field) for field in _STEP_FIELDS}
+    fields.update(nodes=nodes, gpus_per_node=gpus or None)
+    uses_all_nodes = step.nodes is None and not share.beside
+    fields["max_nodes"] = job.max_nodes if uses_all_nodes else None
+    return replace(job, steps=(), ntasks=None, gpus=None, nodelist=None, **fields)
 
 
-_OWN_FIELDS = (
+_STEP_FIELDS = (
     *("script", "args", "body", "launcher", "launcher_options"),
     *("nodes", "ntasks_per_node", "cpus_per_task", "gpus_per_node"),
 )
@@ -130,9 +130,9 @@ class LaunchBuilder(SizeBuilder):
             return Wrapping()
         name = request.container_runtime or self.cluster.containers.runtime
         if request.container_runtime is not None:
-            self.asked("container-runtime", "container_runtime", name)
+            self.keep_requested("container-runtime", "container_runtime", name)
         elif request.container.endswith(".sqsh"):
-            name = self.derived("container-runtime", "pyxis", "an Enroot squashfs image")
+            name = self.derive("container-runtime", "pyxis", "an Enroot squashfs image")
         else:
             self.decide("container-runtime", name, Source.CLUSTER)
         if name not in RUNTIMES:
@@ -159,7 +159,8 @@ class StepBuilder(LaunchBuilder):
     ) -> None:
         request = _step_request(step, share, job.request, name)
         super().__init__(request, job.cluster, interactive=False)
-        self.step, self.share, self.number, self.name = step, share, number, name
+        self.step, self.share = step, share
+        self.number, self.name = number, name
         self.code = job.code
         if software.imports_wandb(request):
             self.wandb = software.wandb_run(request, job.cluster, name)

@@ -86,13 +86,13 @@ class Needs:
 
     def room(self, cores: int, gpus: int, memory: int, threads: int = 1) -> Tuple[int, int]:
         """Return the most tasks and GPUs of the job that a node with this much free could take."""
-        each, per_node = self.cores_per_task, self.memory_per_node
         if self.memory_per_core:
             cores = min(cores, memory // self.memory_per_core // threads * threads)
-        least = max(1, self.least_cores // each)
-        if cores // each < least or gpus < self.gpus_per_node or memory < per_node:
+        tasks = cores // self.cores_per_task
+        least_tasks = max(1, self.least_cores // self.cores_per_task)
+        if tasks < least_tasks or gpus < self.gpus_per_node or memory < self.memory_per_node:
             return 0, 0
-        return cores // each, gpus if self.gpus else 0
+        return tasks, gpus if self.gpus else 0
 
 
 def whole_cores(cpus: int, threads: int) -> int:
@@ -105,16 +105,17 @@ def slurm_needs(plan: JobPlan) -> Needs:
     request, sizes = plan.request, _amounts(plan)
     number = request.sbatch_number
     nodes = plan.nodes if sizes.nodes is None else sizes.nodes
-    most, gpus = sizes.max_nodes or sizes.nodes or 0, sizes.gpus or 0
-    each, per_node = sizes.ntasks_per_node or 0, sizes.gpus_per_node or 0
-    if gpus and per_node:  # both together determine the nodes
-        nodes = most = max(1, gpus // per_node)
+    most = sizes.max_nodes or sizes.nodes or 0
+    gpus, gpus_per_node = sizes.gpus or 0, sizes.gpus_per_node or 0
+    ntasks_per_node = sizes.ntasks_per_node or 0
+    if gpus and gpus_per_node:  # both together determine the nodes
+        nodes = most = max(1, gpus // gpus_per_node)
         gpus = 0
     if sizes.ntasks:  # no node is without a task
         nodes = min(nodes, sizes.ntasks)
         most = min(most or sizes.ntasks, sizes.ntasks)
-    tasks = sizes.ntasks or nodes * max(1, each)
-    if not (gpus or per_node):
+    tasks = sizes.ntasks or nodes * max(1, ntasks_per_node)
+    if not (gpus or gpus_per_node):
         gpus = tasks * number("gpus-per-task")
     cores = sizes.cpus_per_task or 1
     memory = None if request.mem is None else units.parse_memory(request.mem)
@@ -125,15 +126,15 @@ def slurm_needs(plan: JobPlan) -> Needs:
         whole = whole or "user"
     unsure = _unsure(request, sizes, nodes, gpus)
     if request.sbatch_value("overcommit") is not None:
-        tasks, cores, each = nodes, 1, 0
+        tasks, cores, ntasks_per_node = nodes, 1, 0
     return Needs(
         nodes=nodes,
         most_nodes=most,
         tasks=tasks,
         cores_per_task=cores,
-        least_cores=max(each, 1) * cores,
+        least_cores=max(ntasks_per_node, 1) * cores,
         gpus=gpus,
-        gpus_per_node=per_node,
+        gpus_per_node=gpus_per_node,
         cores_per_gpu=number("cpus-per-gpu"),
         gpu_types=tuple(_types(plan)),
         memory_per_node=memory or 0,
@@ -149,11 +150,11 @@ def slurm_needs(plan: JobPlan) -> Needs:
 
 def _unsure(request: JobRequest, sizes: Amounts, nodes: int, gpus: int) -> str:
     """Return an option for which it is not known how Slurm spreads the job over nodes, or ""."""
-    each, tasks = sizes.ntasks_per_node, sizes.ntasks
     names = [name for name in _SPREAD_UNKNOWN if request.sbatch_value(name) is not None]
     if request.sbatch_number("cpus-per-gpu") and gpus:
         names.append("cpus-per-gpu")
-    if each and sizes.nodes and tasks and tasks != nodes * each:
+    tasks, ntasks_per_node = sizes.ntasks, sizes.ntasks_per_node
+    if sizes.nodes and tasks and ntasks_per_node and tasks != nodes * ntasks_per_node:
         names.append("ntasks-per-node")
     return f"--{names[0]}" if names else ""
 

@@ -69,7 +69,7 @@ class _PlanBuilder(LaunchBuilder):
         """Settle the cluster and all sizes. recognised: how the cluster was recognised."""
         request = self.request
         if request.cluster is not None:
-            self.asked("cluster", "cluster", request.cluster)
+            self.keep_requested("cluster", "cluster", request.cluster)
         else:
             how = recognised or "the catalog's default"
             self.decide("cluster", self.cluster.name, Source.CLUSTER, how)
@@ -88,14 +88,15 @@ class _PlanBuilder(LaunchBuilder):
         """Return the plan."""
         request, partition = self.request, self.partitions[0]
         time_limit, time_text = self._time(partition)
-        comment, job_name = self._comment(), self._job_name()
+        comment = self._comment()
+        job_name = self._job_name()
         output = self._log("output", request.output, ".out")
         error = self._log("error", request.error, ".err")
         self._explain_software()
         launches = self._launches()
         until_done = self._until_done(time_limit)
         if self.code is not None:
-            self.asked("snapshot", "snapshot", self.code.place)
+            self.keep_requested("snapshot", "snapshot", self.code.place)
         settled: _Values = {
             **self._size_options(),
             "job-name": job_name,
@@ -155,8 +156,8 @@ class _PlanBuilder(LaunchBuilder):
                 if value or option.kind == "switch":
                     lines.append(model.Directive(name if value else f"no-{name}"))
             elif value:
-                held = "gpus-per-node" if name == "gres" and gpus else name
-                lines.append(model.Directive(name, value, self.remark(held)))
+                decision = "gpus-per-node" if name == "gres" and gpus else name
+                lines.append(model.Directive(name, value, self.remark(decision)))
             if name == "requeue" and value and request.sbatch_value("open-mode") is None:
                 why = "a requeued job keeps its log"
                 lines.append(model.Directive("open-mode", "append", why))
@@ -202,7 +203,7 @@ class _PlanBuilder(LaunchBuilder):
         for launch in launches:
             starts.setdefault(launch.number, []).append(launch.starts)
         for number, words in starts.items():
-            self.derived(f"step {number}", "; ".join(words))
+            self.derive(f"step {number}", "; ".join(words))
         self._wrapping()  # decides what runs the container
 
     def _until_done(self, time_limit: Optional[int]) -> Optional[model.UntilDone]:
@@ -222,7 +223,9 @@ class _PlanBuilder(LaunchBuilder):
             why = "; ".join(filter(None, (origin.where, chain)))
             self.decide("until-done", f"{how}; at most {counted(runs, 'run')}", origin.source, why)
         else:
-            self.asked("until-done", "until_done", f"requeued; at most {counted(runs, 'run')}")
+            self.keep_requested(
+                "until-done", "until_done", f"requeued; at most {counted(runs, 'run')}"
+            )
         return model.UntilDone(
             max_runs=runs,
             before_end=before_end,
@@ -244,33 +247,35 @@ class _PlanBuilder(LaunchBuilder):
         signal = model.parse_signal(request)
         if signal is not None and until_done is not None:
             text = f"B:{signal.of_shell}@{until_done.before_end}"
-            return self.derived(
+            return self.derive(
                 "signal", text, f"then {signal.name} goes to what handles it, to save"
             )
         if signal is None or self.interactive:
             return request.signal
         if signal.to_batch_shell or not model.passes(signal, self.launcher, bool(request.steps)):
-            return self.asked("signal", "signal", request.signal)
+            return self.keep_requested("signal", "signal", request.signal)
         flags, name, seconds = units.split_signal(request.signal or "")
         text = f"{flags}B:{name}{seconds and f'@{seconds}'}"
-        return self.derived("signal", text, "B: so that it reaches the program")
+        return self.derive("signal", text, "B: so that it reaches the program")
 
     def _steps(self, steps: Sequence[StepRequest]) -> List[StepBuilder]:
         """Return a builder for each step, or for each part of one that runs side by side."""
-        whole, builders = Share(self.nodes, self.gpus, self.gpus), []
+        builders: List[StepBuilder] = []
+        whole = Share(self.nodes, self.gpus, self.gpus)
         for number, step in enumerate(steps, start=1):
             share = whole.among(len(step.together)) if step.together else whole
-            for part, each in enumerate(step.together or (step,), start=1):
+            for part, part_step in enumerate(step.together or (step,), start=1):
                 name = f"step {number}, part {part}" if step.together else f"step {number}"
-                builders.append(StepBuilder(each, share, number, name, self))
-                builders[-1].allow_failure = step.allow_failure  # of one with parts, all of them
+                builder = StepBuilder(part_step, share, number, name, self)
+                builder.allow_failure = step.allow_failure  # of all parts, if there are parts
+                builders.append(builder)
         return builders
 
     def _time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
         """Return the time limit in seconds and as sbatch gets it; None: nobody says one."""
-        text, limits = self.request.time_limit, partition.wall_time
-        if text is not None:
-            return self._requested_time(text)
+        if self.request.time_limit is not None:
+            return self._requested_time(self.request.time_limit)
+        limits = partition.wall_time
         default = limits.default
         if self.interactive and limits.interactive_maximum is not None:
             default = limits.interactive_maximum
@@ -281,11 +286,13 @@ class _PlanBuilder(LaunchBuilder):
         return default, self.decide("time", units.format_time(default), Source.CLUSTER, reason)
 
     def _requested_time(self, text: str) -> Tuple[int, str]:
-        """Write a bare number, which is minutes, and MM:SS, which looks like HH:MM, out."""
-        origin, seconds = self.request.origin("time_limit"), units.parse_time(text)
+        """Write out a bare number, which is minutes, and MM:SS, which looks like HH:MM."""
+        origin = self.request.origin("time_limit")
+        seconds = units.parse_time(text)
         if seconds == units.UNLIMITED or text.count(":") == 2:
-            return seconds, self.asked("time", "time_limit", text)
-        source, reason = origin.source, ", ".join(filter(None, (origin.where, f"as {text}")))
+            return seconds, self.keep_requested("time", "time_limit", text)
+        source = origin.source
+        reason = ", ".join(filter(None, (origin.where, f"as {text}")))
         if text.count(":") == 1 and "-" not in text:
             reason = f"{text} is MM:SS to Slurm; hours are {text}:00"
             reason += "" if source is Source.ASKED else f"; {origin}"
@@ -296,37 +303,37 @@ class _PlanBuilder(LaunchBuilder):
         request = self.request
         policy = self.cluster.policy.comment
         if request.comment is not None:
-            return self.asked("comment", "comment", request.comment)
+            return self.keep_requested("comment", "comment", request.comment)
         given = {"field": request.field, "appl": request.appl}
         if policy.form == "fields":
             pairs = [f"{key}={given[key]}" for key in policy.fields if given.get(key)]
             if not pairs:
                 return None
-            return self.derived("comment", ";".join(pairs), "from --field and --appl")
+            return self.derive("comment", ";".join(pairs), "from --field and --appl")
         if policy.form == "word" and request.appl:
-            return self.asked("comment", "appl", request.appl)
+            return self.keep_requested("comment", "appl", request.appl)
         return None
 
     def _job_name(self) -> str:
         request = self.request
         if request.job_name is not None:
-            return self.asked("job-name", "job_name", request.job_name)
+            return self.keep_requested("job-name", "job_name", request.job_name)
         if request.script is None:
             if request.text_file is not None:
-                return self.derived("job-name", _name_of(request.text_file), "the file's name")
-            return self.derived("job-name", "interactive" if self.interactive else "job")
-        return self.derived("job-name", _name_of(named_after(request)), "the program's name")
+                return self.derive("job-name", _name_of(request.text_file), "the file's name")
+            return self.derive("job-name", "interactive" if self.interactive else "job")
+        return self.derive("job-name", _name_of(named_after(request)), "the program's name")
 
-    def _log(self, name: str, asked: Optional[str], suffix: str) -> Optional[str]:
+    def _log(self, name: str, requested: Optional[str], suffix: str) -> Optional[str]:
         request = self.request
         if self.interactive:
             return None
-        if asked is not None:
-            return self.asked(name, name, asked)
+        if requested is not None:
+            return self.keep_requested(name, name, requested)
         if name == "error" and request.output is not None:
             return None  # sbatch writes both into the one requested file
         pattern = "%x_%A_%a" if request.array else "%x_%j"
-        return self.derived(name, f"{pattern}{suffix}", "job name and id")
+        return self.derive(name, f"{pattern}{suffix}", "job name and id")
 
     def _explain_software(self) -> None:
         """Record where the software comes from."""

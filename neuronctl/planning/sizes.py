@@ -54,7 +54,7 @@ class SizeBuilder:
         self.ntasks_per_node = self.processes = self._ntasks_per_node()
         if self.launcher.starts_processes():
             reason = "one process per GPU" if self.gpus else "one process per node without GPUs"
-            self.processes = self.derived("processes per node", max(self.gpus, 1), reason)
+            self.processes = self.derive("processes per node", max(self.gpus, 1), reason)
 
     @property
     def cores(self) -> int:
@@ -64,7 +64,7 @@ class SizeBuilder:
     def _partitions(self) -> List[Partition]:
         name = self.request.partition
         if name is not None:
-            self.asked("partition", "partition", name)
+            self.keep_requested("partition", "partition", name)
         elif self.cluster.default_partition is not None:
             name = self.cluster.default_partition
             self.decide("partition", name, Source.CLUSTER, "the cluster's default partition")
@@ -77,12 +77,12 @@ class SizeBuilder:
         nodes = self.request.nodes
         if nodes is not None:
             most = self.request.max_nodes
-            self.asked("nodes", "nodes", f"{nodes}-{most}" if most else nodes)
+            self.keep_requested("nodes", "nodes", f"{nodes}-{most}" if most else nodes)
             return nodes
         named = len(set(units.hosts(self.request.nodelist)))
         if named > 1:
-            return self.derived("nodes", named, "as many as --nodelist names")
-        return self.derived("nodes", 1)
+            return self.derive("nodes", named, "as many as --nodelist names")
+        return self.derive("nodes", 1)
 
     def _spread(self) -> Optional[Amounts]:
         """Take the fewest nodes if Slurm chooses them for the tasks; return what is requested."""
@@ -90,40 +90,47 @@ class SizeBuilder:
         if request.ntasks is None or request.gpus or request.nodes or request.nodelist:
             return None
         counts = (request.ntasks, request.ntasks_per_node, request.cpus_per_task or None)
-        asked = Amounts(None, None, *counts, None, request.gpus_per_node)
-        self.nodes = asked.least_nodes(partition.max_cores_per_node or 0, partition.gpus_per_node)
-        self.most_nodes = self.derived("nodes", self.nodes, "at least: Slurm chooses them")
-        return asked
+        amounts = Amounts(None, None, *counts, None, request.gpus_per_node)
+        most_cores, most_gpus = partition.max_cores_per_node or 0, partition.gpus_per_node
+        self.nodes = amounts.least_nodes(most_cores, most_gpus)
+        self.most_nodes = self.derive("nodes", self.nodes, "at least: Slurm chooses them")
+        return amounts
 
     def _gpus(self) -> int:
         nodes, gpus, total = self.nodes, self.request.gpus_per_node, self.request.gpus
-        uneven = total is not None and (total % nodes or gpus not in (None, total // nodes))
-        if total and (uneven or self.request.max_nodes is not None):
-            most = self.request.max_nodes
-            where = f"{nodes} to {most} nodes" if most else counted(nodes, "node")
-            each = gpus or -(-total // nodes)
-            raise UsageError(
-                f"--gpus: {counted(total, 'GPU')} are not {each} on each of {where}",
-                f"request GPUs per node: -N {nodes} --gpus-per-node {each} requests "
-                f"{counted(nodes * each, 'GPU')}",
-            )
+        if total:
+            self._check_total_gpus(total)
         if gpus is not None:
-            return self.asked("gpus-per-node", "gpus_per_node", gpus)
+            return self.keep_requested("gpus-per-node", "gpus_per_node", gpus)
         if total is not None:
-            self.asked("gpus", "gpus", total)
+            self.keep_requested("gpus", "gpus", total)
             reason = f"{total} GPUs / {nodes} nodes" if nodes > 1 else ""
-            return self.derived("gpus-per-node", total // nodes, reason)
+            return self.derive("gpus-per-node", total // nodes, reason)
         return 0
 
+    def _check_total_gpus(self, total: int) -> None:
+        """Raise UsageError if the nodes cannot have equal shares of the GPUs."""
+        nodes, most, per_node = self.nodes, self.request.max_nodes, self.request.gpus_per_node
+        if most is None and total % nodes == 0 and per_node in (None, total // nodes):
+            return
+        node_words = f"{nodes} to {most} nodes" if most else counted(nodes, "node")
+        each = per_node or -(-total // nodes)
+        raise UsageError(
+            f"--gpus: {counted(total, 'GPU')} are not {each} on each of {node_words}",
+            f"request GPUs per node: -N {nodes} --gpus-per-node {each} requests "
+            f"{counted(nodes * each, 'GPU')}",
+        )
+
     def _launcher(self) -> Launcher:
+        """Return the requested launcher, or the one that suits the program and the size."""
         request, nodes = self.request, self.most_nodes
         if request.launcher is not None:
             launcher = launchers.load(request.launcher)
-            self.asked("launcher", "launcher", launcher.name)
+            self.keep_requested("launcher", "launcher", launcher.name)
             return launcher
-        tasks = request.ntasks or nodes * (request.ntasks_per_node or 1)
         if self.interactive:
             return launchers.load("srun")
+        tasks = request.ntasks or nodes * (request.ntasks_per_node or 1)
         once = starts_once(request)
         if once:
             name, reason = "none", once
@@ -137,27 +144,29 @@ class SizeBuilder:
             name, reason = "python", "one process"
         replacement = self.cluster.policy.launcher_instead_of.get(name, name)
         reason += "" if replacement == name else f"; {self.cluster.name} has it in place of {name}"
-        return launchers.load(self.derived("launcher", replacement, reason))
+        return launchers.load(self.derive("launcher", replacement, reason))
 
     def _ntasks_per_node(self) -> int:
         request, nodes, gpus = self.request, self.nodes, self.gpus
         if request.ntasks_per_node is not None:
-            return self.asked("ntasks-per-node", "ntasks_per_node", request.ntasks_per_node)
+            return self.keep_requested(
+                "ntasks-per-node", "ntasks_per_node", request.ntasks_per_node
+            )
         if request.ntasks is not None:
             each = max(1, -(-request.ntasks // nodes) if self.amounts else request.ntasks // nodes)
             reason = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
-            return self.derived("ntasks-per-node", each, reason)
+            return self.derive("ntasks-per-node", each, reason)
         most = max((launch.ntasks_per_node for launch in self.launches), default=0)
         if most:
-            return self.derived("ntasks-per-node", most, "the most that a step needs")
+            return self.derive("ntasks-per-node", most, "the most that a step needs")
         if self.launcher.one_task_per_node:
             if self.launcher.distributed:
                 reason = f"{self.launcher.name} starts the processes"
             else:
                 reason = "one task per node by default" if nodes > 1 else "one process"
-            return self.derived("ntasks-per-node", 1, reason)
+            return self.derive("ntasks-per-node", 1, reason)
         reason = "one task per GPU" if gpus else "one task per node by default"
-        return self.derived("ntasks-per-node", max(gpus, 1), reason)
+        return self.derive("ntasks-per-node", max(gpus, 1), reason)
 
     def _size_options(self) -> Mapping[str, Optional[str]]:
         """Return the values of sbatch's options for partitions, nodes, tasks, and cores."""
@@ -179,21 +188,24 @@ class SizeBuilder:
 
     def _one_task(self) -> bool:
         """Return True if nobody requested tasks; Lightning then wants no SLURM_NTASKS."""
-        asked = self.request.ntasks_per_node is not None or self.request.ntasks is not None
-        alone = self.most_nodes == 1 and self.launcher.one_task_per_node
-        return alone and self.ntasks_per_node == 1 and not (asked or self.interactive)
+        if self.request.ntasks_per_node is not None or self.request.ntasks is not None:
+            return False
+        if self.interactive or self.most_nodes > 1:
+            return False
+        return self.launcher.one_task_per_node and self.ntasks_per_node == 1
 
     def _cpus_per_task(self) -> int:
-        asked, ntasks_per_node, place = self.request.cpus_per_task, self.ntasks_per_node, self.place
-        if asked == 0 and place is None:
-            self.asked("cpus-per-task", "cpus_per_task", "left to Slurm")
+        requested, place = self.request.cpus_per_task, self.place
+        ntasks_per_node = self.ntasks_per_node
+        if requested == 0 and place is None:
+            self.keep_requested("cpus-per-task", "cpus_per_task", "left to Slurm")
             return 1  # Slurm gives at least one
-        if asked:
-            return self.asked("cpus-per-task", "cpus_per_task", asked)
+        if requested:
+            return self.keep_requested("cpus-per-task", "cpus_per_task", requested)
         if place is not None:
             reason = f"{counted(place.cores, 'core')} of the allocation / "
             reason += counted(ntasks_per_node, "task")
-            return self.derived("cpus-per-task", max(1, place.cores // ntasks_per_node), reason)
+            return self.derive("cpus-per-task", max(1, place.cores // ntasks_per_node), reason)
         value, reason = self._derived_cores()
         needs = [
             launch.ntasks_per_node * max(1, launch.request.cpus_per_task)
@@ -203,7 +215,7 @@ class SizeBuilder:
         needed = -(-max(needs, default=0) // ntasks_per_node)
         if needed > value:
             value, reason = needed, "the most that a step needs"
-        return self.derived("cpus-per-task", value, reason)
+        return self.derive("cpus-per-task", value, reason)
 
     def _derived_cores(self) -> Tuple[int, str]:
         """Return the cores per task that come with the GPUs, and why."""
@@ -213,14 +225,13 @@ class SizeBuilder:
         each = self.cluster.cores_per_gpu(partition)
         if gpus and each is not None:
             # NC121 reports more GPUs than a node has; the cores need not repeat it.
-            held = min(gpus, partition.gpus_per_node) or 1
-            cores = each * held
+            usable_gpus = min(gpus, partition.gpus_per_node) or 1
             reason = f"{counted(each, 'core')} per GPU"
-            if held > 1:
-                reason = f"{held} GPUs x {reason}"
+            if usable_gpus > 1:
+                reason = f"{usable_gpus} GPUs x {reason}"
             if ntasks_per_node > 1:
                 reason += f" / {ntasks_per_node} tasks"
-            return max(1, cores // ntasks_per_node), reason
+            return max(1, each * usable_gpus // ntasks_per_node), reason
         # Each GPU needs at least one core; the catalog does not say how many it gets.
         reason = "one core per GPU by default" if gpus > 1 else "one core per task by default"
         return max(1, -(-gpus // ntasks_per_node)), reason
@@ -228,7 +239,7 @@ class SizeBuilder:
     def _memory(self) -> None:
         request = self.request
         if request.mem is not None:
-            self.asked("mem", "mem", request.mem)
+            self.keep_requested("mem", "mem", request.mem)
             return
         memory = self.cluster.memory_mb(self.partitions[0], self.cores)
         unknown = request.exclusive or request.cpus_per_task == 0
@@ -236,18 +247,18 @@ class SizeBuilder:
             return
         fraction = self.cluster.policy.memory_fraction
         reason = f"{counted(self.cores, 'core')} x {fraction} x node memory / cores per node"
-        self.derived("memory per node", f"about {memory // 1024} GB", reason)
+        self.derive("memory per node", f"about {memory // 1024} GB", reason)
 
     def decide(self, name: str, value: T, source: Source, reason: str = "") -> T:
         """Record a value and return it."""
         self.decisions[name] = Decision(name, str(value), source, reason)
         return value
 
-    def derived(self, name: str, value: T, reason: str = "") -> T:
+    def derive(self, name: str, value: T, reason: str = "") -> T:
         """Record a value that follows from others, and return it."""
         return self.decide(name, value, Source.DERIVED, reason)
 
-    def asked(self, name: str, field: str, value: T) -> T:
+    def keep_requested(self, name: str, field: str, value: T) -> T:
         """Record a value of the request, and return it."""
         origin = self.request.origin(field)
         return self.decide(name, value, origin.source, origin.where)

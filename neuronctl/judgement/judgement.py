@@ -168,10 +168,7 @@ def _ask(plan: JobPlan, by: JudgeBy) -> Tuple[Optional[Snapshot], str]:
             by.meanwhile()
         return question.answer(), ""
     except SlurmError as error:
-        from neuronctl.slurm.sandbox_address import is_up
-
-        inside = "; your sandbox is up: submit in 'neuronctl sandbox shell'" if is_up() else ""
-        return None, error.short + inside
+        return None, error.short
 
 
 def _context(plan: JobPlan, by: JudgeBy) -> RuleContext:

@@ -57,6 +57,11 @@ def read_rows(rows: Iterable[Sequence[str]], columns: Columns) -> Iterator[Dict[
                 yield values
 
 
+def text_or_nothing(text: str) -> str:
+    """Return a text, or "" for the words that Slurm prints for nothing."""
+    return "" if text in ("None", "N/A", "(null)") else text
+
+
 # Even thousands of rows have few distinct values per column.
 _remembered = functools.lru_cache(maxsize=2048)
 

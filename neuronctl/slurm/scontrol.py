@@ -19,17 +19,16 @@ from neuronctl.slurm.fields import (
     parse_timestamp,
     parse_tres_gpus,
     read_columns,
+    text_or_nothing,
 )
 from neuronctl.slurm.limits import Limit, Scope
 
 
-def _text(text: str) -> str:
-    return "" if text in ("(null)", "N/A") else text
-
-
 def words(text: str) -> Tuple[str, ...]:
     """Split ``a,b``; return nothing for ``(null)``, ``none``, and ``ALL``: no restriction."""
-    return tuple(part for part in _text(text).split(",") if part not in ("", "none", "ALL"))
+    return tuple(
+        part for part in text_or_nothing(text).split(",") if part not in ("", "none", "ALL")
+    )
 
 
 def _job_default(name: str, text: str) -> Optional[int]:
@@ -54,12 +53,12 @@ class SitePartition:
 
     name: str = column("PartitionName")
     state: str = column("State")
-    node_list: str = column("Nodes", _text)
+    node_list: str = column("Nodes", text_or_nothing)
     nodes: Optional[int] = column("TotalNodes", count)
     max_time: Optional[int] = column("MaxTime", parse_seconds)
     default_time: Optional[int] = column("DefaultTime", parse_seconds)
     max_nodes: Optional[int] = column("MaxNodes", count)
-    qos: str = column("QoS", _text)
+    qos: str = column("QoS", text_or_nothing)
     default: bool = column("Default", _is_yes)
     memory_mb_per_cpu: Optional[int] = column("DefMemPerCPU", count)
     allow_groups: Tuple[str, ...] = column("AllowGroups", words, default=())
@@ -301,7 +300,7 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
                 arch=fields["Arch"],
                 features=words(fields["ActiveFeatures"]),
                 threads=count(fields["ThreadsPerCore"]) or 1,
-                owner=_text(fields["Owner"]),
+                owner=text_or_nothing(fields["Owner"]),
                 gpu_types=tuple((kind, have[kind], held.get(kind, 0)) for kind in have),
                 resources=tuple(
                     (name, sum(kinds.values()), sum(all_held.get(name, {}).values()))
@@ -320,7 +319,7 @@ def parse_reservations(text: str) -> Tuple[Reservation, ...]:
         start, end = parse_timestamp(line["StartTime"]), parse_timestamp(line["EndTime"])
         if start is not None and end is not None:
             cores, flags = count(line["CoreCnt"]), words(line["Flags"])
-            nodes, name = _text(line["Nodes"]), line["ReservationName"]
+            nodes, name = text_or_nothing(line["Nodes"]), line["ReservationName"]
             allowed = tuple(f"{key}={who}" for key in _ALLOWED for who in words(line[key]))
             reservations.append(Reservation(name, start, end, nodes, cores, flags, allowed))
     return tuple(reservations)

@@ -17,10 +17,6 @@ from neuronctl.slurm.job_states import ACTIVE, WAITING
 from neuronctl.slurm.process import TIMEOUT, failure, run, whole
 
 
-def _or_nothing(text: str) -> str:
-    return "" if text in ("None", "N/A", "(null)") else text
-
-
 @dataclass(frozen=True)
 class QueueJob:
     """One row of squeue. Times are seconds since the epoch, durations are seconds, None: unknown.
@@ -44,14 +40,14 @@ class QueueJob:
     account: str = fields.column("Account")
     qos: str = fields.column("QOS")
     state: str = fields.column("State")
-    reason: str = fields.column("Reason", _or_nothing)
+    reason: str = fields.column("Reason", fields.text_or_nothing)
     nodes: Optional[int] = fields.column("NumNodes", fields.parse_count)
     tres: Mapping[str, int] = fields.column("tres-alloc", fields.parse_tres)
     gpus_per_node: Optional[int] = fields.column("tres-per-node", fields.parse_gres_gpus)
     node_list: str = fields.column("NodeList")
-    planned_nodes: str = fields.column("SchedNodes", _or_nothing)
+    planned_nodes: str = fields.column("SchedNodes", fields.text_or_nothing)
     priority: Optional[int] = fields.column("PriorityLong", fields.parse_count)
-    dependency: str = fields.column("Dependency", _or_nothing)
+    dependency: str = fields.column("Dependency", fields.text_or_nothing)
     time_used: Optional[int] = fields.column("TimeUsed", fields.parse_seconds)
     time_limit: Optional[int] = fields.column("TimeLimit", fields.parse_seconds)
     submit: Optional[int] = fields.column("SubmitTime", fields.parse_timestamp)

@@ -28,14 +28,15 @@ class NodeSearch:
 
     fitting: large enough for the job, with its features, in its reservation; they may be busy or
     down. suitable: the fitting nodes that are not reserved for others. free: the suitable nodes
-    with room for one node's share now; None if that is unknown.
+    with room for one node's share now. doubt: why the nodes are unknown; then none is ``free``.
     """
 
     on_cluster: PlanOnCluster
     reserved: reservations.ReservedNodes
     fitting: FrozenSet[str]
     suitable: FrozenSet[str]
-    free: Optional[FrozenSet[str]]
+    free: FrozenSet[str]
+    doubt: Optional[Doubt]
 
     @property
     def all_up(self) -> bool:
@@ -58,13 +59,14 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     if reservation is not None:
         fitting &= set(hosts(reservation.node_list))
     suitable = fitting - reserved.nodes
-    free = None
-    if _why_unknown(on_cluster) is None:
-        # Another user may own a node for a while (--exclusive=user).
-        owners = ("", on_cluster.snapshot.user)
-        usable = (group for group in on_cluster.pool if is_usable(group) and group.owner in owners)
-        free = suitable & node_names(group for group in usable if on_cluster.fits(group))
-    return NodeSearch(on_cluster, reserved, fitting, suitable, free)
+    # Another user may own a node for a while (--exclusive=user).
+    owners = ("", on_cluster.snapshot.user)
+    usable = (group for group in on_cluster.pool if is_usable(group) and group.owner in owners)
+    free = suitable & node_names(group for group in usable if on_cluster.fits(group))
+    doubt = _why_unknown(on_cluster)
+    return NodeSearch(
+        on_cluster, reserved, fitting, suitable, free if doubt is None else _NONE, doubt
+    )
 
 
 def _has_task(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
@@ -102,30 +104,28 @@ def _why_unknown(on_cluster: PlanOnCluster) -> Optional[Doubt]:
 def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
     """Yield the wait for nodes, or the doubt whether the job may have those with room."""
     on_cluster, is_spread = search.on_cluster, search.on_cluster.needs.is_spread
-    if search.free is None:
-        doubt = _why_unknown(on_cluster)
-        if doubt is not None:
-            yield doubt
+    if search.doubt is not None:
+        yield search.doubt
     elif on_cluster.lacking(search.fitting) or (
         is_spread and not _has_room(on_cluster, search.fitting, empty=True)
     ):
         yield _too_large(search)
-    elif _is_enough(search, search.free):
-        yield from _room_doubts(search, search.free)
+    elif _is_enough(search):
+        yield from _room_doubts(search)
     elif is_spread and _has_room(on_cluster, search.suitable, empty=False):
         words = "no nodes have room for it in equal parts; whether Slurm spreads it otherwise"
         yield Doubt(f"{words} is not known", cause="Resources")
     else:
-        yield _why_not(search, search.free)
+        yield _why_not(search)
 
 
-def _is_enough(search: NodeSearch, free: FrozenSet[str], but: AbstractSet[str] = _NONE) -> bool:
-    """Return True if the job has room on these nodes, also without the nodes ``but``.
+def _is_enough(search: NodeSearch, but: AbstractSet[str] = _NONE) -> bool:
+    """Return True if the job has room now, also without the nodes ``but``.
 
     Slurm spreads a job in unequal parts if need be (tried with 22.05 and 24.11).
     """
     on_cluster, needs = search.on_cluster, search.on_cluster.needs
-    if not on_cluster.lacking(free - but):
+    if not on_cluster.lacking(search.free - but):
         return True
     if not needs.is_spread or needs.cores_per_gpu or on_cluster.named_hosts:
         return False
@@ -185,7 +185,7 @@ def _share(on_cluster: PlanOnCluster) -> str:
     return f"{share} without other jobs" if needs.whole == "nodes" else share
 
 
-def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
+def _why_not(search: NodeSearch) -> Outcome:
     """Return the job's wait if too few nodes have room, or how it may still get some."""
     on_cluster, partition = search.on_cluster, search.on_cluster.partition
     needs = on_cluster.needs
@@ -206,7 +206,7 @@ def _why_not(search: NodeSearch, free: FrozenSet[str]) -> Outcome:
         if holds:
             words = f"jobs hold what it needs; whether {words} is not known"
             return Doubt(words, cause="Resources")
-    return _busy(search, free)
+    return _busy(search)
 
 
 def _magnetic(on_cluster: PlanOnCluster) -> str:
@@ -232,17 +232,17 @@ def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
     return tuple(x.name for x in limits.partitions if x.name in here and x.tier < partition.tier)
 
 
-def _busy(search: NodeSearch, free: FrozenSet[str]) -> Wait:
+def _busy(search: NodeSearch) -> Wait:
     """Return the wait for nodes that other jobs use."""
     on_cluster, plan = search.on_cluster, search.on_cluster.plan
-    name = plan.partition.name
+    name, number = plan.partition.name, len(search.free)
     share = f"{_share(on_cluster)} free now"
-    have = counted(len(free), "node") if free else "no node"
-    words = f"{have} of {name} {verb(len(free) or 1, 'has', 'have')} {share}"
+    have = counted(number, "node") if number else "no node"
+    words = f"{have} of {name} {verb(number or 1, 'has', 'have')} {share}"
     words += f"; requested {plan.nodes}"
     if on_cluster.needs.is_spread:
         words = f"the nodes of {name} together do not have {share}"
-    elif len(free) >= plan.nodes:
+    elif number >= plan.nodes:
         words = f"not every node of --nodelist={plan.request.nodelist} has {share}"
     words += "; when that changes is not known"
     return Wait("NC504", "Resources", words, _NODES_SHOWN)
@@ -266,7 +266,7 @@ def _not_available(search: NodeSearch) -> Wait:
         reasons.append(reservations.reservation_words(reserved, snapshot))
         time_left = min(one.start for one in reserved.by) - snapshot.asked_at
         before = search_nodes(replace(on_cluster, snapshot=replace(snapshot, reservations=()))).free
-        if time_left >= 60 and before is not None and not on_cluster.lacking(before):
+        if time_left >= 60 and not on_cluster.lacking(before):
             shorter = units.format_time(time_left // 60 * 60)
             reasons.append(f"with -t {shorter} or less it can start now")
         elif not down:
@@ -282,21 +282,21 @@ def _not_available(search: NodeSearch) -> Wait:
     return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *reasons]), source, until)
 
 
-def _room_doubts(search: NodeSearch, free: FrozenSet[str]) -> Iterator[Outcome]:
+def _room_doubts(search: NodeSearch) -> Iterator[Outcome]:
     """Yield why a job may not start although it has room."""
     on_cluster = search.on_cluster
-    ahead = _wait_behind(search, free)
+    ahead = _wait_behind(search)
     shared = node_names(group for group in on_cluster.pool if _shares_cores(on_cluster, group))
     if ahead is not None:
         yield ahead
     elif on_cluster.may_get_more_nodes and on_cluster.named_hosts:
         yield Doubt(f"{_ROOM_BUT} which nodes Slurm takes beside those of --nodelist is not known")
-    elif not _is_enough(search, free, search.reserved.parts | shared):
+    elif not _is_enough(search, search.reserved.parts | shared):
         words = "cores may be kept from it (by a reservation, OverSubscribe, or MaxCPUsPerNode)"
         yield Doubt(f"{_ROOM_BUT} {words}; what is left is not known")
 
 
-def _wait_behind(search: NodeSearch, free: FrozenSet[str]) -> Optional[Outcome]:
+def _wait_behind(search: NodeSearch) -> Optional[Outcome]:
     """Return the wait, or the doubt, if jobs ahead wait for nodes that have room for this one.
 
     Slurm starts a later job earlier only if that delays none of them: for certain if it ends before
@@ -311,7 +311,7 @@ def _wait_behind(search: NodeSearch, free: FrozenSet[str]) -> Optional[Outcome]:
     theirs = set(() if any(planned) else _planned(on_cluster))
     for nodes in planned:
         theirs |= {*nodes} or search.suitable
-    if _is_enough(search, free, theirs):
+    if _is_enough(search, theirs):
         return None
     users_job = next((job for job in ahead if job.job_id in mine), None)
     who = "a job of others" if users_job is None else f"your job {users_job.id}"
@@ -348,12 +348,12 @@ def may_be_planned_for_others(search: NodeSearch) -> bool:
 
     Slurm marks such nodes as PLANNED; 22.05 does so only where nothing runs.
     """
-    on_cluster, free = search.on_cluster, search.free
+    on_cluster = search.on_cluster
     idle = node_names(group for group in on_cluster.pool if not group.cores_used)
     unplanned = idle - _planned(on_cluster)
-    if free is None or on_cluster.needs.is_spread:
+    if search.doubt is not None or on_cluster.needs.is_spread:
         return not node_names(on_cluster.pool) <= unplanned
-    return not on_cluster.lacking(free) and on_cluster.lacking(free & unplanned)
+    return not on_cluster.lacking(search.free) and on_cluster.lacking(search.free & unplanned)
 
 
 def _planned(on_cluster: PlanOnCluster) -> FrozenSet[str]:

@@ -106,7 +106,7 @@ class Judgement:
     @property
     def free_nodes(self) -> int:
         """Return how many nodes have room for one node's share of the job now; 0 if unknown."""
-        return 0 if self.nodes is None else len(self.nodes.free or ())
+        return 0 if self.nodes is None else len(self.nodes.free)
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,10 @@ def _ask(plan: JobPlan, by: JudgeBy) -> Tuple[Optional[Snapshot], str]:
             by.meanwhile()
         return question.answer(), ""
     except SlurmError as error:
-        return None, error.short
+        from neuronctl.slurm.sandbox_address import is_up
+
+        inside = "; your sandbox is up: submit in 'neuronctl sandbox shell'" if is_up() else ""
+        return None, error.short + inside
 
 
 def _context(plan: JobPlan, by: JudgeBy) -> RuleContext:

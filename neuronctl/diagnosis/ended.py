@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from typing import Dict, Optional, Tuple
 
@@ -10,15 +9,18 @@ from neuronctl.common.datatypes import replace
 from neuronctl.common.units import format_time
 from neuronctl.common.words import duration
 from neuronctl.diagnosis.evidence import (
+    AT_END,
     Diagnosis,
     Ending,
     JobEvidence,
+    add_node,
     backwards,
     began,
     describe_ending,
     ending_meaning,
     failed_step,
     first_process,
+    first_task,
     last_line,
     line_with,
     lines_around,
@@ -151,7 +153,7 @@ def _diagnose_state(evidence: JobEvidence) -> Diagnosis:
     error = _earlier_error(evidence, kind)
     if error is not None:
         cause = f"before that, its log shows an error: {error.cause}"
-        where = _with_node(evidence, error.where)
+        where = add_node(evidence, error.where)
         remedy = remedy or error.remedy
         return replace(diagnosis, cause=cause, remedy=remedy, certain=False, where=where)
     quiet = quiet_words(evidence) if kind == "time-limit" else ""
@@ -164,17 +166,12 @@ def _diagnose_state(evidence: JobEvidence) -> Diagnosis:
 def _earlier_error(evidence: JobEvidence, kind: str) -> Optional[Sign]:
     """Return a known error that a log shows shortly before a time limit or a cancellation."""
     sign = search(evidence) if kind in ("time-limit", "cancelled") else None
-    if sign is None or not sign.entry.name or sign.consequence or sign.number > _AT_END:
+    if sign is None or not sign.entry.name or sign.consequence or sign.number > AT_END:
         return None
     by_slurm = line_with(evidence, "cancelled")
     if kind == "cancelled" and (by_slurm is None or by_slurm.number > sign.number):
         return None  # it may be a consequence
     return sign
-
-
-_AT_END = 40
-"""Among how many last lines an error says something of a job that met its limit or was cancelled,
-and srun names the task that failed first."""
 
 
 def _cancelled(evidence: JobEvidence) -> Tuple[str, str, str]:
@@ -417,9 +414,9 @@ def _without_log(evidence: JobEvidence, code: int) -> str:
 
 def _from_log(evidence: JobEvidence, what: str, sign: Sign) -> Diagnosis:
     """Return the diagnosis for a line of the log."""
-    where = _with_node(evidence, sign.where)
+    where = add_node(evidence, sign.where)
     if not where and sign.consequence:
-        where = _first_task(evidence)
+        where = first_task(evidence)
     diagnosis = Diagnosis(
         sign.kind,
         what,
@@ -433,19 +430,6 @@ def _from_log(evidence: JobEvidence, what: str, sign: Sign) -> Diagnosis:
     return diagnosis if diagnosis.entry else _not_known(evidence, diagnosis)
 
 
-def _with_node(evidence: JobEvidence, where: str) -> str:
-    """Add the node of the rank that failed first: the job's only node, or the one srun names."""
-    node = evidence.status.node_list
-    rank = re.search(r"\(rank (\d+)\)$", where)
-    if re.search(r"[,\[]", node):
-        task = rank and re.compile(rf"srun: error: (\S+): tasks? {rank[1]}(?=[,:-])")
-        named = (task.search(line.text) for line in backwards(evidence)) if task else ()
-        node = next((match[1] for match in named if match), "")
-    if not where or not node:
-        return where
-    return f"{where[:-1]}, {node})" if rank else f"{where} ({node})"
-
-
 def _not_known(evidence: JobEvidence, result: Diagnosis) -> Diagnosis:
     """Say that the cause is unknown, and show the lines around the most relevant one."""
     status = evidence.status
@@ -456,15 +440,5 @@ def _not_known(evidence: JobEvidence, result: Diagnosis) -> Diagnosis:
         remedy = f"'{logs}' shows what came before"
     if result.cause and result.where:
         remedy = f"see what that line of the program expects; {remedy}"
-    where = result.where or _first_task(evidence)
+    where = result.where or first_task(evidence)
     return replace(result, remedy=remedy, where=where, around=lines_around(evidence, result.line))
-
-
-def _first_task(evidence: JobEvidence) -> str:
-    """Return the task, and its node, that srun reports first, except those that it stopped."""
-    first = ""
-    for line in backwards(evidence):
-        task = re.match(r"srun: error: (\S+): tasks? (\d+)[\d,-]*: (?!Killed|Term)", line.text)
-        if task is not None and line.number <= _AT_END:
-            first = f"task {task[2]} on {task[1]}"
-    return first

@@ -164,6 +164,34 @@ def failed_step(evidence: JobEvidence) -> str:
     return ""
 
 
+AT_END = 40
+"""Among how many last lines an error says something of a job that met its limit or was cancelled,
+and srun names the task that failed first."""
+
+
+def add_node(evidence: JobEvidence, where: str) -> str:
+    """Add the node of the rank that failed first: the job's only node, or the one srun names."""
+    node = evidence.status.node_list
+    rank = re.search(r"\(rank (\d+)\)$", where)
+    if re.search(r"[,\[]", node):
+        task = rank and re.compile(rf"srun: error: (\S+): tasks? {rank[1]}(?=[,:-])")
+        named = (task.search(line.text) for line in backwards(evidence)) if task else ()
+        node = next((match[1] for match in named if match), "")
+    if not where or not node:
+        return where
+    return f"{where[:-1]}, {node})" if rank else f"{where} ({node})"
+
+
+def first_task(evidence: JobEvidence) -> str:
+    """Return the task, and its node, that srun reports first, except those that it stopped."""
+    first = ""
+    for line in backwards(evidence):
+        task = re.match(r"srun: error: (\S+): tasks? (\d+)[\d,-]*: (?!Killed|Term)", line.text)
+        if task is not None and line.number <= AT_END:
+            first = f"task {task[2]} on {task[1]}"
+    return first
+
+
 def most_memory(evidence: JobEvidence) -> float:
     """Return the largest share of the requested memory that one task used, as sampled."""
     shares = (

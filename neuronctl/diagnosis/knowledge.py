@@ -7,7 +7,7 @@ import functools
 import itertools
 import os
 import re
-from typing import Any, Dict, List, Mapping, NoReturn, Pattern, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NoReturn, Optional, Pattern, Sequence, Tuple
 
 from neuronctl.common import yamlfile
 from neuronctl.common.datatypes import dataclass
@@ -88,11 +88,10 @@ def _entry(document: yamlfile.Document, name: str, data: Any, whole: bool) -> En
         raise CatalogError(f"{document.where(path)}: {name}: {problem}", hint)
 
     def texts(key: str) -> Tuple[str, ...]:
-        value = data.get(key) or []
-        values = value if isinstance(value, list) else [value]
-        if not all(isinstance(one, str) for one in values):
+        values = _as_texts(data.get(key))
+        if values is None:
             fail(f"'{key}' is a text or a list of texts", key=key)
-        return tuple(values)
+        return values
 
     if not isinstance(data, Mapping):
         fail("an entry has keys of its own", "see docs/reference/causes.md")
@@ -128,12 +127,28 @@ def _entry(document: yamlfile.Document, name: str, data: Any, whole: bool) -> En
             fail("'source' or 'matches' is missing")
         return entry
     for key in ("patterns", "frame"):
-        for pattern in texts(key):
-            try:
-                compiled(pattern)
-            except re.error as error:
-                fail(f"{pattern!r} is no regular expression: {error}", key=key)
+        problem = _pattern_problem(texts(key))
+        if problem:
+            fail(problem, key=key)
     return entry
+
+
+def _as_texts(value: Any) -> Optional[Tuple[str, ...]]:
+    """Return a text, or the texts of a list; () for nothing, None for anything else."""
+    if not value:
+        return ()
+    values = value if isinstance(value, list) else [value]
+    return tuple(values) if all(isinstance(one, str) for one in values) else None
+
+
+def _pattern_problem(patterns: Iterable[str]) -> str:
+    """Return what is wrong with the first pattern that is no regular expression; or ""."""
+    for pattern in patterns:
+        try:
+            compiled(pattern)
+        except re.error as error:
+            return f"{pattern!r} is no regular expression: {error}"
+    return ""
 
 
 @functools.cache

@@ -331,9 +331,10 @@ def _make_repository(folder: str) -> bool:
 
 
 def _give(request: Mapping[str, Any], data: BinaryIO) -> None:
-    """Send a file, or those of a directory, as far as the other side wants them.
+    """Send a file, or the files of a directory that the other side wants.
 
-    Each has as many bytes as the list says, however it has grown; if one breaks off, all ends.
+    Each is sent with the size in the list, even if it has grown; if one is shorter, this process
+    ends.
     """
     paths = [each for each in files_below(_find(request)) if os.path.isfile(each[0])]
     entries = []

@@ -1,4 +1,4 @@
-"""What is sent of neuronctl itself: one archive with all that it needs there, by content.
+"""The archive of neuronctl and its libraries that is sent to a cluster, named by its content.
 
 It is made once for each version, and for each Python and processor there. Where those are this
 machine's own, what is installed here is packed; else pip fetches the libraries for them. One that

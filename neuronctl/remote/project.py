@@ -1,7 +1,7 @@
 """The user's side of a project: what is sent, what is refused, and what comes back.
 
-A file travels as its bytes, as many as were announced; nothing of the other side's answers names a
-place outside what was asked for.
+Each file is sent with exactly the announced number of bytes. Names in the other side's answers
+never lead outside what was asked for.
 """
 
 from __future__ import annotations

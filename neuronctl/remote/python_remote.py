@@ -126,7 +126,7 @@ class RemoteJob:
         return str(self._remote.status(self.id)[0]["state"])
 
     def wait(self) -> int:
-        """Wait until it ends; its exit code."""
+        """Wait until it ends, and return its exit code."""
         result = self._remote.run("wait", self.id, check=False)
         if result.returncode in (NotConnectedError.exit_code, ConnectionLostError.exit_code):
             raise _error_of(result)

@@ -1,7 +1,7 @@
 """Run neuronctl on a cluster over the open connection, and know whether it came to its end.
 
 What start-up files print comes before a random mark on each stream. ssh's exit code is that of the
-command there, but for 255: then the connection must still be there.
+command there; only 255 may also mean a lost connection.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class Session:
     def show(self, *, raw: bool, write: Optional[Callable[[bytes], object]] = None) -> int:
         """Pass what it prints to standard output until its end; returns the exit code.
 
-        raw: without a look at what could steer the terminal. write: takes it in place of standard
-        output. Raises ConnectionLostError.
+        raw: whether text that could steer the terminal passes unchanged. write: gets the output in
+        place of standard output. Raises ConnectionLostError.
         """
         write = write or write_all
         out = Filter(raw or not os.isatty(1))
@@ -229,7 +229,7 @@ class Session:
 
 
 class Filter:
-    """Takes from a terminal's text what could do more than to show it.
+    """Makes text harmless for a terminal.
 
     Colors, and moving the cursor, stay; commands to the terminal (titles, the clipboard, questions
     that it answers by typing) become visible text.

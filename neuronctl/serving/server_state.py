@@ -183,9 +183,9 @@ def _note_at_rest(number: int, job: Optional[JobStatus]) -> Optional[Note]:
 def wait_for_server(
     watch: JobWatch, tell: Callable[[str], None], log: Callable[[], None]
 ) -> Optional[Note]:
-    """Return the note of a server that does not start any longer; None if its job has ended.
+    """Wait until a server no longer starts, and return its note; None if its job has ended.
 
-    tell: hears of the job's state, again and again. log: is called to show what the server writes.
+    tell: gets the job's state, repeatedly. log: is called to show what the server writes.
     """
     due = 0.0
     state = ""

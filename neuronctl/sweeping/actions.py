@@ -219,7 +219,7 @@ def retry(
     options: Mapping[str, str],
     jobs: Optional[int],
 ) -> Change:
-    """Go on with a sweep.
+    """Continue a sweep.
 
     numbers: tasks that are done again, however they ended; none: those that were interrupted and,
     if ``failed``, those that failed. options: of their jobs, by long names, such as time. jobs: as

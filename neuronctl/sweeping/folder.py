@@ -45,7 +45,7 @@ from neuronctl.sweeping.worker.files import CONTINUES, WAITING, Runs, State
 
 @dataclass(frozen=True)
 class SweepSettings:
-    """What a sweep was asked for; ``retry`` and ``add`` go by it.
+    """What the user asked of a sweep; ``retry`` and ``add`` plan from it.
 
     words: the program's, with ``{name}`` for a parameter. axes: what it varies. request: of one
     task, as a job's record has it. cwd: where it was made. exported: the secret variables that its
@@ -188,7 +188,7 @@ class Sweep:
     # --------------------------------------------------------------------------- jobs
 
     def add_job(self, job_id: int, sizes: Row = ()) -> None:
-        """Note a job that takes tasks of these sizes."""
+        """Record a job that takes tasks of these sizes."""
         with self._reported():
             write_private(f"{self.folder}/jobs/{job_id}", json.dumps(dict(sizes)), sync=True)
 
@@ -281,7 +281,7 @@ def reported(what: str) -> Iterator[None]:
 
 
 def worker_code(folder: str, *, write: bool = True) -> str:
-    """Return the directory in a folder with the worker code of this version; raise RecordError."""
+    """Return the directory of this version's worker in a folder, written; raises RecordError."""
     from pathlib import Path
 
     place = Path(files.__file__).parent

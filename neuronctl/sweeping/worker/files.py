@@ -169,7 +169,7 @@ FIELDS += ("code", "job", "metric", "last_line", "version")
 class Results:
     """How attempts ended. Each refresh reads only what was added.
 
-    ended: the state and the node of each; of whole results, all FIELDS. longest: seconds that the
+    ended: by attempt, its state and node, or all FIELDS if ``whole``. longest: seconds that the
     longest finished attempt took.
     """
 
@@ -211,9 +211,9 @@ class Results:
 class State(NamedTuple):
     """A task that has begun.
 
-    attempt: its last one. tries: how many count for --retries. avoid: the node that leaves the
-    next attempt to another one. sizes: those that 'sweep retry' gave it. claim: of an attempt
-    without a result.
+    attempt: its last one. tries: how many count for --retries. avoid: the node that must not run
+    the next attempt. sizes: those that 'sweep retry' gave it. claim: of an attempt without a
+    result.
     """
 
     state: str
@@ -232,8 +232,9 @@ def read_states(
 ) -> Dict[int, State]:
     """Return the state of each task that has begun.
 
-    ask_runs is called after the claims are listed and before the results are read: what ends in
-    between has ended. is_silent: whether a worker is dead whose last sign of life is this one.
+    ask_runs is called after the claims are listed and before the results are read, so that an
+    attempt that ends in between counts as ended. is_silent: whether a worker with this last sign of
+    life is dead.
     """
     last_attempts: Dict[int, int] = {}
     for entry in os.scandir(f"{folder}/claims"):
@@ -273,8 +274,8 @@ def read_states(
 def do_again(folder: str, records: Iterator[Dict[str, Any]]) -> None:
     """Let another attempt follow each of these.
 
-    A record has the task and the attempt, and may have sizes: other options for its job; or avoid
-    and until: the node that leaves it to others, and for how long (epoch seconds).
+    A record has the task and the attempt. It may have sizes: other options for its job; or avoid
+    and until: a node that must not run it, and until when (epoch seconds).
     """
     data = b"".join(map(encode, records))
     while data and not publish(f"{folder}/again/{len(list_names(f'{folder}/again')) + 1}", data):
@@ -349,10 +350,10 @@ _MEMORY = re.compile(rb"(?i)oom.kill|out of memory")
 
 
 def judge(code: int, key: Key, tail: bytes, by_srun: bool) -> Tuple[str, int]:
-    """Return how an attempt ended that nobody stopped, and its own exit code.
+    """Return the state and the exit code of an attempt that nobody stopped.
 
-    code: of its process. Of srun, which may end with the code of a process that it has killed, the
-    lines count that PROVE writes.
+    code: of its process. If that is srun, whose code may be that of a process that it has killed,
+    the lines that PROVE wrote into the log decide.
     """
     if not by_srun:
         return DONE if code == 0 else FAILED, code

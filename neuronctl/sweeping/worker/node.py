@@ -17,7 +17,7 @@ TOLD = b"neuronctl: task"
 class Process(NamedTuple):
     """A process of a task.
 
-    catches: whether it handles the signal itself, and is no launcher, which would end at it.
+    catches: whether it handles the signal; False for a launcher, which would end at it.
     """
 
     pid: int
@@ -43,7 +43,7 @@ def this_job() -> str:
 def run(
     command: Sequence[str], variables: Dict[str, str], place: Optional[str], seconds: int
 ) -> Tuple[Optional[int], str, str]:
-    """Return a Slurm command's exit code, output, and message; no code: it takes longer."""
+    """Return a Slurm command's exit code (None: it took too long), output, and message."""
     how: Dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     how.update(stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace", timeout=seconds)
     try:

@@ -49,7 +49,7 @@ class Job(NamedTuple):
 
 
 class State(NamedTuple):
-    """What has become of a job's last attempt. job: its id. why: of what has not succeeded."""
+    """The state of a job's last attempt. job: its id. why: the reason if it has not succeeded."""
 
     state: str
     key: str
@@ -87,7 +87,7 @@ def ask_queue() -> Optional[Queue]:
 
 
 class Pipeline:
-    """The files of a pipeline, and the states of its jobs. tell: hears what is done."""
+    """The files of a pipeline, and the states of its jobs. tell: gets its messages."""
 
     def __init__(self, folder: str, tell: Callable[[str], None] = print) -> None:
         self.folder, self.tell = folder, tell
@@ -292,7 +292,7 @@ class Pipeline:
         return not re.search(OVER_LIMIT, message)
 
     def _is_old(self, claim: str, queue: Queue) -> bool:
-        """Return True if a claim's job is gone, or its file old by the file system's clock."""
+        """Return True if a claim's job is gone, or its file is old by the file system's clock."""
         job = str(self.read(claim).get("job", ""))
         if job.isdigit() and int(job) not in queue.states:
             return True

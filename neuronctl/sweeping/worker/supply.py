@@ -156,7 +156,7 @@ class Supply:
         return any(end[0] == DONE and end[1] != besides for end in ends)
 
     def _doubt_node(self) -> None:
-        """Let other nodes try what failed here at once, if it is much and others succeed."""
+        """Let other nodes try what failed here at once, if three tasks did and others succeed."""
         may_be_bad = self.options.nodes == 1 and len(self.quick) >= 3 and not self.trial
         if may_be_bad and self._any_done(besides=self.node):
             leave = {"avoid": self.node, "until": time.time() + VERDICT}
@@ -165,10 +165,7 @@ class Supply:
             self.again, self.marks = [], 0
 
     def awaits_verdict(self) -> None:
-        """See if another node has tried what failed here at once.
-
-        If all of it succeeds there, this node is bad.
-        """
+        """Call this node bad if what failed here at once has succeeded on other nodes."""
         if not self.trial:
             return
         keys, until = self.trial

@@ -304,7 +304,8 @@ def _is_own_group(status: os.stat_result, descriptor: int) -> bool:
     is_own = (group.gr_gid, group.gr_name) == (user.pw_gid, user.pw_name)
     if not is_own or not set(group.gr_mem) <= {user.pw_name}:
         return False
-    if {other.pw_uid for other in pwd.getpwall() if other.pw_gid == group.gr_gid} - {user.pw_uid}:
+    users = {other.pw_uid for other in pwd.getpwall() if other.pw_gid == group.gr_gid}
+    if not users <= {user.pw_uid}:
         return False
     with contextlib.suppress(OSError, AttributeError):
         return "system.posix_acl_access" not in os.listxattr(descriptor)

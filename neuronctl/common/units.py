@@ -38,20 +38,15 @@ def parse_time(text: str) -> int:
 def parse_duration(text: str) -> int:
     """Return the seconds of a duration in Slurm's forms (``0:00`` is 0)."""
     # re.ASCII: int() accepts the digits of other scripts; Slurm does not.
-    number = r"(\d{1,10})"
-    form = f"{number}-|(?:{number}-{number}|{number})(?::{number})?(?::{number})?"
+    form = r"(?:(?P<days>\d{1,10})-)?(?P<clock>(?:\d{1,10}(?::\d{1,10}){0,2})?)"
     match = re.fullmatch(form, text, re.ASCII)
-    if match is None:
+    if match is None or not text:
         raise ValueError(f"{text!r} is not a valid time; use {TIME_FORMS}")
-    alone, days, hours, first, second, third = (int(group or 0) for group in match.groups())
-    if match[1] is not None:  # days, though Slurm's manual does not say so
-        seconds = alone * 86400
-    elif match[2] is not None:
-        seconds = ((days * 24 + hours) * 60 + second) * 60 + third
-    elif match[6] is not None:
-        seconds = (first * 60 + second) * 60 + third
-    else:
-        seconds = first * 60 + second
+    parts = [int(part) for part in match["clock"].split(":") if part]
+    if match["days"] is None and len(parts) < 3:
+        parts.insert(0, 0)  # MM or MM:SS; after days, hours come first
+    hours, minutes, second = [*parts, 0, 0, 0][:3]
+    seconds = ((int(match["days"] or 0) * 24 + hours) * 60 + minutes) * 60 + second
     if seconds > _MAX_SECONDS:
         raise ValueError(f"{text!r} exceeds Slurm's maximum of {_MAX_SECONDS} seconds")
     return seconds

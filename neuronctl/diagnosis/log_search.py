@@ -133,19 +133,23 @@ def _first_failure(group: Sequence[Sign], alone: bool) -> Optional[Sign]:
 
 
 def _without_survived(group: Sequence[Sign], alone: bool) -> Sequence[Sign]:
-    """Return the signs without warnings and what was survived."""
-    # A single process survived a traceback if another language's error ended it later.
-    last = max((sign.index for sign in group if sign.raised and alone), default=-1)
-    later = [sign for sign in group if sign.index > last]
-    group = later if any(sign.kind in _LANGUAGES for sign in later) else group
+    """Return the signs without warnings and what was survived; all if none is left."""
+    if alone:
+        # A single process survived a traceback if another language's error ended it later.
+        last = max((sign.index for sign in group if sign.raised), default=-1)
+        later = [sign for sign in group if sign.index > last]
+        if any(sign.kind in _LANGUAGES for sign in later):
+            group = later
+
     # The batch shell continues after a launcher has reported a failed process.
-    ended = min((sign.index for sign in group if sign.exit), default=group[-1].index)
-    rest = [
-        sign
-        for sign in group
-        if not _SAYS_WARNING.match(sign.line)
-        and (sign.index <= ended or sign.exit or not _IN_SCRIPT.search(sign.line))
-    ]
+    first_report = min((sign.index for sign in group if sign.exit), default=group[-1].index)
+    rest = []
+    for sign in group:
+        is_later = sign.index > first_report and not sign.exit
+        if is_later and _IN_SCRIPT.search(sign.line):
+            continue
+        if not _SAYS_WARNING.match(sign.line):
+            rest.append(sign)
     return rest or group
 
 

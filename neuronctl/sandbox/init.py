@@ -161,11 +161,13 @@ def _prepare(setup: Setup) -> Running:
     for directory in ("log", "spool/slurmctld", "cgroup", "tmp", "../munge", "../lock", "../sshd"):
         Path(RUN, directory).mkdir(parents=True)
     _prepare_etc(setup)
+
     version = run(["slurmctld", "-V"]).split()[-1]
     running = dataclasses.replace(planned, slurm=version, **detected_software())
     rootfs.write_files(
         "/etc/slurm", config_files.slurm_files(setup.layout, running, with_qos=False)
     )
+
     for directory in (f"{RUN}/mysql", "/run/mysqld"):
         rootfs.own_directory(directory, setup.database_id, setup.database_id)
     # The libmariadb3 of Debian unstable looks for the socket there.
@@ -176,6 +178,7 @@ def _prepare(setup: Setup) -> Running:
     gpus = max(node.gpus for node in setup.layout.nodes)
     rootfs.make_devices(config_files.GPU_DEVICE, gpus)
     kernel.mount_tmpfs("/dev/shm", 0o1777)
+
     rootfs.own_directory(planned.scratch, planned.uid, planned.gid)
     rootfs.own_directory(f"{RUN}/user", planned.uid, planned.gid)
     _prepare_home(setup)

@@ -353,13 +353,13 @@ class Cluster:
 
     def partition_for(self, name: str, qos: Optional[str]) -> Partition:
         """Return the partition as it limits a job of that QOS; an empty one if it is not known."""
-        partition, limiting = self.partitions.get(name) or Partition(name), self.qos_named(qos)
-        return partition if limiting is None else limiting.limited(partition)
+        partition = self.partitions.get(name) or Partition(name)
+        limiting_qos = self.qos_named(qos)
+        return partition if limiting_qos is None else limiting_qos.limited(partition)
 
     def price_in(self, partition: str) -> Price:
         """Return the prices of a partition; those of the cluster if it is not known."""
-        known = self.partitions.get(partition)
-        return self.price if known is None else known.price
+        return self.partitions[partition].price if partition in self.partitions else self.price
 
     def cores_per_gpu(self, partition: Partition) -> Optional[int]:
         """Cores per GPU: the policy's fixed number, or cores per node / GPUs per node."""
@@ -409,25 +409,27 @@ class Catalog:
 
     def cite(self, *path: str) -> Citation:
         """Who says the value at ``path`` (the cluster first): ``file:line: source, date``."""
-        key, cluster = self._nearest(path), self.clusters[path[0]]
+        cluster = self.clusters[path[0]]
+        key = self._nearest(path)
         if key is None:
             return Citation(f"{cluster.source}, {cluster.date}")
-        (file, line), stated = self.places[key], self.places.get(path_key((path[0], "source")))
+        file, line = self.places[key]
+        source_place = self.places.get(path_key((path[0], "source")))
         evidence = self.evidence(*path)
         doubtful = evidence.startswith(("advice", "observation"))
         words = [f"{self.files[file]}:{line}", "" if evidence == "slurm" else evidence]
-        if stated is not None and stated[0] == file and "(" not in evidence:
+        if source_place is not None and source_place[0] == file and "(" not in evidence:
             words.append(f"{cluster.source}, {cluster.date}")
         return Citation(": ".join(filter(None, words)), doubtful=doubtful)
 
     def evidence(self, *path: str) -> str:
         """Return what the value at ``path`` (the cluster first) rests on; "" for the source."""
         name, *keys = path
-        found = self._nearest(path)
+        nearest = self._nearest(path)
         for length in range(len(keys), 0, -1):
             key = ".".join(keys[:length])
             place = self.places.get(path_key((name, "evidence", key)))
-            if place is not None and found is not None and place[0] >= self.places[found][0]:
+            if place is not None and nearest is not None and place[0] >= self.places[nearest][0]:
                 return self.clusters[name].evidence.get(key, "")
         return ""
 

@@ -94,7 +94,8 @@ def _sizes(site: SitePartition, limits: ClusterFigures) -> Data:
     # One number per node, or the smallest if some nodes were hidden.
     each = len(set(cores)) > 1 and len(cores) == site.nodes
     data: Data = {"cores_per_node": cores if each else min(cores_of.values())}
-    memory, gpus = max(one.memory_mb for one in groups), max(one.gpus for one in groups)
+    memory = max(group.memory_mb for group in groups)
+    gpus = max(group.gpus for group in groups)
     if memory:
         data["memory_mb_per_node"] = memory
     if gpus:
@@ -127,9 +128,10 @@ def _limits_per_user(qos: SlurmQos) -> Dict[str, int]:
 
 def _qos_of_jobs(limits: ClusterFigures) -> List[SlurmQos]:
     """Return the QOS that a job may name, without those of partitions only."""
-    own = [limits.qos_named(site.qos) for site in limits.partitions if site.qos]
-    named = {name.lower() for one in limits.associations for name in one.qos}
-    return [qos for qos in limits.qos or () if qos not in own or qos.name.lower() in named]
+    of_partitions = [limits.qos_named(site.qos) for site in limits.partitions if site.qos]
+    of_users = {name.lower() for each in limits.associations for name in each.qos}
+    every = limits.qos or ()
+    return [qos for qos in every if qos not in of_partitions or qos.name.lower() in of_users]
 
 
 def _qos(qos: SlurmQos, limits: ClusterFigures) -> Data:

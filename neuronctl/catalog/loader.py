@@ -31,7 +31,8 @@ def load(option_file: Optional[str] = None) -> Catalog:
     """
     files = layer_files(option_file)
     texts = [text_of(file) for file in files]
-    name, source = "\0".join(files), "\0".join([_made_by(), *texts])
+    name = "\0".join(files)
+    source = "\0".join([_made_by(), *texts])
     try:
         return restore(Catalog, cache.read("catalog", name, source))
     except NOT_RESTORED:
@@ -69,14 +70,14 @@ def _made_by() -> str:
         return ""  # installed without its source
 
 
-def recognise(catalog: Catalog, asked: Optional[str] = None) -> Tuple[Cluster, str]:
+def recognise(catalog: Catalog, requested: Optional[str] = None) -> Tuple[Cluster, str]:
     """Return the requested cluster, else the one whose Slurm is configured here, else the default.
 
     The second value says how it was found: ``""`` if it was requested. Raises CatalogError if the
     requested cluster does not exist.
     """
-    if asked is not None:
-        return catalog.cluster(asked), ""
+    if requested is not None:
+        return catalog.cluster(requested), ""
     here = local_cluster()
     for cluster in catalog.clusters.values():
         if here is not None and is_cluster(cluster, here):
@@ -139,8 +140,8 @@ def _lay_over(
             _lay_over(old, value, here, layer, places)
             continue
         if isinstance(old, (dict, list)):
-            for gone in [known for known in places if known[: len(here)] == here]:
-                del places[gone]
+            for replaced in [place for place in places if place[: len(here)] == here]:
+                del places[replaced]
         number, lines = layer
         places[here] = number, lines[path_key(here)]
         if isinstance(value, dict):

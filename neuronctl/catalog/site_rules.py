@@ -17,8 +17,10 @@ def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
         lines.append(("submit from", ", ".join(policy.submit_from)))
     if cluster.scratch_days is not None:
         days = counted(cluster.scratch_days, "day")
-        told = f"the site removes a file from {cluster.scratch or 'it'} after {days} without access"
-        lines.append(("scratch", told))
+        words = (
+            f"the site removes a file from {cluster.scratch or 'it'} after {days} without access"
+        )
+        lines.append(("scratch", words))
     disks: Dict[LocalDisk, List[str]] = {}
     for partition in cluster.partitions.values():
         disks.setdefault(partition.local_disk, []).append(partition.name)
@@ -42,8 +44,8 @@ def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
         share = policy.cores.cores_per_gpu or "a node's cores / its GPUs"
         word = "at most" if policy.cores.rule == "cap" else "by default"
         evidence = catalog.evidence(cluster.name, "policy", "cores", "rule")
-        told = f"; {evidence}" if evidence else ""
-        lines.append(("cores per GPU", f"{word} {share}{told}"))
+        remark = f"; {evidence}" if evidence else ""
+        lines.append(("cores per GPU", f"{word} {share}{remark}"))
     interactive = cluster.wall_time.interactive_maximum
     if interactive is not None:
         lines.append(("interactive jobs", f"at most {units.format_time(interactive)}"))

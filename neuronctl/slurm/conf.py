@@ -31,8 +31,8 @@ def _cluster_name(path: str, changed: int) -> Optional[str]:
 
 def config_file() -> Optional[str]:
     """Return the slurm.conf that Slurm's commands would read; None if none is readable."""
-    asked = os.environ.get("SLURM_CONF")
-    places = (asked,) if asked else _PLACES
+    named = os.environ.get("SLURM_CONF")
+    places = (named,) if named else _PLACES
     return next((place for place in places if os.access(place, os.R_OK)), None)
 
 

@@ -213,9 +213,9 @@ _STEP_NAMES = (*fields.names_of(_STEP_COLUMNS), "DerivedExitCode")
 
 def ask_steps(jobs: Sequence[JobId]) -> Dict[str, Tuple[StepEnd, ...]]:
     """Ask sacct about jobs; return their steps by id, or nothing without an answer."""
-    asked = ",".join(dict.fromkeys(job.asked for job in jobs))
+    ids = ",".join(dict.fromkeys(job.asked for job in jobs))
     try:
-        result = run([*SACCT, f"--format={','.join(_STEP_NAMES)}", f"--jobs={asked}"])
+        result = run([*SACCT, f"--format={','.join(_STEP_NAMES)}", f"--jobs={ids}"])
     except SlurmError:
         return {}
     return parse_steps(result.stdout) if result.returncode == 0 else {}

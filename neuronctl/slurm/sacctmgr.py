@@ -67,10 +67,10 @@ class Association:
     above: Tuple[str, ...] = ()
 
 
-def association_in(partition: str, own: Sequence[Association]) -> Optional[Association]:
+def association_in(partition: str, every: Sequence[Association]) -> Optional[Association]:
     """Return the association that applies in a partition, of a user's in one account, or None."""
-    here = [association for association in own if association.partition in ("", partition)]
-    return max(here, key=lambda one: one.partition, default=None)
+    here = [association for association in every if association.partition in ("", partition)]
+    return max(here, key=lambda association: association.partition, default=None)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ class LimitedGroup:
         return not (self.account or self.user)
 
 
-_QOS_COLUMNS, _ASSOCIATION_COLUMNS = columns_of(SlurmQos), columns_of(Association)
+_QOS_COLUMNS = columns_of(SlurmQos)
+_ASSOCIATION_COLUMNS = columns_of(Association)
 _QOS_ASKED = (*names_of(_QOS_COLUMNS), *QOS_FIELDS)
 _ASSOCIATION_ASKED = (*names_of(_ASSOCIATION_COLUMNS), "DefaultAccount", *ASSOCIATION_FIELDS)
 
@@ -115,16 +116,16 @@ def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
     """Return the groups in ``scontrol --oneliner show assoc_mgr`` that apply to a user."""
     groups = []
     for line in text.splitlines():
+        owner = _before_id(line, "UserName")
         if line.startswith("QOS="):
-            scope, name, parent, partition = Scope.QOS, _before_id(line, "QOS"), "", ""
-        elif line.startswith("ClusterName="):
-            who = _before_id(line, "UserName")
-            if who not in ("", user):
-                continue
-            scope, name = Scope.ASSOCIATION if who else Scope.ACCOUNT, _before_id(line, "Account")
-            parent, partition = _before_id(line, "ParentAccount"), _before_id(line, "Partition")
+            scope = Scope.QOS
+            name = _before_id(line, "QOS")
+        elif line.startswith("ClusterName=") and owner in ("", user):
+            scope = Scope.ASSOCIATION if owner else Scope.ACCOUNT
+            name = _before_id(line, "Account")
         else:
             continue
+        parent, partition = _before_id(line, "ParentAccount"), _before_id(line, "Partition")
         whole, _, parts = line.partition(" Account Limits=")
         limits = read_group_limits(whole, scope, name)
         groups.append(LimitedGroup(scope, name, parent, partition, limits))

@@ -120,12 +120,12 @@ class Reservation:
     ``Users=kim`` or ``Accounts=lab``; ``Users=-kim`` leaves one out.
     """
 
-    name: str
-    start: int
-    end: int
-    node_list: str
-    cores: Optional[int]
-    flags: Tuple[str, ...]
+    name: str = column("ReservationName")
+    start: int = column("StartTime", parse_timestamp)
+    end: int = column("EndTime", parse_timestamp)
+    node_list: str = column("Nodes", text_or_nothing)
+    cores: Optional[int] = column("CoreCnt", count)
+    flags: Tuple[str, ...] = column("Flags", words)
     allowed: Tuple[str, ...] = ()
 
     def whole_nodes(self, groups: Iterable[NodeGroup]) -> bool:
@@ -282,9 +282,9 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
     groups = []
     for figures, names in alike.items():
         fields = _fields(figures)
-        all_have, all_held = (parse_resources(fields[key]) for key in ("Gres", "GresUsed"))
-        have, held = all_have.get("gpu", {}), all_held.get("gpu", {})
-        in_use = sum(held.values()) if held else parse_tres_gpus(fields["AllocTRES"])
+        resources, used_resources = (parse_resources(fields[key]) for key in ("Gres", "GresUsed"))
+        gpus, used_gpus = resources.get("gpu", {}), used_resources.get("gpu", {})
+        in_use = sum(used_gpus.values()) if used_gpus else parse_tres_gpus(fields["AllocTRES"])
         groups.append(
             NodeGroup(
                 names=tuple(names),
@@ -294,17 +294,17 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
                 cores_used=count(fields["CPUAlloc"]) or 0,
                 memory_mb=(count(fields["RealMemory"]) or 0) - (count(fields["MemSpecLimit"]) or 0),
                 memory_mb_used=count(fields["AllocMem"]) or 0,
-                gpus=sum(have.values()),
+                gpus=sum(gpus.values()),
                 gpus_used=in_use or 0,
-                gpu=next(filter(None, have), ""),
+                gpu=next(filter(None, gpus), ""),
                 arch=fields["Arch"],
                 features=words(fields["ActiveFeatures"]),
                 threads=count(fields["ThreadsPerCore"]) or 1,
                 owner=text_or_nothing(fields["Owner"]),
-                gpu_types=tuple((kind, have[kind], held.get(kind, 0)) for kind in have),
+                gpu_types=tuple((kind, gpus[kind], used_gpus.get(kind, 0)) for kind in gpus),
                 resources=tuple(
-                    (name, sum(kinds.values()), sum(all_held.get(name, {}).values()))
-                    for name, kinds in all_have.items()
+                    (name, sum(kinds.values()), sum(used_resources.get(name, {}).values()))
+                    for name, kinds in resources.items()
                     if name != "gpu"
                 ),
             )
@@ -316,16 +316,12 @@ def parse_reservations(text: str) -> Tuple[Reservation, ...]:
     """Parse the ``ReservationName=`` lines of ``scontrol --oneliner show reservation``."""
     reservations = []
     for line in _lines(text, "ReservationName"):
-        start, end = parse_timestamp(line["StartTime"]), parse_timestamp(line["EndTime"])
-        if start is not None and end is not None:
-            cores, flags = count(line["CoreCnt"]), words(line["Flags"])
-            nodes, name = text_or_nothing(line["Nodes"]), line["ReservationName"]
-            allowed = tuple(f"{key}={who}" for key in _ALLOWED for who in words(line[key]))
-            reservations.append(Reservation(name, start, end, nodes, cores, flags, allowed))
+        values = read_columns(columns_of(Reservation), line)
+        keys = ("Users", "Groups", "Accounts")
+        allowed = tuple(f"{key}={who}" for key in keys for who in words(line[key]))
+        if values["start"] is not None and values["end"] is not None:
+            reservations.append(Reservation(**values, allowed=allowed))
     return tuple(reservations)
-
-
-_ALLOWED = ("Users", "Groups", "Accounts")
 
 
 def parse_job_states(text: str) -> Dict[int, str]:

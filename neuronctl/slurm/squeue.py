@@ -185,9 +185,9 @@ def ask_own_queue(oldest: float = 0.0, *, timeout: float = TIMEOUT) -> OwnQueue:
     """Return the user's own jobs, at most ``oldest`` seconds old; raise SlurmError."""
     until = time.monotonic() + _PATIENCE
     while oldest > 0:
-        kept = _read()
-        if kept is not None and kept.age <= oldest:
-            return kept
+        answer = _read()
+        if answer is not None and answer.age <= oldest:
+            return answer
         with cache.working_out(_KIND, _place()[0]) as mine:
             if mine or time.monotonic() > until:
                 return _ask(timeout)
@@ -196,7 +196,8 @@ def ask_own_queue(oldest: float = 0.0, *, timeout: float = TIMEOUT) -> OwnQueue:
 
 
 def _ask(timeout: float) -> OwnQueue:
-    asked_at, end = time.time(), unguessable_end()
+    asked_at = time.time()
+    end = unguessable_end()
     argv = squeue_argv(user=str(os.getuid()), end=end)
     answer = OwnQueue(asked_at, end, read_queue(argv, timeout=timeout))
     _write(answer)

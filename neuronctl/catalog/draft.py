@@ -37,6 +37,7 @@ def catalog_text(limits: ClusterFigures, date: str, below: Optional[Catalog] = N
         name, cluster["title"] = lower.name, lower.title
     elif name != limits.config.cluster:
         cluster["slurm_cluster_names"] = [limits.config.cluster]
+
     default = next((partition.name for partition in limits.partitions if partition.default), None)
     if default is not None or (lower is not None and lower.default_partition is not None):
         cluster["default_partition"] = default
@@ -48,6 +49,7 @@ def catalog_text(limits: ClusterFigures, date: str, below: Optional[Catalog] = N
         partitions.update((name, None) for name in lower.partitions if name not in partitions)
         if limits.qos is not None:
             qos.update((name, None) for name in lower.qos if name not in qos)
+
     cluster["partitions"] = partitions
     if qos:
         cluster["qos"] = qos

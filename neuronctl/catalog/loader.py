@@ -99,6 +99,7 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
     places: Dict[Path, Place] = {}
     for number, layer in enumerate(layers):
         _lay_over(data, layer.data, (), (number, layer.lines), places)
+
     files = tuple(layer.file for layer in layers)
     errors: Dict[Path, schema.Mistake] = {}
     node = schema.Node(data, (), places, errors)
@@ -109,6 +110,7 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
     if default not in clusters and ("clusters",) not in errors:
         words = f"{default!r} is not a cluster"
         node.refuse("default_cluster", words, did_you_mean(default, clusters))
+
     if errors:
         first, *others = (
             CatalogError(f"{files[number]}:{line}: {message}", hint)
@@ -116,6 +118,7 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
         )
         first.others = tuple(others)
         raise first
+
     # A catalog's paths begin with the cluster; "clusters" would add nothing.
     by_key = {
         path_key(path[1:] if path[0] == "clusters" else path): list(place)

@@ -17,10 +17,10 @@ def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
         lines.append(("submit from", ", ".join(policy.submit_from)))
     if cluster.scratch_days is not None:
         days = counted(cluster.scratch_days, "day")
-        words = (
-            f"the site removes a file from {cluster.scratch or 'it'} after {days} without access"
+        place = cluster.scratch or "it"
+        lines.append(
+            ("scratch", f"the site removes a file from {place} after {days} without access")
         )
-        lines.append(("scratch", words))
     disks: Dict[LocalDisk, List[str]] = {}
     for partition in cluster.partitions.values():
         disks.setdefault(partition.local_disk, []).append(partition.name)

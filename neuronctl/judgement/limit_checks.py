@@ -213,24 +213,20 @@ def _check_use(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator
     """Yield the wait for other jobs that hold a limit's resources, the user's or the group's."""
     about = limit.about
     mine = counted_jobs(limit, on_cluster)
-    used: Optional[int] = limit.used
-    if about.bare or limit.tres.startswith("gres/gpu:"):
-        used = _used_of_each(limit, on_cluster)
-    elif about.per == Per.USER:
-        untold = (job for job in running(mine) if "cpu" not in job.tres)
-        unknown = limit.tres and any(job.holds(limit.tres) is None for job in untold)
-        used = None if unknown else limit.held_by(mine)
-    if used is not None and used + wanted <= limit.figure:
-        return
+    used = _used_now(limit, on_cluster, mine)
     if used is None:
         yield Doubt(f"how much is left of {limit.named} of {limit.holder} is not known")
+        return
+    if used + wanted <= limit.figure:
         return
     if limit.tres == "node" and about.counts == Counts.TRES:
         # A resource that several jobs share counts once.
         words = f"jobs of {limit.holder} hold {used} of {limit.amount(limit.figure)}"
         yield Doubt(f"{words}; on how many nodes together is not known", cause=limit.reason)
         return
-    figure, until = limit.amount(limit.figure), None
+
+    until = None
+    figure = limit.amount(limit.figure)
     if about.per == Per.USER:
         code = "NC502" if about.counts == Counts.RUNNING else "NC503"
         held = f"you hold {used} of {figure} in {limit.holder}"
@@ -241,6 +237,18 @@ def _check_use(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator
         held = f"jobs of {_group_of(limit)} hold {used} of {figure}, counting all its users"
     words = f"{held}; {wanted} more must wait until {end}"
     yield Wait(code, limit.reason, words, on_cluster.snapshot.says(limit.command), until)
+
+
+def _used_now(limit: Limit, on_cluster: PlanOnCluster, mine: Tuple[QueueJob, ...]) -> Optional[int]:
+    """Return what jobs hold of a limit now; None: unknown. mine: the user's jobs that count."""
+    if limit.about.bare or limit.tres.startswith("gres/gpu:"):
+        return _used_of_each(limit, on_cluster)
+    if limit.about.per != Per.USER:
+        return limit.used
+    uncounted = (job for job in running(mine) if "cpu" not in job.tres)
+    if limit.tres and any(job.holds(limit.tres) is None for job in uncounted):
+        return None
+    return limit.held_by(mine)
 
 
 def _end_of_wait(

@@ -138,11 +138,14 @@ class PlanOnCluster:
         base = () if self.partition is None else self.partition.limits
         if not self.snapshot.enforced:
             return base
+
+        # The QOS whose limits hold, the one that counts first in front.
         site_qos = None if self.partition is None else figures.qos_named(self.partition.qos)
         job_qos = figures.qos_named(self.job_qos)
         flags = () if job_qos is None else job_qos.flags
         in_order = (job_qos, site_qos) if "OverPartQOS" in flags else (site_qos, job_qos)
         every_qos = [qos for qos in in_order if qos is not None]
+
         limits = [limit for limit in base if _LIFTED.get(limit.kind) not in flags]
         limited: Set[Tuple[str, str]] = set()
         for qos in every_qos:
@@ -151,6 +154,7 @@ class PlanOnCluster:
             fresh = [limit for limit in same if (limit.kind, limit.tres) not in limited]
             limited.update((limit.kind, limit.tres) for limit in fresh)
             limits += fresh
+
         factor = next((qos.factor for qos in every_qos if qos.factor is not None), 1)
         for limit in self._association_limits:
             if (limit.kind, limit.tres) not in limited:

@@ -97,6 +97,7 @@ def _partition(
         put("nodes", site.nodes, show)
     if site.node_list:
         put("node_list", site.node_list, show)
+
     # The QOS and the association that the job has there.
     on_cluster = PlanOnCluster(replace(plan, partition=base), snapshot)
     put("open", on_cluster.is_open, show)
@@ -107,6 +108,7 @@ def _partition(
         maximum = units.UNLIMITED if shortest is None else shortest.figure
         command = show if shortest is None else shortest.command
         put("wall_time", replace(base.wall_time, maximum=maximum), command)
+
     if snapshot.enforced:
         most = [
             (limit.figure, limit.command)
@@ -115,6 +117,7 @@ def _partition(
             and (limit.kind == "MaxTRESPU" or (limit.scope, limit.kind) == (Scope.QOS, "MaxTRES"))
         ]
         put("max_gpus", *min(most, default=(None, "sacctmgr show qos")))
+
     if not groups:
         return replace(base, **changed)
     show = "scontrol show node"

@@ -170,32 +170,47 @@ def needed_texts(pattern: str) -> _Needs:
 
 
 def _needs(parts: List[str]) -> _Needs:
-    """Return texts of which one is needed up to the end of the group. ``parts``: last one first."""
+    r"""Return the texts that a group needs, and drop its parts, of which the last one is first.
+
+    >>> _needs(_PARTS.findall(r"GPU \d+ is lost|no device")[::-1])
+    (' is lost', 'no device')
+    """
     alternatives: _Needs = ()
-    best: _Needs = ("",)
-    run = ""
+    best: _Needs = ("",)  # of this alternative
+    literal = ""  # the characters that surely stand before the next part
     while parts and parts[-1] != ")":
         part = parts.pop()
-        inner: _Needs = ("",)
-        if part[0] == "(":
-            inner = _needs(parts)
-            if parts:
-                parts.pop()
-            inner = ("",) if part[1:2] == "?" and part[-1] in "=!" else inner
         if part in ("^", "$", r"\b"):
             continue
+        inner = _group_needs(part, parts) if part[0] == "(" else ("",)
         is_optional = bool(parts) and parts[-1][0] in "?*{"
-        plain = part[-1] if part[0] == "\\" and not part[1].isalnum() else part
-        if plain == part[-1] and part[0] not in "[(.?*+{|" and not is_optional:
-            run += plain
-            best = max(best, (run,), key=_least)
+        character = _literal(part)
+        if character and not is_optional:
+            literal += character
+            best = max(best, (literal,), key=_least)
             continue
-        run = ""
+        literal = ""
         if part == "|":
-            alternatives, best = alternatives + best, ("",)
+            alternatives += best
+            best = ("",)
         elif not is_optional:
             best = max(best, inner, key=_least)
     return alternatives + best
+
+
+def _group_needs(opening: str, parts: List[str]) -> _Needs:
+    """Return what the group that begins here needs: nothing if it looks ahead or back."""
+    needs = _needs(parts)
+    if parts:
+        parts.pop()  # its end
+    return ("",) if opening[1:2] == "?" and opening[-1] in "=!" else needs
+
+
+def _literal(part: str) -> str:
+    """Return the character that a part of a pattern matches; "" if it may match several."""
+    if part[0] == "\\":
+        return "" if part[1].isalnum() else part[1]
+    return "" if part[0] in "[(.?*+{|" else part
 
 
 def _least(needs: _Needs) -> int:

@@ -10,7 +10,6 @@ import json
 import re
 import sys
 import time
-from collections import Counter
 from datetime import datetime, timezone
 from random import Random
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -368,28 +367,6 @@ def _as_script(words: Sequence[str]) -> str:
 
 
 # ------------------------------------------------------------------------------- report
-
-
-def table(rows: List[Row]) -> str:
-    """The confusion table: what was said down, what happened across."""
-    rows = [row for row in rows if row["happened"] is not None]
-    cells = Counter((_short(row["said"]), _short(row["happened"])) for row in rows)
-    across = sorted({happened for _, happened in cells})
-    down = sorted({said for said, _ in cells})
-    wide = max(map(len, down))
-    lines = [f"Slurm did ({number}) {outcome}" for number, outcome in enumerate(across, 1)]
-    head = "".join(f"{f'({number})':>6}" for number in range(1, len(across) + 1))
-    lines.append(f"{'neuronctl said':{wide}}{head}")
-    for said in down:
-        counts = "".join(f"{cells[said, outcome] or '.':>6}" for outcome in across)
-        lines.append(f"{said:{wide}}{counts}")
-    return "\n".join(lines)
-
-
-def _short(words: Sequence[Any]) -> str:
-    if words[0] in ("refused", "starts", "not known") or "probably" in words[0] or not words[1]:
-        return str(words[0])
-    return f"{words[0]}: {str(words[1])[:30]}"
 
 
 def told(row: Row) -> str:

@@ -10,7 +10,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from neuronctl.common.console import printable
 from neuronctl.common.datatypes import replace
-from neuronctl.common.errors import NoSuchJobError, PolicyError
+from neuronctl.common.errors import NoSuchJobError, PolicyError, UsageError
 from neuronctl.common.paths import sweep_dir
 from neuronctl.records.store import RecordStore
 from neuronctl.request.job import JobRequest, Layer, Origin, Source
@@ -70,6 +70,13 @@ def wait_for_named(
     if not named:
         return request
     terms = [request.dependency] if request.dependency else []
+    if "?" in (request.dependency or ""):
+        # Slurm 22.05 takes both, and waits for any of the jobs.
+        raise UsageError(
+            f"{named[0][0]} and --dependency {request.dependency} contradict each other: "
+            "Slurm waits for all jobs, or ('?') for any",
+            "keep one of them",
+        )
     for option, kind, word in named:
         if ask_slurm:
             jobs_by_id = _find(word)

@@ -15,6 +15,7 @@ from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.common import errors
 from neuronctl.common.files import open_regular
+from neuronctl.common.words import verb
 from neuronctl.records.store import JobRecord, RecordStore
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.conf import local_cluster
@@ -74,7 +75,9 @@ def wait_for(
         if not left or (any_of_them and len(left) < len(watches)):
             return [watch for watch in watches if watch.ended]
         if time.monotonic() >= end:
-            raise TimeoutError(f"{_waiting_for(watches, any_of_them)} within {timeout} s")
+            jobs = ", ".join(str(watch.job) for watch in left)
+            have = verb(len(left), f"job {jobs} has", f"jobs {jobs} have")
+            raise TimeoutError(f"{have} not ended within {timeout} s")
         pause = min(watch.pause for watch in left)
         time.sleep(max(0.0, min(pause, end - time.monotonic())))
 
@@ -93,15 +96,6 @@ def wait_while(goes_on: Callable[[], bool], what: str, timeout: Optional[float])
         pause = min(pause * _GROWTH, _LONGEST_RUNNING[0][1])
 
 
-def _waiting_for(watches: Sequence[JobWatch], any_of_them: bool) -> str:
-    words = ", ".join(str(watch.job) for watch in watches)
-    if any_of_them:
-        return f"none of the jobs {words} has ended"
-    if len(watches) == 1:
-        return f"job {words} has not ended"
-    return f"the jobs {words} have not all ended"
-
-
 class JobWatch:
     """Poll one job (or all tasks of an array)."""
 
@@ -116,11 +110,11 @@ class JobWatch:
         self.ended = False
         self.interval = _FIRST
         self.pause = _FIRST  # seconds until the next look
-        self._age = 0.0
-        self._before = ""
+        self._age = 0.0  # of squeue's answer, in seconds
+        self._before = ""  # the summary when last asked
         self.silent = False  # whether Slurm failed to respond when last asked
         self._absent_since: Optional[float] = None
-        self._paths: Dict[bool, str] = {}
+        self._paths: Dict[bool, str] = {}  # False: of standard output, True: of standard error
         self._others = False  # another user's job
 
     def poll(self) -> List[str]:

@@ -80,6 +80,7 @@ def test_what_has_ended_well_is_not_waited_for(
         (["--after", "99"], [], 8, "no matching jobs: 99"),
         (["--after", "4-1"], [], 2, "invalid job id '4-1'"),
         (["--after", " "], [], 2, "--after: is empty"),
+        (["--after", "41", "-d", "afterok:1?afterok:2"], RUNNING, 2, "contradict each other"),
     ],
 )
 def test_what_can_never_be_met_is_refused(

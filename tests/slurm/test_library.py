@@ -96,7 +96,7 @@ def test_a_program_waits_for_several_jobs_and_cancels(sandbox: Sandbox, no_jobs:
     assert told == {
         "first": True,
         "wait": f"job {job} has not ended within 2 s",
-        "any": f"none of the jobs {job} has ended within 2 s",
+        "any": f"job {job} has not ended within 2 s",
         "repr": f"JobStatus({job}, 'bash', 'RUNNING')",
         "code": 143,
         "unknown": "no matching jobs: 999999",

@@ -92,20 +92,27 @@ def _is_named_secret(name: str, value: str) -> bool:
 
 def find_secrets(text: str) -> List[Span]:
     """Return the positions of a text's secrets, in order, without quotes around them."""
-    folded = text.casefold()
-    spans: List[Span] = []
+    spans = list(_find_named(text))
     for pattern in _likely_patterns(text):
         matches = re.finditer(pattern, text)
         spans += [m.span("value") for m in matches if not re.fullmatch(_NOTHING, m["value"])]
-    named = re.compile(_NAMED)
-    match = named.search(text) if any(map(folded.__contains__, _HINTS)) else None
-    while match is not None:
-        start, end = match.span("value")
-        has_value = _gives_secret(match)
-        quoted = has_value and text[start] in "'\""
-        spans += [(start + quoted, end - quoted)] if has_value else []
-        match = named.search(text, end if has_value else start)  # --env TOKEN=x
     return _joined(spans)
+
+
+def _find_named(text: str) -> Iterator[Span]:
+    """Yield the values whose name says that they are secrets: ``TOKEN=x``, ``--password x``."""
+    folded = text.casefold()
+    if not any(hint in folded for hint in _HINTS):
+        return
+    pattern = re.compile(_NAMED)
+    place = 0
+    while (match := pattern.search(text, place)) is not None:
+        start, end = match.span("value")
+        place = start  # the value may begin with another name: --env TOKEN=x
+        if _gives_secret(match):
+            place = end
+            quoted = text[start] in "'\""
+            yield start + quoted, end - quoted
 
 
 def _likely_patterns(text: str) -> Iterator[str]:

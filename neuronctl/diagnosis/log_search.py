@@ -40,14 +40,18 @@ def search(
     failure = _last_failure(lines, [sign for sign in signs if sign.entry.role != WARNING], alone)
     if failure is None:
         return None
+
     exits = [sign.exit for sign in signs if sign.exit]
-    killed = -signal.SIGKILL in exits and exits[0] != -signal.SIGKILL
-    if killed or any(line.startswith(STOPPED) for line in lines[-failure.number :]):
+    is_followed_by_kill = -signal.SIGKILL in exits and exits[0] != -signal.SIGKILL
+    if is_followed_by_kill or any(line.startswith(STOPPED) for line in lines[-failure.number :]):
         failure = replace(failure, stopped=True)
+
     above = [replace(sign, number=0) for sign in find_signs(head)]
     above += [sign for sign in signs if sign.number > failure.number]
-    explains = next((sign for sign in above if _explains(sign, failure)), None)
-    return replace(explains, where=failure.where, consequence=False) if explains else failure
+    reason = next((sign for sign in above if _explains(sign, failure)), None)
+    if reason is None:
+        return failure
+    return replace(reason, where=failure.where, consequence=False)
 
 
 def _explains(sign: Sign, later: Sign) -> bool:

@@ -175,32 +175,36 @@ def _reserved(evidence: JobEvidence) -> str:
     return "; ".join(words[:2])
 
 
-def _turn(evidence: JobEvidence, queue_row: QueueJob, reason: str) -> str:
-    # Jobs that depend on another or are held (priority 0) are ahead of nobody.
-    waiting = [row for row in evidence.queue if row.state == PENDING and not row.dependency]
-    # With equal priorities (always without weights), the older job is first.
-    ahead = sum(
-        1
-        for row in waiting
-        if row.priority and (row.priority, queue_row.job_id) > (queue_row.priority or 0, row.job_id)
-    )
+def _turn(evidence: JobEvidence, job: QueueJob, reason: str) -> str:
+    """Return how many jobs are ahead of a pending one, and when the first running one ends."""
+    partition = evidence.status.partition
+    ahead = sum(_is_ahead(other, job) for other in evidence.queue)
     running = [row for row in evidence.queue if row.state == RUNNING]
-    others = [row for row in evidence.queue if row.user != queue_row.user]
-    if not others and not (running if reason == "Resources" else ahead):
+    sees_others = any(row.user != job.user for row in evidence.queue)
+    if not sees_others and not (running if reason == "Resources" else ahead):
         return (
-            f"you can see only your own jobs in {evidence.status.partition}: other users' jobs may "
-            "be hidden (PrivateData) or in another partition with the same nodes, or nodes may be "
-            "down"
+            f"you can see only your own jobs in {partition}: other users' jobs may be hidden "
+            "(PrivateData) or in another partition with the same nodes, or nodes may be down"
         )
+
     jobs = counted(ahead, "other pending job") if ahead else "no other pending jobs"
-    words = f"{jobs} in {evidence.status.partition} {verb(ahead)} ahead of it"
-    ends = [row.end for row in running if row.end is not None and row.end >= evidence.now]
+    words = f"{jobs} in {partition} {verb(ahead)} ahead of it"
     if running:
         words += f"; {counted(len(running), 'job')} {verb(len(running))} running"
-        if ends:
-            left = duration(min(ends) - evidence.now)
-            words += f", and the first ends in {left} at the latest"
+    ends = [row.end for row in running if row.end is not None and row.end >= evidence.now]
+    if ends:
+        left = duration(min(ends) - evidence.now)
+        words += f", and the first ends in {left} at the latest"
     return words
+
+
+def _is_ahead(other: QueueJob, job: QueueJob) -> bool:
+    """Return True if Slurm considers the other job first."""
+    # Jobs that depend on another or are held (priority 0) are ahead of nobody.
+    if other.state != PENDING or other.dependency or not other.priority:
+        return False
+    # With equal priorities (always without weights), the older job is first.
+    return (other.priority, job.job_id) > (job.priority or 0, other.job_id)
 
 
 _QUIET = 300

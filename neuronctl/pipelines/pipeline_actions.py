@@ -70,12 +70,13 @@ def plan_pipeline(path: str, options: Mapping[str, Any], **how: Any) -> PlannedP
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", title):
         hint = "name it with -J NAME: up to 100 letters, digits, and _ . + -"
         raise UsageError(f"'{title}' cannot name a pipeline", hint)
+
     jobs: Dict[str, PlannedJob] = {}
     rows: List[Job] = []
     for name in order:
         values = dict(layers[name].values)
-        for option in ("after", "after_ok"):
-            values.pop(option, None)
+        values.pop("after", None)
+        values.pop("after_ok", None)
         planned = plan_job(
             {**options, "job_name": values.get("job_name") or f"{title}-{name}"},
             recorded=merge([*users_layers(), Layer(values, layers[name].origins)]),
@@ -89,8 +90,8 @@ def plan_pipeline(path: str, options: Mapping[str, Any], **how: Any) -> PlannedP
             )
         jobs[name] = planned
         tasks = [f".{task}" for task in sorted(task_indexes(planned.plan.request.array or ""))]
-        place = planned.draft.submit_dir or planned.draft.cwd
-        rows.append(Job(name, after[name], after_ok[name], tasks or [""], place))
+        directory = planned.draft.submit_dir or planned.draft.cwd
+        rows.append(Job(name, after[name], after_ok[name], tasks or [""], directory))
     return PlannedPipeline(title, jobs, rows)
 
 

@@ -362,9 +362,12 @@ def _find(request: Mapping[str, Any]) -> str:
     if os.path.exists(place):
         return place
     for record in RecordStore.default().iter():
-        copied = str(record.rest.get("snapshot") or "")
-        runs = glob.glob(os.path.join(glob.escape(copied), "runs", f"{record.job_id}*", below))
-        if copied and runs and record.cwd.startswith(folder):
-            return max(runs, key=os.path.getmtime)
+        snapshot = str(record.rest.get("snapshot") or "")
+        if not snapshot or not record.cwd.startswith(folder):
+            continue
+        pattern = os.path.join(glob.escape(snapshot), "runs", f"{record.job_id}*", below)
+        copies = glob.glob(pattern)
+        if copies:
+            return max(copies, key=os.path.getmtime)
     hint = "submit sends the project, and 'pull .' brings back all of it"
     raise UsageError(f"no such file on the cluster: {place}", hint)

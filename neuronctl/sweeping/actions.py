@@ -28,8 +28,8 @@ from neuronctl.submission.pipeline import Reporter, stored_request
 from neuronctl.submission.planned_job import PlannedJob
 from neuronctl.sweeping.folder import Sweep, SweepSettings, find_sweep, open_sweep
 from neuronctl.sweeping.jobs import plan_task, submit_workers, task_words
-from neuronctl.sweeping.parameters import METRIC, Task, check_metric, make_tasks
-from neuronctl.sweeping.results import read_status
+from neuronctl.sweeping.parameters import METRIC, Task, TaskState, check_metric, make_tasks
+from neuronctl.sweeping.results import SweepStatus, read_status
 from neuronctl.sweeping.worker.files import FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
 from neuronctl.tracking.cancellation import cancel, is_active, scancel_targets
 from neuronctl.tracking.job_status import JobStatus
@@ -233,23 +233,17 @@ def retry(
             "Slurm does not answer, so that it is not known which tasks still run",
             "try again later",
         )
-    wanted = (INTERRUPTED, FAILED) if failed else (INTERRUPTED,)
-    chosen = [task for task in status.tasks if task.state in wanted]
-    if numbers:
-        chosen = [status.task(number) for number in dict.fromkeys(numbers)]
-    for task in chosen:
-        if task.state in (RUNNING, WAITING):
-            words = f"task {task.number} is {task.state}: only one that has ended is done again"
-            raise UsageError(words)
+    chosen = _choose_tasks(status, numbers, failed)
     by_sizes: Dict[Row, List[Tuple[int, int]]] = {}
     for task in chosen:
         by_sizes.setdefault(task.sizes, []).append((task.number, task.attempt))
     for sizes, attempts in by_sizes.items():
-        given = {**dict(sizes), **options} if options else None
-        if given:
-            plan_task(sweep.settings, tuple(given.items()))  # refuses impossible options
-        sweep.do_again(attempts, given)
+        new_sizes = {**dict(sizes), **options} if options else None
+        if new_sizes:
+            plan_task(sweep.settings, tuple(new_sizes.items()))  # refuses impossible options
+        sweep.do_again(attempts, new_sizes)
     sweep.resume()
+
     reporter.tell(f"{counted(len(chosen), 'task')} to do again")
     left = 0 if failed or numbers else status.counts[FAILED]
     if left:
@@ -257,6 +251,19 @@ def retry(
         reporter.tell(f"{words}: 'neuronctl sweep retry {name} --failed' includes failed tasks")
     change = submit_waiting(sweep, reporter)
     return replace(change, again=tuple(task.number for task in chosen))
+
+
+def _choose_tasks(status: SweepStatus, numbers: Sequence[int], failed: bool) -> Sequence[TaskState]:
+    """Return the tasks to do again; raises UsageError for one that has not ended."""
+    if not numbers:
+        states = (INTERRUPTED, FAILED) if failed else (INTERRUPTED,)
+        return [task for task in status.tasks if task.state in states]
+    chosen = [status.task(number) for number in dict.fromkeys(numbers)]
+    for task in chosen:
+        if task.state in (RUNNING, WAITING):
+            message = f"task {task.number} is {task.state}: only one that has ended is done again"
+            raise UsageError(message)
+    return chosen
 
 
 def cancel_jobs(name: str) -> Change:

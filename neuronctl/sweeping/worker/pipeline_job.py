@@ -203,8 +203,8 @@ class Pipeline:
     ) -> Tuple[int, int]:
         """Submit what there is room for; return how many jobs are left, and will do the same.
 
-        variables: the environment. me: the job that does it, which does not count. final: whether
-        its end is one, and no requeue follows.
+        variables: the environment. me: the job that calls this, which does not count. final:
+        whether its end is its last, so that no requeue follows.
         """
         if self.is_stopped:
             return 0, 0

@@ -76,13 +76,13 @@ def _is_installation(directory: str) -> bool:
     return os.path.isabs(directory) and os.path.isfile(f"{directory}/{_CONDA_SH}")
 
 
-def activate_conda(name: str, found: Optional[Conda]) -> Tuple[ShellLine, ...]:
-    """Return the lines that activate a conda environment. ``found``: this machine's conda."""
+def activate_conda(name: str, conda: Optional[Conda]) -> Tuple[ShellLine, ...]:
+    """Return the lines that activate a conda environment. ``conda``: this machine's."""
     file = f'"$(conda info --base)/{_CONDA_SH}"'
-    if found is not None and found.given:
-        file = quote(f"{found.base}/{_CONDA_SH}")
-    elif found is not None and found.base:
-        base = found.base if found.base.startswith("~/") else quote(found.base)
+    if conda is not None and conda.given:
+        file = quote(f"{conda.base}/{_CONDA_SH}")
+    elif conda is not None and conda.base:
+        base = conda.base if conda.base.startswith("~/") else quote(conda.base)
         file = f'"$(conda info --base 2>/dev/null || echo {base})/{_CONDA_SH}"'
     return (
         ShellLine("# 'conda activate' is a shell function, which a batch shell must load first."),
@@ -107,7 +107,8 @@ def find_venv(program: str, directory: str, names: Sequence[str] = (".venv",)) -
     """
     file = os.path.abspath(os.path.join(directory, program))
     owners = {0, os.getuid(), *(os.stat(path).st_uid for path in [file] if os.path.isfile(file))}
-    top, place = os.path.abspath(directory), os.path.dirname(file) if program else file
+    top = os.path.abspath(directory)
+    place = os.path.dirname(file) if program else file
     while True:
         is_inside = f"{place}/".startswith(f"{top}/")
         name = os.path.relpath(place, top) if is_inside else place

@@ -139,12 +139,12 @@ def directories(kind: str = "launchers") -> Tuple[str, ...]:
 
 def names(kind: str = "launchers", ending: str = ".j2") -> Tuple[str, ...]:
     """Return the names of all templates of a kind, the user's own included."""
-    found = set()
+    stems = set()
     for directory in directories(kind):
         with contextlib.suppress(OSError):
             files = [file for file in os.listdir(directory) if file.endswith(ending)]
-            found |= {file[: -len(ending)] for file in files}
-    return tuple(sorted(found))
+            stems |= {file[: -len(ending)] for file in files}
+    return tuple(sorted(stems))
 
 
 def load(name: str) -> Launcher:
@@ -235,7 +235,7 @@ class LauncherCall:
     length: Optional[int]  # words before what it starts; None if an option is not known
 
 
-def called(
+def find_call(
     words: Sequence[Optional[str]], launchers: Optional[Sequence[Launcher]] = None
 ) -> Optional[LauncherCall]:
     """Find the launcher that the first of these words call; None if they call none.
@@ -244,17 +244,17 @@ def called(
     launchers: those to choose from, by default every one. A program that starts processes as a
     launcher does, such as mpiexec.hydra, counts as that launcher.
     """
-    found: Optional[LauncherCall] = None
+    call: Optional[LauncherCall] = None
     for launcher in every() if launchers is None else launchers:
         for command in (*launcher.programs, *launcher.akin):
             if not words or words[0] != command[0] or tuple(words[: len(command)]) != command:
                 continue
             options, length = _options_called(launcher, words, len(command))
             names = {option.name for option in options}
-            chosen = not names.isdisjoint(launcher.chosen_by)
-            if chosen or (found is None and not launcher.chosen_by):
-                found = LauncherCall(launcher, options, length)
-    return found
+            is_chosen = not names.isdisjoint(launcher.chosen_by)
+            if is_chosen or (call is None and not launcher.chosen_by):
+                call = LauncherCall(launcher, options, length)
+    return call
 
 
 def _options_called(

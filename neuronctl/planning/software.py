@@ -13,7 +13,7 @@ from neuronctl.common.secrets import is_private
 from neuronctl.common.shell import CommandWord, Shell
 from neuronctl.common.words import counted
 from neuronctl.launch import environments
-from neuronctl.launch.launchers import Launcher, called, not_a_macro
+from neuronctl.launch.launchers import Launcher, find_call, not_a_macro
 from neuronctl.planning.job_plan import Export
 from neuronctl.request.job import JobRequest
 from neuronctl.scripts.header import interpreter
@@ -77,7 +77,7 @@ def runs_python(request: JobRequest) -> bool:
     return python_module(request) is not None or python_file(request) is not None
 
 
-def _called(request: JobRequest) -> Tuple[str, List[str]]:
+def _program_words(request: JobRequest) -> Tuple[str, List[str]]:
     """Return the name of the program, or of the module behind ``python -m``, and its arguments."""
     if python_module(request) is not None:
         _, name, args = _run_by_python(request)
@@ -88,25 +88,27 @@ def _called(request: JobRequest) -> Tuple[str, List[str]]:
 
 def called_launcher(request: JobRequest) -> Optional[Tuple[Launcher, str, List[str]]]:
     """Return the launcher that the program is, its name, and its arguments; otherwise None."""
-    name, args = _called(request)
+    name, args = _program_words(request)
     if name.endswith(".py"):
         return None
-    call = called((name, *args))
+    call = find_call((name, *args))
     return None if call is None else (call.launcher, name, args)
 
 
 def named_after(request: JobRequest) -> str:
     """Return what names the job: a file behind Python, a shell, or a launcher; or a module."""
-    name, args = _called(request)
-    starts = names_python(name) or name in _SHELLS or called_launcher(request) is not None
-    file = next((word for word in args if starts and word.endswith((".py", ".sh"))), None)
+    name, args = _program_words(request)
+    if names_python(name) or name in _SHELLS or called_launcher(request) is not None:
+        for word in args:
+            if word.endswith((".py", ".sh")):
+                return word
     is_module = name != _command(request)[0].rpartition("/")[2]
-    return file or (name.rpartition(".")[2] if is_module else name)
+    return name.rpartition(".")[2] if is_module else name
 
 
 def starts_once(request: JobRequest) -> str:
     """Return why the program (its name or first line) must start only once, or ""."""
-    name, _ = _called(request)
+    name, _ = _program_words(request)
     if request.steps:
         return "the steps have launchers of their own"
     if request.body is not None:
@@ -120,11 +122,12 @@ def starts_once(request: JobRequest) -> str:
 
 def runs_shell(request: JobRequest) -> bool:
     """Return True if the program is a shell script, by its name or its first line."""
-    script, (name, _) = _command(request)[0], _called(request)
+    name, _ = _program_words(request)
     if name in _SHELLS or name.endswith((".sh", ".bash")):
         return True
-    here = request.resolve_path(script)
-    return "/" in script and os.path.isfile(here) and _interpreter(here) in _SHELLS
+    script = _command(request)[0]
+    path = request.resolve_path(script)
+    return "/" in script and os.path.isfile(path) and _interpreter(path) in _SHELLS
 
 
 def _interpreter(path: str) -> str:
@@ -236,17 +239,29 @@ def exports(
     if has_srun and request.cpus_per_task != 0 and "SRUN_CPUS_PER_TASK" not in given:
         why = "else each srun below gives its tasks one core"
         variables.append(Export("SRUN_CPUS_PER_TASK", Shell("$SLURM_CPUS_PER_TASK"), why))
-    # One process sees the cores that Slurm gave it, and may have them for their memory. Several
-    # would each start as many threads as there are cores, or under torchrun a single one.
-    threads, values = "OMP_NUM_THREADS", {**cluster.environment, **given}
-    if processes > 1 and request.script is not None and threads not in values:
-        each = Shell(f"${{{threads}:-{max(1, cores // processes)}}}")
-        reason = f"{counted(cores, 'core')} / {processes} processes, unless you exported it"
-        variables.append(Export(threads, each, reason))
+    if request.script is not None and _THREADS not in {**cluster.environment, **given}:
+        variables += _thread_export(cores, processes)
     for name, value in cluster.environment.items():
         if name not in given:
             variables.append(Export(name, value, f"{cluster.name} wants it"))
-    variables += [wandb] if wandb is not None else []
+    if wandb is not None:
+        variables.append(wandb)
     for name, value in given.items():
         variables.append(Export(name, None if is_private(name, value) else value))
     return tuple(variables)
+
+
+_THREADS = "OMP_NUM_THREADS"
+
+
+def _thread_export(cores: int, processes: int) -> List[Export]:
+    """Return the variable that gives each of several processes on a node its share of the cores.
+
+    One process sees the cores that Slurm gave it, and may have them for their memory. Several
+    would each start as many threads as there are cores, or under torchrun a single one.
+    """
+    if processes == 1:
+        return []
+    threads = Shell(f"${{{_THREADS}:-{max(1, cores // processes)}}}")
+    reason = f"{counted(cores, 'core')} / {processes} processes, unless you exported it"
+    return [Export(_THREADS, threads, reason)]

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.datatypes import dataclass, field, replace
-from neuronctl.launch.launchers import Launcher, called, every
+from neuronctl.launch.launchers import Launcher, every, find_call
 from neuronctl.scripts.header import SourceSpan, digits
 from neuronctl.scripts.shell_reader import read_shell
 from neuronctl.scripts.shell_text import Command, ShellWord
@@ -170,7 +170,7 @@ class _Starts:
 
     def launcher(self, called_as: Sequence[str], words: Sequence[ShellWord]) -> Optional[Launch]:
         """Return a launcher's launch. called_as: the values of the words, or of the last."""
-        call = called(called_as)
+        call = find_call(called_as)
         if call is None:
             return None
         options = {option.name: option.value for option in call.options}

@@ -12,7 +12,7 @@ from plan_builders import findings, launch_command, plan_of
 from neuronctl.catalog import loader
 from neuronctl.common.errors import NeuronctlError, TemplateError, UsageError
 from neuronctl.launch import launchers
-from neuronctl.launch.launchers import called
+from neuronctl.launch.launchers import find_call
 from neuronctl.rendering.launch_command import launch_parts
 from neuronctl.rendering.render import render_job
 from neuronctl.submission.existing_script import judge_text
@@ -157,13 +157,13 @@ def test_values_are_quoted_and_words_kept(own: Path) -> None:
     ],
 )
 def test_launcher_that_a_command_calls(command: str, name: object) -> None:
-    call = called(shlex.split(command))
+    call = find_call(shlex.split(command))
     assert (call.launcher.name if call else None) == name
 
 
 def test_broken_file_does_not_stop_other_jobs(own: Path) -> None:
     write(own, "nonsense", "aaa")
-    call = called(["horovodrun"])
+    call = find_call(["horovodrun"])
     assert call is not None and call.launcher == launchers.load("horovodrun")
     with pytest.raises(NeuronctlError):
         launchers.load("aaa")

@@ -24,8 +24,8 @@ def _comment_form(context: RuleContext) -> str:
 def _comment_values(context: RuleContext) -> Dict[str, Tuple[str, ...]]:
     """Return the values that each part of the comment takes, as far as the site lists them."""
     policy = context.plan.cluster.policy.comment
-    known = {"word": policy.values} if policy.form == "word" else policy.fields
-    return {key: values for key, values in known.items() if values}
+    values_of = {"word": policy.values} if policy.form == "word" else policy.fields
+    return {key: values for key, values in values_of.items() if values}
 
 
 def _choices(context: RuleContext, key: str, values: Tuple[str, ...], word: str = "") -> str:

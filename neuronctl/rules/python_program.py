@@ -56,18 +56,18 @@ def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
     name: its file, or its module. search: the directories in which Python looks for its imports.
     """
     waiting, whole, trains = [name], True, False
-    seen: Set[str] = set()
+    files_read: Set[str] = set()
     if module:
         parts = name.split(".")
         waiting = [*_local(parts, search), *_local([*parts, "__main__"], search)]
     while waiting:
         file = os.path.realpath(waiting.pop())
-        if file in seen:
+        if file in files_read:
             continue
-        if len(seen) == _MOST_FILES:
+        if len(files_read) == _MOST_FILES:
             whole = False
             break
-        seen.add(file)
+        files_read.add(file)
         text, imports, is_whole = _read(file)
         if re.search(_ONE_DEVICE, text):
             return NO_SIGN
@@ -79,13 +79,13 @@ def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
             above = file
             for _ in range(level):
                 above = os.path.dirname(above)
-            own = parts[0] in _PLAIN
-            files = _local(parts, [above] if level else search[:1] if own else search)
+            is_plain = parts[0] in _PLAIN
+            files = _local(parts, [above] if level else search[:1] if is_plain else search)
             waiting += files
-            whole &= bool(files or level) or own or parts[0] in own_modules()
+            whole &= bool(files or level) or is_plain or parts[0] in own_modules()
     if trains and whole:
         return ALONE
-    return NO_SIGN if trains or (seen and whole) else ""
+    return NO_SIGN if trains or (files_read and whole) else ""
 
 
 def _local(parts: Sequence[str], places: Sequence[str]) -> List[str]:

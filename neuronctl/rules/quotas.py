@@ -155,9 +155,9 @@ def _answers(commands: Sequence[Tuple[str, ...]], cluster: str) -> Iterator[Tupl
     """
     now, due = time.time(), []
     for words in commands:
-        kept = cache.read("quota", " ".join(words), cluster)
-        if kept is not None and 0 <= now - kept[0] < _PAUSE:
-            yield words[0], kept[1], kept[0]
+        cached = cache.read("quota", " ".join(words), cluster)
+        if cached is not None and 0 <= now - cached[0] < _PAUSE:
+            yield words[0], cached[1], cached[0]
             continue
         cache.write("quota", " ".join(words), [now, ""], cluster)
         due.append(words)

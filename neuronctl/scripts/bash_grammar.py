@@ -167,10 +167,10 @@ def syntax_problem(text: str) -> Optional[SyntaxProblem]:
     except SlurmUnavailableError:
         return None
     # Ignore the exit code: it is 0 after a warning and after an error within [[ ]].
-    found = re.search(r"(?m)^bash: line (\d+): (warning: )?(.*)$", answer.stderr)
-    if found is None:
+    message = re.search(r"(?m)^bash: line (\d+): (warning: )?(.*)$", answer.stderr)
+    if message is None:
         return None
     # bash counts the end of the file as a line of its own.
-    line = min(int(found[1]), text.rstrip().count("\n") + 1)
+    line = min(int(message[1]), text.rstrip().count("\n") + 1)
     place = SourceSpan(line, 1, len(text.split("\n")[line - 1]) + 1)
-    return SyntaxProblem(place, found[3], bool(found[2]))
+    return SyntaxProblem(place, message[3], bool(message[2]))

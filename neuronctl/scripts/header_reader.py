@@ -263,7 +263,7 @@ _EXCLUDING = (("mem", "mem-per-cpu", "mem-per-gpu"), ("exclusive", "oversubscrib
 
 def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
     """Return the options that sbatch accepts alone but refuses together."""
-    found = []
+    refusals = []
     for group in _EXCLUDING:
         typed = {
             option.name: option.place
@@ -275,8 +275,8 @@ def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
             place = list(typed.values())[-1]
             since = (23, 2) if "oversubscribe" in typed else ()
             words, hint = f"{names} exclude each other", "keep one of them"
-            found.append(Refusal(words, place, hint, since=since))
-    return found
+            refusals.append(Refusal(words, place, hint, since=since))
+    return refusals
 
 
 def plainly_spelled(line: str) -> str:
@@ -290,12 +290,12 @@ def plainly_spelled(line: str) -> str:
 
 def look_alike(text: str) -> str:
     """Return the first look-alike character in a directive, or ""."""
-    found = next((character for character in text if character in _PLAIN), "")
-    if found in DASHES or not found:
-        return other_dash(found)
-    instead = _PLAIN[found]
+    odd = next((character for character in text if character in _PLAIN), "")
+    if odd in DASHES or not odd:
+        return other_dash(odd)
+    instead = _PLAIN[odd]
     what = f"a character that only looks like {instead!r}" if instead else "an invisible character"
-    return f"{what} (U+{ord(found):04X})"
+    return f"{what} (U+{ord(odd):04X})"
 
 
 def read_header(
@@ -344,20 +344,20 @@ def read_header(
 
 def _whole_file(text: str) -> List[Refusal]:
     """Return why sbatch refuses the file, whatever its directives say."""
-    found: List[Refusal] = []
+    refusals: List[Refusal] = []
 
     def refuse(message: str, place: SourceSpan, hint: str = "", edits: Sequence[Edit] = ()) -> None:
-        found.append(Refusal(message, place, hint, whole=True, edits=tuple(edits)))
+        refusals.append(Refusal(message, place, hint, whole=True, edits=tuple(edits)))
 
     lines, plain = text.split("\n"), text.lstrip("\ufeff")
     first = SourceSpan(1, 1, len(lines[0].rstrip("\r")) + 1)
     if is_too_long(text):
         message = f"it has more than {MAX_BYTES:,} bytes, which is Slurm's limit (max_script_size)"
         refuse(message, first, "leave the data out: let the script read them from another file")
-        return found
+        return refusals
     if not text.strip(BLANKS):
         refuse(f"the script {'contains only blanks' if text else 'is empty'}", first)
-        return found
+        return refusals
     if plain != text:
         mark = SourceSpan(1, 1, len(text) - len(plain) + 1)
         message = "the file begins with a byte order mark (BOM), and so not with #!"
@@ -378,7 +378,7 @@ def _whole_file(text: str) -> List[Refusal]:
         returns = [Edit(place, "") for place in ends if beginning(text) == text]
         hint = "convert the file: sed -i 's/\\r$//' FILE"
         refuse("the lines end as on Windows (CR LF)", ends[0], hint, returns)
-    return found
+    return refusals
 
 
 def _first_command(lines: Sequence[str]) -> int:
@@ -402,7 +402,7 @@ def _is_meant(line: str) -> bool:
 
 def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
     """Return the lines that look like directives but that sbatch does not read."""
-    found = []
+    ignored = []
     for number, line in enumerate(lines, 1):
         text, reason = line.rstrip(BLANKS), ""
         if line.startswith("#SBATCH"):
@@ -412,8 +412,9 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
         elif number < first_command and _is_meant(line):
             reason = MISSPELLED  # the writer of `##SBATCH` knows it
         if reason:
-            found.append(Ignored(reason, text.lstrip(BLANKS), SourceSpan(number, 1, len(text) + 1)))
-    return found
+            place = SourceSpan(number, 1, len(text) + 1)
+            ignored.append(Ignored(reason, text.lstrip(BLANKS), place))
+    return ignored
 
 
 def _overridden(given: Sequence[GivenOption]) -> List[Ignored]:

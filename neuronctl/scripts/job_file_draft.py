@@ -68,9 +68,9 @@ def draft_job_file(
     first = max([1, *(option.place.line for option in header.given)]) + 1
     body = "\n".join(lines[first - 1 :])
     remarks: List[Remark] = []
-    asked = request_from_header(header, name, cluster)
+    request = request_from_header(header, name, cluster)
     keys = [Entry("cluster", cluster.name)] if name_cluster else []
-    keys += _directive_entries(header, name, asked, remarks)
+    keys += _directive_entries(header, name, request, remarks)
     comments = [
         line[1:].lstrip()
         for line in lines[1 : first - 1]
@@ -85,13 +85,13 @@ def draft_job_file(
     entries = [Entry("env", lost)] if lost else []
     entries.append(Entry("run", _run_text(body, header)))
     above = [f"From {'standard input' if name == '<stdin>' else name}", *comments]
-    made = write([*keys, *entries], above=above)
+    job_file = write([*keys, *entries], above=above)
     try:
-        parse_job_file(made, "job.yaml")
+        parse_job_file(job_file, "job.yaml")
     except JobFileError as error:
         raise UsageError(f"{name}:1: cannot be imported: {error.message}", error.hint) from None
     ordered = sorted(dict.fromkeys(remarks), key=lambda remark: remark.line)
-    return JobFileDraft(made, tuple(ordered))
+    return JobFileDraft(job_file, tuple(ordered))
 
 
 _VARIABLES = {"gpus-per-node": "SLURM_GPUS_PER_NODE", "gpus": "SLURM_GPUS"}
@@ -155,10 +155,10 @@ def _directive_entries(
             what = ignored.text if len(ignored.text) < 60 else f"{ignored.text[:57]}…"
             message = f"'{what}' has no effect ({ignored.reason})"
             remarks.append(Remark(ignored.place.line, message))
-    made = [
+    entries = [
         Entry(key, values[key], remark=remarked.get(key, "")) for key in OF_SLURM if key in values
     ]
-    return [*made, Entry("sbatch", others)] if others else made
+    return [*entries, Entry("sbatch", others)] if others else entries
 
 
 def _add_defaults(values: Dict[str, object], header: Header, name: str, asked: JobRequest) -> None:

@@ -79,7 +79,7 @@ def job_variables(header: Header) -> Dict[str, str]:
 
 def modules(shell: ShellText) -> Tuple[str, ...]:
     """Return the modules that the commands load, as far as the text names them."""
-    found: List[str] = []
+    loaded: List[str] = []
     for command in shell.calls("module", "ml"):
         verb, *names = [word or "" for word in command.arguments] or [""]
         if command.name == "ml" and "/" in verb:
@@ -88,8 +88,8 @@ def modules(shell: ShellText) -> Tuple[str, ...]:
             names = names[-1:]
         elif verb not in ("load", "add"):
             continue
-        found += (name for name in names if name.isprintable() and name[:1] not in ("", "-"))
-    return tuple(found)
+        loaded += (name for name in names if name.isprintable() and name[:1] not in ("", "-"))
+    return tuple(loaded)
 
 
 def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:

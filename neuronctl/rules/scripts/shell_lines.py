@@ -280,11 +280,11 @@ def open_server(facts: ScriptFacts) -> Iterator[Finding]:
         ends = list(accumulate(len(word.raw) + 1 for word in words))
         line = " ".join(word.raw for word in words)
         for recipe, program, opens, closes, why in _SERVERS:
-            found = re.search(rf"(?<!\S)(?:{opens})", line) if program in line else None
-            if found is None or re.search(closes, facts.text):
+            opening = re.search(rf"(?<!\S)(?:{opens})", line) if program in line else None
+            if opening is None or re.search(closes, facts.text):
                 continue
             yield Finding(
-                f"{found[0]} lets everybody in who can reach this node: {why}",
+                f"{opening[0]} lets everybody in who can reach this node: {why}",
                 f"'neuronctl serve {recipe}' runs it with a random token, and says how to reach it",
-                place=words[bisect_right(ends, found.start())].place,
+                place=words[bisect_right(ends, opening.start())].place,
             )

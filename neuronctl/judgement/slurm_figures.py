@@ -76,6 +76,16 @@ def _partitions(
     }
 
 
+def _gpu_limits(on_cluster: PlanOnCluster) -> List[Tuple[int, str]]:
+    """Return the limits on the job's GPUs, each with the command that says so."""
+    return [
+        (limit.figure, limit.command)
+        for limit in on_cluster.limits
+        if limit.tres == "gres/gpu"
+        and (limit.kind == "MaxTRESPU" or (limit.scope, limit.kind) == (Scope.QOS, "MaxTRES"))
+    ]
+
+
 def _partition(
     site: SitePartition,
     groups: Sequence[NodeGroup],
@@ -110,13 +120,7 @@ def _partition(
         put("wall_time", replace(base.wall_time, maximum=maximum), command)
 
     if snapshot.enforced:
-        most = [
-            (limit.figure, limit.command)
-            for limit in on_cluster.limits
-            if limit.tres == "gres/gpu"
-            and (limit.kind == "MaxTRESPU" or (limit.scope, limit.kind) == (Scope.QOS, "MaxTRES"))
-        ]
-        put("max_gpus", *min(most, default=(None, "sacctmgr show qos")))
+        put("max_gpus", *min(_gpu_limits(on_cluster), default=(None, "sacctmgr show qos")))
 
     if not groups:
         return replace(base, **changed)

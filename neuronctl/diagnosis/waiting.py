@@ -52,14 +52,9 @@ def waiting(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
     reason = status.explained
     words = reason.words or "Slurm has not considered it yet"
-    since = ""
-    if status.submit is not None and evidence.now > status.submit:
-        since = f" for {duration(evidence.now - status.submit)}"
-    if evidence.earlier:
-        since += " since it was requeued"
-    what = f"pending{since}: {words}"
-    kind = "waiting"
-    cause, remedy, expected = "", reason.advice, ""
+    what = f"pending{_since_words(evidence)}: {words}"
+
+    kind, cause, remedy = "waiting", "", reason.advice
     name = status.reason.partition(",")[0]
     queue_row = next((row for row in evidence.queue if row.job_id == status.job_id), None)
     if name.startswith("Dependency"):
@@ -78,11 +73,24 @@ def waiting(evidence: JobEvidence) -> Diagnosis:
         cause = _reserved(evidence)
     elif queue_row is not None and name in ("Priority", "Resources"):
         cause = _turn(evidence, queue_row, name)
+
+    expected = ""
     if status.expected is not None and status.expected > evidence.now:
         ahead = duration(status.expected - evidence.now)
         expected = f"Slurm expects it to start at {moment(status.expected)} (in {ahead})"
     causes = filter(None, (_earlier_words(evidence), cause, expected))
     return Diagnosis(kind, what, "; ".join(causes), remedy)
+
+
+def _since_words(evidence: JobEvidence) -> str:
+    """Return how long a job has been pending: `` for 10 min since it was requeued``."""
+    submit = evidence.status.submit
+    words = ""
+    if submit is not None and evidence.now > submit:
+        words = f" for {duration(evidence.now - submit)}"
+    if evidence.earlier:
+        words += " since it was requeued"
+    return words
 
 
 def _earlier_words(evidence: JobEvidence) -> str:

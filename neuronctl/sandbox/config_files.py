@@ -258,11 +258,11 @@ def stepd_script(program: str) -> str:
 
 
 def etc_files(setup: Setup, passwd: str, group: str) -> Dict[str, str]:
-    """Files that replace the machine's in /etc, whose ``passwd`` and ``group`` are continued.
+    """Return the files of /etc that differ from the machine's, with lines before its own users.
 
-    The first line with a name or number counts. The user's has '*' in place of 'x': there is no
-    /etc/shadow, without which slurmd's 'su - USER', from which a job with --export=NONE has its
-    environment, fails.
+    Of lines with the same name or number, the first counts. The user's line has '*' in place of
+    'x', since there is no /etc/shadow: with 'x', slurmd's 'su - USER' would fail, which sets the
+    environment of jobs with --export=NONE.
     """
     running, number = setup.running, setup.database_id
     owner = f"{running.user}:*:{running.uid}:{running.gid}::{running.home}:{running.shell}\n"

@@ -28,7 +28,9 @@ else:
 
     def replace(value: Any, /, **changes: Any) -> Any:
         """Return a copy of an object with other values of some fields."""
-        state = {name: getattr(value, name) for name in value.__match_args__}
+        state, names = vars(value), value.__match_args__
+        if len(state) > len(names):  # it has cached properties
+            state = {name: state[name] for name in names}
         return type(value)(**{**state, **changes})
 
 

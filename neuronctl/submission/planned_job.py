@@ -276,7 +276,10 @@ def _how_it_goes_on(draft: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Optio
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 
     try:
-        snapshot = snapshot or Question(draft).answer()
+        if snapshot is None:
+            question = Question(draft)
+            _load_the_rest()
+            snapshot = question.answer()
     except SlurmError:
         return None, ""
     # Of several partitions, Slurm may choose any.

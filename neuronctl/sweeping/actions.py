@@ -176,7 +176,10 @@ def add_tasks(
         present = len(tasks) - added
         reporter.tell(f"{counted(added, 'new task')}; {present} are in the sweep already")
     try:
-        return replace(submit_waiting(sweep, reporter, **how), added=added)
+        if not is_new:
+            return replace(submit_waiting(sweep, reporter, **how), added=added)
+        waiting = Counter(task.sizes for task in filled)
+        return replace(_submit_for(sweep, waiting, reporter, **how), added=added)
     except (PolicyError, SlurmRefusedError, UsageError):
         if is_new and not sweep.jobs():
             _delete(sweep)
@@ -204,6 +207,11 @@ def submit_waiting(sweep: Sweep, reporter: Reporter, **how: Any) -> Change:
         return Change(sweep.name, paused=paused)
     states = read_status(sweep).tasks
     waiting = Counter(task.sizes for task in states if task.state in (WAITING, INTERRUPTED))
+    return _submit_for(sweep, waiting, reporter, **how)
+
+
+def _submit_for(sweep: Sweep, waiting: Mapping[Row, int], reporter: Reporter, **how: Any) -> Change:
+    """Submit jobs for so many waiting tasks of each size."""
     jobs: List[int] = []
     for sizes, count in waiting.items():
         jobs += submit_workers(sweep, sizes, count, reporter, **how)

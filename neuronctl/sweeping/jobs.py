@@ -77,10 +77,11 @@ def submit_workers(
     code = worker_code(sweep.folder, write=not dry_run)
     jobs: List[int] = []
     while True:
-        is_array = count > 1 and not chain
+        is_array, job = count > 1 and not chain, planned
         if is_array:
-            planned = _plan(settings, layer, array=f"1-{count}")
-        job = _with_worker(planned, sweep, task, sizes, code)
+            job = _plan(settings, layer, array=f"1-{count}")
+            job = replace(job, snapshot=planned.snapshot)  # Slurm's answers hold for both
+        job = _with_worker(job, sweep, task, sizes, code)
         try:
             for _ in range(1 if is_array else count):
                 done = submit_job(job, reporter, dry_run=dry_run, **how)
@@ -200,6 +201,8 @@ def _side_by_side(step: StepRequest, task: JobPlan, slots: int) -> Dict[str, Any
 
 def _count_workers(sweep: Sweep, sizes: Row) -> Tuple[int, int]:
     """Return how many jobs take tasks of these sizes, and of any; 0 if Slurm is silent."""
+    if not sweep.jobs():
+        return 0, 0
     try:
         workers = sweep.workers(ask_own_queue().rows)
     except SlurmError:

@@ -51,14 +51,14 @@ def measure(rounds: int) -> Dict[str, Any]:
 
     results: Dict[str, Any] = {"schema": 1, "rounds": rounds, "machine": _machine()}
     say(f"installing neuronctl, {' and '.join(PINS)}")
-    with environments() as made:
-        results["versions"] = made.versions()
+    with environments() as installed:
+        results["versions"] = installed.versions()
         groups: Dict[str, Any] = {}
         for parts in ((cases.starting, cases.watching), (cases.submitting,), (cases.sweeping,)):
-            with cluster(made, f"bench-{os.getpid()}") as there:
-                results["machine"]["slurm"] = there.slurm
+            with cluster(installed, f"bench-{os.getpid()}") as controller:
+                results["machine"]["slurm"] = controller.slurm
                 for part in parts:
-                    answer = part(there, made, rounds, say)
+                    answer = part(controller, installed, rounds, say)
                     groups.update(answer.pop("groups"))
                     results.update(answer)
         results["groups"] = groups

@@ -56,10 +56,10 @@ def case(name: str, argv: Sequence[str], **more: Any) -> Dict[str, Any]:
     return {"name": name, "argv": list(argv), **more}
 
 
-def starting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Results:
+def starting(cluster: Cluster, installed: Environments, rounds: int, say: Say) -> Results:
     """Measure what does not depend on the jobs in the controller."""
     say("generate, torchx, and start-up")
-    torchx = case("torchx", [str(made.peers / "bin/torchx"), *TORCHX])
+    torchx = case("torchx", [str(installed.peers / "bin/torchx"), *TORCHX])
     start = [case(word, ["neuronctl", word]) for word in ("--version", "--help")]
     start.append(case("python -c pass", ["python", "-c", "pass"]))
     groups = {
@@ -69,18 +69,18 @@ def starting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Res
     return {"groups": groups}
 
 
-def watching(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Results:
+def watching(cluster: Cluster, installed: Environments, rounds: int, say: Say) -> Results:
     """Measure ``status`` on a controller that is filled step by step."""
     groups: Results = {}
     mine = cluster.submit_mine(MINE)
     say(f"writing {sum(RECORDS):,} job records")
     cluster.make_records(RECORDS, mine)
     records = {"XDG_STATE_HOME": cluster.state(USUAL)}
-    there = MINE
+    jobs = MINE
     for total in JOBS:
         say(f"status with {total:,} jobs")
-        cluster.submit_others(total - there)
-        there = total
+        cluster.submit_others(total - jobs)
+        jobs = total
         if cluster.jobs() != total:
             raise RuntimeError(f"the controller has {cluster.jobs()} jobs, not {total}")
         (squeue,) = _squeue(cluster, STATUS, records)
@@ -114,7 +114,7 @@ def _status(
     return {name: cluster.measure(cases, rounds) for name, cases in groups.items()}
 
 
-def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Results:
+def submitting(cluster: Cluster, installed: Environments, rounds: int, say: Say) -> Results:
     """Measure submissions on a full controller, and count the processes of each command."""
     say(f"filling another controller: {FULL:,} jobs")
     mine = cluster.submit_mine(MINE)
@@ -126,7 +126,7 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
     say("submit and submitit")
     cases = [
         case("submit", ["neuronctl", *submit], env=records),
-        case("submitit", [str(made.peers / "bin/python"), submitit]),
+        case("submitit", [str(installed.peers / "bin/python"), submitit]),
         case("sbatch", SBATCH),
         case("drop-in", ["neuronctl", *SBATCH], env=records),
     ]
@@ -149,13 +149,13 @@ def submitting(cluster: Cluster, made: Environments, rounds: int, say: Say) -> R
     return {"groups": groups, "processes": cluster.ask("processes.py", asked), "waits": waits}
 
 
-def sweeping(cluster: Cluster, made: Environments, rounds: int, say: Say) -> Results:
+def sweeping(cluster: Cluster, installed: Environments, rounds: int, say: Say) -> Results:
     """Measure sweeps on a controller without other jobs, which takes 10,000: in few rounds."""
     few = min(3, rounds)
     say(f"sweep of {TASKS:,} tasks and submitit's map_array")
     words = [*SUBMIT, "--param", f"x=1..{TASKS}", "--sbatch", "hold", "/bin/true", "{x}"]
     sweep = f'exec neuronctl sweep --job-name "sweep$$" {" ".join(words)}'
-    submitit = [str(made.peers / "bin/python"), f"{cluster.scratch}/inside/with_submitit.py"]
+    submitit = [str(installed.peers / "bin/python"), f"{cluster.scratch}/inside/with_submitit.py"]
     cases = [case("sweep", ["sh", "-c", sweep]), case("submitit", [*submitit, str(TASKS)])]
     groups = {"sweep": cluster.measure(cases, few)}
     cluster.run(["scancel", "--me"])

@@ -46,12 +46,12 @@ class Cluster:
     scratch: str
     slurm: str
 
-    def run(self, argv: Sequence[str], asked: Any = None) -> str:
-        """Run a command there as the user, ``asked`` on its standard input; what it printed."""
+    def run(self, argv: Sequence[str], request: Any = None) -> str:
+        """Run a command there as the user, ``request`` on its standard input; what it printed."""
         done = subprocess.run(
             [str(self.program), "sandbox", "exec", "--", *argv],
             env=self.env,
-            input=json.dumps(asked),
+            input=json.dumps(request),
             capture_output=True,
             text=True,
         )
@@ -59,15 +59,15 @@ class Cluster:
             raise RuntimeError(f"{argv} ended with {done.returncode}: {done.stderr}")
         return done.stdout
 
-    def ask(self, script: str, asked: Any, *options: str) -> Any:
+    def ask(self, script: str, request: Any, *options: str) -> Any:
         """Return the JSON that a script of inside/ answers. options: Python's own."""
         argv = ["python", *options, f"{self.scratch}/inside/{script}"]
-        return json.loads(self.run(argv, asked))
+        return json.loads(self.run(argv, request))
 
     def measure(self, cases: Sequence[Mapping[str, Any]], rounds: int) -> Any:
         """Run the cases in turns: {name: {"ms": [...], "kb": [...]}} (inside/stopwatch.py)."""
-        asked = {"rounds": rounds, "warmup": 2, "cases": list(cases)}
-        return self.ask("stopwatch.py", asked, "-I", "-S")
+        request = {"rounds": rounds, "warmup": 2, "cases": list(cases)}
+        return self.ask("stopwatch.py", request, "-I", "-S")
 
     def state(self, count: int) -> str:
         """Return an XDG_STATE_HOME that holds ``count`` records."""
@@ -76,8 +76,8 @@ class Cluster:
     def make_records(self, counts: Sequence[int], job_ids: Sequence[int]) -> None:
         """State directories with so many records; ``job_ids``: the user's jobs in the queue."""
         stores = {self.state(count): count for count in counts}
-        asked = {"stores": stores, "job_ids": list(job_ids), "cluster": CLUSTER}
-        self.run(["python", f"{self.scratch}/inside/records.py"], asked)
+        request = {"stores": stores, "job_ids": list(job_ids), "cluster": CLUSTER}
+        self.run(["python", f"{self.scratch}/inside/records.py"], request)
 
     def submit_mine(self, count: int) -> List[int]:
         """Jobs of the user that wait; their ids."""
@@ -108,9 +108,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(made: Environments, name: str) -> Iterator[Cluster]:
+def cluster(installed: Environments, name: str) -> Iterator[Cluster]:
     """Run a sandbox of the benchmark's own until the block ends."""
-    program = made.own / "bin/neuronctl"
+    program = installed.own / "bin/neuronctl"
     with tempfile.TemporaryDirectory() as folder:
         layer = Path(folder, "layer.yaml")
         partitions = ", ".join(f"{one}: {{{_LAYER}}}" for one in (QUEUE, SUBMITTING))
@@ -125,9 +125,9 @@ def cluster(made: Environments, name: str) -> Iterator[Cluster]:
         nodes = [f"{QUEUE}=2", f"{SUBMITTING}=4", "amd_a100nv_8=0"]
         options = [word for each in nodes for word in ("--nodes", each)]
         try:
-            sandbox("up", "--cluster", CLUSTER, "--bind", str(made.directory), *options)
+            sandbox("up", "--cluster", CLUSTER, "--bind", str(installed.directory), *options)
             sandbox("exec", "--copy", str(INSIDE), "--", "touch", "train.py")
-            told = json.loads(sandbox("status", "--json", output=subprocess.PIPE))
-            yield Cluster(program, env, told["pid"], told["scratch"], told["slurm"])
+            status = json.loads(sandbox("status", "--json", output=subprocess.PIPE))
+            yield Cluster(program, env, status["pid"], status["scratch"], status["slurm"])
         finally:
             sandbox("down")

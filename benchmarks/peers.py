@@ -36,12 +36,14 @@ class Environments:
 
     def versions(self) -> Dict[str, str]:
         """Every package of the two, by name."""
-        found: Dict[str, str] = {}
+        versions: Dict[str, str] = {}
         for environment in (self.peers, self.own):
             python = str(environment / "bin/python")
             listed = json.loads(_run(python, "-m", "pip", "list", "--format=json"))
-            found.update({one["name"]: one["version"] for one in listed})
-        return {name: found[name] for name in sorted(found) if name not in ("pip", "setuptools")}
+            versions.update({one["name"]: one["version"] for one in listed})
+        return {
+            name: versions[name] for name in sorted(versions) if name not in ("pip", "setuptools")
+        }
 
 
 @contextlib.contextmanager
@@ -49,15 +51,15 @@ def environments() -> Iterator[Environments]:
     """Install both in a directory that is removed afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)  # the sandbox's user runs what is there
-        made = Environments(Path(folder))
+        installed = Environments(Path(folder))
         build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir"]
         # hatchling is in .venv
         _run(*build, folder, "--no-build-isolation", str(CHECKOUT))
-        (wheel,) = made.directory.glob("*.whl")
-        for environment, packages in ((made.own, (str(wheel),)), (made.peers, PINS)):
+        (wheel,) = installed.directory.glob("*.whl")
+        for environment, packages in ((installed.own, (str(wheel),)), (installed.peers, PINS)):
             _run(sys.executable, "-m", "venv", str(environment))
             _run(str(environment / "bin/python"), "-m", "pip", "install", "--quiet", *packages)
-        yield made
+        yield installed
 
 
 def _run(*argv: str) -> str:

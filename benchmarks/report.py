@@ -100,7 +100,7 @@ def lines(results: Mapping[str, Any]) -> List[Line]:
     terminal, all_jobs = of("status", "on a terminal"), of("status", "squeue --json")
     sweep, scale = of("sweep", "sweep"), results["sweep"]
     task, loop = (Samples(scale["task_ms"][name]) for name in ("sweep", "loop"))
-    made = [
+    figures = [
         ratio_line("`--version`", of("start", "--version"), "`python -c pass`", python, 4),
         ratio_line("`--help`", of("start", "--help"), "`python -c pass`", python, 4),
         ratio_line("`submit`", submit, "submitit", of("submit", "submitit"), 1.05),
@@ -119,23 +119,23 @@ def lines(results: Mapping[str, Any]) -> List[Line]:
     ]
     for size, most in zip(SIZES, (500, 2000)):
         status = of("sweep status", str(size))
-        made.append(plain_line(f"`sweep status` of {size:,} tasks", status.median, most, "ms"))
+        figures.append(plain_line(f"`sweep status` of {size:,} tasks", status.median, most, "ms"))
     some = of("sweep status", str(min(SIZES)))
-    made.append(plain_line(f"its peak memory with {min(SIZES):,}", some.memory, 60, "MB"))
-    made += [
+    figures.append(plain_line(f"its peak memory with {min(SIZES):,}", some.memory, 60, "MB"))
+    figures += [
         plain_line(f"completing {name}", of("completion", name).median, 100, "ms")
         for name in COMPLETED
     ]
     for name, one in (("submit", submit), ("generate", generate), ("status", terminal)):
-        made.append(plain_line(f"peak memory of `{name}`", one.memory, 40, "MB"))
+        figures.append(plain_line(f"peak memory of `{name}`", one.memory, 40, "MB"))
     for name, calls in results["processes"].items():
         names = ", ".join(call[0] for call in calls) or "none"
         figure = f"Slurm processes of {name}: {names}"
-        made.append(plain_line(figure, len(calls), _PROCESSES.get(name, 2)))
+        figures.append(plain_line(figure, len(calls), _PROCESSES.get(name, 2)))
     # Those that begin a little later first look every second.
     one, most = (results["waits"][str(count)] for count in (min(WAITS), max(WAITS)))
-    made.append(plain_line(f"requests of {max(WAITS)} `wait` at once", most, 2 * one))
-    return made
+    figures.append(plain_line(f"requests of {max(WAITS)} `wait` at once", most, 2 * one))
+    return figures
 
 
 def table(lines: Sequence[Line]) -> str:

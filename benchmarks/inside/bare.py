@@ -12,9 +12,9 @@ import subprocess
 import sys
 
 importlib.import_module("click")
-asked = subprocess.Popen(json.loads(sys.argv[1]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+squeue = subprocess.Popen(json.loads(sys.argv[1]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
 console, table = importlib.import_module("rich.console"), importlib.import_module("rich.table")
-assert asked.communicate()[0]
+assert squeue.communicate()[0]
 drawn = table.Table("JOB", "STATE", box=None)
 drawn.add_row("4711", "RUNNING")
 console.Console(markup=False, highlight=False, emoji=False).print(drawn)

@@ -36,7 +36,7 @@ def started(log: str) -> List[List[str]]:
 
 def main() -> None:
     """Print the Slurm commands that each command starts, as JSON."""
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     answer = {}
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
@@ -48,7 +48,7 @@ def main() -> None:
                     file.write(NOTE.format(name=name, log=log, real=real))
                 os.chmod(path, 0o755)
         search = f"{folder}:{os.environ['PATH']}"
-        for name, case in asked.items():
+        for name, case in request.items():
             open(log, "w").close()
             env = {**os.environ, **case.get("env", {}), "PATH": search}
             done = subprocess.run(case["argv"], env=env, capture_output=True, text=True)

@@ -27,7 +27,7 @@ OLD_FIRST = 1_000_000
 
 def main() -> None:
     """Write the requested number of records."""
-    asked = json.load(sys.stdin)
+    wanted = json.load(sys.stdin)
     request = JobRequest(
         script="train.py",
         args=("--epochs", "20"),
@@ -40,22 +40,22 @@ def main() -> None:
         launcher="torchrun",
     )
     catalog = load()
-    made = plan(request, catalog.cluster(asked["cluster"]))
-    job = PlannedJob(made, catalog)
+    job_plan = plan(request, catalog.cluster(wanted["cluster"]))
+    job = PlannedJob(job_plan, catalog)
     draft = replace(
-        JudgedJob(made, findings=()).recorded(job.draft),
+        JudgedJob(job_plan, findings=()).recorded(job.draft),
         script=job.script,
         command_line=("neuronctl", "submit", "-p", "cas_v100nv_8", "train.py"),
     )
     now = time.time()
-    for directory, count in asked["stores"].items():
+    for directory, count in wanted["stores"].items():
         store = RecordStore(os.path.join(directory, "neuronctl", "jobs"))
-        current = asked["job_ids"][:count]
+        current = wanted["job_ids"][:count]
         for number in range(count - len(current)):
             moment = now - 2 * 86400 - 7200 * number
-            write(store, draft, OLD_FIRST + number, asked["cluster"], moment, ended=True)
+            write(store, draft, OLD_FIRST + number, wanted["cluster"], moment, ended=True)
         for number, job_id in enumerate(current):
-            write(store, draft, job_id, asked["cluster"], now - 3600 + number, ended=False)
+            write(store, draft, job_id, wanted["cluster"], now - 3600 + number, ended=False)
 
 
 def write(

@@ -5,7 +5,7 @@ Reads JSON from standard input:
     {"rounds": 30, "warmup": 2, "cases": [{"name": …, "argv": […], "env": {…}, "tty": false}]}
 
 and prints {NAME: {"ms": [wall time, milliseconds], "kb": [peak memory, kilobytes]}}. A command
-that fails ends it, with what the command said.
+that fails ends it, with what the command printed.
 
 Only what starts quickly and is small is imported: Linux counts a process's peak memory from before
 its exec, so that nothing can be measured that is smaller than this process.
@@ -45,8 +45,8 @@ def once(argv: List[str], env: Dict[str, str], output: int, errors: int) -> Tupl
     code = os.waitstatus_to_exitcode(status)
     if code != 0:
         os.lseek(errors, 0, os.SEEK_SET)
-        said = os.read(errors, MOST_KEPT).decode(errors="replace")
-        raise Failed(f"{' '.join(argv)}\nended with {code}:\n{said}")
+        text = os.read(errors, MOST_KEPT).decode(errors="replace")
+        raise Failed(f"{' '.join(argv)}\nended with {code}:\n{text}")
     return 1000 * took, used.ru_maxrss
 
 
@@ -77,18 +77,18 @@ class Screen:
 
 def main() -> None:
     """Time the cases in turn and print the figures as JSON."""
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     nowhere = os.open("/dev/null", os.O_WRONLY)
     errors = os.memfd_create("errors")
-    screen = Screen() if any(case.get("tty") for case in asked["cases"]) else None
-    measured: Dict[str, Any] = {case["name"]: {"ms": [], "kb": []} for case in asked["cases"]}
+    screen = Screen() if any(case.get("tty") for case in request["cases"]) else None
+    measured: Dict[str, Any] = {case["name"]: {"ms": [], "kb": []} for case in request["cases"]}
     try:
-        for number in range(asked["warmup"] + asked["rounds"]):
-            for case in asked["cases"]:
+        for number in range(request["warmup"] + request["rounds"]):
+            for case in request["cases"]:
                 env = {**os.environ, **case.get("env", {})}
                 output = screen.terminal if screen and case.get("tty") else nowhere
                 wall, memory = once(case["argv"], env, output, errors)
-                if number >= asked["warmup"]:
+                if number >= request["warmup"]:
                     measured[case["name"]]["ms"].append(round(wall, 3))
                     measured[case["name"]]["kb"].append(memory)
     except Failed as error:

@@ -37,7 +37,7 @@ _SMALL = (
 
 def main() -> None:
     """Make the sweeps, run the workers, and print the figures."""
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     some, large = (make(f"of{size}", size) for size in SIZES)
     fill(some.folder, SIZES[0] * 9 // 10)
     fill(large.folder, SIZES[1] - 1)
@@ -51,7 +51,7 @@ def main() -> None:
         answer: Dict[str, Any] = {"kb": work(large)}
         answer["first"] = os.stat(large.log(SIZES[1], 1)).st_mtime - before
         costs: Dict[str, List[float]] = {"sweep": [], "loop": []}
-        for number in range(asked["rounds"]):
+        for number in range(request["rounds"]):
             small = make(f"small-{number}", RUN)
             costs["sweep"].append(timed(partial(work, small)))
             costs["loop"].append(timed(partial(subprocess.run, ["bash", "-c", _LOOP])))

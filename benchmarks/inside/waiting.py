@@ -16,24 +16,24 @@ from typing import Dict
 
 def requests() -> int:
     """All requests of this user so far."""
-    told = subprocess.run(["sdiag"], check=True, stdout=subprocess.PIPE, text=True).stdout
-    found = re.search(rf"\(\s*{os.getuid()}\) count:(\d+)", told)
-    return int(found[1]) if found else 0
+    text = subprocess.run(["sdiag"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    count = re.search(rf"\(\s*{os.getuid()}\) count:(\d+)", text)
+    return int(count[1]) if count else 0
 
 
 def main() -> None:
     """Print the requests to slurmctld for each number of waiting commands."""
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     requests()  # of the first one nothing is counted yet
     answer: Dict[int, int] = {}
-    for count in asked["counts"]:
+    for count in request["counts"]:
         before = requests()
         waits = [
             subprocess.Popen(
-                ["neuronctl", "wait", str(job), "--timeout", f"{asked['seconds']}s"],
+                ["neuronctl", "wait", str(job), "--timeout", f"{request['seconds']}s"],
                 stderr=subprocess.DEVNULL,
             )
-            for job in asked["jobs"][:count]
+            for job in request["jobs"][:count]
         ]
         codes = {wait.wait() for wait in waits}
         if codes != {75}:

@@ -180,7 +180,7 @@ def _read(path: str, most: int, *, root: bool) -> bytes:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     with _regular(file) as stream:
         _check_writers(file, "it", path, root=root)
-        content = stream.read(min(most, max(os.fstat(file).st_size, 1024 * 1024)) + 1)
+        content = stream.read(min(most, max(os.fstat(file).st_size, 64 * 1024)) + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it has more than {most >> 20} MiB")
     return content

@@ -126,37 +126,52 @@ def _exactly(call: socket.socket, size: int) -> bytes:
     return data
 
 
+Commands = Dict[int, Tuple[int, socket.socket]]
+"""Process and call of each command that runs, by a descriptor that is ready once it has ended."""
+
+
 def _serve(listening: socket.socket) -> None:
     """Fork for each call, for as long as the tests run."""
     for module in pkgutil.walk_packages(neuronctl.__path__, "neuronctl."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    commands: Dict[int, Tuple[int, socket.socket]] = {}  # by the descriptor of its process
+    commands: Commands = {}
     while True:
         calls = [call for _, call in commands.values()]
         ready = select.select([listening, *calls, *commands], [], [])[0]
-        for descriptor, (process, call) in list(commands.items()):
-            if call in ready:  # nobody waits for it any longer
-                os.kill(process, signal.SIGKILL)
-            if call in ready or descriptor in ready:
-                code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-                with contextlib.suppress(OSError):
-                    call.sendall(code.to_bytes(8, "big", signed=True))
-                call.close()
-                os.close(descriptor)
-                del commands[descriptor]
+        _settle(commands, ready)
         if listening in ready:
-            call, _ = listening.accept()
-            size, standard, _, _ = socket.recv_fds(call, 8, 3)
-            words = json.loads(_exactly(call, int.from_bytes(size, "big")))
-            process = os.fork()
-            if process == 0:
-                for other in (listening, call, *calls):
-                    other.close()
-                _become(*words, standard)
-            for descriptor in standard:
-                os.close(descriptor)
+            process, call = _begin(listening, calls)
             commands[os.pidfd_open(process)] = process, call
+
+
+def _settle(commands: Commands, ready: Sequence[object]) -> None:
+    """Tell the exit codes of the commands that ended; kill those for which nobody waits."""
+    for descriptor, (process, call) in list(commands.items()):
+        if call in ready:  # the other side has closed it
+            os.kill(process, signal.SIGKILL)
+        if call in ready or descriptor in ready:
+            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+            with contextlib.suppress(OSError):
+                call.sendall(code.to_bytes(8, "big", signed=True))
+            call.close()
+            os.close(descriptor)
+            del commands[descriptor]
+
+
+def _begin(listening: socket.socket, calls: Sequence[socket.socket]) -> Tuple[int, socket.socket]:
+    """Take a call, and fork its command; return the process and the call. calls: the others."""
+    call, _ = listening.accept()
+    size, standard, _, _ = socket.recv_fds(call, 8, 3)
+    words = json.loads(_exactly(call, int.from_bytes(size, "big")))
+    process = os.fork()
+    if process == 0:
+        for other in (listening, call, *calls):
+            other.close()
+        _become(*words, standard)
+    for descriptor in standard:
+        os.close(descriptor)
+    return process, call
 
 
 def _become(

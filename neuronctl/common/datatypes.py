@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import field, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Callable, Dict
+from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 
 __all__ = ["asdict", "dataclass", "field", "fields", "given_fields", "is_datatype", "replace"]
 
@@ -84,11 +84,11 @@ class _Fields:
 
 
 def _complete(cls: Any) -> Any:
+    """Give a class its fields, and methods that do the same as those of the standard library."""
     cls.__doc__ = cls.__doc__ or cls.__name__  # dataclass() would look up its signature
     cls.__annotations__ = vars(cls).get("__annotations__", {})
     setattr(cls, _FIELDS, _Fields(cls))
-    classes = [each for each in reversed(cls.__mro__) if is_datatype(each)]
-    names = tuple(dict.fromkeys(name for each in classes for name in each.__annotations__))
+    names = _field_names(cls)
     defaults, factories, compared = {}, {}, ["__class__"]
     for name in names:
         default: Any = getattr(cls, name, dataclasses.MISSING)
@@ -129,6 +129,12 @@ def _complete(cls: Any) -> Any:
         if vars(cls).get(name) is None:  # Python itself sets __hash__ to None beside __eq__
             setattr(cls, name, method)
     return cls
+
+
+def _field_names(cls: type) -> Tuple[str, ...]:
+    """Return the names of a class's fields, those of its bases first."""
+    classes = [each for each in reversed(cls.__mro__) if is_datatype(each)]
+    return tuple(dict.fromkeys(name for each in classes for name in each.__annotations__))
 
 
 def _refuse(self: Any, name: str, value: Any = None) -> None:

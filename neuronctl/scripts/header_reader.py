@@ -9,7 +9,6 @@ and the command line, each over what was before.
 
 from __future__ import annotations
 
-import difflib
 import re
 from functools import partial
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -224,7 +223,9 @@ def _hint(word: str) -> str:
     name = word.partition("=")[0].lstrip("-")
     if name in RENAMED:
         return f"it is called --{RENAMED[name]} now"
-    near = difflib.get_close_matches(name, [option.long for option in SBATCH], n=2, cutoff=0.7)
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [option.long for option in SBATCH], n=2, cutoff=0.7)
     meant = " or ".join(f"--{each}" for each in near)
     return f"did you mean {meant}?" if near else "'man sbatch' lists the options"
 
@@ -395,9 +396,14 @@ _MEANT = r"[ \t]+#SBATCH\b|#[ \t]*(?i:sbatch)[ \t]+-"
 
 def _is_meant(line: str) -> bool:
     """Return True if a comment seems meant as a directive."""
+    if re.match(_MEANT, line):
+        return True
     name = re.match(r"#([A-Z]{5,7})[ \t]+-", line)
-    near = name is not None and difflib.get_close_matches(name[1], ["SBATCH"], cutoff=0.8)
-    return bool(near) or re.match(_MEANT, line) is not None
+    if name is None:
+        return False
+    from difflib import get_close_matches
+
+    return bool(get_close_matches(name[1], ["SBATCH"], cutoff=0.8))
 
 
 def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:

@@ -180,7 +180,10 @@ def _read(path: str, most: int, *, root: bool) -> bytes:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     with _regular(file) as stream:
         _check_writers(file, "it", path, root=root)
-        content = stream.read(min(most, max(os.fstat(file).st_size, 64 * 1024)) + 1)
+        size = max(os.fstat(file).st_size, 64 * 1024)  # a buffer of `most` bytes would take longer
+        content = stream.read(min(most, size) + 1)
+        if len(content) > size:  # it has grown, or its size is not known
+            content += stream.read(most + 1 - len(content))
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it has more than {most >> 20} MiB")
     return content

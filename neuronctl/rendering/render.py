@@ -25,14 +25,15 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
     steps: shell text that defines ``work``, which is run in place of the plan's steps. Raises
     TemplateError with file and line.
     """
-    own, _ = template_environment.directories()
-    is_last = template is None and not os.path.exists(os.path.join(own, "job.sh.j2"))
-    before, launch = ([steps], "work") if steps else _launch(plan, is_last=is_last)
-    first, checked = plan.launches[0], checks(plan)
+    # A template of the user's may have lines after the launch, which `exec` would skip.
+    users_directory, _ = template_environment.directories()
+    is_users = template is not None or os.path.exists(os.path.join(users_directory, "job.sh.j2"))
+    before, launch = ([steps], "work") if steps else _launch(plan, is_last=not is_users)
+    first = plan.launches[0]
     several = plan.nodes * plan.ntasks_per_node * first.processes > 1 and not plan.steps
     stall = duration(plan.stall) if plan.stall else ""
-    software = plan.request.venv is not None or plan.request.conda is not None
-    has_any = software or any(checked.values())
+    preflight = checks(plan)
+    has_environment = plan.request.venv is not None or plan.request.conda is not None
     text = _render(
         "job.sh.j2",
         plan,
@@ -46,8 +47,8 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         tells="program" if steps else signalled(plan),
         is_sweep=bool(steps),
         starts=printable(first.starts) if several else "",
-        checks=checked,
-        looks=plan.preflight and has_any,
+        checks=preflight,
+        looks=plan.preflight and (has_environment or any(preflight.values())),
         several_nodes=plan.most_nodes > 1,
         each_node=once_per_node(plan) + NO_MEMORY,
         monitor=plan.request.monitor,
@@ -181,22 +182,22 @@ def render_run(plan: JobPlan) -> str:
     return _render("run.sh.j2", plan, exports=lines, before=parts.before, launch=launch)
 
 
-def _render(name: str, plan: JobPlan, asked: Optional[str] = None, **more: Any) -> str:
+def _render(name: str, plan: JobPlan, other: Optional[str] = None, **more: Any) -> str:
     """Fill in a template: a shipped one's name, which the user's own of that name replaces.
 
-    asked: a file, by a path with a slash, or the name of one of the user's, in its place.
+    other: a file, by a path with a slash, or the name of one of the user's, in its place.
     ``shipped/NAME`` is always the shipped one, for the user's to extend. What lies in the working
     directory never counts by its name alone: a template is a program.
     """
     directories = template_environment.directories()
     first = []
-    if asked is not None:
-        name = asked
-        if os.sep in asked and not asked.startswith("shipped/"):
-            if not os.path.exists(asked):
-                raise TemplateError(f"there is no template '{asked}'", "name an existing file")
-            first = [os.path.dirname(os.path.abspath(asked))]
-            name = os.path.basename(asked)
+    if other is not None and os.sep in other and not other.startswith("shipped/"):
+        if not os.path.exists(other):
+            raise TemplateError(f"there is no template '{other}'", "name an existing file")
+        first = [os.path.dirname(os.path.abspath(other))]
+        name = os.path.basename(other)
+    elif other is not None:
+        name = other
     environment = template_environment.script_templates(*first)
     with template_environment.reported(name, (*directories, *first)):
         template = environment.get_template(name)

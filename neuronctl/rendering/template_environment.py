@@ -103,11 +103,11 @@ class _Files(jinja2.FileSystemLoader):
         self, environment: jinja2.Environment, template: str
     ) -> Tuple[str, str, Callable[[], bool]]:
         parts = jinja2.loaders.split_template_path(template)
-        own = directories()[0]
+        users_directory, _ = directories()
         for directory in self.searchpath:
             file = os.path.join(directory, *parts)
             if os.path.exists(file):
-                return template_text(file, own=directory == own), file, lambda: False
+                return template_text(file, own=directory == users_directory), file, lambda: False
         raise jinja2.TemplateNotFound(template)
 
 

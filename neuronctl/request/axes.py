@@ -45,9 +45,9 @@ def given_axes(
         if name in values:
             raise UsageError(f"--param: {name} is there twice", "separate its values by commas")
         values[name] = text
-    asked = {"zip" if together else "params": values or None, **files}
+    sources = {"zip" if together else "params": values or None, **files}
     axes: List[Axis] = []
-    for source, data in asked.items():
+    for source, data in sources.items():
         try:
             axes += make_axes(source, data) if data is not None else ()
         except ValueError as error:

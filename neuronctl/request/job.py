@@ -360,7 +360,7 @@ class JobRequest:
 OPTIONS: Tuple[Option, ...] = tuple(DECLARED)
 BY_NAME: Mapping[str, Option] = {option.long: option for option in OPTIONS}
 OF_SLURM: Mapping[str, Option] = {
-    name: known for name, known in BY_NAME.items() if known.group == "Slurm" and name != "sbatch"
+    name: entry for name, entry in BY_NAME.items() if entry.group == "Slurm" and name != "sbatch"
 }
 """Those that sbatch has too, under the same names, in the order of a script's directives."""
 

@@ -113,10 +113,10 @@ def read_pipeline(path: str) -> Dict[str, Layer]:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}", name):
             raise job.error("a job's name has up to 50 letters, digits, _ and -")
         options = job.values("the options of a job", _JOBS_EXAMPLE)
-        own = _layer(options, Source.JOB_FILE, _PROGRAM_KEYS[:-1])
-        if not {"script", "body", "steps"} & own.values.keys():
+        layer = _layer(options, Source.JOB_FILE, _PROGRAM_KEYS[:-1])
+        if not {"script", "body", "steps"} & layer.values.keys():
             raise job.error("the job has no program", "add 'script:' or 'run:'")
-        layers[name] = merge([shared, own])
+        layers[name] = merge([shared, layer])
     if not layers:
         raise jobs.error("expected jobs by their names, found none", _JOBS_EXAMPLE)
     return layers
@@ -189,11 +189,11 @@ def _without_secrets(
     return hide_value(key, document.raw.get(key, str(data)))
 
 
-def own_cluster(catalog_file: Optional[str] = None, asked: Optional[str] = None) -> Cluster:
+def own_cluster(catalog_file: Optional[str] = None, name: Optional[str] = None) -> Cluster:
     """Return the requested cluster, that of the configuration, or this machine's."""
     from neuronctl.catalog.loader import load, recognise
 
-    return recognise(load(catalog_file), asked or configured_cluster())[0]
+    return recognise(load(catalog_file), name or configured_cluster())[0]
 
 
 @dataclass(frozen=True)
@@ -279,8 +279,8 @@ def _layer(nodes: Mapping[str, _Node], source: Source, program_keys: Sequence[st
     return Layer(values, origins)
 
 
-def _unknown(key: str, known: Sequence[str], where: str) -> JobFileError:
-    return JobFileError(f"{where}: unknown key '{key}'", did_you_mean(key.replace("_", "-"), known))
+def _unknown(key: str, keys: Sequence[str], where: str) -> JobFileError:
+    return JobFileError(f"{where}: unknown key '{key}'", did_you_mean(key.replace("_", "-"), keys))
 
 
 def _program(key: str, node: _Node) -> Dict[str, Any]:

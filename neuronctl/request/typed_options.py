@@ -139,7 +139,7 @@ def texts_of(options: Mapping[str, Any]) -> Dict[str, Any]:
     for name, value in options.items():
         option = BY_NAME.get(name.replace("_", "-"))
         if option is None:
-            names = [known.replace("-", "_") for known in BY_NAME]
+            names = [long.replace("-", "_") for long in BY_NAME]
             raise UsageError(f"no such option: {name}", did_you_mean(name, names))
         if value is not None:
             texts[name] = _text(option, value)

@@ -223,8 +223,8 @@ def _gpu_use(
     """Sum up one GPU's samples. rows: time, use, memory, total memory, power."""
     times, *columns = zip(*rows)
     use, memory, whole, power = (
-        [value for value in values if is_there and value == value]
-        for values, is_there in zip(columns, has_column)
+        [value for value in column if is_there and value == value]  # without NaN
+        for column, is_there in zip(columns, has_column)
     )
     return GpuUse(
         node=node,

@@ -95,7 +95,8 @@ def _copy_files(snapshot: CodeSnapshot) -> List[str]:
         index = os.path.join(place, "index")
         git(root, "read-tree", snapshot.tree, index=index)
         staged = git(root, "ls-files", "-z", "--stage", index=index).split("\0")[:-1]
-        names = {line.partition("\t")[2]: line.startswith("160000 ") for line in staged}
+        names = [line.partition("\t")[2] for line in staged]
+        modules = [line.partition("\t")[2] for line in staged if line.startswith("160000 ")]
         if not all(os.path.lexists(os.path.join(code, name)) for name in names):
             where = f"--prefix={code}/"
             git(root, "checkout-index", "--all", "--force", "--quiet", where, index=index)
@@ -104,7 +105,7 @@ def _copy_files(snapshot: CodeSnapshot) -> List[str]:
     files = {n: p for n, p in paths.items() if os.path.isfile(p) and not os.path.islink(p)}
     sums = "".join(f"{file_sha256(path)}  {name}\n" for name, path in files.items())
     write_private(os.path.join(snapshot.place, "sums"), sums)
-    return [name for name, is_module in names.items() if is_module]
+    return modules
 
 
 def _link_others(snapshot: CodeSnapshot, modules: Sequence[str]) -> None:

@@ -72,12 +72,12 @@ class Recovery:
             if record.key not in still_open:
                 continue  # another login node has resolved it
             try:
-                alike = self.alike(record)
-                if record.draft.sbatch and len(alike) == 1:
-                    self._complete(record, *alike.values())
-                else:
-                    note = self._give_up(record, accounting, ", ".join(map(str, alike)))
-                    self.notes += [note] if note else []
+                candidates = self.alike(record)
+                if record.draft.sbatch and len(candidates) == 1:
+                    self._complete(record, *candidates.values())
+                    continue
+                note = self._give_up(record, accounting, ", ".join(map(str, candidates)))
+                self.notes += [note] if note else []
             except RecordError as error:
                 self.notes.append(error.message)
 

@@ -69,7 +69,7 @@ def existing_job(
     job = sampled(job, typed.get("monitor"), otherwise.get("monitor"), tell, idle=idle)
     catalog = load(catalog_file)
     cluster, _ = recognise(catalog, options.get("cluster") or configured.get("cluster"))
-    job = _with_asked(replace(job, catalog=catalog, cluster=cluster), cluster, typed, tell)
+    job = _with_typed(replace(job, catalog=catalog, cluster=cluster), cluster, typed, tell)
     if recorded is not None and job.request.dependency:
         from neuronctl.submission.predecessors import refuse_unmeetable
 
@@ -77,7 +77,7 @@ def existing_job(
     return job
 
 
-def _with_asked(
+def _with_typed(
     job: ExistingJob, cluster: Cluster, given: Mapping[str, Any], tell: Notify
 ) -> ExistingJob:
     """Return the job with the site's comment, the partition of -p auto, and the --after jobs."""
@@ -135,21 +135,21 @@ def _sbatch_options(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[
 
 def sampled(
     job: ExistingJob,
-    asked: Optional[bool],
-    otherwise: Optional[bool],
+    typed: Optional[bool],
+    default: Optional[bool],
     tell: Notify,
     *,
     idle: str = "",
 ) -> ExistingJob:
     """Return the job as --monitor samples it, and as --idle ends it.
 
-    asked: whether the command line asks for samples; otherwise: what holds if it says nothing. If
-    nothing can be sampled, raises UsageError for an option of the command line; otherwise tells.
+    typed: --monitor or --no-monitor on the command line; default: what holds without either. If
+    nothing can be sampled, raises UsageError for a typed option; otherwise tells why.
     """
-    monitor = bool(otherwise if asked is None else asked)
+    monitor = bool(default if typed is None else typed)
     why = _why_unsampled(job.header) if monitor or idle else ""
-    if why and (asked or idle):
-        option = "--monitor" if asked else "--idle"
+    if why and (typed or idle):
+        option = "--monitor" if typed else "--idle"
         raise UsageError(f"{option} cannot watch this job: {why}", f"leave out {option}")
     if why:
         tell(f"the job is not sampled: {why}")

@@ -81,20 +81,21 @@ def outcomes(
 
 
 def _untouched(word: JobOrName, statuses: Sequence[JobStatus], state: Optional[str]) -> Outcome:
+    """Return why nothing of a job or name is cancelled. state: the only one to cancel, or None."""
     if not statuses:
         return Outcome(str(word), result="unknown", words="no matching jobs")
+    first = statuses[0]
     states = ", ".join(sorted({status.state for status in statuses}))
-    record = statuses[0].record
-    if record is not None and where_else(record):
-        words = f"{word} is {where_else(record)}"
-        return Outcome(str(word), statuses[0].name, states, "elsewhere", words)
-    if any(is_active(status) for status in statuses):
+    elsewhere = "" if first.record is None else where_else(first.record)
+    if elsewhere:
+        result, words = "elsewhere", f"{word} is {elsewhere}"
+    elif any(is_active(status) for status in statuses):
         result, words = "other-state", f"{word} is not {state}: {states}"
-    else:
+    elif all(status.ended for status in statuses):
         result, words = "ended", f"{word} had already ended: {states}"
-        if not all(status.ended for status in statuses):  # accounting lags behind, or is off
-            words = f"{word} is {statuses[0].stated_reason}"
-    return Outcome(str(word), statuses[0].name, states, result, words)
+    else:  # accounting lags behind, or is off
+        result, words = "ended", f"{word} is {first.stated_reason}"
+    return Outcome(str(word), first.name, states, result, words)
 
 
 def cancel(chosen: Mapping[JobId, Sequence[JobStatus]]) -> Dict[str, str]:

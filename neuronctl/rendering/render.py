@@ -54,6 +54,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         monitor=plan.request.monitor,
         stall=stall,
     )
+    # A template of the user's that lacks these lines would drop the option silently.
     parts = [("until-done", "no other run follows")] if plan.until_done else []
     parts += [("stall", "watch_log")] if stall else []
     parts += [("snapshot", "NEURONCTL_SUBMIT_DIR=")] if plan.code else []
@@ -67,15 +68,16 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
 
 def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
     """Return the lines before the launch, and the launch; a function's body is indented."""
-    steps = "\n".join(script_lines.step_lines(plan))
-    if _is_function(plan):
-        text = steps if plan.steps else script_lines.function_body(plan.request.body or "")
-        return [], script_lines.indented(text) or text
-    if plan.steps:
-        return [], steps
-    first = plan.launches[0]
-    if first.inline:
-        return [], script_lines.shell_text_lines(plan.request.body or "")
+    first, body = plan.launches[0], plan.request.body or ""
+    if plan.steps or first.inline:
+        if plan.steps:
+            text = "\n".join(script_lines.step_lines(plan))
+        elif _is_function(plan):
+            text = script_lines.function_body(body)
+        else:
+            text = script_lines.shell_text_lines(body)
+        return [], (script_lines.indented(text) or text) if _is_function(plan) else text
+
     parts = launch_parts(plan, first)
     words = launch_words(plan, first, parts)
     # srun would end its tasks at once if it received the batch shell's signals instead.

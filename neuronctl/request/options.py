@@ -92,15 +92,18 @@ def option(
 ) -> Any:
     """Declare a field of JobRequest, and the option that sets it.
 
-    Examples: ``-c, --cpus-per-task N``, ``--[no-]purge``,
-    ``--env X...`` (it may be repeated).
+    spelling: ``-c, --cpus-per-task N``, ``--exclusive``, ``--[no-]requeue``, or ``--env X...``
+    (it may be repeated).
     """
-    short, names = ("", spelling) if spelling[1] == "-" else (spelling[1], spelling[4:])
-    long, _, metavar = names[2:].partition(" ")
+    short, _, text = spelling.rpartition("--")
+    name, _, metavar = text.partition(" ")
+    long = name.removeprefix("[no-]")
     kind = "value" if metavar else "flag"
-    if long.startswith("[no-]"):
-        long, kind = long[5:], "switch"
+    if long != name:
+        kind = "switch"
     elif metavar.endswith("..."):
-        metavar, kind, default = metavar[:-3], "list", ()
-    parts = (long, short, metavar, kind, help, read, group, batch_only)
+        metavar = metavar[:-3]
+        kind = "list"
+        default = ()
+    parts = (long, short[1:2], metavar, kind, help, read, group, batch_only)
     return _Declared(default, lambda field: Option(*parts, field))

@@ -52,7 +52,7 @@ def command(
     FILE may be - for standard input, or a folder, whose batch scripts are all checked. Nothing is
     submitted, and without --write nothing is changed.
     """
-    from neuronctl.judgement.ask import AskedOnce
+    from neuronctl.judgement.ask import SharedQuestion
 
     if not files:
         raise UsageError("nothing to check", "name batch scripts or folders")
@@ -64,10 +64,10 @@ def command(
     chosen, _ = recognise(loaded, cluster or configured_cluster())
     parts = {key: code for key, code in (("field", field), ("appl", appl)) if code is not None}
     _check_parts(parts, chosen)
-    asked = AskedOnce()
+    question = SharedQuestion()
 
     def check(name: str, text: str) -> JudgedScript:
-        return judge_text(name, text, loaded, chosen, asked=asked, comment_parts=parts)
+        return judge_text(name, text, loaded, chosen, question=question, comment_parts=parts)
 
     texts = _texts(files)
     if fix:

@@ -139,7 +139,7 @@ def ask_queue(snapshot: Snapshot) -> Tuple[QueueJob, ...]:
     return squeue(partition=",".join(names), timeout=TIMEOUT)
 
 
-class AskedOnce:
+class SharedQuestion:
     """A Question for many plans: its first answer, or its failure, holds for all."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from neuronctl.planning import JobPlan
 
 if TYPE_CHECKING:
     from neuronctl.catalog.cluster import Catalog
-    from neuronctl.judgement.ask import AskedOnce
+    from neuronctl.judgement.ask import SharedQuestion
     from neuronctl.judgement.free_nodes import NodeSearch
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
     from neuronctl.judgement.snapshot import Snapshot
@@ -114,8 +114,8 @@ class JudgeBy:
     """How to judge a plan, and by which information.
 
     ask_slurm: whether to query Slurm; otherwise the script is only reviewed, by the catalog.
-    snapshot: a recent answer of Slurm, to use instead of a query. asked: Slurm's answers for
-    earlier plans. meanwhile: called while Slurm is being queried. batch_script: whether the plan is
+    snapshot: a recent answer of Slurm, to use instead of a query. question: one that several plans
+    share. meanwhile: called while Slurm is being queried. batch_script: whether the plan is
     that of a user's batch script. comment_parts: what its comment should say if it is wrong, such
     as {"field": "nlp"}.
     """
@@ -123,7 +123,7 @@ class JudgeBy:
     catalog: Catalog
     ask_slurm: bool = True
     snapshot: Optional[Snapshot] = None
-    asked: Optional[AskedOnce] = None
+    question: Optional[SharedQuestion] = None
     meanwhile: Optional[Callable[[], object]] = None
     batch_script: bool = False
     comment_parts: Mapping[str, str] = field(default_factory=dict)
@@ -139,7 +139,7 @@ def judge_plan(plan: JobPlan, by: JudgeBy) -> Judgement:
     context = _context(plan, by)
     judgement = judge(context, snapshot, unasked_because)
     is_open = judgement.verdict.kind in (CAN_START, NOT_KNOWN)
-    if snapshot is None or judgement.nodes is None or by.asked is not None or not is_open:
+    if snapshot is None or judgement.nodes is None or by.question is not None or not is_open:
         return judgement
     from neuronctl.judgement.free_nodes import may_be_planned_for_others
 
@@ -159,8 +159,8 @@ def _ask(plan: JobPlan, by: JudgeBy) -> Tuple[Optional[Snapshot], str]:
     if by.snapshot is not None:
         return by.snapshot, ""
     try:
-        if by.asked is not None:
-            return by.asked(plan), ""
+        if by.question is not None:
+            return by.question(plan), ""
         question = Question(plan)
         import neuronctl.rules.local_facts  # noqa: F401
 

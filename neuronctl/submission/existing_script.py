@@ -36,7 +36,7 @@ from neuronctl.slurm.sbatch_options import GetoptError
 from neuronctl.submission.pipeline import JudgedJob
 
 if TYPE_CHECKING:
-    from neuronctl.judgement.ask import AskedOnce
+    from neuronctl.judgement.ask import SharedQuestion
     from neuronctl.judgement.partitions import Choice
 
 _READS = r"""(?x)
@@ -271,12 +271,12 @@ def judge_text(
     catalog: Catalog,
     cluster: Cluster,
     *,
-    asked: Optional[AskedOnce] = None,
+    question: Optional[SharedQuestion] = None,
     comment_parts: Mapping[str, str] = {},
 ) -> JudgedScript:
     """Judge a script for a cluster, by what the Slurm of this machine says where there is one.
 
-    A script without any option is not judged as a job: its options are on a command line. asked:
+    A script without any option is not judged as a job: its options are on a command line. question:
     what Slurm has said of the scripts before this one. comment_parts: as of JudgeBy.
     """
     header = read_header(text, environment=os.environ)
@@ -284,7 +284,7 @@ def judge_text(
     request = request_from_header(header, name, cluster) if header.given or late else None
     here = local_cluster() is not None
     by = JudgeBy(
-        catalog, ask_slurm=here, asked=asked, batch_script=True, comment_parts=comment_parts
+        catalog, ask_slurm=here, question=question, batch_script=True, comment_parts=comment_parts
     )
     return judge_script(name, text, header, request, cluster, by)
 

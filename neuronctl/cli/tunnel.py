@@ -32,13 +32,13 @@ def open_tunnel(remote: Remote, begun: Session, *, as_json: bool, browse: bool) 
     except (ValueError, KeyError, TypeError):
         raise NeuronctlError(f"{remote.name} does not say where its server is") from None
     if not found.get("url"):
-        print_json("neuronctl.serve/1", found) if as_json else _print_text(found)
+        print_json("neuronctl.serve/2", found) if as_json else _print_text(found)
         return 0
     local, way = _forward(remote, address, port)
     try:
         url = str(found["url"]).replace(f":{port}", f":{local}", 1)
         if as_json:
-            print_json("neuronctl.serve/1", {**found, "url": url, "local_port": local})
+            print_json("neuronctl.serve/2", {**found, "url": url, "local_port": local})
         else:
             print_line(f"{found.get('recipe')} answers: job {found.get('job_id')}")
             print_line(f"  open  {url}")

@@ -404,7 +404,12 @@ def until_done(context: RuleContext) -> Iterator[Finding]:
     if request.resume_with and request.script is None:
         message = "--resume-with has no program to which its arguments could be added"
         yield Finding(message, "let the shell text look for the checkpoint itself")
-    before, limit, signal = plan.until_done.before_end, plan.time_limit, plan.signal
+    yield from _no_time_to_save(plan, plan.until_done.before_end)
+
+
+def _no_time_to_save(plan: JobPlan, before: int) -> Iterator[Finding]:
+    """Yield why the program could not save ``before`` seconds before the end of a run."""
+    limit, signal = plan.time_limit, plan.signal
     has_limit = limit is not None and limit >= 0
     seconds = max(1, min(300, (limit or 0) // 4)) if has_limit else 300
     hint, message = f"use --signal TERM@{seconds}", "the program would be asked to save "

@@ -16,7 +16,11 @@ from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
 
 
 @script_rule(WARNING, "NC635", "signal that nothing handles", Trait.ABSENCE)
-def nobody_gets_it(facts: ScriptFacts) -> Iterator[Finding]:
+def unhandled_signal(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find a --signal that ends the batch shell, waits behind the program, or reaches nothing.
+
+    With B:, Slurm sends it to the batch shell; without, to what srun starts.
+    """
     given = facts.given("signal")
     works = [launch for launch in facts.launches if launch.works]
     if given is None or not works:
@@ -24,7 +28,7 @@ def nobody_gets_it(facts: ScriptFacts) -> Iterator[Finding]:
     flags, name, _ = split_signal(given.value or "")
     if name.isdigit():
         name = next((each.name[3:] for each in signals.Signals if each == int(name)), "")
-    program = works[-1].command
+    program, command = works[-1].word.raw, works[-1].command.words[0].raw
     beside = facts.shell.calls("wait", "exec") or any(run.command.background for run in works)
     traps = facts.shell.traps(name.upper())
     if "B" in flags:
@@ -33,17 +37,16 @@ def nobody_gets_it(facts: ScriptFacts) -> Iterator[Finding]:
             hint = f"write a trap for {name}, or remove B:, and start the program with srun"
             yield Finding(message, hint, place=given.place)
         elif traps and not beside:
-            ends, start = works[-1].word.raw, program.words[0].raw
-            message = f"bash runs this trap only when {ends} has ended: a command in the "
+            message = f"bash runs this trap only when {program} has ended: a command in the "
             message += "foreground holds it back"
-            hint = f"start it in the background: {start} … & wait $!"
+            hint = f"start it in the background: {command} … & wait $!"
             yield Finding(message, hint, place=traps[0].place)
     elif traps and name.upper() not in ("TERM", "INT"):
         message = f"without B:, Slurm sends {name} to what srun starts, not to this shell's trap"
         yield Finding(message, f"write --signal=B:{name}@…", place=given.place)
     elif not any(each.is_srun or _may_be_srun(each) for each in facts.every_launch):
         message = "Slurm sends this signal to what srun starts, and here srun starts nothing"
-        yield Finding(message, f"write srun before {works[-1].word.raw}", place=given.place)
+        yield Finding(message, f"write srun before {program}", place=given.place)
 
 
 def _may_be_srun(launch: Launch) -> bool:

@@ -173,22 +173,25 @@ class ScriptFacts:
         return self.has("nodes") or not self.has("ntasks", "gpus", "nodelist", "gpus-per-task")
 
     def times(self, launch: Launch) -> Optional[Tuple[int, int]]:
-        """Return (nodes, tasks per node) that a launcher starts in the job, None if not known.
+        """Return (nodes, tasks per node) that a launcher starts in the job, None if not known."""
+        if launch.is_srun:
+            return self._srun_times(launch)
+        total = launch.count(*launch.launcher.processes)
+        each_task = launch.launcher.uncounted == ALL and launch.certain and self.has(*TASKS)
+        if total is None and each_task and self.fixed_nodes:
+            total = self.tasks
+        if total is None or launch.has(*launch.launcher.places):
+            return None
+        # Over ssh, it uses the nodes that its options name, or this one.
+        nodes = 1 if self.plan is None or launch.launcher.ssh else self.plan.nodes
+        return (nodes, total // nodes) if total > nodes else (total, 1)
 
-        Those of mpirun and the like by its number of processes. Where the job has a number of
-        tasks, each srun has the same (SLURM_NTASKS), and then takes no notice of
+    def _srun_times(self, launch: Launch) -> Optional[Tuple[int, int]]:
+        """Return (nodes, tasks per node) of an srun, None if not known.
+
+        If the job has a number of tasks, each srun has the same (SLURM_NTASKS) and ignores
         ``--ntasks-per-node`` (tried with Slurm 22.05 and 24.11).
         """
-        if not launch.is_srun:
-            total = launch.count(*launch.launcher.processes)
-            each_task = launch.launcher.uncounted == ALL and launch.certain and self.has(*TASKS)
-            if total is None and each_task and self.fixed_nodes:
-                total = self.tasks
-            if total is None or launch.has(*launch.launcher.places):
-                return None
-            # Over ssh, it uses the nodes that its options name, or this one.
-            width = 1 if self.plan is None or launch.launcher.ssh else self.plan.nodes
-            return (width, total // width) if total > width else (total, 1)
         counts = {name: launch.count(name) for name in ("nodes", "ntasks", "ntasks_per_node")}
         unknown = any(launch.has(name) and count is None for name, count in counts.items())
         if self.plan is None or not launch.certain or unknown or launch.has("ntasks_per_gpu"):
@@ -198,14 +201,13 @@ class ScriptFacts:
             if nodes not in (None, self.plan.nodes):
                 return None  # an error, or a share: it depends on the release
             tasks = self.tasks
-        if tasks is None and self.has("ntasks-per-gpu"):
-            return None
+        if tasks is None:
+            by_gpu = self.has("ntasks-per-gpu")
+            return None if by_gpu else (nodes or self.plan.nodes, each or 1)
         if tasks == 0:
             return None  # srun refuses it
-        if tasks is not None:
-            nodes = nodes or min(self.plan.nodes, tasks)
-            return nodes, -(-tasks // nodes)
-        return nodes or self.plan.nodes, each or 1
+        nodes = nodes or min(self.plan.nodes, tasks)
+        return nodes, -(-tasks // nodes)
 
 
 SCRIPT_RULES: Registry[ScriptFacts] = Registry()

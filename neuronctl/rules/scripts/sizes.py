@@ -68,14 +68,14 @@ def other_unit(facts: ScriptFacts) -> Iterator[Finding]:
     given = facts.given("time")
     value = given.value or "" if given is not None else ""
     as_hours, seconds = re.fullmatch(_AS_HOURS, value), re.fullmatch("0?0:00:0[1-9]", value)
-    if given is not None and (as_hours or seconds):
-        message = f"--time={value} is {duration(units.parse_duration(value))}"
-        if as_hours:
-            message = message.replace(" is ", " is minutes and seconds: ")
+    if given is None or not (as_hours or seconds):
+        return
+    time = duration(units.parse_duration(value))
+    message, hint = f"--time={value} is {time}", "write 5 for minutes, or 5:00:00 for hours"
+    if as_hours:
+        message = f"--time={value} is minutes and seconds: {time}"
         hint = f"if hours are meant, write {value}:00; if not, 0:{value}"
-        if seconds:
-            hint = "write 5 for minutes, or 5:00:00 for hours"
-        yield Finding(message, hint, place=given.place)
+    yield Finding(message, hint, place=given.place)
 
 
 @script_rule(ERROR, "NC622", "step that does not fit the job")

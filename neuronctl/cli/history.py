@@ -12,9 +12,9 @@ import click
 from neuronctl.cli.job_table import STATE_STYLES, shown_name, state_style
 from neuronctl.cli.say import notify
 from neuronctl.common.console import Column, figures, print_json, print_line, print_table, shortened
-from neuronctl.common.errors import RecordError, UsageError
+from neuronctl.common.errors import RecordError
 from neuronctl.common.secrets import hide_in_words
-from neuronctl.common.shell import join, quote
+from neuronctl.common.shell import join
 from neuronctl.common.units import parse_since
 from neuronctl.common.words import duration, utc
 from neuronctl.records.recovery import recover
@@ -63,9 +63,6 @@ def command(
     --metric 'best acc ([0-9.]+)' matches.
     """
     store = RecordStore.default()
-    if metric and "(" not in metric and next(named_since(store, metric), None) is not None:
-        words = f"--metric takes '{metric}', the name of a job, for its pattern"
-        raise UsageError(words, f"put the name first: neuronctl history {quote(metric)} --metric")
     after = 0 if since is None else parse_since(since, int(time.time()))
     notify(*recover(store))
     records = list(itertools.islice(named_since(store, name, after), MOST if failed else limit))
@@ -124,32 +121,36 @@ def _print(
     rows = []
     for record in records:
         known = states.get(record.key, ())
-        word = _state_word(record, known)
+        state = _state_word(record, known)
         if len(known) > 1:  # for an array, take the state that matters most
-            styles.setdefault(word, state_style(known))
-        one = known[0] if len(known) == 1 else None
-        how = record.failure.strip().partition("\n")[0][:100]
-        if not how and one is not None:
-            how = "; ".join(filter(None, (outcome_words(one), runs_words(one))))
-        how = how or failed_tasks(known)
-        rows.append(
-            [
-                "-" if record.job_id is None else str(record.job_id),
-                time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
-                shown_name(record.job_name, record),
-                _arguments(record),
-                record.partition,
-                str(record.nodes or ""),
-                word,
-                how,
-                "" if one is None or one.elapsed is None else duration(one.elapsed),
-            ]
-        )
+            styles.setdefault(state, state_style(known))
+        row = [
+            "-" if record.job_id is None else str(record.job_id),
+            time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
+            shown_name(record.job_name, record),
+            _arguments(record),
+            record.partition,
+            str(record.nodes or ""),
+            state,
+            _outcome(record, known),
+            duration(known[0].elapsed) if len(known) == 1 else "",
+        ]
         if metrics is not None:
             values = filter(None, (metrics[str(each.id)] for each in known))
-            rows[-1].append(shortened(", ".join(values), 24))
-        rows[-1] += [urls.get(record.key, "")] * (len(columns) - len(rows[-1]))
+            row.append(shortened(", ".join(values), 24))
+        if any(urls.values()):
+            row.append(urls.get(record.key, ""))
+        rows.append(row)
     print_table(columns, rows)
+
+
+def _outcome(record: JobRecord, known: Sequence[JobStatus]) -> str:
+    """Return why Slurm refused a submission, how its job ended, or which tasks failed."""
+    if record.failure:
+        return record.failure.strip().partition("\n")[0][:100]
+    if len(known) == 1:
+        return "; ".join(filter(None, (outcome_words(known[0]), runs_words(known[0]))))
+    return failed_tasks(known)
 
 
 def _state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:

@@ -148,6 +148,5 @@ def _bar(job: JobStatus) -> str:
     if job.ended or not job.elapsed or not job.time_limit or job.time_limit == UNLIMITED:
         return ""
     full = round(min(1.0, job.elapsed / job.time_limit) * _BAR)
-    used, left = "█░" if console.draws_blocks() else "#."
-    drawn = used * full + left * (_BAR - full)
-    return f"{drawn} {format_elapsed(max(0, job.time_limit - job.elapsed))} left"
+    left = format_elapsed(max(0, job.time_limit - job.elapsed))
+    return f"{console.bar(full, _BAR)} {left} left"

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from neuronctl.sweeping.folder import Sweep
     from neuronctl.sweeping.parameters import Task
 
-_BELOW = "neuronctl.below"
-"""Key of a click context's ``meta``: whether the first word is a command of the group."""
-
 _SHOWN = 5
 """Tasks of a sweep that are shown before it is submitted."""
 
@@ -51,20 +48,16 @@ class SweepCommand(BatchCommand, click.Group):
         params = super().get_params(ctx)
         return params if ctx.command is self else [one for one in params if one.name != "words"]
 
-    def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
-        """Note whether the first word names a subcommand."""
-        ctx.meta[_BELOW] = bool(args) and args[0] in self.commands
-        if ctx.meta[_BELOW]:
-            return super(click.Group, self).parse_args(ctx, ["--", *args])
-        return super().parse_args(ctx, args)
+    def make_context(self, info_name: Any, args: Any, *more: Any, **extra: Any) -> click.Context:
+        """Return the context of the subcommand that the first word names, or of this command."""
+        below = self.commands.get(args[0]) if args else None
+        if below is None:
+            return super().make_context(info_name, args, *more, **extra)
+        return below.make_context(f"{info_name} {args[0]}", args[1:], *more, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand, or start the sweep."""
-        if not ctx.meta[_BELOW]:
-            return click.Command.invoke(self, ctx)
-        name, *args = ctx.params["words"]
-        with self.commands[name].make_context(name, list(args), parent=ctx) as below:
-            return below.command.invoke(below)
+        """Start the sweep; a subcommand has its own context."""
+        return click.Command.invoke(self, ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, then the subcommands."""
@@ -186,9 +179,11 @@ def _print_change(change: Change, as_json: bool, *lines: str) -> None:
 
 
 def _print_to_do(change: Change, as_json: bool) -> None:
-    to_do = f"Sweep {change.name}: {counted(change.to_do, 'task')} to do"
-    follow = f"  follow  neuronctl sweep status {change.name}"
-    _print_change(change, as_json, *(() if change.paused else (to_do, follow)))
+    lines = [
+        f"Sweep {change.name}: {counted(change.to_do, 'task')} to do",
+        f"  follow  neuronctl sweep status {change.name}",
+    ]
+    _print_change(change, as_json, *([] if change.paused else lines))
 
 
 def _show(sweep: Sweep, tasks: Sequence[Task], plans: Dict[Row, JobPlan]) -> None:

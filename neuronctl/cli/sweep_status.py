@@ -14,7 +14,7 @@ from neuronctl.cli.job_options import file_option
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.console import (
     Column,
-    draws_blocks,
+    bar,
     figures,
     is_terminal,
     print_json,
@@ -249,7 +249,6 @@ def _bar(scale: Scale, largest: float) -> str:
     text = f"{scale.speedup:.2f}"
     if not is_terminal():
         return text
-    used, left = "█░" if draws_blocks() else "#."
-    could = max(1, round(scale.ratio / largest * _BAR))
-    full = min(could, max(1, round(scale.speedup / largest * _BAR)))
-    return f"{text:>6} {used * full}{left * (could - full)}"
+    ideal = max(1, round(scale.ratio / largest * _BAR))
+    full = min(ideal, max(1, round(scale.speedup / largest * _BAR)))
+    return f"{text:>6} {bar(full, ideal)}"

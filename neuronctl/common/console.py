@@ -80,6 +80,12 @@ def draws_blocks(file: Optional[TextIO] = None) -> bool:
     return is_terminal(file) and locale.lower().replace("-", "").endswith("utf8")
 
 
+def bar(full: int, width: int) -> str:
+    """Return a bar of ``width`` cells, ``full`` of them filled: ``███░░░``, or ``###...``."""
+    used, left = "█░" if draws_blocks() else "#."
+    return used * full + left * (width - full)
+
+
 def terminal_width() -> int:
     """Return the terminal's width in columns: $COLUMNS, what the terminal says, or 80."""
     columns = os.environ.get("COLUMNS", "")

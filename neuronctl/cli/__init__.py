@@ -197,8 +197,8 @@ def _report(error: NeuronctlError) -> int:
     from neuronctl.common.console import asked_json, print_json
 
     if asked_json:
-        told = {"code": error.exit_code, "message": error.message, "hint": error.hint}
-        print_json("neuronctl.error/1", told)
+        data = {"code": error.exit_code, "message": error.message, "hint": error.hint}
+        print_json("neuronctl.error/1", data)
     return error.exit_code
 
 

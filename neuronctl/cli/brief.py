@@ -71,21 +71,23 @@ def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
     from neuronctl.rules.quotas import quotas_of_user
     from neuronctl.slurm.figures import budget_words
 
-    catalog, user, now = load(catalog_file), login_name(), {}
+    catalog = load(catalog_file)
+    user = login_name()
+    now = {}
     here, _ = recognise(catalog, name or configured_cluster())
     snapshot: Optional[Snapshot] = None
-    told = ""
+    source = ""
     try:
         any_job = plan(JobRequest(), here)
         snapshot = Question(any_job, timeout=_TIMEOUT).answer()
         here = overlay(any_job, snapshot)[0].cluster
         now = {one.partition: one for one in partitions_now((), here, catalog, snapshot)}
-        told = f"Limits and free nodes: from Slurm, {utc(snapshot.asked_at)}."
+        source = f"Limits and free nodes: from Slurm, {utc(snapshot.asked_at)}."
     except SlurmError as error:
-        told = f"**All limits are from the catalog, because {error.short}.**"
+        source = f"**All limits are from the catalog, because {error.short}.**"
     yield f"# Jobs on {here.title}\n"
     yield f"Cluster `{here.name}`. Rules: {here.source}, {here.date}."
-    yield told
+    yield source
     yield "\n## Rules of the cluster\n"
     for subject, text in site_rules(catalog, here):
         what = f"`{subject}`" if subject[0] == "-" else subject
@@ -98,8 +100,8 @@ def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
             yield _row(partition, now.get(partition.name))
     yield f"\n## You\n\n- login name: {user}"
     if snapshot is not None:
-        for own in snapshot.limits.associations:
-            yield f"- account {own.account}, QOS {', '.join(own.qos)}"
+        for association in snapshot.limits.associations:
+            yield f"- account {association.account}, QOS {', '.join(association.qos)}"
         yield from (f"- {budget_words(budget)}" for budget in snapshot.budgets)
     for quota in quotas_of_user(here):
         yield f"- {quota.words}: {', '.join(quota.holds)}"
@@ -110,7 +112,7 @@ def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
 
 def _row(partition: Partition, now: Optional[PartitionNow]) -> str:
     """Return a partition's row of the table."""
-    held = partition.max_gpus or "no limit known"
+    gpu_limit = partition.max_gpus or "no limit known"
     seconds = partition.wall_time.maximum
     cells = (
         f"`{partition.name}`{'' if partition.open else ' (closed to you)'}",
@@ -118,7 +120,7 @@ def _row(partition: Partition, now: Optional[PartitionNow]) -> str:
         f"{partition.gpus_per_node} {' '.join(partition.gpu_names)}".strip(),
         "-".join(map(str, sorted({*partition.cores_per_node}))) or "?",
         "?" if seconds is None else units.format_time(seconds),
-        str(held if now is None else now.my_gpus),
+        str(gpu_limit if now is None else now.my_gpus),
         "?" if now is None else now.free_words,
     )
     return f"| {' | '.join(cells)} | {partition.good_for}".rstrip()

@@ -41,7 +41,7 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     if not jobs and state is None:
         raise UsageError("no job given", "give a job id, a name or --state")
     if state is not None:
-        active = [known.name for known in STATES.values() if known.short]
+        active = [each.name for each in STATES.values() if each.short]
         state = state_name(state, active, "in which a job can be cancelled")
     pipelines = pipelines_of(jobs)
     if pipelines:
@@ -53,20 +53,20 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
         word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(jobs)
     ]
     store = RecordStore.default()
-    known, notes = cancellation.known_jobs(words or ["*"], store)
+    matches, notes = cancellation.known_jobs(words or ["*"], store)
     notify(*notes)
     targets = {
         word: cancellation.scancel_targets(word, statuses, state)
-        for word, statuses in known.items()
+        for word, statuses in matches.items()
     }
-    chosen = {id: statuses for found in targets.values() for id, statuses in found.items()}
+    chosen = {id: statuses for by_id in targets.values() for id, statuses in by_id.items()}
     if len(chosen) > 1 and not yes and not _agreed(chosen, targets if jobs else {}):
         say("nothing done")
         return
     stop_pipelines(pipelines)
     refused = cancellation.cancel(chosen) if chosen else {}
     rows: List[cancellation.Outcome] = []
-    for word, statuses in known.items():
+    for word, statuses in matches.items():
         rows += cancellation.outcomes(word, statuses, targets[word], refused, state)
     if not jobs and not chosen:
         rows = [cancellation.Outcome(words="no matching jobs")]
@@ -78,12 +78,12 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
             if row.result not in ("refused", "unknown", "elsewhere"):
                 print_line(row.words)
     if refused:
-        said = "; ".join(f"{job}: {message}" for job, message in refused.items())
-        raise SlurmRefusedError(f"scancel refused the request: {said}")
+        refusals = "; ".join(f"{job}: {message}" for job, message in refused.items())
+        raise SlurmRefusedError(f"scancel refused the request: {refusals}")
     elsewhere = [row.words for row in rows if row.result == "elsewhere"]
     if elsewhere:
         raise NoSuchJobError("; ".join(elsewhere), "cancel it there, or with scancel -M CLUSTER ID")
-    missing = [word for word in words if not known[word]]
+    missing = [word for word in words if not matches[word]]
     if missing:
         raise no_such_job(missing)
 
@@ -94,10 +94,10 @@ def _agreed(
 ) -> bool:
     """List several jobs and ask; without a terminal, refuse a name that matches several."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        for word, found in targets.items():
-            if isinstance(word, str) and len({id.job for id in found}) > 1:
+        for word, by_id in targets.items():
+            if isinstance(word, str) and len({id.job for id in by_id}) > 1:
                 raise UsageError(
-                    f"'{word}' stands for {len(found)} jobs: {', '.join(map(str, found))}",
+                    f"'{word}' stands for {len(by_id)} jobs: {', '.join(map(str, by_id))}",
                     "name one by its id, or add --yes for all of them",
                 )
         return True

@@ -39,12 +39,12 @@ def check(file: str) -> None:
     if kind != "a catalog":
         return print_line(f"{file}: valid, {kind}")
     document = yamlfile.read(os.path.expanduser(file), CatalogError)
-    known = load(file)
+    catalog = load(file)
     for name in document.data.get("clusters") or {}:
-        cluster = known.clusters.get(name)
+        cluster = catalog.clusters.get(name)
         partitions = counted(len(cluster.partitions), "partition") if cluster else ""
         print_line(f"{name}: {partitions}, {cluster.source}" if cluster else f"{name}: removed")
-    print_line(f"{file}: valid; the default cluster is {known.default_cluster}")
+    print_line(f"{file}: valid; the default cluster is {catalog.default_cluster}")
 
 
 @command.command("import")

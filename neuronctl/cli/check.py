@@ -77,8 +77,8 @@ def command(
     if as_json:
         from neuronctl.cli.json_data import check_data
 
-        found = [check_data(script) for script in checked]
-        print_json("neuronctl.check/1", {"cluster": chosen.name, "files": found})
+        data = [check_data(script) for script in checked]
+        print_json("neuronctl.check/1", {"cluster": chosen.name, "files": data})
     elif not fix:
         _print(checked)
     every = (one for script in checked for one in script.findings)
@@ -134,7 +134,9 @@ def _fix(
             try:
                 rewrite(name, _bytes(before.text), _bytes(after.text))
             except OSError as error:
-                words, after, changed = f"left as it is: {error.strerror}", before, changed - 1
+                words = f"left as it is: {error.strerror}"
+                after = before
+                changed -= 1
         tell(f"{before.name}: {words}")
         left.append(after if write else before)
     how = (
@@ -192,7 +194,8 @@ def _summary(findings: Sequence[Finding]) -> str:
 
 def _print_finding(script: JudgedScript, same: Sequence[Finding], hints: Set[str]) -> None:
     """Print a finding with its line and the other lines that have it; a hint only once."""
-    finding, place = in_language(same[0], sys.stdout), same[0].place
+    finding = in_language(same[0], sys.stdout)
+    place = same[0].place
     where = f"{script.name}:{place.line}:{place.column}"
     print_line(f"{where}: {finding.severity} {finding.code}: {finding.message}")
     for text in _marked_line(script.line(place.line), same[0]):
@@ -209,18 +212,19 @@ def _print_finding(script: JudgedScript, same: Sequence[Finding], hints: Set[str
 
 def _marked_line(line: str, one: Finding) -> List[str]:
     """Return the finding's line and the mark below it; a line with a secret gets no mark."""
-    line, place = line.replace("\t", " "), one.place
+    line = line.replace("\t", " ")
+    place = one.place
     shown = hide_secrets(line)
     if one.has(Trait.SECRET) and shown == line:  # the secret's name is on the line before
         shown = line[: place.column - 1] + MASK + line[place.end - 1 :]
     if not shown.strip():
         return []
-    found = [f"  {place.line} | {clipped(printable(shown), _SHOWN)}"]
+    lines = [f"  {place.line} | {clipped(printable(shown), _SHOWN)}"]
     if shown == line and len(line) <= _SHOWN:  # otherwise the columns differ
         before = cell_width(printable(line[: place.column - 1]))
         width = cell_width(printable(line[place.column - 1 : place.end - 1]))
-        found.append(f"  {' ' * len(str(place.line))} | {' ' * before}{'^' * max(1, width)}")
-    return found
+        lines.append(f"  {' ' * len(str(place.line))} | {' ' * before}{'^' * max(1, width)}")
+    return lines
 
 
 @click.command("import")
@@ -246,18 +250,18 @@ def import_(
     text = read_script(file)
     chosen = own_cluster(catalog, cluster)
     name = shown_name(file)
-    made = draft_job_file(text, name, chosen, name_cluster=cluster is not None)
+    draft = draft_job_file(text, name, chosen, name_cluster=cluster is not None)
     if write is None:
-        print_script(made.text)
+        print_script(draft.text)
     else:
-        write_text(write, made.text, force=force, mode=0o600)
+        write_text(write, draft.text, force=force, mode=0o600)
         say(f"wrote {write}; review it with 'neuronctl generate -f {write}'")
     say(
         "neuronctl's script adds to it: a check of the nodes (none with 'preflight: false'), and "
         "lines that set PYTHONUNBUFFERED and set or unset what training programs read, such as "
         "MASTER_ADDR"
     )
-    for remark in made.remarks:
+    for remark in draft.remarks:
         place = f"{name}:{remark.line}" if remark.line else name
         say(f"{place}: {remark.message}")
         if remark.hint:

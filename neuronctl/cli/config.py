@@ -27,15 +27,15 @@ def command(context: click.Context, as_json: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    found = settings()
+    defaults = settings()
     if as_json:
         keys = ("key", "value", "where")
-        values = [{key: getattr(setting, key) for key in keys} for setting in found]
+        values = [{key: getattr(setting, key) for key in keys} for setting in defaults]
         data = {"file": defaults_file(), "files": config_files(), "values": values}
         print_json("neuronctl.config/1", data)
-    elif found:
+    elif defaults:
         columns = [Column("KEY", no_wrap=True), Column("VALUE"), Column("FROM")]
-        rows = [[setting.key, ", ".join(setting.texts), setting.where] for setting in found]
+        rows = [[setting.key, ", ".join(setting.texts), setting.where] for setting in defaults]
         print_table(columns, rows)
     else:
         notify(f"{defaults_file()} sets nothing; 'neuronctl config edit' opens it")

@@ -40,11 +40,11 @@ def examine_remote(remote: Remote, request: Mapping[str, Any]) -> int:
     from neuronctl.doctor import BAD, GOOD, Check
     from neuronctl.remote.session import run
 
-    begun = time.monotonic()
+    start = time.monotonic()
     parts: List[bytes] = []
     words = [word for word in request["words"] if word != "--json"]
     session = run(remote, {**request, "words": [*words, "--json"]}, notify)
-    spent = int((time.monotonic() - begun) * 1000)
+    spent = int((time.monotonic() - start) * 1000)
     code = session.show(raw=True, write=parts.append)
     up = duration(int(time.time() - os.stat(remote.socket).st_mtime))
     checks = [

@@ -94,14 +94,16 @@ def _find(logs: List[GrowingLog], watch: JobWatch) -> None:
 def _drain(logs: Sequence[GrowingLog], screen: _Screen) -> None:
     """Copy what a shared file system shows late, until nothing has arrived for a second."""
     sought = [log for log in logs if log.path is not None]
-    begun, quiet, told = time.monotonic(), 0, False
-    while sought and time.monotonic() < begun + (_LATE if told else _DRAIN):
+    start = time.monotonic()
+    quiet = 0  # reads in a row that found nothing new
+    has_said = False
+    while sought and time.monotonic() < start + (_LATE if has_said else _DRAIN):
         missing = [str(log.path) for log in sought if not log.found]
         if quiet >= 2 and not missing:
             break
-        if quiet >= 4 and not told and os.path.isdir(os.path.dirname(missing[0])):
+        if quiet >= 4 and not has_said and os.path.isdir(os.path.dirname(missing[0])):
             screen.say(f"no log at {missing[0]} yet: waiting for it for up to {_LATE:.0f} s")
-            told = True
+            has_said = True
         time.sleep(_TICK)
         for path in missing:
             list_again(path)

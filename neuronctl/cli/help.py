@@ -147,8 +147,8 @@ def _search_results(words: Sequence[str], pages: Mapping[str, str]) -> str:
     if rows:
         return "\n".join([f"# {' '.join(words)}", "", *rows]).replace("\n\n\n", "\n\n")
     headings = " ".join(heading for file in pages.values() for heading, _ in _parts(file))
-    known = {*pages, *COMMANDS, *re.findall(r"\w{4,}", headings.lower())}
-    similar = did_you_mean(words[0].lower(), known)
+    names = {*pages, *COMMANDS, *re.findall(r"\w{4,}", headings.lower())}
+    similar = did_you_mean(words[0].lower(), names)
     hint = "'neuronctl help' lists the topics" if similar.startswith("valid") else similar
     raise UsageError(f"there is nothing about '{' '.join(words)}'", hint)
 

@@ -96,8 +96,8 @@ def _metrics(states: States, pattern: str) -> Dict[str, str]:
     from neuronctl.sweeping.parameters import METRIC, check_metric, last_metric
 
     check_metric(pattern)
-    known = itertools.chain.from_iterable(states.values())
-    return {str(one.id): last_metric((one.stdout, one.stderr), pattern or METRIC) for one in known}
+    jobs = itertools.chain.from_iterable(states.values())
+    return {str(job.id): last_metric((job.stdout, job.stderr), pattern or METRIC) for job in jobs}
 
 
 def _print(
@@ -120,10 +120,11 @@ def _print(
     columns += [Column("W&B RUN", priority=6, no_wrap=True)] if any(urls.values()) else []
     rows = []
     for record in records:
-        known = states.get(record.key, ())
-        state = _state_word(record, known)
-        if len(known) > 1:  # for an array, take the state that matters most
-            styles.setdefault(state, state_style(known))
+        jobs = states.get(record.key, ())
+        state = _state_word(record, jobs)
+        if len(jobs) > 1:  # for an array, take the state that matters most
+            styles.setdefault(state, state_style(jobs))
+        elapsed = jobs[0].elapsed if len(jobs) == 1 else None
         row = [
             "-" if record.job_id is None else str(record.job_id),
             time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
@@ -132,11 +133,11 @@ def _print(
             record.partition,
             str(record.nodes or ""),
             state,
-            _outcome(record, known),
-            duration(known[0].elapsed) if len(known) == 1 else "",
+            _outcome(record, jobs),
+            "" if elapsed is None else duration(elapsed),
         ]
         if metrics is not None:
-            values = filter(None, (metrics[str(each.id)] for each in known))
+            values = filter(None, (metrics[str(each.id)] for each in jobs))
             row.append(shortened(", ".join(values), 24))
         if any(urls.values()):
             row.append(urls.get(record.key, ""))
@@ -144,28 +145,28 @@ def _print(
     print_table(columns, rows)
 
 
-def _outcome(record: JobRecord, known: Sequence[JobStatus]) -> str:
+def _outcome(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
     """Return why Slurm refused a submission, how its job ended, or which tasks failed."""
     if record.failure:
         return record.failure.strip().partition("\n")[0][:100]
-    if len(known) == 1:
-        return "; ".join(filter(None, (outcome_words(known[0]), runs_words(known[0]))))
-    return failed_tasks(known)
+    if len(jobs) == 1:
+        return "; ".join(filter(None, (outcome_words(jobs[0]), runs_words(jobs[0]))))
+    return failed_tasks(jobs)
 
 
-def _state_word(record: JobRecord, known: Sequence[JobStatus]) -> str:
+def _state_word(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
     """Return the state; ``3 COMPLETED, 1 FAILED`` for an array; REFUSED if Slurm refused it."""
     if record.status == "failed" or record.failure:
         return "REFUSED"
     if record.status == "intent":
         return "INTERRUPTED"
-    if len(known) == 1 and known[0].id.tasks is None:
-        return known[0].state
-    return state_counts(known) or UNKNOWN
+    if len(jobs) == 1 and jobs[0].id.tasks is None:
+        return jobs[0].state
+    return state_counts(jobs) or UNKNOWN
 
 
 def _data(
-    record: JobRecord, known: Sequence[JobStatus], metrics: Optional[Mapping[str, str]]
+    record: JobRecord, statuses: Sequence[JobStatus], metrics: Optional[Mapping[str, str]]
 ) -> Dict[str, Any]:
     from neuronctl.cli.json_data import status_data
 
@@ -174,7 +175,7 @@ def _data(
     except RecordError as error:
         command_line = None
         notify(error.message)
-    jobs = [status_data(status) for status in known]
+    jobs = [status_data(status) for status in statuses]
     if metrics is not None:
         for job in jobs:
             job["metric"] = metrics[job["job_id"]]

@@ -62,8 +62,8 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     program = JobRequest(script=given["script"], args=given.get("args", ()), chdir=chdir)
     _refuse_batch_script(program)
     derived = {**_partition_and_gpus(given, cluster), **_comment(program, cluster, given)}
-    found, advice = software(any(name in given for name in _SOFTWARE), program)
-    derived.update(found)
+    environment, advice = software(any(name in given for name in _SOFTWARE), program)
+    derived.update(environment)
     for name, value in derived.items():
         notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")
     every = {**options, **{name: value.value for name, value in derived.items()}}
@@ -101,9 +101,9 @@ def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str,
     if partition is None:
         derived["partition"] = Derived("auto", "the one where it starts first; or name one")
     sizes = [
-        known.gpus_per_node
-        for known in cluster.partitions.values()
-        if partition in (None, "auto") or known.name in str(partition).split(",")
+        each.gpus_per_node
+        for each in cluster.partitions.values()
+        if partition in (None, "auto") or each.name in str(partition).split(",")
     ]
     if any(sizes) and not any(name in given for name in _SIZE):
         numbers = [str(number) for number in range(1, max(sizes) + 1)]
@@ -113,15 +113,15 @@ def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str,
     return derived
 
 
-def _ask(question: str, what: str, known: Sequence[str], default: Optional[str]) -> Optional[str]:
-    """Ask on a terminal until the answer is a known one; otherwise return the default."""
+def _ask(question: str, what: str, choices: Sequence[str], default: Optional[str]) -> Optional[str]:
+    """Ask on a terminal until the answer is one of the choices; otherwise return the default."""
     # 'patch' waits for the change on standard output, so no question comes before it.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         return default
 
     def checked(text: str) -> str:
-        if known and text.strip() not in known:
-            problem = f"'{text}' is not a {what} here; {did_you_mean(text, known)}"
+        if choices and text.strip() not in choices:
+            problem = f"'{text}' is not a {what} here; {did_you_mean(text, choices)}"
             raise click.UsageError(printable(problem))
         return text.strip()
 
@@ -157,20 +157,20 @@ def _show_distributed(request: JobRequest, copies: Finding) -> str:
 
 def _program(directory: str) -> str:
     """Return the only program of a directory."""
-    found = programs(directory)
-    if not found:
+    files = programs(directory)
+    if not files:
         raise UsageError(
             "no program is named, and there is no Python file here",
             "name it: neuronctl init PROGRAM [ARGS]",
         )
-    if len(found) > 1:
-        listed = ", ".join(found[:6]) + (", …" if len(found) > 6 else "")
+    if len(files) > 1:
+        listed = ", ".join(files[:6]) + (", …" if len(files) > 6 else "")
         raise UsageError(
-            f"which program? There are {len(found)} here: {listed}",
-            f"name it: neuronctl init {quote(found[0])}",
+            f"which program? There are {len(files)} here: {listed}",
+            f"name it: neuronctl init {quote(files[0])}",
         )
-    notify(f"program: {found[0]} (the only one here)")
-    return found[0]
+    notify(f"program: {files[0]} (the only one here)")
+    return files[0]
 
 
 def _refuse_batch_script(program: JobRequest) -> None:
@@ -186,9 +186,9 @@ def _refuse_batch_script(program: JobRequest) -> None:
 def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) -> Dict[str, Derived]:
     """Return the parts of the comment that the site requires."""
     comment = cluster.policy.comment
-    asked = comment.required and given.get("comment") is None
-    found: Dict[str, Derived] = {}
-    for key in ("field", "appl") if asked else ():
+    is_missing = comment.required and given.get("comment") is None
+    parts: Dict[str, Derived] = {}
+    for key in ("field", "appl") if is_missing else ():
         values = comment.values_of(key)
         if values is None or key in given:
             continue
@@ -204,5 +204,5 @@ def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) ->
         question += "'neuronctl partitions --comment' lists all"
         answer = _ask(question, f"code for --{key}", values, near.value or None)
         if answer:
-            found[key] = near if answer == near.value else Derived(answer, "as you said")
-    return found
+            parts[key] = near if answer == near.value else Derived(answer, "as you said")
+    return parts

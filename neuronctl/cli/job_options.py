@@ -85,9 +85,10 @@ def _hint_at_sbatch(option: str, other: str) -> str:
     from neuronctl.slurm.sbatch_options import SBATCH, VALUE
 
     name = option.lstrip("-")
-    own = next((one for one in SBATCH if name in (one.long, one.short)), None)
-    if own is not None:
-        return f"sbatch has it: --sbatch {own.long}" + "=VALUE" * (own.takes == VALUE)
+    same = next((one for one in SBATCH if name in (one.long, one.short)), None)
+    if same is not None:
+        value = "=VALUE" if same.takes == VALUE else ""
+        return f"sbatch has it: --sbatch {same.long}{value}"
     if not option.startswith("--"):
         return other
     near = other if other.startswith("did") else ""
@@ -111,8 +112,8 @@ class BatchCommand(JobCommand):
         """Parse the words; raise UsageError for an option of this command behind the program."""
         rest = super().parse_args(ctx, args)
         words = ctx.params.get("words", ())
-        own = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
-        behind = [word for word in words[1:] if word in _NO_PROGRAMS and word in own]
+        options = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
+        behind = [word for word in words[1:] if word in _NO_PROGRAMS and word in options]
         if behind and not ctx.meta[BEHIND_DASHES]:
             harm = ": the job would be submitted" if behind[0] == "--dry-run" else ""
             raise UsageError(
@@ -222,6 +223,7 @@ def _click_option(option: Option) -> Decorator:
     if option.kind == "flag":
         return click.option(*names, is_flag=True, default=None, help=option.help)
     several = option.kind == "list"
-    known = f" Known: {', '.join(launchers.names())}." if option.long == "launcher" else ""
-    shown = option.help + known
-    return click.option(*names, metavar=option.metavar, multiple=several, help=shown)
+    help = option.help
+    if option.long == "launcher":
+        help += f" Known: {', '.join(launchers.names())}."
+    return click.option(*names, metavar=option.metavar, multiple=several, help=help)

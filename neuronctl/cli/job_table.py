@@ -83,19 +83,21 @@ def print_jobs(
 
 def _advice(lines: Sequence[Line]) -> List[str]:
     """Return what to do about each pending reason, with the first job that has it."""
-    seen: Dict[Tuple[str, str], str] = {}
+    firsts: Dict[Tuple[str, str], str] = {}
     for line in lines:
         for job in line:
             if not job.ended and job.reason:
                 advice = job.explained.advice
-                if advice and (job.reason, advice) not in seen:
-                    seen[job.reason, advice] = f"{job.id.job} {job.reason.partition(',')[0]}: "
-    return [before + advice for (_, advice), before in seen.items()]
+                if advice and (job.reason, advice) not in firsts:
+                    firsts[job.reason, advice] = f"{job.id.job} {job.reason.partition(',')[0]}: "
+    return [before + advice for (_, advice), before in firsts.items()]
 
 
 def _row(line: Line) -> List[str]:
     job = line[0]
-    name, state, how = console.shortened(str(job.id), 16), job.state, state_detail(job)
+    name = console.shortened(str(job.id), 16)
+    state = job.state
+    how = state_detail(job)
     elapsed, nodes, gpus = job.elapsed, job.nodes, job.gpus
     if len(line) > 1:
         name = console.shortened(f"{job.id.job}_[{sum(task.id.count for task in line)} tasks]", 22)

@@ -33,12 +33,12 @@ def one_job(word: str, store: RecordStore) -> JobId:
     ids, sentences = find_jobs(word) or ([], [])
     if sentences:
         raise NoSuchJobError(*sentences)
-    found = ids[0] if ids else newest(word, store)
+    id = ids[0] if ids else newest(word, store)
     if word == "*":
-        notify(f"job {found}, your newest")
+        notify(f"job {id}, your newest")
     else:
-        notify(f"{word} is job {found}, the newest of that name")
-    return found
+        notify(f"{word} is job {id}, the newest of that name")
+    return id
 
 
 def running(word: str) -> JobStatus:
@@ -55,11 +55,11 @@ def one_recorded(word: str, store: RecordStore) -> JobId:
     """Return the recorded job; for a later run of a chain, its first job."""
     from neuronctl.tracking.lookup import first_run
 
-    asked = one_job(word, store)
-    first = first_run(asked, store)
+    job = one_job(word, store)
+    first = first_run(job, store)
     if first is None:
-        return asked
-    notify(f"{asked} is a run of job {first}")
+        return job
+    notify(f"{job} is a run of job {first}")
     return JobId(first)
 
 
@@ -67,39 +67,39 @@ def recorded_job(word: str, store: RecordStore) -> JobRecord:
     """Return the record of a whole job; raise UsageError for a part of an array, NoSuchJobError."""
     from neuronctl.records.found_records import newest_record
 
-    asked = one_recorded(word, store)
-    if asked.task is not None or asked.tasks is not None:
+    job = one_recorded(word, store)
+    if job.task is not None or job.tasks is not None:
         raise UsageError(
-            f"'{asked}' is part of a job array, and the record describes the whole job",
-            f"use {asked.job}",
+            f"'{job}' is part of a job array, and the record describes the whole job",
+            f"use {job.job}",
         )
-    return newest_record(store, asked.job)
+    return newest_record(store, job.job)
 
 
-def found_jobs(asked: Sequence[JobId], store: RecordStore) -> Found:
+def found_jobs(ids: Sequence[JobId], store: RecordStore) -> Found:
     """Look up these jobs and print the notes about them; raise an error for an unknown one."""
     from neuronctl.tracking.lookup import look_up, no_such_job
 
-    jobs = look_up(asked, store)
+    jobs = look_up(ids, store)
     notify(*jobs.notes)
     if jobs.missing:
         raise jobs.unavailable or no_such_job(jobs.missing)
     return jobs
 
 
-def raise_if_silent(found: Found) -> None:
+def raise_if_silent(answer: Found) -> None:
     """Raise an error if Slurm has not answered, after the recorded jobs were shown."""
-    error = found.unavailable
+    error = answer.unavailable
     if error is not None:
         words = f"{error.message}; what you see is what neuronctl recorded"
         raise SlurmUnavailableError(words, error.hint)
 
 
-def state_name(text: str, known: Iterable[str] = STATES, what: str = "of a job") -> str:
+def state_name(text: str, states: Iterable[str] = STATES, what: str = "of a job") -> str:
     """Return Slurm's full name of a state (``running``, ``pd``, ``PENDING``)."""
     word = text.strip().upper()
     word = next((state.name for state in STATES.values() if word and state.short == word), word)
-    names = list(known)
+    names = list(states)
     if word not in names:
         raise UsageError(
             f"--state: '{text}' is not a state {what}",

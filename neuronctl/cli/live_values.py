@@ -51,16 +51,16 @@ def _offer(
 ) -> List[CompletionItem]:
     """Return the completions of a word; of a list (``a,b``) or ``afterok:7``, of its last part."""
     metavar = (parameter.metavar or "").strip("[].").split(" ")[0]
-    known = _VALUES.get(parameter.name or "") or _VALUES.get(metavar)
+    offers = _VALUES.get(parameter.name or "") or _VALUES.get(metavar)
     kind = "file" if metavar in _FILES else "dir" if metavar in _DIRECTORIES else ""
-    found = [CompletionItem(incomplete, type=kind)] if kind else []
+    items = [CompletionItem(incomplete, type=kind)] if kind else []
     head = re.sub(r"[^,:]*\Z", "", incomplete)
     with contextlib.suppress(NeuronctlError, OSError, AttributeError):
-        for value, meaning in known(context.info_name or "") if known else ():
+        for value, meaning in offers(context.info_name or "") if offers else ():
             if value.startswith(incomplete[len(head) :]) and re.fullmatch(_PLAIN, value):
                 help = meaning if meaning.isprintable() else ""
-                found.append(CompletionItem(head + value, help=help))
-    return found
+                items.append(CompletionItem(head + value, help=help))
+    return items
 
 
 def _jobs(command: str) -> Known:
@@ -70,20 +70,20 @@ def _jobs(command: str) -> Known:
 
     past = command in SECTIONS["Look back"] or command in ("status", "why", "logs")
     wanted = ACTIVE if command in ("cancel", "wait", "submit", "generate") else {RUNNING}
-    found: Dict[str, str] = {}
+    words: Dict[str, str] = {}
     with contextlib.suppress(SlurmError):
         for row in ask_own_queue(_OLDEST, timeout=_PATIENCE).rows:
             if past or row.state in wanted:
-                found.setdefault(row.name, f"{row.id.job} {row.state}")
-                found[str(row.id.job)] = f"{row.name} {row.state}"
+                words.setdefault(row.name, f"{row.id.job} {row.state}")
+                words[str(row.id.job)] = f"{row.name} {row.state}"
     if past:
         from neuronctl.records.store import RecordStore
         from neuronctl.slurm.conf import local_cluster
 
         for record in RecordStore.default().recent(_RECENT, cluster=local_cluster()):
-            found.setdefault(record.job_name, str(record.job_id))
-            found.setdefault(str(record.job_id), record.job_name)
-    return found.items()
+            words.setdefault(record.job_name, str(record.job_id))
+            words.setdefault(str(record.job_id), record.job_name)
+    return words.items()
 
 
 def _cluster() -> Cluster:
@@ -93,7 +93,7 @@ def _cluster() -> Cluster:
 
 
 def _partitions(command: str) -> Known:
-    open_ones = [known.name for known in _cluster().partitions.values() if known.open]
+    open_ones = [each.name for each in _cluster().partitions.values() if each.open]
     return [*((name, "") for name in open_ones), ("auto", "neuronctl chooses")]
 
 

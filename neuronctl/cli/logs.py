@@ -74,20 +74,20 @@ def command(
         max_bytes if max_bytes is not None else _MOST * (not (asked_for_less or is_terminal())),
     )
     store = RecordStore.default()
-    asked = one_recorded(job, store)
-    record = store.get(asked.job, local_cluster())
+    id = one_recorded(job, store)
+    record = store.get(id.job, local_cluster())
     notify(*store.warnings)
     if go_on:
         from neuronctl.cli.follow import follow
 
-        code = follow(asked, record, only_err=err)
+        code = follow(id, record, only_err=err)
         return code if code == INTERRUPTED else None
-    show = functools.partial(_print_json, asked) if as_json else _show
+    show = functools.partial(_print_json, id) if as_json else _show
     if record is not None and record.array is None:
         paths = record.log_path(err=False), record.log_path(err=True)
         if show(paths, err, part):
             return None
-    place = find_logs(asked)
+    place = find_logs(id)
     path = place.paths[err]
     if place.guessed and os.path.exists(path):
         notify(f"accounting does not say where its log is; sbatch's default is {path}")
@@ -97,7 +97,7 @@ def command(
     return None
 
 
-def _print_json(asked: JobId, paths: Tuple[str, str], only_err: bool, part: LogPart) -> bool:
+def _print_json(id: JobId, paths: Tuple[str, str], only_err: bool, part: LogPart) -> bool:
     """Print a job's logs as JSON; return False if there is none."""
     logs = []
     for path in dict.fromkeys(paths[only_err:]):
@@ -108,7 +108,7 @@ def _print_json(asked: JobId, paths: Tuple[str, str], only_err: bool, part: LogP
             log = {"path": path, "size": size, "begin": size - len(text)}
             logs.append({**log, "text": text.decode("utf-8", "replace")})
     if logs:
-        print_json("neuronctl.logs/1", {"job_id": str(asked), "logs": logs})
+        print_json("neuronctl.logs/1", {"job_id": str(id), "logs": logs})
     return bool(logs)
 
 
@@ -157,12 +157,15 @@ def copy_log(
 
 def _explain(place: LogPlace, path: str) -> None:
     """Say that there is no log at ``path``; raise NoSuchJobError if there will never be one."""
-    job, state, path = place.job, place.job.state, printable(path)
+    job = place.job
+    state = job.state
+    path = printable(path)
     if not path:
         raise NoSuchJobError(f"job {job.id} is interactive and has no log ({state})")
     if state in ENDED or state == UNKNOWN:
         guess = " (sbatch's default: accounting does not say)" if place.guessed else ""
-        ended, late = f"ended ({state})", "it may still appear within a minute (NFS); "
+        ended = f"ended ({state})"
+        late = "it may still appear within a minute (NFS); "
         if job.source != "squeue" or is_launch_failure(job):
             late = ""  # it ended minutes ago, or never wrote one
         if job.absent:

@@ -66,24 +66,24 @@ def command(
     The figures come from the catalog, with the guide and date shown. With --live, they are Slurm's
     current figures, and partitions that only Slurm or only the catalog has are named.
     """
-    known = load(catalog)
-    chosen, _ = recognise(known, cluster or configured_cluster())
+    clusters = load(catalog)
+    chosen, _ = recognise(clusters, cluster or configured_cluster())
     if live:
-        _live(known, chosen, list(dict.fromkeys(names)), as_json)
+        _live(clusters, chosen, list(dict.fromkeys(names)), as_json)
         return
     partitions = [chosen.partition(name) for name in dict.fromkeys(names or chosen.partitions)]
     if as_json:
-        print_json("neuronctl.partitions/1", _json(known, chosen, partitions))
+        print_json("neuronctl.partitions/1", _json(clusters, chosen, partitions))
         return
     print_text(f"{chosen.name}: {chosen.title}", "bold")
     print_text(f"source: {chosen.source}, {chosen.date}")
-    others = [name for name in known.clusters if name != chosen.name]
+    others = [name for name in clusters.clusters if name != chosen.name]
     if others:
         print_text(f"other clusters (--cluster): {', '.join(others)}", "dim")
     if comment:
         _print_pairs("OPTION", "VALUES", comment_values(chosen))
     else:
-        _print_overview(known, chosen, partitions)
+        _print_overview(clusters, chosen, partitions)
 
 
 def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -> None:
@@ -96,11 +96,11 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
     there = [partition.name for partition in look.limits.partitions]
     for wanted in names:
         if wanted not in there:
-            known = "; the catalog has one" if wanted in cluster.partitions else ""
+            has_catalog = "; the catalog has one" if wanted in cluster.partitions else ""
             hint = did_you_mean(wanted, there)
-            raise PolicyError(f"Slurm has no partition '{wanted}'{known}", hint)
+            raise PolicyError(f"Slurm has no partition '{wanted}'{has_catalog}", hint)
     partitions = partitions_now(names, cluster, catalog, look)
-    own = look.limits.associations
+    associations = look.limits.associations
     only_in_catalog = [name for name in cluster.partitions if name not in there]
     only_in_slurm = [name for name in there if name not in cluster.partitions]
     if as_json:
@@ -113,7 +113,7 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
         data = {
             "cluster": cluster.name,
             "partitions": [{**asdict(one), "next": verdict_data(one.next)} for one in partitions],
-            "accounts": [{key: getattr(each, key) for key in keys} for each in own],
+            "accounts": [{key: getattr(each, key) for key in keys} for each in associations],
             "budgets": budget_rows(look),
             "bad_nodes": [asdict(fault) for fault in bad],
             "only_in_catalog": only_in_catalog,
@@ -129,7 +129,7 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
     if only_in_slurm:
         _print_note(f"In this Slurm, not in the catalog: {', '.join(only_in_slurm)}")
     rows = []
-    for each in own:
+    for each in associations:
         where = f" in {each.partition}" if each.partition else ""
         qos = sorted(each.qos, key=lambda name: name != each.default_qos)
         rows.append([each.account + where, ", ".join(qos) or "-"])

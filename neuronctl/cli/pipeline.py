@@ -150,15 +150,16 @@ def find_jobs(word: str) -> Optional[Tuple[List[JobId], List[str]]]:
     """
     from neuronctl.tracking.job_names import is_name
 
-    known: List[str] = []
+    pipelines: List[str] = []
     with contextlib.suppress(OSError):
-        known = os.listdir(pipeline_dir()) if is_name(word) else []
-    for name in known:
+        pipelines = os.listdir(pipeline_dir()) if is_name(word) else []
+    for name in pipelines:
         if not f"{word}-".startswith(f"{name}-") or not is_pipeline(name):
             continue
         from neuronctl.pipelines.pipeline_actions import look
 
-        pipeline, only = look(name), word[len(name) + 1 :]
+        pipeline = look(name)
+        only = word[len(name) + 1 :]
         if only and only not in pipeline.states:
             continue
         kinds: Dict[str, List[JobId]] = {}

@@ -71,8 +71,8 @@ def run_remote(words: Sequence[str], configured: str) -> int:
     names = (named or configured).split(",")
     for name in names:
         check_name(name)
-    own = words[0] in HERE and words[0] not in _ANYWHERE
-    if own or {"--help", "-h"} & {*words[1:2]} or all(map(_is_here, names)):
+    is_local = words[0] in HERE and words[0] not in _ANYWHERE
+    if is_local or {"--help", "-h"} & {*words[1:2]} or all(map(_is_here, names)):
         return run_here(words)
     call = Call(words, allowed, browse)
     if len(names) > 1:
@@ -114,7 +114,7 @@ def _options(words: Sequence[str]) -> Mapping[str, Any]:
         return {}
     import click
 
-    from neuronctl.cli.root import root
+    from neuronctl.cli.root import root, usage_error
 
     try:
         with root.make_context("neuronctl", list(words)) as context:
@@ -122,8 +122,6 @@ def _options(words: Sequence[str]) -> Mapping[str, Any]:
             assert command is not None
             return command.make_context(words[0], list(words[1:]), parent=context).params
     except click.ClickException as error:
-        from neuronctl.cli.usage_errors import usage_error
-
         raise usage_error(error, root, list(words)) from None
 
 
@@ -147,12 +145,12 @@ def _request(remote: Remote, call: Call, words: Sequence[str], **more: Any) -> D
 
 def _environment() -> Dict[str, str]:
     """Return the variables with this terminal's language, width, and colors."""
-    kept = {name: os.environ[name] for name in (*_KEPT, "COLUMNS") if name in os.environ}
+    variables = {name: os.environ[name] for name in (*_KEPT, "COLUMNS") if name in os.environ}
     if os.isatty(1):
-        kept["COLUMNS"] = str(os.get_terminal_size(1).columns or 80)
+        variables["COLUMNS"] = str(os.get_terminal_size(1).columns or 80)
         if "NO_COLOR" not in os.environ:
-            kept["FORCE_COLOR"] = "1"
-    return kept
+            variables["FORCE_COLOR"] = "1"
+    return variables
 
 
 def _run_on(remote: Remote, call: Call) -> int:

@@ -81,9 +81,9 @@ def _find_jobs(words: Sequence[str], since: Optional[str]) -> Sequence[JobStatus
         store = RecordStore.default()
         return found_jobs([one_job(word, store) for word in words], store).jobs
     after = parse_since(since, int(time.time()))
-    found = mine(since=after).sure()
-    notify(*found.notes)
-    return [status for status in found.jobs if status.submit is None or status.submit >= after]
+    answer = mine(since=after).sure()
+    notify(*answer.notes)
+    return [status for status in answer.jobs if status.submit is None or status.submit >= after]
 
 
 def _print_sums(used: Sequence[JobUse]) -> None:
@@ -91,7 +91,8 @@ def _print_sums(used: Sequence[JobUse]) -> None:
     if not used:
         print_line("no matching jobs")
         return
-    gpu_hours, nodes = sum(job.gpu_hours for job in used), sum(job.node_hours for job in used)
+    gpu_hours = sum(job.gpu_hours for job in used)
+    nodes = sum(job.node_hours for job in used)
     words = [f"{counted(sum(job.status.id.count for job in used), 'job')}: {nodes:.1f} node hours"]
     words += [f"{gpu_hours:.1f} GPU hours"] if gpu_hours else []
     costs = [job.cost for job in used if job.cost is not None]
@@ -135,7 +136,8 @@ def _write_page(file: str, used: Sequence[JobUse]) -> None:
 
     if len(used) != 1:
         raise UsageError("--html shows one job", "name one, or one task of an array: 4711_3")
-    job, facts = used[0], _figures(used[0])
+    job = used[0]
+    facts = _figures(job)
     for gpu in job.last_gpus:
         words = "in use {}; idle {}; at most {}; power {}".format(*_gpu_figures(gpu))
         facts.append((job.place(gpu), words))
@@ -202,16 +204,17 @@ def _gpu_words(job: JobUse) -> str:
 
 
 def _sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
-    nodes, fullest = job.last_nodes, max(job.nodes, key=lambda node: node.memory_peak)
+    nodes = job.last_nodes
+    fullest = max(job.nodes, key=lambda node: node.memory_peak)
     held = "" if fullest.memory is None else f" of {amount(fullest.memory)}"
     on = f" on {fullest.node}" if len(nodes) > 1 else ""
-    told = counted(len(nodes), "node") + f", every {nodes[0].every:g} s"
-    told += f"; {counted(job.silent, 'node')} wrote none" if job.silent else ""
+    origin = counted(len(nodes), "node") + f", every {nodes[0].every:g} s"
+    origin += f"; {counted(job.silent, 'node')} wrote none" if job.silent else ""
     gaps = sum(node.silent for node in job.nodes)
-    told += f"; {duration(int(gaps))} without samples" if gaps else ""
+    origin += f"; {duration(int(gaps))} without samples" if gaps else ""
     rows = [
         ("memory", f"at most {amount(fullest.memory_peak)}{held}{on}, without caches"),
-        ("samples", f"{max(node.samples for node in job.nodes)} from {told}"),
+        ("samples", f"{max(node.samples for node in job.nodes)} from {origin}"),
     ]
     joules = sum((gpu.power or 0) * node.seconds for node in job.nodes for gpu in node.gpus)
     if joules:

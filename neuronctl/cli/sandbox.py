@@ -97,15 +97,15 @@ def status(as_json: bool) -> int:
     from neuronctl.sandbox import client
 
     running = client.find()
-    told = {} if running is None else dataclasses.asdict(running)
+    facts = {} if running is None else dataclasses.asdict(running)
     if as_json:
-        print_json("neuronctl.sandbox/1", {"up": running is not None, **told})
+        print_json("neuronctl.sandbox/1", {"up": running is not None, **facts})
     elif running is None:
         print_line("no sandbox is running")
     else:
         nodes = {name: compress_hostlist(names) for name, names in running.partitions.items()}
-        del told["partitions"]
-        print_rows([(name, str(value)) for name, value in {**told, **nodes}.items()])
+        del facts["partitions"]
+        print_rows([(name, str(value)) for name, value in {**facts, **nodes}.items()])
     return 0 if running is not None else 6
 
 

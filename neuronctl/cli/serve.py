@@ -142,19 +142,19 @@ def connect(job: str, as_json: bool) -> int:
     from neuronctl.serving.server_state import MARK
 
     store = RecordStore.default()
-    asked = one_job(job, store) if job else _newest_server()
-    record = store.get(asked.job)
+    id = one_job(job, store) if job else _newest_server()
+    record = store.get(id.job)
     script = "" if record is None else record.draft.script
     if "watch_server &" in script:
         raise UsageError(
-            f"an older neuronctl started server {asked}, and this one cannot read its notes",
-            f"neuronctl cancel {asked}, and start it again with 'neuronctl serve'",
+            f"an older neuronctl started server {id}, and this one cannot read its notes",
+            f"neuronctl cancel {id}, and start it again with 'neuronctl serve'",
         )
     if MARK not in script:
         raise UsageError(
-            f"job {asked} is not a server of yours", "'neuronctl serve RECIPE' starts one"
+            f"job {id} is not a server of yours", "'neuronctl serve RECIPE' starts one"
         )
-    return _wait(asked, record, recognise(load(None), None)[0], as_json, again=True)
+    return _wait(id, record, recognise(load(None), None)[0], as_json, again=True)
 
 
 def _newest_server() -> JobId:
@@ -162,8 +162,8 @@ def _newest_server() -> JobId:
     from neuronctl.slurm.job_states import RUNNING
     from neuronctl.tracking.lookup import queued
 
-    known = servers()
-    running = [each.id for each in queued() if each.state == RUNNING and each.id.job in known]
+    numbers = servers()
+    running = [job.id for job in queued() if job.state == RUNNING and job.id.job in numbers]
     if not running:
         raise errors.NoSuchJobError(
             "no server of yours is running", "name one that is waiting, or start one: see --list"
@@ -265,21 +265,21 @@ def _wait(
 def _print_connection(note: Note, cluster: Cluster, as_json: bool) -> None:
     from neuronctl.serving import server_state
 
-    way = server_state.connect(note, cluster)
+    connection = server_state.connect(note, cluster)
     if as_json:
         shown = ("name", "recipe", "node", "address", "port", "token")
         data = {"job_id": str(note.job), **{name: getattr(note, name) for name in shown}}
-        print_json("neuronctl.serve/2", {**data, **asdict(way)})
+        print_json("neuronctl.serve/2", {**data, **asdict(connection)})
         return
     print_line(f"{note.recipe} answers: job {note.job}, port {note.port} of {note.node}")
-    if way.tunnel:
+    if connection.tunnel:
         print_line("  on your machine, and leave it running:")
-        print_line(f"    {way.tunnel}")
-        is_page = way.url.startswith("http") and "//127.0.0.1:" not in way.url
-        print_line(f"  then {'open' if is_page else 'use '}  {way.url}")
+        print_line(f"    {connection.tunnel}")
+        is_page = connection.url.startswith("http") and "//127.0.0.1:" not in connection.url
+        print_line(f"  then {'open' if is_page else 'use '}  {connection.url}")
         login = f"after 'neuronctl login {cluster.name}', without another password"
         print_line(f"  or, {login}:  neuronctl --on {cluster.name} serve connect {note.job}")
-    for line in way.text.split("\n") if way.text else ():
+    for line in connection.text.split("\n") if connection.text else ():
         print_line(f"  {line}".rstrip())
 
 
@@ -295,7 +295,9 @@ class _Progress:
     def __init__(self, watch: JobWatch, *, skips_old: bool) -> None:
         from neuronctl.tracking.follow import GrowingLog
 
-        self._watch, self._begun, self._shown = watch, time.monotonic(), ""
+        self._watch = watch
+        self._begun = time.monotonic()
+        self._shown = ""
         self._skips_old = skips_old
         self._logs = [GrowingLog(sys.stderr.buffer, err=err) for err in (False, True)]
         self._rest = [b"", b""]

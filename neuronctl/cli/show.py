@@ -71,22 +71,23 @@ def command(
         raise UsageError(
             f"{option} compares two jobs", f"name the other one: show {job} JOB {option}"
         )
-    asked = one_job(job, store)
+    id = one_job(job, store)
     if only_script:
-        print_script(newest_record(store, asked.job).draft.script)
+        print_script(newest_record(store, id.job).draft.script)
         return
-    found = found_jobs([asked], store)
-    record = found.jobs[0].record
+    answer = found_jobs([id], store)
+    record = answer.jobs[0].record
     if as_json:
-        jobs = [status_data(status) for status in found.jobs]
-        kept = None if record is None else record.json_data()
-        if kept is not None:
-            kept["job_id"] = None if record is None else str(record.job_id)
-            kept["draft"]["command_line"] = list(hide_in_words(kept["draft"]["command_line"]))
-        print_json("neuronctl.show/2", {"jobs": jobs, "record": kept})
+        jobs = [status_data(status) for status in answer.jobs]
+        record_data = None
+        if record is not None:
+            record_data = {**record.json_data(), "job_id": str(record.job_id)}
+            draft = record_data["draft"]
+            draft["command_line"] = list(hide_in_words(draft["command_line"]))
+        print_json("neuronctl.show/2", {"jobs": jobs, "record": record_data})
     else:
-        _print(found.jobs, record)
-    raise_if_silent(found)
+        _print(answer.jobs, record)
+    raise_if_silent(answer)
 
 
 def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
@@ -165,13 +166,14 @@ def _print_differences(
     values = changed_values(first.draft, second.draft, code=True)
     values += [("metric", reached[0], reached[1])] if any(reached) else []
     changed = compare_snapshots(first.draft, second.draft, names) if code else []
-    known = is_code_known(first.draft) and is_code_known(second.draft)
-    before, after = (record.draft.script.splitlines() for record in (first, second))
+    is_comparable = is_code_known(first.draft) and is_code_known(second.draft)
+    before = first.draft.script.splitlines()
+    after = second.draft.script.splitlines()
     lines = list(difflib.unified_diff(before, after, *names, lineterm=""))
     if as_json:
         plan = [{"name": name, "first": a or None, "second": b or None} for name, a, b in values]
         data = {"first": names[0], "second": names[1], "plan": plan, "script": lines}
-        of_code = {"code": changed if code else None, "code_known": known}
+        of_code = {"code": changed if code else None, "code_known": is_comparable}
         print_json("neuronctl.diff/1", {**data, **of_code})
         return
     if values:
@@ -180,8 +182,9 @@ def _print_differences(
         )
     print_diff([*lines, *changed])
     if not (values or lines or changed):
-        print_line(f"{' and '.join(names)} do not differ" + (" in what is recorded" * (not known)))
-    if not known:
+        where = "" if is_comparable else " in what is recorded"
+        print_line(f"{' and '.join(names)} do not differ{where}")
+    if not is_comparable:
         notify("their code cannot be compared: one has no snapshot and no unchanged commit")
 
 

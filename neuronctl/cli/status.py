@@ -61,22 +61,22 @@ def command(
         with contextlib.suppress(KeyboardInterrupt):
             _watch(question)
         return
-    found = question.ask()
-    notify(*found.notes)
+    answer = question.ask()
+    notify(*answer.notes)
     if as_json:
         from neuronctl.cli.json_data import status_data
 
-        servers = _servers(found)
-        jobs_data = [{**status_data(job), "server": servers.get(job.id.job)} for job in found.jobs]
+        servers = _servers(answer)
+        jobs_data = [{**status_data(job), "server": servers.get(job.id.job)} for job in answer.jobs]
         print_json("neuronctl.status/1", {"jobs": jobs_data})
-    elif found.jobs or ((not jobs or state) and found.unavailable is None):
-        question.show(found)
-        if question.ids and len(found.jobs) == 1:
+    elif answer.jobs or ((not jobs or state) and answer.unavailable is None):
+        question.show(answer)
+        if question.ids and len(answer.jobs) == 1:
             from neuronctl.cli.why import explain_end
 
-            explain_end(found.jobs)
-    raise_if_silent(found)
-    question.check(found)
+            explain_end(answer.jobs)
+    raise_if_silent(answer)
+    question.check(answer)
 
 
 class _Question:
@@ -95,57 +95,57 @@ class _Question:
 
         oldest: how many seconds old squeue's answer about all of the user's jobs may be.
         """
-        found = look_up(self.ids) if self.ids else self._named(oldest)
+        answer = look_up(self.ids) if self.ids else self._named(oldest)
         if self.ids and self.names:
             others = self._named(oldest)
-            by_id = {job.id: job for job in (*found.jobs, *others.jobs)}
-            notes = tuple(dict.fromkeys((*found.notes, *others.notes)))
-            found = replace(found, jobs=tuple(by_id.values()), notes=notes)
-        jobs = found.jobs
+            by_id = {job.id: job for job in (*answer.jobs, *others.jobs)}
+            notes = tuple(dict.fromkeys((*answer.notes, *others.notes)))
+            answer = replace(answer, jobs=tuple(by_id.values()), notes=notes)
+        jobs = answer.jobs
         if self.state is not None:
-            self.check(replace(found, jobs=jobs))
+            self.check(replace(answer, jobs=jobs))
             jobs = tuple(job for job in jobs if job.state == self.state)
-        return replace(found, jobs=jobs)
+        return replace(answer, jobs=jobs)
 
     def _named(self, oldest: float) -> Found:
         """Return the user's jobs; if names are asked for, only those that have one of them."""
-        found = mine(since=self.after, oldest=oldest)
-        named = (job for job in found.jobs if any(is_named(job.name, n) for n in self.names))
-        return replace(found, jobs=tuple(named)) if self.names else found
+        answer = mine(since=self.after, oldest=oldest)
+        named = (job for job in answer.jobs if any(is_named(job.name, n) for n in self.names))
+        return replace(answer, jobs=tuple(named)) if self.names else answer
 
-    def check(self, found: Found) -> None:
+    def check(self, answer: Found) -> None:
         """Raise NoSuchJobError for what was asked for and nobody knows."""
-        unmatched = [n for n in self.names if not any(is_named(j.name, n) for j in found.jobs)]
-        if unmatched and found.unavailable is None and (self.state is None or not found.jobs):
+        unmatched = [n for n in self.names if not any(is_named(j.name, n) for j in answer.jobs)]
+        if unmatched and answer.unavailable is None and (self.state is None or not answer.jobs):
             raise NoSuchJobError(
                 f"no matching jobs: {', '.join(unmatched)}",
                 "'neuronctl status' shows your jobs of the last day; --since 30d also shows older "
                 "jobs and those that neuronctl did not submit",
             )
-        if found.missing:
-            raise no_such_job(found.missing)
+        if answer.missing:
+            raise no_such_job(answer.missing)
 
-    def show(self, found: Found, most: Optional[int] = None) -> None:
+    def show(self, answer: Found, most: Optional[int] = None) -> None:
         """Print the table, or that there is no job. most: its lines, for the newest jobs."""
         from neuronctl.cli.job_table import fold, print_jobs
 
-        if found.jobs:
-            lines = [[job] for job in found.jobs] if self.ids else fold(found.jobs)
+        if answer.jobs:
+            lines = [[job] for job in answer.jobs] if self.ids else fold(answer.jobs)
             advise = bool(self.ids) or is_terminal()
-            print_jobs(lines[-(most or len(lines)) :], advise=advise, servers=_servers(found))
+            print_jobs(lines[-(most or len(lines)) :], advise=advise, servers=_servers(answer))
             return
         kind = f"{self.state} " if self.state else ""
         when = f"since {self.since}" if self.since else "in the last 24 hours"
         print_line(f"no {kind}jobs of yours, in the queue or {when}")
 
 
-def _servers(found: Found) -> Dict[int, str]:
+def _servers(answer: Found) -> Dict[int, str]:
     """Return how the server in each job is; most users have none."""
     if not os.path.isdir(os.path.join(state_dir(), "serve")):
         return {}
     from neuronctl.serving.server_state import running_servers
 
-    return {job: note.summary for job, note in running_servers(found.jobs).items()}
+    return {job: note.summary for job, note in running_servers(answer.jobs).items()}
 
 
 def _watch(question: _Question) -> None:
@@ -161,22 +161,23 @@ def _watch(question: _Question) -> None:
     shown: Optional[Found] = None
     at = "as recorded"
     while True:
-        found = question.ask(oldest=pause)
+        answer = question.ask(oldest=pause)
         head = f"refreshed every {pause:.0f} s; Ctrl-C to stop"
-        if found.unavailable is None:
-            if not found.jobs:
-                question.check(found)
-            shown, at = found, time.strftime("as of %H:%M:%S")
+        if answer.unavailable is None:
+            if not answer.jobs:
+                question.check(answer)
+            shown = answer
+            at = time.strftime("as of %H:%M:%S")
         elif not installed():
-            raise found.unavailable
+            raise answer.unavailable
         else:
-            head = f"no answer from Slurm ({found.unavailable.message}); {head}"
+            head = f"no answer from Slurm ({answer.unavailable.message}); {head}"
         clear()
         print_line(f"{at}, {head}")
-        question.show(shown or found, max(1, shutil.get_terminal_size().lines - 6))
-        for note in found.notes:
+        question.show(shown or answer, max(1, shutil.get_terminal_size().lines - 6))
+        for note in answer.notes:
             print_line(f"neuronctl: {note}")
         sys.stdout.flush()
-        if question.ids and found.unavailable is None and all(job.ended for job in found.jobs):
+        if question.ids and answer.unavailable is None and all(job.ended for job in answer.jobs):
             return
         time.sleep(pause)

@@ -136,10 +136,12 @@ def command(
     from neuronctl.sweeping.actions import describe_sweep
 
     if given["commands"] is not None and not words:
-        words, (name, _) = SHELL_COMMAND, os.path.splitext(os.path.basename(given["commands"]))
+        words = SHELL_COMMAND
+        name, _ = os.path.splitext(os.path.basename(given["commands"]))
         given["job_name"] = given["job_name"] or name
     counts = {name: given.pop(name) for name in ("side_by_side", "retries", "max_fails")}
-    axes, files = _axes(given), {name: given[name] for name in ("catalog", "template")}
+    axes = _axes(given)
+    files = {name: given[name] for name in ("catalog", "template")}
     planned = plan_given(
         {**given, "body": None}, words, find_job=True, ask_slurm=not dry_run, sweep=axes
     )
@@ -193,7 +195,8 @@ def _show(sweep: Sweep, tasks: Sequence[Task], plans: Dict[Row, JobPlan]) -> Non
     print_table(columns, rows, file=sys.stderr)
     if len(tasks) > _SHOWN:
         say(f"… and {counted(len(tasks) - _SHOWN, 'more task')}")
-    cost, task_time = 0.0, sweep.settings.task_time
+    cost = 0.0
+    task_time = sweep.settings.task_time
     for task in tasks:
         plan = plans[task.sizes]
         limit = task_time or plan.time_limit

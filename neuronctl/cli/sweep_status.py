@@ -58,37 +58,37 @@ def status(
     """
     at_most_one({"--json": as_json, "--csv": as_csv, "--html": html})
     gc.disable()  # the objects of 100,000 tasks live until the end
-    known = names()
-    if name is None and len(known) != 1:
+    sweeps = names()
+    if name is None and len(sweeps) != 1:
         if as_csv or html is not None:
-            sweeps = ", ".join(known) or "you have none"
-            raise UsageError("these are the figures of one sweep", f"name one: {sweeps}")
-        _print_sweeps(known, as_json)
+            choices = ", ".join(sweeps) or "you have none"
+            raise UsageError("these are the figures of one sweep", f"name one: {choices}")
+        _print_sweeps(sweeps, as_json)
         return
-    found = find_status(name or known[0])
-    if found.unanswered:
-        notify(f"Slurm does not say which tasks run: {found.unanswered}")
-    scales = {scale.number: scale for scale in compare_scales(found.tasks)}
-    shown = [task for task in found.best_first if not failed or task.state == FAILED]
+    sweep = find_status(name or sweeps[0])
+    if sweep.unanswered:
+        notify(f"Slurm does not say which tasks run: {sweep.unanswered}")
+    scales = {scale.number: scale for scale in compare_scales(sweep.tasks)}
+    shown = [task for task in sweep.best_first if not failed or task.state == FAILED]
     if as_json:
-        print_json("neuronctl.sweep/1", _data(found, shown, scales))
+        print_json("neuronctl.sweep/1", _data(sweep, shown, scales))
     elif as_csv:
         _print_csv(shown, scales)
     elif html is not None:
-        _write_page(html, found.name, tuple(scales.values()))
+        _write_page(html, sweep.name, tuple(scales.values()))
     else:
-        _print_counts(found)
+        _print_counts(sweep)
         _print_tasks(shown, scales)
 
 
 def show_sweep(name: str, *, as_json: bool) -> bool:
     """Print how many tasks of a sweep are in each state; return True if all are done."""
-    found = find_status(name)
+    sweep = find_status(name)
     if as_json:
-        print_json("neuronctl.sweep/1", _data(found, found.best_first, {}))
+        print_json("neuronctl.sweep/1", _data(sweep, sweep.best_first, {}))
     else:
-        _print_counts(found)
-    return found.counts[DONE] == len(found.tasks)
+        _print_counts(sweep)
+    return sweep.counts[DONE] == len(sweep.tasks)
 
 
 def _print_sweeps(names: Sequence[str], as_json: bool) -> None:
@@ -98,14 +98,14 @@ def _print_sweeps(names: Sequence[str], as_json: bool) -> None:
     listed: List[Dict[str, Any]] = []
     for name in names:
         try:
-            found = find_status(name)
+            sweep = find_status(name)
         except RecordError as error:
             rows.append([name, "?", error.message])
             listed.append({"name": name, "error": error.message})
             continue
-        rows.append([name, str(len(found.tasks)), _counts(found.counts)])
-        paused = found.notes.get("", "")
-        listed.append({"name": name, "tasks_in_state": found.counts, "paused": paused})
+        rows.append([name, str(len(sweep.tasks)), _counts(sweep.counts)])
+        paused = sweep.notes.get("", "")
+        listed.append({"name": name, "tasks_in_state": sweep.counts, "paused": paused})
     if as_json:
         print_json("neuronctl.sweeps/1", {"sweeps": listed})
     elif names:
@@ -118,33 +118,33 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[state]} {state}" for state in _STATES if state in counts)
 
 
-def _print_counts(found: SweepStatus) -> None:
+def _print_counts(sweep: SweepStatus) -> None:
     """Print the number of tasks in each state, who works on them, and what delays them."""
-    name = found.name
-    print_line(f"{name}: {counted(len(found.tasks), 'task')}: {_counts(found.counts)}", "bold")
-    for row in found.jobs:
+    name = sweep.name
+    print_line(f"{name}: {counted(len(sweep.tasks), 'task')}: {_counts(sweep.counts)}", "bold")
+    for row in sweep.jobs:
         where = f"on {row.node_list}" if row.node_list else row.reason
         print_line(f"job {row.id}: {row.state} {where}")
-    for node, why in found.notes.items():
+    for node, why in sweep.notes.items():
         if node:
-            told = f"{node} takes no more tasks: {why}"
-            print_line(f"{told}; to use it again: rm {quote(found.folder)}/bad/{node}")
+            fault = f"{node} takes no more tasks: {why}"
+            print_line(f"{fault}; to use it again: rm {quote(sweep.folder)}/bad/{node}")
         else:
             failed = "" if why.startswith("cancelled") else " --failed"
             print_line(f"paused: {why}; to continue: neuronctl sweep retry {name}{failed}")
-    if found.seconds_left:
-        left = format_elapsed(found.seconds_left)
-        at_once = counted(found.counts[RUNNING], "task")
+    if sweep.seconds_left:
+        left = format_elapsed(sweep.seconds_left)
+        at_once = counted(sweep.counts[RUNNING], "task")
         print_line(f"about {left} left, with {at_once} at a time")
-    if len(found.versions) > 1:
+    if len(sweep.versions) > 1:
         shown = []
-        for version, count in found.versions.items():
+        for version, count in sweep.versions.items():
             place, _, snapshot = version.rpartition("/")
             code = f"snapshot {snapshot}" if place else f"commit {version[:12]}"
             shown.append(f"{counted(count, 'task')} {code}")
         print_line(f"the tasks ran different code: {', '.join(shown)}")
-    is_left = {WAITING, INTERRUPTED} & found.counts.keys() and not found.unanswered
-    if is_left and not found.jobs and "" not in found.notes:
+    is_left = {WAITING, INTERRUPTED} & sweep.counts.keys() and not sweep.unanswered
+    if is_left and not sweep.jobs and "" not in sweep.notes:
         why = f"no job is left to do them: neuronctl why {name}"
         print_line(f"{why}; to continue: neuronctl sweep retry {name}")
     print_line()
@@ -185,16 +185,16 @@ def _print_tasks(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> Non
 
 
 def _data(
-    found: SweepStatus, shown: Sequence[TaskState], scales: Mapping[int, Scale]
+    sweep: SweepStatus, shown: Sequence[TaskState], scales: Mapping[int, Scale]
 ) -> Dict[str, Any]:
     return {
-        "name": found.name,
-        "tasks_in_state": found.counts,
-        "jobs": [str(row.id) for row in found.jobs],
-        "paused": found.notes.get("", ""),
-        "bad_nodes": {node: why for node, why in found.notes.items() if node},
-        "seconds_left": found.seconds_left,
-        "versions": found.versions,
+        "name": sweep.name,
+        "tasks_in_state": sweep.counts,
+        "jobs": [str(row.id) for row in sweep.jobs],
+        "paused": sweep.notes.get("", ""),
+        "bad_nodes": {node: why for node, why in sweep.notes.items() if node},
+        "seconds_left": sweep.seconds_left,
+        "versions": sweep.versions,
         "tasks": [
             {"number": task.number, "parameters": task.values, **_known(task, scales)}
             for task in shown
@@ -223,11 +223,11 @@ def _known(task: TaskState, scales: Mapping[int, Scale]) -> Dict[str, Any]:
 
 def _print_csv(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> None:
     titles = list(dict.fromkeys(title for task in tasks for title in task.values))
-    known = [_known(task, scales) for task in tasks]
+    columns = [_known(task, scales) for task in tasks]
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["task", *titles, *(known[0] if known else ())])
-    for task, values in zip(tasks, known):
+    writer.writerow(["task", *titles, *(columns[0] if columns else ())])
+    for task, values in zip(tasks, columns):
         of_task = (task.values.get(title, "") for title in titles)
         writer.writerow([task.number, *of_task, *values.values()])
     print_script(text.getvalue())  # escapes what could steer a terminal

@@ -17,41 +17,41 @@ from neuronctl.remote.session import Session
 _WAIT = 'printf "\\036%s begin\\n" "$1"; sh -c "$0"; true'
 
 
-def open_tunnel(remote: Remote, begun: Session, *, as_json: bool, browse: bool) -> int:
+def open_tunnel(remote: Remote, server: Session, *, as_json: bool, browse: bool) -> int:
     """Wait for the server, open its tunnel, print its address, and stay until it ends.
 
-    begun: ``serve --json`` there. browse: whether to open a browser. Returns the exit code.
+    server: ``serve --json`` there. browse: whether to open a browser. Returns the exit code.
     """
     parts: List[bytes] = []
-    code = begun.show(raw=True, write=parts.append)
+    code = server.show(raw=True, write=parts.append)
     if code:
         return code
     try:
-        found = json.loads(b"".join(parts))
-        port, address, wait = int(found["port"]), str(found["address"]), str(found["wait"])
+        answer = json.loads(b"".join(parts))
+        port, address, wait = int(answer["port"]), str(answer["address"]), str(answer["wait"])
     except (ValueError, KeyError, TypeError):
         raise NeuronctlError(f"{remote.name} does not say where its server is") from None
-    if not found.get("url"):
-        print_json("neuronctl.serve/2", found) if as_json else _print_text(found)
+    if not answer.get("url"):
+        print_json("neuronctl.serve/2", answer) if as_json else _print_text(answer)
         return 0
-    local, way = _forward(remote, address, port)
+    local, route = _forward(remote, address, port)
     try:
-        url = str(found["url"]).replace(f":{port}", f":{local}", 1)
+        url = str(answer["url"]).replace(f":{port}", f":{local}", 1)
         if as_json:
-            print_json("neuronctl.serve/2", {**found, "url": url, "local_port": local})
+            print_json("neuronctl.serve/2", {**answer, "url": url, "local_port": local})
         else:
-            print_line(f"{found.get('recipe')} answers: job {found.get('job_id')}")
+            print_line(f"{answer.get('recipe')} answers: job {answer.get('job_id')}")
             print_line(f"  open  {url}")
-            _print_text(found)
+            _print_text(answer)
             notify("Ctrl-C closes the tunnel; the server continues until it is cancelled")
         sys.stdout.flush()  # a pipe gets it now, not when the server ends
         if browse and re.match(rf"http://(j[0-9]+\.)?(localhost|127\.0\.0\.1):{local}/", url):
             import webbrowser
 
             webbrowser.open(url)
-        return _stay(remote, wait, str(found.get("job_id")))
+        return _stay(remote, wait, str(answer.get("job_id")))
     finally:
-        control(remote.socket, "cancel", "-L", way)
+        control(remote.socket, "cancel", "-L", route)
 
 
 def _forward(remote: Remote, address: str, port: int) -> Tuple[int, str]:
@@ -60,10 +60,10 @@ def _forward(remote: Remote, address: str, port: int) -> Tuple[int, str]:
         raise NeuronctlError(f"{remote.name} names no address for its server: {address!r}")
     host, local = f"[{address}]" if ":" in address else address, port
     for _ in range(3):
-        way = f"127.0.0.1:{local}:{host}:{port}"
-        result = control(remote.socket, "forward", "-L", way)
+        route = f"127.0.0.1:{local}:{host}:{port}"
+        result = control(remote.socket, "forward", "-L", route)
         if result.returncode == 0:
-            return local, way
+            return local, route
         with socket.socket() as free:  # the server's own port may be taken here
             free.bind(("127.0.0.1", 0))
             local = int(free.getsockname()[1])
@@ -91,6 +91,6 @@ def _stay(remote: Remote, wait: str, job: str) -> int:
     return 0
 
 
-def _print_text(found: Dict[str, Any]) -> None:
-    for line in filter(None, str(found.get("text") or "").split("\n")):
+def _print_text(answer: Dict[str, Any]) -> None:
+    for line in filter(None, str(answer.get("text") or "").split("\n")):
         print_line(f"  {line}".rstrip())

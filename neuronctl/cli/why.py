@@ -58,15 +58,15 @@ def command(jobs: Sequence[str], stacks: bool, as_json: bool) -> None:
     if stacks and len(words) > 1:
         raise UsageError("--stacks looks at one job", "name one")
     processes = _read_stacks(words[0]) if stacks else []
-    asked: List[JobId] = []
+    job_ids: List[JobId] = []
     sentences: List[str] = []
     for word in words:
         ids, about = find_jobs(word) or ([one_job(word, store)], [])
-        asked += ids
+        job_ids += ids
         sentences += about
-    found = found_jobs(asked, store) if asked else Found(())
+    lookup = found_jobs(job_ids, store) if job_ids else Found(())
     by_job: Dict[int, List[JobStatus]] = {}
-    for status in found.jobs:
+    for status in lookup.jobs:
         by_job.setdefault(status.id.job, []).append(status)
     each = [examine_groups(same) for same in by_job.values()]
     shown = [group for groups in each for group in groups[:_MOST]]
@@ -87,9 +87,9 @@ def command(jobs: Sequence[str], stacks: bool, as_json: bool) -> None:
         if more:
             print_line()
             print_line(f"{more} more kinds of ends; name a task to see its own.")
-        print_offline_runs(found.jobs)
+        print_offline_runs(lookup.jobs)
         _print_stacks(processes)
-    raise_if_silent(found)
+    raise_if_silent(lookup)
 
 
 def _read_stacks(job: str) -> List[ProcessStack]:
@@ -97,15 +97,15 @@ def _read_stacks(job: str) -> List[ProcessStack]:
     from neuronctl.tracking.job_names import running_job
 
     status = running_job(job)
-    found = read_stacks(status.job_id, nodes_of(status))
-    tools = {process.tool for process in found}
-    if not found:
+    processes = read_stacks(status.job_id, nodes_of(status))
+    tools = {process.tool for process in processes}
+    if not processes:
         notify(f"job {status.id} has no process on its nodes that you may inspect")
     elif "no py-spy" in tools:
         notify("py-spy in the job's environment would name the functions: pip install py-spy")
     elif "py-spy failed" in tools:
         notify("py-spy failed on a process: the node forbids it (ptrace), or it took too long")
-    return found
+    return processes
 
 
 def _print_stacks(processes: Sequence[ProcessStack]) -> None:

@@ -25,6 +25,7 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     job's GPUs and shares its cores and memory; the job continues when it ends. neuronctl exits
     with its exit code. Without a terminal, CMD is required.
     """
+    from neuronctl.common.shell import join
     from neuronctl.slurm.srun import overlap_argv
 
     status = running(job)
@@ -37,4 +38,7 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
             "a shell needs a terminal", f"give a command: neuronctl attach {job} nvidia-smi"
         )
     program = list(words) or [os.environ.get("SHELL") or "/bin/bash"]
-    become(overlap_argv(status.job_id, [node or nodes[0]], program, pty=terminal))
+    if ":" in program:  # srun would begin another command there
+        program = ["bash", "-c", f"exec {join(program)}"]
+    argv = overlap_argv(status.job_id, [node or nodes[0]], program, pty=terminal)
+    become(argv)

@@ -122,26 +122,26 @@ def _fix(
     for name, text in texts.items():
         before = check(shown_name(name), text)
         after = mended(before, partial(check, before.name))
-        codes = ", ".join(sorted({mend.code for mend in before.mends}))
-        words = _summary(after.findings)
-        if after.text != before.text:
-            rest = f"left: {words}" if after.findings else "nothing left"
-            words = f"{'fixed' if write else 'would fix'} {codes}; {rest}"
-            changed += 1
-            if not write:
-                print_script(hide_secrets(unified_diff(before.name, before.text, after.text)))
-        if after.text != before.text and write:
+        left.append(after if write else before)
+        if after.text == before.text:
+            tell(f"{before.name}: {_summary(after.findings)}")
+            continue
+        if not write:
+            print_script(hide_secrets(unified_diff(before.name, before.text, after.text)))
+        else:
             try:
                 rewrite(name, _bytes(before.text), _bytes(after.text))
             except OSError as error:
-                words = f"left as it is: {error.strerror}"
-                after = before
-                changed -= 1
-        tell(f"{before.name}: {words}")
-        left.append(after if write else before)
-    how = (
-        "changed" if write else "to change; --write applies the changes" if changed else "to change"
-    )
+                tell(f"{before.name}: left as it is: {error.strerror}")
+                left[-1] = before
+                continue
+        changed += 1
+        codes = ", ".join(sorted({mend.code for mend in before.mends}))
+        rest = f"left: {_summary(after.findings)}" if after.findings else "nothing left"
+        tell(f"{before.name}: {'fixed' if write else 'would fix'} {codes}; {rest}")
+    how = "changed" if write else "to change"
+    if changed and not write:
+        how += "; --write applies the changes"
     tell(f"{changed} of {counted(len(texts), 'script')} {how}")
     return left
 

@@ -135,13 +135,12 @@ def _search_results(words: Sequence[str], pages: Mapping[str, str]) -> str:
     rows = _sections_with(patterns, pages)
     from neuronctl.diagnosis import knowledge
 
-    causes = [
-        f"- `{entry.matches[0]}`: {entry.means}"
-        for entry in knowledge.entries()
-        if entry.means
-        and "{" not in entry.means
-        and _count(patterns, "\n".join([entry.means, *entry.matches])) == len(patterns) > 0
-    ]
+    causes = []
+    for entry in knowledge.entries() if patterns else ():
+        is_sentence = entry.means and "{" not in entry.means
+        text = "\n".join([entry.means, *entry.matches])
+        if is_sentence and _count(patterns, text) == len(patterns):
+            causes.append(f"- `{entry.matches[0]}`: {entry.means}")
     if causes:
         rows += ["", "What a log with such a line means:", "", *causes[:3], ""]
     if rows:
@@ -154,15 +153,17 @@ def _search_results(words: Sequence[str], pages: Mapping[str, str]) -> str:
 
 
 def _sections_with(patterns: Sequence[Pattern[str]], pages: Mapping[str, str]) -> List[str]:
-    sections = [
-        (topic, heading, _count(patterns, f"{heading}\n{text}"))
-        for topic, file in pages.items()
-        for heading, text in _parts(file)
-    ]
-    most = max(count for *_, count in sections)
-    best = [section for section in sections if section[2] == most > 0]
-    best.sort(key=lambda section: -_count(patterns, section[1]))
-    return [f"- `neuronctl help {topic} {shlex.quote(name)}`" for topic, name, _ in best[:_MOST]]
+    """Return the commands that show the sections with most of the patterns."""
+    sections: Dict[int, List[Tuple[str, str]]] = {}  # by the number of patterns in them
+    for topic, file in pages.items():
+        for heading, text in _parts(file):
+            count = _count(patterns, f"{heading}\n{text}")
+            sections.setdefault(count, []).append((topic, heading))
+    most = max(sections)
+    if most == 0:
+        return []
+    best = sorted(sections[most], key=lambda section: -_count(patterns, section[1]))
+    return [f"- `neuronctl help {topic} {shlex.quote(name)}`" for topic, name in best[:_MOST]]
 
 
 def _word_pattern(word: str) -> Pattern[str]:

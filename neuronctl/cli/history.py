@@ -12,9 +12,9 @@ import click
 from neuronctl.cli.job_table import STATE_STYLES, shown_name, state_style
 from neuronctl.cli.say import notify
 from neuronctl.common.console import Column, figures, print_json, print_line, print_table, shortened
-from neuronctl.common.errors import RecordError
+from neuronctl.common.errors import RecordError, UsageError
 from neuronctl.common.secrets import hide_in_words
-from neuronctl.common.shell import join
+from neuronctl.common.shell import join, quote
 from neuronctl.common.units import parse_since
 from neuronctl.common.words import duration, utc
 from neuronctl.records.recovery import recover
@@ -63,6 +63,9 @@ def command(
     --metric 'best acc ([0-9.]+)' matches.
     """
     store = RecordStore.default()
+    if metric and "(" not in metric and next(named_since(store, metric), None) is not None:
+        words = f"--metric takes '{metric}', the name of a job, for its pattern"
+        raise UsageError(words, f"put the name first: neuronctl history {quote(metric)} --metric")
     after = 0 if since is None else parse_since(since, int(time.time()))
     notify(*recover(store))
     records = list(itertools.islice(named_since(store, name, after), MOST if failed else limit))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Optional, Sequence, Set, TextIO, Tuple
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Set, TextIO, Tuple
 
 from neuronctl.cli.say import drop_output, notify, print_script, say
 from neuronctl.common.console import Column, print_json, print_line, print_table, printable
@@ -20,6 +20,7 @@ from neuronctl.submission.pipeline import Reporter
 if TYPE_CHECKING:
     from neuronctl.judgement.partitions import Candidate, Choice
     from neuronctl.judgement.verdict import Verdict
+    from neuronctl.planning.job_plan import Launch
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.submission.pipeline import JudgedJob
     from neuronctl.submission.transaction import Submission
@@ -208,31 +209,40 @@ def show_submission(submission: Submission, *, following: bool = False) -> None:
 def summary(judged: JudgedJob) -> str:
     """Return ``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00`` and what starts."""
     plan = judged.plan
-    launches = () if judged.existing_script else plan.launches
-    gpus = f" x {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ""
-    ranged = f"{plan.nodes} to {plan.most_nodes} nodes"
-    parts = [(ranged if plan.most_nodes > plan.nodes else counted(plan.nodes, "node")) + gpus]
-    tasks, cores = counted(plan.ntasks_per_node, "task"), counted(plan.cpus_per_task, "core")
-    cores = "the cores that Slurm gives" if plan.request.cpus_per_task == 0 else cores
-    parts.append(f"{tasks} x {cores} per node")
-    memory, runs = plan.decision("memory per node"), plan.decision("until-done")
+    nodes = counted(plan.nodes, "node")
+    if plan.most_nodes > plan.nodes:
+        nodes = f"{plan.nodes} to {plan.most_nodes} nodes"
+    if plan.gpus_per_node:
+        nodes += f" x {counted(plan.gpus_per_node, 'GPU')}"
+    cores = counted(plan.cpus_per_task, "core")
+    if plan.request.cpus_per_task == 0:
+        cores = "the cores that Slurm gives"
+    parts = [nodes, f"{counted(plan.ntasks_per_node, 'task')} x {cores} per node"]
+    memory = plan.decision("memory per node")
     if memory is not None:
         parts.append(f"{memory.value} per node")
     time = next((directive for directive in plan.directives if directive.option == "time"), None)
     if time is not None:
         parts.append(f"at most {time.value}" + (f" ({time.remark})" if time.remark else ""))
+    runs = plan.decision("until-done")
     if runs is not None:
         parts.append(runs.value)
-    starts = sorted(launches, key=lambda launch: not launch.starts_several)
-    counts = Counter(launch.starts for launch in starts)
-    words = [text if count == 1 else f"{count} times: {text}" for text, count in counts.items()]
-    if len(words) > _MOST_STARTS:
-        words[_MOST_STARTS - 1 :] = [f"and {len(words) - _MOST_STARTS + 1} more"]
-    return "; ".join([", ".join(parts), *words])
+    launches = () if judged.existing_script else plan.launches
+    return "; ".join([", ".join(parts), *_start_words(launches)])
 
 
 _MOST_STARTS = 4
-"""What starts is told of so many programs of a job with steps."""
+"""Programs of a job with steps that are named."""
+
+
+def _start_words(launches: Sequence[Launch]) -> List[str]:
+    """Return what starts, those that start several processes first: ``2 times: python a.py``."""
+    launches = sorted(launches, key=lambda launch: not launch.starts_several)
+    counts = Counter(launch.starts for launch in launches)
+    words = [text if count == 1 else f"{count} times: {text}" for text, count in counts.items()]
+    if len(words) > _MOST_STARTS:
+        words[_MOST_STARTS - 1 :] = [f"and {len(words) - _MOST_STARTS + 1} more"]
+    return words
 
 
 def write_page(file: str, template: str, **values: Any) -> None:

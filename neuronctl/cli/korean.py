@@ -138,20 +138,26 @@ _UNITS = (("s", "초"), ("min", "분"), ("h", "시간"), ("d", "일"))
 
 
 def _translated(text: str, says: Mapping[str, str]) -> Optional[str]:
+    """Return a whole text in Korean; None if no translation fits it."""
     for english, translation in says.items():
-        words = re.split(r"\{(\w+)\}", english)  # every second part is a name
-        if not text.startswith(words[0]):
+        if not text.startswith(english.partition("{")[0]):
             continue
-        words[::2] = map(re.escape, words[::2])
-        names = words[1::2]
-        words[1::2] = (f"(?P<{name}>{_PATTERNS.get(name, '(?:(?!; ).)*?')})" for name in names)
-        match = re.fullmatch("".join(words), text)
+        match = re.fullmatch(_pattern(english), text)
         if match is None:
             continue
         values = {name: _value(name, value, says) for name, value in match.groupdict().items()}
         if None not in values.values():
             return translation.format(**values)
     return None
+
+
+def _pattern(english: str) -> str:
+    """Return a pattern with a group for each name: ``no file '{path}'`` fits ``no file 'a.py'``."""
+    first, *others = re.split(r"\{(\w+)\}", english)
+    pattern = re.escape(first)
+    for name, following in zip(others[::2], others[1::2]):
+        pattern += f"(?P<{name}>{_PATTERNS.get(name, '(?:(?!; ).)*?')})" + re.escape(following)
+    return pattern
 
 
 def _value(name: str, text: str, says: Mapping[str, str]) -> Optional[str]:

@@ -109,13 +109,16 @@ def _recipes(command: str) -> Known:
 
 
 def _sweep_words(command: str) -> Known:
-    """Return what may follow ``sweep``: its commands and the names of sweeps."""
-    if command != "sweep":
+    """Return the commands of ``sweep``, and after one of them the names of sweeps."""
+    if command == "sweep":
+        from neuronctl.cli.sweep import command as sweep
+
+        return [(name, "") for name in getattr(sweep, "commands", ())]
+    if not command.startswith("sweep "):
         return ()
-    from neuronctl.cli.sweep import command as sweep
     from neuronctl.sweeping.folder import names
 
-    return [(word, "") for word in (*getattr(sweep, "commands", ()), *names())]
+    return [(name, "") for name in names()]
 
 
 _VALUES: Mapping[str, Callable[[str], Known]] = {
@@ -125,7 +128,7 @@ _VALUES: Mapping[str, Callable[[str], Known]] = {
     "appl": functools.partial(_codes, "appl"),
     **dict.fromkeys(("dependency", "after", "after_ok"), _jobs),
     "JOB": _jobs,
-    "SCRIPT": _sweep_words,
+    **dict.fromkeys(("SCRIPT", "NAME"), _sweep_words),
     "RECIPE": _recipes,
 }
 """By the names of options, and by the names of values in help, as the next ones."""

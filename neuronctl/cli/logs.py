@@ -67,12 +67,11 @@ def command(
     chosen = {"--tail": tail, "--since": since, "--max-bytes": max_bytes is not None}
     for name, value in {**chosen, "--json": as_json}.items():
         at_most_one({"--follow": go_on, name: value})
-    asked_for_less = tail is not None or since is not None
-    part = LogPart(
-        tail,
-        None if since is None else parse_since(since, int(time.time())),
-        max_bytes if max_bytes is not None else _MOST * (not (asked_for_less or is_terminal())),
-    )
+    if max_bytes is None:
+        shows_all = tail is not None or since is not None or is_terminal()
+        max_bytes = 0 if shows_all else _MOST
+    after = None if since is None else parse_since(since, int(time.time()))
+    part = LogPart(tail, after, max_bytes)
     store = RecordStore.default()
     id = one_recorded(job, store)
     record = store.get(id.job, local_cluster())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Dict, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from neuronctl.cli import COMMANDS, HERE, SHELLS, run_here
 from neuronctl.cli.say import notify, say
@@ -48,20 +48,8 @@ class Call:
 
 def run_remote(words: Sequence[str], configured: str) -> int:
     """Run a command line on the cluster that it or ``configured`` names; return the exit code."""
-    words, named, allowed, browse = list(words), "", [], False
-    while words and words[0].partition("=")[0] in ("--on", "--allow", "--open"):
-        option, sign, value = words.pop(0).partition("=")
-        if option == "--open":
-            browse = True
-            continue
-        if not sign:
-            value = words.pop(0) if words else ""
-        if not value:
-            raise UsageError(f"{option} needs a value", "such as --on neuron, or --allow .env")
-        if option == "--allow":
-            allowed.append(value)
-        else:
-            named = value
+    words = list(words)
+    named, allowed, browse = _take_options(words)
     if not words:
         raise UsageError("no command follows --on NAME", "see 'neuronctl --help'")
     if words[0] not in COMMANDS:
@@ -87,6 +75,27 @@ def run_remote(words: Sequence[str], configured: str) -> int:
 
         return examine_remote(remote, _request(remote, call, words))
     return _run_on(remote, call)
+
+
+def _take_options(words: List[str]) -> Tuple[str, List[str], bool]:
+    """Remove --on, --allow, and --open from the beginning of ``words``; return their values."""
+    named = ""
+    allowed: List[str] = []
+    browse = False
+    while words and words[0].partition("=")[0] in ("--on", "--allow", "--open"):
+        option, sign, value = words.pop(0).partition("=")
+        if option == "--open":
+            browse = True
+            continue
+        if not sign:
+            value = words.pop(0) if words else ""
+        if not value:
+            raise UsageError(f"{option} needs a value", "such as --on neuron, or --allow .env")
+        if option == "--allow":
+            allowed.append(value)
+        else:
+            named = value
+    return named, allowed, browse
 
 
 def _is_here(name: str) -> bool:

@@ -35,14 +35,16 @@ class LazyGroup(click.Group):
         holder = importlib.import_module(f"neuronctl.cli.{module}")
         command: click.Command = getattr(holder, function)
         command.epilog = EPILOGS[name]
+        commands = [command]
         for below in command.commands.values() if isinstance(command, click.Group) else ():
             below.epilog = EPILOGS[f"{name} {below.name}"]
-            _note_json(below)
-        _note_json(command)
-        if ctx.resilient_parsing:
-            from neuronctl.cli.live_values import add_values
+            commands.append(below)
+        for each in commands:
+            _note_json(each)
+            if ctx.resilient_parsing:
+                from neuronctl.cli.live_values import add_values
 
-            add_values(command)
+                add_values(each)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> List[CompletionItem]:

@@ -44,16 +44,7 @@ def command(
     """
     at_most_one({"--watch": watching, "--json": as_json})
     if jobs and os.path.isdir(pipeline_dir()):
-        from neuronctl.cli.pipeline import pipelines_of, show_pipelines
-
-        pipelines = pipelines_of(jobs)
-        at_most_one({"--json": as_json, "a pipeline beside others": pipelines and jobs[1:]})
-        others = tuple(word for word in jobs if word not in pipelines)
-        at_most_one({"--watch": watching, "pipelines beside jobs": pipelines and others})
-        if pipelines:
-            with contextlib.suppress(*[KeyboardInterrupt] * watching):
-                show_pipelines(pipelines, as_json=as_json, watching=watching)
-        jobs = others
+        jobs = _show_pipelines(jobs, as_json=as_json, watching=watching)
         if not jobs:
             return
     question = _Question(jobs, since, state)
@@ -77,6 +68,24 @@ def command(
             explain_end(answer.jobs)
     raise_if_silent(answer)
     question.check(answer)
+
+
+def _show_pipelines(words: Tuple[str, ...], *, as_json: bool, watching: bool) -> Tuple[str, ...]:
+    """Print the pipelines that the words name; return the other words."""
+    from neuronctl.cli.pipeline import pipelines_of, show_pipelines
+
+    pipelines = pipelines_of(words)
+    if not pipelines:
+        return words
+    jobs = tuple(word for word in words if word not in pipelines)
+    at_most_one({"--json": as_json, "a pipeline beside others": words[1:]})
+    at_most_one({"--watch": watching, "pipelines beside jobs": jobs})
+    try:
+        show_pipelines(pipelines, as_json=as_json, watching=watching)
+    except KeyboardInterrupt:
+        if not watching:
+            raise
+    return jobs
 
 
 class _Question:

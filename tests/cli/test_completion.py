@@ -58,7 +58,7 @@ def test_commands_options_and_files(offered: Offered) -> None:
     assert list(offered("serve", "-N", "1", "ju")) == ["jupyter"]
     make_sweep("grid", ["x=1..3"], ["a", "{x}"])
     assert list(offered("sweep", "st")) == ["st", "status"]
-    assert list(offered("sweep", "status", "gr")) == ["gr", "grid"]
+    assert list(offered("sweep", "status", "gr")) == ["grid"]
     assert offered("nonsense", "x") == {}
     assert offered("submit", "tra") == offered("submit", "-f", "tra") == {"tra": "file"}
 

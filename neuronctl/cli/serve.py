@@ -215,7 +215,7 @@ def _wait(
 ) -> int:
     """Wait for the server's first answer, and print how to reach it; returns the exit code.
 
-    again: whether its log was shown before; then only what is new in it is shown.
+    again: whether its log was shown before; then only its end is.
     """
     from neuronctl.serving.server_state import (
         ANSWERS,
@@ -227,7 +227,7 @@ def _wait(
     from neuronctl.tracking.follow import JobWatch
 
     watch = JobWatch(job, record)
-    progress = _Progress(watch, skips_old=again)
+    progress = _Progress(watch, only_end=again)
     try:
         note = wait_for_server(watch, progress.show, progress.show_log)
     except KeyboardInterrupt:
@@ -292,13 +292,13 @@ class _Progress:
     The state is redrawn on a terminal, and elsewhere printed when it changes.
     """
 
-    def __init__(self, watch: JobWatch, *, skips_old: bool) -> None:
+    def __init__(self, watch: JobWatch, *, only_end: bool) -> None:
         from neuronctl.tracking.follow import GrowingLog
 
         self._watch = watch
         self._begun = time.monotonic()
         self._shown = ""
-        self._skips_old = skips_old
+        self._only_end = only_end
         self._logs = [GrowingLog(sys.stderr.buffer, err=err) for err in (False, True)]
         self._rest = [b"", b""]
 
@@ -320,13 +320,13 @@ class _Progress:
         for place, log in enumerate(self._logs):
             if log.path is None:
                 log.path = self._watch.log_path(log.err)
-                if self._skips_old and log.path is not None:
-                    with contextlib.suppress(OSError):
-                        log.position = os.stat(log.path).st_size
+                with contextlib.suppress(OSError):
+                    size = os.stat(log.path or "").st_size
+                    log.position = max(0, size - 4096) if self._only_end else 0
             if place and log.path == self._logs[0].path:
                 continue  # both streams go to one file
             *lines, self._rest[place] = (self._rest[place] + log.read()).split(b"\n")
             lines += [self._rest[place]] if last and self._rest[place] else []
-            for line in lines:
+            for line in lines[-10:] if self._only_end else lines:
                 self.show("")
                 sys.stderr.write(console.printable(f"  | {line.decode('utf-8', 'replace')}") + "\n")

@@ -148,34 +148,42 @@ def find_jobs(word: str) -> Optional[Tuple[List[JobId], List[str]]]:
     Those are the jobs that failed, or else those in the queue; and sentences about those that
     were not submitted, or did not run.
     """
+    match = _find_pipeline(word)
+    if match is None:
+        return None
+    name, pipeline, only = match
+    ids: Dict[str, List[JobId]] = {}  # by the state of the job
+    sentences = []
+    for job in pipeline.jobs:
+        if only and job.name != only:
+            continue
+        state = pipeline.states[job.name]
+        if state.job is None or state.state == "not run":
+            how = _UNBORN.get(state.state, f"is {state.state}")
+            sentence = f"Job {job.name} of the pipeline {name} {how}: {_why(job, pipeline)}"
+            sentences.append(sentence.rstrip(": "))
+        elif only or state.state != "done":
+            ids.setdefault(state.state, []).append(JobId(state.job))
+    chosen = ids.get("failed") or [id for same in ids.values() for id in same]
+    if not (chosen or sentences):
+        sentences.append(f"All jobs of the pipeline {name} are done")
+    return chosen, sentences
+
+
+def _find_pipeline(word: str) -> Optional[Tuple[str, Pipeline, str]]:
+    """Return a pipeline's name, the pipeline, and the job of ``NAME-JOB``; "" for all its jobs."""
+    from neuronctl.pipelines.pipeline_actions import look
     from neuronctl.tracking.job_names import is_name
 
-    pipelines: List[str] = []
+    names: List[str] = []
     with contextlib.suppress(OSError):
-        pipelines = os.listdir(pipeline_dir()) if is_name(word) else []
-    for name in pipelines:
-        if not f"{word}-".startswith(f"{name}-") or not is_pipeline(name):
-            continue
-        from neuronctl.pipelines.pipeline_actions import look
-
-        pipeline = look(name)
-        only = word[len(name) + 1 :]
-        if only and only not in pipeline.states:
-            continue
-        kinds: Dict[str, List[JobId]] = {}
-        sentences = []
-        for job in pipeline.jobs:
-            state = pipeline.states[job.name]
-            if only and job.name != only:
-                continue
-            if state.job is None or state.state == "not run":
-                how = _UNBORN.get(state.state, f"is {state.state}")
-                words = f"Job {job.name} of the pipeline {name} {how}: {_why(job, pipeline)}"
-                sentences.append(words.rstrip(": "))
-            elif only or state.state != "done":
-                kinds.setdefault(state.state, []).append(JobId(state.job))
-        ids = kinds.get("failed") or [id for same in kinds.values() for id in same]
-        return ids, sentences or ([] if ids else [f"All jobs of the pipeline {name} are done"])
+        names = os.listdir(pipeline_dir()) if is_name(word) else []
+    for name in names:
+        if f"{word}-".startswith(f"{name}-") and is_pipeline(name):
+            pipeline = look(name)
+            only = word[len(name) + 1 :]
+            if not only or only in pipeline.states:
+                return name, pipeline, only
     return None
 
 

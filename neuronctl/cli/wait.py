@@ -47,14 +47,13 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     groups = sweeps or list(pipelines_of(jobs))
     if groups and len(jobs) > 1:
         raise UsageError(f"{groups[0]} stands for several jobs", "wait for it by itself")
+    if groups:
+        return _wait_for_all(groups[0], seconds, as_json=as_json)
     store = RecordStore.default()
-    watches: List[JobWatch] = []
+    watches = [JobWatch(job) for job in dict.fromkeys(one_job(word, store) for word in jobs)]
     late: Optional[str] = None
     failed: Optional[NeuronctlError] = None
     try:
-        if groups:
-            return int(not _wait_for_all(groups[0], seconds, as_json=as_json))
-        watches = [JobWatch(job) for job in dict.fromkeys(one_job(word, store) for word in jobs)]
         wait_for(
             watches,
             any_of_them=any_of_them,
@@ -67,8 +66,6 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     except NeuronctlError as error:
         failed = error  # print the other jobs first
     ended = [watch for watch in watches if watch.ended]
-    if failed is not None and not watches:
-        raise failed
     if as_json:
         _print_json(watches, timed_out=late is not None)
     if failed is not None:
@@ -81,20 +78,26 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     return max(watch.exit_status for watch in ended)
 
 
-def _wait_for_all(name: str, timeout: Optional[float], *, as_json: bool) -> bool:
-    """Wait for a sweep or a pipeline, and print how it ended; return True if all is done."""
+def _wait_for_all(name: str, timeout: Optional[float], *, as_json: bool) -> int:
+    """Wait for a sweep or a pipeline, and print how it ended; return the exit code."""
     from neuronctl.tracking.follow import wait_while
 
-    if is_pipeline(name):
-        from neuronctl.pipelines.pipeline_actions import goes_on, look
+    try:
+        if is_pipeline(name):
+            from neuronctl.pipelines.pipeline_actions import goes_on, look
 
-        wait_while(lambda: goes_on(look(name)), f"the pipeline {name}", timeout)
-        return show_pipelines([name], as_json=as_json)
-    from neuronctl.cli.sweep_status import show_sweep
-    from neuronctl.sweeping.results import find_status
+            wait_while(lambda: goes_on(look(name)), f"the pipeline {name}", timeout)
+            return 0 if show_pipelines([name], as_json=as_json) else 1
+        from neuronctl.cli.sweep_status import show_sweep
+        from neuronctl.sweeping.results import find_status
 
-    wait_while(lambda: find_status(name).goes_on, f"the sweep {name}", timeout)
-    return show_sweep(name, as_json=as_json)
+        wait_while(lambda: find_status(name).goes_on, f"the sweep {name}", timeout)
+        return 0 if show_sweep(name, as_json=as_json) else 1
+    except TimeoutError as error:
+        if as_json:
+            _print_json([], timed_out=True)
+        notify(str(error))
+        return TIMED_OUT
 
 
 def _print_json(watches: List[JobWatch], *, timed_out: bool) -> None:

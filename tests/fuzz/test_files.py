@@ -25,7 +25,7 @@ from neuronctl.serving import recipes
 from neuronctl.serving.server_job import plan_server
 from neuronctl.serving.server_state import connect, folders, read_note
 from neuronctl.submission import planned_job
-from neuronctl.submission.resubmission import RecordedJob, _exported_variables
+from neuronctl.submission.resubmission import _draft_again, _exported_variables
 
 JOBS = (
     "partition: amd_a100nv_8\nnodes: 2\ngpus-per-node: 4\ntime: 1-00:00:00\ncomment: pytorch\n"
@@ -278,7 +278,7 @@ def _assert_record(file: bytes) -> None:
             _exported_variables(record, {}),
         )
     with assert_bounded():
-        RecordedJob(record).draft, RecordedJob(record).script
+        _draft_again(record)
     if record.job_id is not None:
         with assert_bounded():
             record.log_path(), record.log_path(3, err=True)

@@ -16,7 +16,7 @@ _ANYWHERE = ("config", "doctor")
 """Of the commands that run here by default, those that --on NAME takes to the cluster."""
 
 _SENDS = ("submit", "sweep", "serve", "generate", "sbatch", "salloc")
-_ABOUT_JOBS = ("status", "retry", "cancel", "logs", "add", "connect", "list", "--list")
+_ABOUT_JOBS = ("status", "retry", "cancel", "logs", "add", "rm", "connect", "list", "--list")
 """What follows ``sweep`` or ``serve`` and needs no project."""
 
 _KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "COLORTERM", "NO_COLOR", "FORCE_COLOR")

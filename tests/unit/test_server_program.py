@@ -229,10 +229,11 @@ sys.exit(3)
 def test_a_server_that_stops_answering_is_silent(start: Callable[..., Job]) -> None:
     job = start()
     job.answers()
-    children = subprocess.check_output(["pgrep", "-P", str(job.process.pid)], text=True).split()
-    os.kill(int(children[0]), signal.SIGSTOP)
+    command = ["pgrep", "-P", str(job.process.pid), "-f", "server.py$"]  # others ask about the node
+    server = int(subprocess.check_output(command, text=True))
+    os.kill(server, signal.SIGSTOP)
     assert job.wait_for(lambda note: note["state"] == "silent")["words"]
-    os.kill(int(children[0]), signal.SIGCONT)
+    os.kill(server, signal.SIGCONT)
     job.answers()
 
 

@@ -105,28 +105,62 @@ def _named(variables: Mapping[str, Any]) -> Dict[str, str]:
     return {path: name for path, name in given.items() if path.startswith("/")}
 
 
+@dataclass(frozen=True)
+class _Directory:
+    """A directory that a job writes to, and the file system that it is on.
+
+    path: without links. content: what is there, such as "home". mount, device, kind: of the file
+    system, as in /proc/mounts; "" if unknown.
+    """
+
+    path: str
+    content: str
+    mount: str
+    device: str
+    kind: str
+
+
 def quotas_at(places: Mapping[str, str], cluster: Cluster) -> Tuple[Quota, ...]:
-    """Return the quotas that hold for directories, each with what is there."""
-    mounts, spots = _mounts(), []
-    for path, content in places.items():
-        real = os.path.realpath(path)
-        mount = max((one for one in mounts if _is_below(real, one)), key=len, default="")
-        device, kind = mounts.get(mount, ("", ""))
-        spots.append((real, content, mount, device, kind))
-    lustres = dict.fromkeys(mount for _, _, mount, _, kind in spots if kind == "lustre")
-    commands: List[Tuple[str, ...]] = [("lfs", "quota", mount) for mount in lustres]
-    if {kind for *_, kind in spots}.difference(_WITHOUT):
-        commands.append(("quota", "-w", "-p", "-u", "-g"))
-    commands += [tuple(cluster.quota.split())] if cluster.quota else []
-    rows = [row for answer in _answers(commands, cluster.name) for row in read_quotas(*answer)]
+    """Return the quotas that apply to directories. places: path -> what is there."""
+    directories = _directories(places)
+    answers = _answers(_quota_commands(directories, cluster), cluster.name)
+    rows = [row for answer in answers for row in read_quotas(*answer)]
     quotas: Dict[Tuple[str, str], Quota] = {}
-    for row, (real, content, mount, device, _) in itertools.product(rows, spots):
-        place = mount if row.place == device else row.place
-        if row.place == device or (_is_below(real, row.place) and _is_below(row.place, mount)):
-            quota = quotas.get((place, row.owner), replace(row, place=place))
-            if content not in quota.holds:
-                quotas[place, row.owner] = replace(quota, holds=(*quota.holds, content))
+    for row, directory in itertools.product(rows, directories):
+        is_device = row.place == directory.device
+        # A row may name the mount point or a folder below it, such as a project's.
+        is_above = _is_below(directory.path, row.place) and _is_below(row.place, directory.mount)
+        if not (is_device or is_above):
+            continue
+        place = directory.mount if is_device else row.place
+        quota = quotas.get((place, row.owner), replace(row, place=place))
+        if directory.content not in quota.holds:
+            holds = (*quota.holds, directory.content)
+            quotas[place, row.owner] = replace(quota, holds=holds)
     return tuple(quotas.values())
+
+
+def _directories(places: Mapping[str, str]) -> List[_Directory]:
+    """Return the directories with the file systems that they are on."""
+    mounts = _mounts()
+    directories = []
+    for name, content in places.items():
+        path = os.path.realpath(name)
+        mount = max((top for top in mounts if _is_below(path, top)), key=len, default="")
+        device, kind = mounts.get(mount, ("", ""))
+        directories.append(_Directory(path, content, mount, device, kind))
+    return directories
+
+
+def _quota_commands(directories: Sequence[_Directory], cluster: Cluster) -> List[Tuple[str, ...]]:
+    """Return the commands that print the quotas of these directories' file systems."""
+    lustres = dict.fromkeys(each.mount for each in directories if each.kind == "lustre")
+    commands: List[Tuple[str, ...]] = [("lfs", "quota", mount) for mount in lustres]
+    if {each.kind for each in directories}.difference(_WITHOUT):
+        commands.append(("quota", "-w", "-p", "-u", "-g"))
+    if cluster.quota:
+        commands.append(tuple(cluster.quota.split()))
+    return commands
 
 
 def _mounts() -> Dict[str, Tuple[str, str]]:
@@ -149,16 +183,20 @@ def _is_below(path: str, top: str) -> bool:
 
 
 def _answers(commands: Sequence[Tuple[str, ...]], cluster: str) -> Iterator[Tuple[str, str, float]]:
-    """Yield each command, what it printed, and when; each is started at most once an hour.
+    """Yield each command's name, what it printed, and when (epoch seconds).
 
-    One that failed, or is still at work for another process, has printed nothing.
+    Start each at most once an hour. One that failed, or that another process has just started,
+    has printed "".
     """
-    now, due = time.time(), []
+    now = time.time()
+    due = []
     for words in commands:
         cached = cache.read("quota", " ".join(words), cluster)
-        if cached is not None and 0 <= now - cached[0] < _PAUSE:
-            yield words[0], cached[1], cached[0]
-            continue
+        if cached is not None:
+            started_at, output = cached
+            if 0 <= now - started_at < _PAUSE:
+                yield words[0], output, started_at
+                continue
         cache.write("quota", " ".join(words), [now, ""], cluster)
         due.append(words)
     if not due:
@@ -186,18 +224,22 @@ def read_quotas(command: str, text: str, asked_at: float) -> Iterator[Quota]:
             kind, _, name = row[1].partition(" ")
             owner = "" if kind in ("user", "usr") else f"{_OWNERS.get(kind, kind)} {name}"
             continue
-        sizes = [_count(row[n], row[n + 1], 1024, 1) for n in (3, 5, 7)]
-        files = [_count(row[n], row[n + 1], 1000, 0) for n in (10, 12, 14)]
-        grace = row[9]
+        # The groups of _ROW: a number and its unit for each of six columns, with the grace time
+        # (group 9) after the third.
+        used, soft, hard = (_count(row[at], row[at + 1], 1024, 1) for at in (3, 5, 7))
+        files, soft_files, hard_files = (
+            _count(row[at], row[at + 1], 1000, 0) for at in (10, 12, 14)
+        )
+        place, grace = row[2], row[9]
         is_over = grace in ("none", "expired") or (grace.isdigit() and 0 < int(grace) < asked_at)
-        limit = sizes[1] if is_over and sizes[1] else sizes[2] or sizes[1]
-        most_files = files[2] or files[1]
+        limit = soft if is_over and soft else hard or soft
+        most_files = hard_files or soft_files
         if limit or most_files:
             source = f"{command}, {moment(asked_at)}"
-            yield Quota(row[2], sizes[0], limit, files[0], most_files, owner, source)
+            yield Quota(place, used, limit, files, most_files, owner, source)
 
 
 def _count(number: str, unit: str, base: int, power: int) -> int:
-    """Return a number with a unit, or with the power of the base that it has without one."""
+    """Return the value of a number such as ``4.5G``. power: of the base, for one without a unit."""
     power = "kMGTPE".index(unit.replace("K", "k")) + 1 if unit else power
     return int(float(number) * base**power)

@@ -1,4 +1,4 @@
-"""Environments and variables that programs do not get, or that their tasks change."""
+"""Environments and variables: not activated, never set, misspelled, or not shared by steps."""
 
 from __future__ import annotations
 
@@ -130,7 +130,17 @@ _SIZES = (
 )
 """Variables with the job's sizes, from which srun and programs take theirs."""
 
+_SET_OR_TESTED = (
+    r"-v ",  # [ -v NAME ], test -v NAME
+    r"\bread\b.*",  # read -r NAME
+    r"\bfor ",  # for NAME in …
+    r"\(\(.*",  # ((NAME = 1))
+    r"(\[|\btest) [^]]*\$\{?",  # [ "$NAME" … ], test -n "${NAME}"
+)
+"""What stands before a variable's name where a script tests it, or sets it without NAME=value."""
+
 _Used = Mapping[str, SourceSpan]
+"""The variables that a script reads, each with the first place."""
 
 
 @script_rule(WARNING, "NC660", "variable that nothing sets", Trait.ABSENCE)
@@ -158,15 +168,16 @@ def _misspelled_names(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
     assigned = {each.name: each for each in (*facts.shell.assignments, *before)}
     for name, place in used.items():
         near = "" if name in assigned else _misspelled(name)
-        looks = rf"(-v |\bread\b.*|\bfor |\(\(.*|(\[|\btest) [^]]*\$\{{?){name}\b"
-        if near and not re.search(looks, facts.text):
-            words = f"${name} is empty here: Slurm has no such variable"
-            yield Finding(words, f"did you mean ${near}?".replace("$-", "-"), place=place)
+        set_or_tested = rf"({'|'.join(_SET_OR_TESTED)}){name}\b"
+        if near and not re.search(set_or_tested, facts.text):
+            message = f"${name} is empty here: Slurm has no such variable"
+            correct = near if near.startswith("-") else f"${near}"  # an option (--x) takes no $
+            yield Finding(message, f"did you mean {correct}?", place=place)
     for name, variable in assigned.items():
         near = "" if name in used else _misspelled(name)
         if near and (variable.exported or variable in before):
-            words = f"nothing here reads {name}, and Slurm has no such variable"
-            yield Finding(words, f"did you mean {near}?", place=variable.place)
+            message = f"nothing here reads {name}, and Slurm has no such variable"
+            yield Finding(message, f"did you mean {near}?", place=variable.place)
 
 
 def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
@@ -190,13 +201,16 @@ def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
 
 
 def _misspelled(name: str) -> str:
-    """Return Slurm's variable that a name is close to or shares the words of, or ""."""
+    """Return Slurm's variable that a name misspells, or sbatch's option; "" if there is none.
+
+    A misspelling is close to the variable, or has the same words in another order.
+    """
     import difflib
 
     if not name.startswith(("SLURM_", "SBATCH_")) or name in _variables() or name in variables():
         return ""
     if name.startswith("SBATCH_"):
-        option = name[7:].lower().replace("_", "-")
+        option = name[len("SBATCH_") :].lower().replace("_", "-")
         names = [variable for variable, sets in variables().items() if sets == option]
         names = names or [f"--{each.long}" for each in SBATCH if each.long == option]
         return next(iter(names), "")

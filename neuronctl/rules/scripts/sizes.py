@@ -237,20 +237,31 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Finding]:
         if start.launch.launcher.starts_processes() or start.launch.launcher.ssh
     ]
     for start in launchers:
-        launch, launcher = start.launch, start.launch.launcher
-        hosts = [launch.options[name] for name in launcher.places if launch.has(name)]
-        elsewhere = launcher.ssh and hosts and not hosts[0].startswith("localhost")
-        on_one = start.nodes == 1 and launch.count(*launcher.nodes) in (None, 1) and not elsewhere
-        gpus, where = plan.gpus_per_node, "per node"
-        if launcher.processes and not on_one:
-            gpus, where = plan.nodes * plan.gpus_per_node, "in all"
-        count = launch.count(*launcher.counts)
-        if count == 1:
-            count = start.each  # more would be NC621
+        launch = start.launch
+        gpus, scope = _gpus_for(start, plan)
+        processes = launch.count(*launch.launcher.counts)
+        if processes == 1:  # one process per start; NC621 reports several starts
+            processes = start.each
         # Several launches may each take a share of the GPUs.
         alone = len(launchers) == 1 and not launch.command.background
-        if count is not None and (count > gpus or (count < gpus and alone)):
-            yield _differ(launch, count, gpus, where)
+        if processes is not None and (processes > gpus or (processes < gpus and alone)):
+            yield _differ(launch, processes, gpus, scope)
+
+
+def _gpus_for(start: Start, plan: JobPlan) -> Tuple[int, str]:
+    """Return the number of GPUs for a launcher's processes, and "per node" or "in all".
+
+    A launcher that is given the total of its processes uses the GPUs of all nodes, unless it
+    stays on one node.
+    """
+    launch, launcher = start.launch, start.launch.launcher
+    hosts = [launch.options[name] for name in launcher.places if launch.has(name)]
+    names_others = launcher.ssh and hosts and not hosts[0].startswith("localhost")
+    asks_for_one = launch.count(*launcher.nodes) in (None, 1)
+    stays_on_one_node = start.nodes == 1 and asks_for_one and not names_others
+    if not launcher.processes or stays_on_one_node:
+        return plan.gpus_per_node, "per node"
+    return plan.nodes * plan.gpus_per_node, "in all"
 
 
 def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Finding]:
@@ -268,10 +279,11 @@ def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Finding]:
         yield replace(finding, severity=NOTE if gpus == 1 else "")
 
 
-def _differ(launch: Launch, count: int, gpus: int, where: str) -> Finding:
+def _differ(launch: Launch, count: int, gpus: int, scope: str) -> Finding:
+    """Return the finding for a number of processes. scope: of the GPUs: "per node", "in all"."""
     effect = "some share a GPU or fail" if count > gpus else "the other GPUs stay idle"
     message = f"{launch.kind} starts {counted(count, 'process')}, and the job has "
-    message += f"{counted(gpus, 'GPU')} {where}: {effect}"
+    message += f"{counted(gpus, 'GPU')} {scope}: {effect}"
     hint = f"start {gpus} here, or request {counted(count, 'GPU')}"
     return Finding(message, hint, place=launch.place)
 

@@ -22,6 +22,7 @@ from neuronctl.scripts.shell_text import (
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+_LITERALS = ("word", "string_content", "extglob_pattern", "number", "test_operator")
 _SUBSTITUTIONS = ("command_substitution", "process_substitution")
 _CHOICES = ("if_statement", "case_statement", "list", "pipeline", "subshell", "ternary_expression")
 _DEEPEST = 150
@@ -47,6 +48,15 @@ def _before(line: bytes, parsed_line: bytes, column: int) -> int:
 
 _AT_THE_TOP = Command((), (), NOWHERE, sure=True)
 """A command as far as it is known by what stands around it."""
+
+
+def _literal_value(raw: str, *, quoted: bool) -> Value:
+    """Return the value of a text without expansions; unknown if it may match file names."""
+    # Each backslash that quotes the character after it; in double quotes, few need one.
+    escape = r'\\([$`"\\])' if quoted else r"\\(.)"
+    plain = re.sub(escape, r"\1", raw.replace("\\\n", ""), flags=re.DOTALL)
+    # A * ? [ or { without a backslash: bash makes file names or several words of it.
+    return plain, quoted or not re.search(r"(?<!\\)[*?\[{]", raw)
 
 
 def read_shell(text: str, known: Mapping[str, str] = {}) -> ShellText:
@@ -262,37 +272,62 @@ class _Reader:
         return ShellWord(text_of(node), text, known, every, self.place(node))
 
     def value_of(self, node: Node, names: List[str], *, quoted: bool = False) -> Value:
-        """Return the value of a part of a word; add its variables to ``names``."""
+        """Return the value of a part of a word; add its variables to ``names``.
+
+        quoted: the part is in double quotes.
+        """
         kind, raw = node.type, text_of(node)
-        if kind == "raw_string":
+        if kind == "raw_string":  # in single quotes
             return raw[1:-1], True
-        if kind in ("word", "string_content", "extglob_pattern", "number", "test_operator"):
-            pattern = r'\\([$`"\\])' if quoted else r"\\(.)"
-            plain = re.sub(pattern, r"\1", raw.replace("\\\n", ""), flags=re.DOTALL)
-            # Otherwise file names or several words.
-            return plain, quoted or not re.search(r"(?<!\\)[*?\[{]", raw)
+        if kind in _LITERALS:
+            return _literal_value(raw, quoted=quoted)
         if kind in ("string", "concatenation", "translated_string"):
-            text, known = "", True
-            at = node.start_byte + (kind == "string")
-            for child in node.children:
-                if child.type == '"':
-                    continue
-                # Blanks at the edge of a string belong to no child.
-                part, sure = self.value_of(child, names, quoted=kind == "string" or quoted)
-                text += self.between(at, child.start_byte) + part
-                known, at = known and sure, child.end_byte
-            return text + (self.between(at, node.end_byte - 1) if kind == "string" else ""), known
+            return self.joined_value(node, names, quoted=quoted)
         if kind == "arithmetic_expansion":
             names += self.names(node)
             return raw, False
-        braced = re.fullmatch(r"\$\{(\w+)(:?-[^{}]*)?\}", raw) if kind == "expansion" else None
-        name = raw[1:] if kind == "simple_expansion" else braced[1] if braced else ""
-        names += [name] if kind == "simple_expansion" else self.names(node)
-        found = self.values.get(name) if name else None
-        if found is None or (braced and braced[2] and not found[0]):
-            return raw, kind == "$" or (not name and not node.is_named)
-        several = not quoted and re.search(r"[\s*?\[]", found[0])
-        return found[0], found[1] and not several
+        return self.expanded_value(node, names, quoted=quoted)
+
+    def joined_value(self, node: Node, names: List[str], *, quoted: bool) -> Value:
+        """Return the value of a string or of parts without blanks between them: ``a"$B"c``."""
+        is_string = node.type == "string"
+        text = ""
+        known = True
+        end = node.start_byte + is_string  # of what is read: the opening quote
+        for child in node.children:
+            if child.type == '"':
+                continue
+            part, part_known = self.value_of(child, names, quoted=is_string or quoted)
+            # Blanks at the edge of a string belong to no child.
+            text += self.between(end, child.start_byte) + part
+            known = known and part_known
+            end = child.end_byte
+        if is_string:
+            text += self.between(end, node.end_byte - 1)
+        return text, known
+
+    def expanded_value(self, node: Node, names: List[str], *, quoted: bool) -> Value:
+        """Return the value of ``$A``, ``${A}``, or ``${A:-default}``; for others, their text."""
+        kind, raw = node.type, text_of(node)
+        name = default = ""
+        if kind == "simple_expansion":
+            name = raw[1:]
+            names.append(name)
+        else:
+            names += self.names(node)
+            # ${NAME}, ${NAME-default}, and ${NAME:-default}
+            braced = re.fullmatch(r"\$\{(\w+)(:?-[^{}]*)?\}", raw) if kind == "expansion" else None
+            if braced is not None:
+                name, default = braced[1], braced[2] or ""
+        value = self.values.get(name) if name else None
+        if value is None:
+            is_plain = kind == "$" or (not name and not node.is_named)
+            return raw, is_plain
+        text, known = value
+        if default and not text:
+            return raw, False
+        may_be_several = not quoted and re.search(r"[\s*?\[]", text)
+        return text, known and not may_be_several
 
     def names(self, node: Node) -> List[str]:
         """Return the variables in a node."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import field, fields
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Tuple
 
 __all__ = ["asdict", "dataclass", "field", "fields", "given_fields", "is_datatype", "replace"]
 
@@ -24,7 +24,7 @@ else:
 
     def asdict(value: Any) -> Dict[str, Any]:
         """Return an object's fields as a dictionary, and the objects within it likewise."""
-        return _as_dictionary(value, whole=True)
+        return _as_dictionary(value, with_defaults=True)
 
     def replace(value: Any, /, **changes: Any) -> Any:
         """Return a copy of an object with other values of some fields."""
@@ -41,27 +41,28 @@ def is_datatype(kind: Any) -> bool:
 
 def given_fields(value: Any) -> Dict[str, Any]:
     """Return ``asdict`` without the fields, at any depth, that have their default value."""
-    return _as_dictionary(value, whole=False)
+    return _as_dictionary(value, with_defaults=False)
 
 
-def _as_dictionary(value: Any, *, whole: bool) -> Dict[str, Any]:
+def _as_dictionary(value: Any, *, with_defaults: bool) -> Dict[str, Any]:
+    """Return an object's fields; with_defaults: also those that have their default value."""
     data = {}
     for name in value.__match_args__:
-        own = getattr(value, name)
-        if whole or own != getattr(type(value), name, dataclasses.MISSING):
-            data[name] = _plain(own, whole=whole)
+        content = getattr(value, name)
+        if with_defaults or content != getattr(type(value), name, dataclasses.MISSING):
+            data[name] = _plain(content, with_defaults=with_defaults)
     return data
 
 
-def _plain(value: Any, *, whole: bool) -> Any:
+def _plain(value: Any, *, with_defaults: bool) -> Any:
     """Return a value with dictionaries in place of objects, in tuples, lists, and mappings too."""
     if is_datatype(type(value)):
-        return _as_dictionary(value, whole=whole)
+        return _as_dictionary(value, with_defaults=with_defaults)
     if isinstance(value, (tuple, list)):
-        each = [_plain(one, whole=whole) for one in value]
-        return each if isinstance(value, list) else tuple(each)
+        items = [_plain(item, with_defaults=with_defaults) for item in value]
+        return items if isinstance(value, list) else tuple(items)
     if isinstance(value, dict):
-        return {key: _plain(one, whole=whole) for key, one in value.items()}
+        return {key: _plain(item, with_defaults=with_defaults) for key, item in value.items()}
     return value
 
 
@@ -84,12 +85,17 @@ class _Fields:
 
 
 def _complete(cls: Any) -> Any:
-    """Give a class its fields, and methods that do the same as those of the standard library."""
+    """Give a class its fields and the methods of a frozen dataclass; return the class.
+
+    The methods do the same as those of the standard library.
+    """
     cls.__doc__ = cls.__doc__ or cls.__name__  # dataclass() would look up its signature
     cls.__annotations__ = vars(cls).get("__annotations__", {})
     setattr(cls, _FIELDS, _Fields(cls))
     names = _field_names(cls)
-    defaults, factories, compared = {}, {}, ["__class__"]
+    defaults: Dict[str, Any] = {}
+    factories: Dict[str, Callable[[], Any]] = {}
+    compared = ["__class__"]
     for name in names:
         default: Any = getattr(cls, name, dataclasses.MISSING)
         is_field = isinstance(default, dataclasses.Field)
@@ -98,12 +104,40 @@ def _complete(cls: Any) -> Any:
         defaults[name] = default.default if is_field else default
         if not is_field or default.compare:
             compared.append(name)
+    key = attrgetter(*compared)
+
+    def show(self: Any) -> str:
+        return f"{cls.__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    def equals(self: Any, other: Any) -> Any:
+        return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
+
+    methods = {
+        "__init__": _initializer(cls, names, defaults, factories),
+        "__repr__": show,
+        "__eq__": equals,
+        "__hash__": lambda self: hash(key(self)),
+        "__setattr__": _refuse,
+        "__delattr__": _refuse,
+    }
+    for name, attribute in {**methods, "__match_args__": names}.items():
+        if vars(cls).get(name) is None:  # Python itself sets __hash__ to None beside __eq__
+            setattr(cls, name, attribute)
+    return cls
+
+
+def _initializer(
+    cls: type,
+    names: Tuple[str, ...],
+    defaults: Mapping[str, Any],
+    factories: Mapping[str, Callable[[], Any]],
+) -> Callable[..., None]:
+    """Return a class's ``__init__``. defaults: of all fields; MISSING if a field has none."""
     required = {
         name
         for name, default in defaults.items()
         if default is dataclasses.MISSING and name not in factories
     }
-    key = attrgetter(*compared)
 
     def initialize(self: Any, *values: Any, **given: Any) -> None:
         count = len(values) + len(given)
@@ -117,18 +151,7 @@ def _complete(cls: Any) -> Any:
             raise TypeError(f"{cls.__name__} has the fields {', '.join(names)}, not {given}")
         object.__setattr__(self, "__dict__", state)
 
-    def show(self: Any) -> str:
-        return f"{cls.__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
-
-    def equals(self: Any, other: Any) -> Any:
-        return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
-
-    shared = {"__init__": initialize, "__repr__": show, "__eq__": equals, "__match_args__": names}
-    shared.update(__hash__=lambda self: hash(key(self)), __setattr__=_refuse, __delattr__=_refuse)
-    for name, method in shared.items():
-        if vars(cls).get(name) is None:  # Python itself sets __hash__ to None beside __eq__
-            setattr(cls, name, method)
-    return cls
+    return initialize
 
 
 def _field_names(cls: type) -> Tuple[str, ...]:

@@ -29,20 +29,24 @@ from neuronctl.tracking.runs import read_chain
 # Thresholds of advice. The shares for GPUs and time are those of Princeton's jobstats
 # (config.py, 2026).
 LEAST_SAMPLES = 10
-_GPU_USE, _GPU_MEMORY, _GPU_IDLE, _APART = 0.15, 0.15, 0.3, 0.3
-_CORES_BUSY = 0.25
-_TIME_USED, _LEAST_LIMIT = 0.1, 3600
+_HEADROOM = 0.15  # share of the time that a GPU must be free to be called too large
+_GPU_MEMORY = 0.15  # share of a GPU's memory up to which it is called too large
+_GPU_IDLE = 0.3  # share of the time from which idle GPUs are reported
+_APART = 0.3  # share of the time by which one GPU lags behind the others
+_CORES_BUSY = 0.25  # share of the cores above which GPUs probably wait for them
+_TIME_USED = 0.1  # share of the time limit up to which a shorter one is advised
+_LEAST_LIMIT = 3600  # seconds of the time limit from which it is advised
 
 
 @dataclass(frozen=True)
 class JobUse:
-    """A job and what its nodes wrote of it, in each of its runs."""
+    """A job and the figures that its nodes wrote, in each of its runs."""
 
     status: JobStatus
     nodes: Tuple[NodeUse, ...] = ()
-    accounted: Optional[StepEnd] = None  # what Slurm has of one that wrote nothing
+    accounted: Optional[StepEnd] = None  # sacct's figures of a job without samples
     price: Price = Price()
-    unread: str = ""  # why what it wrote cannot be read
+    unread: str = ""  # why its samples cannot be read
 
     @property
     def runs(self) -> Tuple[JobUse, ...]:
@@ -137,14 +141,14 @@ class JobUse:
 
 
 def _over_time(figures: Iterable[Tuple[float, int]]) -> Optional[float]:
-    """Return the mean of GPUs' figures, each with its number of samples; None of nothing."""
+    """Return the mean of (figure, number of samples), weighted by samples; None without any."""
     pairs = list(figures)
     samples = sum(count for _, count in pairs)
     return sum(figure * count for figure, count in pairs) / samples if samples else None
 
 
 def read_use(statuses: Sequence[JobStatus]) -> List[JobUse]:
-    """Return each job's use; ask sacct once for all jobs without samples."""
+    """Return the use of each job, in order; ask sacct once for all jobs without samples."""
     cluster = own_cluster()
     sampled = [read_sampled_use(status, cluster, ask=len(statuses) == 1) for status in statuses]
     if len(sampled) > 1:
@@ -156,7 +160,7 @@ def read_use(statuses: Sequence[JobStatus]) -> List[JobUse]:
 
 
 def read_sampled_use(status: JobStatus, cluster: Cluster, *, ask: bool) -> JobUse:
-    """Return what a job's samples say. ask: ask Slurm where a log is that is not recorded."""
+    """Return the use of a job by its samples. ask: ask Slurm for a log that is not recorded."""
     log = log_paths(status)[0] if ask else status.stdout
     use = JobUse(status, price=cluster.price_in(status.partition))
     if log is None:
@@ -207,29 +211,32 @@ def _advise_on_gpus(job: JobUse) -> Iterator[str]:
 
 
 def _advise_on_sizes(job: JobUse, used: Sequence[GpuUse]) -> Iterator[str]:
-    """Yield how the work is shared by the GPUs in use, and whether it fills them."""
-    uses = sorted((gpu.use or 0.0, job.place(gpu)) for gpu in used)
-    (worst, place), (middle, _) = uses[0], uses[len(uses) // 2]
+    """Yield advice on work that the GPUs in use share unevenly, or that does not fill them."""
+    uses = sorted((gpu.use or 0.0, job.place(gpu)) for gpu in used)  # in percent
+    worst, place = uses[0]
+    middle, _ = uses[len(uses) // 2]
     if middle - worst >= 100 * _APART:
         yield (
             f"{place} was used {worst:.0f}% of the time, the others about {middle:.0f}%: "
             "the work is not shared evenly"
         )
-    shares = [(gpu.memory_peak or 0) / gpu.memory for gpu in used if gpu.memory]
-    use = sum(use for use, _ in uses) / len(uses)
-    if 0 < max(shares, default=0.0) <= _GPU_MEMORY and use <= 100 * (1 - _GPU_USE):
+    memory_shares = [(gpu.memory_peak or 0) / gpu.memory for gpu in used if gpu.memory]
+    mean_use = sum(use for use, _ in uses) / len(uses)  # in percent
+    has_headroom = mean_use <= 100 * (1 - _HEADROOM)
+    if 0 < max(memory_shares, default=0.0) <= _GPU_MEMORY and has_headroom:
         yield (
-            f"at most {percent(max(shares))} of the GPUs' memory was used, and the GPUs "
-            f"{use:.0f}% of the time: a larger batch, or a smaller GPU"
+            f"at most {percent(max(memory_shares))} of the GPUs' memory was used, and the GPUs "
+            f"{mean_use:.0f}% of the time: a larger batch, or a smaller GPU"
         )
 
 
 def _advise_on_time(status: JobStatus) -> Iterator[str]:
+    """Yield a shorter time limit for a completed job that used little of its own."""
     used, limit = status.elapsed, status.time_limit
     if status.state != COMPLETED or not used or not limit or limit == UNLIMITED:
         return
     if limit >= _LEAST_LIMIT and used <= _TIME_USED * limit:
-        enough = max(600, -(-used * 2 // 600) * 600)
+        enough = max(600, -(-used * 2 // 600) * 600)  # twice as long, rounded up to 10 minutes
         yield (
             f"it ended after {duration(used)} of {duration(limit)}: with --time "
             f"{format_time(enough)} such a job may start sooner"
@@ -237,9 +244,9 @@ def _advise_on_time(status: JobStatus) -> Iterator[str]:
 
 
 def advise(job: JobUse) -> List[str]:
-    """Return all that there is to say of a job; of its samples only where there are enough.
+    """Return the advice on a job; on its GPUs, only with LEAST_SAMPLES samples or more.
 
-    Of several runs, it is about the last one that has enough.
+    Of several runs, use the last one with so many samples.
     """
     runs = [run for run in job.runs if max(node.samples for node in run.nodes) >= LEAST_SAMPLES]
     advice: List[str] = []

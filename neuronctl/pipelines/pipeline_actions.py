@@ -164,12 +164,12 @@ def submit_pipeline(
 
 
 def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> str:
-    """Write all that the jobs of a pipeline need, in place of an ended one of the same name."""
+    """Write a pipeline's folder; it replaces an ended pipeline of that name."""
     base = pipeline_dir(planned.name)
     id = os.urandom(8).hex()
     folder = os.path.join(base, id)
-    before = folder_of(planned.name)
-    if before:
+    old_folder = folder_of(planned.name)
+    if old_folder:
         _refuse_unended(planned.name)
     for directory in DIRECTORIES:
         os.close(open_own_directory(f"{folder}/{directory}"))
@@ -186,14 +186,14 @@ def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> st
     write_private(f"{folder}/jobs.json", json.dumps(rows), sync=True)
 
     # From here on, the pipeline exists.
-    if before:
+    if old_folder:
         files.remove(f"{base}/pipeline.json")
     if not files.publish(f"{base}/pipeline.json", json.dumps({"schema": 1, "id": id}).encode()):
         shutil.rmtree(folder, ignore_errors=True)
         raise UsageError(f"another command has just made a pipeline '{planned.name}'")
-    for directory in DIRECTORIES if before else ():
+    for directory in DIRECTORIES if old_folder else ():
         if directory != "not_run":  # 'why' and 'history' read it
-            shutil.rmtree(f"{before}/{directory}", ignore_errors=True)
+            shutil.rmtree(f"{old_folder}/{directory}", ignore_errors=True)
     return folder
 
 

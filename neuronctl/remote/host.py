@@ -303,7 +303,10 @@ def _remove(folder: str, name: str, noted: Mapping[str, Any]) -> bool:
 
 
 def _draft(directory: str, files: Manifest, scripts: List[str], data: BinaryIO) -> str:
-    """Create a folder with a project's names, and the content of its scripts only."""
+    """Create a project's files in a new folder, all empty except its scripts; return the folder.
+
+    scripts: names of files. data: the scripts' contents, in the order of ``files``.
+    """
     import tempfile
 
     os.makedirs(directory, exist_ok=True)

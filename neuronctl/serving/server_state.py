@@ -1,7 +1,8 @@
-"""How a server is, and how it is reached: what its job notes, and what to type on one's machine.
+"""The state of a server, and the way to reach it: its job's note, and commands for the user.
 
 ``note`` in a folder of the job's own is the only file that is read; ``programs/server`` writes it
-every few seconds. Nobody here sends a server its token.
+every few seconds. That program tests whether the server answers, with the commands ``ready`` and
+``alive`` of its recipe (recipes.py). Nobody here sends a server its token.
 """
 
 from __future__ import annotations

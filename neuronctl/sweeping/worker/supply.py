@@ -49,23 +49,24 @@ class Supply:
         self.tasks = files.Tasks(folder)
         self.results = files.Results(folder)
         self.mine: List[int] = []  # tasks of this job's sizes
-        self.index = 0  # in them, of the next one
-        self.again: List[Key] = []  # to be done next
-        self.marks = 0  # files that request another attempt
+        self.index = 0  # of the next task in ``mine``
+        self.again: List[Key] = []  # attempts to run before other tasks
+        self.marks = 0  # number of files that request another attempt
         self.look_at = 0.0  # when to look for tasks to run again
-        self.waits = False  # for a worker that may be dying
-        self.beats: Dict[str, Tuple[bytes, float]] = {}  # signs of life, and since when they are so
+        self.waits = False  # whether another worker may be dying
+        self.beats: Dict[str, Tuple[bytes, float]] = {}  # by worker: sign of life, when it changed
         self.healthy = False  # whether any task succeeded
-        self.suspected = 0.0  # since when no task has succeeded
-        self.suspect_at = 0.0  # when to look whether one has
+        self.suspected = 0.0  # when it was first suspected that no task succeeds; 0: it is not
+        self.suspect_at = 0.0  # when to check this suspicion next
         self.quick: List[Key] = []  # immediate failures in a row
         self.trial: Optional[Tuple[List[Key], float]] = None  # what other nodes try, and until when
-        self.failed = 0  # tasks that failed or were given up
+        self.failed = 0  # number of tasks that failed or were given up
 
     def next_key(self) -> Optional[Key]:
-        """Return a task to run again if one is due, otherwise one that nobody has begun, or None.
+        """Return an attempt to run again if one is due, else a task that nobody has begun.
 
-        In a trial of this node, it only returns what other nodes leave to it.
+        None: there is neither now. In a trial of this node, return only what other nodes leave to
+        it.
         """
         if self.index >= len(self.mine):
             self.read_tasks()
@@ -95,7 +96,7 @@ class Supply:
         return os.path.exists(f"{self.folder}/claims/{self.mine[index]}.1")
 
     def read_tasks(self) -> bool:
-        """Look for tasks that were added; return False if there are none."""
+        """Read the tasks that were added; return False if there are none."""
         if not self.tasks.read_further():
             return False
         numbers = range(1, len(self.tasks.offsets) + 1)
@@ -103,20 +104,21 @@ class Supply:
         return True
 
     def _is_silent(self, worker: str, beat: bytes) -> bool:
-        """Return True if a worker's sign of life has not changed for long, by this node's clock."""
-        last, since = self.beats.get(worker, (b"", 0.0))
-        if last != beat:
+        """Return True if a worker's sign of life has not changed for SILENCE s, by our clock."""
+        last_beat, since = self.beats.get(worker, (b"", 0.0))
+        if last_beat != beat:
             self.beats[worker] = (beat, time.monotonic())
             return False
         return time.monotonic() > since + SILENCE
 
     def undone(self, begun_only: bool = False) -> List[Key]:
-        """Return what is to be done again, and what nobody has begun.
+        """Return the attempts to run again, then the tasks that nobody has begun.
 
-        In a trial of this node, only what other nodes in doubt leave to it.
+        begun_only: leave out the latter. In a trial of this node, return only what other nodes in
+        doubt leave to it.
         """
         states = files.read_states(self.folder, node.ask_runs, self._is_silent, self.results)
-        self.waits = any(one.state in (files.ENDING, files.NOT_KNOWN) for one in states.values())
+        self.waits = any(task.state in (files.ENDING, files.NOT_KNOWN) for task in states.values())
         self.failed = 0
         keys: List[Key] = []
         for number, task in sorted(states.items()):
@@ -135,37 +137,46 @@ class Supply:
         return keys
 
     def judge_failure(self, key: Key, seconds: float) -> None:
-        """See if nothing succeeds, and if tasks die here at once that may succeed elsewhere.
+        """Note a failure: this node may be bad, or the whole sweep.
 
-        It may be called again for the same failure, if the folder could not be written.
+        seconds: how long the attempt took. If the folder could not be written, this is called again
+        for the same failure.
         """
         number, attempt = key
-        is_for_other = self.results.state((number, attempt - 1)) == FAILED  # tried for another node
-        if not is_for_other:
-            earlier = [one for one in self.quick if one != key]
-            self.quick = [*earlier, key] if seconds <= QUICK else []
+        is_others_trial = self.results.state((number, attempt - 1)) == FAILED
+        if not is_others_trial:
+            earlier_keys = [quick_key for quick_key in self.quick if quick_key != key]
+            self.quick = [*earlier_keys, key] if seconds <= QUICK else []
         self.healthy = self.healthy or self._any_done()
         if self.healthy:
             self._doubt_node()
-        else:
-            self.suspected, self.suspect_at = self.suspected or time.monotonic(), 0.0
+            return
+        self.suspected = self.suspected or time.monotonic()
+        self.suspect_at = 0.0
 
     def _any_done(self, besides: str = "") -> bool:
-        """Return True if any task succeeded on another node."""
+        """Return True if any task succeeded on a node other than ``besides`` ("": on any)."""
         ends = self.results.refresh().ended.values()
-        return any(end[0] == DONE and end[1] != besides for end in ends)
+        return any(state == DONE and node_name != besides for state, node_name in ends)
 
     def _doubt_node(self) -> None:
         """Let other nodes try what failed here at once, if three tasks did and others succeed."""
         may_be_bad = self.options.nodes == 1 and len(self.quick) >= 3 and not self.trial
-        if may_be_bad and self._any_done(besides=self.node):
-            leave = {"avoid": self.node, "until": time.time() + VERDICT}
-            files.do_again(self.folder, ({"task": n, "attempt": a, **leave} for n, a in self.quick))
-            self.trial, self.quick = (self.quick, time.monotonic() + VERDICT), []
-            self.again, self.marks = [], 0
+        if not may_be_bad or not self._any_done(besides=self.node):
+            return
+        limits = {"avoid": self.node, "until": time.time() + VERDICT}
+        requests = ({"task": n, "attempt": a, **limits} for n, a in self.quick)
+        files.do_again(self.folder, requests)
+        self.trial = (self.quick, time.monotonic() + VERDICT)
+        self.quick = []
+        self.again = []
+        self.marks = 0
 
     def awaits_verdict(self) -> None:
-        """Call this node bad if what failed here at once has succeeded on other nodes."""
+        """Mark this node as bad if the tasks of its trial succeeded on other nodes; end the trial.
+
+        The trial also ends without a verdict: if one of them failed, or after VERDICT seconds.
+        """
         if not self.trial:
             return
         keys, until = self.trial
@@ -180,7 +191,7 @@ class Supply:
     def suspects(self) -> bool:
         """Return True while it is open whether any task succeeds; pause the sweep if none does.
 
-        A task that already runs longer than those that failed gives reason to go on.
+        The suspicion also ends if a task has already run longer than those that failed.
         """
         if not self.suspected:
             return False
@@ -188,18 +199,20 @@ class Supply:
             return True
         self.suspect_at = time.monotonic() + 1
         states = files.read_states(self.folder, lambda: None, self._is_silent, self.results)
-        failures = sum(one.state == FAILED for one in states.values())
+        failures = sum(task.state == FAILED for task in states.values())
         self.healthy = self._any_done()
         if self.healthy or failures < self.options.max_fails:
             self.suspected = 0.0
             self._doubt_node()
             return False
 
-        running = [one.claim or {} for one in states.values() if one.state == files.NOT_KNOWN]
-        longest = max((time.time() - float(one.get("start", 0)) for one in running), default=0.0)
+        # Slurm is not asked here, so a running task is NOT_KNOWN.
+        claims = [task.claim or {} for task in states.values() if task.state == files.NOT_KNOWN]
+        ages = [time.time() - float(claim.get("start", 0)) for claim in claims]
+        longest = max(ages, default=0.0)
         if longest > self.results.longest + QUICK:
             self.suspected = 0.0
-        elif not running or time.monotonic() > self.suspected + HOLD:
+        elif not claims or time.monotonic() > self.suspected + HOLD:
             why = f"none of the first {failures} tasks succeeded\n"
             files.publish(f"{self.folder}/paused", why.encode())
             self.suspected = 0.0

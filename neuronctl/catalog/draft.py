@@ -41,7 +41,7 @@ def catalog_text(limits: ClusterFigures, date: str, below: Optional[Catalog] = N
     default = next((partition.name for partition in limits.partitions if partition.default), None)
     if default is not None or (lower is not None and lower.default_partition is not None):
         cluster["default_partition"] = default
-    # Slurm has a partition "auto" somewhere; -p auto lets neuronctl choose one.
+    # A partition named "auto" is left out: `-p auto` means that neuronctl chooses.
     sites = [site for site in limits.partitions if site.name != "auto"]
     partitions: Data = {site.name: _partition(site, limits) for site in sites}
     qos: Data = {one.name: _qos(one, limits) for one in _qos_of_jobs(limits)}

@@ -247,7 +247,7 @@ def first_process(ending: Ending, report: Sign) -> Ending:
 
 
 def _signal_of(evidence: JobEvidence, code: int, reported: int) -> Tuple[int, str]:
-    """Return the signal that an exit code stands for, or 0, and whose form of it that is.
+    """Return the signal that an exit code stands for (0: none), and a remark on its form.
 
     reported: the exit code of the process that failed first, by the log, or its negative signal.
 

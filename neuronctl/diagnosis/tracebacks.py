@@ -21,7 +21,8 @@ _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?::\s.*|:|$)")
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.*))?')
 _GOES_ON = re.compile(r'\s+File ".*", line \d+, in |    \S')
 TRACEBACK = "Traceback (most recent call last):"
-_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_DIRECT = "The above exception was the direct cause"
+_CHAINED = ("During handling of the above exception", _DIRECT)
 _IGNORED = "Exception ignored in"
 _NOT_OF_IT = re.compile(
     r"[=*#-]{5}|srun: |slurmstepd|\S+: line \d+: |wandb: "
@@ -137,13 +138,27 @@ class _Process:
     """The output of one process so far: its unfinished tracebacks and its last exception."""
 
     def __init__(self) -> None:
-        self.open = 0  # tracebacks without their exception yet
-        self.broken = 0  # tracebacks that a line of another process has cut
+        self.open_count = 0  # tracebacks without their exception yet
+        self.cut_count = 0  # tracebacks that a line of another process has cut
         self.frames: List[Frame] = []
         self.last: Optional[int] = None  # the line of its last exception
-        self.chained = False  # whether the next exception was raised while that one was handled
-        self.direct = False  # whether it is its direct cause
-        self.ignored = False  # whether the next exception was raised by a destructor
+        self.chained = False  # True: the next exception was raised while `last` was handled
+        self.direct = False  # True: `last` is also the direct cause of the next exception
+        self.ignored = False  # True: a destructor raised the next exception
+
+    def begin(self) -> None:
+        """Begin a traceback."""
+        self.open_count += 1
+        self.frames = []
+
+    def cut(self) -> None:
+        """Count the innermost traceback, closed just now without an exception, as cut."""
+        self.cut_count += 1
+
+    def take_up(self) -> None:
+        """Reopen a traceback that was cut: the line that seemed to end it was not its own."""
+        self.cut_count -= 1
+        self.open_count = 1
 
     def end_traceback(self, lines: Sequence[str], index: int) -> Raised:
         """Return the exception in a line, which ends the innermost traceback."""
@@ -156,37 +171,40 @@ class _Process:
 
 
 def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
-    """Return the exceptions that end tracebacks, by line, separately for each rank."""
+    """Return the exceptions that end tracebacks, by line index.
+
+    Each process has its own tracebacks; the launcher's prefix of a line names the process.
+    """
     processes: Dict[str, _Process] = {}
     exceptions: Dict[int, Raised] = {}
     for index, raw in enumerate(lines):
         prefix = launcher_prefix(raw)
         line = raw[len(prefix) :]
-        # The time in front of a line changes; the process stays the same.
-        prefix = re.sub(r"\d\d:\d\d:\d\d", "", prefix)
-        process = processes.setdefault(prefix, _Process())
+        # The time in a prefix changes from line to line; the rest of it names the process.
+        process_name = re.sub(r"\d\d:\d\d:\d\d", "", prefix)
+        process = processes.setdefault(process_name, _Process())
         if TRACEBACK in line:  # text precedes it if output and errors are mixed
-            process.open += 1
-            process.frames = []
+            process.begin()
         elif line.startswith(_IGNORED):
             process.ignored = True
         elif line.startswith(_CHAINED):
-            process.chained, process.direct = True, line.startswith(_CHAINED[1])
-        elif process.open and line and not line[0].isspace():
-            # Processes that write into one file may alternate.
-            process.open -= 1
+            process.chained = True
+            process.direct = line.startswith(_DIRECT)
+        elif process.open_count and line and not line[0].isspace():
+            process.open_count -= 1
             if _is_exception(line):
                 exceptions[index] = process.end_traceback(lines, index)
             else:
-                process.broken += 1
-            process.chained = process.ignored = False
+                process.cut()  # by a line of another process that writes into the same file
+            # `direct` needs no reset: it is read only if `chained` is set, and set with it.
+            process.chained = False
+            process.ignored = False
         elif line.startswith(_UNREADABLE) or _ends_cut_off(lines, index, line):
             message, below = _message(lines, index)
             exceptions[index] = Raised(index, message, _place(lines[:index]), below=below)
-        elif process.broken and not process.open and _GOES_ON.match(line):
-            process.broken -= 1  # the line that seemed to end it belongs to another process
-            process.open = 1
-        if process.open:
+        elif process.cut_count and not process.open_count and _GOES_ON.match(line):
+            process.take_up()
+        if process.open_count:
             _add_frame(process.frames, line)
     return exceptions
 

@@ -124,7 +124,7 @@ def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[Acco
         if row.id != status.id or row.end is None or row.start is None or later is None:
             continue
         if row.submit is None or row.submit >= later:
-            continue  # accounting knows that this run itself ended
+            continue  # this run's own row, not an earlier run's
         if abs(later - row.end) <= _REQUEUE_TAKES:
             runs.append(row)
             later = row.submit

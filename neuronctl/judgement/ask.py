@@ -59,16 +59,16 @@ class Question:
         if text and len(jobs) != max(1, text.count(self._end)):
             raise SlurmUnavailableError(f"squeue's answer cannot be read: {text[:80]!r}")
         nodes, shown = site.parse_nodes(_good(control, part=True).stdout)
-        limits, groups = _figures(nodes, shown, accounting, self._user)
-        _check_cluster(self._plan, limits.config.cluster)
+        figures, groups = _figures(nodes, shown, accounting, self._user)
+        _check_cluster(self._plan, figures.config.cluster)
         reservations = None
         if "ReservationName=" in shown or "No reservations" in shown:
             reservations = site.parse_reservations(shown)
         active = tuple(job for job in jobs if job.state not in ENDED)
-        by_group = any(each.allow_groups for each in limits.partitions)
+        by_group = any(partition.allow_groups for partition in figures.partitions)
         return Snapshot(
-            limits=limits,
-            jobs=latest_ends(active, limits.config),
+            limits=figures,
+            jobs=latest_ends(active, figures.config),
             nodes=nodes,
             job_states=site.parse_job_states(shown) if self._job_ids else {},
             asked_at=int(time.time()),
@@ -82,23 +82,33 @@ class Question:
 def _figures(
     nodes: Tuple[site.NodeGroup, ...], shown: str, accounting: object, user: str
 ) -> Tuple[ClusterFigures, Tuple[database.LimitedGroup, ...]]:
+    """Return the cluster's figures, and the groups of jobs that Slurm limits together.
+
+    shown: scontrol's answer without its nodes. accounting: sacctmgr's Result, or the error that it
+    failed with; then there are no QOS (None) and no associations.
+    """
     groups = database.parse_groups(shown, user)
     text = ""
     if isinstance(accounting, Result) and accounting.returncode == 0:
         text = whole(accounting)
-    limits = ClusterFigures(
+    figures = ClusterFigures(
         config=site.parse_config(shown),
         partitions=site.parse_partitions(shown),
         nodes=nodes,
         qos=database.parse_qos(text) or None,
         associations=database.parse_associations(text, groups),
     )
-    if not limits.partitions:
+    if not figures.partitions:
         raise SlurmUnavailableError("scontrol's answer cannot be read: it names no partition")
-    return limits, groups
+    return figures, groups
 
 
 def _good(answer: object, *, part: bool = False) -> Result:
+    """Return a Result that succeeded; raise the error of another one.
+
+    answer: a Result, or the error that the query failed with. part: accept scontrol's answer to
+    only some of its questions.
+    """
     if isinstance(answer, SlurmUnavailableError):
         raise answer
     assert isinstance(answer, Result)
@@ -114,8 +124,8 @@ def _good(answer: object, *, part: bool = False) -> Result:
 
 
 _ENDING = 60
-"""Seconds for Slurm's own part: slurmctld looks only every 30 s at which time limits are over, and
-has to clean up after the job, and to start the next one."""
+"""Seconds that Slurm takes itself: slurmctld checks time limits only every 30 s, then cleans up
+after the job and starts the next one."""
 
 
 def latest_ends(jobs: Sequence[QueueJob], config: site.SiteConfig) -> Tuple[QueueJob, ...]:
@@ -133,7 +143,7 @@ def latest_ends(jobs: Sequence[QueueJob], config: site.SiteConfig) -> Tuple[Queu
 def ask_queue(snapshot: Snapshot) -> Tuple[QueueJob, ...]:
     """Return all users' jobs in the partitions of the snapshot's nodes; raise as Question does.
 
-    slurmctld sends its whole queue for it, so that it is asked only where that may tell more.
+    Call this only if the other jobs may tell more: slurmctld sends its whole queue.
     """
     names = dict.fromkeys(name for group in snapshot.nodes for name in group.partitions)
     return squeue(partition=",".join(names), timeout=TIMEOUT)

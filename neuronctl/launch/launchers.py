@@ -79,7 +79,8 @@ class Launcher:
     places: Options = ()
     module: Options = ()
     sets: Options = ()
-    uncounted: str = ""  # what it starts without a number: ONE, ALL of the allocation; "": unknown
+    # How many processes it starts if no number is given: ONE, ALL of the allocation; "": unknown.
+    uncounted: str = ""
     once_per_node: str = ""  # the words that start a program once on each node
     takes_options: bool = False  # its template has a place for the user's words for the launcher
     counts_nodes: bool = False  # its template writes the number of nodes, which must be known then

@@ -69,9 +69,9 @@ class Needs:
         return max(self.least_cores, tasks * self.cores_per_task), max(self.gpus_per_node, gpus)
 
     def fits(self, cores: int, gpus: int, memory: int, threads: int = 1) -> bool:
-        """Return whether an even share of the job fits on a node with this much free.
+        """Return True if an even share of the job fits on a node with this much free.
 
-        threads: how many of its ``cores`` (Slurm's CPUs) are one core.
+        cores: free CPUs, as Slurm counts; threads: how many of them make one core. memory: MB.
         """
         wanted_gpus = self.gpus_per_node or -(-self.gpus // self.nodes)
         task_cores = -(-self.tasks // self.nodes) * self.cores_per_task
@@ -85,7 +85,11 @@ class Needs:
         return wanted_cores <= cores and wanted_gpus <= gpus and wanted_memory <= memory
 
     def room(self, cores: int, gpus: int, memory: int, threads: int = 1) -> Tuple[int, int]:
-        """Return the most tasks and GPUs of the job that a node with this much free could take."""
+        """Return the most tasks and GPUs of the job that a node with this much free could take.
+
+        cores, threads, memory: as for `fits`. (0, 0): the node can take no share of the job. No
+        GPUs: their number per node is fixed.
+        """
         if self.memory_per_core:
             cores = min(cores, memory // self.memory_per_core // threads * threads)
         tasks = cores // self.cores_per_task

@@ -179,11 +179,16 @@ def _launch_lines(
     if launch.rendezvous and beside:
         lines.append(f"export MASTER_PORT=$((MASTER_PORT + {beside}))")
     lines += parts.before
-    if not launch.inline:
-        once = (*parts.once, *map(quote, launch.wrapping.srun))
-        words = launch_words(job, launch, parts)
-        words = (*once, proof, *words[len(once) :]) if proof else words
-        lines.append(wrapped(words))
-        return [re.sub("(?m)^", "    ", line) for line in lines]
-    body = function_body(launch.request.body or "")
-    return [*(f"    {line}" for line in lines), indented(body) or body]
+    if launch.inline:
+        body = function_body(launch.request.body or "")
+        return [*map(_indent, lines), indented(body) or body]
+    words = launch_words(job, launch, parts)
+    if proof:  # between srun's words and the command
+        srun_words = (*parts.once, *map(quote, launch.wrapping.srun))
+        words = (*srun_words, proof, *words[len(srun_words) :])
+    return [*map(_indent, lines), _indent(wrapped(words))]
+
+
+def _indent(text: str) -> str:
+    """Return text with each of its lines indented by four columns."""
+    return re.sub("(?m)^", "    ", text)

@@ -207,7 +207,7 @@ def ranges(text: str) -> Any:
 
 
 def exclusive(text: str) -> Optional[bool]:
-    """Read with whom nodes are shared; only Slurm has ``user`` and ``mcs``."""
+    """Return True for ``exclusive``, None for the other kinds; raise ValueError."""
     kinds = ("exclusive", "oversubscribe", "user", "mcs", "topo")
     if text.lower() not in kinds:
         raise ValueError(f"'{text}' is not one of {', '.join(kinds[2:])}")

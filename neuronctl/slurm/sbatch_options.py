@@ -180,43 +180,46 @@ def is_of_a_plugin(name: str) -> bool:
 def getopt_with_plugins(
     words: Sequence[str], table: Tuple[OptionSpec, ...], lines: Sequence[int] = ()
 ) -> Tuple[Tuple[Parsed, ...], int]:
-    """getopt() that takes an unknown long option for one of a plugin's (Pyxis, Shifter, EAR).
+    """Parse as getopt() does, but take unknown long options for a plugin's (Pyxis, Shifter, EAR).
 
-    Not where one of sbatch's own may be meant. lines: the line of each word; a value in a word of
-    its own stands on the same one. Without them, it is known of few options whether they take one.
+    An option that may be a misspelling of sbatch's own is refused. lines: each word's line; a value
+    stands on its option's line. Without them, only a few options are known to take a value.
     """
     most = len(table) + _MOST_OF_PLUGINS
     while True:
         try:
             return getopt(list(words), table)
         except GetoptError as error:
-            added = _plugin_option(words, error, lines)
-            if added is None or len(table) > most:
+            option = _plugin_option(words, error, lines)
+            if option is None or len(table) > most:
                 raise
-            table = (*table, added)
+            table = (*table, option)
 
 
 def _plugin_option(
     words: Sequence[str], error: GetoptError, lines: Sequence[int]
 ) -> Optional[OptionSpec]:
+    """Return a plugin's option for the word that getopt() refused; None: it may be a mistake."""
     import difflib
 
     at = error.index
-    match = re.fullmatch(r"--([a-z][\w-]*)(=.*)?", words[at], re.DOTALL)
-    if not error.unknown or match is None or match[1] in _NOT_SBATCHS:
+    match = re.fullmatch(r"--(?P<name>[a-z][\w-]*)(?P<value>=.*)?", words[at], re.DOTALL)
+    if not error.unknown or match is None or match["name"] in _NOT_SBATCHS:
         return None
-    name = match[1].replace("_", "-")
-    container = re.match(r"(no-)?container-", name)
-    if not container and difflib.get_close_matches(name, SBATCHS_OWN, n=1, cutoff=0.8):
+    name = match["name"].replace("_", "-")
+    is_container = re.match(r"(no-)?container-", name) is not None
+    if not is_container and difflib.get_close_matches(name, SBATCHS_OWN, n=1, cutoff=0.8):
         return None
-    alone = at + 1 == len(words) or words[at + 1].startswith("-")
+    has_value = match["value"] is not None
+    stands_alone = at + 1 == len(words) or words[at + 1].startswith("-")
     if lines:
-        alone = alone or lines[at] != lines[at + 1]
+        stands_alone = stands_alone or lines[at] != lines[at + 1]
     elif name not in _WITH_VALUES:
-        alone = alone or container is not None
-        if not (alone or match[2]):
+        stands_alone = stands_alone or is_container
+        if not (stands_alone or has_value):
             return None
-    return OptionSpec(match[1], "", OPTIONAL_VALUE if match[2] or alone else VALUE, match[1])
+    takes = OPTIONAL_VALUE if has_value or stands_alone else VALUE
+    return OptionSpec(match["name"], "", takes, match["name"])
 
 
 def _whole(name: str, table: Tuple[OptionSpec, ...], index: int) -> OptionSpec:

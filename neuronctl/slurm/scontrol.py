@@ -270,17 +270,18 @@ _NODE_FIELDS = (
 
 
 def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
-    """Parse the ``NodeName=`` lines of ``scontrol --oneliner --detail``; return the others, too.
+    """Parse the ``NodeName=`` lines; return their groups, and the other lines as text.
 
-    sinfo groups nodes, too, but makes one row of those with different numbers of cores in use.
+    text: the answer of ``scontrol --oneliner --detail``. A group has nodes whose figures are equal.
+    sinfo also groups nodes, but it makes one row of nodes with different numbers of cores in use.
     """
-    alike: Dict[str, List[str]] = {}
-    for line in re.finditer(r"^NodeName=(\S+)(.*)", text, re.MULTILINE):
+    names_by_figures: Dict[str, List[str]] = {}
+    for match in re.finditer(r"^NodeName=(?P<name>\S+)(?P<fields>.*)", text, re.MULTILINE):
         # Ignore which GPUs are in use (in parentheses) and an owner's number.
-        figures = re.sub(r"\([^()]*\)", "", "".join(re.findall(_NODE_FIELDS, line[2])))
-        alike.setdefault(figures, []).append(line[1])
+        figures = re.sub(r"\([^()]*\)", "", "".join(re.findall(_NODE_FIELDS, match["fields"])))
+        names_by_figures.setdefault(figures, []).append(match["name"])
     groups = []
-    for figures, names in alike.items():
+    for figures, names in names_by_figures.items():
         fields = _fields(figures)
         resources, used_resources = (parse_resources(fields[key]) for key in ("Gres", "GresUsed"))
         gpus, used_gpus = resources.get("gpu", {}), used_resources.get("gpu", {})

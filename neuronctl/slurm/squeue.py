@@ -163,7 +163,10 @@ _PATIENCE = 3.0
 
 @dataclass(frozen=True)
 class OwnQueue:
-    """The user's jobs that slurmctld knew when asked (epoch seconds)."""
+    """The user's jobs that slurmctld knew at ``asked_at`` (epoch seconds).
+
+    text: squeue's answer; end: what ends each of its rows.
+    """
 
     asked_at: float
     end: str

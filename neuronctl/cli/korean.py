@@ -79,7 +79,7 @@ def why_texts() -> Mapping[str, str]:
     from neuronctl.diagnosis import evidence, knowledge
 
     document = yamlfile.read(knowledge.SHIPPED, CatalogError)
-    entries = knowledge.read_entries(document, whole=True)
+    entries = knowledge.read_entries(document, shipped=True)
     english = {entry.name: {"means": entry.means, "do": entry.remedy} for entry in entries}
     english.update({name: dict(ending) for name, ending in evidence.meanings().items()})
     data = yamlfile.read(WHY_FILE, CatalogError).data

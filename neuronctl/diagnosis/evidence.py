@@ -260,11 +260,11 @@ def _signal_of(evidence: JobEvidence, code: int, reported: int) -> Tuple[int, st
     if low and (says_signal(evidence, code) or reported == -code):
         # sacct 22.05 prints 139 as 11; the shell's name for the signal decides.
         return code, f" (accounting's form of {128 + code})"
-    for whole in (code, code + 128) if low else (code,):
+    for shell_code in (code, code + 128) if low else (code,):
         # Python turns -9 into 247, the exit code of DeepSpeed's launcher.
-        number = 256 - whole
-        if number in CRASHES | {signal.SIGABRT} and (whole == code or reported == -number):
-            form = f" (accounting's form of {whole})" if whole != code else ""
+        number = 256 - shell_code
+        if number in CRASHES | {signal.SIGABRT} and (shell_code == code or reported == -number):
+            form = f" (accounting's form of {shell_code})" if shell_code != code else ""
             return number, f"{form}, which is -{number} as an exit code"
     return 0, ""
 

@@ -87,34 +87,36 @@ def examine_groups(jobs: Sequence[JobStatus]) -> List[JobGroup]:
         kind = (status.state, status.exit, status.stated_reason, failed)
         alike.setdefault(kind, []).append(status)
     order = {**dict.fromkeys(ENDED, 0), **dict.fromkeys(GOOD, 2)}
-    ordered = sorted(alike.values(), key=lambda same: order.get(same[0].state, 1))
-    return [group for same in ordered for group in _split_by_cause(same)]
+    ordered = sorted(alike.values(), key=lambda tasks: order.get(tasks[0].state, 1))
+    return [group for tasks in ordered for group in _split_by_cause(tasks)]
 
 
-def _split_by_cause(same: List[JobStatus]) -> List[JobGroup]:
-    """Group tasks that ended alike by what their logs say.
+def _split_by_cause(tasks: List[JobStatus]) -> List[JobGroup]:
+    """Group tasks that ended alike by what their logs say, the largest group first.
 
-    The largest group gets those whose logs are not read, too.
+    The largest group also gets the tasks whose logs are not read.
     """
-    most = _LOOKED_AT if same[0].record is not None else _ASKED_FOR
-    failed = same[0].ended and same[0].state not in GOOD
+    first = tasks[0]
+    most = _LOOKED_AT if first.record is not None else _ASKED_FOR
+    failed = first.ended and first.state not in GOOD
     groups: Dict[Tuple[str, str], JobGroup] = {}
-    for status in same[: most if failed else 1]:
+    for status in tasks[: most if failed else 1]:
         evidence, diagnosis = examine(status)
-        if status.state == COMPLETED and len(same) > 1:
-            diagnosis = replace(diagnosis, cause=failed_tasks(same) or diagnosis.cause)
+        if status.state == COMPLETED and len(tasks) > 1:
+            diagnosis = replace(diagnosis, cause=failed_tasks(tasks) or diagnosis.cause)
         raised = diagnosis.line.text if diagnosis.line and diagnosis.kind == "exception" else ""
         key = (diagnosis.kind, raised.partition(":")[0])
         groups.setdefault(key, JobGroup([], evidence, diagnosis)).jobs.append(status)
     ordered = sorted(groups.values(), key=lambda group: -len(group.jobs))
-    ordered[0].jobs.extend(same[sum(len(group.jobs) for group in ordered) :])
+    examined = sum(len(group.jobs) for group in ordered)
+    ordered[0].jobs.extend(tasks[examined:])
     return ordered
 
 
 def gather(status: JobStatus) -> JobEvidence:
-    """Read a job's logs; ask for its partition's queue."""
-    paths: List[str] = []
-    guessed = False
+    """Return the evidence of a job: read its logs, and ask Slurm for its partition's queue."""
+    paths: List[str] = []  # of its output, and of its errors if they have a file of their own
+    guessed = False  # True: the paths are only sbatch's default
     if status.id.tasks is None:
         out, err, guessed = log_paths(status)
         paths = [path for path in dict.fromkeys((out, err)) if path and "%N" not in path]
@@ -125,18 +127,10 @@ def gather(status: JobStatus) -> JobEvidence:
         # The output of an earlier run says nothing about the last one.
         begin = runs.runs[-1].begin if runs is not None and runs.runs else 0
         tails = [read_tail(path, begin=0 if place else begin) for place, path in enumerate(paths)]
-        logs, unread = ([log for log in tails if bool(log.problem) == bad] for bad in (False, True))
+        logs = [tail for tail in tails if not tail.problem]
+        unread = [tail for tail in tails if tail.problem]
         if status.ended and status.state not in GOOD:
             logs = [*_named_logs(logs, paths), *logs]
-    queue: Tuple[QueueJob, ...] = ()
-    if status.state == PENDING and status.source == "squeue" and status.partition:
-        # The reason is known without it.
-        with contextlib.suppress(SlurmError):
-            queue = squeue(partition=status.partition)
-    reservations: Tuple[Reservation, ...] = ()
-    if status.state == PENDING and "reserv" in status.reason.lower():
-        with contextlib.suppress(SlurmError):
-            reservations = show_reservations()
     partition = _partition(status)
     fault = None
     if status.ended and status.state not in GOOD and not guessed:
@@ -153,8 +147,8 @@ def gather(status: JobStatus) -> JobEvidence:
         log_guessed=guessed,
         log_problem="" if fault is None else fault.message,
         log_full=fault is not None and fault.severity == WARNING,
-        queue=queue,
-        reservations=reservations,
+        queue=_queue(status),
+        reservations=_reservations(status),
         failed_tasks=failed_tasks([status]),
         earlier=_earlier(status),
         more_memory=_more_memory(status),
@@ -162,6 +156,23 @@ def gather(status: JobStatus) -> JobEvidence:
         runs=runs,
         steps=read_steps(status.id) if status.state in _WITH_STEPS and began(status) else (),
     )
+
+
+def _queue(status: JobStatus) -> Tuple[QueueJob, ...]:
+    """Return the queue of a pending job's partition; () for another job, or without an answer."""
+    if status.state == PENDING and status.source == "squeue" and status.partition:
+        # Without the queue, the job's reason is still known.
+        with contextlib.suppress(SlurmError):
+            return squeue(partition=status.partition)
+    return ()
+
+
+def _reservations(status: JobStatus) -> Tuple[Reservation, ...]:
+    """Return the reservations if a pending job waits for one; otherwise ()."""
+    if status.state == PENDING and "reserv" in status.reason.lower():
+        with contextlib.suppress(SlurmError):
+            return show_reservations()
+    return ()
 
 
 _WITH_STEPS = (COMPLETED, FAILED)

@@ -26,11 +26,11 @@ class Entry:
 
     kind: a keyword for --json. role: ``cause`` ends a job; ``consequence`` is what processes print
     because another one died; a ``warning`` counts only before what it explains; ``noise`` is never
-    the reason. means: completes "Likely cause: …". remedy: what to do; in both
-    ``{0}`` is what the first group of the pattern matched. patterns: of which a line, or one of an
-    exception, matches one. exceptions: the classes that it is about, "" for any line. frame: a
-    pattern of the file that raised the exception. explains: the kinds that follow from it; ``*``:
-    all. weak: it counts only among the last lines.
+    the reason. means: completes "Likely cause: …". remedy: what to do. In both, ``{0}`` is the text
+    that the first group of the pattern matched. patterns: a line matches if one of them does.
+    exceptions: the classes of the exceptions that the entry is about; (): any line. frame: a
+    pattern for the file that raised the exception. explains: the kinds that follow from the entry;
+    ``*``: all. weak: the entry counts only among the last lines.
     """
 
     name: str = ""
@@ -61,7 +61,7 @@ def entries() -> Tuple[Entry, ...]:
     for file, is_added in files:
         try:
             document = yamlfile.read(file, CatalogError, found=is_added)
-            new_entries = read_entries(document, whole=not is_added)
+            new_entries = read_entries(document, shipped=not is_added)
         except CatalogError as error:
             if file != SITE_FILE:
                 raise
@@ -72,16 +72,19 @@ def entries() -> Tuple[Entry, ...]:
     return tuple(known_entries)
 
 
-def read_entries(document: yamlfile.Document, *, whole: bool = False) -> List[Entry]:
-    """Return the entries of a file. whole: each must have its source and a line that matches."""
-    return [_entry(document, name, data, whole) for name, data in document.data.items()]
+def read_entries(document: yamlfile.Document, *, shipped: bool = False) -> List[Entry]:
+    """Return the entries of a file; raise CatalogError.
+
+    shipped: the file is neuronctl's own, whose entries must have a source and a matching line.
+    """
+    return [_entry(document, name, data, shipped) for name, data in document.data.items()]
 
 
 _KEYS = tuple({"remedy": "do"}.get(field, field) for field in Entry.__annotations__)[1:]
 
 
-def _entry(document: yamlfile.Document, name: str, data: Any, whole: bool) -> Entry:
-    """Return an entry from its keys in a file; raise CatalogError. whole: as for read_entries."""
+def _entry(document: yamlfile.Document, name: str, data: Any, shipped: bool) -> Entry:
+    """Return an entry from its keys in a file; raise CatalogError. shipped: as for read_entries."""
 
     def fail(problem: str, hint: str = "", key: str = "") -> NoReturn:
         path = (name, key) if key else (name,)
@@ -122,7 +125,7 @@ def _entry(document: yamlfile.Document, name: str, data: Any, whole: bool) -> En
         fail("it has neither 'patterns' nor 'exceptions'")
     if role != NOISE and not entry.means:
         fail("'means' is missing: what a line of this kind says of the job")
-    if whole:  # the shipped file, whose patterns a test compiles
+    if shipped:  # a test compiles its patterns
         if not (entry.source and entry.matches):
             fail("'source' or 'matches' is missing")
         return entry
@@ -157,6 +160,8 @@ def compiled(pattern: str) -> Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
+# One part of a pattern: an escaped character, a set, a count ({2,3}), the beginning of a group with
+# a meaning of its own ((?: and the like), or any other character.
 _PARTS = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|\(\?(?:[:=!]|<[=!]|P<\w+>|[a-z-]+:)|.", re.DOTALL
 )
@@ -170,13 +175,15 @@ def needed_texts(pattern: str) -> _Needs:
 
 
 def _needs(parts: List[str]) -> _Needs:
-    r"""Return the texts that a group needs, and drop its parts, of which the last one is first.
+    r"""Return texts of which each match of a group contains at least one; ("",): any text matches.
+
+    parts: the group's parts, reversed, and what follows it; they are consumed up to its ``)``.
 
     >>> _needs(_PARTS.findall(r"GPU \d+ is lost|no device")[::-1])
     (' is lost', 'no device')
     """
-    alternatives: _Needs = ()
-    best: _Needs = ("",)  # of this alternative
+    alternatives: _Needs = ()  # the texts of the finished alternatives
+    best: _Needs = ("",)  # for this alternative, the texts whose shortest one is longest
     literal = ""  # the characters that surely stand before the next part
     while parts and parts[-1] != ")":
         part = parts.pop()
@@ -199,10 +206,10 @@ def _needs(parts: List[str]) -> _Needs:
 
 
 def _group_needs(opening: str, parts: List[str]) -> _Needs:
-    """Return what the group that begins here needs: nothing if it looks ahead or back."""
+    """Return the texts that the group after ``opening`` needs; ("",) if it looks ahead or back."""
     needs = _needs(parts)
     if parts:
-        parts.pop()  # its end
+        parts.pop()  # the group's closing parenthesis
     return ("",) if opening[1:2] == "?" and opening[-1] in "=!" else needs
 
 
@@ -214,6 +221,7 @@ def _literal(part: str) -> str:
 
 
 def _least(needs: _Needs) -> int:
+    """Return the length of the shortest text."""
     return min(len(text) for text in needs)
 
 

@@ -31,10 +31,10 @@ def search(
 ) -> Optional[Sign]:
     """Return the line that most likely explains why the job ended; None if no line is known.
 
-    That is the first failure of the last ones that stand close together; `_first_failure` has the
-    order of evidence. What explains it goes before it, wherever that stands. alone: whether the
-    job is one process, which goes on after what it survives. head: the log's first lines, where
-    those between are not known.
+    That is the first failure of the last group of signs that stand close together; `_first_failure`
+    has the order of evidence. A sign above it that explains it replaces it. alone: the job is one
+    process, which continues after errors that it survives. head: the log's first lines, if the
+    lines between them and ``lines`` are not known.
     """
     signs = find_signs(lines)
     failure = _last_failure(lines, [sign for sign in signs if sign.entry.role != WARNING], alone)
@@ -78,10 +78,15 @@ def _group_signs(lines: Sequence[str], signs: Sequence[Sign], alone: bool) -> Li
 
 
 def _last_failure(lines: Sequence[str], signs: Sequence[Sign], alone: bool) -> Optional[Sign]:
-    """Return the failure in the last group that has one."""
-    consequence: Optional[Sign] = None
-    weak: Optional[Sign] = None
-    message: Optional[Sign] = None
+    """Return the failure in the last group that has one; otherwise a consequence or a weak sign.
+
+    An exception counts anywhere; another failure only if no consequence and no weak sign stand in a
+    group below it. If there are several processes, a message gives way to a failure above it whose
+    group has a launcher's report.
+    """
+    consequence: Optional[Sign] = None  # the last group's that has one
+    weak: Optional[Sign] = None  # the last failure that counts only near the end
+    message: Optional[Sign] = None  # the last failure, if it is a message without a known cause
     for group in reversed(_group_signs(lines, signs, alone)):
         failure = _first_failure(group, alone)
         # The program survived what it printed long before the end.
@@ -95,9 +100,9 @@ def _last_failure(lines: Sequence[str], signs: Sequence[Sign], alone: bool) -> O
             if failure.kind != MESSAGE or alone:
                 return failure
             message = failure
-        later = [sign for sign in group if sign.consequence]
-        later = [sign for sign in later if sign.kind not in FOLLOWS] or later
-        consequence = consequence or next(iter(later), None)
+        consequences = [sign for sign in group if sign.consequence]
+        telling = [sign for sign in consequences if sign.kind not in FOLLOWS]
+        consequence = consequence or next(iter(telling or consequences), None)
     return message or consequence or weak
 
 
@@ -140,21 +145,21 @@ def _without_survived(group: Sequence[Sign], alone: bool) -> Sequence[Sign]:
     """Return the signs without warnings and what was survived; all if none is left."""
     if alone:
         # A single process survived a traceback if another language's error ended it later.
-        last = max((sign.index for sign in group if sign.raised), default=-1)
-        later = [sign for sign in group if sign.index > last]
-        if any(sign.kind in _LANGUAGES for sign in later):
-            group = later
+        last_traceback = max((sign.index for sign in group if sign.raised), default=-1)
+        signs_after = [sign for sign in group if sign.index > last_traceback]
+        if any(sign.kind in _LANGUAGES for sign in signs_after):
+            group = signs_after
 
     # The batch shell continues after a launcher has reported a failed process.
     first_report = min((sign.index for sign in group if sign.exit), default=group[-1].index)
-    rest = []
+    remaining = []
     for sign in group:
-        is_later = sign.index > first_report and not sign.exit
-        if is_later and _IN_SCRIPT.search(sign.line):
+        is_after_report = sign.index > first_report and not sign.exit
+        if is_after_report and _IN_SCRIPT.search(sign.line):
             continue
         if not _SAYS_WARNING.match(sign.line):
-            rest.append(sign)
-    return rest or group
+            remaining.append(sign)
+    return remaining or group
 
 
 def _telling_reports(group: Sequence[Sign], raised: Sequence[Sign]) -> List[Sign]:
@@ -180,11 +185,12 @@ def _unknown_failure(
     # A Python exception ends a process with 1. Another code belongs to a process without one,
     # unless only one process ended.
     exited = [sign for sign in reports if sign.exit > 0]
-    others = any(sign.exit == 1 for sign in group)
-    if raised and not (exited and (others or exited[0].index < raised[0].index)):
+    ended_with_1 = any(sign.exit == 1 for sign in group)
+    if raised and not (exited and (ended_with_1 or exited[0].index < raised[0].index)):
         return raised[0]
-    telling = (sign.consequence and sign.kind not in FOLLOWS for sign in group)
-    count = next((place for place, tells in enumerate(telling) if tells), len(group))
-    messages = [sign for sign in group[:count] if sign.kind == MESSAGE]
-    follows = any(sign.consequence for sign in group)
-    return next(iter([*messages, *exited, *([] if follows else reports)]), None)
+    # A message below a telling consequence follows from the failure that caused it.
+    is_telling = (sign.consequence and sign.kind not in FOLLOWS for sign in group)
+    end = next((place for place, tells in enumerate(is_telling) if tells), len(group))
+    messages = [sign for sign in group[:end] if sign.kind == MESSAGE]
+    has_consequence = any(sign.consequence for sign in group)
+    return next(iter([*messages, *exited, *([] if has_consequence else reports)]), None)

@@ -77,12 +77,12 @@ class LogLine:
 class Sign:
     """A line of a log that may say why a job ended.
 
-    line: its text. index: of the line; of an exception, of its first line. number, path: as of a
-    LogLine. entry: what is known about it; it has no name if nothing is. consequence: another
-    process probably failed first. exit: of a launcher's report, the exit code of the process, or
-    the negative number of its signal. where: the place in the user's code, the rank. raised:
-    whether it ends a traceback. stopped: whether srun ended the other tasks then, with a signal
-    that says nothing.
+    line: its text. index: the line's; for an exception, that of its first line. number, path: as in
+    LogLine. entry: what is known about the line; without a name if nothing is. consequence: another
+    process probably failed first. exit: if a launcher reports a process, its exit code, or the
+    negative number of its signal; otherwise 0. where: the place in the user's code, and the rank.
+    raised: the line ends a traceback. stopped: srun then ended the other tasks, with a signal that
+    says nothing.
     """
 
     kind: str
@@ -120,88 +120,99 @@ class Sign:
 
 
 def find_signs(lines: Sequence[str]) -> List[Sign]:
-    """Return every sign in the order of the log."""
-    raised = tracebacks.find_raised(lines)
-    whole = tracebacks.whole_lines(lines)
-    likely_entries = knowledge.likely(entries(), whole)
+    """Return the signs in a log's lines, in their order, without noise."""
+    exceptions = tracebacks.find_raised(lines)
+    joined_lines = tracebacks.whole_lines(lines)
+    likely_entries = knowledge.likely(entries(), joined_lines)
     signs: List[Sign] = []
-    source = False  # whether the last line was a traceback's reference to a source line
-    stopped = False  # by srun: processes killed afterwards did not fail
-    inside = 0  # lines after an exception that belong to its message
+    source_follows = False  # True: the previous line named a frame, and its source may follow
+    stopped = False  # True: srun stopped the tasks; processes killed afterwards did not fail
+    message_end = 0  # the index behind the message of the last exception
     for index, raw in enumerate(lines):
-        end = plain_end(raw)
-        if (source and end[:1].isspace()) or index < inside:
+        line = plain_end(raw)
+        if (source_follows and line[:1].isspace()) or index < message_end:
             continue
-        source = tracebacks.is_frame(end)
-        stopped = stopped or end.startswith(STOPPED)
-        sign = _read_report(lines, index, end.strip())
-        one = raised.get(index)
+        source_follows = tracebacks.is_frame(line)
+        stopped = stopped or line.startswith(STOPPED)
+        sign = _read_report(lines, index, line.strip())
+        exception = exceptions.get(index)
         if sign is not None:
-            if stopped and sign.exit == -signal.SIGKILL and end.startswith("srun"):
+            if stopped and sign.exit == -signal.SIGKILL and line.startswith("srun"):
                 sign = None
-        elif one is not None:
-            inside = index + len(one.lines)
-            if one.ignored:
+        elif exception is not None:
+            message_end = index + len(exception.lines)
+            if exception.ignored:
                 continue
-            sign = _match_exception(likely_entries[index : inside + len(one.below)], one, raw)
-            if one.before is not None:
-                sign = _choose_of_chain(signs, sign, one)
+            below_end = message_end + len(exception.below)
+            sign = _match_exception(likely_entries[index:below_end], exception, raw)
+            if exception.before is not None:
+                sign = _choose_of_chain(signs, sign, exception)
         else:
-            sign = _match_line(likely_entries[index], lines, index, whole[index].strip())
+            sign = _match_line(likely_entries[index], lines, index, joined_lines[index].strip())
         if sign is not None:
             signs.append(replace(sign, number=len(lines) - sign.index - sign.number))
     return [sign for sign in signs if sign.entry.role != NOISE]
 
 
-def _choose_of_chain(signs: List[Sign], sign: Sign, later: Raised) -> Optional[Sign]:
-    """Keep the relevant one of two exceptions, the second raised while the first was handled."""
-    earlier = next((one for one in signs if one.index == later.before and one.raised), None)
+def _choose_of_chain(signs: List[Sign], sign: Sign, exception: Raised) -> Optional[Sign]:
+    """Keep the relevant one of two exceptions, the second raised while the first was handled.
+
+    Return ``sign`` (the second), and remove the first from ``signs``; or return None, and keep it.
+    """
+    earlier = next((one for one in signs if one.index == exception.before and one.raised), None)
     if earlier is None:
         return sign
-    if earlier.known and (later.direct or not sign.known):
+    if earlier.known and (exception.direct or not sign.known):
         return None
     signs.remove(earlier)
     return sign
 
 
-def _match_exception(likely_entries: Sequence[Sequence[Entry]], one: Raised, raw: str) -> Sign:
-    """Match an exception by its message, the paragraphs below, and its class, or only its class.
+def _match_exception(
+    likely_entries: Sequence[Sequence[Entry]], exception: Raised, raw: str
+) -> Sign:
+    """Match an exception by its message, then by the paragraphs below, then only by its class.
 
-    likely_entries: the entries that may match each line of the message and of the paragraphs.
+    likely_entries: the entries that may match each line of the message and of the paragraphs. raw:
+    the exception's line with its prefix.
     """
-    names = {entry.name for part in likely_entries[: len(one.lines)] for entry in part}
-    those = [entry for entry in entries() if not entry.patterns or entry.name in names]
-    sign = _match_message(those, one, one.lines, raw)
+    length = len(exception.lines)
+    names = {entry.name for line_entries in likely_entries[:length] for entry in line_entries}
+    candidates = [entry for entry in entries() if not entry.patterns or entry.name in names]
+    sign = _match_message(candidates, exception, exception.lines, raw)
     if sign.known or sign.entry.role == NOISE:
         return sign
-    below = [entry for part in likely_entries[len(one.lines) :] for entry in part]
+    below = [entry for line_entries in likely_entries[length:] for entry in line_entries]
     below = [entry for entry in below if entry.role == CAUSE and not entry.weak]
-    again = _match_message(below, one, [*one.lines, *one.below], raw)
-    return again if again.known else sign
+    sign_below = _match_message(below, exception, [*exception.lines, *exception.below], raw)
+    return sign_below if sign_below.known else sign
 
 
 def _match_message(
-    candidates: Sequence[Entry], one: Raised, lines: Sequence[str], raw: str
+    candidates: Sequence[Entry], exception: Raised, lines: Sequence[str], raw: str
 ) -> Sign:
+    """Return the sign of an exception, explained by the first candidate that matches, if any."""
     rank = prefix_rank(raw)
-    where = [one.frame.words] if one.frame is not None else []
+    where = [exception.frame.words] if exception.frame is not None else []
     where += [f"(rank {rank})"] if rank else []
     # Some messages begin on the line below the name.
-    message = next(filter(None, (one.lines[0].partition(": ")[2], *one.lines[1:])), "")
-    raised = one.name + (message and f": {clipped(message, _MOST_WORDS)}")
-    sign = Sign(EXCEPTION, f"the program raised {raised}", lines[0], one.index, raised=True)
+    first_line, *further_lines = exception.lines
+    message = next(filter(None, (first_line.partition(": ")[2], *further_lines)), "")
+    raised = exception.name + (message and f": {clipped(message, _MOST_WORDS)}")
+    sign = Sign(EXCEPTION, f"the program raised {raised}", lines[0], exception.index, raised=True)
     sign = replace(sign, where=" ".join(where))
     for entry in candidates:
-        if entry.exceptions and one.name not in entry.exceptions:
+        if entry.exceptions and exception.name not in entry.exceptions:
             continue
-        if entry.frame and not compiled(entry.frame).search(one.raiser):
+        if entry.frame and not compiled(entry.frame).search(exception.raiser):
             continue
         if not entry.patterns:
             return _explain(sign, entry, raised)
-        for further, line in enumerate(lines[:1] if entry.role == NOISE else lines):
+        for line_number, line in enumerate(lines[:1] if entry.role == NOISE else lines):
             words = _matched_words(entry, line)
             if words is not None:
-                return _explain(replace(sign, line=line, number=further), entry, words)
+                # find_signs() subtracts the number from the place of the exception's first line.
+                return _explain(replace(sign, line=line, number=line_number), entry, words)
     return sign
 
 

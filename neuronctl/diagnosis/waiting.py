@@ -119,15 +119,15 @@ def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[Acco
     other rows with the same job id belong to another job.
     """
     runs = []
-    later = status.submit
-    for row in sorted(rows, key=lambda one: one.end or 0, reverse=True):
-        if row.id != status.id or row.end is None or row.start is None or later is None:
+    next_submit = status.submit  # when the run after the current row was submitted
+    for row in sorted(rows, key=lambda row: row.end or 0, reverse=True):
+        if row.id != status.id or row.end is None or row.start is None or next_submit is None:
             continue
-        if row.submit is None or row.submit >= later:
+        if row.submit is None or row.submit >= next_submit:
             continue  # this run's own row, not an earlier run's
-        if abs(later - row.end) <= _REQUEUE_TAKES:
+        if abs(next_submit - row.end) <= _REQUEUE_TAKES:
             runs.append(row)
-            later = row.submit
+            next_submit = row.submit
     return tuple(runs)
 
 

@@ -14,7 +14,7 @@ from neuronctl.common.errors import CatalogError
 from neuronctl.diagnosis import knowledge, log_search
 from neuronctl.slurm.job_states import ENDED
 
-ENTRIES = knowledge.read_entries(yamlfile.read(knowledge.SHIPPED, CatalogError), whole=True)
+ENTRIES = knowledge.read_entries(yamlfile.read(knowledge.SHIPPED, CatalogError), shipped=True)
 FILE = os.path.join(os.path.dirname(__file__), "causes_examples.yaml")
 EXAMPLES = yamlfile.read(FILE, CatalogError).data
 TRACE = ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>']

@@ -213,7 +213,7 @@ def test_advice_about_data_loaders_is_for_those_who_have_them() -> None:
     assert "DataLoader" not in explain(state="OUT_OF_MEMORY", code=0).remedy
 
 
-@pytest.mark.parametrize("entry", read_entries(yamlfile.read(SHIPPED, CatalogError), whole=True))
+@pytest.mark.parametrize("entry", read_entries(yamlfile.read(SHIPPED, CatalogError), shipped=True))
 def test_a_cause_takes_at_most_three_lines(entry: Entry) -> None:
     told = signs._explain(signs.Sign("message", "", "", 0), entry, "x y " * 500)
     assert len(folded(f"Likely cause: {told.cause}.").splitlines()) <= 3

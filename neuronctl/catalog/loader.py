@@ -135,7 +135,11 @@ def _lay_over(
     layer: Tuple[int, Mapping[str, int]],
     places: Dict[Path, Place],
 ) -> None:
-    """Merge ``above`` into ``below``; null keeps its key. layer: its number and lines."""
+    """Merge ``above`` into ``below``; a null is stored as None, which hides the value below.
+
+    path: the keys that lead to both. layer: the number of ``above``, and the line of each of its
+    keys. places: by path, the number and line of the layer that sets it.
+    """
     for key, value in above.items():
         here = (*path, key)
         old = below.get(key)

@@ -45,7 +45,7 @@ class NodeSearch:
 
 
 def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
-    """Look through the nodes of the job's partition."""
+    """Return which nodes of the job's partition could take the job."""
     request = on_cluster.plan.request
     reserved = reservations.reserved_nodes(on_cluster)
     fits = _has_task if on_cluster.needs.is_spread else PlanOnCluster.fits
@@ -133,16 +133,16 @@ def _is_enough(search: NodeSearch, but: AbstractSet[str] = _NONE) -> bool:
 
 
 def _has_room(on_cluster: PlanOnCluster, names: FrozenSet[str], *, empty: bool) -> bool:
-    """Return False if these nodes together have no room for the tasks and GPUs of a spread job.
+    """Return True if these nodes together have room for the tasks and GPUs of a spread job.
 
-    empty: as if nothing ran there.
+    empty: count the room as if nothing ran there.
     """
     needs = on_cluster.needs
     rooms: List[Tuple[int, int]] = []  # (tasks, GPUs) for which each node has room
     for group in on_cluster.pool:
         number = len(names & {*group.names}) if empty or is_usable(group) else 0
         rooms += [on_cluster.room(group.emptied if empty else group)] * number
-    rooms = [room for room in rooms if room[0]]
+    rooms = [(tasks, gpus) for tasks, gpus in rooms if tasks]
     most = needs.most_nodes or len(rooms)
     tasks = sum(sorted((tasks for tasks, _ in rooms), reverse=True)[:most])
     gpus = sum(sorted((gpus for _, gpus in rooms), reverse=True)[:most])
@@ -186,7 +186,7 @@ def _share(on_cluster: PlanOnCluster) -> str:
 
 
 def _why_not(search: NodeSearch) -> Outcome:
-    """Return the job's wait if too few nodes have room, or how it may still get some."""
+    """Return the wait for nodes with room, or the doubt whether the job gets some another way."""
     on_cluster, partition = search.on_cluster, search.on_cluster.partition
     needs = on_cluster.needs
     magnetic = _magnetic(on_cluster)
@@ -210,14 +210,15 @@ def _why_not(search: NodeSearch) -> Outcome:
 
 
 def _magnetic(on_cluster: PlanOnCluster) -> str:
-    """Return a reservation in which it may start without requesting it, or ""."""
+    """Return the name of a reservation in which the job may start unasked, or ""."""
+    if on_cluster.plan.request.reservation is not None:
+        return ""
     names = reservations.users_names(on_cluster)
-    magnetic = (
-        one.name
-        for one in on_cluster.snapshot.reservations or ()
-        if "MAGNETIC" in one.flags and (names & {*one.allowed} or not one.is_for_named)
-    )
-    return next(magnetic, "") if on_cluster.plan.request.reservation is None else ""
+    for reservation in on_cluster.snapshot.reservations or ():
+        is_allowed = names & {*reservation.allowed} or not reservation.is_for_named
+        if "MAGNETIC" in reservation.flags and is_allowed:
+            return reservation.name
+    return ""
 
 
 def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
@@ -228,8 +229,12 @@ def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
         return () if qos is None else qos.preempts
     if limits.config.preempts_by != "partition_prio" or partition is None:
         return ()
-    here = {name for group in on_cluster.pool for name in group.partitions}
-    return tuple(x.name for x in limits.partitions if x.name in here and x.tier < partition.tier)
+    of_same_nodes = {name for group in on_cluster.pool for name in group.partitions}
+    return tuple(
+        other.name
+        for other in limits.partitions
+        if other.name in of_same_nodes and other.tier < partition.tier
+    )
 
 
 def _busy(search: NodeSearch) -> Wait:
@@ -299,21 +304,22 @@ def _room_doubts(search: NodeSearch) -> Iterator[Outcome]:
 def _wait_behind(search: NodeSearch) -> Optional[Outcome]:
     """Return the wait, or the doubt, if jobs ahead wait for nodes that have room for this one.
 
-    Slurm starts a later job earlier only if that delays none of them: for certain if it ends before
-    Slurm expects them to start, and for certain not if it needs the nodes that Slurm plans for
-    them, which are theirs as a whole.
+    Slurm starts a later job earlier only if that delays no job ahead. It surely does if the later
+    job ends before Slurm expects the others to start; it surely does not if the later job needs the
+    nodes that Slurm plans for them, which it keeps as a whole.
     """
     on_cluster, snapshot = search.on_cluster, search.on_cluster.snapshot
-    mine = {job.job_id: job for job in snapshot.jobs}
-    queue = {**{job.job_id: job for job in snapshot.queue or ()}, **mine}
+    own_jobs = {job.job_id: job for job in snapshot.jobs}
+    queue = {**{job.job_id: job for job in snapshot.queue or ()}, **own_jobs}
     ahead = [job for job in queue.values() if _is_ahead(on_cluster, job)]
+    # By job ahead, the nodes that Slurm plans for it; none if it has not planned its start.
     planned = [hosts(job.planned_nodes) if job.start is not None else [] for job in ahead]
-    theirs = set(() if any(planned) else _planned(on_cluster))
+    kept_nodes = set(() if any(planned) else _planned(on_cluster))
     for nodes in planned:
-        theirs |= {*nodes} or search.suitable
-    if _is_enough(search, theirs):
+        kept_nodes |= {*nodes} or search.suitable
+    if _is_enough(search, kept_nodes):
         return None
-    users_job = next((job for job in ahead if job.job_id in mine), None)
+    users_job = next((job for job in ahead if job.job_id in own_jobs), None)
     who = "a job of others" if users_job is None else f"your job {users_job.id}"
     words = f"{_ROOM_BUT} {who} waits before it for these nodes"
     words += "; it starts earlier only if that is not delayed"
@@ -329,10 +335,11 @@ def _is_ahead(on_cluster: PlanOnCluster, job: QueueJob) -> bool:
     """Return True if a job waits for the same nodes, and the plan's job could delay it."""
     snapshot = on_cluster.snapshot
     reason = job.reason.replace("_", " ")
-    planned = reason.startswith("ReqNodeNotAvail") and job.start is not None
-    behind = reason.startswith("Nodes required for job are DOWN, DRAINED or")
-    waits_for_nodes = planned or behind or reason in ("Resources", "Priority")
-    is_new = not reason and any(job.job_id == mine.job_id for mine in snapshot.jobs)
+    has_plan = reason.startswith("ReqNodeNotAvail") and job.start is not None
+    lacks_nodes = reason.startswith("Nodes required for job are DOWN, DRAINED or")
+    waits_for_nodes = has_plan or lacks_nodes or reason in ("Resources", "Priority")
+    # Slurm has not looked yet at a job of the user's that has no reason.
+    is_new = not reason and any(job.job_id == own_job.job_id for own_job in snapshot.jobs)
     if job.state not in WAITING or not (waits_for_nodes or is_new):
         return False
     if not any({*job.partitions} & {*group.partitions} for group in on_cluster.pool):
@@ -344,9 +351,9 @@ def _is_ahead(on_cluster: PlanOnCluster, job: QueueJob) -> bool:
 
 
 def may_be_planned_for_others(search: NodeSearch) -> bool:
-    """Return whether there is room for it, but on nodes that others' jobs may wait for.
+    """Return True if the job has room, but on nodes that others' jobs may wait for.
 
-    Slurm marks such nodes as PLANNED; 22.05 does so only where nothing runs.
+    Slurm marks such nodes as PLANNED; 22.05 marks only nodes on which nothing runs.
     """
     on_cluster = search.on_cluster
     idle = node_names(group for group in on_cluster.pool if not group.cores_used)
@@ -357,6 +364,7 @@ def may_be_planned_for_others(search: NodeSearch) -> bool:
 
 
 def _planned(on_cluster: PlanOnCluster) -> FrozenSet[str]:
+    """Return the nodes of the job's partition that Slurm marks as PLANNED."""
     return node_names(group for group in on_cluster.pool if "PLANNED" in group.state)
 
 
@@ -366,7 +374,12 @@ def _shares_cores(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
     if not group.cores_used or partition is None:
         return False
     most = partition.max_cores_per_node
-    capped = most is not None and group.cores_used + on_cluster.plan.cores_per_node > most
-    every = on_cluster.snapshot.limits.partitions if len(group.partitions) > 1 else ()
-    others = (one.oversubscribe for one in every if one.name in group.partitions)
-    return capped or any(shares.startswith(("YES", "FORCE")) for shares in others)
+    if most is not None and group.cores_used + on_cluster.plan.cores_per_node > most:
+        return True
+    if len(group.partitions) <= 1:
+        return False
+    return any(
+        other.oversubscribe.startswith(("YES", "FORCE"))
+        for other in on_cluster.snapshot.limits.partitions
+        if other.name in group.partitions
+    )

@@ -23,21 +23,24 @@ def counted_jobs(limit: Limit, on_cluster: PlanOnCluster) -> Tuple[QueueJob, ...
     """Return the user's own jobs that count for a limit."""
     snapshot = on_cluster.snapshot
     if limit.scope == Scope.QOS:  # the job's own QOS, or its partition's
-        qos = limit.name.lower()
-        here = {each.name for each in snapshot.limits.partitions if each.qos.lower() == qos}
-        jobs = (job for job in snapshot.jobs if job.qos.lower() == qos or here & {*job.partitions})
-        return tuple(jobs)
+        qos, partitions = limit.name.lower(), snapshot.limits.partitions
+        names = {partition.name for partition in partitions if partition.qos.lower() == qos}
+        return tuple(
+            job
+            for job in snapshot.jobs
+            if job.qos.lower() == qos or not names.isdisjoint(job.partitions)
+        )
     if limit.scope == Scope.PARTITION:
         return tuple(job for job in snapshot.jobs if limit.name in job.partitions)
     jobs = (job for job in snapshot.jobs if job.account == limit.name)
     if limit.scope != Scope.ASSOCIATION:
         return tuple(jobs)
-    # One for a partition counts the jobs there, and the one without those elsewhere.
-    association, every = on_cluster.association, on_cluster.associations
+    # An association for a partition counts the jobs there; one without, the jobs elsewhere.
+    association, associations = on_cluster.association, on_cluster.associations
     return tuple(
         job
         for job in jobs
-        if association in (association_in(name, every) for name in job.partitions)
+        if association in (association_in(name, associations) for name in job.partitions)
     )
 
 
@@ -101,10 +104,12 @@ def _concerns(limit: Limit, on_cluster: PlanOnCluster) -> bool:
     gpus = on_cluster.needs.all_gpus
     kind = limit.tres.partition("gres/gpu:")[2]
     if kind:
-        # If a job names no type, some releases of Slurm count the type that it gets, others none.
-        here = (group.gpu_counts(kind)[0] for group in on_cluster.pool)
         types = dict(on_cluster.needs.gpu_types)
-        return kind in types or (gpus + limit.used > limit.figure and not types and any(here))
+        if types:
+            return kind in types
+        # If a job names no type, some releases of Slurm count the type that it gets, others none.
+        has_kind = any(group.gpu_counts(kind)[0] for group in on_cluster.pool)
+        return has_kind and gpus + limit.used > limit.figure
     if limit.tres.startswith("license/"):
         return on_cluster.plan.request.sbatch_value("licenses") is not None
     return limit.tres.startswith("gres/gpu") and bool(gpus)
@@ -144,9 +149,9 @@ def _used_of_each(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
     mine = [group for group in groups if group.account == account and not group.user]
     if limit.about.per == Per.USER:
         mine = [group for group in groups if group.user]
-    for same in (each for group in mine for each in group.limits):
-        if (same.kind, same.tres) == (limit.kind, limit.tres):
-            return same.used
+    for group_limit in (group_limit for group in mine for group_limit in group.limits):
+        if (group_limit.kind, group_limit.tres) == (limit.kind, limit.tres):
+            return group_limit.used
     # A user or account without jobs is not listed.
     return 0 if groups and not mine else None
 
@@ -193,8 +198,8 @@ def _check_budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     amount = on_cluster.size.job.get(limit.tres) if limit.tres else 1
     if amount == 0 or (amount is None and not _concerns(limit, on_cluster)):
         return
-    # A job starts as long as anything is left; with "safe", only one that can end within the
-    # limits (man slurm.conf).
+    # Slurm starts a job as long as anything is left; with "safe", only if the job can end within
+    # the limit (man slurm.conf).
     safe = "safe" in on_cluster.snapshot.limits.config.enforce
     wanted = _wanted(limit, on_cluster) if safe else 0
     used = limit.used + (limit.promised if safe else 0)
@@ -254,7 +259,10 @@ def _used_now(limit: Limit, on_cluster: PlanOnCluster, mine: Tuple[QueueJob, ...
 def _end_of_wait(
     limit: Limit, mine: Tuple[QueueJob, ...], wanted: int, on_cluster: PlanOnCluster
 ) -> Tuple[str, Optional[int]]:
-    """Return until when the user's own jobs use up a limit, in words and as a time."""
+    """Return when the user's own jobs free enough of a limit: in words, and as a time.
+
+    The time is in epoch seconds; None: not known.
+    """
     unknown = "some of your jobs end; when is not known"
     as_requested = ("JobHeldUser", "JobHeldAdmin", "Dependency", "BeginTime")
     ahead = sum(

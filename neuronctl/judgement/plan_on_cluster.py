@@ -23,7 +23,7 @@ _LIFTED = {"MaxTime": "PartitionTimeLimit", "MaxNodes": "PartitionMaxNodes"}
 _MULTIPLIED = ("GrpTRES", "MaxTRES")
 """Limits of associations that the LimitFactor of a QOS multiplies."""
 
-_FEATURE = r"[^&,|()\[\]*!\s]+"
+_FEATURE = r"[^&,|()\[\]*!\s]+"  # a feature's name in --constraint, without its operators
 
 
 @dataclass(frozen=True)
@@ -104,16 +104,18 @@ class PlanOnCluster:
         enforced = "associations" in self.snapshot.limits.config.enforce
         if enforced and self.associations and self.association is None:
             return False  # they are all for other partitions
-        if self.account:
-            above = () if self.association is None else self.association.above
-            accounts = {self.account.lower(), *(name.lower() for name in above)}
-            allowed, denied = (
-                {name.lower() for name in names}
-                for names in (partition.allow_accounts, partition.deny_accounts)
-            )
-            if accounts.isdisjoint(allowed) if allowed else self.account.lower() in denied:
-                return False
+        if self.account and not self._account_may_use(partition):
+            return False
         return not self.job_qos or "," in self.job_qos or partition.takes_qos(self.job_qos)
+
+    def _account_may_use(self, partition: SitePartition) -> bool:
+        """Return True if the partition takes jobs of the account; DenyAccounts counts last."""
+        account = self.account.lower()
+        allowed = {name.lower() for name in partition.allow_accounts}
+        if allowed:
+            above = () if self.association is None else self.association.above
+            return not allowed.isdisjoint((account, *(name.lower() for name in above)))
+        return account not in {name.lower() for name in partition.deny_accounts}
 
     @property
     def no_requeue(self) -> str:
@@ -131,29 +133,29 @@ class PlanOnCluster:
     def limits(self) -> Tuple[Limit, ...]:
         """Return the limits in force, in the order in which they count.
 
-        Only the partition's are if Slurm does not enforce others, or does not tell them. What a QOS
-        limits, neither the next QOS nor an association limits again.
+        If Slurm does not enforce or report others, only the partition's limits are in force. A
+        resource that a QOS limits is not limited again by the next QOS or by an association.
         """
         figures, groups = self.snapshot.limits, self.snapshot.limited_groups
-        base = () if self.partition is None else self.partition.limits
+        partition_limits = () if self.partition is None else self.partition.limits
         if not self.snapshot.enforced:
-            return base
+            return partition_limits
 
-        # The QOS whose limits hold, the one that counts first in front.
+        # The QOS whose limits are in force; the one that counts first comes first.
         site_qos = None if self.partition is None else figures.qos_named(self.partition.qos)
         job_qos = figures.qos_named(self.job_qos)
         flags = () if job_qos is None else job_qos.flags
         in_order = (job_qos, site_qos) if "OverPartQOS" in flags else (site_qos, job_qos)
         every_qos = [qos for qos in in_order if qos is not None]
 
-        limits = [limit for limit in base if _LIFTED.get(limit.kind) not in flags]
-        limited: Set[Tuple[str, str]] = set()
+        limits = [limit for limit in partition_limits if _LIFTED.get(limit.kind) not in flags]
+        limited: Set[Tuple[str, str]] = set()  # the (kind, TRES) that a QOS limits
         for qos in every_qos:
             shared = [group.limits for group in qos_groups(qos.name, groups) if group.is_whole]
-            same = (limit for each in (qos.limits, *shared) for limit in each)
-            fresh = [limit for limit in same if (limit.kind, limit.tres) not in limited]
-            limited.update((limit.kind, limit.tres) for limit in fresh)
-            limits += fresh
+            qos_limits = (limit for part in (qos.limits, *shared) for limit in part)
+            new_limits = [limit for limit in qos_limits if (limit.kind, limit.tres) not in limited]
+            limited.update((limit.kind, limit.tres) for limit in new_limits)
+            limits += new_limits
 
         factor = next((qos.factor for qos in every_qos if qos.factor is not None), 1)
         for limit in self._association_limits:
@@ -168,17 +170,17 @@ class PlanOnCluster:
         association, groups = self.association, self.snapshot.limited_groups
         if association is None:
             return []
-        where = Scope.ASSOCIATION, association.account, association.partition
-        here = [group for group in groups if (group.scope, group.name, group.partition) == where]
-        # slurmctld may not have adopted what the database has.
-        limits = [limit for holder in here or (association,) for limit in holder.limits]
+        key = Scope.ASSOCIATION, association.account, association.partition
+        adopted = [group for group in groups if (group.scope, group.name, group.partition) == key]
+        # If slurmctld has not adopted the association, the database's limits count.
+        limits = [limit for holder in adopted or (association,) for limit in holder.limits]
         above = with_those_above(association.account, groups)
         return limits + [limit for group in above for limit in group.limits]
 
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """Return the limit of that kind that counts, or None."""
-        same = (limit for limit in self.limits if (limit.kind, limit.tres) == (kind, tres))
-        return next(same, None)
+        matching = (limit for limit in self.limits if (limit.kind, limit.tres) == (kind, tres))
+        return next(matching, None)
 
     @property
     def wall_time(self) -> Optional[Limit]:
@@ -202,14 +204,12 @@ class PlanOnCluster:
         if has_gpus and not needs.asks_cores and not needs.cores_per_gpu:
             changed["cores_per_gpu"] = partition.cores_per_gpu or 0
         if has_gpus and partition.memory_mb_per_gpu and not needs.memory_per_gpu:
-            # Slurm chooses nodes by it even if it gives the job --mem.
+            # Slurm chooses nodes by DefMemPerGPU even if the job has --mem.
             changed["memory_per_gpu"] = partition.memory_mb_per_gpu
         elif not needs.asks_memory:
-            places = (partition, self.snapshot.limits.config)
-            sizes = ((x.memory_mb_per_cpu or 0, x.memory_mb_per_node or 0) for x in places)
-            core, node = next(filter(any, sizes), (0, 0))
-            changed.update(memory_per_core=core, memory_per_node=node)
-            changed["whole_memory"] = not (core or node)
+            per_core, per_node = self._default_memory(partition)
+            changed.update(memory_per_core=per_core, memory_per_node=per_node)
+            changed["whole_memory"] = not (per_core or per_node)
 
         amounts = self.plan.request.amounts
         leaves_nodes = amounts is not None and amounts.nodes is None and needs.tasks > 1
@@ -219,8 +219,16 @@ class PlanOnCluster:
             changed.update(memory_per_core=0, memory_per_gpu=0, whole_memory=False)
         return replace(needs, **changed)
 
+    def _default_memory(self, partition: SitePartition) -> Tuple[int, int]:
+        """Return the default MB per core and per node: the partition's, or the cluster's."""
+        for defaults in (partition, self.snapshot.limits.config):
+            per_core, per_node = defaults.memory_mb_per_cpu, defaults.memory_mb_per_node
+            if per_core or per_node:
+                return per_core or 0, per_node or 0
+        return 0, 0
+
     def _allowed_nodes(self, needs: Needs) -> int:
-        """Return the most nodes of the job: Slurm uses no more than the limits per job allow."""
+        """Return the most nodes that the limits per job allow the job; 0: no bound."""
         figures = [
             limit.figure
             for limit in self.limits
@@ -309,7 +317,7 @@ class PlanOnCluster:
     def matching(self) -> Optional[FrozenSet[str]]:
         """Return the nodes of the pool that meet ``--constraint``; None: unknown.
 
-        Known are names with ``&``, ``,`` and ``|``, which Slurm reads from left to right.
+        Only names with ``&``, ``,``, and ``|`` are known; Slurm reads them from left to right.
         """
         text = self.plan.request.constraint
         if text is None:
@@ -335,8 +343,11 @@ class PlanOnCluster:
     def resources(self) -> Tuple[Tuple[str, int], ...]:
         """Return the generic resources requested per node, other than GPUs: ``("shard", 2)``."""
         requested = parse_resources(",".join(self.plan.request.gres))
-        amounts = ((name, sum(kinds.values())) for name, kinds in requested.items())
-        return tuple(each for each in amounts if each[0] not in ("gpu", "none"))
+        return tuple(
+            (name, sum(kinds.values()))
+            for name, kinds in requested.items()
+            if name not in ("gpu", "none")
+        )
 
     def room(self, group: NodeGroup) -> Tuple[int, int]:
         """Return how many tasks and GPUs of a spread job each node of a group could take."""
@@ -349,11 +360,11 @@ class PlanOnCluster:
         None if the nodes do not take it at all.
         """
         needs = self.needs
-        # It might share a node with jobs of the same user; whose they are is unknown.
+        # The job might share a node with the same user's jobs, but whose jobs run is unknown.
         if (needs.whole and group.cores_used) or (needs.whole_memory and group.memory_mb_used):
             return None
         if needs.whole == "nodes" and needs.memory_per_core * group.cores > group.memory_mb:
-            return None  # it gets all cores and their memory
+            return None  # the job gets all cores, and a node lacks the memory for them
 
         cores = group.cores - group.cores_used
         if self.partition is not None and self.partition.max_cores_per_node is not None:

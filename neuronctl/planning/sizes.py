@@ -153,7 +153,10 @@ class SizeBuilder:
                 "ntasks-per-node", "ntasks_per_node", request.ntasks_per_node
             )
         if request.ntasks is not None:
-            each = max(1, -(-request.ntasks // nodes) if self.amounts else request.ntasks // nodes)
+            each = request.ntasks // nodes
+            if self.amounts:  # Slurm chooses the nodes, and the fullest one counts
+                each = -(-request.ntasks // nodes)
+            each = max(1, each)
             reason = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
             return self.derive("ntasks-per-node", each, reason)
         most = max((launch.ntasks_per_node for launch in self.launches), default=0)

@@ -382,9 +382,9 @@ class Layer:
     origins: Mapping[str, Origin]
 
 
-# Fields that express one request in several ways: a layer that sets one field of a group overrides
-# the whole group, so that --gres=gpu:2 on the command line is not mixed with gpus-per-node from the
-# job file.
+# Fields that express one request in several ways. If a layer sets the first field of a group, it
+# replaces the group of the layers below; if it sets another, it replaces only the first. So
+# --gres=gpu:2 on the command line is not mixed with gpus-per-node from the job file.
 _GROUPS = (
     ("gpus_per_node", "gpus", "gpu_type"),
     ("comment", "field", "appl"),
@@ -397,8 +397,8 @@ _PROGRAM = ("script", "body", "steps")
 
 def build_request(layers: Sequence[Layer]) -> JobRequest:
     """Merge ``layers``, lowest first, into one request."""
-    whole = merge(layers)
-    return JobRequest(**whole.values, origins=whole.origins)
+    merged = merge(layers)
+    return JobRequest(**merged.values, origins=merged.origins)
 
 
 def merge(layers: Sequence[Layer]) -> Layer:

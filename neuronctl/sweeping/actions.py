@@ -43,8 +43,9 @@ _PATIENCE = 300
 class Change:
     """What was done to a sweep.
 
-    added: new tasks. again: those that are done again, by number. to_do: tasks that wait. jobs:
-    submitted for them. cancelled: jobs. paused: why no task is taken.
+    added: number of new tasks. again: numbers of the tasks to do again. to_do: number of tasks that
+    wait. jobs: ids of the jobs submitted for them. cancelled: ids of cancelled jobs. paused: why no
+    task is started; "": it is not paused.
     """
 
     name: str
@@ -61,8 +62,8 @@ def describe_sweep(
 ) -> Tuple[Sweep, Tuple[Task, ...]]:
     """Return the sweep that a user asks for, new or to be extended, and its tasks.
 
-    planned: the job of one task, with what is varied. more: further fields of the settings. Raises
-    UsageError.
+    planned: the job of one task, with the sweep's axes. task_time: as typed; None: not given.
+    metric: a pattern; None: METRIC. more: other fields of SweepSettings. Raises UsageError.
     """
     plan = planned.plan
     request = plan.request
@@ -82,15 +83,23 @@ def describe_sweep(
             "write bash {NAME} or python {NAME}",
         )
 
-    one = replace(request, script=program, args=tuple(args), body=None, text_file=None, sweep=())
-    one = replace(one, after=(), after_ok=())  # the dependency has them
+    task_request = replace(
+        request,
+        script=program,
+        args=tuple(args),
+        body=None,
+        text_file=None,
+        sweep=(),
+        after=(),  # the dependency has them
+        after_ok=(),
+    )
     os.environ.update(plan.secrets)
     for name in ("catalog", "template"):
         more[name] = more[name] and os.path.abspath(more[name])
     settings = SweepSettings(
         words=words,
         axes=request.sweep,
-        request=stored_request(replace(plan, request=one)),
+        request=stored_request(replace(plan, request=task_request)),
         cwd=working_directory(),
         exported=tuple(plan.secrets),
         task_time=_task_seconds(task_time, plan.time_limit or 0),
@@ -117,14 +126,17 @@ def _task_seconds(task_time: Optional[str], limit: int) -> Optional[int]:
 
 
 def _new_or_same(name: str, settings: SweepSettings) -> Sweep:
-    """Return a new sweep, or the one of this name; raises UsageError if that is of another kind."""
+    """Return the sweep of this name with new settings, or a new one.
+
+    Raises UsageError if the existing one runs another command, or runs elsewhere.
+    """
     sweep = find_sweep(name)
     if sweep is None:
         return Sweep(name, settings)
-    before = sweep.settings
-    if (before.words, before.cwd) != (settings.words, settings.cwd):
+    old = sweep.settings
+    if (old.words, old.cwd) != (settings.words, settings.cwd):
         raise UsageError(
-            f"there is a sweep '{name}' already, of {join(before.words)} in {before.cwd}",
+            f"there is a sweep '{name}' already, of {join(old.words)} in {old.cwd}",
             "name this one: --job-name NAME",
         )
     sweep.settings = settings
@@ -132,7 +144,10 @@ def _new_or_same(name: str, settings: SweepSettings) -> Sweep:
 
 
 def _enter_sweep(name: str) -> Sweep:
-    """Return a sweep that takes more tasks; its directory becomes this process's."""
+    """Return an existing sweep for more tasks, and change to its directory.
+
+    Raises UsageError, NoSuchJobError, and RecordError.
+    """
     sweep = open_sweep(name)
     settings = sweep.settings
     try:
@@ -154,32 +169,34 @@ def add_tasks(
     reporter: Reporter,
     *,
     dry_run: bool = False,
-    **how: Any,
+    **submit_options: Any,
 ) -> Change:
-    """Add tasks to a sweep, and submit jobs for them; a new one that is refused leaves nothing.
+    """Add tasks to a sweep, and submit jobs for them; delete a new sweep that is refused.
 
-    plans: as plan_sizes() returns them. how: as for submit_workers().
+    plans: as plan_sizes() returns them. submit_options: as for submit_workers().
     """
     if dry_run:
         for sizes in plans:
             count = sum(task.sizes == sizes for task in tasks)
-            submit_workers(sweep, sizes, count, reporter, dry_run=True, **how)
+            submit_workers(sweep, sizes, count, reporter, dry_run=True, **submit_options)
         return Change(sweep.name)
-    filled = [replace(task, words=task_words(plans[task.sizes], task.words[1:])) for task in tasks]
+    full_tasks = [
+        replace(task, words=task_words(plans[task.sizes], task.words[1:])) for task in tasks
+    ]
     is_new = sweep.is_new
     if is_new:
         sweep.create()
     else:
         sweep.save()
-    added = sweep.add(filled)
+    added = sweep.add(full_tasks)
     if not is_new:
         present = len(tasks) - added
         reporter.tell(f"{counted(added, 'new task')}; {present} are in the sweep already")
     try:
         if not is_new:
-            return replace(submit_waiting(sweep, reporter, **how), added=added)
-        waiting = Counter(task.sizes for task in filled)
-        return replace(_submit_for(sweep, waiting, reporter, **how), added=added)
+            return replace(submit_waiting(sweep, reporter, **submit_options), added=added)
+        waiting = Counter(task.sizes for task in full_tasks)
+        return replace(_submit_for(sweep, waiting, reporter, **submit_options), added=added)
     except (PolicyError, SlurmRefusedError, UsageError):
         if is_new and not sweep.jobs():
             _delete(sweep)
@@ -187,34 +204,44 @@ def add_tasks(
 
 
 def plan_sizes(sweep: Sweep, tasks: Sequence[Task]) -> Dict[Row, JobPlan]:
-    """Return the plan of a task of each size."""
+    """Return the plan of a task for each combination of sizes."""
     return {sizes: plan_task(sweep.settings, sizes) for sizes in {task.sizes for task in tasks}}
 
 
 def extend(name: str, axes: Sequence[Axis]) -> Tuple[Sweep, Sequence[Task]]:
-    """Return a sweep, and its tasks with other values for some of its parameters."""
+    """Return a sweep, and its tasks with these axes in place of its own for the same parameters."""
     sweep = _enter_sweep(name)
-    changed = {each for axis in axes for each, _ in axis[0]}
-    same = [axis for axis in sweep.settings.axes if changed.isdisjoint(each for each, _ in axis[0])]
-    return sweep, make_tasks([*same, *axes], sweep.settings.words)
+    new_parameters = {parameter for axis in axes for parameter in _parameters(axis)}
+    old_axes = [
+        axis for axis in sweep.settings.axes if new_parameters.isdisjoint(_parameters(axis))
+    ]
+    return sweep, make_tasks([*old_axes, *axes], sweep.settings.words)
 
 
-def submit_waiting(sweep: Sweep, reporter: Reporter, **how: Any) -> Change:
-    """Submit jobs for the tasks that wait, beside those that are in the queue."""
+def _parameters(axis: Axis) -> List[str]:
+    """Return the names of an axis's parameters, which each of its rows has."""
+    first_row = axis[0]
+    return [name for name, _ in first_row]
+
+
+def submit_waiting(sweep: Sweep, reporter: Reporter, **submit_options: Any) -> Change:
+    """Submit jobs for the tasks that wait, in addition to the jobs in the queue."""
     paused = sweep.notes().get("")
     if paused is not None:
         reporter.tell(f"paused: {paused}; 'neuronctl sweep retry {sweep.name}' continues it")
         return Change(sweep.name, paused=paused)
     states = read_status(sweep).tasks
     waiting = Counter(task.sizes for task in states if task.state in (WAITING, INTERRUPTED))
-    return _submit_for(sweep, waiting, reporter, **how)
+    return _submit_for(sweep, waiting, reporter, **submit_options)
 
 
-def _submit_for(sweep: Sweep, waiting: Mapping[Row, int], reporter: Reporter, **how: Any) -> Change:
-    """Submit jobs for so many waiting tasks of each size."""
+def _submit_for(
+    sweep: Sweep, waiting: Mapping[Row, int], reporter: Reporter, **submit_options: Any
+) -> Change:
+    """Submit jobs for the waiting tasks. waiting: their number, by sizes."""
     jobs: List[int] = []
     for sizes, count in waiting.items():
-        jobs += submit_workers(sweep, sizes, count, reporter, **how)
+        jobs += submit_workers(sweep, sizes, count, reporter, **submit_options)
     return Change(sweep.name, to_do=sum(waiting.values()), jobs=tuple(jobs))
 
 
@@ -229,9 +256,9 @@ def retry(
 ) -> Change:
     """Continue a sweep.
 
-    numbers: tasks that are done again, however they ended; none: those that were interrupted and,
-    if ``failed``, those that failed. options: of their jobs, by long names, such as time. jobs: as
-    in SweepSettings. Raises UsageError.
+    numbers: of the tasks to do again, however they ended; (): the interrupted tasks and, if
+    ``failed``, the failed ones. options: of their jobs, by long names, such as ``time``. jobs: as
+    in SweepSettings; None: unchanged. Raises UsageError, and SlurmUnavailableError.
     """
     sweep = _enter_sweep(name)
     sweep.settings = replace(sweep.settings, jobs=jobs or sweep.settings.jobs)
@@ -253,9 +280,9 @@ def retry(
     sweep.resume()
 
     reporter.tell(f"{counted(len(chosen), 'task')} to do again")
-    left = 0 if failed or numbers else status.counts[FAILED]
-    if left:
-        words = f"{counted(left, 'failed task')} not run again"
+    not_rerun = 0 if failed or numbers else status.counts[FAILED]
+    if not_rerun:
+        words = f"{counted(not_rerun, 'failed task')} not run again"
         reporter.tell(f"{words}: 'neuronctl sweep retry {name} --failed' includes failed tasks")
     change = submit_waiting(sweep, reporter)
     return replace(change, again=tuple(task.number for task in chosen))
@@ -275,14 +302,14 @@ def _choose_tasks(status: SweepStatus, numbers: Sequence[int], failed: bool) -> 
 
 
 def cancel_jobs(name: str) -> Change:
-    """Let a sweep take no more tasks, and cancel its jobs; raises SlurmError."""
+    """Pause a sweep, and cancel its jobs; raises SlurmError."""
     sweep = open_sweep(name)
     paused = f"cancelled at {moment(time.time())}"
     sweep.pause(paused)
     active = _active_jobs(sweep)
     cancelled: Dict[JobId, List[JobStatus]] = {}
     for number in dict.fromkeys(job.id.job for job in active):
-        tasks = [job for job in active if job.id.job == number]  # of an array
+        tasks = [job for job in active if job.id.job == number]  # several if it is an array
         cancelled.update(scancel_targets(JobId(number), tasks, None))
     refused = cancel(cancelled) if cancelled else {}
     if refused:

@@ -22,6 +22,7 @@ from typing import (
     Mapping,
     Optional,
     Sequence,
+    Set,
     Tuple,
 )
 
@@ -111,19 +112,27 @@ class Sweep:
         by_sizes: Dict[Row, List[Task]] = {}
         for task in tasks:
             by_sizes.setdefault(task.sizes, []).append(task)
-        return sum(self._add(dict(sizes), same) for sizes, same in by_sizes.items())
+        return sum(self._add(dict(sizes), group) for sizes, group in by_sizes.items())
 
     def _add(self, sizes: Dict[str, str], tasks: Sequence[Task]) -> int:
+        """Add the missing ones of these tasks, all with these sizes, as a part; return how many.
+
+        If another command adds this part first, look again which tasks are missing.
+        """
         while True:
             parts = list(self._parts())
-            present = {tuple(words) for old, lines in parts if old == sizes for words, _ in lines}
-            new = [
-                (task.words, dict(task.parameters)) for task in tasks if task.words not in present
-            ]
+            present: Set[Tuple[str, ...]] = set()
+            for part_sizes, part_tasks in parts:
+                if part_sizes == sizes:
+                    present.update(tuple(words) for words, _ in part_tasks)
+            missing = [task for task in tasks if task.words not in present]
+            if not missing:
+                return 0
+            rows = [(task.words, dict(task.parameters)) for task in missing]
             with self._reported():
                 path = f"{self.folder}/tasks/{len(parts) + 1}"
-                if not new or files.publish(path, files.encode_part(sizes, new)):
-                    return len(new)
+                if files.publish(path, files.encode_part(sizes, rows)):
+                    return len(missing)
 
     def _parts(self) -> Iterator[Tuple[Dict[str, str], List[Any]]]:
         """Yield each part's sizes and its tasks' words and parameters."""
@@ -139,13 +148,13 @@ class Sweep:
     def do_again(
         self, attempts: Iterable[Tuple[int, int]], sizes: Optional[Mapping[str, str]] = None
     ) -> None:
-        """Let another attempt follow these (task, attempt).
+        """Request another attempt after each of these (task, attempt).
 
-        sizes: other options for the jobs that do these tasks.
+        sizes: other options for the jobs that do these tasks; None: unchanged.
         """
-        given = {} if sizes is None else {"sizes": dict(sizes)}
+        changes = {} if sizes is None else {"sizes": dict(sizes)}
         with self._reported():
-            files.do_again(self.folder, ({"task": n, "attempt": a, **given} for n, a in attempts))
+            files.do_again(self.folder, ({"task": n, "attempt": a, **changes} for n, a in attempts))
 
     def pause(self, why: str) -> None:
         """Let no job take more tasks."""
@@ -163,7 +172,7 @@ class Sweep:
         """Return the state of each task. ask_runs: as for files.read_states()."""
         results = files.Results(self.folder, whole=True)
         with self._reported():
-            # Whose job has ended no longer runs, even if its worker is still alive for a moment.
+            # A task whose job has ended no longer runs, even if its worker lives on for a moment.
             attempts = files.read_states(self.folder, ask_runs, lambda *_: True, results)
         states: List[TaskState] = []
         for sizes, tasks in self._parts():
@@ -179,7 +188,7 @@ class Sweep:
         return f"{self.folder}/logs/{number}.{attempt}.log"
 
     def notes(self) -> Dict[str, str]:
-        """Return why it is paused (by ""), and why nodes take no more tasks (by name)."""
+        """Return why the sweep is paused (key ""), and why nodes are excluded (key: the node)."""
         notes = {node: self._read(f"bad/{node}").strip() for node in self._list("bad")}
         if os.path.exists(f"{self.folder}/paused"):
             notes = {**notes, "": self._read("paused").strip()}
@@ -197,9 +206,10 @@ class Sweep:
         return sorted(int(name) for name in self._list("jobs") if name.isdigit())
 
     def workers(self, rows: Iterable[QueueJob]) -> Dict[str, int]:
-        """Return how many of the queued jobs take tasks of each size, by its line of JSON.
+        """Return how many of the queued jobs take tasks of each size.
 
-        A worker of a chain whose sizes are not known takes any.
+        The keys are the sizes as a line of JSON. A job of a chain whose sizes are not known takes
+        any task; its key is "".
         """
         job_ids = set(self.jobs())
         ended_runs = set(self._list("ended"))
@@ -281,7 +291,10 @@ def reported(what: str) -> Iterator[None]:
 
 
 def worker_code(folder: str, *, write: bool = True) -> str:
-    """Return the directory of this version's worker in a folder, written; raises RecordError."""
+    """Return the directory for this version's worker in a folder, and write the worker there.
+
+    write: False to return the directory only. Raises RecordError.
+    """
     from pathlib import Path
 
     place = Path(files.__file__).parent

@@ -28,6 +28,8 @@ _MOST = 1000
 """Jobs of a sweep that are submitted at once: what Slurm's MaxArraySize allows by default."""
 
 _RUNS = 999
+"""Runs of a job that continues its tasks, unless --max-runs says otherwise."""
+
 _SAVE = 60
 """Seconds before a job's end in which its tasks are asked to save, unless --signal says more."""
 
@@ -53,12 +55,19 @@ def plan_task(settings: SweepSettings, sizes: Row) -> JobPlan:
 
 
 def submit_workers(
-    sweep: Sweep, sizes: Row, tasks: int, reporter: Reporter, *, dry_run: bool = False, **how: Any
+    sweep: Sweep,
+    sizes: Row,
+    tasks: int,
+    reporter: Reporter,
+    *,
+    dry_run: bool = False,
+    **submit_options: Any,
 ) -> List[int]:
-    """Submit jobs for so many tasks beside those in the queue, and return their ids.
+    """Submit jobs for this number of tasks, in addition to those in the queue; return their ids.
 
-    There are as many as the limits and ``settings.jobs`` allow now. They are one array; or jobs of
-    their own, if Slurm would not requeue them. how: as for submit_job().
+    Submit as many as the limits and ``settings.jobs`` allow now: as one array, or as separate jobs
+    if Slurm would not requeue them. submit_options: as for submit_job(). If there is no room, or
+    with ``dry_run``, return [].
     """
     settings = sweep.settings
     workers, all_workers = (0, 0) if dry_run else _count_workers(sweep, sizes)
@@ -77,18 +86,19 @@ def submit_workers(
     code = worker_code(sweep.folder, write=not dry_run)
     jobs: List[int] = []
     while True:
-        is_array, job = count > 1 and not chain, planned
+        job = planned
+        is_array = count > 1 and not chain
         if is_array:
             job = _plan(settings, layer, array=f"1-{count}")
             job = replace(job, snapshot=planned.snapshot)  # Slurm's answers hold for both
         job = _with_worker(job, sweep, task, sizes, code)
         try:
             for _ in range(1 if is_array else count):
-                done = submit_job(job, reporter, dry_run=dry_run, **how)
-                if done is None:  # --dry-run
+                submission = submit_job(job, reporter, dry_run=dry_run, **submit_options)
+                if submission is None:  # --dry-run
                     return []
-                sweep.add_job(done.job_id, sizes)
-                jobs.append(done.job_id)
+                sweep.add_job(submission.job_id, sizes)
+                jobs.append(submission.job_id)
             return jobs
         except SlurmRefusedError as error:
             if count == 1 or not re.search(OVER_LIMIT, error.message):
@@ -141,15 +151,16 @@ def _asked_signal(task: JobPlan) -> Tuple[str, int]:
 
 
 def _room(planned: PlannedJob, chain: str) -> int:
-    """Return how many more jobs the limits allow."""
+    """Return how many more jobs the limits allow. chain: not empty for a chain of jobs."""
     from neuronctl.judgement.limit_checks import room_in_queue
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 
     if planned.snapshot is None:
         return _MOST
     room = room_in_queue(PlanOnCluster(planned.plan, planned.snapshot))
-    # A chain has two jobs in the queue at a time.
-    return _MOST if room is None else room // 2 if chain else room
+    if room is None:
+        return _MOST
+    return room // 2 if chain else room  # a chain has two jobs in the queue at a time
 
 
 def _job_layer(sweep: Sweep, task: JobPlan) -> Layer:
@@ -164,8 +175,8 @@ def _job_layer(sweep: Sweep, task: JobPlan) -> Layer:
         launcher_options=request.launcher_options,
         ntasks_per_node=task.ntasks_per_node if has_count else None,
     )
-    of_step = ("script", "args", "launcher", "launcher_options")
-    values = {name: getattr(request, name) for name in request.origins if name not in of_step}
+    step_options = ("script", "args", "launcher", "launcher_options")
+    values = {name: getattr(request, name) for name in request.origins if name not in step_options}
     bad_nodes = {*hosts(request.exclude), *filter(None, sweep.notes())}
     values.update(
         steps=(step,),
@@ -200,7 +211,10 @@ def _side_by_side(step: StepRequest, task: JobPlan, slots: int) -> Dict[str, Any
 
 
 def _count_workers(sweep: Sweep, sizes: Row) -> Tuple[int, int]:
-    """Return how many jobs take tasks of these sizes, and of any; 0 if Slurm is silent."""
+    """Return how many queued jobs take tasks of these sizes, and how many take any tasks.
+
+    Both are 0 if Slurm does not answer.
+    """
     if not sweep.jobs():
         return 0, 0
     try:

@@ -82,7 +82,8 @@ def make_tasks(axes: Sequence[Axis], words: Sequence[str]) -> Tuple[Task, ...]:
     words: the program and its arguments, with ``{name}`` where a parameter's value comes. Raises
     UsageError where a parameter or a ``{name}`` has no counterpart, and for two equal tasks.
     """
-    names = [name for axis in axes for name, _ in axis[0]]
+    first_rows = [axis[0] for axis in axes]
+    names = [name for row in first_rows for name, _ in row]
     _check_names(names, words)
     check_utf8([value for axis in axes for row in axis for _, value in row])
     count = math.prod(map(len, axes))
@@ -98,10 +99,10 @@ def make_tasks(axes: Sequence[Axis], words: Sequence[str]) -> Tuple[Task, ...]:
         row = tuple(itertools.chain.from_iterable(rows))
         sizes = tuple((size_option(name), value) for name, value in row if size_option(name))
         task = Task(number, row, _fill(words, dict(row)), sizes)
-        same = by_content.setdefault((task.words, sizes), task)
-        if same is not task:
+        first_equal = by_content.setdefault((task.words, sizes), task)
+        if first_equal is not task:
             raise UsageError(
-                f"tasks {same.number} and {number} are the same: {show_parameters(row)}",
+                f"tasks {first_equal.number} and {number} are the same: {show_parameters(row)}",
                 "keep one of them",
             )
         tasks.append(task)
@@ -155,7 +156,7 @@ METRIC = r"neuronctl: metric=(\S+)"
 
 
 def last_metric(logs: Iterable[Optional[str]], pattern: str = METRIC) -> str:
-    """Return what a pattern finds last in the first log that has it; "" if none has."""
+    """Return the last match of a pattern in the first log that has one; "" if none has."""
     values = (find_metric(tail(log, TAIL), pattern) for log in dict.fromkeys(logs) if log)
     return next(filter(None, values), "")
 

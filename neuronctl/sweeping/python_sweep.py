@@ -94,8 +94,9 @@ def sweep(
     """
     words: Sequence[str] = program_words(script, args)
     if commands and not words:
-        words, (name, _) = SHELL_COMMAND, os.path.splitext(os.path.basename(commands))
-        options.setdefault("job_name", name)
+        words = SHELL_COMMAND
+        file_stem, _ = os.path.splitext(os.path.basename(commands))
+        options.setdefault("job_name", file_stem)
     axes: List[Axis] = []
     sources = {"params": params, "zip": zip, "table": table, "commands": commands}
     for source, data in sources.items():
@@ -126,7 +127,10 @@ def sweep(
 def _texts(values: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the values of parameters as a job file has them: text, or a list of texts."""
     texts: Dict[str, Any] = {}
-    for name, each in values.items():
-        several = each if isinstance(each, (list, tuple, range)) else [each]
-        texts[name] = each if isinstance(each, str) else list(map(str, several))
+    for name, value in values.items():
+        if isinstance(value, str):
+            texts[name] = value
+            continue
+        several = value if isinstance(value, (list, tuple, range)) else [value]
+        texts[name] = list(map(str, several))
     return texts

@@ -71,15 +71,16 @@ class SweepStatus:
     @property
     def seconds_left(self) -> Optional[int]:
         """Return how long the rest takes if as many tasks run as now; None: unknown."""
-        run = [task for task in self.tasks if task.state == RUNNING]
-        ended = (task for task in self.tasks if task.state in (DONE, FAILED))
-        took = [task.seconds or 0 for task in ended] if run else []
-        if not took:
+        running = [task for task in self.tasks if task.state == RUNNING]
+        ended = [task for task in self.tasks if task.state in (DONE, FAILED)]
+        if not running or not ended:
             return None
-        each, now = sum(took) / len(took), time.time()
-        rest = [min(each, max(0.0, each - now + (task.start or now))) for task in run]
-        counts = self.counts
-        return math.ceil((sum(rest) + each * (counts[WAITING] + counts[INTERRUPTED])) / len(run))
+        mean_seconds = sum(task.seconds or 0 for task in ended) / len(ended)
+        now = time.time()
+        to_run = [max(0.0, mean_seconds - now + (task.start or now)) for task in running]
+        to_run = [min(mean_seconds, seconds) for seconds in to_run]
+        waiting_count = self.counts[WAITING] + self.counts[INTERRUPTED]
+        return math.ceil((sum(to_run) + mean_seconds * waiting_count) / len(running))
 
 
 @dataclass(frozen=True)
@@ -128,24 +129,28 @@ def find_status(name: str) -> SweepStatus:
 
 
 def compare_scales(tasks: Sequence[TaskState]) -> List[Scale]:
-    """Return how the finished tasks scale, curve by curve; none if no size varies.
+    """Return how the finished tasks scale, curve by curve; [] if no size varies.
 
-    The tasks of a curve differ in sizes only, and set the same ones.
+    The tasks of a curve set the same sizes, and differ in nothing else.
     """
     names = {name for task in tasks for name in task.values}
     if not any(map(size_option, names)):
         return []
-    curves: Dict[Tuple[str, ...], List[TaskState]] = {}
+    curves: Dict[Tuple[str, Tuple[str, ...]], List[TaskState]] = {}
     for task in tasks:
-        if task.state == DONE and task.seconds and _sizes(task):
-            others = (item for item in task.values.items() if not size_option(item[0]))
-            curve = (show_parameters(others), *sorted(_sizes(task)))
+        sizes = _sizes(task)
+        if task.state == DONE and task.seconds and sizes:
+            rest = [(name, value) for name, value in task.values.items() if not size_option(name)]
+            curve = (show_parameters(rest), tuple(sorted(sizes)))
             curves.setdefault(curve, []).append(task)
-    return [scale for curve, same in curves.items() for scale in _compare(curve[0], same)]
+    scales: List[Scale] = []
+    for (shown_rest, _), curve_tasks in curves.items():
+        scales += _compare(shown_rest, curve_tasks)
+    return scales
 
 
 def _compare(rest: str, tasks: List[TaskState]) -> List[Scale]:
-    """Return how the tasks of a curve compare with the smallest one."""
+    """Return how the tasks of a curve compare with the smallest one. rest: as in Scale."""
     least = {name: min(_sizes(task)[name] for task in tasks) for name in _sizes(tasks[0])}
     tasks.sort(key=lambda task: _ratio(_sizes(task), least))
     smallest = tasks[0]
@@ -162,7 +167,7 @@ def _sizes(task: TaskState) -> Dict[str, int]:
     """Return the sizes that its parameters set, such as 2 for ``a100:2``."""
     sizes: Dict[str, int] = {}
     for name, text in task.values.items():
-        numbers = re.findall("[0-9]+", text)
+        numbers = re.findall("[0-9]+", text)  # of ``a100:2``: 100 and 2
         if size_option(name) and numbers:
             sizes[size_option(name)] = int(numbers[-1]) or 1
     return sizes
@@ -171,7 +176,7 @@ def _sizes(task: TaskState) -> Dict[str, int]:
 def _ratio(sizes: Mapping[str, int], least: Mapping[str, int]) -> float:
     """Return how many times larger these sizes are than the least."""
     ratios = {name: sizes[name] / least[name] for name in least}
-    whole = max((ratios[name] for name in _TOTALS if name in ratios), default=1.0)
-    nodes = ratios.get("nodes", 1.0)
-    parts = [ratio for name, ratio in ratios.items() if name not in (*_TOTALS, "nodes")]
-    return max(whole, nodes * max(parts, default=1.0))
+    job_ratio = max((ratios[name] for name in _TOTALS if name in ratios), default=1.0)
+    nodes_ratio = ratios.get("nodes", 1.0)
+    node_ratios = [ratio for name, ratio in ratios.items() if name not in (*_TOTALS, "nodes")]
+    return max(job_ratio, nodes_ratio * max(node_ratios, default=1.0))

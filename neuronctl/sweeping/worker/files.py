@@ -177,20 +177,21 @@ class Results:
         self.folder, self.whole, self.longest = folder, whole, 0.0
         self.ended: Dict[Key, Tuple[Any, ...]] = {}
         self.read_to: Dict[str, int] = {}
-        self.same: Dict[Tuple[str, str], Tuple[str, str]] = {}  # shared by equal ones
+        self.shared_ends: Dict[Tuple[str, str], Tuple[str, str]] = {}  # equal ones are one object
 
     def refresh(self) -> "Results":
-        """Read what was added."""
+        """Read the results that were added, and return this object."""
         for name in list_names(f"{self.folder}/results"):
             start = self.read_to.get(name, 0)
             data = read(f"{self.folder}/results/{name}", start)
-            whole = data[: data.rfind(b"\n") + 1]
-            self.read_to[name] = start + len(whole)
-            for record in decode(whole):
+            full_lines = data[: data.rfind(b"\n") + 1]
+            self.read_to[name] = start + len(full_lines)
+            for record in decode(full_lines):
                 self._keep(tuple(map(record.get, FIELDS)))
         return self
 
     def _keep(self, fields: Tuple[Any, ...]) -> None:
+        """Keep the FIELDS of an ended attempt, unless they are of other types."""
         state, _, number, attempt, start, end = fields[:6]
         try:
             seconds = end - start
@@ -198,13 +199,16 @@ class Results:
             return
         if [str, str, int, int] != [*map(type, fields[:4])]:
             return
-        key = (number, attempt)
-        self.ended[key] = fields if self.whole else self.same.setdefault(fields[:2], fields[:2])
+        end_fields = fields
+        if not self.whole:
+            state_and_node = fields[:2]
+            end_fields = self.shared_ends.setdefault(state_and_node, state_and_node)
+        self.ended[number, attempt] = end_fields
         if seconds > self.longest and state in (DONE, FAILED):
             self.longest = seconds
 
     def state(self, key: Key) -> Optional[str]:
-        """Return how an attempt ended, or None."""
+        """Return the state in which an attempt ended; None if it has not ended."""
         return self.ended[key][0] if key in self.ended else None
 
 
@@ -245,17 +249,19 @@ def read_states(
     runs = ask_runs()
     results.refresh()
     requests = _read_again(folder)
-    last_requests = {key[0]: key[1] for key in sorted(requests)}  # the attempt that it follows
-    new_sizes = {key[0]: one["sizes"] for key, one in requests.items() if "sizes" in one}
+    last_requests = dict(sorted(requests))  # by task: the last attempt with a request
+    new_sizes = {
+        number: request["sizes"] for (number, _), request in requests.items() if "sizes" in request
+    }
 
     states: Dict[int, State] = {}
-    same: Dict[Tuple[str, int], State] = {}  # shared by equal ones, to save memory
+    shared_states: Dict[Tuple[str, int], State] = {}  # equal ones are one object, to save memory
     for key in last_attempts.items():
         number, attempt = key
         state = results.state(key)
         request = requests.get(key, {})
         if state in (DONE, FAILED) and not request and number not in new_sizes:  # most of them
-            states[number] = same.setdefault((state, attempt), State(state, attempt))
+            states[number] = shared_states.setdefault((state, attempt), State(state, attempt))
             continue
         claim = None
         if state is None:
@@ -263,8 +269,8 @@ def read_states(
             state = _claim_state(folder, claim, runs, is_silent)
         if request and state not in (ENDING, NOT_KNOWN):
             state = WAITING
-        since = range(last_requests.get(number, 0) + 1, attempt + 1)
-        tries = sum(results.state((number, each)) != CONTINUES for each in since)
+        counted_attempts = range(last_requests.get(number, 0) + 1, attempt + 1)
+        tries = sum(results.state((number, tried)) != CONTINUES for tried in counted_attempts)
         is_due = request.get("until", 0) > time.time()
         avoid = str(request.get("avoid", "")) if is_due else ""
         states[number] = State(state, attempt, tries, avoid, new_sizes.get(number), claim)
@@ -272,10 +278,11 @@ def read_states(
 
 
 def do_again(folder: str, records: Iterator[Dict[str, Any]]) -> None:
-    """Let another attempt follow each of these.
+    """Request another attempt after each of these.
 
-    A record has the task and the attempt. It may have sizes: other options for its job; or avoid
-    and until: a node that must not run it, and until when (epoch seconds).
+    A record has ``task`` and ``attempt``. It may have ``sizes``: other options for the next
+    attempt's job; or ``avoid`` and ``until``: a node that must not run it until then (epoch
+    seconds).
     """
     data = b"".join(map(encode, records))
     while data and not publish(f"{folder}/again/{len(list_names(f'{folder}/again')) + 1}", data):
@@ -283,14 +290,14 @@ def do_again(folder: str, records: Iterator[Dict[str, Any]]) -> None:
 
 
 def _read_again(folder: str) -> Dict[Key, Dict[str, Any]]:
-    """Return the records of do_again(), the oldest first."""
+    """Return the records of do_again() by attempt; of several, the newest one."""
     requests = {}
     for name in sorted(list_names(f"{folder}/again"), key=lambda name: (len(name), name)):
         for record in decode(read(f"{folder}/again/{name}")):
             task, attempt = record.get("task"), record.get("attempt")
-            is_whole = isinstance(record.get("until", 0), (int, float))
-            is_whole = is_whole and isinstance(record.get("sizes", {}), dict)
-            if isinstance(task, int) and isinstance(attempt, int) and is_whole:
+            is_valid = isinstance(record.get("until", 0), (int, float))
+            is_valid = is_valid and isinstance(record.get("sizes", {}), dict)
+            if isinstance(task, int) and isinstance(attempt, int) and is_valid:
                 requests[task, attempt] = record
     return requests
 
@@ -345,6 +352,7 @@ exit "$code"
 code may be its own. The words come after ``=`` each: a lone colon would be srun's."""
 
 _END = rb"neuronctl: task %d\.%d: process (\d+) of (\d+) ended with exit code (\d+)"
+"""The line of PROVE for a task and attempt: process, number of processes, and exit code."""
 _STOPPED = re.compile(rb" CANCELLED AT |srun: Job step aborted|srun: Force Terminated ")
 _MEMORY = re.compile(rb"(?i)oom.kill|out of memory")
 
@@ -352,20 +360,22 @@ _MEMORY = re.compile(rb"(?i)oom.kill|out of memory")
 def judge(code: int, key: Key, tail: bytes, by_srun: bool) -> Tuple[str, int]:
     """Return the state and the exit code of an attempt that nobody stopped.
 
-    code: of its process. If that is srun, whose code may be that of a process that it has killed,
-    the lines that PROVE wrote into the log decide.
+    code: exit code of its process. tail: end of its log. by_srun: whether the process is srun. Then
+    its code may be that of a process that it killed, so the lines that PROVE wrote decide.
     """
     if not by_srun:
         return DONE if code == 0 else FAILED, code
     lines = re.findall(_END % key, tail)
     codes = {int(process): int(code) for process, _, code in lines}
-    if codes and len(codes) >= int(lines[0][1]) and not any(codes.values()):
+    process_count = int(lines[0][1]) if lines else 0
+    have_all_ended = bool(lines) and len(codes) >= process_count
+    if have_all_ended and not any(codes.values()):
         return DONE, 0
     for process_code in codes.values():
         if process_code not in (0, 137, 143):  # of its own: not killed by srun
             return FAILED, process_code
-    stopped = _STOPPED.search(tail) and not _MEMORY.search(tail)
-    return INTERRUPTED if stopped or not any(codes.values()) else FAILED, code
+    was_stopped = _STOPPED.search(tail) and not _MEMORY.search(tail)
+    return INTERRUPTED if was_stopped or not any(codes.values()) else FAILED, code
 
 
 def last_line(tail: bytes) -> str:

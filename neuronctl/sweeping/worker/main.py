@@ -55,10 +55,10 @@ def _work(folder: str, name: str, options: Options, parent: int) -> int:
 def _end_all(worker: str) -> None:
     """End what the tasks of a worker have started."""
     while True:
-        left = node.children() | {process.pid for process in node.processes(worker)}
-        if not left:
+        pids = node.children() | {process.pid for process in node.processes(worker)}
+        if not pids:
             return
-        for pid in left:
+        for pid in pids:
             node.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:

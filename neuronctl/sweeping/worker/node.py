@@ -43,11 +43,14 @@ def this_job() -> str:
 def run(
     command: Sequence[str], variables: Dict[str, str], place: Optional[str], seconds: int
 ) -> Tuple[Optional[int], str, str]:
-    """Return a Slurm command's exit code (None: it took too long), output, and message."""
-    how: Dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
-    how.update(stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace", timeout=seconds)
+    """Return a Slurm command's exit code (None: it took too long), output, and message.
+
+    place: its directory; None: this one. seconds: the time it may take.
+    """
+    options: Dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    options.update(stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace", timeout=seconds)
     try:
-        done = subprocess.run(command, cwd=place, env=variables, **how)
+        done = subprocess.run(command, cwd=place, env=variables, **options)
     except subprocess.TimeoutExpired:
         return None, "", f"{command[0]} does not answer"
     except OSError as error:
@@ -158,8 +161,8 @@ def environment() -> Dict[str, str]:
 
     The script passes LD_LIBRARY_PATH and LD_PRELOAD under other names, to keep them from Python.
     """
-    given = peek("/proc/self/environ").split(b"\0")
-    items = [item.split(b"=", 1) for item in given if b"=" in item]
+    texts = peek("/proc/self/environ").split(b"\0")
+    items = [text.split(b"=", 1) for text in texts if b"=" in text]
     variables = {os.fsdecode(name): os.fsdecode(value) for name, value in items}
     for name in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
         value = variables.pop("NEURONCTL_" + name, "")

@@ -148,7 +148,7 @@ class Pipeline:
         return [name for name in self.begun if name == key or name.startswith(key + ".")]
 
     def _read_id(self, key: str) -> Optional[int]:
-        """Return a job's id; of two with one key, the running one's."""
+        """Return a job's id; if two jobs have this key, that of the one that has begun."""
         paths = ["begun/" + name for name in self._begun(key)[:1]]
         for path in [*paths, "ids/" + key]:
             number = self.read(path).get("job")
@@ -157,7 +157,7 @@ class Pipeline:
         return None
 
     def _read_end(self, job: Job, key: str) -> Optional[State]:
-        """Return how a job ended, as it recorded itself, or None."""
+        """Return the end that a job has recorded; None if it has not ended."""
         id = self._read_id(key)
         why = self.read("not_run/" + key).get("why")
         if why is not None:
@@ -165,8 +165,10 @@ class Pipeline:
         codes = [self.read(f"ended/{key}{task}").get("code") for task in job.tasks]
         if None in codes:
             return None
-        bad = [code for code in codes if code != 0]
-        return State(FAILED if bad else DONE, key, id, f"exit code {bad[0]}" if bad else "")
+        error_codes = [code for code in codes if code != 0]
+        if not error_codes:
+            return State(DONE, key, id, "")
+        return State(FAILED, key, id, f"exit code {error_codes[0]}")
 
     def _queued(self, key: str, id: Optional[int], queue: Optional[Queue]) -> State:
         """Return the state of a job without an end."""
@@ -190,7 +192,7 @@ class Pipeline:
         return sum(name.rpartition(".")[0] == key for name in names)
 
     def blocked(self, job: Job) -> str:
-        """Return why a job must not run, or ""."""
+        """Return why a job must not run; "" if it may."""
         for name in job.after_ok:
             if self.states[name].state == FAILED:
                 return f"{name} failed"
@@ -201,10 +203,11 @@ class Pipeline:
     def advance(
         self, variables: Dict[str, str], me: str = "", *, final: bool = True
     ) -> Tuple[int, int]:
-        """Submit what there is room for; return how many jobs are left, and will do the same.
+        """Submit the jobs for which there is room; return two numbers of jobs.
 
+        The first are not known to be submitted; the second are in the queue and will call this too.
         variables: the environment. me: the job that calls this, which does not count. final:
-        whether its end is its last, so that no requeue follows.
+        whether no requeue follows its end.
         """
         if self.is_stopped:
             return 0, 0
@@ -231,23 +234,31 @@ class Pipeline:
         """Submit jobs after those they wait for; return False if there is no room for all."""
         for job in self.jobs:
             state = self.states[job.name]
-            earlier = [self.states[name] for name in (*job.after, *job.after_ok)]
-            if state.state != WAITING or any(one.state in (WAITING, NOT_KNOWN) for one in earlier):
+            if state.state != WAITING:
                 continue
-            ids = [one.job for one in earlier if one.state in _ACTIVE and one.job]
+            earlier = [self.states[name] for name in (*job.after, *job.after_ok)]
+            if any(before.state in (WAITING, NOT_KNOWN) for before in earlier):
+                continue
+            ids = [before.job for before in earlier if before.state in _ACTIVE and before.job]
             if not self._submit(job, ids, queue, variables):
                 return False
         return True
 
     def _let_one_wait(self, queue: Queue, me: str) -> None:
         """Make a pending job depend on another, so that it notices if that one dies."""
-        active = [(name, one) for name, one in self.states.items() if one.state in _ACTIVE]
-        pending = [one.job or 0 for name, one in active if one.state == PENDING and name != me]
-        others = [one.job for _, one in active if pending and one.job != pending[-1]]
-        if others and not any(queue.waits.get(id) for id in pending):
-            node.ask(
-                "scontrol", "update", f"jobid={pending[-1]}", f"dependency=afterany:{others[0]}"
-            )
+        active = {name: state for name, state in self.states.items() if state.state in _ACTIVE}
+        pending_ids = [
+            state.job or 0
+            for name, state in active.items()
+            if state.state == PENDING and name != me
+        ]
+        if not pending_ids:
+            return
+        last_id = pending_ids[-1]
+        other_ids = [state.job for state in active.values() if state.job != last_id]
+        if other_ids and not any(queue.waits.get(id) for id in pending_ids):
+            dependency = f"dependency=afterany:{other_ids[0]}"
+            node.ask("scontrol", "update", f"jobid={last_id}", dependency)
 
     def _skip(self, name: str, why: str) -> None:
         state = self.states[name]
@@ -363,7 +374,10 @@ class Run:
             return 1, 1
 
     def _why_not(self) -> str:
-        """Return why this job must not run, once the jobs before it have ended."""
+        """Wait until the states of the jobs before this one are known.
+
+        Return why this job must not run; "" if it may.
+        """
         before = (*self.job.after, *self.job.after_ok)
         while not self.asked:
             if self.pipeline.is_stopped:
@@ -371,15 +385,18 @@ class Run:
             if os.path.exists(f"{self.pipeline.folder}/again/{self.attempt}"):
                 return "another attempt follows"
             states = [self.pipeline.states.get(name) for name in before]
-            unknown = any(state is None or state.state == NOT_KNOWN for state in states)
-            if not unknown or not before:
+            is_unknown = any(state is None or state.state == NOT_KNOWN for state in states)
+            if not is_unknown or not before:
                 return self.pipeline.blocked(self.job) if before else ""
             time.sleep(5)
             self._advance()
         return ""
 
     def _run_script(self, left: Tuple[int, int]) -> int:
-        """Run the script; meanwhile, look for room if jobs remain to be submitted."""
+        """Run the script, and return its exit code; meanwhile, submit jobs if some are left.
+
+        left: as advance() returned.
+        """
         if self.asked:
             return 128 + self.asked[0]
         path = f"{self.pipeline.folder}/scripts/{self.attempt}.run"
@@ -398,7 +415,7 @@ class Run:
                 left = self._advance()
 
     def _hand_over(self) -> None:
-        """Submit what comes next; wait for room only if no other job of the pipeline can."""
+        """Submit the next jobs; wait for room only if no other job of the pipeline can."""
         until = time.monotonic() + _LAST
         while True:
             left, others = self._advance()

@@ -115,14 +115,18 @@ class Worker:
         return bool(self.stop_reason) or not (waits or time.monotonic() < self.rest_until)
 
     def _finds_more(self) -> bool:
-        """Note that this job takes no more tasks (for 'sweep add'), then look once more."""
+        """Note that this job takes no more tasks, for 'sweep add'; then look for some once more.
+
+        Return True, and remove the note, if there are some.
+        """
         if self.code == 75:  # another run follows
             return False
-        name, supply = f"{self.folder}/ended/{self.job}.{self.began}", self.supply
-        files.publish(name, b"")
+        supply = self.supply
+        ended_mark = f"{self.folder}/ended/{self.job}.{self.began}"
+        files.publish(ended_mark, b"")
         if self.stop_reason or not (supply.read_tasks() or supply.undone() or supply.waits):
             return False
-        files.remove(name)
+        files.remove(ended_mark)
         supply.look_at = 0.0
         return True
 
@@ -202,7 +206,10 @@ class Worker:
         self._signal_tasks(signal.SIGTERM, to_save=False)
 
     def _signal_tasks(self, number: int, to_save: bool) -> None:
-        """Signal the tasks; to save, only those that handle the signal: the others may finish."""
+        """Send the signal ``number`` to the tasks.
+
+        to_save: send it only to processes that handle it; the others may finish.
+        """
         attempts = {attempt.key[0]: attempt for attempt in self.running.values()}
         if self.options.nodes > 1 and attempts and to_save:
             node.ask("scancel", f"--signal={number}", self.this_job)
@@ -313,7 +320,7 @@ class Worker:
                 self._beat()
 
     def _reap(self) -> None:
-        """Take finished tasks off the list."""
+        """Move tasks whose process has ended from ``running`` to ``ended``."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -322,15 +329,15 @@ class Worker:
             if not pid:
                 return
             attempt = self.running.pop(pid, None)
-            if attempt and attempt.process:  # otherwise a task left it
+            if attempt and attempt.process:  # otherwise it is a process that a task left behind
                 attempt.process.returncode = 0  # so that Popen does not wait for it
-                signaled = os.WIFSIGNALED(status)
-                attempt.code = 128 + os.WTERMSIG(status) if signaled else os.WEXITSTATUS(status)
+                by_signal = os.WIFSIGNALED(status)
+                attempt.code = 128 + os.WTERMSIG(status) if by_signal else os.WEXITSTATUS(status)
                 attempt.ended_at = time.monotonic()
                 self.ended.append(attempt)
 
     def _record_ends(self) -> None:
-        """Record ended tasks that have no processes left."""
+        """Record the ended tasks that have no processes left, and free their slots."""
         for attempt in list(self.ended):
             if not attempt.is_clear and self._has_left(attempt):
                 continue
@@ -348,19 +355,20 @@ class Worker:
 
     def _has_left(self, attempt: Attempt) -> bool:
         """End a task's remaining processes, by force a second later; return False for none."""
-        left = node.children() - self.running.keys()
-        if left and (self.running or len(self.ended) > 1):  # some may be of other tasks
-            others = {str(one.key[0]) for one in [*self.running.values(), *self.ended]}
-            others.discard(str(attempt.key[0]))
-            left = {pid for pid in left if node.task_marks(pid).get("TASK") not in others}
-        if not left:
+        pids = node.children() - self.running.keys()
+        if pids and (self.running or len(self.ended) > 1):  # some may be of other tasks
+            attempts = [*self.running.values(), *self.ended]
+            other_tasks = {str(other.key[0]) for other in attempts}
+            other_tasks.discard(str(attempt.key[0]))
+            pids = {pid for pid in pids if node.task_marks(pid).get("TASK") not in other_tasks}
+        if not pids:
             return False
         if not attempt.cleared_at:
             attempt.cleared_at = time.monotonic()
-            for pid in left:
+            for pid in pids:
                 node.kill(pid, signal.SIGTERM)
         elif time.monotonic() > attempt.cleared_at + 1:
-            for pid in left:
+            for pid in pids:
                 node.kill(pid, signal.SIGKILL)
         return True
 
@@ -393,7 +401,7 @@ class Worker:
         return True
 
     def _judge(self, attempt: Attempt, tail: bytes) -> Tuple[str, int]:
-        """Return how a task ended, and its own exit code; interrupted, if its job may be why."""
+        """Return the state and exit code of an ended task; INTERRUPTED if its job may be why."""
         state, code = files.judge(attempt.code, attempt.key, tail, self.options.by_srun)
         in_doubt = state != DONE and (self.options.by_srun or code > 128)
         if attempt.was_asked:
@@ -405,15 +413,20 @@ class Worker:
 
     def _kill_lost_step(self, number: int) -> bool:
         """Kill the processes of a task that srun has lost; return False if there are none."""
-        lost = [one.pid for one in node.processes(self.name) if one.task == number]
-        for pid in lost:
+        pids = [process.pid for process in node.processes(self.name) if process.task == number]
+        for pid in pids:
             node.kill(pid, signal.SIGKILL)
-        return bool(lost)
+        return bool(pids)
 
     def _react(self, key: Key, state: str, seconds: float, line: Any) -> None:
-        """Decide what an end means for the sweep and this node."""
+        """Draw conclusions from an ended task for the sweep and this node.
+
+        seconds: how long it ran. line: the last line of its log.
+        """
         if state == DONE:
-            self.supply.quick, self.supply.healthy, self.not_started = [], True, 0
+            self.supply.quick = []
+            self.supply.healthy = True
+            self.not_started = 0
             self.supply.results.longest = max(self.supply.results.longest, seconds)
         elif state == FAILED:
             self.not_started = 0

@@ -95,7 +95,7 @@ class Finding:
         return self.has(Trait.WAITS)
 
     def has(self, trait: Trait) -> bool:
-        """Return True if its rule has a trait."""
+        """Return True if the finding's rule has this trait."""
         return trait in self.rule.traits
 
 

@@ -31,9 +31,10 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Finding]:
         message += "tasks each node starts is not known"
         hint = "request --ntasks-per-node"
     elif request.ntasks_per_node is None:
-        more = plan.nodes * -(-request.ntasks // plan.nodes)
+        rounded_up = plan.nodes * -(-request.ntasks // plan.nodes)
         message = f"requested {tasks} on {nodes}; neuronctl starts the same number on every node"
-        hint = f"use --ntasks={more}" + (f" or --ntasks={total}" if total < more else "")
+        hint = f"use --ntasks={rounded_up}"
+        hint += f" or --ntasks={total}" if total < rounded_up else ""
     else:
         message = f"--ntasks={request.ntasks} contradicts {nodes} x "
         message += f"{counted(plan.ntasks_per_node, 'task')} per node = {counted(total, 'task')}"
@@ -44,8 +45,8 @@ def tasks_and_nodes(context: RuleContext) -> Iterator[Finding]:
 @job_rule(ERROR, "NC302", "launcher starts its own processes", Trait.STEP)
 def one_task_a_node(context: RuleContext) -> Iterator[Finding]:
     launch, launcher = context.launch, context.launch.launcher
-    own = launcher.starts_processes() or launcher.every_node
-    if own and launch.ntasks_per_node > 1:
+    needs_one_task = launcher.starts_processes() or launcher.every_node
+    if needs_one_task and launch.ntasks_per_node > 1:
         starts = (
             counted(launch.processes_per_node, "process") if launcher.distributed else "workers"
         )
@@ -154,7 +155,8 @@ def copies(context: RuleContext) -> Iterator[Finding]:
         "other's files",
         f"make it distributed{_distributed(launch, here.imports)}; or {_fewer(launch)}; "
         f"if this is intended: --launcher {launch.launcher.name}",
-        # A user who counts tasks, or runs other lines before, may know better.
+        # The rule's own, if the program surely trains alone. A user who counts tasks, or runs
+        # other lines before, may know better.
         severity="" if alone and not (tasks or request.setup) else WARNING,
     )
 
@@ -259,7 +261,7 @@ def times_and_limit(context: RuleContext) -> Iterator[Finding]:
                 f"--{name} {getattr(request, name)} never ends a job of {units.format_time(limit)}",
                 f"use less, such as --{name} {max(1, limit // 120)}m, or a longer --time",
             )
-    before = units.split_signal(request.signal or "")[2]
+    _, _, before = units.split_signal(request.signal or "")  # seconds before the end
     if before.isdigit() and int(before) >= limit and not plan.interactive:
         message = f"--signal={request.signal} comes {before} s before the end, and the job has "
         message += f"{units.format_time(limit)}: it gets the signal as soon as it runs"
@@ -355,10 +357,16 @@ def exposed_secret(context: RuleContext) -> Iterator[Finding]:
 
 @job_rule(WARNING, "NC341", "variable that is not replaced", Trait.LAUNCH)
 def stands_literally(context: RuleContext) -> Iterator[Finding]:
-    plan = context.plan
+    yield from _references_in_env(context.plan)
+    yield from _references_in_arguments(context)
+
+
+def _references_in_env(plan: JobPlan) -> Iterator[Finding]:
+    """Yield each --env whose value refers to a variable."""
     for name, value in plan.request.env:
-        linkers = ("ORIGIN", "LIB", "PLATFORM") if name.startswith("LD_") else ()
-        names = [one for one in references(value) if one not in linkers]
+        # The dynamic linker itself replaces these.
+        replaced = ("ORIGIN", "LIB", "PLATFORM") if name.startswith("LD_") else ()
+        names = [each for each in references(value) if each not in replaced]
         if names and name not in plan.secrets:
             itself = name in names
             place = f"--env {name} refers to itself, and" if itself else f"--env {name}:"
@@ -366,8 +374,12 @@ def stands_literally(context: RuleContext) -> Iterator[Finding]:
             message += "value"
             hint = f"set it in a line of shell: --setup 'export {name}=…'"
             yield Finding(message, hint, severity=ERROR if itself else WARNING)
+
+
+def _references_in_arguments(context: RuleContext) -> Iterator[Finding]:
+    """Yield each launch whose program gets ``$NAME`` as an argument, unless it reads that."""
     known = context.local.variables
-    for launch in plan.launches:
+    for launch in context.plan.launches:
         words = launch.request.args
         programs = (word.rpartition("/")[2] for word in (launch.request.script or "", *words))
         if any(re.fullmatch(_READ_DOLLARS, program) for program in programs):

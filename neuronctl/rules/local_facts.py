@@ -80,7 +80,10 @@ def _wandb_line(launch: Launch, text: str) -> int:
 
 
 def _is_inherited(name: str) -> bool:
-    """Return True unless a variable is the caller's own way to name the cluster."""
+    """Return True if a variable of this environment may change the job.
+
+    SBATCH_CLUSTERS and SLURM_CLUSTERS change nothing if they name this cluster.
+    """
     return not name.endswith("_CLUSTERS") or os.environ[name].lower() != local_cluster()
 
 
@@ -140,23 +143,25 @@ def _program_fault(plan: JobPlan, request: JobRequest) -> Optional[Finding]:
     script = request.script
     if script is None or (_brings_programs(plan) and not _is_file_name(script)):
         return None
-    path, words = request.resolve_path(script), ""
+    path = request.resolve_path(script)
+    message = ""
     hint = "give a path that is valid on the nodes, relative to the job's directory"
     if not (_is_file_name(script) or os.path.isdir(path)) and _on_path(script, request):
         return None
     if not os.path.exists(path):
         place = os.path.realpath(request.chdir or working_directory())
-        words = f"no program '{script}' in {place} or on PATH"
-        words = f"no file '{script}' in {place}" if _is_file_name(script) else words
+        message = f"no program '{script}' in {place} or on PATH"
+        if _is_file_name(script):
+            message = f"no file '{script}' in {place}"
         hint = _similar(path) or hint
     elif not os.path.isfile(path):
-        words = f"'{script}' is not a file"
+        message = f"'{script}' is not a file"
     elif not os.access(path, os.R_OK):
-        words = f"cannot read '{script}': permission denied"
+        message = f"cannot read '{script}': permission denied"
     elif not (script.endswith(".py") or os.access(path, os.X_OK) or _has_directives(request)):
-        words = f"'{script}' is not executable"  # another rule reports directives
+        message = f"'{script}' is not executable"  # another rule reports directives
         hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
-    return Finding(words, hint) if words else None
+    return Finding(message, hint) if message else None
 
 
 def _similar(path: str) -> str:
@@ -218,7 +223,10 @@ def program_text(directory: str, name: str) -> str:
 
 
 def _copies(launch: Launch) -> str:
-    """Return what a program's copies do if the launcher starts several by default."""
+    """Return what a program's copies do (ALONE, NO_SIGN); "" if they share the work, or unknown.
+
+    Only a launcher that starts several processes by default makes copies that nobody asked for.
+    """
     request = launch.request
     name, module = software.python_file(request), software.python_module(request)
     if request.launcher is not None or not launch.starts_several or not (name or module):
@@ -227,10 +235,13 @@ def _copies(launch: Launch) -> str:
         return ""  # the image has it
     from neuronctl.rules.python_program import python_program
 
-    here = request.resolve_path("") or "."
-    first = here if name is None else os.path.dirname(os.path.realpath(request.resolve_path(name)))
-    more = dict(request.env).get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    search = [first, *(request.resolve_path(entry) for entry in more.split(os.pathsep) if entry)]
+    # As Python searches: the program's folder, or for a module the working directory; PYTHONPATH.
+    directory = request.resolve_path("") or "."
+    if name is not None:
+        directory = os.path.dirname(os.path.realpath(request.resolve_path(name)))
+    python_path = dict(request.env).get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    entries = [entry for entry in python_path.split(os.pathsep) if entry]
+    search = [directory, *map(request.resolve_path, entries)]
     return python_program(
         module or request.resolve_path(name or ""), search, module=module is not None
     )

@@ -55,6 +55,7 @@ def _may_be_srun(launch: Launch) -> bool:
 
 
 _FILTERS = frozenset("head tee ts grep sed awk cat gzip pigz xz zstd sort tail".split())  # noqa: SIM905
+"""Programs that read a program's output and hide its exit code."""
 
 
 @script_rule(WARNING, "NC646", "exit code that is hidden")
@@ -70,6 +71,7 @@ def _works(facts: ScriptFacts) -> Dict[int, str]:
 
 
 _TELLS = r"notif|slack|telegram|mail|stats"
+"""Parts of the names of commands that report the end of a job."""
 _ASKS = ("--version", "-version", "-V", "--help", "-h")
 
 
@@ -86,22 +88,24 @@ def _wraps_up(command: Command) -> bool:
 
 
 def _behind_a_pipe(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find the first program whose exit code is lost to a filter: ``program | tee log``."""
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
     works, commands = _works(facts), facts.shell.uncaptured
-    for at, (command, beside) in enumerate(zip(commands, commands[1:])):
-        filters = beside.piped and beside.name in _FILTERS and not command.background
-        if not filters or id(command) not in works:
+    for number, (command, reader) in enumerate(zip(commands, commands[1:]), 2):
+        is_filtered = reader.piped and reader.name in _FILTERS and not command.background
+        if not is_filtered or id(command) not in works:
             continue
-        last = all(each.piped or _wraps_up(each) for each in commands[at + 2 :])
-        if facts.strict or last:
-            ends = "the job ends as COMPLETED" if last else "the script goes on"
+        is_last_work = all(each.piped or _wraps_up(each) for each in commands[number:])
+        if facts.strict or is_last_work:
+            effect = "the job ends as COMPLETED" if is_last_work else "the script goes on"
+            # Without -e, only the exit code of the last command counts.
+            flags = "-o" if facts.strict or number == len(commands) else "-eo"
             yield Finding(
-                f"the exit code here is that of {beside.name}: {works[id(command)]} may fail, and "
-                f"{ends}",
-                f"write set {'-o' if facts.strict or at + 2 == len(commands) else '-eo'} pipefail "
-                "before it",
-                place=beside.place,
+                f"the exit code here is that of {reader.name}: {works[id(command)]} may fail, and "
+                f"{effect}",
+                f"write set {flags} pipefail before it",
+                place=reader.place,
             )
             return
 
@@ -136,22 +140,27 @@ def _followed_by_success(facts: ScriptFacts) -> Iterator[Finding]:
 def _hides(
     facts: ScriptFacts, command: Command, rest: Sequence[Command]
 ) -> Tuple[Optional[Command], str]:
-    """Return the command that hides the exit code of one before it, and a hint."""
-    ends, line = all(map(_wraps_up, rest)), facts.lines[rest[0].place.line - 1]
-    if rest[0].joined == "||":
-        meant = "[" in line or any(each.joined for each in rest[1:2])
-        works_on = ends or re.search("train|tune", line)
-        hidden = rest[0].name in _SUCCEED and not meant and works_on
-        return rest[0] if hidden else None, "remove it: the job then fails if the program does"
+    """Return which of ``rest``, the commands after a command, hides its exit code, and a hint.
+
+    None: none of them does.
+    """
+    following, end = rest[0], rest[-1]
+    only_wraps_up = all(map(_wraps_up, rest))
+    if following.joined == "||":
+        line = facts.lines[following.place.line - 1]
+        is_intended = "[" in line or any(each.joined for each in rest[1:2])
+        is_work = only_wraps_up or re.search("train|tune", line)
+        hides = following.name in _SUCCEED and not is_intended and is_work
+        return following if hides else None, "remove it: the job then fails if the program does"
     waits = [each for each in rest if each.name == "wait"]
     if command.background and waits and not waits[0].arguments:
         hint = "write wait PID for each program, and exit with its code"
         return None if _reads_code(facts, command, None) else waits[0], hint
-    end, last = rest[-1], facts.lines[rest[-1].place.line - 1].lstrip()
+    last_line = facts.lines[end.place.line - 1].lstrip()
     exits = end.name == "exit" and end.arguments == ("0",) and end.sure
-    succeeds = exits or end.name in _SUCCEED or last.startswith("rm -")
+    succeeds = exits or end.name in _SUCCEED or last_line.startswith("rm -")
     awaited = (end.name == "wait" and end.arguments) or (command.background and not waits)
-    if facts.strict or awaited or not (ends and succeeds):
+    if facts.strict or awaited or not (only_wraps_up and succeeds):
         return None, ""
     if _reads_code(facts, command, end if exits else None):
         return None, ""
@@ -164,6 +173,7 @@ def _reads_code(facts: ScriptFacts, command: Command, end: Optional[Command]) ->
     before = facts.lines[first.line - 1][: first.column - 1]
     until = len(facts.lines) if end is None else end.place.line - 1
     behind = [facts.lines[last.line - 1][last.end - 1 :], *facts.lines[last.line : until]]
+    # Leave out quoted texts and comments.
     text = re.sub(r"(?m)'[^'\n]*'|\"[^\"\n]*\"|(^|\s)#.*", "_", "\n".join(behind))
     own_trap = re.search(r"\btrap\b.*\b(ERR|EXIT|(SIG)?CHLD)\b", facts.text)
     return bool(own_trap or re.search(r"\b(if|while|until)\b|!", before) or re.search(_READS, text))

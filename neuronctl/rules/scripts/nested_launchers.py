@@ -17,20 +17,23 @@ from neuronctl.scripts.launches import CONTAINERS, PROGRAM, PYTHON, Launch
 from neuronctl.scripts.shell_text import Command
 from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES, names_python
 
-_TOOLS = """
+_MODULES_OF_TOOLS = """
 build compileall ensurepip http ipykernel json jupyter mpi4py nltk notebook pip pytest site spacy
 timeit unittest venv virtualenv wheel zipfile
 """.split()  # noqa: SIM905
+"""Modules that ``python -m`` runs and that do none of the job's work."""
 
 
 def is_own_program(launch: Launch) -> bool:
     """Return True if a launch is the user's Python program and names no other program."""
     script = launch.options.get("script", "script")
-    known = launch.kind == PYTHON and not re.fullmatch(r"(\$(\w+|\{.*\}))?", script)
+    is_variable = re.fullmatch(r"(\$(\w+|\{.*\}))?", script)  # $NAME, ${NAME…}, or nothing
+    if launch.kind != PYTHON or is_variable or launch.has("c") or launch.command.captured:
+        return False
     # A Python file that gets another as argument may be a launcher: python launch.py train.py
     files = [word for word in launch.own_words[1:] if word.basename.endswith(".py")]
-    tool = launch.options.get("m", "").partition(".")[0] in _TOOLS
-    return known and len(files) < 2 and not (tool or launch.has("c") or launch.command.captured)
+    module = launch.options.get("m", "").partition(".")[0]
+    return len(files) < 2 and module not in _MODULES_OF_TOOLS
 
 
 def is_trifle(launch: Launch) -> bool:
@@ -63,8 +66,9 @@ def _no_name_of_a_program(launch: Launch) -> Iterator[Finding]:
 
 def _python_without_program(facts: ScriptFacts, launch: Launch) -> Iterator[Finding]:
     """Yield a Python that gets a file as a module, ``python`` as a file, or nothing."""
-    word, place, module = launch.word.raw, launch.place, launch.options.get("m", "")
-    bare = len(launch.own_words) == 1 and names_python(launch.word.value or "")
+    word, place = launch.word.raw, launch.place
+    module = launch.options.get("m", "")
+    has_no_words = len(launch.own_words) == 1 and names_python(launch.word.value or "")
     has_input = launch.command.piped or facts.has("input") or "<" in facts.lines[place.line - 1]
     if module.endswith(".py"):
         hint = f"write python {module}, or python -m {module[:-3]}"
@@ -73,52 +77,59 @@ def _python_without_program(facts: ScriptFacts, launch: Launch) -> Iterator[Find
     elif launch.options.get("script") in ("python", "python3"):
         message, hint = "the first python runs a file named python", "write python once"
         yield Finding(message, hint, place=place, severity=WARNING)
-    elif bare and not has_input:
+    elif has_no_words and not has_input:
         message = f"{word} gets no program, and a job has no standard input: it ends at once"
         yield Finding(message, f"name the program: {word} main.py", place=place, severity=WARNING)
 
 
 @script_rule(WARNING, "NC651", "nothing waits for the program", Trait.ABSENCE)
 def nothing_waits(facts: ScriptFacts) -> Iterator[Finding]:
-    """Find background programs that Slurm ends together with the batch shell."""
+    """Find a background program that Slurm ends together with the batch shell."""
     commands = facts.shell.uncaptured
-    beside = [at for at, command in enumerate(commands) if _goes_on(command)]
-    if not beside or re.search(r"\b(wait|fg)\b|(?m:(^|[;&|{])[ \t]*exec[ \t])", facts.text):
+    indexes = [at for at, command in enumerate(commands) if _runs_on(command)]
+    # wait, fg, or a line that begins with exec
+    if not indexes or re.search(r"\b(wait|fg)\b|(?m:(^|[;&|{])[ \t]*exec[ \t])", facts.text):
         return
-    last = commands[beside[-1]]
-    later = commands[beside[-1] + 1 :]
+    last = commands[indexes[-1]]
+    following = commands[indexes[-1] + 1 :]
+    behind_its_loop = following
     if last.in_loop:
-        later = tuple(dropwhile(lambda each: each.in_loop, later))
-    if any(each.in_loop for each in later):  # such as a loop that asks whether it still runs
+        behind_its_loop = tuple(dropwhile(lambda command: command.in_loop, following))
+    # Such as a loop that asks whether the program still runs.
+    if any(command.in_loop for command in behind_its_loop):
         return
     lost: Optional[Command] = last
-    until = "at once"
-    after = [command for command in commands[beside[-1] + 1 :] if _keeps_alive(command)]
-    if after:
-        # Of a server and its client, the client ends the job; of two alike, the last one.
-        names = {_python_file(command) for command in after} - {""}
-        lost = next((commands[at] for at in beside if _python_file(commands[at]) in names), None)
-        until = f"when line {after[-1].place.line} is done"
+    end = "at once"
+    foreground = [command for command in following if _keeps_alive(command)]
+    if foreground:
+        # Of a server and its client, the client ends the job. Of two runs of one program, the
+        # run in the foreground ends it.
+        files = {_python_file(command) for command in foreground} - {""}
+        background = (commands[at] for at in indexes)
+        lost = next((command for command in background if _python_file(command) in files), None)
+        end = f"when line {foreground[-1].place.line} is done"
     if lost is not None:
-        message = f"nothing waits for this: it is killed with the job, which ends {until}"
+        message = f"nothing waits for this: it is killed with the job, which ends {end}"
         hint = "write wait as the last line"
         if not lost.background:
             hint = "start the program itself, in the foreground"
         yield Finding(message, hint, place=lost.place)
 
 
-def _goes_on(command: Command) -> bool:
-    """Return True if a program continues after the shell goes to the next line."""
+def _runs_on(command: Command) -> bool:
+    """Return True if a program continues while the shell runs the next line."""
     if command.name in ("tmux", "screen"):
         words = " ".join(word.raw for word in command.words[1:])
-        return re.search(r"(^| )-d|new.* -d", words) is not None
+        return re.search(r"(^| )-d|new.* -d", words) is not None  # screen -dm, tmux new -d
     return command.background and bool(command.words) and command.name not in LOOKS_OR_PREPARES
 
 
 _LONG_SLEEP = r"inf(inity)?|\d+[dh]|\d{2,}m|\d{4,}s?"
+"""Times of ``sleep``: days, hours, 10 minutes and more, 1000 seconds and more, or forever."""
 
 
 def _keeps_alive(command: Command) -> bool:
+    """Return True if the batch shell waits long for a command, and so the job runs on."""
     if command.name == "sleep":
         return any(value is None or re.fullmatch(_LONG_SLEEP, value) for value in command.arguments)
     return not command.background and bool(command.words) and command.name not in LOOKS_OR_PREPARES
@@ -141,22 +152,25 @@ def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _too_often(outer: Launch, start: Start) -> Iterator[Finding]:
-    """Yield what goes wrong if another launcher starts one."""
-    inner, each = start.launch, start.each or 1
-    times, once = (start.nodes or 1) * each, outer.launcher.once_per_node
+    """Yield what goes wrong if one launcher, ``outer``, starts another."""
+    inner = start.launch
+    per_node = start.each or 1
+    total = (start.nodes or 1) * per_node
     starts = f"{outer.kind} starts {inner.kind}"
     if outer.launcher.starts_processes():
         message = f"{starts} in each of its processes: that many separate trainings"
         yield Finding(message, "let one of the two start the program")
     elif not inner.launcher.starts_processes() or inner.has(*inner.launcher.places):
-        if times > 1:
-            message = f"{starts} {counted(times, 'time')}, and each starts all processes again"
+        if total > 1:
+            message = f"{starts} {counted(total, 'time')}, and each starts all processes again"
             yield Finding(message, f"call {inner.kind} in the script itself, without {outer.kind}")
-    elif each > 1 and inner.count(*inner.launcher.counts) != 1:
-        message = f"{starts} {counted(each, 'time')} on every node, and each starts the processes "
-        message += "of its node: that many separate trainings"
-        hint = f"start one per node: {once}, or leave {inner.kind} out"
-        yield Finding(message, hint if once else f"leave {inner.kind} out")
+    elif per_node > 1 and inner.count(*inner.launcher.counts) != 1:
+        message = f"{starts} {counted(per_node, 'time')} on every node, and each starts the "
+        message += "processes of its node: that many separate trainings"
+        hint = f"leave {inner.kind} out"
+        if outer.launcher.once_per_node:
+            hint = f"start one per node: {outer.launcher.once_per_node}, or {hint}"
+        yield Finding(message, hint)
 
 
 def _alone(facts: ScriptFacts, start: Start) -> Iterator[Finding]:
@@ -169,7 +183,8 @@ def _alone(facts: ScriptFacts, start: Start) -> Iterator[Finding]:
     several = (start.nodes or 1) > 1 and start.each == 1 and launcher.starts_processes()
     if not several or not launch.certain or "PET_" in facts.text:
         return
-    on_nodes, hint = f"{launch.kind} starts on {start.nodes} nodes", _joins(launch)
+    on_nodes = f"{launch.kind} starts on {start.nodes} nodes"
+    hint = _joins(launch)
     if not launch.has(*launcher.joins) or (launcher.endpoint and not launch.has(*launcher.nodes)):
         yield Finding(f"{on_nodes}, and each is for 1 node: they do not train together", hint)
         return
@@ -187,15 +202,15 @@ def _alone(facts: ScriptFacts, start: Start) -> Iterator[Finding]:
 
 def _joins(launch: Launch) -> str:
     """Return the options that join a launcher's nodes, as a hint."""
-    own = launch.launcher
-    if own.endpoint:
+    launcher = launch.launcher
+    if launcher.endpoint:
         return (
             'write --nnodes="$SLURM_NNODES" --rdzv-backend=c10d --rdzv-endpoint="$FIRST", and '
             "before it export FIRST=$(hostname):$((10000 + SLURM_JOB_ID % 20000))"
         )
-    if not own.joins:
+    if not launcher.joins:
         return "name the job's nodes (-H or --hostfile)"
-    return "write " + " ".join(f"--{name}" for name in own.joins[:2] + own.address[:1])
+    return "write " + " ".join(f"--{name}" for name in launcher.joins[:2] + launcher.address[:1])
 
 
 @script_rule(WARNING, "NC624", "program that starts once", Trait.ABSENCE)
@@ -218,15 +233,16 @@ def starts_once(facts: ScriptFacts) -> Iterator[Finding]:
         for run in [*programs, *(outer for start in starts for outer in start.outer)]
     ):
         return
-    itself = any(re.match(_ITSELF, word.raw) for run in programs for word in run.own_words[1:])
-    if itself and plan.nodes == 1:
+    words = [word for run in programs for word in run.own_words[1:]]
+    starts_processes = any(re.match(_ITSELF, word.raw) for word in words)
+    if starts_processes and plan.nodes == 1:
         return
     may_start = re.fullmatch(_ON_ONE_NODE, programs[-1].name)  # such as julia's SlurmManager
     message = f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "
     message += f"{counted(plan.nodes, 'node')}, which nothing starts"
     hint = "write srun before it, or request --ntasks=1"
     hint += f" --cpus-per-task={facts.tasks} if cores are meant" if plan.nodes == 1 else ""
-    severity = NOTE if itself or plan.nodes == 1 or may_start else WARNING
+    severity = NOTE if starts_processes or plan.nodes == 1 or may_start else WARNING
     yield Finding(message, hint, place=programs[-1].place, severity=severity)
 
 
@@ -239,9 +255,11 @@ _OF_MPI = (
     r"\w+[_.-]mpi|lmp|vasp_(std|gam|ncl)|(pw|ph|cp|neb)\.x|cp2k\.p(opt|smp)|siesta|nwchem|abinit"
     r"|xhpl|(wrf|real)\.exe|pmemd\.MPI|sander\.MPI"
 )
+"""Programs that MPI distributes: each task runs one."""
 _ON_ONE_NODE = (
     "Rscript|matlab|snakemake|ray|yolo|gmx|julia|jupyter(-lab|-notebook)?|rserver|code-server"
 )
+"""Programs that use one node, whatever the job has."""
 _GO_ELSEWHERE = frozenset("ssh pdsh pssh clush parallel flux".split())  # noqa: SIM905
 
 
@@ -254,20 +272,26 @@ def _is_for_tasks(launch: Launch, *, several: bool) -> bool:
 
 
 def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
-    """Yield a launcher for one node in a job of several nodes."""
+    """Yield the last launcher for one node, if nothing starts on a job's other nodes."""
     starts = [start for start in facts.starts if _is_for_one_node(start)]
-    tops = {id(start.outer[0] if start.outer else start.launch) for start in starts}
-    unknown = any(command.words and not command.name for command in facts.shell.commands)
-    others = any(_reaches_others(run) for run in facts.launches if id(run) not in tops)
-    if plan.nodes < 2 or not starts or not facts.fixed_nodes or unknown or others:
+    if plan.nodes < 2 or not starts or not facts.fixed_nodes:
         return
-    launch, launcher = starts[-1].launch, starts[-1].launch.launcher
-    count, rank = launch.count(*launcher.nodes), launch.count(*launcher.node_rank)
+    has_unknown_command = any(each.words and not each.name for each in facts.shell.commands)
+    outermost = {id(start.outer[0] if start.outer else start.launch) for start in starts}
+    others = [run for run in facts.launches if id(run) not in outermost]
+    if has_unknown_command or any(map(_reaches_others, others)):
+        return
+    launch = starts[-1].launch
+    launcher = launch.launcher
+    nodes = launch.count(*launcher.nodes)
+    rank = launch.count(*launcher.node_rank)
     if rank and launch.has(*launcher.address):
         return  # another process is the first
-    effect, severity = "the others do nothing", WARNING
-    if {*launcher.nodes} & {*launcher.joins} and count is not None and 1 < count <= plan.nodes:
-        effect = f"it waits for {counted(count - 1, 'more node')}, on which nothing starts"
+    effect = "the others do nothing"
+    severity = WARNING
+    waits = {*launcher.nodes} & {*launcher.joins}
+    if waits and nodes is not None and 1 < nodes <= plan.nodes:
+        effect = f"it waits for {counted(nodes - 1, 'more node')}, on which nothing starts"
         severity = ERROR if rank is None and launch.command.sure else WARNING
     srun = next((each.once_per_node for each in every() if each.name == "srun"), "srun")
     message = f"{launch.kind} starts once, on the first node of {plan.nodes}: {effect}"

@@ -188,30 +188,43 @@ _INDEX = "SLURM_ARRAY_TASK_ID"
 def one_log(facts: ScriptFacts) -> Iterator[Finding]:
     output, path = facts.given("output"), facts.header.value("output") or ""
     tasks = tasks_of(facts.header.value("array") or "")
-    kept = facts.header.value("open-mode") in ("a", "append") or path == "/dev/null"
+    keeps_all = facts.header.value("open-mode") in ("a", "append") or path == "/dev/null"
     several = tasks is not None and tasks.count > 1
-    if output is None or not several or kept or re.search(r"%\d*[ajJ]|[\\$]|^$", path):
+    # A pattern that differs between tasks, characters that sbatch treats specially, or no path.
+    if output is None or not several or keeps_all or re.search(r"%\d*[ajJ]|[\\$]|^$", path):
         return
-    head, dot, tail = path.rpartition(".")
-    own = f"{head}-%a.{tail}" if dot and head and "/" not in tail else f"{path}-%a"
+    stem, dot, suffix = path.rpartition(".")
+    separate = f"{stem}-%a.{suffix}" if dot and stem and "/" not in suffix else f"{path}-%a"
     message = f"every task of the array writes {path}: each overwrites what the others have written"
-    yield Finding(message, f"write {own}", place=output.place)
+    yield Finding(message, f"write {separate}", place=output.place)
 
 
-_SHOWS = r"(?m)^[ \t]*#.*\bsbatch\b.* (--array|-a)[= ]"
+_SHOWN_IN_COMMENT = r"(?m)^[ \t]*#.*\bsbatch\b.* (--array|-a)[= ]"
+"""A comment that shows how to submit the script: ``# sbatch --array=0-9 job.sh``."""
 
 
 @script_rule(NOTE, "NC654", "array without its index, or the index alone", Trait.ABSENCE)
 def no_array(facts: ScriptFacts) -> Iterator[Finding]:
+    yield from _unused_index(facts)
+    yield from _index_without_array(facts)
+
+
+def _unused_index(facts: ScriptFacts) -> Iterator[Finding]:
+    """Yield an array whose index nothing uses."""
     array = facts.given("array")
     if array is not None and "ARRAY" not in facts.text and not facts.reads_more:
-        words = f"nothing here uses ${_INDEX}: the tasks differ only if the program reads it itself"
-        hint = f'give it to the program: "${_INDEX}"'
-        yield Finding(words, hint, place=array.place)
+        message = f"nothing here uses ${_INDEX}: the tasks differ only if the program reads it "
+        message += "itself"
+        yield Finding(message, f'give it to the program: "${_INDEX}"', place=array.place)
+
+
+def _index_without_array(facts: ScriptFacts) -> Iterator[Finding]:
+    """Yield the first use of an array's index in a script that makes no array."""
     if facts.has("array") or not facts.header.given or _INDEX not in facts.text:
         return
-    # A comment that shows how to submit it tells the reader.
-    if re.search(_SHOWS, facts.text) or any(asks_for(_INDEX, line) for line in facts.lines):
+    # A comment that shows `sbatch --array` is enough.
+    is_shown = re.search(_SHOWN_IN_COMMENT, facts.text)
+    if is_shown or any(asks_for(_INDEX, line) for line in facts.lines):
         return
     places = [word.place for word in _words(facts) if _INDEX in word.names]
     if places:
@@ -238,16 +251,17 @@ def beyond_the_list(facts: ScriptFacts) -> Iterator[Finding]:
     if array is None or tasks is None or any(asks_for(_INDEX, line) for line in facts.lines):
         return
     for word in _words(facts):
+        # ${NAME[INDEX]}
         for match in re.finditer(r"\$\{(\w{1,200})\[([^]]{1,200})\]\}", word.raw):
             count, offset = _elements(facts, match[1]), _offset(facts, match[2])
             if count is None or offset is None:
                 continue
             first, last = max(0, -offset), count - 1 - offset
-            few = max(tasks.indexes, default=last) > last
-            if few or min(tasks.indexes, default=first) < first:
+            is_beyond = max(tasks.indexes, default=last) > last
+            if is_beyond or min(tasks.indexes, default=first) < first:
                 message = f"{match[1]} has {counted(count, 'element')}, for the indexes {first} to "
-                message += f"{last}: the {'highest' if few else 'lowest'} of --array={array.value} "
-                message += "finds none, or another's"
+                message += f"{last}: the {'highest' if is_beyond else 'lowest'} of "
+                message += f"--array={array.value} finds none, or another's"
                 yield Finding(message, f"write #SBATCH --array={first}-{last}", place=word.place)
                 return
 

@@ -99,33 +99,37 @@ def divided_otherwise(facts: ScriptFacts) -> Iterator[Finding]:
 
 def _lost_options(facts: ScriptFacts) -> Iterator[Finding]:
     """Find the first option that begins a command because the line above does not continue."""
-    firsts = [(each.place, each.words[0].raw) for each in facts.shell.commands if each.words]
+    first_words = [(each.place, each.words[0].raw) for each in facts.shell.commands if each.words]
     # The grammar takes --run=1, alone on its line, for a variable.
-    firsts += [
+    first_words += [
         (each.place, f"{each.name}=")
         for each in facts.shell.assignments
         if each.name[:1] == "-" and not facts.lines[each.place.line - 2].startswith("#")
     ]
-    for place, word in sorted(firsts, key=lambda first: first[0].line):
-        filled = [at for at in range(1, place.line) if facts.lines[at - 1].strip()]
-        if not filled or facts.lines[place.line - 1][: place.column - 1].strip():
+    for place, word in sorted(first_words, key=lambda first: first[0].line):
+        numbers = [at for at in range(1, place.line) if facts.lines[at - 1].strip()]
+        if not numbers or facts.lines[place.line - 1][: place.column - 1].strip():
             continue
-        above, apart = facts.lines[filled[-1] - 1], filled[-1] < place.line - 1
-        if apart and not above.endswith("\\"):
+        number = numbers[-1]  # of the last line above that is not blank
+        above = facts.lines[number - 1]
+        is_apart = number < place.line - 1
+        if is_apart and not above.endswith("\\"):
             continue
-        comment = above.lstrip().startswith("#")
-        blank = re.search(r"^[^#]*[^#&|;({\s]\s*\\[ \t]+$", above)
+        is_comment = above.lstrip().startswith("#")
+        # A line with text, no comment, whose backslash is followed by blanks.
+        ends_in_blank = re.search(r"^[^#]*[^#&|;({\s]\s*\\[ \t]+$", above)
+        # --lr=1, -v, or an override of Hydra's: trainer.devices=4, +model.size=2
         option = re.match(r"--?[A-Za-z][\w-]*(=|$)|[+~]{0,2}[A-Za-z_]\w*\.[\w.]*=", word)
-        continues = above.endswith("\\") and not comment and not apart
-        if not blank and (not option or continues):
+        continues = above.endswith("\\") and not is_comment and not is_apart
+        if not ends_in_blank and (not option or continues):
             continue
-        reason, hint = "does not end with a backslash", f"end line {filled[-1]} with ' \\'"
-        if blank:
+        reason, hint = "does not end with a backslash", f"end line {number} with ' \\'"
+        if ends_in_blank:
             reason, hint = "has a blank behind its backslash", "remove the blank"
-        elif apart or comment:
+        elif is_apart or is_comment:
             reason = "is a comment, or a blank line follows: either ends the command"
             hint = "move it above the command"
-        message = f"bash takes {word} for a command: line {filled[-1]} {reason}"
+        message = f"bash takes {word} for a command: line {number} {reason}"
         yield Finding(message, hint, place=place)
         return
 
@@ -176,6 +180,7 @@ def syntax(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _unfilled_option(given: GivenOption) -> Iterator[Finding]:
+    """Yield a directive whose value is an example's."""
     name, value = given.name, given.value or ""
     severity = WARNING
     is_open = bool(re.fullmatch(UNFILLED, value))
@@ -197,19 +202,20 @@ _SHOWN_ONLY = ("echo", "printf", "mktemp", "sed", "grep", "awk", "perl")
 
 
 def _unfilled_words(facts: ScriptFacts) -> Iterator[Finding]:
-    """Find the first path, word, and environment of an example in the commands."""
+    """Find the first path, the first word, and the first environment that are an example's."""
     commands = [each for each in facts.shell.uncaptured if each.name not in _SHOWN_ONLY]
     words = [word for command in commands for word in command.words]
     words += [each.word for each in facts.shell.assignments if "mktemp" not in each.word.raw]
     words.sort(key=lambda word: (word.place.line, word.place.column))
     activations = facts.shell.calls("conda", "mamba", "micromamba", "source")
-    names = [each.words[-1] for each in activations if each.arguments[:1] == ("activate",)]
+    environments = [each.words[-1] for each in activations if each.arguments[:1] == ("activate",)]
     examples = (
         (word for word in words if re.search(_PATH_TO, word.raw[:1000])),
         (word for word in words if re.fullmatch(_VALUE_OF_YOURS, (word.value or word.raw)[:100])),
-        (word for word in names if re.fullmatch(_NOBODYS, word.raw)),
+        (word for word in environments if re.fullmatch(_NOBODYS, word.raw)),
     )
-    for word in filter(None, (next(kind, None) for kind in examples)):
+    firsts = (next(words_of_a_kind, None) for words_of_a_kind in examples)
+    for word in filter(None, firsts):
         message = f"nobody has filled in {word.text[:80]}, which is an example's"
         yield Finding(message, "write your own in its place", place=word.place, severity=WARNING)
 
@@ -223,12 +229,14 @@ def _unfilled_for_bash(facts: ScriptFacts) -> Iterator[Finding]:
         name = line[place.column - 1 : place.end - 1]
         message = f"nobody has filled in {name}: bash reads from a file '{name[1:-1]}' here, or "
         message += "stops"
-        files = re.fullmatch("<[a-z]+>", name) and re.match(" *[a-z.]", line[place.end - 1 :])
-        severity = WARNING if files else ""  # sort <names> sorted
+        # Two redirections may be intended: sort <names> sorted
+        are_files = re.fullmatch("<[a-z]+>", name) and re.match(" *[a-z.]", line[place.end - 1 :])
+        severity = WARNING if are_files else ""
         hint = f"write the value in the place of {name}"
         yield Finding(message, hint, place=place, severity=severity)
     for command in facts.shell.commands:
         text = " ".join(word.raw for word in command.words[1:])
+        # A word {Name}, or words {Some Name}
         example = re.search(r"(?<!\S)\{[A-Za-z][\w.-]*( [\w.-]+)*\}(?!\S)", text)
         if example is not None:
             message = f"nobody has filled in {example[0]}: {command.name} gets it as it stands"
@@ -245,8 +253,8 @@ def secrets(facts: ScriptFacts) -> Iterator[Finding]:
         number = before.count("\n") + 1
         column = first - before.rfind("\n")
         line = facts.lines[number - 1]
-        remark = line.lstrip().startswith("#") and not line.startswith("#SBATCH")
-        if not remark and number not in lines:
+        is_comment = line.lstrip().startswith("#") and not line.startswith("#SBATCH")
+        if not is_comment and number not in lines:
             lines.add(number)
             yield Finding(
                 "this looks like a secret: anybody who reads the file, the job's record or "

@@ -32,18 +32,18 @@ from neuronctl.scripts.launches import CONTAINERS, PYTHON, SHELL, Launch
 @script_rule(WARNING, "NC611", "tasks that contradict nodes", Trait.UNREACHED)
 def tasks_and_nodes(facts: ScriptFacts) -> Iterator[Finding]:
     given = facts.given("ntasks")
-    tasks, nodes, each = (
+    tasks, nodes, per_node = (
         digits(facts.header.value(name)) for name in ("ntasks", "nodes", "ntasks-per-node")
     )
     if given is None or tasks is None or facts.plan is None:
         return
-    total = (each or 0) * (nodes or 1)
+    total = (per_node or 0) * (nodes or 1)
     if nodes is not None and tasks < nodes:
         message = f"{counted(tasks, 'task')} on {nodes} nodes: sbatch reduces the job to "
         message += f"{counted(tasks, 'node')}, with a warning that few people see"
         yield Finding(message, f"request --nodes={tasks}, or --ntasks={nodes}", place=given.place)
     elif tasks < total:
-        message = f"--ntasks={tasks} wins over --ntasks-per-node={each}: "
+        message = f"--ntasks={tasks} wins over --ntasks-per-node={per_node}: "
         message += f"{counted(tasks, 'task')} in all, and not {total}"
         hint = f"remove one of the two, or write --ntasks={total}"
         yield Finding(message, hint, place=given.place)
@@ -67,11 +67,13 @@ def other_unit(facts: ScriptFacts) -> Iterator[Finding]:
             yield Finding(message, f"if GB are meant, write {size}G", place=given.place)
     given = facts.given("time")
     value = given.value or "" if given is not None else ""
-    as_hours, seconds = re.fullmatch(_AS_HOURS, value), re.fullmatch("0?0:00:0[1-9]", value)
-    if given is None or not (as_hours or seconds):
+    as_hours = re.fullmatch(_AS_HOURS, value)
+    in_seconds = re.fullmatch("0?0:00:0[1-9]", value)  # 1 to 9 s
+    if given is None or not (as_hours or in_seconds):
         return
     time = duration(units.parse_duration(value))
-    message, hint = f"--time={value} is {time}", "write 5 for minutes, or 5:00:00 for hours"
+    message = f"--time={value} is {time}"
+    hint = "write 5 for minutes, or 5:00:00 for hours"
     if as_hours:
         message = f"--time={value} is minutes and seconds: {time}"
         hint = f"if hours are meant, write {value}:00; if not, 0:{value}"
@@ -100,20 +102,21 @@ def _more_than_the_job(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Ite
     unknown = not launch.certain or launch.command.looped
     if not sized or shared or unknown or launch.has(*_MORE_TASKS, *launch.launcher.places):
         return
-    tasks, each = launch.count(*launch.launcher.processes), 1
-    has, what = facts.tasks, "task"
     if launch.is_srun:
-        tasks, each = launch.count("ntasks"), launch.count("cpus_per_task") or 1
+        tasks, cores_each = launch.count("ntasks"), launch.count("cpus_per_task") or 1
         if not launch.has("ntasks", "nodes", "ntasks_per_node", "ntasks_per_gpu"):
             tasks = facts.tasks  # the job's (SLURM_NTASKS)
-        has, what = facts.tasks * plan.cpus_per_task, "core"
-    elif launch.launcher.uncounted != ALL:
+        available, unit = facts.tasks * plan.cpus_per_task, "core"
+    elif launch.launcher.uncounted == ALL:
+        tasks, cores_each = launch.count(*launch.launcher.processes), 1
+        available, unit = facts.tasks, "task"
+    else:
         return
-    if tasks and tasks * each > has:
-        of_cores = f" of {each} cores" if each > 1 else ""
-        cores = f" --cpus-per-task={each}" if each > 1 else ""
+    if tasks and tasks * cores_each > available:
+        of_cores = f" of {cores_each} cores" if cores_each > 1 else ""
+        cores = f" --cpus-per-task={cores_each}" if cores_each > 1 else ""
         message = f"{launch.kind} starts {counted(tasks, 'process')}{of_cores}, and the job has "
-        message += f"{counted(has, what)}: it fails if nodes are shared"
+        message += f"{counted(available, unit)}: it fails if nodes are shared"
         hint = f"request #SBATCH --ntasks={tasks}{cores}, or start fewer"
         yield Finding(message, hint, place=launch.place, severity=WARNING)
 
@@ -121,7 +124,8 @@ def _more_than_the_job(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Ite
 def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Finding]:
     """Yield launches with another number of nodes than the job or step has."""
     launch, launcher = start.launch, start.launch.launcher
-    waits = bool({*launcher.nodes} & {*launcher.joins})  # otherwise it takes the nodes that exist
+    # A launcher that joins no others takes the nodes that exist.
+    waits = bool({*launcher.nodes} & {*launcher.joins})
     if not launch.is_srun and not (waits and start.each == 1):
         return
     count = launch.count(*launcher.nodes)
@@ -216,6 +220,7 @@ def threads(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 _SEVERAL = re.compile(r"(?i)--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|parallel|world[_-]size)")
+"""Options by which a program may use several GPUs: ``--n_gpu``, ``--tensor-parallel-size``."""
 _WITHOUT_GPUS = (
     r"R|Rscript|pip3?|bcftools|bedtools|blast[npx]|bowtie2|bwa|cutadapt|fastp|fastqc|featureCounts"
     r"|hisat2|kallisto|mafft|megahit|picard|salmon|samtools|STAR|trim_galore|vcftools|simpleFoam"
@@ -331,9 +336,9 @@ def _processes(facts: ScriptFacts, start: Start) -> int:
     if not start.outer:
         return 1 if facts.tasks == 1 and not facts.uses_launcher else 0
     run = start.outer[0]
-    whole = len(start.outer) == 1 and run.is_launcher and not run.launcher.starts_processes()
-    shares = run.has(*GPU_OPTIONS, "exact") or run.launcher.ssh
-    return (start.nodes or 0) * (start.each or 0) if whole and not shares else 0
+    by_task = len(start.outer) == 1 and run.is_launcher and not run.launcher.starts_processes()
+    has_share = run.has(*GPU_OPTIONS, "exact") or run.launcher.ssh
+    return (start.nodes or 0) * (start.each or 0) if by_task and not has_share else 0
 
 
 def _starts_one(start: Start) -> bool:
@@ -413,18 +418,21 @@ def blind_container(facts: ScriptFacts) -> Iterator[Finding]:
         words = launch.command.words
         program = len(words) - len(launch.own_words)
         names = [word.basename for word in words[: program + 1]]
-        at = next((at for at, name in enumerate(names) if name in CONTAINERS), None)
-        if at is None or [word.value for word in words[at + 1 : at + 2]] not in (["exec"], ["run"]):
+        runtime = next((at for at, name in enumerate(names) if name in CONTAINERS), None)
+        if runtime is None:
+            continue
+        verbs = words[runtime + 1 : runtime + 2]
+        if [verb.value for verb in verbs] not in (["exec"], ["run"]):
             continue
         # A variable before the image may contain the option.
-        options = words[at + 2 : program if at < program else at + 3]
+        options = words[runtime + 2 : program if runtime < program else runtime + 3]
         hidden = any("$" in word.raw and "/" not in word.raw for word in options)
         if launch.certain and not hidden and _may_use_gpus(launch):
             yield Finding(
                 "without --nv, the container has no GPU driver: the program fails or uses the "
                 "CPU, unless the site has set 'always use nv'",
-                f"write {words[at].raw} {words[at + 1].raw} --nv",
-                place=words[at].place,
+                f"write {words[runtime].raw} {verbs[0].raw} --nv",
+                place=words[runtime].place,
             )
             return
 

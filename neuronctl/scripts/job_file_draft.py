@@ -62,7 +62,7 @@ def draft_job_file(
     header = read_header(text)
     _refuse(header, name, text)
     documents = read_shell(text).documents
-    ignored = (one for one in header.ignored if one.place.line not in documents)
+    ignored = (each for each in header.ignored if each.place.line not in documents)
     header = replace(header, ignored=tuple(ignored))
     lines = text.split("\n")
     first = max([1, *(option.place.line for option in header.given)]) + 1
@@ -101,13 +101,17 @@ _VARIABLES = {"gpus-per-node": "SLURM_GPUS_PER_NODE", "gpus": "SLURM_GPUS"}
 def _refuse(header: Header, name: str, text: str) -> None:
     """Raise UsageError for a script that no job file can replace."""
     lines = text.split("\n")
-    odd = (at for at, line in enumerate(lines, 1) if not line.replace("\t", "").isprintable())
-    number, message, hint = 1, "", "submit the script itself: neuronctl submit FILE"
+    unprintable = (
+        number for number, line in enumerate(lines, 1) if not line.replace("\t", "").isprintable()
+    )
+    number = 1  # of the line at fault; 0: none is
+    hint = "submit the script itself: neuronctl submit FILE"
     if len(text) > MOST_CHARACTERS:
         message = f"has more than {MOST_CHARACTERS:,} characters, too many for a job file"
     elif header.refusals:
         first = header.refusals[0]
-        number, message = max(1, first.place.line), f"sbatch refuses this script: {first.message}"
+        number = max(1, first.place.line)
+        message = f"sbatch refuses this script: {first.message}"
         hint = first.hint or f"'neuronctl check {name}' says more"
     elif header.components > 1:
         message = f"a heterogeneous job of {header.components} components: a job file has one"
@@ -116,7 +120,7 @@ def _refuse(header: Header, name: str, text: str) -> None:
         message = f"a script for {shell}: bash reads what a job file runs"
         hint = "write a job file that starts it as a program: script: FILE"
     else:
-        number = next(odd, 0)
+        number = next(unprintable, 0)
         message = "cannot be imported: it contains a control character, or bytes that are not UTF-8"
         hint = "remove the character"
     if number:
@@ -152,8 +156,8 @@ def _directive_entries(
     _add_defaults(values, header, name, asked)
     for ignored in header.ignored:
         if ignored.reason in (AFTER_COMMAND, MISSPELLED):
-            what = ignored.text if len(ignored.text) < 60 else f"{ignored.text[:57]}…"
-            message = f"'{what}' has no effect ({ignored.reason})"
+            shown = ignored.text if len(ignored.text) < 60 else f"{ignored.text[:57]}…"
+            message = f"'{shown}' has no effect ({ignored.reason})"
             remarks.append(Remark(ignored.place.line, message))
     entries = [
         Entry(key, values[key], remark=remarked.get(key, "")) for key in OF_SLURM if key in values
@@ -162,7 +166,7 @@ def _directive_entries(
 
 
 def _add_defaults(values: Dict[str, object], header: Header, name: str, asked: JobRequest) -> None:
-    """Add the keys whose defaults differ between neuronctl and Slurm."""
+    """Add, replace, or drop keys so that the job gets what Slurm would give it."""
     if {"gpus", "gpus-per-node"} <= values.keys():
         values["nodes"] = str(asked.nodes)
         del values["gpus"]
@@ -180,6 +184,7 @@ def _add_defaults(values: Dict[str, object], header: Header, name: str, asked: J
 
 
 def _typed(key: str, value: str) -> object:
+    """Return a directive's value with the type that its key has in a job file."""
     kind = BY_NAME[key].kind
     if kind in ("flag", "switch") and value in ("true", "false"):
         return value == "true"
@@ -202,9 +207,11 @@ def _first_lines(header: Header) -> List[str]:
 
 
 def _run_text(body: str, header: Header) -> str:
+    """Return the text of ``run``: the script's commands, at least ``:``."""
     text = "\n".join([*_first_lines(header), body.strip("\n")])
-    does = any(line.strip() and not line.lstrip().startswith("#") for line in text.split("\n"))
-    text = (text if does else f"{text}\n:").strip("\n") + "\n"
+    lines = text.split("\n")
+    has_command = any(line.strip() and not line.lstrip().startswith("#") for line in lines)
+    text = (text if has_command else f"{text}\n:").strip("\n") + "\n"
     # A job file's text stops at its first failing line; a script does not.
     return text if text.count("\n") == 1 or sets_errexit(text) else f"set +e\n{text}"
 
@@ -216,6 +223,7 @@ def uses_arguments(text: str) -> Optional[int]:
     waiting = [parsed(text)[0]]
     while waiting:
         node = waiting.pop()
+        # $1, ${1…, $@, $*, $#, ${#}, and ${#1…
         if re.match(r"\$(\{?[1-9@*]|#|\{#[}@*1-9])", text_of(node)) and "expansion" in node.type:
             return node.start_point[0] + 1
         if node.type != "function_definition":

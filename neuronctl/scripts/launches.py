@@ -148,11 +148,11 @@ class _Starts:
             return (self.python(words),)
         if name in _SHELLS:
             return (self.shell(words),)
-        own = "/" in words[0].raw or words[0] is not self.command.words[0]
-        if own and name.endswith(".py"):
+        may_be_file = "/" in words[0].raw or words[0] is not self.command.words[0]
+        if may_be_file and name.endswith(".py"):
             return (self.found(PYTHON, words),)  # ./train.py, uv run train.py
-        found = self.launcher([name, *[word.text for word in words[1:]]], words)
-        return (found or self.found(PROGRAM, words),)
+        launch = self.launcher([name, *[word.text for word in words[1:]]], words)
+        return (launch or self.found(PROGRAM, words),)
 
     def found(
         self,
@@ -162,23 +162,30 @@ class _Starts:
         launcher: Launcher = _NONE,
         behind: Optional[Sequence[ShellWord]] = (),
     ) -> Launch:
-        """Return a launch by the first word. behind: the programs that it starts, or None."""
+        """Return the launch that the first word makes.
+
+        behind: the words of the program that it starts in turn; empty if it starts none, None if
+        that is unknown.
+        """
         # An unquoted variable before the program may contain options.
         certain = behind is not None and not (behind and behind[0].may_be_several)
         inside = _Starts(self.command, self.depth + 1).of(behind or ()) if certain else ()
         return Launch(kind, words[0], self.command, launcher, options, certain, inside)
 
     def launcher(self, called_as: Sequence[str], words: Sequence[ShellWord]) -> Optional[Launch]:
-        """Return a launcher's launch. called_as: the values of the words, or of the last."""
+        """Return a launcher's launch; None if it is no launcher.
+
+        called_as: the texts of the words, or of the last of them: behind ``python -m``.
+        """
         call = find_call(called_as)
         if call is None:
             return None
         options = {option.name: option.value for option in call.options}
         behind = None if call.length is None else words[len(words) - len(called_as) + call.length :]
-        made = self.found(call.launcher.called, words, options, call.launcher, behind)
-        if behind and made.certain and made.has(*call.launcher.module):
-            return replace(made, inside=(self.found(PYTHON, behind),))
-        return made
+        launch = self.found(call.launcher.called, words, options, call.launcher, behind)
+        if behind and launch.certain and launch.has(*call.launcher.module):
+            return replace(launch, inside=(self.found(PYTHON, behind),))
+        return launch
 
     def srun(self, words: Sequence[ShellWord]) -> Launch:
         """Return srun's launch, whose options are Slurm's."""
@@ -193,31 +200,35 @@ class _Starts:
 
     def container(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
         """Return the program inside a container, as if it were started outside."""
-        how = words[1].value if len(words) > 1 else ""
-        if how not in ("exec", "run"):
+        verb = words[1].value if len(words) > 1 else ""
+        if verb not in ("exec", "run"):
             return (self.found(PROGRAM, words),)
         inner = words[2 + _container_image_at([word.text for word in words[2:]]) :]
         # An image's name in a variable is usually one word; two variables may be anything.
         if all(word.may_be_several for word in inner[:2]):
             return (self.found(PROGRAM, words, behind=None),)
         started = _Starts(self.command, self.depth + 1).of(inner[1:])
-        # An image may pass the words after it to its own program.
-        known = started and (started[0].kind in (SHELL, PYTHON) or started[0].is_launcher)
-        return started if how == "exec" or known else (self.found(PROGRAM, words),)
+        if verb == "exec":
+            return started
+        # With `run`, an image may pass the words after it to its own program.
+        is_program = started and (started[0].kind in (SHELL, PYTHON) or started[0].is_launcher)
+        return started if is_program else (self.found(PROGRAM, words),)
 
     def python(self, words: Sequence[ShellWord]) -> Launch:
-        """Return a launcher, or another program in Python."""
+        """Return what a python command starts: a launcher (``-m``) or another program."""
         texts = [word.text for word in words]
-        kind, name, at = python_runs(texts)
-        started = self.launcher([name, *texts[at:]], words) if kind == "m" else None
-        return started or self.found(PYTHON, words, {kind: name})
+        kind, name, first_argument = python_runs(texts)
+        launch = None
+        if kind == "m":
+            launch = self.launcher([name, *texts[first_argument:]], words)
+        return launch or self.found(PYTHON, words, {kind: name})
 
     def shell(self, words: Sequence[ShellWord]) -> Launch:
         """Return a shell's launch, with the programs in the text of ``-c``."""
         for word, text in zip(words[1:], words[2:]):
             if re.fullmatch(r"-[a-z]*c", word.value or ""):
-                made = self.found(SHELL, words, {"c": ""})
-                return replace(made, inside=self.of_text(text))
+                launch = self.found(SHELL, words, {"c": ""})
+                return replace(launch, inside=self.of_text(text))
             if not (word.value or "").startswith("-"):
                 break
         return self.found(SHELL, words)

@@ -32,6 +32,7 @@ _MOST_ORIGINS = 100
 _LONGEST_VALUE = 1000
 """Characters of a variable's value that is followed."""
 
+# <NAME>, <Some Name>, or <…> with "path", "your", "name", or "here".
 _PLACEHOLDER = (
     rb"<([A-Za-z][A-Za-z0-9_ -]{0,60}|[^<>\s]{0,60}(path|your|name|here)[^<>\s]{0,60})>"
     rb"(?![A-Za-z0-9(>&])"
@@ -143,8 +144,9 @@ class _Reader:
         self.depth -= 1
 
     def visit_all(self, node: Node, where: Command) -> None:
-        """Collect from the children of a node."""
-        kind, surely, children = node.type, where.sure, node.children
+        """Collect the commands and assignments below a node's children. where: as for visit."""
+        kind, children = node.type, node.children
+        surely = where.sure
         if kind in LOOPS:
             where = replace(where, sure=False, looped=True, in_loop=True)
         elif kind in _SUBSTITUTIONS:
@@ -152,17 +154,17 @@ class _Reader:
         elif kind in _CHOICES:
             where = replace(where, sure=False, piped=where.piped and kind != "pipeline")
         for number, child in enumerate(children):
-            own: Dict[str, Any] = {}
+            changes: Dict[str, Any] = {}  # to what `where` says of the other children
             if kind == "list" and number == 0:
-                own["sure"] = surely  # of `a && b`, the first one
+                changes["sure"] = surely  # of `a && b`, the first one
             elif kind == "list":
-                own["joined"] = children[number - 1].type
+                changes["joined"] = children[number - 1].type
             elif kind == "pipeline" and number:
-                own["piped"] = True
+                changes["piped"] = True
             if number + 1 < len(children) and children[number + 1].type == "&":
-                own["background"] = True
+                changes["background"] = True
             if child.is_named:
-                self.visit(child, replace(where, **own) if own else where)
+                self.visit(child, replace(where, **changes) if changes else where)
 
     def command(self, node: Node, where: Command) -> None:
         """Add a simple command: its words and the variables expanded in them."""
@@ -171,11 +173,11 @@ class _Reader:
         for child in node.children:
             name = child.child_by_field_name("name")
             if child.type == "variable_assignment" and name is not None:
-                word, place = (
-                    self.word(child.child_by_field_name("value"), child),
-                    self.place(child),
+                word = self.word(child.child_by_field_name("value"), child)
+                place = self.place(child)
+                assigned.append(
+                    Assignment(text_of(name), word, exported=True, sure=False, place=place)
                 )
-                assigned.append(Assignment(text_of(name), word, True, False, place))
             elif child.type == "command_name":
                 words += self.words(child.children[0] if child.children else child, child)
             elif child.is_named and not child.type.endswith("_redirect"):
@@ -194,8 +196,10 @@ class _Reader:
             self.forget()
 
     def forget(self) -> None:
-        """Forget the variables that may have changed; Slurm's have not."""
-        self.values = {k: v for k, v in self.values.items() if k.startswith("SLURM_")}
+        """Forget all variables but Slurm's, which cannot have changed."""
+        self.values = {
+            name: value for name, value in self.values.items() if name.startswith("SLURM_")
+        }
         self.arrays, self.origins = {}, {}
 
     def declaration(self, node: Node, where: Command) -> None:
@@ -226,11 +230,16 @@ class _Reader:
         self.visit_all(node, where)
 
     def follow(self, name: str, node: Node, word: ShellWord, follows: bool) -> None:
-        """Track a variable's value from here on."""
+        """Track a variable's value from here on; forget it if ``follows`` is False.
+
+        follows: the line surely runs once, and nothing else sets the variable.
+        """
         value = node.child_by_field_name("value")
         adds = any(child.type == "+=" for child in node.children)
-        before = self.values.get(name, (f"${name}", False)) if adds else ("", True)
-        text, known = before[0] + word.text, before[1] and word.known
+        before, before_known = "", True
+        if adds:
+            before, before_known = self.values.get(name, (f"${name}", False))
+        text, known = before + word.text, before_known and word.known
         items = self.arrays.get(name, ()) if adds else ()
         known_array = not adds or name in self.arrays
         self.values.pop(name, None)
@@ -251,6 +260,7 @@ class _Reader:
         written = self.word(node, around)
         if "$" not in written.raw:
             return [written]
+        # ${NAME[@]}, ${NAME[*]}, or "${NAME[@]}"
         array = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}|\"\$\{(\w+)\[@\]\}\"", written.raw)
         items = self.arrays.get(array[1] or array[2]) if array is not None else None
         if items is not None:

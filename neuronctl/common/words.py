@@ -43,7 +43,7 @@ def amount(size: float) -> str:
 
 
 def utc(moment: Optional[int]) -> Optional[str]:
-    """Return seconds since the epoch as JSON has them: ISO 8601, UTC."""
+    """Return a time in JSON's form (ISO 8601, UTC); None stays None."""
     return None if moment is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
 
 

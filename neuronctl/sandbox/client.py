@@ -240,7 +240,7 @@ def exposed_directories() -> Tuple[str, ...]:
 
 
 def _check_readable(*needed: str) -> None:
-    """Check that the created user can read what runs neuronctl; the sandbox cannot grant that."""
+    """Check that ordinary users can read Python and neuronctl; the sandbox cannot change modes."""
     for path in needed:
         if not os.stat(path).st_mode & stat.S_IROTH:
             raise SlurmUnavailableError(

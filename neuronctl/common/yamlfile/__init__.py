@@ -62,9 +62,9 @@ def read(
     """Read one YAML file whose top level is a mapping with at least one key.
 
     found: neuronctl has found the file itself; nobody but the user, or root, may have written it.
-    Its content is cached in the user's cache directory, so that the next read needs no parser. The
-    user names other files, such as a job file, which may contain a secret. private: top-level keys
-    that may contain one too; a file with any of them is not cached.
+    Its content is cached in the user's cache directory, so that the next read needs no parser.
+    Files that the user names, such as a job file, are not cached: they may contain a secret.
+    private: top-level keys that may contain one too; a file with any of them is not cached.
 
     Raises ``error`` with file and line for anything else, and if the file cannot be read.
     """

@@ -33,16 +33,24 @@ def _choices(context: RuleContext, key: str, values: Tuple[str, ...], word: str 
     meanings = context.plan.cluster.policy.comment.meanings
 
     def listed(some: Sequence[str], separator: str) -> str:
-        meant = (f"{one} ({meanings[one]})" if meanings.get(one) else one for one in some)
-        return separator.join(meant)
+        explained = (f"{each} ({meanings[each]})" if meanings.get(each) else each for each in some)
+        return separator.join(explained)
 
     if len(values) <= _SHOWN:
         return f"{key.upper()} is one of {listed(values, ', ')}"
     # Prefer values that contain the word, are contained in it, or mean it.
-    low = word.lower().strip()
-    alike = [one for one in values if low and (low in one or (len(one) > 2 and one in low))]
-    alike = alike or [one for one in values if low and low in meanings.get(one, "").lower()]
-    near = (alike or nearest(word, values))[:4] if word else ()
+    near: Sequence[str] = ()
+    if word:
+        typed = word.lower().strip()
+        alike = [
+            value
+            for value in values
+            if typed and (typed in value or (len(value) > 2 and value in typed))
+        ]
+        alike = alike or [
+            value for value in values if typed and typed in meanings.get(value, "").lower()
+        ]
+        near = (alike or nearest(word, values))[:4]
     text = f"did you mean {listed(near, ' or ')}?"
     if not near:
         name, near = near_imports(context.local.imports, values)
@@ -55,12 +63,13 @@ def _choices(context: RuleContext, key: str, values: Tuple[str, ...], word: str 
 
 def _joined(hints: Sequence[str]) -> str:
     """Join the hints; say once where all values are listed."""
-    where = r"; 'neuronctl partitions --comment[^']*' lists all(?=; .* lists all$)"
-    return re.sub(where, "", "; ".join(hints))
+    # The sentence that _choices() ends with, if a later hint ends with it too.
+    repeated = r"; 'neuronctl partitions --comment[^']*' lists all(?=; .* lists all$)"
+    return re.sub(repeated, "", "; ".join(hints))
 
 
 def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tuple[str, ...]]:
-    """Return an import of the program and the values named like it, best first."""
+    """Return the first import that values are named like ("": none), and those, best first."""
 
     def score(value: str, name: str) -> int:
         parts = re.split("[-_]", value)
@@ -84,13 +93,16 @@ def _right_comment(context: RuleContext) -> str:
         word = given.get("appl", "")
         return word if not policy.values or word in policy.values else ""
     words = [word for word in re.split(r"[\s;,&|]+", (context.plan.comment or "").lower()) if word]
-    known = {key: {one.lower(): one for one in values} for key, values in policy.fields.items()}
+    # Part of the comment -> lower-case value -> the value as the site writes it.
+    spellings = {
+        key: {value.lower(): value for value in values} for key, values in policy.fields.items()
+    }
     parts: Dict[str, str] = {}
-    for key, values in known.items():
+    for key, values in spellings.items():
         named = {word.removeprefix(f"{key}=") for word in words} & values.keys()
         if key in given:  # a word that may belong to another part is uncertain
-            others = {value for name in known.keys() - {key} for value in known[name]}
-            named = {one for one in named if one not in others or f"{key}={one}" in words}
+            others = {value for name in spellings.keys() - {key} for value in spellings[name]}
+            named = {word for word in named if word not in others or f"{key}={word}" in words}
             named = named or {given[key].lower()} & values.keys()
         if len(named) != 1:
             return ""
@@ -140,15 +152,19 @@ def comment_form(context: RuleContext) -> Iterator[Finding]:
 
 
 def _wrong_parts(context: RuleContext, comment: str) -> Iterator[Tuple[str, str]]:
-    """Yield what is wrong with a comment such as ``field=nlp;appl=vasp``, and a hint."""
+    """Yield each fault of a comment such as ``field=nlp;appl=vasp``, and a hint.
+
+    A comment with the right keys may have several wrong values; any other has one fault.
+    """
     policy = context.plan.cluster.policy.comment
     pairs = [part.partition("=") for part in comment.split(";")]
     given = {key: value for key, _, value in pairs}
-    other = "" if given.keys() & policy.fields.keys() else comment
+    # Without any of the keys, the whole comment may be a value.
+    typed = "" if given.keys() & policy.fields.keys() else comment
     choices = {
-        key: _choices(context, key, values, given.get(key, other))
+        key: _choices(context, key, values, given.get(key, typed))
         for key, values in policy.fields.items()
-        if given.get(key, other) not in values
+        if given.get(key, typed) not in values
     }
     if [key for key, _, _ in pairs] == list(policy.fields) and not re.search(r"[\s,&|]", comment):
         for key, hint in choices.items():
@@ -163,7 +179,7 @@ def _wrong_parts(context: RuleContext, comment: str) -> Iterator[Tuple[str, str]
 @job_rule(ERROR, "NC211", "option is forbidden by the site", about="")
 def forbidden_option(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
-    options = {one.option: one.value for one in plan.directives}
+    options = {directive.option: directive.value for directive in plan.directives}
     options.update((f"launcher={launch.launcher.name}", None) for launch in plan.launches)
     for option, value in options.items():
         reason = plan.cluster.policy.forbidden_options.get(option)
@@ -192,7 +208,10 @@ def submit_directory(context: RuleContext) -> Iterator[Finding]:
 
 
 def _unnamed(context: RuleContext, option: str, key: str, article: str) -> Iterator[Finding]:
-    """Yield what is wrong if the site requires an account or a QOS and the job names none."""
+    """Yield the fault of a job that names no account or QOS where the site requires one.
+
+    option: ``-A`` or ``-q``. key: "account" or "qos". article: with the word, for the message.
+    """
     plan, slurm = context.plan, context.slurm
     if not getattr(plan.cluster.policy, f"{key}_required") or getattr(plan.request, key):
         return

@@ -58,26 +58,30 @@ def partition_exists(context: RuleContext) -> Iterator[Finding]:
         return
     if _known(context) is not None:
         return
-    names, source = tuple(plan.cluster.partitions), _every_partition(context)
-    close, having = nearest(name, names), _open(plan, lambda one: name.lower() in one.gpu_names)
-    message, hint = f"partition '{name}' does not exist on {plan.cluster.name}", _listed(names)
-    if having:
+    names = tuple(plan.cluster.partitions)
+    source = _every_partition(context)
+    similar = nearest(name, names)
+    with_model = _open(plan, lambda partition: name.lower() in partition.gpu_names)
+    message = f"partition '{name}' does not exist on {plan.cluster.name}"
+    hint = _listed(names)
+    if with_model:
         message += f"; {name.lower()} is a GPU model"
-        hint = f"use -p {' or '.join(having[:2])}"
-    elif close:
-        hint = f"did you mean {' or '.join(close)}?"
+        hint = f"use -p {' or '.join(with_model[:2])}"
+    elif similar:
+        hint = f"did you mean {' or '.join(similar)}?"
     if source.doubtful:
         message = f"partition '{name}' is not in the catalog's list of {plan.cluster.name}"
         clusters = context.catalog.clusters
-        theirs = [other for other, one in clusters.items() if name in one.partitions]
-        if theirs:
-            hint = f"is the job for another cluster? use --cluster {' or '.join(theirs)}"
-        elif not close:
+        having = [other for other, cluster in clusters.items() if name in cluster.partitions]
+        if having:
+            hint = f"is the job for another cluster? use --cluster {' or '.join(having)}"
+        elif not similar:
             hint = "'neuronctl partitions' lists them; for another cluster, use --cluster"
     yield Finding(message, hint, source)
 
 
 def _no_partition(context: RuleContext) -> Finding:
+    """Return the finding for a job that names no partition, without a default."""
     plan = context.plan
     behind = [arg for arg in plan.request.args if arg.partition("=")[0] in ("-p", "--partition")]
     if behind:
@@ -113,10 +117,11 @@ def partition_is_open(context: RuleContext) -> Iterator[Finding]:
         message = f"partition '{context.plan.partition.name}' is closed to {whose}"
         hint = "open partitions: " + (", ".join(_open(context.plan, lambda one: True)) or "none")
         yield Finding(message, hint, source)
-    accounts, own = context.plan.partition.accounts, context.plan.request.account
-    known = context.slurm is not None  # implies the accounts above this one
-    if accounts and own and own.lower() not in map(str.lower, accounts) and not known:
-        words = f"partition '{context.plan.partition.name}' takes no jobs of account '{own}'"
+    accounts, account = context.plan.partition.accounts, context.plan.request.account
+    if context.slurm is not None:
+        return  # Slurm has said what is closed, and it counts the accounts above this one, too
+    if accounts and account and account.lower() not in map(str.lower, accounts):
+        words = f"partition '{context.plan.partition.name}' takes no jobs of account '{account}'"
         hint = f"use -A {' or -A '.join(accounts)}"
         yield Finding(words, hint, context.cite_partition("accounts"))
 
@@ -151,19 +156,19 @@ def nodes_a_job(context: RuleContext) -> Iterator[Finding]:
 @job_rule(ERROR, "NC121", "more GPUs per node than it has", Trait.PARTITION, about=_GPUS)
 def gpus_a_node(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, _known(context)
-    _, least = slurm_needs(plan).largest_share
-    if partition is None or least <= partition.gpus_per_node:
+    _, needed = slurm_needs(plan).largest_share
+    if partition is None or needed <= partition.gpus_per_node:
         return
     has = partition.gpus_per_node
-    others = ", ".join(_open(plan, lambda one: one.gpus_per_node >= least))
+    others = ", ".join(_open(plan, lambda other: other.gpus_per_node >= needed))
     hint = "request no GPUs"
     if has:
-        nodes = -(-plan.nodes * least // has)
+        nodes = -(-plan.nodes * needed // has)  # rounded up
         fits = nodes <= min(partition.nodes or nodes, partition.max_nodes or nodes)
         hint = f"request at most --gpus-per-node {has}"
         hint += f", or -N {nodes} --gpus-per-node {has}" if fits else ""
     yield Finding(
-        f"requested {counted(least, 'GPU')} per node; nodes in {partition.name} have {has}",
+        f"requested {counted(needed, 'GPU')} per node; nodes in {partition.name} have {has}",
         hint + (f", or use a partition that has them: {others}" if others else ""),
         context.cite_partition("gpus_per_node"),
     )
@@ -193,7 +198,9 @@ def gpu_model(context: RuleContext) -> Iterator[Finding]:
     if asked is None or not has or asked in has:
         return
     # A launch inside an allocation has its nodes.
-    having = [] if plan.launches[0].hosts else _open(plan, lambda one: asked in one.gpu_names)
+    having = []
+    if not plan.launches[0].hosts:
+        having = _open(plan, lambda other: asked in other.gpu_names)
     hint = "leave the type out" if len(has) == 1 else f"request one of them, such as {has[0]}"
     hint += f", or use -p {' or '.join(having)}" if having else ""
     alike = [name for name in has if asked.lower() == name.lower()]
@@ -213,17 +220,18 @@ def gpu_model(context: RuleContext) -> Iterator[Finding]:
 def gpus_a_user(context: RuleContext) -> Iterator[Finding]:
     plan, most, held = context.plan, context.plan.partition.max_gpus, gpus_held(context.plan)
     if most is not None and held > most:
-        each = held // plan.nodes
-        whole = ", whole nodes with --exclusive" if held > plan.gpus else ""
+        per_node = held // plan.nodes
+        remark = ", whole nodes with --exclusive" if held > plan.gpus else ""
         hint = f"request at most {counted(most, 'GPU')} in all" if most else "use another partition"
-        if each <= most:
-            hint += f": -N {most // each}" + ("" if whole else f" --gpus-per-node {each}")
+        if per_node <= most:
+            hint += f": -N {most // per_node}"
+            hint += "" if remark else f" --gpus-per-node {per_node}"
         qos = context.limiting_qos("max_gpus")
         limiter = f"QOS {qos}" if qos else plan.partition.name
+        nodes = counted(plan.nodes, "node")
         yield Finding(
-            f"requested {counted(held, 'GPU')} ({counted(plan.nodes, 'node')} x {each}{whole}); "
-            f"{limiter} allows at most {most}: "
-            "it would wait forever",
+            f"requested {counted(held, 'GPU')} ({nodes} x {per_node}{remark}); "
+            f"{limiter} allows at most {most}: it would wait forever",
             hint,
             context.cite_partition("max_gpus"),
         )
@@ -309,11 +317,11 @@ def wall_time(context: RuleContext) -> Iterator[Finding]:
         limit, key, kind = limits.interactive_maximum, "interactive_maximum", "interactive"
     if limit is None or limit == units.UNLIMITED or plan.time_limit is None:
         return
+    if plan.time_limit != units.UNLIMITED and plan.time_limit <= limit:
+        return
     asked = f"a time limit of {units.format_time(plan.time_limit)}"
     if plan.time_limit == units.UNLIMITED:
         asked = f"no time limit (-t {plan.request.time_limit})"
-    elif plan.time_limit <= limit:
-        return
     qos = _qos_words(context, "wall_time") if key == "maximum" else ""
     others = () if context.slurm is None else context.slurm.qos_for_time
     other_qos = f", or use -q {' or -q '.join(others[:2])}" if others else ""

@@ -26,32 +26,46 @@ def _expanded(names: Sequence[str], nodes: int) -> str:
 def ranks(facts: ScriptFacts) -> Iterator[Finding]:
     if facts.tasks < 2 or facts.plan is None:
         return
-    nodes = facts.plan.nodes
+    yield from _ranks_in_commands(facts, facts.plan.nodes)
+    yield from _ranks_in_variables(facts, facts.plan.nodes)
+
+
+def _ranks_in_commands(facts: ScriptFacts, nodes: int) -> Iterator[Finding]:
+    """Yield ranks in the words of commands that start several processes on a job's nodes."""
     for launch in facts.launches:
         times = facts.times(launch) if launch.is_srun else (nodes, 2)
         runs = launch.is_srun or launch.kind in (PYTHON, SHELL) or launch.is_launcher
-        alone = launch.launcher.starts_processes()  # on the first node: NC624
-        if not runs or alone or launch.command.captured or not times or times[0] * times[1] < 2:
+        starts_alone = launch.launcher.starts_processes()  # on the first node: NC624
+        if not runs or starts_alone or launch.command.captured or times is None:
+            continue
+        nodes_used, tasks_per_node = times
+        if nodes_used * tasks_per_node < 2:
             continue
         # torchrun ignores --node_rank with such an option.
-        meets = any(each.has(*each.launcher.endpoint) for each in (launch, *launch.below()))
+        has_endpoint = any(each.has(*each.launcher.endpoint) for each in (launch, *launch.below()))
         for word in launch.command.words:
-            name = _expanded(word.names, times[0])
-            if name and (not meets or "is_host=" in word.raw):
-                where = f"expands ${name} here"
+            name = _expanded(word.names, nodes_used)
+            if name and (not has_endpoint or "is_host=" in word.raw):
+                effect = f"expands ${name} here"
                 if name not in word.raw:  # another variable supplies it
-                    where = f"has set {word.raw} from ${name}"
-                message = f"the batch shell {where}, and it is 0: every process gets the same value"
+                    effect = f"has set {word.raw} from ${name}"
+                message = f"the batch shell {effect}, and it is 0: every process gets the same "
+                message += "value"
                 hint = f"let each task expand it: srun bash -c '… ${name} …' in single quotes, or "
                 hint += f"\\${name}"
                 yield Finding(message, hint, place=word.place)
+
+
+def _ranks_in_variables(facts: ScriptFacts, nodes: int) -> Iterator[Finding]:
+    """Yield exported variables that the batch shell sets from a rank."""
     programs = [run for run in facts.launches if run.name not in ("echo", "printf")]
     used = {name for run in programs for word in run.command.words for name in word.names}
     for variable in facts.shell.assignments:
         name = _expanded(variable.word.names, nodes)
-        given = facts.ranks_are_given and re.fullmatch("(LOCAL_)?RANK", variable.name)
-        exported = variable.exported and variable.sure and variable.name not in used
-        if name and exported and not given:
+        # The launcher sets RANK and LOCAL_RANK anew.
+        is_set_anew = facts.ranks_are_given and re.fullmatch("(LOCAL_)?RANK", variable.name)
+        is_exported = variable.exported and variable.sure and variable.name not in used
+        if name and is_exported and not is_set_anew:
             yield Finding(
                 f"the batch shell expands ${name} here, and it is 0: {variable.name} is the same "
                 "in every process",
@@ -63,6 +77,17 @@ def ranks(facts: ScriptFacts) -> Iterator[Finding]:
 
 @script_rule(WARNING, "NC632", "fixed port")
 def fixed_port(facts: ScriptFacts) -> Iterator[Finding]:
+    for port, place in _ports(facts):
+        if digits(port) and _nodes_are_shared(facts):
+            message = f"port {port} is the same for every job: where two of them share a node, the "
+            message += "second one fails"
+            hint = "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))"
+            yield Finding(message, hint, place=place)
+            return
+
+
+def _ports(facts: ScriptFacts) -> List[Tuple[Optional[str], SourceSpan]]:
+    """Return the ports where processes meet, with their places; None for an unknown value."""
     ports: List[Tuple[Optional[str], SourceSpan]] = []
     variables = facts.shell.assigned("MASTER_PORT")
     lines = (line for _, line in facts.plain_lines if "$" in line and "echo" not in line)
@@ -77,15 +102,9 @@ def fixed_port(facts: ScriptFacts) -> Iterator[Finding]:
         ports += [(each.word.value, each.place) for each in before if each.name == "MASTER_PORT"]
         ports += launch.written(*launch.launcher.port)
         for value, place in launch.written(*launch.launcher.endpoint):
-            number = re.search(r":\"?([0-9]+)\"?$", value)
-            ports += [(number[1], place)] if number is not None else []
-    for port, place in ports:
-        if digits(port) and _nodes_are_shared(facts):
-            message = f"port {port} is the same for every job: where two of them share a node, the "
-            message += "second one fails"
-            hint = "derive it from the job: MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))"
-            yield Finding(message, hint, place=place)
-            return
+            port = re.search(r":\"?([0-9]+)\"?$", value)  # HOST:PORT
+            ports += [(port[1], place)] if port is not None else []
+    return ports
 
 
 def _nodes_are_shared(facts: ScriptFacts) -> bool:
@@ -97,8 +116,8 @@ def _nodes_are_shared(facts: ScriptFacts) -> bool:
     if cores and plan.cores_per_node >= cores:
         return False
     # A job of several nodes usually has whole ones, with four or eight GPUs.
-    whole = plan.partition.gpus_per_node or (4 if plan.nodes > 1 else 8)
-    return plan.gpus_per_node < whole
+    gpus_of_node = plan.partition.gpus_per_node or (4 if plan.nodes > 1 else 8)
+    return plan.gpus_per_node < gpus_of_node
 
 
 def _every_rank_logs(facts: ScriptFacts) -> Iterator[Finding]:
@@ -114,6 +133,8 @@ def _every_rank_logs(facts: ScriptFacts) -> Iterator[Finding]:
 SCRIPT_RULES.judges["NC314"] = _every_rank_logs
 
 _LOOPBACK = r"(localhost|127\.0\.0\.1|::1|0\.0\.0\.0)"
+_IS_LOOPBACK = re.compile(rf"[\"']?(\$\{{\w+:-)?{_LOOPBACK}(\}}|:\S+)?[\"']?")
+"""An address of the machine itself, also with a port or as a default: ``${ADDR:-localhost}``."""
 _OWN_NAME = r"(\\?\$\(hostname[^)]*\)|`hostname[^`]*`|\\?\$\{?(HOSTNAME|SLURMD_NODENAME)\b)"
 _SET_BY_EACH_TASK = (
     rf"MASTER_ADDR=[\"']?({_OWN_NAME}|{_LOOPBACK})|MASTER_PORT=[^;&\n]{{0,99}}?(RANDOM|\bshuf\b)"
@@ -190,21 +211,34 @@ def _set_by_each_task(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
 
 def _loopback(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
     """Yield addresses that differ on each node, in a job of several nodes."""
-    address = re.compile(rf"[\"']?(\$\{{\w+:-)?{_LOOPBACK}(\}}|:\S+)?[\"']?")
     sruns = [run for run in facts.launches if run.is_srun]
-    for variable in (*facts.shell.assignments, *facts.shell.before_commands):
-        follows = next((run for run in sruns if run.place.line >= variable.place.line), None)
-        alone = follows is not None and (facts.times(follows) or (2, 1))[0] == 1
-        before = variable in facts.shell.before_commands and follows is None
-        is_address = variable.name == "MASTER_ADDR" and address.fullmatch(variable.word.raw)
-        if is_address and not alone and not before:
-            yield variable.word.raw, variable.place
+    yield from _loopback_in_variables(facts, sruns)
     for run in sruns:
         words = run.command.words if _srun_times(facts, run)[0] > 1 else ()
         for option, word in zip(words, words[1:]):
-            about = re.match(r"--?\w*(addr|coordinator|host|master|init)", option.raw)
-            if about and address.fullmatch(word.raw):
+            is_about_address = re.match(r"--?\w*(addr|coordinator|host|master|init)", option.raw)
+            if is_about_address and _IS_LOOPBACK.fullmatch(word.raw):
                 yield word.raw, word.place
+    yield from _loopback_in_launchers(facts)
+
+
+def _loopback_in_variables(
+    facts: ScriptFacts, sruns: Sequence[Launch]
+) -> Iterator[Tuple[str, SourceSpan]]:
+    """Yield each MASTER_ADDR of this machine, unless the next srun uses one node."""
+    for variable in (*facts.shell.assignments, *facts.shell.before_commands):
+        follows = next((run for run in sruns if run.place.line >= variable.place.line), None)
+        nodes = 0  # unknown
+        if follows is not None:
+            nodes, _ = facts.times(follows) or (0, 0)
+        is_for_command = variable in facts.shell.before_commands and follows is None
+        is_address = variable.name == "MASTER_ADDR" and _IS_LOOPBACK.fullmatch(variable.word.raw)
+        if is_address and nodes != 1 and not is_for_command:
+            yield variable.word.raw, variable.place
+
+
+def _loopback_in_launchers(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
+    """Yield the addresses of each node itself in the options of launchers on several nodes."""
     for start in facts.starts:
         launch, launcher = start.launch, start.launch.launcher
         if start.nodes == 1 or launch.count(*launcher.nodes) == 1:
@@ -214,5 +248,5 @@ def _loopback(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
         quoted = any(word.raw.startswith("'") for word in outer)
         for value, place in launch.written(*launcher.address, *launcher.endpoint):
             own_name = quoted and re.match(_OWN_NAME, value.strip("\"'"))
-            if own_name or address.fullmatch(value):
+            if own_name or _IS_LOOPBACK.fullmatch(value):
                 yield value, place

@@ -65,8 +65,8 @@ class Job:
 
     ``Job("prep")`` is the newest job of that name that neuronctl submitted.
 
-    submission: what is known of it since it was submitted; None where this program did not do that.
-    Its methods raise NoSuchJobError where nobody knows the job, and SlurmUnavailableError.
+    submission: what submit() returned; None if this program did not submit the job. The methods
+    raise NoSuchJobError if nobody knows the job, and SlurmUnavailableError.
 
     >>> job = neuronctl.Job(70)
     >>> job.wait(), job.state, job.log()
@@ -277,7 +277,7 @@ def resubmit(
             done = submit_job(again, reporter, force=force, key=key)
         finally:
             os.chdir(place)
-    assert done is not None  # which only a dry run gives
+    assert done is not None  # only a dry run returns None
     return Job(done.job_id, replace(done, warnings=(*remarks, *done.warnings)))
 
 

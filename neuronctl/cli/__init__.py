@@ -90,7 +90,7 @@ def main(argv: Optional[List[str]] = None) -> NoReturn:
     """Run a command line and end the process with one of the documented exit codes."""
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
-        sys.stdout.flush()  # its failure at exit has an exit code of its own
+        sys.stdout.flush()  # at exit, a failed flush would set Python's own exit code
     except NeuronctlError as error:
         code = _report(error)
     except (KeyboardInterrupt, EOFError):

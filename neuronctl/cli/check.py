@@ -115,14 +115,17 @@ def _texts(files: Sequence[str]) -> Dict[str, str]:
 def _fix(
     texts: Mapping[str, str], check: Callable[[str, str], JudgedScript], write: bool
 ) -> List[JudgedScript]:
-    """Show what the fixes change, or change the files; return the fixed scripts."""
+    """Apply the fixes, or show what they would change; return the scripts as they are then.
+
+    write: change the files; False: only show the changes.
+    """
     tell: Callable[[str], None] = print_line if write else notify
     changed = 0
-    left: List[JudgedScript] = []
+    results: List[JudgedScript] = []
     for name, text in texts.items():
         before = check(shown_name(name), text)
         after = mended(before, partial(check, before.name))
-        left.append(after if write else before)
+        results.append(after if write else before)
         if after.text == before.text:
             tell(f"{before.name}: {_summary(after.findings)}")
             continue
@@ -133,7 +136,7 @@ def _fix(
                 rewrite(name, _bytes(before.text), _bytes(after.text))
             except OSError as error:
                 tell(f"{before.name}: left as it is: {error.strerror}")
-                left[-1] = before
+                results[-1] = before
                 continue
         changed += 1
         codes = ", ".join(sorted({mend.code for mend in before.mends}))
@@ -143,7 +146,7 @@ def _fix(
     if changed and not write:
         how += "; --write applies the changes"
     tell(f"{changed} of {counted(len(texts), 'script')} {how}")
-    return left
+    return results
 
 
 def _bytes(text: str) -> bytes:
@@ -153,7 +156,7 @@ def _bytes(text: str) -> bytes:
 def _print(checked: Sequence[JudgedScript]) -> None:
     """Print the findings that several scripts share, then those of each script."""
     _print_causes(checked)
-    hints: Set[str] = set()  # hints
+    hints: Set[str] = set()
     for script in checked:
         same: Dict[Tuple[str, ...], List[Finding]] = {}
         for finding in script.findings:

@@ -89,7 +89,7 @@ def _subcommands(name: str) -> List[str]:
 def topics() -> Dict[str, str]:
     """Return the file of each topic.
 
-    A page that is called as a command is ``reference/config``, and a Korean one ``ko/questions``.
+    A page with a command's name keeps its folder (``reference/config``), as do Korean pages.
     """
     files = {}
     for folder in ("tutorial", "how-to", "explanation", "reference", "ko"):
@@ -153,7 +153,7 @@ def _search_results(words: Sequence[str], pages: Mapping[str, str]) -> str:
 
 
 def _sections_with(patterns: Sequence[Pattern[str]], pages: Mapping[str, str]) -> List[str]:
-    """Return the commands that show the sections with most of the patterns."""
+    """Return the commands that show the sections that match the largest number of patterns."""
     sections: Dict[int, List[Tuple[str, str]]] = {}  # by the number of patterns in them
     for topic, file in pages.items():
         for heading, text in _parts(file):

@@ -64,7 +64,7 @@ def command(
     """
     store = RecordStore.default()
     if metric and "(" not in metric and next(named_since(store, metric), None) is not None:
-        words = f"--metric takes '{metric}', the name of a job, for its pattern"
+        words = f"--metric read '{metric}' as its pattern, but it is the name of a job"
         raise UsageError(words, f"put the name first: neuronctl history {quote(metric)} --metric")
     after = 0 if since is None else parse_since(since, int(time.time()))
     notify(*recover(store))

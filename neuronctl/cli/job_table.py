@@ -54,28 +54,25 @@ def print_jobs(
 ) -> None:
     """Print the table; on a terminal, the time used is a bar.
 
-    advise adds, under the table, what the user can do for each pending reason. servers: by job,
-    how a server in it is.
+    advise: add, under the table, what the user can do about each pending reason. servers: the
+    state of the server in a job, by job id.
     """
     bars = console.is_terminal()
+    used = console.figures("USED/LIMIT", 2)
+    if bars:
+        used = console.Column("TIME", no_wrap=True, priority=2)
     columns = [
         console.Column("JOB", no_wrap=True, style="bold"),
         console.Column("NAME", priority=1, no_wrap=True),
         console.Column("PARTITION", priority=5, no_wrap=True),
         console.Column("STATE", no_wrap=True, styles=STATE_STYLES),
         console.Column("REASON OR EXIT", min_width=16),
-        console.figures("USED/LIMIT", 2),
+        used,
         console.figures("NODES", 4),
         console.figures("GPUS", 3),
         console.Column("FROM", priority=6, style="dim"),
     ]
-    rows = [_row(line) for line in lines]
-    for row, line in zip(rows, lines):
-        row[4] = "; ".join(filter(None, (row[4], servers.get(line[0].id.job))))
-    if bars:
-        columns[5] = console.Column("TIME", no_wrap=True, priority=2)
-        for row, line in zip(rows, lines):
-            row[5] = (_bar(line[0]) if len(line) == 1 else "") or row[5]
+    rows = [_row(line, servers.get(line[0].id.job, ""), bars) for line in lines]
     console.print_table(columns, rows)
     for text in _advice(lines) if advise else ():
         console.print_text(console.folded(text) if bars else text, "dim")
@@ -93,27 +90,30 @@ def _advice(lines: Sequence[Line]) -> List[str]:
     return [before + advice for (_, advice), before in firsts.items()]
 
 
-def _row(line: Line) -> List[str]:
+def _row(line: Line, server: str, bars: bool) -> List[str]:
+    """Return the cells of a line. server: its state, "" without one. bars: draw the time used."""
     job = line[0]
-    name = console.shortened(str(job.id), 16)
+    id = console.shortened(str(job.id), 16)
     state = job.state
-    how = state_detail(job)
+    detail = state_detail(job)
     elapsed, nodes, gpus = job.elapsed, job.nodes, job.gpus
     if len(line) > 1:
-        name = console.shortened(f"{job.id.job}_[{sum(task.id.count for task in line)} tasks]", 22)
-        state, how = _main_state(line), _counts(line)
+        id = console.shortened(f"{job.id.job}_[{sum(task.id.count for task in line)} tasks]", 22)
+        state = _main_state(line)
+        detail = _counts(line)
         elapsed = max(task.elapsed or 0 for task in line)
         # Words for one task fit an array whose tasks all wait.
         nodes = max(task.nodes or 0 for task in line) or None
         gpus = max(task.gpus or 0 for task in line) or None
-    used = f"{format_elapsed(elapsed)}/{format_elapsed(job.time_limit)}"
+    bar = _bar(job) if bars and len(line) == 1 else ""
+    used = bar or f"{format_elapsed(elapsed)}/{format_elapsed(job.time_limit)}"
     sizes = ["" if number is None else str(number) for number in (nodes, gpus)]
     return [
-        name,
+        id,
         shown_name(job.name, job.record),
         job.partition,
         state,
-        how,
+        "; ".join(filter(None, (detail, server))),
         used,
         *sizes,
         job.source,

@@ -82,22 +82,25 @@ def submission_data(
     submission: Optional[Submission],
     verdict: Optional[Verdict],
 ) -> Dict[str, Any]:
-    """Return a job to be submitted; job: None where a recorded script is, byte for byte.
+    """Convert a job that is, or would be, submitted.
 
-    "choice" are the partitions of ``-p auto``, best first.
+    job: None if a recorded script is submitted again unchanged. submission: None for a dry run.
+    "choice" lists the partitions of ``-p auto``, best first.
     """
-    plan, choice = (None, None) if job is None else (job.plan, job.choice)
+    plan = None if job is None else job.plan
+    findings = () if job is None else job.findings
+    candidates = () if job is None or job.choice is None else job.choice.candidates
     launcher = None
     if plan is not None and not draft.sbatch:
         launcher = "none" if plan.steps else plan.launches[0].launcher.name
     logs: Union[RecordDraft, Submission] = submission or draft
-    of_draft = ("partition", "job_name", "nodes", "gpus_per_node", "time_limit")
-    of_plan = ("ntasks_per_node", "cpus_per_task")
+    draft_keys = ("partition", "job_name", "nodes", "gpus_per_node", "time_limit")
+    plan_keys = ("ntasks_per_node", "cpus_per_task")
     return {
         "job_id": None if submission is None else str(submission.job_id),
         "cluster": draft.catalog_cluster,
-        **{key: getattr(draft, key) for key in of_draft},
-        **{key: getattr(plan, key, None) for key in of_plan},
+        **{key: getattr(draft, key) for key in draft_keys},
+        **{key: getattr(plan, key, None) for key in plan_keys},
         "launcher": launcher,
         "logs": {"output": logs.output, "error": logs.error or logs.output},
         "decisions": [dict(zip(("name", "value", "source", "why"), d)) for d in draft.decisions],
@@ -109,11 +112,9 @@ def submission_data(
                 "free_nodes": candidate.judgement.free_nodes,
                 "why_not": candidate.exclusion,
             }
-            for candidate in (() if choice is None else choice.candidates)
+            for candidate in candidates
         ],
-        "findings": [
-            dict(zip(ROW, finding.row)) for finding in (() if job is None else job.findings)
-        ],
+        "findings": [dict(zip(ROW, finding.row)) for finding in findings],
         "script": draft.script or None,
     }
 

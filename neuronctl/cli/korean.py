@@ -160,18 +160,31 @@ def _pattern(english: str) -> str:
     return pattern
 
 
+def _sentence(text: str, says: Mapping[str, str]) -> Optional[str]:
+    """Return a sentence in Korean; None if no translation fits it.
+
+    ``says`` may have it in lower case, as a part of a longer sentence.
+    """
+    forms = (text, text[:1].lower() + text[1:])
+    translations = (korean(form, says) for form in forms)
+    return next((translation for translation in translations if translation not in forms), None)
+
+
 def _value(name: str, text: str, says: Mapping[str, str]) -> Optional[str]:
-    """Return the text for a name: a text, a duration, or a figure with its unit."""
+    """Return the Korean text for the value of a name; None if a translation is missing.
+
+    A value is a sentence, a duration, a list of names, an amount (``2 tasks``), or a text such as
+    a path, which stays as it is.
+    """
     if name in _SENTENCES:
-        forms = (text, text[:1].lower() + text[1:])  # at the beginning of a sentence
-        translations = (korean(form, says) for form in forms)
-        return next((each for each in translations if each not in forms), None)
-    if re.fullmatch(r"(?:\d+ (?:s|min|h|d) ?)+", text):
+        return _sentence(text, says)
+    if re.fullmatch(r"(?:\d+ (?:s|min|h|d) ?)+", text):  # a duration: 1 h 30 min
         for unit, word in _UNITS:
             text = re.sub(rf"(\d+) {unit}\b", rf"\1{word}", text)
         return text
     if name == "names":
         return text.replace(" or ", ", ")
+    # Outside of quotes and parentheses, prose has to be translated.
     if name not in _PATTERNS and re.search(_PROSE, re.sub(r"'[^']*'|\([^)]*\)", "", text)):
         return None
     # "2" of "2 tasks": Korean has its own counting words.

@@ -228,7 +228,8 @@ def _send(remote: Remote, call: Call) -> str:
 def _with_key(remote: Remote, call: Call) -> Tuple[Tuple[str, ...], str]:
     """Return the words of a submission with a key, and the file that keeps the key.
 
-    It is kept until the answer is known: typed again, it is the same submission.
+    The key is kept until the answer is known, so that the same command typed again is the same
+    submission. The file is "" if no key is added: for other commands, and if the user gave one.
     """
     if call.command not in ("submit", "resubmit") or call.is_dry or call.options.get("key"):
         return call.words, ""

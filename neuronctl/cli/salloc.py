@@ -23,8 +23,8 @@ from neuronctl.common.shell import join, quote
 from neuronctl.request.typed_options import refuse_other_dash
 from neuronctl.submission.pipeline import judge_job, tested
 
-# The shell of the interactive step reads its wiring from a variable: no file has to be shared
-# with the node, and no argument list shows it to other users.
+# The interactive shell gets its setup in a variable: this needs no shared file, and no process
+# list shows it.
 _WIRING = "NEURONCTL_WIRING"
 _SHELL = f'exec bash --rcfile <(printf %s "${_WIRING}") -i'
 _COMMAND = f'eval "${_WIRING}"'

@@ -89,8 +89,11 @@ def command(
 
     recipe = load(words[0])
     within = _seconds("--ready-within", ready_within)
+    if within:
+        recipe = replace(recipe, ready_within=within)
     job, settings = plan_server(
-        *(replace(recipe, ready_within=within or recipe.ready_within), words[1:]),
+        recipe,
+        words[1:],
         lambda more: plan_given({**given, **more}),
         idle=_seconds("--idle", given.pop("idle")),
     )

@@ -135,7 +135,10 @@ class _Question:
             raise no_such_job(answer.missing)
 
     def show(self, answer: Found, most: Optional[int] = None) -> None:
-        """Print the table, or that there is no job. most: its lines, for the newest jobs."""
+        """Print the table, or that there is no job.
+
+        most: print at most so many lines, the newest jobs'; None: all.
+        """
         from neuronctl.cli.job_table import fold, print_jobs
 
         if answer.jobs:

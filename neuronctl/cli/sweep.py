@@ -151,7 +151,7 @@ def command(
 
 
 class _Reporter(TerminalReporter):
-    """Reports a sweep's jobs. as_json: on standard error only."""
+    """Reports a sweep's jobs. as_json: do not report submitted jobs."""
 
     def __init__(self, as_json: bool, *, dry_run: bool = False, explain: bool = False) -> None:
         super().__init__(SubmitMode(dry_run), explain=explain)

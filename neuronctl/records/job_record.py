@@ -189,7 +189,7 @@ def decode(content: bytes) -> JobRecord:
     if schema != SCHEMA:
         raise ValueError(f"not a record of this version of neuronctl (schema {schema})")
     try:
-        data["rest"] = data["draft"]
+        data["rest"] = data["draft"]  # stored as ``draft``
         values = {name: data[name] for name in JobRecord.__annotations__ if name in data}
         return restore(JobRecord, values)
     except NOT_RESTORED as error:

@@ -22,7 +22,7 @@ _LISTING = 60.0
 
 
 def read_state(directory: str) -> Tuple[str, Optional[bool]]:
-    """Return the commit of the repository around a directory, and if tracked files differ from it.
+    """Return the commit of the repository around a directory, and whether tracked files differ.
 
     The commit is "" outside a repository, and before its first commit. The difference is None if
     git does not say in a few seconds. Submodules are not entered.

@@ -105,6 +105,7 @@ class _Program:
             for node in self.nodes:
                 if not isinstance(node, ast.Attribute) or _dotted(node.value) != name:
                     continue
+                # The wrapper lacks the model's own attributes; saves keep the unwrapped names.
                 is_wrapped = node.lineno >= place and self._function(node) is function
                 if not re.fullmatch(_WRAPPER_HAS, node.attr) and (is_wrapped or node in saved):
                     self.edits.append((_end(node.value), _column(node.value), 0, ".module"))

@@ -280,8 +280,12 @@ def judge_text(
     what Slurm has said of the scripts before this one. comment_parts: as of JudgeBy.
     """
     header = read_header(text, environment=os.environ)
-    late = header.shebang and any(one.reason == AFTER_COMMAND for one in header.ignored)
-    request = request_from_header(header, name, cluster) if header.given or late else None
+    options_after_commands = header.shebang and any(
+        line.reason == AFTER_COMMAND for line in header.ignored
+    )
+    request = None
+    if header.given or options_after_commands:
+        request = request_from_header(header, name, cluster)
     here = local_cluster() is not None
     by = JudgeBy(
         catalog, ask_slurm=here, question=question, batch_script=True, comment_parts=comment_parts

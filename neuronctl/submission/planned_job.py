@@ -240,13 +240,16 @@ _load_the_rest = partial(import_module, "neuronctl.rendering.render")
 
 
 def _swept(request: job.JobRequest, axes: Optional[Tuple[Axis, ...]]) -> job.JobRequest:
-    """Return the request with its sweep parameters; raise UsageError."""
-    if axes is None and request.sweep:
+    """Return the request with its sweep parameters; raise UsageError if they do not fit.
+
+    axes: None: not a sweep; (): the job file's own.
+    """
+    if axes is None:
+        if not request.sweep:
+            return request
         place = request.origin("sweep").where
         hint = "submit it with 'neuronctl sweep'"
         raise UsageError(f"{place}: the job file describes a sweep, not one job", hint)
-    if axes is None:
-        return request
     from neuronctl.request.axes import COMMAND, SHELL_COMMAND
 
     axes = axes or request.sweep
@@ -259,8 +262,8 @@ def _swept(request: job.JobRequest, axes: Optional[Tuple[Axis, ...]]) -> job.Job
     if request.steps:
         hint = "let a script take them as arguments: train.sh {lr}"
         raise UsageError("a sweep fills the words of a program or of 'run:', not of steps", hint)
-    commands = any(name == COMMAND for axis in axes for name, _ in axis[0])
-    if commands and request.script is None and request.body is None:
+    names = {name for first_row, *_ in axes for name, _ in first_row}  # all rows have the same
+    if COMMAND in names and request.script is None and request.body is None:
         file = os.path.splitext(os.path.basename(request.origin("sweep").where))[0]
         name = request.job_name or file
         request = replace(request, script=SHELL_COMMAND[0], args=SHELL_COMMAND[1:], job_name=name)

@@ -80,9 +80,9 @@ def plan_resubmission(
 
 
 def _check_group(record: JobRecord, then: RecordDraft, tell: Notify, *, changed: bool) -> None:
-    """Raise UsageError for a job that its sweep or pipeline submits again.
+    """Refuse a job that only its sweep or pipeline may submit again: raise UsageError.
 
-    changed: whether other options are given; such a job of a pipeline runs by itself.
+    changed: whether other options are given; then a pipeline's job is submitted alone.
     """
     if then.of_sweep:
         raise UsageError(

@@ -8,7 +8,18 @@ missing.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.slurm.conf import local_cluster
@@ -143,33 +154,52 @@ def merge(
     queue, accounting: the rows of this job id. absent: why a job that only the record knows could
     not be found elsewhere. Empty if nothing is known.
     """
+    if record is not None and _id_was_reused(record, [*queue, *accounting]):
+        record = None  # show the job that has the id now
     if record is not None:
-        ours = [row for row in queue if _is_of(record, row.submit, row.name, row.work_dir)]
-        past = [row for row in accounting if _is_of(record, row.submit, row.name, row.work_dir)]
-        times = [row.submit for row in queue] + [row.submit for row in accounting]
-        later = [time for time in times if time is None or time >= record.earliest]
-        if later and not (ours or past):
-            # The job id now belongs to another job; show that one.
-            record = None
-        else:
-            queue, accounting = ours, past
-    statuses: List[JobStatus] = []
+        queue = [row for row in queue if _is_of(record, row)]
+        accounting = [row for row in accounting if _is_of(record, row)]
     queue, accounting = _distinct(record, queue, accounting)
-    rows = {row.id: row for row in accounting}
+    statuses: List[JobStatus] = []
+    rows_left = {row.id: row for row in accounting}
     # sacct's row for a whole array, or briefly for its last task: 4711, not 4711_3.
-    whole = {row.job_id: row.id for row in accounting if row.id.task is None}
+    taskless_ids = {row.job_id: row.id for row in accounting if row.id.task is None}
     for job in queue:
-        same = rows.pop(job.id, None)
-        other = rows.pop(whole[job.job_id], None) if job.job_id in whole else None
-        statuses.append(_merge_queue_row(job, same or other, record))
+        past = _take_row(rows_left, taskless_ids, job)
+        statuses.append(_merge_queue_row(job, past, record))
     waiting = [job.id for job in queue if job.id.tasks is not None]
-    for id, row in rows.items():
+    for id, row in rows_left.items():
         # Before an array's tasks start, sacct has one row for all of them, as squeue does.
         if not any(id.tasks is not None or folded.covers(id) for folded in waiting):
             statuses.append(_merge_accounting_row(row, record))
     if record is not None and record.job_id is not None and not statuses:
         statuses.append(recorded_status(record, absent))
     return tuple(sorted(statuses, key=order))
+
+
+def _id_was_reused(record: JobRecord, rows: Sequence[Union[QueueJob, AccountingJob]]) -> bool:
+    """Return True if the job id now belongs to another job than the record's.
+
+    Then no row is the record's job, and at least one was submitted later, or at an unknown time.
+    """
+    if any(_is_of(record, row) for row in rows):
+        return False
+    return any(row.submit is None or row.submit >= record.earliest for row in rows)
+
+
+def _take_row(
+    rows: Dict[JobId, AccountingJob], taskless_ids: Mapping[int, JobId], job: QueueJob
+) -> Optional[AccountingJob]:
+    """Remove accounting's rows about a job in the queue; return the best one, None without any.
+
+    There may be two: the row with the job's id (4711_3), which is the best, and a row without a
+    task (4711), whose id ``taskless_ids`` has by Slurm's job id.
+    """
+    exact_row = rows.pop(job.id, None)
+    taskless_row = None
+    if job.job_id in taskless_ids:
+        taskless_row = rows.pop(taskless_ids[job.job_id], None)
+    return exact_row or taskless_row
 
 
 def _distinct(
@@ -318,12 +348,13 @@ def _make_status(row: Row, **own: Any) -> JobStatus:
     return JobStatus(**{**shared, **own})
 
 
-def _is_of(record: JobRecord, submit: Optional[int], name: str, work_dir: str) -> bool:
+def _is_of(record: JobRecord, row: Union[QueueJob, AccountingJob]) -> bool:
     """Return True if a row is the record's job, not another with the same number."""
-    if submit is not None and submit < record.earliest:
+    if row.submit is not None and row.submit < record.earliest:
         return False
-    # Until slurmdbd hears that the job began, accounting has no directory for it.
-    return not work_dir or is_same(record.job_name, name) or is_same(record.cwd, work_dir)
+    if not row.work_dir:
+        return True  # accounting has no directory until slurmdbd hears that the job began
+    return is_same(record.job_name, row.name) or is_same(record.cwd, row.work_dir)
 
 
 def is_same(exact: str, stored: str) -> bool:

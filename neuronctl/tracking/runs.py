@@ -57,9 +57,10 @@ class Run:
     """One run, by its lines in the log.
 
     most: how many runs there may be. begin: where its first line begins in the log, in bytes.
-    job_id: Slurm's, in a chain. asked: whether it was told to save. cause: FINISHED, GOES_ON,
-    FAILED, or LAST; "" while it runs, and if it was cut off. code: the program's exit code. how: in
-    the script's words, how it ended after it was asked to save: SAVED, NOT_SAVED, or others.
+    job_id: Slurm's id of this run; set only in a chain. asked: whether it was told to save. cause:
+    FINISHED, GOES_ON, FAILED, or LAST; "" while it runs, and if it was cut off. code: the program's
+    exit code. how: in the script's words, how it ended after it was asked to save: SAVED,
+    NOT_SAVED, or others.
     """
 
     number: int

@@ -48,24 +48,26 @@ def _named_reader(annotation: str, module: str) -> Reader:
 @functools.cache
 def _reader(hint: Any) -> Reader:
     """Return what converts a JSON value to a type, or raises TypeError if it does not fit."""
-    whole, parts = typing.get_origin(hint), typing.get_args(hint)
-    if whole is typing.Union:  # Optional
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Union:  # Optional
         present = _reader(parts[0])
         return lambda value: None if value is None else present(value)
-    if whole is tuple:
+    if origin is tuple:
         items = [_reader(part) for part in parts if part is not ...]
 
         def read_tuple(value: Any) -> Any:
             readers = items * len(value) if parts[-1] is ... else items
             if len(_typed(value, list)) != len(readers):
                 raise TypeError(f"{value!r} has another length than {hint}")
-            return tuple(read(each) for read, each in zip(readers, value))
+            return tuple(read(item) for read, item in zip(readers, value))
 
         return read_tuple
-    if whole is Mapping:
-        key = int if parts[0] is int else str
-        item = _reader(parts[1])
-        return lambda value: {key(name): item(each) for name, each in _typed(value, dict).items()}
+    if origin is Mapping:
+        key_type = int if parts[0] is int else str  # JSON's keys are texts
+        read = _reader(parts[1])
+        return lambda value: {
+            key_type(key): read(content) for key, content in _typed(value, dict).items()
+        }
     if is_datatype(hint):
         return functools.partial(restore, typing.cast(type, hint))
     if hint in (str, int, bool):
@@ -76,6 +78,7 @@ def _reader(hint: Any) -> Reader:
 
 
 def _typed(value: Any, kind: type) -> Any:
+    """Return a value of exactly this type; raise TypeError for another."""
     if type(value) is not kind:
         raise TypeError(f"{value!r} is not what is expected")
     return value

@@ -54,7 +54,8 @@ class SbatchLine:
 
 def read_line(words: Sequence[str]) -> SbatchLine:
     """Read sbatch's command line; raise GetoptError if sbatch refuses it."""
-    rest, components = list(words), 1
+    rest = list(words)
+    components = 1
     known: Tuple[str, ...] = ()
     submits = True
     wrap: Optional[str] = None
@@ -69,7 +70,8 @@ def read_line(words: Sequence[str]) -> SbatchLine:
         rest = rest[end:]
         if rest[:1] != [":"]:
             break
-        components, rest = components + 1, rest[1:]
+        components += 1
+        rest = rest[1:]
     file, args = (rest[0], rest[1:]) if rest else ("", [])
     options = tuple(words[: len(words) - len(rest)])
     if options[-1:] == ("--",):

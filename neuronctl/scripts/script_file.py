@@ -65,6 +65,7 @@ def shown_name(path: str) -> str:
 
 
 _SHELL = rb"(\xef\xbb\xbf)?#![^\n]*\b(ba|da|k|z)?sh\b|#SBATCH\s"
+"""The first line of a shell script, or a directive in its place."""
 _DIRECTIVE = rb"(?m)^#SBATCH\s"
 
 
@@ -75,15 +76,15 @@ def scripts_at(path: str, unreadable: List[OSError]) -> List[str]:
     """
     if not os.path.isdir(path):
         return [path]
-    found: List[str] = []
+    scripts: List[str] = []
     for here, folders, names in os.walk(path, onerror=unreadable.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for file in (os.path.join(here, name) for name in sorted(names)):
             try:
-                found += [file] if _batch_script(file) is not None else []
+                scripts += [file] if _batch_script(file) is not None else []
             except OSError as error:
                 unreadable.append(OSError(error.errno, error.strerror, file))
-    return found
+    return scripts
 
 
 def batch_script(path: str) -> Optional[str]:
@@ -95,6 +96,7 @@ def batch_script(path: str) -> Optional[str]:
 
 
 def _batch_script(path: str) -> Optional[str]:
+    """Return what batch_script() returns; raise OSError for a file that cannot be read."""
     if not os.path.isfile(path):
         return None
     with open_regular(path) as file:
@@ -102,6 +104,7 @@ def _batch_script(path: str) -> Optional[str]:
         if not first.startswith((b"#!", b"\xef\xbb\xbf#!", b"#SBATCH")):
             return None
         text = first + file.read(MAX_BYTES)
+    # In another language, sbatch's lines are among the comments and blank lines at the top.
     head = None if re.match(_SHELL, text) else re.match(rb"(?:[ \t]*(?:#[^\n]*)?\n)*", text)
     if re.search(_DIRECTIVE, text if head is None else head[0]) is None:
         return None
@@ -111,18 +114,24 @@ def _batch_script(path: str) -> Optional[str]:
 def edited(text: str, edits: Iterable[Edit]) -> str:
     """Return the text with the edits, the first of overlapping ones; keep all other bytes."""
     lines = text.split("\n")
-    of_lines: Dict[int, List[Edit]] = {}
+    edits_of_lines: Dict[int, List[Edit]] = {}
     for edit in dict.fromkeys(edits):
-        of_lines.setdefault(edit.place.line, []).append(edit)
-    for number, ones in of_lines.items():
-        line, at, parts = lines[number - 1], 0, []
-        for edit in sorted(ones, key=lambda edit: (edit.place.column, edit.place.end)):
-            start, end = edit.place.column - 1, edit.place.end - 1
-            if start >= at:
-                parts += [line[at:start], edit.text]
-                at = end
-        lines[number - 1] = "".join([*parts, line[at:]])
+        edits_of_lines.setdefault(edit.place.line, []).append(edit)
+    for number, edits_of_line in edits_of_lines.items():
+        lines[number - 1] = _edited_line(lines[number - 1], edits_of_line)
     return "\n".join(lines)
+
+
+def _edited_line(line: str, edits: Iterable[Edit]) -> str:
+    """Return a line with the edits, the first of overlapping ones."""
+    parts: List[str] = []
+    done = 0  # so many characters of the line are in `parts`, or replaced
+    for edit in sorted(edits, key=lambda edit: (edit.place.column, edit.place.end)):
+        start, end = edit.place.column - 1, edit.place.end - 1
+        if start >= done:
+            parts += [line[done:start], edit.text]
+            done = end
+    return "".join([*parts, line[done:]])
 
 
 def unified_diff(name: str, before: str, after: str) -> str:

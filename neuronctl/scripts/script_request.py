@@ -34,20 +34,21 @@ def request_from_header(header: Header, file: str, cluster: Cluster) -> JobReque
         file = "script"
     # --gres=gpu overrides --gpus-per-node, whichever comes first.
     for name, given in sorted(header.options.items(), key=lambda item: item[0] == "gres"):
-        read: Optional[Mapping[str, Any]] = {}
+        values: Optional[Mapping[str, Any]] = {}  # None: sbatch alone knows the option
         if name == "no-requeue":
-            read = {"requeue": False}
+            values = {"requeue": False}
         elif name in OF_SLURM:
             with contextlib.suppress(ValueError):  # from a variable, and already reported
-                read = OF_SLURM[name].parse_directive(given.value)
+                values = OF_SLURM[name].parse_directive(given.value)
         elif name not in _NOT_ABOUT_THE_JOB:
-            read = None
-        if read is None:
+            values = None
+        if values is None:
             others.append(given.text[2:])
-        for field, value in (read or {}).items():
+            continue
+        place = f"{file}:{given.place.line}" if given.source == SCRIPT else given.source
+        for field, value in values.items():
             fields[field] = value
-            where = f"{file}:{given.place.line}" if given.source == SCRIPT else given.source
-            origins[field] = Origin(Source.ASKED, where)
+            origins[field] = Origin(Source.ASKED, place)
     if "gpus" in fields and "gpus_per_node" in fields:
         # These determine the nodes; beside node names, some releases refuse no combination.
         others = [option for option in others if not option.startswith("nodes=")]
@@ -58,23 +59,26 @@ def request_from_header(header: Header, file: str, cluster: Cluster) -> JobReque
 
 def job_variables(header: Header) -> Dict[str, str]:
     """Return the variables that Slurm sets in the job, as far as the directives show them."""
-    nodes, tasks = digits(header.value("nodes")), digits(header.value("ntasks"))
-    each, cores = digits(header.value("ntasks-per-node")), digits(header.value("cpus-per-task"))
+    nodes, tasks, tasks_per_node, cores = (
+        digits(header.value(name))
+        for name in ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task")
+    )
     if nodes is not None and tasks is not None and tasks < nodes:
         nodes = None  # sbatch reduces them
-    if tasks is None and nodes is not None and each is not None:
-        tasks = nodes * each
+    if tasks is None and nodes is not None and tasks_per_node is not None:
+        tasks = nodes * tasks_per_node
     gres = header.value("gres") or ""
+    # gpu:4, gpu:a100:4, and gres/gpu:4
     gpus = re.fullmatch(r"(?:gres[:/])?gpu:(?:[^:,=]+:)?([0-9]{1,4})", gres)
-    on_node = digits(gpus[1]) if gpus else header.count("gpus-per-node")
-    known: Dict[str, object] = {
+    gpus_on_node = digits(gpus[1]) if gpus else header.count("gpus-per-node")
+    variables: Dict[str, object] = {
         **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), nodes),
         **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), tasks),
-        "SLURM_NTASKS_PER_NODE": each,
+        "SLURM_NTASKS_PER_NODE": tasks_per_node,
         "SLURM_CPUS_PER_TASK": cores,
-        "SLURM_GPUS_ON_NODE": on_node,
+        "SLURM_GPUS_ON_NODE": gpus_on_node,
     }
-    return {name: str(value) for name, value in known.items() if value is not None}
+    return {name: str(value) for name, value in variables.items() if value is not None}
 
 
 def modules(shell: ShellText) -> Tuple[str, ...]:
@@ -93,8 +97,11 @@ def modules(shell: ShellText) -> Tuple[str, ...]:
 
 
 def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
-    """Settle nodes, tasks, cores, and GPUs as Slurm would on equal nodes."""
-    tasks, each = fields.get("ntasks"), fields.get("ntasks_per_node")
+    """Settle nodes, tasks, cores, and GPUs in ``fields`` as Slurm would on equal nodes.
+
+    Afterwards, ``fields`` has them per node and per task, and no totals.
+    """
+    tasks, tasks_per_node = fields.get("ntasks"), fields.get("ntasks_per_node")
     nodes: Optional[int] = fields.get("nodes")
     if fields.get("max_nodes") == 0:
         del fields["max_nodes"]  # as many as Slurm likes
@@ -103,37 +110,38 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
         fields["max_nodes"] = max(nodes, gpus)  # sbatch uses no more of a range
     names = "nodes max_nodes ntasks ntasks_per_node cpus_per_task gpus gpus_per_node"
     fields["amounts"] = asked = Amounts(**{name: fields.get(name) for name in names.split()})
-    cores, gpus_a_node = _of_partition(fields.get("partition"), cluster)
-    per_task = header.count("gpus-per-task")
-    per_gpu = header.count("cpus-per-gpu")
+    gpus_per_task = header.count("gpus-per-task")
+    cores_per_gpu = header.count("cpus-per-gpu")
     if nodes is None:
-        named = fields.get("nodelist") is not None
-        total = fields.get("gpus") or (per_task or 0) * (tasks or 1)
-        least = replace(asked, gpus=total).least_nodes(cores, gpus_a_node)
+        has_names = fields.get("nodelist") is not None
+        all_gpus = gpus or (gpus_per_task or 0) * (tasks or 1)
+        cores_of_node, gpus_of_node = _of_partition(fields.get("partition"), cluster)
+        least = replace(asked, gpus=all_gpus).least_nodes(cores_of_node, gpus_of_node)
         nodes = max(least, len(set(hosts(fields.get("nodelist")))))
-        if not named or nodes > 1:
+        if not has_names or nodes > 1:
             fields["nodes"] = nodes
     elif tasks is not None and tasks < nodes:
         fields["nodes"] = nodes = tasks  # sbatch reduces them with a warning
     if tasks is not None:
         if fields.get("max_nodes", 0) > tasks:
-            fields["max_nodes"] = max(nodes, tasks)  # sbatch uses no more of it
-        fields.pop("ntasks_per_node", None)
-        each = max(1, -(-tasks // nodes)) if each is None else min(each, -(-tasks // nodes))
-    each = each or 1
-    fields["ntasks_per_node"] = each
+            fields["max_nodes"] = max(nodes, tasks)  # sbatch uses no more of a range
+        most_on_a_node = -(-tasks // nodes)  # rounded up
+        if tasks_per_node is None:
+            tasks_per_node = most_on_a_node
+        tasks_per_node = min(tasks_per_node, most_on_a_node)
+    tasks_per_node = tasks_per_node or 1
+    fields["ntasks_per_node"] = tasks_per_node
     fields.pop("ntasks", None)
     if "gpus" in fields:
         fields.setdefault("gpus_per_node", -(-fields.pop("gpus") // nodes))
-        fields.pop("gpus", None)
-    elif per_task and "gpus_per_node" not in fields:
-        fields["gpus_per_node"] = per_task * each
+    elif gpus_per_task and "gpus_per_node" not in fields:
+        fields["gpus_per_node"] = gpus_per_task * tasks_per_node
         kind = gpu_type_of_task(header.value("gpus-per-task"))
         if kind:
             fields["gpu_type"] = kind
     if "cpus_per_task" not in fields:
-        held = fields.get("gpus_per_node", 0)
-        fields["cpus_per_task"] = max(1, (per_gpu or 0) * held // each)
+        cores_per_node = (cores_per_gpu or 0) * fields.get("gpus_per_node", 0)
+        fields["cpus_per_task"] = max(1, cores_per_node // tasks_per_node)
 
 
 def _of_partition(name: Optional[str], cluster: Cluster) -> Tuple[int, int]:

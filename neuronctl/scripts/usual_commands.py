@@ -18,7 +18,7 @@ LOOKS_OR_PREPARES: FrozenSet[str] = frozenset(
 )
 """None of them is the work that a job was submitted for."""
 
-# Their options with a separate value.
+# Commands that run the rest of their words -> their options with a separate value.
 _PREFIXES: Mapping[Tuple[str, ...], str] = {
     **{(name,): "" for name in ("nohup", "command", "builtin", "setsid", "catchsegv")},
     ("exec",): "-a",
@@ -44,7 +44,7 @@ _PREFIXES: Mapping[Tuple[str, ...], str] = {
         for name in ("conda", "mamba", "micromamba")
     },
 }
-# Their own words before the command.
+# How many words of their own, such as a time, such commands take before the rest.
 _POSITIONAL = {"timeout": 1, "taskset": 1}
 
 
@@ -54,12 +54,16 @@ def names_python(word: str) -> bool:
 
 
 def python_runs(words: Sequence[str]) -> Tuple[str, str, int]:
-    """Return what Python runs (``script``, ``m``, ``c``), its name, and its arguments' index."""
+    """Return how Python starts a program (``script``, ``m``, ``c``), its name, and an index.
+
+    The index is that of the program's first argument; the name is "" if there is no program.
+    """
     at = 1
     while at < len(words) and len(words[at]) > 1 and words[at].startswith("-"):
         option, at = words[at], at + 1
         if option == "--":
             break
+        # The first letter with a value ends a word of short options: -um, -Wignore
         letter = "" if option.startswith("--") else next((c for c in option if c in "cmWX"), "")
         attached = option.partition(letter)[2] if letter else ""
         if letter in ("c", "m"):
@@ -74,16 +78,17 @@ def program_at(words: Sequence[str]) -> int:
     at = 0
     while at < len(words):
         name = words[at].rpartition("/")[2]
-        length = 2 if (name, *words[at + 1 : at + 2]) in _PREFIXES else 1
-        values = _PREFIXES.get((name, *words[at + 1 : at + length]))
-        if values is None:
+        length = 2 if (name, *words[at + 1 : at + 2]) in _PREFIXES else 1  # uv run: 2 words
+        options_with_value = _PREFIXES.get((name, *words[at + 1 : at + length]))
+        if options_with_value is None:
             break
         if name == "command" and words[at + 1 : at + 2] in (["-v"], ["-V"]):
             return len(words)  # it only looks for a program
         at += length
         while at < len(words) and words[at].startswith("-") and words[at] != "--":
-            at += 2 if words[at] in values.split() else 1
-        at += at < len(words) and words[at] == "--"
+            at += 2 if words[at] in options_with_value.split() else 1
+        if at < len(words) and words[at] == "--":
+            at += 1
         while name == "env" and at < len(words) and re.match(r"\w+=", words[at]):
             at += 1
         at += _POSITIONAL.get(name, 0)

@@ -41,7 +41,7 @@ def qos_name(partition: str) -> str:
 
 
 def cluster_conf(layout: Layout, *, with_qos: bool, pmix: bool) -> str:
-    """cluster.conf, which slurm.conf includes.
+    """Return cluster.conf, which slurm.conf includes.
 
     ``with_qos=False`` is for slurmctld's first start: it does not start with a partition whose QOS
     does not exist yet, and a QOS cannot limit GPUs before slurmctld has registered them.
@@ -56,6 +56,7 @@ def cluster_conf(layout: Layout, *, with_qos: bool, pmix: bool) -> str:
 
 
 def _node_line(node: Node) -> str:
+    """Return the line of a node, with two sockets if its cores can be divided."""
     sockets = 2 if node.cores % 2 == 0 else 1
     words = [
         f"NodeName={node.name}",
@@ -68,20 +69,21 @@ def _node_line(node: Node) -> str:
     return " ".join([*words, "State=UNKNOWN"])
 
 
-def _partition_line(layout: Layout, each: SandboxPartition, with_qos: bool) -> str:
-    partition = each.partition
-    nodes = [node for node in layout.nodes if node.name in each.nodes]
+def _partition_line(layout: Layout, emulated: SandboxPartition, with_qos: bool) -> str:
+    """Return the line of a partition; settings without a value are left to Slurm."""
+    partition = emulated.partition
+    nodes = [node for node in layout.nodes if node.name in emulated.nodes]
     memory = min(node.memory_mb for node in nodes) * (layout.cluster.policy.memory_fraction or 1)
     maximum, default = partition.wall_time.maximum, partition.wall_time.default
     settings = {
         "PartitionName": partition.name,
-        "Nodes": units.compress_hostlist(each.nodes),
+        "Nodes": units.compress_hostlist(emulated.nodes),
         "State": "UP",
         "DefMemPerCPU": max(1, int(memory / min(node.cores for node in nodes))),
         "MaxTime": maximum and units.format_time(maximum),
         "DefaultTime": (default or maximum) and units.format_time(default or maximum or 0),
         "MaxNodes": partition.max_nodes,
-        "DefCpuPerGPU": cores_per_gpu(layout, each),
+        "DefCpuPerGPU": cores_per_gpu(layout, emulated),
         "AllowGroups": None if partition.open else "root",
         "Default": "YES" if layout.cluster.default_partition == partition.name else None,
     }
@@ -106,7 +108,7 @@ def gres_conf(layout: Layout) -> str:
 
 
 def cgroup_conf(version: str) -> str:
-    """cgroup.conf: no enabled plugin needs cgroups, but slurmd reads the file and exits on errors.
+    """Return cgroup.conf, without which slurmd exits, although no enabled plugin needs cgroups.
 
     Older versions cannot disable cgroups; their mount point is an empty directory, so that the
     sandbox behaves the same on every machine.
@@ -131,7 +133,10 @@ def qos_limits(limiting: Union[Partition, Qos]) -> List[str]:
 
 
 def _job_qos(qos: Qos) -> List[str]:
-    """Return a QOS that a job may name; its flags let its limits replace the partition's."""
+    """Return the settings of a QOS that a job may name, as sacctmgr arguments.
+
+    Flags let its limits replace the partition's.
+    """
     words = qos_limits(qos)
     flags = ["OverPartQOS"] if words else []
     if qos.max_nodes is not None:
@@ -154,12 +159,13 @@ def sacctmgr_commands(layout: Layout, user: str) -> List[List[str]]:
     ]
     names = [QOS]
     for qos in layout.cluster.qos.values():
-        name, words = qos.name.lower(), _job_qos(qos)
+        name = qos.name.lower()
+        settings = _job_qos(qos)
         if name != QOS:
             names.append(name)
-            commands.append(["add", "qos", name, *words])
-        elif words:  # created by Slurm
-            commands.append(["modify", "qos", name, "set", *words])
+            commands.append(["add", "qos", name, *settings])
+        elif settings:  # created by Slurm
+            commands.append(["modify", "qos", name, "set", *settings])
     cluster, account = f"Cluster={layout.cluster.name}", f"Account={ACCOUNT}"
     allowed = [f"QOS={','.join(names)}"] if names[1:] else []
     commands.append(["add", "account", ACCOUNT, cluster])

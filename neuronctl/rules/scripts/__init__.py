@@ -67,7 +67,10 @@ def _own_findings(facts: ScriptFacts) -> List[Finding]:
 def _plan_findings(
     facts: ScriptFacts, of_plan: Sequence[Finding], others: Sequence[Finding], *, now: bool
 ) -> Iterator[Finding]:
-    """Yield the findings on the plan that concern the script's text, each with its place."""
+    """Yield the findings on the plan that concern the script's text, each with its place.
+
+    of_plan, now: as for check_script. others: the findings of the script rules.
+    """
     # A script for another cluster's partition follows other rules: report it in one line.
     elsewhere = any(each.has(Trait.NO_PARTITION) and each.doubtful for each in of_plan)
     for finding in of_plan:
@@ -76,7 +79,8 @@ def _plan_findings(
             finding = replace(finding, message=message)
         elif elsewhere and finding.source and not finding.by_slurm:
             continue
-        given, only_now = facts.given(*finding.about), finding.has(Trait.ONLY_NOW)
+        given = facts.given(*finding.about)
+        only_now = finding.has(Trait.ONLY_NOW)
         # NC643 reports a value that nobody has filled in.
         is_open = given is not None and re.fullmatch(UNFILLED, given.value or "")
         excuse = _EXCUSES.get(finding.code)
@@ -84,18 +88,21 @@ def _plan_findings(
             continue
         if given is not None and any(_covers(each, finding, given.place.line) for each in others):
             continue
-        missing = not only_now and not facts.has(*finding.about)
-        place = facts.top if missing or not now else NOWHERE
-        place = place if given is None else given.place
-        place = (facts.argument_place(finding.word) if finding.word else None) or place
+        is_missing = not only_now and not facts.has(*finding.about)
+        place = facts.top if is_missing or not now else NOWHERE
+        if given is not None:
+            place = given.place
+        if finding.word:
+            place = facts.argument_place(finding.word) or place
         edits = () if finding.instead is None else _with_option(facts, *finding.instead)
         yield replace(finding, place=place, edits=edits)
 
 
 def _covers(other: Finding, finding: Finding, line: int) -> bool:
     """Return True if another finding is on how the same option, or one on its line, is spelled."""
-    same = other.place.line == line or set(other.about) & set(finding.about)
-    return bool(same) and other.has(Trait.SPELLING)
+    if not other.has(Trait.SPELLING):
+        return False
+    return other.place.line == line or bool(set(other.about) & set(finding.about))
 
 
 def _asks_otherwise(facts: ScriptFacts, finding: Finding) -> bool:
@@ -129,7 +136,7 @@ def _clipped(finding: Finding, mask: Callable[[str], str]) -> Finding:
 
 
 def _with_option(facts: ScriptFacts, name: str, value: str) -> Tuple[Edit, ...]:
-    """Return the edit that changes an option in the directives, or adds it."""
+    """Return the edit that changes an option in the directives or adds it; () if none can."""
     text = '"' + re.sub(r'([\\"])', r"\\\1", value) + '"'
     given = facts.given(name)
     if given is None and facts.has(name):

@@ -25,7 +25,8 @@ def catalog_text(limits: ClusterFigures, date: str, below: Optional[Catalog] = N
     a person to add.
     """
     clusters = below.clusters.values() if below is not None else ()
-    lower = next((one for one in clusters if is_cluster(one, limits.config.cluster)), None)
+    is_this = (cluster for cluster in clusters if is_cluster(cluster, limits.config.cluster))
+    lower = next(is_this, None)  # the cluster's entry in the catalog below
     name = re.sub(r"[^A-Za-z0-9._-]", "-", limits.config.cluster) or "cluster"
     cluster: Data = {
         "title": name,
@@ -87,15 +88,15 @@ def _partition(site: SitePartition, limits: ClusterFigures) -> Data:
 
 
 def _sizes(site: SitePartition, limits: ClusterFigures) -> Data:
-    """Return the figures of a partition's nodes: of several memory sizes and GPUs the largest."""
+    """Return the figures of a partition's nodes: the largest memory and number of GPUs."""
     groups = [group for group in limits.nodes if site.name in group.partitions]
     if not groups:
         return {}
     cores_of = {name: group.cores for group in groups for name in group.names}
     cores = [cores_of[name] for name in units.hosts(site.node_list) if name in cores_of]
-    # One number per node, or the smallest if some nodes were hidden.
-    each = len(set(cores)) > 1 and len(cores) == site.nodes
-    data: Data = {"cores_per_node": cores if each else min(cores_of.values())}
+    # One number per node if the nodes differ and none is hidden; otherwise the smallest.
+    is_listed = len(set(cores)) > 1 and len(cores) == site.nodes
+    data: Data = {"cores_per_node": cores if is_listed else min(cores_of.values())}
     memory = max(group.memory_mb for group in groups)
     gpus = max(group.gpus for group in groups)
     if memory:
@@ -105,9 +106,9 @@ def _sizes(site: SitePartition, limits: ClusterFigures) -> Data:
         kinds = tuple(filter(None, gpu_types(groups)))
         if len(kinds) > 1:
             data["gpu_types"] = list(kinds)
-        for kind in kinds if len(kinds) == 1 else ():
-            data["gpu"] = kind
-            memory_gb = re.search(r"([0-9]+)gb", kind.lower())  # a100-sxm4-80gb
+        elif kinds:
+            data["gpu"] = kinds[0]
+            memory_gb = re.search(r"([0-9]+)gb", kinds[0].lower())  # a100-sxm4-80gb
             if memory_gb:
                 data["gpu_memory_gb"] = int(memory_gb[1])
     features = dict.fromkeys(name for group in groups for name in group.features)
@@ -139,22 +140,26 @@ def _qos_of_jobs(limits: ClusterFigures) -> List[SlurmQos]:
 def _qos(qos: SlurmQos, limits: ClusterFigures) -> Data:
     """Return a QOS's limits, which replace its partitions' limits in the catalog."""
     data: Data = {"priority": qos.priority or 0, **_limits_per_user(qos)}
-    takes = [site for site in limits.partitions if site.takes_qos(qos.name)]
-    nodes, longest = qos.limit("MaxTRES", "node"), qos.limit("MaxWall")
-    if nodes and _counts(nodes, qos, "PartitionMaxNodes", "MaxNodes", takes):
+    sites = [site for site in limits.partitions if site.takes_qos(qos.name)]
+    nodes = qos.limit("MaxTRES", "node")
+    longest = qos.limit("MaxWall")
+    if nodes and _counts(nodes, qos, "PartitionMaxNodes", "MaxNodes", sites):
         data["max_nodes"] = nodes
-    if longest and _counts(longest, qos, "PartitionTimeLimit", "MaxTime", takes):
+    if longest and _counts(longest, qos, "PartitionTimeLimit", "MaxTime", sites):
         data["wall_time"] = {"maximum": units.format_time(longest)}
-    if len(takes) < len(limits.partitions):
-        data["partitions"] = [site.name for site in takes]
+    if len(sites) < len(limits.partitions):
+        data["partitions"] = [site.name for site in sites]
     return data
 
 
 def _counts(
-    figure: int, qos: SlurmQos, flag: str, kind: str, takes: Sequence[SitePartition]
+    figure: int, qos: SlurmQos, flag: str, kind: str, sites: Sequence[SitePartition]
 ) -> bool:
-    """Return True if a QOS's limit counts in its partitions, which have one of that kind."""
-    most = [limit.figure for site in takes for limit in site.limits if limit.kind == kind]
+    """Return True if a QOS's limit counts in its partitions, which may have a smaller one.
+
+    flag: the QOS's flag that lets its jobs pass the partitions' limits. kind: of those limits.
+    """
+    most = [limit.figure for site in sites for limit in site.limits if limit.kind == kind]
     return flag in qos.flags or figure <= min(most, default=figure)
 
 

@@ -19,11 +19,12 @@ _SPREAD_UNKNOWN = ("gpus-per-task", "ntasks-per-gpu", "mem-per-gpu", "mincpus", 
 class Needs:
     """What a job needs. 0: nothing, or no bound.
 
-    nodes, most_nodes: how many it may have. tasks: in all. least_cores: that each node must have.
-    gpus: in all, whichever nodes have them. gpu_types: how many of each type; 0 where that is the
-    number of all. memory_…: MB; whole_memory: all that a node has. whole: it shares its nodes with
-    no other job (``"nodes"``), or only with the same user's (``"user"``). unsure: the option for
-    which it is not known how Slurm spreads the job over nodes, or "".
+    nodes, most_nodes: the fewest and the most nodes. tasks: in all. least_cores: that each node
+    must have. gpus: in all, on any of its nodes. gpu_types: how many GPUs of each type; 0: all of
+    them. memory_…: MB; whole_memory: all memory of each node. whole: it shares its nodes with no
+    other job (``"nodes"``), or only with the same user's (``"user"``). asks_…: the user requests
+    memory, or cores. unsure: the option for which it is not known how Slurm spreads the job over
+    nodes, or "".
     """
 
     nodes: int
@@ -100,22 +101,25 @@ class Needs:
 
 
 def whole_cores(cpus: int, threads: int) -> int:
-    """Return Slurm's CPUs rounded up to whole cores of so many threads."""
+    """Return a number of Slurm's CPUs, rounded up to whole cores of ``threads`` CPUs each."""
     return -(-cpus // threads) * threads
 
 
 def slurm_needs(plan: JobPlan) -> Needs:
-    """Return the plan's requests; 0 leaves a value to Slurm's default."""
-    request, sizes = plan.request, _amounts(plan)
+    """Return what a plan requests of Slurm; 0 leaves a value to Slurm's default."""
+    request = plan.request
+    sizes = _amounts(plan)
     number = request.sbatch_number
     nodes = plan.nodes if sizes.nodes is None else sizes.nodes
     most = sizes.max_nodes or sizes.nodes or 0
-    gpus, gpus_per_node = sizes.gpus or 0, sizes.gpus_per_node or 0
+    gpus = sizes.gpus or 0
+    gpus_per_node = sizes.gpus_per_node or 0
     ntasks_per_node = sizes.ntasks_per_node or 0
     if gpus and gpus_per_node:  # both together determine the nodes
-        nodes = most = max(1, gpus // gpus_per_node)
+        nodes = max(1, gpus // gpus_per_node)
+        most = nodes
         gpus = 0
-    if sizes.ntasks:  # no node is without a task
+    if sizes.ntasks:  # each node has a task
         nodes = min(nodes, sizes.ntasks)
         most = min(most or sizes.ntasks, sizes.ntasks)
     tasks = sizes.ntasks or nodes * max(1, ntasks_per_node)
@@ -164,6 +168,7 @@ def _unsure(request: JobRequest, sizes: Amounts, nodes: int, gpus: int) -> str:
 
 
 def _amounts(plan: JobPlan) -> Amounts:
+    """Return the sizes as a user's batch script requests them, otherwise the plan's."""
     request = plan.request
     if request.amounts is not None:
         return request.amounts
@@ -177,6 +182,7 @@ def _amounts(plan: JobPlan) -> Amounts:
 
 
 def _memory(text: Optional[str]) -> Optional[int]:
+    """Return an amount of memory in MB; None if there is none, or it cannot be read."""
     try:
         return None if text is None else units.parse_memory(text)
     except ValueError:
@@ -184,11 +190,12 @@ def _memory(text: Optional[str]) -> Optional[int]:
 
 
 def _types(plan: JobPlan) -> Iterator[Tuple[str, int]]:
+    """Yield the requested GPU types, each with a number of GPUs; 0: all GPUs are of that type."""
     request = plan.request
     kind = request.gpu_type or gpu_type_of_task(request.sbatch_value("gpus-per-task"))
     if kind:
         yield kind, 0
     for item in request.gres:
-        match = re.fullmatch(r"gpu:([^:]+):([0-9]{1,9})", item)
+        match = re.fullmatch(r"gpu:(?P<type>[^:]+):(?P<count>[0-9]{1,9})", item)
         if match is not None:
-            yield match[1], int(match[2])
+            yield match["type"], int(match["count"])

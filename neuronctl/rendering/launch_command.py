@@ -16,13 +16,10 @@ from neuronctl.rendering import template_environment
 WIDTH = 101
 """Columns after which a command is continued on the next line."""
 
-BLOCKS = ("before", "once", "exports", "task")
-"""The blocks of a launcher's template, in the order of the fields of LaunchParts."""
-
 
 @dataclass(frozen=True)
 class LaunchParts:
-    """A launcher's template rendered for one plan, as shell text.
+    """A launcher's template rendered for one plan, as shell text; each field is one of its blocks.
 
     before: lines that the batch shell runs first. once: words that the batch shell evaluates,
     such as srun and its options. exports, task: NAME=value words and the words of a command that
@@ -67,17 +64,19 @@ def launch_parts(job: JobPlan, launch: Launch) -> LaunchParts:
                 texts[block] = "".join(render(context))
         except Exception:
             environment.handle_exception()  # maps the traceback to the template's own lines
-    words = [_shell_words(texts.get(block, ""), file, block) for block in BLOCKS[1:]]
-    given = set(map(quote, launch.launcher_options))
-    if not given <= {*words[0], *words[2]}:
+    once, exports, task = (
+        _shell_words(texts.get(block, ""), file, block) for block in ("once", "exports", "task")
+    )
+    if not {*map(quote, launch.launcher_options)} <= {*once, *task}:
         raise TemplateError(
             f"{file}: the template has no place for --launcher-option",
             "write a loop over plan.launcher_options in block 'once' or 'task'",
         )
     lines = (Shell(line) for line in texts.get("before", "").splitlines() if line.strip())
-    return LaunchParts(tuple(lines), *words)
+    return LaunchParts(tuple(lines), once, exports, task)
 
 
+# White space, a word of shell text with its quotes and substitutions, or a stray character.
 _TOKEN = r"""(?xs)
     \s+
     | (?P<word> (?:
@@ -108,7 +107,8 @@ def launch_words(job: JobPlan, launch: Launch, parts: LaunchParts) -> Tuple[str,
     If each task must evaluate something, the command is a bash that becomes the launcher or the
     program; the program's words are its arguments: ``srun … bash -c 'exec torchrun … "$@"'``.
     """
-    wrapping, marked = launch.wrapping, _marked(job, launch)
+    wrapping = launch.wrapping
+    marked = _marked(job, launch)
     once = [*parts.once, *map(quote, wrapping.srun)]
     mark = _NODE_MARK if marked == LAUNCHER else ()
     command = [*map(quote, wrapping.prefix), *mark, *parts.task]

@@ -16,7 +16,7 @@ from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapp
 RemarkedLine = Tuple[str, str]
 """A line of a script, and a remark on it or ""."""
 
-_PLAIN = r"[A-Za-z0-9_@%+=:,./\[\]*^&|!?~()<>-]+\Z"
+_PLAIN = r"[A-Za-z0-9_@%+=:,./\[\]*^&|!?~()<>-]+\Z"  # a value that needs no quotes after #SBATCH
 
 
 def directive_lines(plan: JobPlan) -> List[str]:
@@ -131,16 +131,16 @@ def step_lines(plan: JobPlan) -> List[str]:
         if several:
             lines += [f"# Step {number}, side by side.", "processes=()"]
         for beside, launch in enumerate(step):
-            says = printable(launch.starts)
-            lines += [f"# {says}." if several else f"# Step {number}: {says}.", "{"]
+            starts = printable(launch.starts)
+            lines += [f"# {starts}." if several else f"# Step {number}: {starts}.", "{"]
             lines += [*_launch_lines(plan, launch, beside), "} &"]
             lines += ['processes+=("$!")'] if several else []
         lines.append(_SIDE_BY_SIDE if several else 'code=0; wait "$!" || code=$?')
         may_fail = step[0].allow_failure
         then = "goes on" if may_fail else "ends with it"
-        says = _FAILED.format(number=number, then=then)
-        ends = says if may_fail else f'{{ {says}; exit "$code"; }}'
-        lines.append(f'[ "$code" -eq 0 ] || {ends}')
+        report = _FAILED.format(number=number, then=then)
+        on_failure = report if may_fail else f'{{ {report}; exit "$code"; }}'
+        lines.append(f'[ "$code" -eq 0 ] || {on_failure}')
     return lines
 
 
@@ -149,14 +149,19 @@ _PROOF = 'sh -c "$NEURONCTL_PROVE" sh'
 
 
 def task_launch(plan: JobPlan) -> Tuple[str, bool]:
-    """Return the text that launches a sweep's task (``$@``), or "", and whether srun does."""
+    """Return the text that launches a sweep's task (``$@``), and whether srun launches it.
+
+    The text is "" if the task's command needs no launch around it.
+    """
     launch, *others = plan.steps[0]
-    own_run = tuple(export for export in launch.exports if export.name != WANDB_RUN)
-    launch = replace(launch, exports=own_run, program=(Shell('"$@"'),))
+    # Each task has a W&B run of its own.
+    exports = tuple(export for export in launch.exports if export.name != WANDB_RUN)
+    launch = replace(launch, exports=exports, program=(Shell('"$@"'),))
     words = launch_words(plan, launch, launch_parts(plan, launch))
-    proof, by_srun = "", words[0] == "srun"
-    if by_srun:  # which would take a lone colon for itself
-        proof, launch = _PROOF, replace(launch, program=(Shell('"${@/#/=}"'),))
+    by_srun = words[0] == "srun"
+    proof = _PROOF if by_srun else ""
+    if by_srun:  # a word that is a lone colon would begin another command of srun's
+        launch = replace(launch, program=(Shell('"${@/#/=}"'),))
     *lines, command = _launch_lines(plan, launch, "NEURONCTL_SLOT" if others else "", proof)
     if not lines and words == ('"$@"',):
         return "", by_srun
@@ -168,8 +173,8 @@ def _launch_lines(
 ) -> Sequence[str]:
     """Return the lines of one launch.
 
-    beside: how many others start just before it, or a variable that tells it. proof: what srun
-    starts in place of the command, with the command's words.
+    beside: how many launches of the step start before it, or a variable with that number. proof:
+    the words that srun starts, with the command as their arguments; "": srun starts the command.
     """
     parts = launch_parts(job, launch)
     changed = [export for export in launch.exports if export not in job.exports]

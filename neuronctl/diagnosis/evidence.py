@@ -63,8 +63,9 @@ class Diagnosis:
 
     what: the facts, in one sentence. cause: why, "" if ``what`` is sufficient. remedy: what to do.
     kind: a keyword for programs. certain: whether ``cause`` is a fact rather than only likely.
-    line: what shows it; around: the lines around that one, where the cause is not known. where: the
-    place in the program, the rank, the node. entry: the one of causes.yaml that knows it.
+    line: the log line that shows it; around: the lines around that line, if the cause is unknown.
+    where: the place in the program, the rank, the node. entry: the name of the entry in causes.yaml
+    that explains the line, or "".
 
     >>> neuronctl.Job(70).why().kind
     'completed'
@@ -93,19 +94,20 @@ def search(evidence: JobEvidence) -> Optional[Sign]:
 
 
 def lines_around(evidence: JobEvidence, line: Optional[LogLine]) -> Tuple[str, ...]:
-    """Return the log lines around one, for a reader to judge."""
+    """Return the log lines around ``line``, without blank ones; () if its place is not known."""
     log = next((log for log in evidence.logs if line and log.path == line.path), None)
     if log is None or line is None or not line.number:
         return ()
     place = len(log.lines) - line.number
-    return tuple(one for one in log.lines[max(0, place - _BEFORE) : place + _AFTER] if one.strip())
+    nearby = log.lines[max(0, place - _BEFORE) : place + _AFTER]
+    return tuple(text for text in nearby if text.strip())
 
 
 _BEFORE, _AFTER = 4, 4
 
 
 def backwards(evidence: JobEvidence) -> Iterator[LogLine]:
-    """Return the lines of all logs, the last one first, and standard error's in front."""
+    """Yield the lines of all logs, each log's last line first, standard error before output."""
     for log in reversed(evidence.logs):
         for number, line in enumerate(reversed(log.lines), start=1):
             yield LogLine(log.path, line, number)

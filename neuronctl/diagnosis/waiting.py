@@ -155,12 +155,19 @@ def _dependency_words(dependency: str) -> str:
 
 
 def _maintenance(evidence: JobEvidence) -> Tuple[str, str]:
-    """Return the maintenance that the job could run into, and how it can start before."""
+    """Return the maintenance that the job could run into, and how it can start before.
+
+    "": there is no maintenance, or the job cannot start before it.
+    """
     now = evidence.now
-    planned = [one for one in evidence.reservations if "MAINT" in one.flags and one.end > now]
+    planned = [
+        reservation
+        for reservation in evidence.reservations
+        if "MAINT" in reservation.flags and reservation.end > now
+    ]
     if not planned:
         return "", ""
-    first = min(planned, key=lambda one: one.start)
+    first = min(planned, key=lambda reservation: reservation.start)
     words = f"maintenance of {first.node_list} ({first.name})"
     if first.start <= now:
         return f"{words} lasts until {moment(first.end)}", ""
@@ -173,14 +180,16 @@ def _maintenance(evidence: JobEvidence) -> Tuple[str, str]:
 
 
 def _reserved(evidence: JobEvidence) -> str:
-    """Return the reservations, the next to end first."""
-    there = [one for one in evidence.reservations if one.end > evidence.now]
-    there.sort(key=lambda one: one.end)
+    """Return the first two reservations to end, in words; "" if there are none."""
+    now = evidence.now
+    current = [reservation for reservation in evidence.reservations if reservation.end > now]
+    current.sort(key=lambda reservation: reservation.end)
     words = []
-    for one in there:
-        begins = "" if one.start <= evidence.now else f"from {moment(one.start)} "
-        words.append(f"{one.name} reserves {one.node_list} {begins}until {moment(one.end)}")
-    return "; ".join(words[:2])
+    for reservation in current[:2]:
+        begins = "" if reservation.start <= now else f"from {moment(reservation.start)} "
+        times = f"{begins}until {moment(reservation.end)}"
+        words.append(f"{reservation.name} reserves {reservation.node_list} {times}")
+    return "; ".join(words)
 
 
 def _turn(evidence: JobEvidence, job: QueueJob, reason: str) -> str:
@@ -222,7 +231,8 @@ _QUIET = 300
 def quiet_words(evidence: JobEvidence) -> str:
     """Return ``13 of 14 min``, how long the program has written nothing; "" if under 5 min.
 
-    What Slurm adds at the end of a job makes a log new, and one with lines of both says nothing.
+    Slurm writes lines of its own at a job's end. A log that begins with them does not count; a log
+    to which they are added counts as changed then.
     """
     status, elapsed = evidence.status, evidence.status.elapsed or 0
     end = (status.end or 0) if status.ended else evidence.now

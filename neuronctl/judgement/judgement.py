@@ -197,15 +197,13 @@ def judge(
 
     plan = context.plan
     if plan.alternatives:
-        each = [
-            judge(
-                replace(context, plan=replace(plan, partition=partition, alternatives=())),
-                snapshot,
-                unasked_because,
-            )
+        plans = [
+            replace(plan, partition=partition, alternatives=())
             for partition in (plan.partition, *plan.alternatives)
         ]
-        return _combine(each)
+        return _combine(
+            [judge(replace(context, plan=one), snapshot, unasked_because) for one in plans]
+        )
     if snapshot is None:
         return Judgement(plan, apply_rules(context), unasked_because=unasked_because)
     judgement = _judge_by_slurm(context, snapshot)
@@ -263,10 +261,14 @@ def _slurm_facts(on_cluster: PlanOnCluster) -> SlurmFacts:
             if longest is None or 0 <= seconds <= longest.figure:
                 qos_for_time.append(name)
 
-    here = ("", plan.partition.name)
-    accounts = (each.account for each in figures.associations if each.partition in here)
+    accounts = (
+        association.account
+        for association in figures.associations
+        if association.partition in ("", plan.partition.name)
+    )
+    defaults = (partition.name for partition in figures.partitions if partition.default)
     return SlurmFacts(
-        default_partition=next((one.name for one in figures.partitions if one.default), ""),
+        default_partition=next(defaults, ""),
         accounts=tuple(dict.fromkeys(accounts)),
         qos=tuple(qos),
         qos_for_time=tuple(qos_for_time),
@@ -279,18 +281,18 @@ def _errors_first(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda one: (not one.refuses, order(one))))
 
 
-def _combine(each: Sequence[Judgement]) -> Judgement:
-    """Judge a job that several partitions may take: it starts where it can first.
+def _combine(judgements: Sequence[Judgement]) -> Judgement:
+    """Combine the judgements of a job in several partitions: it starts where it can first.
 
-    What stands against only some of them is a warning: Slurm takes the job for the others, or says
-    at once that it does not.
+    An error in only some of them is a warning if another partition suits the job: Slurm takes the
+    job for that one, or refuses it at once.
     """
-    best = min(each, key=lambda judgement: ORDER.index(judgement.verdict.kind))
-    suited = any(not judgement.refusals for judgement in each)
+    best = min(judgements, key=lambda judgement: ORDER.index(judgement.verdict.kind))
+    suited = any(not judgement.refusals for judgement in judgements)
     findings: Dict[Tuple[str, str], Finding] = {}
-    for judgement in each:
+    for judgement in judgements:
         for finding in judgement.findings:
-            everywhere = all(finding in other.findings for other in each)
+            everywhere = all(finding in other.findings for other in judgements)
             if not everywhere and not finding.refuses:
                 continue  # the user named several partitions and knows that they differ
             words = "" if everywhere else f"in {judgement.plan.partition.name}: "
@@ -298,7 +300,7 @@ def _combine(each: Sequence[Judgement]) -> Judgement:
             message = words + finding.message
             findings[finding.code, message] = replace(finding, message=message, severity=severity)
     best = best.with_rules(findings.values())
-    for judgement in each:
+    for judgement in judgements:
         if judgement.nodes is not None and judgement.nodes.on_cluster.lacks_reservation:
             # Slurm 22.05 with EnforcePartLimits=NO then starts the job in none of them.
             name = judgement.plan.partition.name

@@ -54,9 +54,11 @@ def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
 def own_reservation(on_cluster: PlanOnCluster) -> Optional[Reservation]:
     """Return the job's own reservation if it has begun and is the job's only source of nodes."""
     name, now = on_cluster.plan.request.reservation, on_cluster.snapshot.asked_at
-    for one in on_cluster.snapshot.reservations or ():
-        if one.name == name and one.start <= now < one.end and "FLEX" not in one.flags:
-            return one
+    for reservation in on_cluster.snapshot.reservations or ():
+        has_begun = reservation.start <= now < reservation.end
+        # Jobs in a FLEX reservation may also use other nodes, and start before it.
+        if reservation.name == name and has_begun and "FLEX" not in reservation.flags:
+            return reservation
     return None
 
 

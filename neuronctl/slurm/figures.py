@@ -34,11 +34,11 @@ _BUDGETS = ("GrpTRESMins", "GrpWall", "GrpTRESRunMins")
 
 
 def user_budgets(figures: ClusterFigures, groups: Sequence[LimitedGroup]) -> Tuple[Limit, ...]:
-    """Return the limits on minutes for the user's jobs, the tightest first."""
+    """Return the limits on minutes for the user's jobs; first the one with the least share left."""
     accounts = {group.name for group in groups if group.scope == Scope.ASSOCIATION}
     for name in tuple(accounts):
         accounts |= {group.name for group in with_those_above(name, groups)}
-    qos = {name.lower() for each in figures.associations for name in each.qos}
+    qos = {name.lower() for association in figures.associations for name in association.qos}
     qos |= {partition.qos.lower() for partition in figures.partitions}
     budgets = [
         limit

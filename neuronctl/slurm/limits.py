@@ -197,7 +197,8 @@ class Limit:
     def taken(self, amounts: Mapping[str, int], seconds: Optional[int]) -> Optional[int]:
         """Return what a job with these TRES and time limit takes of it; None: not known.
 
-        amounts: of one node where the limit is. seconds: None: without an end, or not known.
+        amounts: one node's if the limit is per node. seconds: the time limit; None: the job has
+        none, or it is not known.
         """
         counts = self.about.counts
         if counts == Counts.TIME:
@@ -291,11 +292,11 @@ def _figures(counts: str, text: str) -> Mapping[str, Optional[int]]:
 
 
 def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
-    """Those in a line of ``scontrol --oneliner show assoc_mgr``.
+    """Read the limits in a line of ``scontrol --oneliner show assoc_mgr``.
 
-    ``GrpJobs=30(2) GrpTRES=cpu=N(4),gres/gpu=8(1)`` is 30 jobs, of which 2 run, and 8 GPUs; ``N``
-    is no limit. Those on each job or user are read of an association only: an account hands them
-    down, and of a QOS sacctmgr tells them.
+    ``GrpJobs=30(2) GrpTRES=cpu=N(4),gres/gpu=8(1)`` means 30 jobs, of which 2 run, and 8 GPUs;
+    ``N`` means no limit. Limits on each job or user are read only for an association: it inherits
+    those of an account, and sacctmgr reports those of a QOS.
     """
     texts = {name: text for name, _, text in (word.partition("=") for word in line.split())}
     running = {tres: used for tres, _, used in _used(texts.get("GrpTRESRunMins", ""))}

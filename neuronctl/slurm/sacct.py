@@ -71,9 +71,10 @@ _COLUMNS = fields.columns_of(AccountingJob)
 
 @dataclass(frozen=True)
 class Accounting:
-    """sacct's answer. ``off``: why there is none (disabled, database down), otherwise "".
+    """sacct's answer.
 
-    disabled: whether the cluster has no accounting.
+    off: why there is none (accounting is disabled, the database is down), otherwise "". disabled:
+    the cluster has no accounting.
     """
 
     jobs: Tuple[AccountingJob, ...] = ()
@@ -167,7 +168,7 @@ def _in_parts(argv: Sequence[str], begin: int, end: int) -> List[AccountingJob]:
 def sacct_logs(job: JobId) -> Optional[Tuple[str, str]]:
     """Ask sacct for the files of a job's output and errors, which it shows since Slurm 24.05.
 
-    None where it does not tell them. A path may be relative to the job's directory. Raises
+    None: sacct does not show them. A path may be relative to the job's directory. Raises
     SlurmUnavailableError.
     """
     options = ["--allocations", "--expand-patterns", "--format=StdOut,StdErr"]

@@ -61,7 +61,8 @@ _TOO_SMALL = "(?i)node configuration is not available"
 class Tested:
     """What ``sbatch --test-only`` says, and when the job would start (epoch seconds).
 
-    too_small: whether no nodes suit it. unavailable: whether those that do are out of service.
+    said: Slurm's words. start: None: Slurm names no time. too_small: no nodes suit the job.
+    unavailable: nodes suit the job, but they are out of service.
     """
 
     said: str
@@ -79,9 +80,10 @@ class Submitted:
     warnings: str = ""
 
 
+# sbatch's report of a job's id, and perhaps its cluster: without --parsable, or with it.
 _ACCEPTED = (
-    r"\s*(?:Submitted batch job ([0-9]{1,10})(?: on cluster (\S+))?\b.*"
-    r"|([0-9]{1,10})(?:;(\S*))?(?: estimates .*)?)\s*"
+    r"\s*(?:Submitted batch job (?P<id>[0-9]{1,10})(?: on cluster (?P<cluster>\S+))?\b.*"
+    r"|(?P<bare_id>[0-9]{1,10})(?:;(?P<bare_cluster>\S*))?(?: estimates .*)?)\s*"
 )
 
 
@@ -94,8 +96,8 @@ def parse_submitted(stdout: str, stderr: str = "") -> Optional[Submitted]:
     for line in reversed(stdout.splitlines()):
         match = re.fullmatch(_ACCEPTED, line)
         if match is not None:
-            cluster = match[2] or match[4]
-            return Submitted(int(match[1] or match[3]), cluster or None, plain_words(stderr))
+            cluster = match["cluster"] or match["bare_cluster"] or None
+            return Submitted(int(match["id"] or match["bare_id"]), cluster, plain_words(stderr))
     return None
 
 
@@ -121,9 +123,9 @@ def sbatch(
     accepted, and the error says so.
     """
     env = {**clean_environment(os.environ, for_job=True), **(environment or {})}
-    marked = ["/dev/stdin", f"neuronctl-{mark}"] if mark else []
-    marked += ["1", "", str(first_job)] if marked and first_job else []
-    return _submit(["sbatch", "--parsable", *marked], script, cwd, env)
+    script_words = ["/dev/stdin", f"neuronctl-{mark}"] if mark else []
+    script_words += ["1", "", str(first_job)] if mark and first_job else []
+    return _submit(["sbatch", "--parsable", *script_words], script, cwd, env)
 
 
 def sbatch_existing(
@@ -135,7 +137,8 @@ def sbatch_existing(
 ) -> Submitted:
     """Submit somebody's own script by its own command line, in the environment as it is.
 
-    Inside another job, what describes that job is left out: srun would read it in the new one.
+    Inside another job, the variables that describe that job are left out: srun would read them in
+    the new job.
     words: the command, ``sbatch`` first. script: for sbatch's standard input. environment: more
     variables. Raises as ``sbatch``.
     """

@@ -314,7 +314,10 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
 
 
 def parse_reservations(text: str) -> Tuple[Reservation, ...]:
-    """Parse the ``ReservationName=`` lines of ``scontrol --oneliner show reservation``."""
+    """Parse the ``ReservationName=`` lines of ``scontrol --oneliner show reservation``.
+
+    A reservation without a start or an end is left out.
+    """
     reservations = []
     for line in _lines(text, "ReservationName"):
         values = read_columns(columns_of(Reservation), line)

@@ -208,10 +208,11 @@ class Node:
 
     def refuse(self, key: str, message: str, hint: str = "") -> None:
         """Report an error about a key of this mapping, "" for the mapping itself."""
-        path = above = (*self.path, key) if key else self.path
-        while above and above not in self.places:
-            above = above[:-1]
-        mistake = self.places.get(above, (0, 1)), f"{'.'.join(path)}: {message}", hint
+        path = (*self.path, key) if key else self.path
+        placed = path  # the nearest path above with a place in a file
+        while placed and placed not in self.places:
+            placed = placed[:-1]
+        mistake = self.places.get(placed, (0, 1)), f"{'.'.join(path)}: {message}", hint
         self.errors.setdefault(path, mistake)
 
     def check_keys(self, allowed: Sequence[str]) -> None:
@@ -257,9 +258,10 @@ def fields(model: type) -> Tuple[str, ...]:
 
 
 def _build(model: Type[T], node: Node, inherited: Optional[T] = None, **own: Any) -> T:
-    """Return a model's object. inherited: has the values of keys that are not given.
+    """Build an object of a model from a mapping.
 
-    A null means "none here", whatever is inherited. own: values that were read already.
+    inherited: the object with the values of keys that the mapping lacks. A null in the mapping
+    means "none here", whatever is inherited. own: values that were read already.
     """
     node.check_keys(fields(model))
     for key, kind in model.__annotations__.items():
@@ -296,8 +298,11 @@ def read_cluster(name: str, node: Node) -> Cluster:
         wall_time=_build(WallTime, node.below("wall_time")),
         price=_build(Price, node.below("price")),
     )
-    below, of_qos = node.below("partitions"), node.below("qos")
-    partitions = {key: _partition(key, below.below(key), base) for key in below.present()}
+    partition_nodes = node.below("partitions")
+    qos_nodes = node.below("qos")
+    partitions = {
+        key: _partition(key, partition_nodes.below(key), base) for key in partition_nodes.present()
+    }
     if not partitions and node.path not in node.errors:
         node.refuse("", "the cluster has no partitions", "add at least one under 'partitions:'")
     cluster = _build(
@@ -306,7 +311,7 @@ def read_cluster(name: str, node: Node) -> Cluster:
         name=name,
         title=node.read("title", default=name),
         partitions=partitions,
-        qos={key: _qos(key, of_qos.below(key), partitions) for key in of_qos.present()},
+        qos={key: _qos(key, qos_nodes.below(key), partitions) for key in qos_nodes.present()},
     )
     if cluster.default_partition not in (None, *partitions):
         default = str(cluster.default_partition)

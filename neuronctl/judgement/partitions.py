@@ -39,9 +39,9 @@ class Candidate:
     def exclusion(self) -> str:
         """Return why the partition is left out; "" if it fits.
 
-        What is wrong in any partition excludes none, and is reported after the choice.
+        An error that any partition would have excludes none; it is reported after the choice.
         """
-        refusals = [each for each in self.judgement.refusals if each.has(Trait.PARTITION)]
+        refusals = [error for error in self.judgement.refusals if error.has(Trait.PARTITION)]
         wants_gpus = self.plan.gpus_per_node or self.plan.request.shares_gpus
         if self.plan.partition.gpus_per_node and not (wants_gpus or refusals):
             return "its GPUs would stay idle"
@@ -91,7 +91,7 @@ def judge_candidates(
     *,
     batch_script: bool = False,
 ) -> Tuple[Candidate, ...]:
-    """Return the plan in every partition of its cluster, judged, best first. Pure."""
+    """Judge the plan in each partition of its cluster; return the candidates, best first. Pure."""
     candidates = []
     for name in draft.cluster.partitions:
         request = replace(draft.request, partition=name)
@@ -198,17 +198,19 @@ def _partition_now(
         total, in_use = group.cores, group.cores_used
         if has_gpus:
             total, in_use = group.gpus, group.gpus_used
+        unused = len(group.names) * (total - in_use)
         used += len(group.names) * in_use
-        rest = len(group.names) * (total - in_use)
         if is_up(group) and not is_reserved(group):
-            free += rest
+            free += unused
         else:
-            down += rest
+            down += unused
 
     request = JobRequest(script="job", partition=name, gpus_per_node=1 if has_gpus else None)
     judgement = judge(RuleContext(plan(request, cluster), catalog), snapshot)
-    # Only whether there is room matters, not how it is requested.
-    closing = tuple(each for each in judgement.findings if each.has(Trait.CLOSES_PARTITION))
+    # Keep only findings that close the partition: those about the made-up request do not matter.
+    closing = tuple(
+        finding for finding in judgement.findings if finding.has(Trait.CLOSES_PARTITION)
+    )
     judgement = replace(judgement, findings=closing)
     assert judgement.nodes is not None
     on_cluster = judgement.nodes.on_cluster

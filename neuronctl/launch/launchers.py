@@ -120,7 +120,8 @@ class Launcher:
 def holds(when: str, *, nodes: int, processes: int, python: bool) -> bool:
     """Return True if a trait that depends on the job applies.
 
-    processes: in all of the job. python: whether they run Python, or what is not yet known.
+    when: ALWAYS, NEVER, and the like. processes: of the whole job. python: the processes run
+    Python, or it is not known yet what they run.
     """
     several = {SEVERAL_NODES: nodes > 1, SEVERAL_PROCESSES: processes > 1}
     return {ALWAYS: True, TRAINING: processes > 1 or python, **several}.get(when, False)
@@ -152,8 +153,8 @@ def load(name: str) -> Launcher:
     """Return the launcher ``name``.
 
     Raises UsageError if there is none, and TemplateError with file and line if its file is wrong
-    or may be changed by other users; a site's that is wrong is left out. As it was when first
-    asked for, as of every().
+    or may be changed by other users; a site's file that is wrong is left out. The file is read only
+    once.
     """
     return _loaded(name, directories())
 
@@ -175,11 +176,11 @@ def read(name: str, places: Sequence[str]) -> Launcher:
     traits = _traits(file, text)
     like = traits.pop("like", "")
     if like:
-        above = places
-        if like == name:  # the next one of the same name
-            above = above[above.index(os.path.dirname(file)) + 1 :]
+        base_places = places
+        if like == name:  # the next launcher of the same name
+            base_places = places[places.index(os.path.dirname(file)) + 1 :]
         try:
-            base = _traits(*_read(like, above))
+            base = _traits(*_read(like, base_places))
         except UsageError as error:
             raise TemplateError(f"{file}:1: like: no launcher '{like}'", error.hint) from None
         if "like" in base:
@@ -261,7 +262,10 @@ def find_call(
 def _options_called(
     launcher: Launcher, words: Sequence[Optional[str]], at: int
 ) -> Tuple[Tuple[LauncherOption, ...], Optional[int]]:
-    """Return the options from ``at`` on, and how many words come before what it starts, or None."""
+    """Return the options in the words from ``at`` on, and how many words precede the rest.
+
+    The rest is what the launcher starts. None: an option is not known, nor whether it has a value.
+    """
     options: List[LauncherOption] = []
     while at < len(words):
         word = words[at]
@@ -277,7 +281,7 @@ def _options_called(
             length = 2
         else:
             return tuple(options), None
-        option_words = tuple(each or "" for each in words[at : at + length])
+        option_words = tuple(word or "" for word in words[at : at + length])
         if length > 1:
             value = "".join(option_words[1:2])
         if length == 2 and not launcher.values:  # argparse takes both in one word

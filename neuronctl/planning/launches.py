@@ -21,8 +21,8 @@ from neuronctl.request.job import JobRequest, Source, StepRequest
 class Share:
     """What a step may use: nodes, and GPUs on each of them.
 
-    job_gpus: those per node of the whole job. per_node: how many steps run side by side on a node;
-    0: it runs alone.
+    job_gpus: the whole job's GPUs per node. per_node: how many steps run side by side on a node; 0:
+    the step runs alone.
     """
 
     nodes: int
@@ -42,7 +42,10 @@ class Share:
         return Share(1, gpus, self.job_gpus, per_node)
 
     def cores_with(self, gpus: int, job_cores: int) -> int:
-        """Return a step's cores on each node with so many GPUs; job_cores: the whole job's."""
+        """Return the cores per node of a step with ``gpus`` GPUs per node.
+
+        job_cores: the whole job's cores per node.
+        """
         if self.gpus:  # cores come with the GPUs
             return max(1, job_cores * gpus // (self.job_gpus if self.beside else self.gpus))
         return max(1, job_cores // self.per_node) if self.beside else job_cores

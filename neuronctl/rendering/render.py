@@ -185,11 +185,11 @@ def render_run(plan: JobPlan) -> str:
 
 
 def _render(name: str, plan: JobPlan, other: Optional[str] = None, **more: Any) -> str:
-    """Fill in a template: a shipped one's name, which the user's own of that name replaces.
+    """Fill in the template ``name``: the user's own of that name, otherwise the shipped one.
 
-    other: a file, by a path with a slash, or the name of one of the user's, in its place.
-    ``shipped/NAME`` is always the shipped one, for the user's to extend. What lies in the working
-    directory never counts by its name alone: a template is a program.
+    other: a template to use instead: a path with a slash, or the name of one of the user's own.
+    ``shipped/NAME`` is always the shipped one, so that the user's can extend it. A file in the
+    working directory never counts by its name alone: a template is a program.
     """
     directories = template_environment.directories()
     first = []

@@ -190,7 +190,7 @@ def _without_secrets(
 
 
 def own_cluster(catalog_file: Optional[str] = None, name: Optional[str] = None) -> Cluster:
-    """Return the requested cluster, that of the configuration, or this machine's."""
+    """Return the requested cluster, otherwise the configured one, otherwise this machine's."""
     from neuronctl.catalog.loader import load, recognise
 
     return recognise(load(catalog_file), name or configured_cluster())[0]
@@ -271,10 +271,8 @@ def _layer(nodes: Mapping[str, _Node], source: Source, program_keys: Sequence[st
             values[name] = value
             origins[name] = Origin(source, node.where)
         if "body" in fields or "steps" in fields:
-            values["text_file"], origins["text_file"] = (
-                node.document.file,
-                Origin(source, node.where),
-            )
+            values["text_file"] = node.document.file
+            origins["text_file"] = Origin(source, node.where)
     _check_program(values, {name: origin.where for name, origin in origins.items()})
     return Layer(values, origins)
 
@@ -366,15 +364,17 @@ def _step(node: _Node) -> StepRequest:
 def _check_program(values: Mapping[str, Any], places: Mapping[str, str]) -> None:
     """Raise JobFileError for several programs, or for arguments without one. places: by field."""
     keys = {"script": "script", "body": "run", "steps": "steps", "together": "together"}
-    given = [name for name in keys if name in values]
-    if len(given) > 1:
+    fields = [field for field in keys if field in values]
+    if not fields:
+        return
+    first = fields[0]
+    if len(fields) > 1:
         raise JobFileError(
-            f"{places[given[-1]]}: {keys[given[0]]} and {keys[given[1]]} contradict each other",
+            f"{places[fields[-1]]}: {keys[first]} and {keys[fields[1]]} contradict each other",
             "keep one of them; several programs are steps",
         )
-    if "args" in values and given and given != ["script"]:
-        key = keys[given[0]]
-        raise JobFileError(f"{places[given[0]]}: args belong to a script, and not to {key}")
+    if "args" in values and first != "script":
+        raise JobFileError(f"{places[first]}: args belong to a script, and not to {keys[first]}")
 
 
 def _option(option: Option, node: _Node) -> Dict[str, Any]:

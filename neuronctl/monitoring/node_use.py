@@ -78,12 +78,15 @@ class JobUsage:
 
 
 def parse_node_usage(text: str) -> Tuple[NodeUsage, ...]:
-    """Parse the nodes' reports, in task order; other lines are skipped."""
+    """Parse the nodes' reports (_SURVEY), in task order; skip other lines."""
     usages = []
     for lines in split_by_task(text).values():
         facts = re.findall(r"(?m)^@(\w+)\t(.*)", "\n".join(lines))
+        if not facts:
+            continue
         values = dict(facts)
-        total, free = (parse_number(values.get(name, "")) for name in ("MemTotal", "MemAvailable"))
+        total = parse_number(values.get("MemTotal", ""))
+        free = parse_number(values.get("MemAvailable", ""))
         usage = NodeUsage(
             node=values.get("node", ""),
             gpus=_gpus([text for kind, text in facts if kind == "gpu"]),
@@ -92,12 +95,12 @@ def parse_node_usage(text: str) -> Tuple[NodeUsage, ...]:
             memory_used=None if total is None or free is None else (total - free) / 1024,
             memory=None if total is None else total / 1024,
         )
-        usages += [usage] if facts else []
+        usages.append(usage)
     return tuple(usages)
 
 
 def _gpus(lines: Sequence[str]) -> Tuple[Gpu, ...]:
-    """Return the GPUs under a header with nvidia-smi's titles, one line per GPU."""
+    """Return the GPUs in lines of nvidia-smi: a header, then one line per GPU."""
     places = gpu_columns(lines[0]) if lines else {}
     if not set(SURVEYED) <= set(places):
         return ()
@@ -167,6 +170,7 @@ def read_stacks(job_id: int, nodes: Sequence[str]) -> List[ProcessStack]:
 
 
 _PROCESS = re.compile(r"@process\t([\w.-]+)\t([0-9]{1,9})\t([0-9]*)\t(\w?)\t(.*)\t([a-z -]*)")
+"""The line before a process's stacks: node, pid, rank, state, name, and tool."""
 
 
 def parse_stacks(lines: Sequence[str]) -> List[ProcessStack]:
@@ -186,10 +190,10 @@ def alike(stacks: Sequence[ProcessStack]) -> List[List[ProcessStack]]:
     """Group processes with the same stacks: small groups and those with ranks first."""
     groups: Dict[Tuple[str, str], List[ProcessStack]] = {}
     for stack in stacks:
-        # Ignore what differs between processes that do the same.
+        # Ignore the ids of threads, which differ between processes that do the same.
         text = re.sub(r"(?m)^Thread (0x)?[0-9A-Fa-f]+( \(\w+\))?", "Thread", "\n".join(stack.lines))
         groups.setdefault((stack.name, text), []).append(stack)
     return sorted(
         groups.values(),
-        key=lambda same: (not same[0].rank, same[0].tool != "py-spy", len(same)),
+        key=lambda group: (not group[0].rank, group[0].tool != "py-spy", len(group)),
     )

@@ -89,7 +89,7 @@ def read_samples(
 
 
 _NAME = re.compile(r"([0-9]+)-([0-9]{1,6})\.([A-Za-z0-9][A-Za-z0-9_.-]*?)\.csv")
-"""Job, restart, and node."""
+"""A file's name: job, restart, and node, as in ``1234-0.gpu30.csv``."""
 
 _MOST_NODES = 4096
 
@@ -110,7 +110,7 @@ def _find_files(folder: str, job: int) -> List[Tuple[int, str, str]]:
 
 
 _TOO_MUCH = 1e18
-"""For any figure; sums of what is less stay finite."""
+"""Figures from here on count as unknown; sums of smaller ones stay finite."""
 
 _LONGEST_LINE = 8192
 _MOST_GPUS = 128
@@ -151,7 +151,7 @@ def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
         titles = next(lines, "").split(",")
         places = [titles.index(title) for title in ("time", "cpu", "memory")]
         for time, spent, held in _rows(lines, places, len(titles)):
-            if time >= (times[-1] if times else 0) and held == held:
+            if time >= (times[-1] if times else 0) and not math.isnan(held):
                 times.append(time)
                 cpu.append(spent)
                 memory.append(held)
@@ -182,17 +182,20 @@ def _read_node(path: str, name: str, restart: int) -> Optional[NodeUse]:
 
 
 def _positive(text: str) -> Optional[float]:
+    """Return a figure above 0; None for any other text."""
     number = _number(text)
     return number if number > 0 else None
 
 
 def _growth(values: Sequence[float]) -> float:
-    """Return how much a counter grew; it falls when a process it counted ends."""
-    before = grown = 0.0
+    """Return how much a counter grew; it falls when a process that it counted ends."""
+    last_value = growth = 0.0
     for value in values:
-        grown += value - before if value > before else 0.0
-        before = value if value == value else before
-    return grown
+        if math.isnan(value):
+            continue
+        growth += max(0.0, value - last_value)
+        last_value = value
+    return growth
 
 
 def _read_gpus(path: str, node: str, times: Sequence[float], every: float) -> Tuple[GpuUse, ...]:
@@ -204,8 +207,8 @@ def _read_gpus(path: str, node: str, times: Sequence[float], every: float) -> Tu
         columns = gpu_columns(header)
         places = [0, *(columns.get(figure, 0) for figure in SAMPLED)]
         for now, index, *figures in _rows(lines, places, header.count(",") + 1):
-            within = times[0] <= now <= times[-1] + every
-            if within and index == index and (index in gpus or len(gpus) < _MOST_GPUS):
+            is_within = times[0] <= now <= times[-1] + every and not math.isnan(index)
+            if is_within and (index in gpus or len(gpus) < _MOST_GPUS):
                 gpus.setdefault(int(index), []).append([now, *figures])
     except OSError:
         return ()
@@ -220,49 +223,54 @@ def _read_gpus(path: str, node: str, times: Sequence[float], every: float) -> Tu
 def _gpu_use(
     node: str, index: str, rows: Sequence[List[float]], has_column: Sequence[bool], every: float
 ) -> GpuUse:
-    """Sum up one GPU's samples. rows: time, use, memory, total memory, power."""
+    """Sum up one GPU's samples.
+
+    rows: time, use, memory, total memory, power. has_column: whether the log has each of the last
+    four. every: seconds between samples.
+    """
     times, *columns = zip(*rows)
-    use, memory, whole, power = (
-        [value for value in column if is_there and value == value]  # without NaN
+    all_uses, all_memory, _, all_power = columns
+    uses, memory, total_memory, power = (
+        [value for value in column if is_there and not math.isnan(value)]
         for column, is_there in zip(columns, has_column)
     )
     return GpuUse(
         node=node,
         index=index,
         samples=len(times),
-        use=mean(use),
-        idle=mean([float(value <= IDLE) for value in use]),
-        longest_idle=int(_longest_idle(times, columns[0], 2.5 * every)),
+        use=mean(uses),
+        idle=mean([float(use <= IDLE) for use in uses]),
+        longest_idle=int(_longest_idle(times, all_uses, 2.5 * every)),
         memory_peak=max(memory, default=None),
-        memory=max(whole, default=None),
+        memory=max(total_memory, default=None),
         power=mean(power),
-        series=tuple(zip(times, columns[0], columns[1], columns[3])),
+        series=tuple(zip(times, all_uses, all_memory, all_power)),
     )
 
 
 def _longest_idle(times: Sequence[float], uses: Sequence[float], gap: float) -> float:
-    """Return how long the longest stretch without use was.
+    """Return the seconds of the longest stretch without use.
 
-    gap: seconds without samples after which nobody knows what the GPU did.
+    gap: seconds without samples that end a stretch, because the use is not known.
     """
     longest = 0.0
     idle_since: Optional[float] = None
-    before = times[0]
+    last_time = times[0]
     for now, use in zip(times, uses):
-        if now - before > gap:
+        if now - last_time > gap:
             idle_since = None
         if idle_since is not None:
             longest = max(longest, now - idle_since)
-        if not use <= IDLE:
+        if use > IDLE or math.isnan(use):
             idle_since = None
         elif idle_since is None:
             idle_since = now
-        before = now
+        last_time = now
     return longest
 
 
 def mean(values: Sequence[float]) -> Optional[float]:
-    """Return the mean; None of nothing."""
+    """Return the mean; None if there are no values."""
     return sum(values) / len(values) if values else None
 
 
@@ -275,15 +283,15 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 def mean_by_span(
     samples: Iterable[Tuple[float, float]], since: float, until: float, count: int, every: float
 ) -> List[Optional[float]]:
-    """Return the mean of (time, value) in each of ``count`` spans; None if nothing is known.
+    """Return the mean value of (time, value) in each of ``count`` spans; None if it is not known.
 
-    every: seconds between two samples; in a span without any, the value before it holds so long.
+    every: seconds between two samples. A span between two such samples has the earlier value.
     """
     width = max(until - since, 1.0) / count
     spans: List[List[float]] = [[] for _ in range(count)]
     last_value, last_time = 0.0, -math.inf
     for time, value in samples:
-        if not since <= time <= until or value != value:
+        if not since <= time <= until or math.isnan(value):
             continue
         place = min(int((time - since) / width), count - 1)
         # The spans between two samples have the value of the first one, unless some are missing.
@@ -334,7 +342,7 @@ _SPANS, _WIDE, _TALL = 150, 300, 60
 
 
 def usage_charts(nodes: Sequence[NodeUse]) -> List[Tuple[str, List[Dict[str, Any]]]]:
-    """Return names and charts of a run's nodes: those of each GPU, and the cores of each node."""
+    """Return (title, charts) for each GPU of a run's nodes, then for the cores of each node."""
     since = min(node.first for node in nodes)
     until = max(node.last for node in nodes)
     every = max(node.every for node in nodes)
@@ -345,15 +353,18 @@ def usage_charts(nodes: Sequence[NodeUse]) -> List[Tuple[str, List[Dict[str, Any
     charts: List[Tuple[str, List[Dict[str, Any]]]] = []
     for gpu in (gpu for node in nodes for gpu in node.gpus):
         memory = _column(gpu, MEMORY, 1024)
-        average = mean([size for _, size in memory if size == size])
-        whole = None if gpu.memory is None else gpu.memory / 1024
+        average = mean([size for _, size in memory if not math.isnan(size)])
+        total = None if gpu.memory is None else gpu.memory / 1024
         gpu_charts = _chart("use", over_time(_column(gpu, USE)), "{:.0f}%", gpu.use, 100.0)
-        gpu_charts += _chart("memory", over_time(memory), "{:.1f} GiB", average, whole)
+        gpu_charts += _chart("memory", over_time(memory), "{:.1f} GiB", average, total)
         gpu_charts += _chart("power", over_time(_column(gpu, POWER)), "{:.0f} W", gpu.power)
         charts.append((f"GPU {gpu.index} of {gpu.node}", gpu_charts))
     for node in nodes:
-        steps = zip(node.series, node.series[1:])
-        busy = [(b[0], max(0.0, b[1] - a[1]) / (b[0] - a[0])) for a, b in steps if b[0] > a[0]]
+        busy = [
+            (time, max(0.0, cpu - last_cpu) / (time - last_time))
+            for (last_time, last_cpu), (time, cpu) in zip(node.series, node.series[1:])
+            if time > last_time
+        ]
         average = node.cpu / node.seconds if node.seconds else None
         core_chart = _chart("in use", over_time(busy), "{:.1f} cores", average, node.cores)
         charts.append((f"Cores of {node.node}", core_chart))
@@ -367,7 +378,7 @@ def _chart(
     average: Optional[float],
     top: Optional[float] = None,
 ) -> List[Dict[str, Any]]:
-    """Return the chart of a figure over time; none if nothing is known of it.
+    """Return the chart of a figure over time in a list; [] if the figure is not known.
 
     words: how a value is written, such as ``{:.0f}%``. average: of all samples, as in the table.
     top: the value at the upper edge; None: the largest. In the result, ``lines`` are unbroken

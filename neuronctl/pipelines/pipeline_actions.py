@@ -47,9 +47,9 @@ CANCELLED = "cancelled"
 
 @dataclass(frozen=True)
 class PlannedPipeline:
-    """A pipeline's jobs by their names, each after those for which it waits.
+    """A pipeline's jobs by name, each after those for which it waits.
 
-    rows: the same, as its folder has them.
+    rows: the same jobs, as the pipeline's folder has them.
     """
 
     name: str
@@ -57,10 +57,11 @@ class PlannedPipeline:
     rows: Sequence[Job]
 
 
-def plan_pipeline(path: str, options: Mapping[str, Any], **how: Any) -> PlannedPipeline:
-    """Plan each job of the file. options: of the command line, which count for every job.
+def plan_pipeline(path: str, options: Mapping[str, Any], **plan_options: Any) -> PlannedPipeline:
+    """Plan each job of the file. options: of the command line, for every job.
 
-    how: as for ``plan_job``. Raises JobFileError with file:line, and what ``plan_job`` raises.
+    plan_options: as for ``plan_job``. Raises JobFileError with file:line, and what ``plan_job``
+    raises.
     """
     layers = read_pipeline(path)
     after = {name: _names(layers, name, "after") for name in layers}
@@ -80,7 +81,7 @@ def plan_pipeline(path: str, options: Mapping[str, Any], **how: Any) -> PlannedP
         planned = plan_job(
             {**options, "job_name": values.get("job_name") or f"{title}-{name}"},
             recorded=merge([*users_layers(), Layer(values, layers[name].origins)]),
-            **how,
+            **plan_options,
         )
         if planned.plan.until_done is not None and planned.plan.until_done.chain:
             raise UsageError(
@@ -96,29 +97,34 @@ def plan_pipeline(path: str, options: Mapping[str, Any], **how: Any) -> PlannedP
 
 
 def _names(layers: Mapping[str, Layer], name: str, option: str) -> List[str]:
-    names = list(layers[name].values.get(option, ()))
-    for other in names:
-        if other not in layers:
+    """Return the names in a job's ``after`` or ``after_ok``; raise JobFileError if unknown."""
+    earlier_names = list(layers[name].values.get(option, ()))
+    for earlier in earlier_names:
+        if earlier not in layers:
             place = layers[name].origins[option].where
-            hint = did_you_mean(other, tuple(layers))
-            raise JobFileError(f"{place}: there is no job '{other}' in this pipeline", hint)
-    return names
+            hint = did_you_mean(earlier, tuple(layers))
+            raise JobFileError(f"{place}: there is no job '{earlier}' in this pipeline", hint)
+    return earlier_names
 
 
 def _sort(edges: Mapping[str, Sequence[str]], path: str) -> List[str]:
-    """Sort the names so that each follows those it waits for; raise JobFileError for a circle."""
+    """Sort the names so that each follows those it waits for; raise JobFileError for a circle.
+
+    edges: the names that each job waits for.
+    """
     order: List[str] = []
-    left: Dict[str, Sequence[str]] = dict(edges)
-    while left:
-        ready = [name for name in left if not set(left[name]) - set(order)]
-        if not ready:
-            circle = [next(iter(left))]
-            while circle.count(circle[-1]) == 1:
-                circle.append(next(other for other in left[circle[-1]] if other in left))
-            words = " waits for ".join(circle[circle.index(circle[-1]) :])
-            raise JobFileError(f"{path}: the jobs wait in a circle: {words}")
-        order.append(ready[0])
-        del left[ready[0]]
+    unsorted: Dict[str, Sequence[str]] = dict(edges)
+    while unsorted:
+        ready = next((name for name in unsorted if not set(unsorted[name]) - set(order)), None)
+        if ready is None:
+            # Follow one job after another until one comes up twice.
+            way = [next(iter(unsorted))]
+            while way.count(way[-1]) == 1:
+                way.append(next(name for name in unsorted[way[-1]] if name in unsorted))
+            circle = way[way.index(way[-1]) :]
+            raise JobFileError(f"{path}: the jobs wait in a circle: {' waits for '.join(circle)}")
+        order.append(ready)
+        del unsorted[ready]
     return order
 
 
@@ -133,12 +139,12 @@ def folder_of(name: str) -> str:
 def submit_pipeline(
     planned: PlannedPipeline, reporter: Reporter, *, force: bool = False, dry_run: bool = False
 ) -> Optional[str]:
-    """Judge all jobs, and submit as many as there is room for; return the pipeline's folder.
+    """Judge all jobs, and submit those for which there is room; return the pipeline's folder.
 
-    The jobs submit the others. With ``dry_run``, stop before that: None.
+    The submitted jobs submit the others. With ``dry_run``, submit nothing and return None.
 
     Raises what ``judge_job`` raises, before anything is submitted; PolicyError if a pipeline of
-    this name goes on.
+    this name has not ended.
     """
     drafts = {}
     for name, job in planned.jobs.items():
@@ -260,7 +266,7 @@ def _read_draft(folder: str, name: str) -> RecordDraft:
 
 
 def look(name: str) -> Pipeline:
-    """Return a pipeline with the states of its jobs, each of which has a record afterwards.
+    """Return a pipeline with the states of its jobs; write the records that are still missing.
 
     Raises RecordError.
     """
@@ -278,15 +284,17 @@ def goes_on(pipeline: Pipeline) -> bool:
 
 
 def explain_ends(pipeline: Pipeline) -> None:
-    """Say of failed jobs what Slurm says: that they were cancelled, or met their time limit."""
+    """Set the reasons that Slurm has for failed jobs: cancelled, the time limit, and the like."""
     states = pipeline.states
-    failed = {one.job: name for name, one in states.items() if one.state == FAILED and one.job}
+    failed = {
+        state.job: name for name, state in states.items() if state.state == FAILED and state.job
+    }
     for status in look_up([*map(JobId, failed)]).jobs if failed else ():
         name = failed.get(status.id.job)
         cause = ending_cause(status)
         if name is not None and status.ended and cause:
-            state = CANCELLED if status.state == job_states.CANCELLED else FAILED
-            states[name] = states[name]._replace(state=state, why=cause)
+            new_state = CANCELLED if status.state == job_states.CANCELLED else FAILED
+            states[name] = states[name]._replace(state=new_state, why=cause)
 
 
 def stop(name: str) -> None:
@@ -296,7 +304,10 @@ def stop(name: str) -> None:
 
 
 def go_on(name: str, tell: Callable[[str], None]) -> Tuple[str, ...]:
-    """Reset jobs that failed, were cancelled, or did not run; return their names."""
+    """Reset the jobs that failed, were cancelled, or did not run; return their names.
+
+    tell: gets messages. Submit the jobs for which there is room.
+    """
     pipeline = look(name)
     folder = pipeline.folder
     states = pipeline.states

@@ -28,7 +28,7 @@ _PERSIST = "12h"
 """How long the connection stays open without use."""
 
 _METHODS = "gssapi-with-mic,hostbased,publickey,keyboard-interactive"
-"""Of the methods that ask, one: after a wrong code, ssh would ask again by the next one."""
+"""Only one of these methods asks; with several, ssh would ask again after a wrong code."""
 
 _ONE_ATTEMPT = "NumberOfPasswordPrompts=1"
 """Five wrong codes lock the account at some sites: a wrong one is typed anew by its user."""
@@ -161,6 +161,7 @@ def logout(remote: Remote) -> bool:
 
 
 def _usual_address(name: str) -> str:
+    """Return the address of the last login, else the catalog's login host, else the name."""
     with contextlib.suppress(NotConnectedError):
         return find_remote(name, whole=False).address
     user, _, host = name.rpartition("@")
@@ -205,7 +206,7 @@ def _socket(settings: Dict[str, str]) -> str:
 def _authenticate(
     remote: Remote, settings: Dict[str, str], show: Callable[[bytes], object]
 ) -> bool:
-    """Open the connection by one method that asks; return False if ssh failed."""
+    """Open the connection, with only one method that asks; return False if ssh failed."""
     methods = settings.get("preferredauthentications", _METHODS)
     code, message = _run_master(remote, settings, methods, show)
     # Nothing has been asked yet if the server lacks the method that asks.

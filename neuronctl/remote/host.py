@@ -125,12 +125,13 @@ def _interrupt_at_end(control: int) -> None:
 
 def is_safe(name: str) -> bool:
     """Return True if a relative path stays below its start."""
-    parts = name.split("/")
-    return not ("\0" in name or {"", "..", *([] if name == "." else ["."])} & set(parts))
+    if name == ".":
+        return True
+    return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
 
 
 def list_digest(files: Mapping[str, Any]) -> str:
-    """Return one hash of a list."""
+    """Return one hash of a list of files: name -> its entry."""
     text = json.dumps({name: list(entry) for name, entry in files.items()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -154,9 +155,10 @@ def send_file(path: str, size: int, write: Callable[[bytes], object]) -> None:
 def write_file(
     path: str, size: int, data: Any, *, executable: bool, changed: Optional[int] = None
 ) -> List[Any]:
-    """Write a file that appears once it is whole. Raises EOFError.
+    """Write a file, which appears once it is complete; return its SHA-256, time in ns, and size.
 
-    changed: its time in nanoseconds, by default now. Returns SHA-256, time, and size.
+    size: bytes to take from ``data``. changed: its time in nanoseconds; None: now. Raises EOFError
+    if there are fewer bytes, and OSError.
     """
     folder, name = os.path.split(path)
     os.makedirs(folder or ".", exist_ok=True)
@@ -185,7 +187,10 @@ def write_file(
 
 
 def files_below(top: str, skipped: Sequence[str] = (".git",)) -> Iterator[Tuple[str, str]]:
-    """Yield a directory's files and links, each with its path below it, or one file."""
+    """Yield the path of each file and link in a directory, and its path below ``top``.
+
+    If ``top`` is a file, yield it with "". skipped: names of files and directories.
+    """
     if os.path.isfile(top):
         yield top, ""
     for folder, names, files in os.walk(top):
@@ -256,9 +261,10 @@ def _receive(request: Mapping[str, Any], data: BinaryIO) -> None:
 def _compare(
     folder: str, files: Manifest, noted: Mapping[str, Any], allowed: Sequence[str]
 ) -> Tuple[Dict[str, List[Any]], List[str], List[str]]:
-    """Return what is here as it should be, what is missing, and what was changed here.
+    """Return the files that are here already, those to send, and those that were changed here.
 
-    noted: what was sent the last time. allowed: patterns of files that may be overwritten.
+    The first have their SHA-256, time in ns, and size. noted: the same of the files that were sent
+    last time. allowed: patterns of files that may be overwritten.
     """
     present: Dict[str, List[Any]] = {}
     missing: List[str] = []
@@ -266,11 +272,15 @@ def _compare(
     is_new = not os.path.isdir(folder)
     for name, (executable, _, digest) in files.items():
         content = None if is_new else _content(folder, name, noted)
-        sent = noted.get(name, [""])[0]
-        runs = content and os.stat(os.path.join(folder, name)).st_mode & 0o100
-        if content and content[0] == digest and (runs or not executable):
+        if content is None:
+            missing.append(name)
+            continue
+        digest_here = content[0]
+        noted_digest = noted.get(name, [""])[0]
+        is_executable = os.stat(os.path.join(folder, name)).st_mode & 0o100
+        if digest_here == digest and (is_executable or not executable):
             present[name] = content
-        elif not content or content[0] in (sent, digest) or is_allowed(name, allowed):
+        elif digest_here in (noted_digest, digest) or is_allowed(name, allowed):
             missing.append(name)
         else:
             changed.append(name)
@@ -318,9 +328,10 @@ def _draft(directory: str, files: Manifest, scripts: List[str], data: BinaryIO) 
 
 
 def _make_repository(folder: str) -> bool:
-    """Let snapshots of the code be made: git knows what the project ignores; False without git.
+    """Make a git repository of a folder, as snapshots of its code need; return False without git.
 
-    A directory that it ignores is linked into them, so that what jobs write there is not in a copy.
+    Create the directories that .gitignore names: a snapshot links to them, so that results are
+    written to the folder and not to a copy.
     """
     if not os.path.exists(os.path.join(folder, ".git")):
         from neuronctl.records.provenance import git
@@ -328,6 +339,7 @@ def _make_repository(folder: str) -> bool:
         with contextlib.suppress(NeuronctlError):
             git(folder, "init", "--quiet")
     for line in head(os.path.join(folder, ".gitignore"), 65536).decode(errors="replace").split():
+        # A directory at the top, such as results/ or /results/.
         if re.fullmatch(r"/?[A-Za-z0-9][\w-]*/", line) and line.strip("/") not in _NO_RESULTS:
             os.makedirs(os.path.join(folder, line.strip("/")), exist_ok=True)
     return os.path.isdir(os.path.join(folder, ".git"))
@@ -339,16 +351,21 @@ def _give(request: Mapping[str, Any], data: BinaryIO) -> None:
     Each is sent with the size in the list, even if it has grown; if one is shorter, this process
     ends.
     """
-    paths = [each for each in files_below(_find(request)) if os.path.isfile(each[0])]
-    entries = []
-    for path, name in paths:
+    paths: List[str] = []
+    sizes: List[int] = []
+    entries: List[List[Any]] = []
+    for path, name in files_below(_find(request)):
+        if not os.path.isfile(path):
+            continue
         status = os.stat(path)
+        paths.append(path)
+        sizes.append(status.st_size)
         entries.append([name, int(status.st_mode & 0o100 > 0), status.st_size, status.st_mtime_ns])
     _say(files=entries)
     for number in json.loads(data.readline())["wanted"]:
-        path = paths[number][0]
+        path = paths[number]
         try:
-            send_file(path, entries[number][2], write_all)
+            send_file(path, sizes[number], write_all)
         except OSError as error:
             sys.exit(f"neuronctl: cannot read {path}: {error.strerror}")
 

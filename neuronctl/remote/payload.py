@@ -62,20 +62,20 @@ def _archive(remote: Remote, files: Dict[str, str]) -> bytes:
     import tempfile
     import zipfile
 
-    whole = io.BytesIO()
+    buffer = io.BytesIO()
     with tempfile.TemporaryDirectory(prefix="neuronctl-") as place:
         files = {**_libraries(remote, place), **files}
-        with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
             for name, path in sorted(files.items()):
                 with open(path, "rb") as file:
                     archive.writestr(zipfile.ZipInfo(name), file.read(), zipfile.ZIP_DEFLATED)
-    return whole.getvalue()
+    return buffer.getvalue()
 
 
 def _libraries(remote: Remote, place: str) -> Dict[str, str]:
     """Return the files of the libraries for the Python there: name -> path here."""
-    here = "{}.{}".format(*sys.version_info)
-    if (remote.version, remote.machine) == (here, os.uname().machine) and sys.platform == "linux":
+    own_platform = ("{}.{}".format(*sys.version_info), os.uname().machine)
+    if (remote.version, remote.machine) == own_platform and sys.platform == "linux":
         return _installed()
     import subprocess
 
@@ -93,7 +93,7 @@ def _libraries(remote: Remote, place: str) -> Dict[str, str]:
 
 
 def _installed() -> Dict[str, str]:
-    """Return the files of the libraries installed here."""
+    """Return the files of the libraries installed here: name -> path."""
     from importlib import metadata
 
     top = os.path.dirname(_PACKAGE)
@@ -101,9 +101,10 @@ def _installed() -> Dict[str, str]:
         return {name: path for path, name in files_below(top, _NOT_SENT)}
     names = ["neuronctl"]
     files: Dict[str, str] = {}
-    for name in names:
-        needed = [re.split(r"[^\w.-]", line)[0] for line in _needed(name)]
-        names += [each for each in needed if each not in names]
+    for name in names:  # the list grows: libraries need others
+        # The name comes before the version or the extras, as in numpy>=1.20 and jax[cuda].
+        libraries = [re.split(r"[^\w.-]", line)[0] for line in _needed(name)]
+        names += [library for library in libraries if library not in names]
     for name in names[1:]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             for file in metadata.files(name) or ():
@@ -114,7 +115,7 @@ def _installed() -> Dict[str, str]:
 
 
 def _needed(name: str) -> List[str]:
-    """Return what an installed library needs; [] for others."""
+    """Return the requirements of an installed library; [] if it is not installed."""
     from importlib import metadata
 
     with contextlib.suppress(metadata.PackageNotFoundError):

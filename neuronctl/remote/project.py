@@ -18,7 +18,7 @@ from neuronctl.common.words import amount, counted
 from neuronctl.remote import host
 from neuronctl.remote.connection import Remote, Tell
 from neuronctl.remote.host import Manifest, is_allowed, is_safe
-from neuronctl.remote.session import run
+from neuronctl.remote.session import Session, run
 
 _MOST = 200 * 1000 * 1000
 """Bytes of a project that are sent without being allowed by name."""
@@ -29,6 +29,7 @@ _PRIVATE_KEY = re.compile(rb" PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File")
 """What a private key has in its first lines."""
 
 _ENV_FILE = re.compile(r"\.env(?!\.(?:example|sample|template|dist)$)(?:\..*)?|.*\.env")
+"""``.env``, ``.env.NAME``, and ``NAME.env``, but not an example such as ``.env.sample``."""
 
 
 class Project(NamedTuple):
@@ -56,7 +57,7 @@ def find_project() -> Project:
 
 
 def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
-    """Return what is sent; a link within the project is sent as the file that it names.
+    """Return the files to send; a link within the project is sent as the file that it names.
 
     allowed: patterns of names that are sent although they are private or large. Raises UsageError,
     which names each file that is refused.
@@ -123,8 +124,8 @@ def _names(root: str) -> List[str]:
     if root in ("/", os.path.realpath(os.path.expanduser("~"))):
         raise UsageError(f"{root} is no project", "change to the directory of your project")
     names = [name for _, name in host.files_below(root, _NO_PROJECT)]
-    ends = [name.rpartition("pyvenv.cfg") for name in names]
-    environments = tuple(folder for folder, sign, rest in ends if sign and folder and not rest)
+    marks = [name for name in names if name.endswith("pyvenv.cfg") and name != "pyvenv.cfg"]
+    environments = tuple(name[: -len("pyvenv.cfg")] for name in marks)
     return [name for name in names if not name.startswith(environments)]
 
 
@@ -138,14 +139,18 @@ def send(
 ) -> Tuple[str, List[Tuple[str, int]]]:
     """Send what differs; returns the directory there, and (name, bytes) of each such file.
 
-    scripts: for a dry run. A new directory then has the names of all files, and the content of
-    these alone. Raises ConnectionLostError unless the other side says that it has all.
+    scripts: None, or for a dry run its scripts: a new directory then has the names of all files,
+    and only the scripts' content. Raises UsageError, and ConnectionLostError unless the other side
+    says that it has all.
     """
-    named = [os.path.normpath(os.path.join(project.below, word)) for word in scripts or ()]
-    more = {"allow": list(allowed), "dry": scripts is not None, "scripts": named}
+    is_dry_run = scripts is not None
+    script_names = [os.path.normpath(os.path.join(project.below, word)) for word in scripts or ()]
+    details = {"allow": list(allowed), "dry": is_dry_run, "scripts": script_names}
     files: Manifest = {}
     session = run(
-        *(remote, project.request(remote, "push", **more), tell),
+        remote,
+        project.request(remote, "push", **details),
+        tell,
         meanwhile=lambda: files.update(manifest(project, allowed, tell)),
     )
     session.write(json.dumps(files).encode() + b"\n")
@@ -161,37 +166,45 @@ def send(
     for name in wanted:
         if name not in files:
             raise UsageError(f"the cluster asks for what is not sent: {printable(name)}")
-    for name in wanted if scripts is None else files:
-        if scripts is None or name in named:
-            try:
-                host.send_file(os.path.join(project.root, name), files[name][1], session.write)
-            except OSError as error:
-                raise UsageError(f"cannot read {printable(name)}: {error.strerror}") from None
+    sizes = {name: size for name, (_, size, _) in files.items()}
+    to_send = [name for name in files if name in script_names] if is_dry_run else wanted
+    for name in to_send:
+        _send_content(session, project, name, sizes[name])
     answer = session.read_json()
     session.finish()
     folder = str(answer.get("folder"))
-    sizes = [(name, files[name][1]) for name in wanted]
-    if scripts is not None:
-        return folder, sizes
+    wanted_sizes = [(name, sizes[name]) for name in wanted]
+    if is_dry_run:
+        return folder, wanted_sizes
     if answer.get("have") != host.list_digest(files):
         raise ConnectionLostError("the project did not arrive whole", "run it again")
     if wanted:
-        total = f"{counted(len(wanted), 'file')} ({amount(sum(size for _, size in sizes))})"
+        total_size = sum(size for _, size in wanted_sizes)
+        total = f"{counted(len(wanted), 'file')} ({amount(total_size)})"
         tell(f"sent {total} to {remote.name}:{printable(folder)}")
     for name in _texts(answer.get("kept")):
         tell(f"{printable(name)} is gone here, but was changed on {remote.name}: kept there")
-    return folder, sizes
+    return folder, wanted_sizes
+
+
+def _send_content(session: Session, project: Project, name: str, size: int) -> None:
+    """Send the first ``size`` bytes of a file; raise UsageError if it cannot be read."""
+    try:
+        host.send_file(os.path.join(project.root, name), size, session.write)
+    except OSError as error:
+        raise UsageError(f"cannot read {printable(name)}: {error.strerror}") from None
 
 
 def _texts(value: Any) -> List[str]:
-    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+    """Return the texts in a list of JSON; [] for any other value."""
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
 def pull(remote: Remote, path: str, tell: Tell) -> List[str]:
     """Bring a file or directory of the project's copy to the same place here.
 
-    Returns the names of what came; a file that is newer here stays. Raises UsageError for a name
-    that leads elsewhere.
+    Return the names of the files that came; a file that is newer here stays. Raises UsageError for
+    a name that leads elsewhere.
     """
     top = os.path.basename(path.rstrip("/")) if os.path.isabs(path) else os.path.normpath(path)
     if not is_safe(top):

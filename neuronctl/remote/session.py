@@ -64,8 +64,8 @@ class Session:
         words = ["sh", "-c", _SHELL, "x", *program, mark, *arguments]
         # Without a connection, ssh prints the mark, and the command cannot begin.
         options = ("ControlMaster=no", "BatchMode=yes", f"ProxyCommand=sh -c 'echo {mark} >&2'")
-        given = [f"-o{option}" for option in (*options, "LogLevel=ERROR")]
-        ssh = ["ssh", "-F", "none", "-S", remote.socket, *given, "-tt" if tty else "-T"]
+        option_words = [f"-o{option}" for option in (*options, "LogLevel=ERROR")]
+        ssh = ["ssh", "-F", "none", "-S", remote.socket, *option_words, "-tt" if tty else "-T"]
         # Without a terminal, Ctrl-C must not reach ssh; closing its input ends the command there.
         self.process = subprocess.Popen(
             [*ssh, "--", "cluster", f"exec {shlex.join(words)}"],
@@ -124,10 +124,10 @@ class Session:
         return self.show(raw=True, write=lambda data: None)
 
     def show(self, *, raw: bool, write: Optional[Callable[[bytes], object]] = None) -> int:
-        """Pass what it prints to standard output until its end; returns the exit code.
+        """Pass the command's output to standard output until its end; return its exit code.
 
-        raw: whether text that could steer the terminal passes unchanged. write: gets the output in
-        place of standard output. Raises ConnectionLostError.
+        raw: whether text that could steer the terminal passes unchanged. write: gets the output
+        instead; None: standard output. Raises ConnectionLostError.
         """
         write = write or write_all
         out = Filter(raw or not os.isatty(1))
@@ -162,18 +162,18 @@ class Session:
         return code
 
     def loss(self) -> ConnectionLostError:
-        """Return the error for a lost connection."""
+        """End ssh, and return the error for a lost connection."""
         self.process.kill()
         self.end()
         name = self.remote.name
-        if not self._is_silent:
-            hint = f"neuronctl login {name}"
-            return ConnectionLostError(f"the connection to {name} was lost", hint)
-        return ConnectionLostError(
-            f"no answer from {name} for {_SILENCE} s",
-            "try again later (its file system may hang), or connect anew: "
-            f"neuronctl logout {name}, then neuronctl login {name}",
-        )
+        if self._is_silent:
+            return ConnectionLostError(
+                f"no answer from {name} for {_SILENCE} s",
+                "try again later (its file system may hang), or connect anew: "
+                f"neuronctl logout {name}, then neuronctl login {name}",
+            )
+        hint = f"neuronctl login {name}"
+        return ConnectionLostError(f"the connection to {name} was lost", hint)
 
     def _give_up(self, *_: object) -> None:
         """End ssh after a silence; readers and writers then see an end."""
@@ -216,6 +216,7 @@ class Session:
         )
 
     def _pass_errors(self) -> None:
+        """Keep standard error up to the mark in ``_noise``; show the rest."""
         pipe: Any = self.process.stderr
         out = Filter(not os.isatty(2))
         with pipe:
@@ -235,6 +236,8 @@ class Filter:
     that it answers by typing) become visible text.
     """
 
+    # An escape, unless it colors, moves the cursor, erases, or switches the cursor, the screen,
+    # or bracketed paste; other control characters, and those that change the text's direction.
     _STEERS = re.compile(
         "\x1b(?!\\[[0-9;:]*[A-HJKSTXdfm]|\\[\\?(?:25|1049|2004)[hl])"
         "|[\0-\6\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
@@ -250,9 +253,10 @@ class Filter:
         if self._raw:
             return data
         text = self._held + self._decoder.decode(data, final)
-        at = text.rfind("\x1b", max(0, len(text) - 20))
-        open_end = at >= 0 and re.fullmatch("\x1b(?:\\[\\??[0-9;:]*)?", text[at:]) and not final
-        end = at if open_end else len(text)
+        escape_at = text.rfind("\x1b", max(0, len(text) - 20))
+        # An escape without its last letter.
+        is_cut = escape_at >= 0 and re.fullmatch("\x1b(?:\\[\\??[0-9;:]*)?", text[escape_at:])
+        end = escape_at if is_cut and not final else len(text)
         self._held = text[end:]
         shown = self._STEERS.sub(lambda match: ascii(match[0])[1:-1], text[:end])
         return shown.encode("utf-8", "surrogateescape")
@@ -284,7 +288,8 @@ def find_python(remote: Remote) -> Tuple[str, str, str]:
             f"{remote.name} has no Python 3.9 or newer in PATH; python3 is: {answer}",
             "load a module that has one in your ~/.bash_profile there (module avail python)",
         )
-    return match[1], match[2], match[3]
+    version, machine, path = match.groups()
+    return version, machine, path
 
 
 _PLACE = """\
@@ -339,9 +344,9 @@ if answer(mark, request):
 
 
 def run(remote: Remote, request: Mapping[str, Any], tell: Tell, **options: Any) -> Session:
-    """Begin a request to neuronctl there, which is sent first if it is missing.
+    """Begin a request to neuronctl there; neuronctl is sent first if it is missing.
 
-    options: of the session.
+    tell: gets messages. options: of the session. Raises NotConnectedError.
     """
     path, digest = payload(remote, tell)
     packed = binascii.b2a_base64(json.dumps(request).encode(), newline=False).decode()
@@ -356,7 +361,8 @@ def run(remote: Remote, request: Mapping[str, Any], tell: Tell, **options: Any) 
         data = read_private(path)
         install = Session(remote, [*python, _INSTALL], [digest, str(len(data))])
         install.write(data)
-        if install.finish():
+        has_failed = install.finish() != 0
+        if has_failed:
             break
         tell(f"sent neuronctl {__version__} to {remote.name}, once: {amount(len(data))}")
     raise NotConnectedError(

@@ -52,10 +52,10 @@ def names() -> Tuple[str, ...]:
 
 
 def load(name: str) -> Recipe:
-    """Return the recipe ``name``.
+    """Return the recipe ``name``: the user's own, the site's, or the shipped one.
 
     Raises UsageError if there is none, and TemplateError with file and line if its file is wrong
-    or may be changed by other users. A site's that is wrong is left out.
+    or may be changed by other users. A wrong file of the site is noted and skipped.
     """
     own_place, site_place, shipped_place = launchers.directories("recipes")
     is_name = os.sep not in name and name.isprintable()
@@ -73,7 +73,10 @@ def load(name: str) -> Recipe:
 
 
 def read(name: str, file: str, *, own: bool) -> Recipe:
-    """Read a recipe from a file; raise TemplateError with file:line."""
+    """Read a recipe from a file; raise TemplateError with file:line.
+
+    own: whether the file is the user's or the site's, not shipped with neuronctl.
+    """
     text = launchers.template_text(file, own=own)
     document = yamlfile.parse(text, file, TemplateError)
     for key, value in document.data.items():

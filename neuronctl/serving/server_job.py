@@ -35,8 +35,8 @@ def plan_server(
 ) -> Tuple[PlannedJob, Settings]:
     """Plan the job of a server, and return what make_place() needs before it is submitted.
 
-    words: the user's, for it. plan: plans a job with these options. idle: seconds without use after
-    which it ends; 0: it does not. Raises UsageError for what is missing.
+    words: what the user typed after the recipe. plan: plans a job with these options. idle: seconds
+    without use after which the server ends; 0: not given. Raises UsageError.
     """
     check_utf8(words)
     _check_words(recipe, words)
@@ -76,7 +76,10 @@ def _check_words(recipe: Recipe, words: Sequence[str]) -> None:
 
 
 def _files(recipe: Recipe, words: Sequence[str]) -> Sequence[str]:
-    """Return the files for a server; raise UsageError for none or a missing one."""
+    """Return the paths of the files to serve: those named, or those of the recipe's patterns.
+
+    Raises UsageError if one is missing, or none contains what the recipe needs.
+    """
     patterns = map(os.path.expanduser, recipe.files.split())
     files = list(words) or [file for pattern in patterns for file in sorted(glob.glob(pattern))]
     missing = [file for file in files if not os.path.isfile(file)]
@@ -94,17 +97,17 @@ def _files(recipe: Recipe, words: Sequence[str]) -> Sequence[str]:
 
 def _check_program(recipe: Recipe, request: JobRequest) -> None:
     """Raise UsageError if the job's environment is known and lacks the server's program."""
-    elsewhere = request.container or request.conda or request.modules or request.setup
-    if not recipe.needs or elsewhere:
+    sets_up_environment = request.container or request.conda or request.modules or request.setup
+    if not recipe.needs or sets_up_environment:
         return
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
-    where = "PATH"
+    shown_place = "PATH"
     if request.venv is not None:
-        where = os.path.join(os.path.expanduser(request.resolve_path(request.venv)), "bin")
-        path = where + os.pathsep + path
+        shown_place = os.path.join(os.path.expanduser(request.resolve_path(request.venv)), "bin")
+        path = shown_place + os.pathsep + path
     if shutil.which(recipe.needs, path=path) is None:
         raise UsageError(
-            f"{recipe.name}: there is no '{recipe.needs}' in {where}",
+            f"{recipe.name}: there is no '{recipe.needs}' in {shown_place}",
             "name the environment that has it with --venv, --conda, --module, or --container",
         )
 
@@ -144,14 +147,18 @@ def _program_name(files: Mapping[str, str]) -> str:
 
 def _body(recipe: Recipe, words: Sequence[str]) -> str:
     """Return the shell text that starts the server, in the container if there is one."""
-    parts = ([quote(part) if part else "" for part in word.split("{port}")] for word in words)
-    typed = [Shell('"$PORT"'.join(word) or "''") for word in parts]
-    given = "set +e  # the recipe looks at exit codes itself"
-    given += f"\nset -- {join(typed)}" if typed else ""
+    # "$PORT" must not be quoted as text: quote what is around each {port}.
+    quoted_words = []
+    for word in words:
+        parts = [quote(part) if part else "" for part in word.split("{port}")]
+        quoted_words.append(Shell('"$PORT"'.join(parts) or "''"))
+    beginning = "set +e  # the recipe looks at exit codes itself"
+    if quoted_words:
+        beginning += f"\nset -- {join(quoted_words)}"
     if recipe.guard == OWN:
-        return f"{given}\n{recipe.command}"
+        return f"{beginning}\n{recipe.command}"
     gate = """python3 -EsB "$PROGRAM/main.py" gate bash -c 'server "$@"' server "$@\""""
-    return f"{given}\nserver() {{\n{recipe.command.rstrip()}\n}}\nexport -f server; {gate}"
+    return f"{beginning}\nserver() {{\n{recipe.command.rstrip()}\n}}\nexport -f server; {gate}"
 
 
 def _setup(recipe: Recipe, settings: Settings) -> List[str]:

@@ -48,7 +48,7 @@ STARTING, ANSWERS, SILENT, ENDED, UNKNOWN = "starting", "answers", "silent", "en
 
 @dataclass(frozen=True)
 class Note:
-    """What a job has noted of its server, with times of its node's clock."""
+    """What a job has noted about its server; times are epoch seconds by its node's clock."""
 
     job: int
     run: int
@@ -58,13 +58,13 @@ class Note:
     address: str
     port: int
     localhost: str
-    state: str  # STARTING, ANSWERS, SILENT (it has answered, and does not now), ENDED, or UNKNOWN
-    words: str  # why
+    state: str  # STARTING, ANSWERS, SILENT (it answered before, and does not now), ENDED, UNKNOWN
+    words: str  # why it is in this state
     user: str  # whose the port is
-    asked: float  # when it was looked at
+    asked: float  # when its state was checked
     since: float  # when it was ready; 0: never
     token: str = ""
-    pid: int = 0  # of what looks after it
+    pid: int = 0  # of the program beside the server
     python: str = ""
     program: str = ""
     values: Mapping[str, str] = field(default_factory=dict)  # for the recipe's text
@@ -87,12 +87,12 @@ class Note:
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach a server; "" for what there is not."""
+    """How to reach a server."""
 
-    tunnel: str  # what to type
+    tunnel: str  # the ssh command to type; "": without a URL, none is needed
     wait: str  # the command at the far end of the tunnel, which ends the tunnel with the server
-    url: str  # what to open
-    text: str  # what to read
+    url: str  # the address to open; "": none
+    text: str  # the instructions to show
 
 
 def folders() -> str:
@@ -126,9 +126,9 @@ def parse_note(content: bytes) -> Optional[Note]:
 
 
 def look_at(status: JobStatus) -> Optional[Note]:
-    """Return how the server of a job that runs is now; None if it has noted nothing.
+    """Return the present state of a running job's server; None if the job has noted nothing.
 
-    A note of the last seconds counts; otherwise the node is asked, without the token.
+    A note of the last _FRESH seconds counts; otherwise the node is asked, without the token.
     """
     note = read_note(status.id.job)
     if note is None:
@@ -141,13 +141,16 @@ def look_at(status: JobStatus) -> Optional[Note]:
     try:
         answer = on_each_node(note.job, nodes_of(status)[:1], check, _PATIENCE)
     except (SlurmError, NoSuchJobError) as error:
-        last = read_note(note.job) or note
-        return last if last.state == ENDED else replace(note, state=UNKNOWN, words=error.message)
-    now = parse_note("\n".join(split_by_task(answer).get(0, ())).encode())
-    if now is None:
+        last_note = read_note(note.job) or note
+        if last_note.state == ENDED:
+            return last_note
+        return replace(note, state=UNKNOWN, words=error.message)
+    new_note = parse_note("\n".join(split_by_task(answer).get(0, ())).encode())
+    if new_note is None:
         return replace(note, state=UNKNOWN, words=f"{note.node} does not say")
-    same = (now.pid, now.port) == (note.pid, note.port)
-    return replace(now, token=note.token) if same else replace(now, state=STARTING)
+    if (new_note.pid, new_note.port) != (note.pid, note.port):  # another server: its own token
+        return replace(new_note, state=STARTING)
+    return replace(new_note, token=note.token)
 
 
 def running_servers(jobs: Iterable[JobStatus]) -> Dict[int, Note]:
@@ -169,12 +172,33 @@ def all_servers() -> List[Note]:
     return [notes[number] for number in sorted(notes)]
 
 
+_NO_NOTE = Note(
+    job=0,
+    run=0,
+    name="",
+    recipe="",
+    node="",
+    address="",
+    port=0,
+    localhost="",
+    state="",
+    words="",
+    user="",
+    asked=0,
+    since=0,
+)
+"""The note of a job that has not written one."""
+
+
 def _note_at_rest(number: int, job: Optional[JobStatus]) -> Optional[Note]:
-    """Return the note of a job that does not run, with what Slurm says of it."""
+    """Return the note of a job that does not run, with its state by Slurm; None without either.
+
+    job: None if Slurm does not know the job.
+    """
     note = read_note(number)
     starts = job is not None and (job.state == PENDING or (note is None and not job.ended))
     if note is None and job is not None:
-        note = Note(number, 0, job.name, job.name, "", "", 0, "", "", "", "", 0, 0)
+        note = replace(_NO_NOTE, job=number, name=job.name, recipe=job.name)
     if note is None or (note.state == ENDED and note.words != BY_SLURM and not starts):
         return note
     words = outcome_words(job) if job is not None else "it was killed with its job"
@@ -211,7 +235,7 @@ def wait_for_server(
 
 
 def connect(note: Note, cluster: Cluster) -> Connection:
-    """Return how to reach a server."""
+    """Return the commands and the address for reaching a server from the user's machine."""
     recipe = load(note.recipe)
     user = login_name()
     on_loopback = note.address.startswith("127.")

@@ -33,12 +33,16 @@ _NO_CONDA = re.compile(
 
 
 def _is_first(facts: ScriptFacts, command: Command, *readers: str) -> bool:
-    """Return True if no earlier command reads what may define this one."""
-    for other in facts.shell.calls(*readers):
-        words = [word.raw for word in other.words[1:]]
-        modules = other.name in ("module", "ml") and all(map(_NO_CONDA.fullmatch, words))
-        above = (other.place.line, other.place.column) < (command.place.line, command.place.column)
-        if above and not modules:
+    """Return True if no earlier command reads what may define this one.
+
+    readers: the names of commands that may, such as ``source``.
+    """
+    position = (command.place.line, command.place.column)
+    for reader in facts.shell.calls(*readers):
+        words = [word.raw for word in reader.words[1:]]
+        is_unrelated = reader.name in ("module", "ml") and all(map(_NO_CONDA.fullmatch, words))
+        is_above = (reader.place.line, reader.place.column) < position
+        if is_above and not is_unrelated:
             return False
     return True
 
@@ -46,8 +50,9 @@ def _is_first(facts: ScriptFacts, command: Command, *readers: str) -> bool:
 @script_rule(WARNING, "NC638", "environment that is not activated")
 def not_activated(facts: ScriptFacts) -> Iterator[Finding]:
     yield from _out_of_order(facts)
-    login = re.search(r"\s(-\w*[li]\w*|--login)\b", facts.header.shebang)
-    if login or facts.has("get-user-env"):
+    # bash -l, bash -i, and bash --login read the files that define conda.
+    reads_profile = re.search(r"\s(-\w*[li]\w*|--login)\b", facts.header.shebang)
+    if reads_profile or facts.has("get-user-env"):
         return
     yield from _module_is_missing(facts)
     for command in facts.shell.calls(*_CONDA, "source"):
@@ -76,29 +81,32 @@ def _module_is_missing(facts: ScriptFacts) -> Iterator[Finding]:
         return
     by_site = facts.plan is not None and facts.plan.cluster.policy.login_shell
     if by_site or re.search(r"[/ ](da)?sh$", facts.header.shebang.strip()):
-        where = "on this cluster" if by_site else "where sh is not bash"
-        message = f"{where}, {command.name} exists only in login shells"
+        condition = "on this cluster" if by_site else "where sh is not bash"
+        message = f"{condition}, {command.name} exists only in login shells"
         severity = WARNING if by_site else NOTE
         hint = "begin with #!/bin/bash -l"
         yield Finding(message, hint, place=command.place, severity=severity)
 
 
 def _out_of_order(facts: ScriptFacts) -> Iterator[Finding]:
-    """Find an environment that a module hides."""
-    works = [run.command.place.line for run in facts.launches if run.works]
-    active: Optional[Command] = None
+    """Find the first module of a Python that hides the environment activated before it."""
+    work_lines = [run.command.place.line for run in facts.launches if run.works]
+    active: Optional[Command] = None  # the command that activated the environment
     for command in facts.shell.calls(*_CONDA, "source", ".", "module", "ml"):
-        line, words = command.place.line, [word.raw for word in command.words[1:]]
-        later = any(work > line for work in works)
-        below = "\n".join(facts.lines[line:])
-        if command.captured or not command.sure or not works:
+        if command.captured or not command.sure or not work_lines:
             continue
+        line = command.place.line
+        words = [word.raw for word in command.words[1:]]
         if words[:1] == ["activate"] or (words and re.search("bin/activate$", words[0])):
             active = command
         elif words[:1] in (["load"], ["add"]):
-            other = re.search(r"(?i)(^| |/)(python3?|\w*conda\d?)(/| |$)", " ".join(words))
-            if active and other and later and "activate" not in below and "python " in below:
-                message = f"from here on, python is that of {other[2]}, not of the environment "
+            # python, python3/3.11, or anaconda3/2024
+            module = re.search(r"(?i)(^| |/)(python3?|\w*conda\d?)(/| |$)", " ".join(words))
+            has_work = any(number > line for number in work_lines)
+            below = "\n".join(facts.lines[line:])
+            uses_python = has_work and "activate" not in below and "python " in below
+            if active and module and uses_python:
+                message = f"from here on, python is that of {module[2]}, not of the environment "
                 message += f"of line {active.place.line}"
                 yield Finding(message, "load modules before that line", place=command.place)
                 return
@@ -277,10 +285,10 @@ def _uv_in_tasks(facts: ScriptFacts) -> Iterator[Finding]:
         if not call or command in commands:
             continue
         commands.append(command)
-        several = (start.nodes or 1) * (start.each or 1) > 1
-        if several or facts.has("array"):
-            where = "that this starts" if several else "of the array"
-            message = f"'{call}' in each task {where} changes .venv while the others use it, and "
+        starts_several = (start.nodes or 1) * (start.each or 1) > 1
+        if starts_several or facts.has("array"):
+            of_what = "that this starts" if starts_several else "of the array"
+            message = f"'{call}' in each task {of_what} changes .venv while the others use it, and "
             yield Finding(f"{message}can break it", SYNC_ONCE, place=command.place)
 
 

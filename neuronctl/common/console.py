@@ -121,8 +121,9 @@ def print_table(
         lines = _fold(lines, widths)
     for number, cells in enumerate(_aligned(shown_columns, lines, widths)):
         if has_styles(out):
-            styles = [_cell_style(*pair) for pair in zip(shown_columns, cells)]
-            styles = styles if number else ["bold"] * len(cells)
+            styles = ["bold"] * len(cells)
+            if number:  # below the headers
+                styles = [_cell_style(*pair) for pair in zip(shown_columns, cells)]
             cells = [_styled(cell, style) for cell, style in zip(cells, styles)]
         _write(out, "".join(cells).rstrip() + "\n")
 

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from functools import cache
-from typing import TYPE_CHECKING, Iterator, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Iterator, List, Optional, Set, Tuple
 
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import SlurmUnavailableError, UsageError
@@ -32,41 +32,45 @@ _BEHIND_BRACE = (
     rb"(\{[0-9]*(?:\.\.[0-9]*)?)"
     rb"([\xc4-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3})"
 )
+# Bytes of a character -> letters of as many bytes that the grammar's scanner can classify.
 _LETTERS = {2: "é".encode(), 3: "éa".encode(), 4: "éé".encode()}
 
 _parser: Optional[Parser] = None
 
 
 def parsed(text: str) -> Tuple[Node, bytes, int]:
-    """Return the tree of shell text, the text that it is of, and the first line left out, or 0.
+    """Return the tree of shell text, the bytes that it is of, and the first line left out, or 0.
 
-    The grammar (0.25) ends a word at the second variable of ``$A/$B/c``, behind its dollar. In
-    braces it is read as it should be; no line becomes another.
+    The bytes have braces around some variables: the grammar (0.25) ends a word at the second
+    variable of ``$A/$B/c``, behind its dollar, but not if it is ``${B}``. Lines keep their numbers.
     """
     # bash skips NUL; the grammar would take hours.
     data = text.replace("\0", " ").encode("utf-8", "surrogateescape")
-    whole = len(data)
     root, read = _tree(data)
+    is_cut = len(read) < len(data)
     braced = _with_braces(root, read)
-    again, data = (root, read) if braced == read else _tree(braced)
-    cut = len(read) < whole or len(data) < len(braced)
-    return again, data, data.count(b"\n") + 1 if cut else 0
+    if braced != read:
+        root, read = _tree(braced)
+        is_cut = is_cut or len(read) < len(braced)
+    return root, read, read.count(b"\n") + 1 if is_cut else 0
 
 
 def _with_braces(root: Node, data: bytes) -> bytes:
     """Return the text with braces around variables at which the grammar ends a word too early."""
-    pieces, at = [], 0
+    pieces: List[bytes] = []
+    done = 0  # so many bytes of the text are in `pieces`
     for match in re.finditer(_VARIABLE, data):
-        if match.start() >= at and _is_cut(root, match.start()):
+        if match.start() >= done and _ends_a_word(root, match.start()):
             rest = _REST_OF_WORD.match(data, match.start())
             end = match.end() if rest is None else rest.end()
             word = re.sub(_VARIABLE, rb"${\1}", data[match.start() : end])
-            pieces += [data[at : match.start()], word]
-            at = end
-    return b"".join((*pieces, data[at:]))
+            pieces += [data[done : match.start()], word]
+            done = end
+    return b"".join((*pieces, data[done:]))
 
 
-def _is_cut(root: Node, at: int) -> bool:
+def _ends_a_word(root: Node, at: int) -> bool:
+    """Return True if the grammar takes the dollar at a position for the end of a word."""
     node = root.descendant_for_byte_range(at, at + 1)
     parent = None if node is None else node.parent
     within = parent is not None and parent.type == "concatenation"
@@ -89,11 +93,12 @@ def _tree(data: bytes) -> Tuple[Node, bytes]:
     harmless = _harmless(data)
     if len(data) < _PART:
         return _parser.parse(harmless).root_node, data
-    until, over = time.process_time() + _SECONDS, False
+    deadline = time.process_time() + _SECONDS
+    over = False
 
     def part(at: int, _: object) -> bytes:
         nonlocal over
-        over = over or time.process_time() > until
+        over = over or time.process_time() > deadline
         return b"" if over else harmless[at : at + _PART]
 
     tree = _parser.parse(part)
@@ -128,7 +133,7 @@ def below(node: Node) -> Iterator[Node]:
 
 
 def set_often(root: Node) -> Set[str]:
-    """Return the variables set by a loop, a function, or a command."""
+    """Return the variables that may be set several times: by a loop, a function, or a command."""
     often: Set[str] = set()
     waiting = [(root, False)]
     while waiting:

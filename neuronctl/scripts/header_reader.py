@@ -120,11 +120,12 @@ def _smallest_edit(number: int, line: str, plain: str) -> Edit:
 
 def _common_length(one: str, other: str) -> int:
     """Return the length of the common beginning of two texts."""
-    differ = (at for at, (a, b) in enumerate(zip(one, other)) if a != b)
-    return next(differ, min(len(one), len(other)))
+    differences = (at for at, (a, b) in enumerate(zip(one, other)) if a != b)
+    return next(differences, min(len(one), len(other)))
 
 
 def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignored]]:
+    """Return what line_options() returns first; raise Refused if sbatch refuses the line."""
     words, ignored = _words(line, number)
     try:
         texts = [text for text, _ in words]
@@ -179,9 +180,10 @@ def _word(line: str, number: int, at: int) -> Tuple[str, int]:
 
 
 def _given(option: Parsed, words: Sequence[_Word]) -> GivenOption:
-    (_, first), (_, last) = words[option.index], words[option.value_index]
-    place = replace(first, end=last.end)
-    return GivenOption(option.known.name, option.value, SCRIPT, place, last)
+    _, name_place = words[option.index]
+    _, value_place = words[option.value_index]
+    place = replace(name_place, end=value_place.end)
+    return GivenOption(option.known.name, option.value, SCRIPT, place, value_place)
 
 
 _COUNTS = """

@@ -46,13 +46,14 @@ def _comment(text: str) -> str:
 
 
 def _entry(key: str, value: object, indent: str) -> List[str]:
+    """Return the lines of a key and its value."""
     head = f"{indent}{_scalar(key)}:"
     if isinstance(value, str):
         return _text(head, value, indent)
     if isinstance(value, Mapping):
         lines = [head]
-        for name, one in value.items():
-            lines += _entry(str(name), one, indent + "  ")
+        for name, content in value.items():
+            lines += _entry(str(name), content, indent + "  ")
         return lines
     if not isinstance(value, (list, tuple)):
         return [f"{head} {_scalar(value)}"]
@@ -69,22 +70,24 @@ def _entry(key: str, value: object, indent: str) -> List[str]:
 
 
 def _text(head: str, text: str, indent: str) -> List[str]:
-    """Write a block of lines if possible, otherwise a string in double quotes."""
+    """Return the lines of a text: a block if possible, otherwise a string on one line."""
     body = text[:-1]
-    plain = body.replace("\n", "").replace("\t", "").isprintable()
-    if not text.endswith("\n") or not plain or not body.strip() or body.endswith("\n"):
+    is_printable = body.replace("\n", "").replace("\t", "").isprintable()
+    if not text.endswith("\n") or not is_printable or not body.strip() or body.endswith("\n"):
         return [f"{head} {_scalar(text)}"]
     # If the first line is indented, YAML needs the indentation of the text.
     sign = "2" if body[0] in " \t\n" else ""
     return [f"{head} |{sign}", *(f"{indent}  {line}" if line else "" for line in body.split("\n"))]
 
 
+# A text that needs no quotes: no blank at its ends, nothing special first, no colon last.
 _PLAIN = re.compile(
     r"(?a)[\w./$~-](?:[\w./$~()+=:,;%@^*!?<>&|'\"\\ -]*[\w./$~()+=;%@^*!?<>&|'\"-])?"
 )
 
 
 def _scalar(text: object, *, flow: bool = False) -> str:
+    """Return a value as YAML has it. flow: it is between ``[`` and ``]``."""
     if not isinstance(text, str):
         return json.dumps(text)
     plain = _PLAIN.fullmatch(text) is not None and ": " not in text and text[:2] != "- "
@@ -97,5 +100,6 @@ _NOT_PLAIN = ("~", "null", "true", "false", "-", "---", "...")
 
 
 def _quoted(text: str) -> str:
+    """Return a text in double quotes, with escapes for what is not printable."""
     quoted = json.dumps(text, ensure_ascii=False)
     return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in quoted)

@@ -191,9 +191,12 @@ def _launch_lines(
     if proof:  # between srun's words and the command
         srun_words = (*parts.once, *map(quote, launch.wrapping.srun))
         words = (*srun_words, proof, *words[len(srun_words) :])
-    return [*map(_indent, lines), _indent(wrapped(words))]
+    command = wrapped(words)
+    if not any("\n" in word for word in words):
+        command = "\n".join(map(_indent, command.split("\n")))
+    return [*map(_indent, lines), command]
 
 
-def _indent(text: str) -> str:
-    """Return text with each of its lines indented by four columns."""
-    return re.sub("(?m)^", "    ", text)
+def _indent(line: str) -> str:
+    """Return a line indented by four columns; quoted text of several lines stays as it is."""
+    return line if "\n" in line else f"    {line}"

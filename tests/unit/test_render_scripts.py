@@ -21,6 +21,7 @@ from plan_builders import plan_of
 
 from neuronctl.launch import launchers
 from neuronctl.rendering.render import render_job
+from neuronctl.request.job import StepRequest
 
 HOSTILE = [
     "",
@@ -142,6 +143,17 @@ def test_arguments_and_variables_arrive_byte_for_byte(
         argv = [Template(word).safe_substitute(local_rank="0") for word in argv]
     assert argv[len(argv) - len(args) - 1 :] in ([program, *args], ["prog", *args])
     assert {name: seen[name] for name, _ in env} == dict(env)
+
+
+@pytest.mark.parametrize("launcher", ["none", "srun", "torchrun"])
+def test_arguments_of_a_step_arrive_byte_for_byte(launcher: str, bin_dir: Path) -> None:
+    step = StepRequest(script="train.py", args=tuple(HOSTILE), launcher=launcher)
+    made = plan_of(script=None, steps=(step,), env=(("VALUE", "a\nb"),), preflight=False)
+    code, argv, seen, errors = run_script(render_job(made), bin_dir)
+    assert (code, errors, seen["VALUE"]) == (0, "", "a\nb")
+    if made.launches[0].launcher.macros != launchers.NEVER:
+        argv = [Template(word).safe_substitute(local_rank="0") for word in argv]
+    assert argv[-len(HOSTILE) :] == HOSTILE
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)

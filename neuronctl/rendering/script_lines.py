@@ -192,9 +192,16 @@ def _launch_lines(
         srun_words = (*parts.once, *map(quote, launch.wrapping.srun))
         words = (*srun_words, proof, *words[len(srun_words) :])
     command = wrapped(words)
-    if not any("\n" in word for word in words):
+    if not _has_several_lines(launch):
         command = "\n".join(map(_indent, command.split("\n")))
     return [*map(_indent, lines), command]
+
+
+def _has_several_lines(launch: Launch) -> bool:
+    """Return True if a word of the user's has several lines, which indentation would change."""
+    request = launch.request
+    options = (*request.launcher_options, *request.container_options, *request.binds)
+    return any("\n" in word for word in (*launch.program, *options))
 
 
 def _indent(line: str) -> str:

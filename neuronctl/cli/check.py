@@ -158,34 +158,33 @@ def _print(checked: Sequence[JudgedScript]) -> None:
     _print_causes(checked)
     hints: Set[str] = set()
     for script in checked:
-        same: Dict[Tuple[str, ...], List[Finding]] = {}
+        by_row: Dict[Tuple[str, ...], List[Finding]] = {}  # findings that differ only in place
         for finding in script.findings:
-            same.setdefault(finding.row, []).append(finding)
-        for findings in same.values():
+            by_row.setdefault(finding.row, []).append(finding)
+        for findings in by_row.values():
             _print_finding(script, findings, hints if len(checked) > 1 else set())
         mends = f"; 'neuronctl check --fix' fixes {len(script.mends)}" if script.mends else ""
         print_line(f"{script.name}: {_summary(script.findings)}{mends}")
     if len(checked) > 1:
         clean = sum(1 for script in checked if not script.findings)
-        every = [finding for script in checked for finding in script.findings]
-        print_line(f"{len(checked)} scripts, {clean} of them clean: {_summary(every)}")
+        all_findings = [finding for script in checked for finding in script.findings]
+        print_line(f"{len(checked)} scripts, {clean} of them clean: {_summary(all_findings)}")
 
 
 def _print_causes(checked: Sequence[JudgedScript]) -> None:
     """Print what is wrong in several scripts, worst and most frequent first."""
-    causes = Counter(
-        cause
-        for script in checked
-        for cause in {
-            (one.severity, one.code, in_language(one, sys.stdout).title) for one in script.findings
-        }
-    )
-    several = [(cause, number) for cause, number in causes.most_common() if number > 1]
-    for (severity, code, title), number in sorted(
-        several, key=lambda one: _SEVERITIES.index(one[0][0])
-    ):
-        print_line(f"{severity} {code} in {number} scripts: {title}")
-    if several:
+    script_counts: Counter[Tuple[str, str, str]] = Counter()
+    for script in checked:
+        script_counts.update(
+            {
+                (finding.severity, finding.code, in_language(finding, sys.stdout).title)
+                for finding in script.findings
+            }
+        )
+    shared = [(*cause, count) for cause, count in script_counts.most_common() if count > 1]
+    for severity, code, title, count in sorted(shared, key=lambda row: _SEVERITIES.index(row[0])):
+        print_line(f"{severity} {code} in {count} scripts: {title}")
+    if shared:
         print_line()
 
 
@@ -195,30 +194,35 @@ def _summary(findings: Sequence[Finding]) -> str:
     return ", ".join(counted(number, what) for number, what in counts if number) or "nothing found"
 
 
-def _print_finding(script: JudgedScript, same: Sequence[Finding], hints: Set[str]) -> None:
-    """Print a finding with its line and the other lines that have it; a hint only once."""
-    finding = in_language(same[0], sys.stdout)
-    place = same[0].place
+def _print_finding(script: JudgedScript, findings: Sequence[Finding], hints: Set[str]) -> None:
+    """Print a finding with its line and the other lines that have it; a hint only once.
+
+    findings: the same finding, on each line that has it. hints: those printed before; the
+    finding's is added.
+    """
+    first, *others = findings
+    finding = in_language(first, sys.stdout)
+    place = first.place
     where = f"{script.name}:{place.line}:{place.column}"
     print_line(f"{where}: {finding.severity} {finding.code}: {finding.message}")
-    for text in _marked_line(script.line(place.line), same[0]):
+    for text in _marked_line(script.line(place.line), first):
         print_line(text)
     if finding.hint not in hints:
         for word, text in (("hint", finding.hint), ("from", finding.source)):
             if text:
                 print_line(f"  {word}: {text}")
     hints.add(finding.hint)
-    if len(same) > 1:
-        others = ", ".join(str(one.place.line) for one in same[1:])
-        print_line(f"  the same in line{'s' * (len(same) > 2)} {others}")
+    if others:
+        numbers = ", ".join(str(other.place.line) for other in others)
+        print_line(f"  the same in line{'s' if len(others) > 1 else ''} {numbers}")
 
 
-def _marked_line(line: str, one: Finding) -> List[str]:
+def _marked_line(line: str, finding: Finding) -> List[str]:
     """Return the finding's line and the mark below it; a line with a secret gets no mark."""
     line = line.replace("\t", " ")
-    place = one.place
+    place = finding.place
     shown = hide_secrets(line)
-    if one.has(Trait.SECRET) and shown == line:  # the secret's name is on the line before
+    if finding.has(Trait.SECRET) and shown == line:  # the secret's name is on the line before
         shown = line[: place.column - 1] + MASK + line[place.end - 1 :]
     if not shown.strip():
         return []

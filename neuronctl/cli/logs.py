@@ -128,22 +128,22 @@ def copy_log(
 ) -> Optional[int]:
     """Write a log, or a part of it, to a stream; return its size, or None if there is none.
 
-    header: said before, unless the log is empty.
+    header: printed on standard error first, unless the log is empty.
     """
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             begin = part.first_byte(file)
-            left = size - begin
+            bytes_left = size - begin
             file.seek(begin)
             if size and header:
                 say(header)
-            if part.most == _MOST and size > _MOST >= left:
-                notify(f"the last {left} bytes of {size}; --max-bytes 0 shows all of {path}")
+            if part.most == _MOST and size > _MOST >= bytes_left:
+                notify(f"the last {bytes_left} bytes of {size}; --max-bytes 0 shows all of {path}")
             # A log that grows meanwhile may have no end.
-            while left and (data := file.read(min(left, _PIECE))):
+            while bytes_left and (data := file.read(min(bytes_left, _PIECE))):
                 sink.write(data)
-                left -= len(data)
+                bytes_left -= len(data)
             sink.flush()
     except FileNotFoundError:
         return None

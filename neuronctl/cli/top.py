@@ -82,19 +82,19 @@ def _list(as_json: bool) -> None:
 
 
 def _row(usage: JobUsage) -> List[str]:
-    status, nodes = usage.status, usage.nodes
+    status = usage.status
     use = "?" if usage.use is None else f"{usage.use:.0f}%"
-    memory = [gpu.memory_used for gpu in usage.gpus if gpu.memory_used is not None]
-    whole = [gpu.memory for gpu in usage.gpus if gpu.memory is not None]
-    load = [node.load for node in nodes if node.load is not None]
+    used = [gpu.memory_used for gpu in usage.gpus if gpu.memory_used is not None]
+    sizes = [gpu.memory for gpu in usage.gpus if gpu.memory is not None]
+    loads = [node.load for node in usage.nodes if node.load is not None]
     return [
         str(status.id),
         shortened(status.name, 20),
         shortened(status.node_list, 20),
         str(len(usage.gpus) or status.gpus or ""),
         use if usage.gpus or status.gpus else "",
-        _part(sum(memory), sum(whole)) if memory and whole else "",
-        f"{sum(load):.1f}" if load else "",
+        _part(sum(used), sum(sizes)) if used and sizes else "",
+        f"{sum(loads):.1f}" if loads else "",
     ]
 
 
@@ -121,8 +121,8 @@ def _print(usages: Sequence[NodeUsage]) -> None:
     print_table([node, figures("LOAD"), figures("CORES"), figures("MEMORY")], rows)
 
 
-def _part(used: Optional[float], whole: Optional[float]) -> str:
-    """Return ``12.5/80.0 GiB`` from MiB."""
-    if used is None or whole is None:
+def _part(used: Optional[float], size: Optional[float]) -> str:
+    """Return the memory used and its size, both in MiB, as ``12.5/80.0 GiB``; "" if one is None."""
+    if used is None or size is None:
         return ""
-    return f"{used / 1024:.1f}/{whole / 1024:.1f} GiB"
+    return f"{used / 1024:.1f}/{size / 1024:.1f} GiB"

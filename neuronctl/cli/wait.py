@@ -51,7 +51,7 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
         return _wait_for_all(groups[0], seconds, as_json=as_json)
     store = RecordStore.default()
     watches = [JobWatch(job) for job in dict.fromkeys(one_job(word, store) for word in jobs)]
-    late: Optional[str] = None
+    timeout_words: Optional[str] = None
     failed: Optional[NeuronctlError] = None
     try:
         wait_for(
@@ -62,16 +62,16 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
             timeout=seconds,
         )
     except TimeoutError as error:
-        late = str(error)
+        timeout_words = str(error)
     except NeuronctlError as error:
         failed = error  # print the other jobs first
     ended = [watch for watch in watches if watch.ended]
     if as_json:
-        _print_json(watches, timed_out=late is not None)
+        _print_json(watches, timed_out=timeout_words is not None)
     if failed is not None:
         raise failed
-    if late is not None:
-        notify(late)
+    if timeout_words is not None:
+        notify(timeout_words)
         return TIMED_OUT
     if not as_json:
         hint_at_why([watch.job for watch in ended if watch.exit_status])

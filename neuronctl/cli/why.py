@@ -68,9 +68,9 @@ def command(jobs: Sequence[str], stacks: bool, as_json: bool) -> None:
     by_job: Dict[int, List[JobStatus]] = {}
     for status in lookup.jobs:
         by_job.setdefault(status.id.job, []).append(status)
-    each = [examine_groups(same) for same in by_job.values()]
-    shown = [group for groups in each for group in groups[:_MOST]]
-    more = sum(len(groups) for groups in each) - len(shown)
+    groups_by_job = [examine_groups(statuses) for statuses in by_job.values()]
+    shown = [group for groups in groups_by_job for group in groups[:_MOST]]
+    hidden_count = sum(map(len, groups_by_job)) - len(shown)
     if as_json:
         data: Dict[str, Any] = {"jobs": [_data(group) for group in shown]}
         data.update({"not_submitted": sentences} if sentences else {})
@@ -84,9 +84,9 @@ def command(jobs: Sequence[str], stacks: bool, as_json: bool) -> None:
             if number or sentences:
                 print_line()
             _print(group)
-        if more:
+        if hidden_count:
             print_line()
-            print_line(f"{more} more kinds of ends; name a task to see its own.")
+            print_line(f"{hidden_count} more kinds of ends; name a task to see its own.")
         print_offline_runs(lookup.jobs)
         _print_stacks(processes)
     raise_if_silent(lookup)

@@ -198,24 +198,24 @@ def await_outcome(
 def lost_submission(
     draft: Callable[[], RecordDraft], notify: Callable[[str], None], *, anyway: bool
 ) -> Optional[JobRecord]:
-    """Return the record of the same submission if its answer was lost; raise as await_outcome().
+    """Return the record of the same submission if its answer was lost; None if there is none.
 
-    draft: returns the record of what is submitted now. anyway: whether to submit another job; the
-    records of lost ones are completed all the same.
+    draft: returns the record of what is submitted now. anyway: submit another job, and return
+    None; the records of lost submissions are completed all the same. Raises as await_outcome().
     """
     store = RecordStore.default()
-    same: Optional[JobRecord] = None
+    same_record: Optional[JobRecord] = None
     with contextlib.suppress(RecordError):  # the submission itself warns about it
         lost = list(Recovery(store).open.values())
         for note in recover(store) if lost else ():
             notify(note)
         for record in () if anyway else lost:
-            if same is None and _is_same(record.draft, draft()):
-                same = await_outcome(record, notify, "--force submits another job")
-    if same is not None:
+            if same_record is None and _is_same(record.draft, draft()):
+                same_record = await_outcome(record, notify, "--force submits another job")
+    if same_record is not None:
         words = "is this submission, whose answer was lost: nothing else was submitted"
-        notify(f"job {same.job_id} {words}; type it again to submit another job")
-    return same
+        notify(f"job {same_record.job_id} {words}; type it again to submit another job")
+    return same_record
 
 
 def _is_same(one: RecordDraft, other: RecordDraft) -> bool:

@@ -95,8 +95,9 @@ class ExistingJob:
     @property
     def chdir(self) -> str:
         """Return the job's directory; sbatch resolves neither ``..`` nor ``~``."""
-        here, given = working_directory(), self.header.value("chdir")
-        return os.path.join(here, given) if given else here
+        here = working_directory()
+        directory = self.header.value("chdir")
+        return os.path.join(here, directory) if directory else here
 
     @property
     def output(self) -> str:
@@ -113,8 +114,10 @@ class ExistingJob:
     @property
     def draft(self) -> RecordDraft:
         """Return the job's record as far as it is known before the judgement."""
-        here, header = working_directory(), self.header
-        error, time_limit = header.value("error"), None
+        here = working_directory()
+        header = self.header
+        error = header.value("error")
+        time_limit = None
         with contextlib.suppress(ValueError):  # sbatch refuses it, too
             time_limit = units.parse_time(header.value("time") or "")
         request = {"script": self.path, "monitor": self.monitor, "idle": self.idle}

@@ -204,16 +204,16 @@ _OTHER_KEY = "another key submits another job"
 
 
 def _take_key(key: str, recording: Recording, notify: Notify) -> Optional[Submission]:
-    """Give a key to a record; return the job of another process that was faster."""
+    """Give a key to a record; return the job of a faster process, None if there is none."""
     if not recording.key:
         raise RecordError("without a record there is no key: nothing was submitted")
-    other: Optional[JobRecord] = None
+    faster: Optional[JobRecord] = None
     has_key = False
     try:
-        while other is None and not has_key:
+        while faster is None and not has_key:
             link, record = _last(key)
             if record is not None and record.status != "failed":
-                other = await_outcome(record, notify, _OTHER_KEY)
+                faster = await_outcome(record, notify, _OTHER_KEY)
                 continue
             os.close(open_own_directory(os.path.dirname(link)))
             with contextlib.suppress(FileExistsError):
@@ -222,12 +222,13 @@ def _take_key(key: str, recording: Recording, notify: Notify) -> Optional[Submis
     finally:
         if not has_key:
             recording.failed("another submission has its key", certain=True)
-    return None if other is None else Submission.of_record(other)
+    return None if faster is None else Submission.of_record(faster)
 
 
 def _last(key: str) -> Tuple[str, Optional[JobRecord]]:
     """Return a key's first free link and the record of the link before it."""
-    store, name = RecordStore.default(), ""
+    store = RecordStore.default()
+    name = ""
     words = f"{local_cluster()} {key}".encode("utf-8", "surrogateescape")
     for number in itertools.count(1):
         link = f"{store.directory}/keys/{hashlib.sha256(words).hexdigest()}.{number}"

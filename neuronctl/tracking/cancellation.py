@@ -104,9 +104,15 @@ def cancel(chosen: Mapping[JobId, Sequence[JobStatus]]) -> Dict[str, str]:
     A job with --until-done must not come back: of a chain, the job that waits is cancelled first,
     and what its script submits or requeues meanwhile is cancelled too. Raises SlurmError.
     """
-    plain, going_on = list(chosen), []
-    for id, (status, *more) in chosen.items():
-        if not more and status.record is not None and status.record.runs and id.tasks is None:
+    plain = list(chosen)
+    going_on = []  # jobs with --until-done
+    for id, (status, *other_tasks) in chosen.items():
+        if (
+            not other_tasks
+            and status.record is not None
+            and status.record.runs
+            and id.tasks is None
+        ):
             plain.remove(id)
             going_on.append((id, status))
     refused = scancel(plain) if plain else {}

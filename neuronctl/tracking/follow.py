@@ -60,9 +60,9 @@ def wait_for(
     jobs continue.
     """
     end = float("inf") if timeout is None else time.monotonic() + timeout
-    left = list(watches)
+    remaining = list(watches)
     while True:
-        for watch in left:
+        for watch in remaining:
             silent = watch.silent
             lines = watch.poll()
             if watch.silent != silent and warn is not None:
@@ -71,14 +71,14 @@ def wait_for(
                 tell(watch.last_words())
             if watch.silent:
                 break  # the others share the answer
-        left = [watch for watch in left if not watch.ended]
-        if not left or (any_of_them and len(left) < len(watches)):
+        remaining = [watch for watch in remaining if not watch.ended]
+        if not remaining or (any_of_them and len(remaining) < len(watches)):
             return [watch for watch in watches if watch.ended]
         if time.monotonic() >= end:
-            jobs = ", ".join(str(watch.job) for watch in left)
-            have = verb(len(left), f"job {jobs} has", f"jobs {jobs} have")
+            jobs = ", ".join(str(watch.job) for watch in remaining)
+            have = verb(len(remaining), f"job {jobs} has", f"jobs {jobs} have")
             raise TimeoutError(f"{have} not ended within {timeout} s")
-        pause = min(watch.pause for watch in left)
+        pause = min(watch.pause for watch in remaining)
         time.sleep(max(0.0, min(pause, end - time.monotonic())))
 
 
@@ -87,12 +87,12 @@ def wait_while(goes_on: Callable[[], bool], what: str, timeout: Optional[float])
     end = float("inf") if timeout is None else time.monotonic() + timeout
     pause = _FIRST
     while goes_on():
-        left = end - time.monotonic()
-        if left <= 0:
+        seconds_left = end - time.monotonic()
+        if seconds_left <= 0:
             raise TimeoutError(f"{what} has not ended within {timeout} s")
         if not installed():
             raise not_found("squeue")
-        time.sleep(min(max(pause, poll_floor()), left))
+        time.sleep(min(max(pause, poll_floor()), seconds_left))
         pause = min(pause * _GROWTH, _LONGEST_RUNNING[0][1])
 
 

@@ -301,13 +301,16 @@ def _merge_queue_row(
 
 
 def _merge_accounting_row(past: AccountingJob, record: Optional[JobRecord]) -> JobStatus:
-    name, work_dir, ended = past.name, past.work_dir, past.state in ENDED
+    ended = past.state in ENDED
     exit, exit_low = None, False
     if ended:
         exit, exit_low = _exit_code(past.state, None, past, record)
-    if record is not None:
-        name = record.job_name if is_same(record.job_name, name) else name
-        work_dir = record.cwd if is_same(record.cwd, work_dir) else work_dir
+    name = past.name
+    if record is not None and is_same(record.job_name, name):
+        name = record.job_name
+    work_dir = past.work_dir
+    if record is not None and is_same(record.cwd, work_dir):
+        work_dir = record.cwd
     return _make_status(
         past,
         name=name,

@@ -121,17 +121,23 @@ def _last_lines(file: BinaryIO, size: int, lines: int) -> int:
 
 
 def _first_since(file: BinaryIO, since: int) -> int:
+    """Return the byte at which the lines since a time begin; the log's size if there are none.
+
+    since: epoch seconds. Raises UsageError if no line has a time.
+    """
     if os.fstat(file.fileno()).st_mtime < since:
         return os.fstat(file.fileno()).st_size
-    place, timed = 0, False
+    place = 0
+    has_times = False
     file.seek(0)
     while line := file.readline(_BLOCK):
         match = _TIME.search(line[:200])
         if match is not None:
-            timed, text = True, b" ".join(match.groups()).decode()
+            has_times = True
+            text = b" ".join(match.groups()).decode()
             if time.mktime(time.strptime(text, "%Y-%m-%d %H:%M:%S")) >= since:
                 return place
         place += len(line)
-    if not timed:
+    if not has_times:
         raise UsageError("--since: no line of the log has a date and time", "--tail shows its end")
     return place

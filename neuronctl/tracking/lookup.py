@@ -67,11 +67,12 @@ def look_up(ids: Sequence[JobId], store: Optional[RecordStore] = None) -> Found:
     answered: set[JobId] = set()
     for status in answer.jobs:
         # A task has a job id of its own, too.
-        near = [id for job in {status.id.job, status.job_id} for id in ids_by_job.get(job, ())]
-        same = {id for id in near if matches(id, status)}
-        if same:
+        job_ids = {status.id.job, status.job_id}
+        candidates = [id for job_id in job_ids for id in ids_by_job.get(job_id, ())]
+        matching = {id for id in candidates if matches(id, status)}
+        if matching:
             jobs.append(status)
-            answered |= same
+            answered |= matching
     missing = tuple(given for given, id in zip(ids, wanted) if id not in answered)
     return Found(tuple(jobs), missing, answer.notes, answer.unavailable)
 
@@ -123,11 +124,13 @@ def matches(id: JobId, status: JobStatus) -> bool:
 def log_paths(status: JobStatus) -> tuple[str, str, bool]:
     """Return the files of standard output and error, and whether they are only sbatch's default.
 
-    Slurm is asked where there is no record. A ``%N`` stays where no node is known.
+    Slurm is asked if there is no record. A ``%N`` stays if no node is known. Both files are "" for
+    an interactive job.
     """
     if status.stdout is not None:
         return status.stdout, status.stderr or status.stdout, False
-    paths, id = None, status.id.with_log
+    paths = None
+    id = status.id.with_log
     with contextlib.suppress(SlurmError):
         if status.source == "squeue":
             paths = scontrol_logs(id)
@@ -140,20 +143,24 @@ def log_paths(status: JobStatus) -> tuple[str, str, bool]:
 
 
 def _submitted_logs(status: JobStatus) -> Optional[tuple[str, str]]:
-    """Return the logs named in accounting's copy of the command line, or in the script."""
+    """Return the logs named in accounting's copy of the command line, or in the script.
+
+    None: neither names one, or they cannot be read.
+    """
     from neuronctl.scripts.header_reader import read_header
     from neuronctl.scripts.sbatch_line import read_line
 
-    words, text = status.submit_line.split(), ""
+    words = status.submit_line.split()
     if os.path.basename("".join(words[:1])) != "sbatch":
         return None
     with contextlib.suppress(ValueError, OSError):
         line = read_line(words[1:])
         path = line.path(status.work_dir)
+        text = ""
         if path and os.stat(path).st_uid == os.getuid():
             text = head(path, 1 << 20).decode("utf-8", "replace")
         header = read_header(text, command_line=line.known)
-        given = [header.value("output"), header.value("error")]
+        output, error = header.value("output"), header.value("error")
         default = "slurm-%j.out" if status.id.task is None else "slurm-%A_%a.out"
         out, err = (
             expand_log_pattern(
@@ -165,9 +172,9 @@ def _submitted_logs(status: JobStatus) -> Optional[tuple[str, str]]:
                 user=status.user,
                 node=first_host(status.node_list) or "%N",
             )
-            for log in (given[0] or default, given[1] or given[0] or default)
+            for log in (output or default, error or output or default)
         )
-        return (out, err) if any(given) else None
+        return (out, err) if output or error else None
     return None
 
 
@@ -234,7 +241,8 @@ class _Search:
             return self._found([jobstatus.recorded_status(one, why) for one in records], error)
         queue = self.fold_chains(queue)
         accounting = self._ask_accounting(queue)
-        queue_rows, past_rows = _group_by_job(queue), _group_by_job(accounting.jobs)
+        queue_rows = _group_by_job(queue)
+        past_rows = _group_by_job(accounting.jobs)
         self._find_records({*queue_rows, *past_rows})
 
         absent = "neither in the queue nor in accounting"
@@ -244,8 +252,9 @@ class _Search:
         remember_until = time.monotonic() + _REMEMBERING
         for job in sorted({*queue_rows, *past_rows, *self.records}):
             record = self.records.get(job)
-            rows, past = queue_rows.get(job, ()), past_rows.get(job, ())
-            statuses = jobstatus.merge(record, rows, past, absent=absent)
+            statuses = jobstatus.merge(
+                record, queue_rows.get(job, ()), past_rows.get(job, ()), absent=absent
+            )
             jobs += statuses
             # Write the rest of many new states at the next look.
             if record is not None and time.monotonic() <= remember_until:
@@ -285,9 +294,11 @@ class _Search:
             self._find_records({one.first for one in runs.chains_with(later_runs, self.store)})
         chains = self._chains()
         if self.jobs:
-            more = {job for chain in chains for job in chain.jobs} - {row.job_id for row in queue}
+            in_queue = {row.job_id for row in queue}
+            unasked = {job for chain in chains for job in chain.jobs} - in_queue
             with contextlib.suppress(SlurmError):
-                queue = [*queue, *(squeue([JobId(job) for job in sorted(more)]) if more else ())]
+                if unasked:
+                    queue = [*queue, *squeue([JobId(job) for job in sorted(unasked)])]
         rows = runs.fold(queue, chains)
         return tuple(row for row in rows if not self.jobs or self.jobs & {row.id.job, row.job_id})
 

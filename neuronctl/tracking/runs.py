@@ -100,7 +100,8 @@ class Runs:
         """Return ``run 3 of at most 10``; while it waits, the run that comes next."""
         if not self.runs:
             return ""
-        last, waits = self.runs[-1], status.state == PENDING
+        last = self.runs[-1]
+        waits = status.state == PENDING
         number = last.number + (waits and last.job_id != status.job_id)
         words = f"run {number} of at most {last.most}" if number > 1 or self.ended else ""
         if number > 1 and status.is_later_run:
@@ -163,7 +164,10 @@ def _read_log(path: str, state: Tuple[int, ...]) -> Runs:
 
 
 def read_runs(text: bytes, begin: int = 0) -> Runs:
-    """Read the runs from a log or from its end, which starts at byte ``begin``."""
+    """Read the runs from a log or from its end, which starts at byte ``begin``.
+
+    Each line that _LINES matches begins a run, names the next job, or adds to the last run.
+    """
     runs: List[Run] = []
     next_job = None
     for match in re.finditer(_LINES, b"\n" + text):
@@ -179,7 +183,8 @@ def read_runs(text: bytes, begin: int = 0) -> Runs:
         elif runs and "asked" in parts:
             runs[-1] = replace(runs[-1], asked=True)
         elif runs and "how" in parts:
-            how, code = parts["how"].decode(), int(parts["code"])
+            how = parts["how"].decode()
+            code = int(parts["code"])
             runs[-1] = replace(runs[-1], cause=GOES_ON, code=code, how=how)
         elif runs and "ended" in parts:
             code = int(parts["ended"])

@@ -58,8 +58,8 @@ def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
                 screen.say(line, watch.statuses)
             _find(logs, watch)
             due = time.monotonic() + watch.pause
-        # Print the job's output after the message that it runs.
-        if not (waited and watch.waiting):
+        # Print the job's output after the message that it runs, unless Slurm is silent.
+        if watch.silent or not (waited and watch.waiting):
             screen.copy(logs)
         if watch.ended:
             break

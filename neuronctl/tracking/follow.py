@@ -1,9 +1,10 @@
 """Watch a job until it ends: its states, its growing log, and its exit code.
 
 The exit code is endings.exit_status(): the job's own, or a nonzero one for every other failure.
-Each poll runs one squeue: at first every second, then every 5; of a job that has run for a minute,
-every 15, and for an hour, every 60; never more often than the site's ``poll`` says. If slurmctld
-cannot be reached, it keeps trying. Neither COMPLETING nor a requeue is the end.
+Polls every second at first, then every 5; every 15 once the job has run a minute, every 60 after an
+hour; every 10 while it waits; never more often than the site's ``poll`` says. Each poll runs one
+squeue. If slurmctld cannot be reached, polling goes on. Neither COMPLETING nor a requeue is the
+end.
 """
 
 from __future__ import annotations

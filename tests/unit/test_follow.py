@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from neuronctl.cli.follow import _Screen
+from neuronctl.cli.follow import follow as follow_job
+from neuronctl.common.errors import SlurmUnavailableError
+from neuronctl.records.store import RecordDraft, RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.tracking import follow
 from neuronctl.tracking.follow import GrowingLog, JobWatch
@@ -69,3 +72,32 @@ def test_the_first_answers_come_each_second(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(follow, "poll_floor", lambda: 0.0)
     watch.poll()
     assert watch.pause <= 2
+
+
+def test_the_log_of_a_job_that_starts_while_slurm_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = RecordStore.default()
+    record = store.complete(store.begin(RecordDraft("/", {}, "a", "gpu", f"{tmp_path}/7.out")), 7)
+    clock = [0.0]
+
+    def ask(watch: JobWatch) -> None:
+        if clock[0]:
+            raise SlurmUnavailableError("no answer")
+        watch.statuses = (
+            JobStatus(JobId(7), 7, "a", "kim", "gpu", "PENDING", "", "squeue", record=record),
+        )
+
+    def sleep(seconds: float) -> None:
+        if clock[0]:
+            raise KeyboardInterrupt
+        (tmp_path / "7.out").write_text("epoch 1\n")
+        clock[0] += 100
+
+    monkeypatch.setattr(JobWatch, "_ask", ask)
+    monkeypatch.setattr(follow, "installed", lambda: True)
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.sleep", sleep)
+    follow_job(JobId(7), record)
+    told = capsys.readouterr()
+    assert told.out == "epoch 1\n" and "no answer; retrying" in told.err

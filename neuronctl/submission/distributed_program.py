@@ -58,7 +58,8 @@ class _Program:
         self.tree = ast.parse(text)
         self.edits: List[Tuple[int, int, int, str]] = []
         self.by_hand: List[str] = []
-        self.nodes = list(ast.walk(self.tree))
+        # In the order of the text: ast.walk() begins with all of the outermost statements.
+        self.nodes = sorted(ast.walk(self.tree), key=lambda node: getattr(node, "lineno", 0))
         self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
         self.statements = [node for node in self.nodes if isinstance(node, ast.stmt)]
         self.names = {node.id for node in self.nodes if isinstance(node, ast.Name)}

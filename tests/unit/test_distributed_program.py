@@ -113,3 +113,12 @@ def test_what_the_text_does_not_show_is_left_in_words() -> None:
 )  # fmt: skip
 def test_what_cannot_be_changed_is_left_alone(text: str) -> None:
     assert distributed(text) is None
+
+
+def test_what_is_left_is_in_the_order_of_the_lines() -> None:
+    change = distributed(
+        HEAD + "model = make()\nopt = SGD(model.parameters(), lr=0.1)\n"
+        "def move(x):\n    return x.cuda(1)\nmodel.cuda(2)\n"
+    )
+    assert change is not None
+    assert [text.split()[1] for text in change.by_hand if text.startswith("line ")] == ["6", "7"]

@@ -216,8 +216,8 @@ class Attempt:
         # The job has a record, whatever fails here.
         variables: Mapping[str, str] = {}
         with contextlib.suppress(Exception):
-            job = sampled(job, None, configuration().values.get("monitor"), self._tell)
-            variables = job.variables
+            monitored = sampled(job, None, configuration().values.get("monitor"), self._tell)
+            variables, job = monitored.variables, monitored
         draft = job.draft
         with contextlib.suppress(Exception):
             draft = self._judge(job)

@@ -11,9 +11,10 @@ import pytest
 
 from neuronctl.catalog.loader import load
 from neuronctl.common.errors import UsageError
+from neuronctl.records.store import RecordStore
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm.sbatch_options import GetoptError
-from neuronctl.submission.existing_job import existing_job, sampled
+from neuronctl.submission.existing_job import Attempt, existing_job, sampled
 from neuronctl.submission.existing_script import (
     ExistingJob,
     read_existing,
@@ -196,3 +197,16 @@ def test_a_script_on_standard_input_is_sampled() -> None:
     assert monitored("-N1", text="#!/bin/bash\n").monitor
     with pytest.raises(UsageError, match="only bash"):
         monitored("-N1", text="#!/bin/sh\n")
+
+
+def test_a_sampler_that_cannot_be_written_is_not_recorded() -> None:
+    """``sbatch`` still submits the job."""
+    configuration = Path(os.environ["XDG_CONFIG_HOME"]) / "neuronctl" / "config.yaml"
+    configuration.parent.mkdir(parents=True)
+    configuration.write_text("monitor: true\n")
+    state = Path(os.environ["XDG_STATE_HOME"]) / "neuronctl"
+    state.mkdir(parents=True, mode=0o700)
+    (state / "samplers").touch()
+    assert Attempt(["sbatch", "job.sh"], TOLD.append, TOLD.append).begin(["job.sh"]) == {}
+    (record,) = RecordStore.default().iter()
+    assert "monitor" not in record.draft.request

@@ -16,6 +16,7 @@ from neuronctl.slurm.job_states import ENDED, STATES
 from neuronctl.slurm.pending_reasons import REASONS, explain
 from neuronctl.slurm.sacct import AccountingJob
 from neuronctl.slurm.squeue import QueueJob
+from neuronctl.tracking import lookup
 from neuronctl.tracking.endings import ending_words, exit_status
 from neuronctl.tracking.job_status import JobStatus, merge
 
@@ -252,3 +253,20 @@ def test_gpus_however_they_were_requested() -> None:
     gpus = {"cpu": 2, "gres/gpu": 3}
     (waits,) = merge(None, [queue(state="PENDING", gpus_per_node=None, tres=gpus)])
     assert waits.gpus == 3
+
+
+def test_tasks_that_are_asked_for_by_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparing each of a thousand ids with each task takes seconds."""
+    tasks = [JobId(7, task=number) for number in range(5)]
+    statuses = merge(None, [queue(id=id, job_id=20 + number) for number, id in enumerate(tasks)])
+    compared = []
+
+    def matches(id: JobId, status: JobStatus) -> bool:
+        compared.append(id)
+        return id.overlaps(status.id)
+
+    monkeypatch.setattr(lookup, "matches", matches)
+    monkeypatch.setattr(lookup._Search, "run", lambda search, ask: lookup.Found(statuses))
+    found = lookup.look_up([*tasks, JobId(7, tasks="2-3"), JobId(7, task=9)])
+    assert found.jobs == statuses and found.missing == (JobId(7, task=9),)
+    assert len(compared) == len(tasks) * 2

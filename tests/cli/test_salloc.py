@@ -67,8 +67,10 @@ def test_secret_is_not_on_any_command_line(run: Run, fakes: Path) -> None:
     result = run("salloc", *SITE, *options, "--", "printenv", "HF_TOKEN", env=secret)
     assert result.stdout == "hf_secret_value\n"
     assert "hf_secret_value" not in " ".join(argv(fakes, "salloc") + argv(fakes, "srun"))
+    (fakes / "salloc.argv").unlink()
     shown = run("salloc", *SITE, *options, "--dry-run", "--", "printenv", env=secret)
     assert "hf_secret_value" not in shown.stdout
+    assert not (fakes / "salloc.argv").exists()  # a dry run starts nothing
 
 
 # A container of its own sees no variable of the node but what is handed in for it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 from fake_slurm import FakeSlurm, accounting_row, queue_row
@@ -141,10 +141,11 @@ def test_slurm_does_not_answer(run: Run, fake_slurm: FakeSlurm) -> None:
     assert (job["state"], job["source"]) == ("UNKNOWN", "record")
 
 
-def test_no_slurm_at_all(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [("status",), ("status", "--watch")])
+def test_no_slurm_at_all(words: Tuple[str, ...], run: Run, tmp_path: Path) -> None:
     record(7)
-    result = run("status", code=6, env={"PATH": str(tmp_path)})
-    assert "train" in result.stdout
+    result = run(*words, code=6, env={"PATH": str(tmp_path)})
+    assert ("train" in result.stdout) == (len(words) == 1)
     assert "squeue not found" in result.stderr and "neuronctl generate" in result.stderr
 
 

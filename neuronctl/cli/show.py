@@ -173,8 +173,8 @@ def _print_differences(
     if as_json:
         plan = [{"name": name, "first": a or None, "second": b or None} for name, a, b in values]
         data = {"first": names[0], "second": names[1], "plan": plan, "script": lines}
-        of_code = {"code": changed if code else None, "code_known": is_comparable}
-        print_json("neuronctl.diff/1", {**data, **of_code})
+        code_data = {"code": changed if code else None, "code_known": is_comparable}
+        print_json("neuronctl.diff/1", {**data, **code_data})
         return
     if values:
         print_table(

@@ -228,8 +228,8 @@ def _print_csv(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> None:
     writer = csv.writer(text)
     writer.writerow(["task", *titles, *(columns[0] if columns else ())])
     for task, values in zip(tasks, columns):
-        of_task = (task.values.get(title, "") for title in titles)
-        writer.writerow([task.number, *of_task, *values.values()])
+        parameters = (task.values.get(title, "") for title in titles)
+        writer.writerow([task.number, *parameters, *values.values()])
     print_script(text.getvalue())  # escapes what could steer a terminal
 
 

@@ -124,9 +124,8 @@ def _fewest_gpus(allocation: Allocation, hosts: Tuple[str, ...]) -> Optional[int
         counts = job_gpus(allocation.job_id)
     except SlurmError:
         return None
-    return (
-        min((counts[host] for host in hosts), default=None) if counts.keys() >= {*hosts} else None
-    )
+    known = [counts[host] for host in hosts if host in counts]
+    return min(known) if known and len(known) == len(hosts) else None
 
 
 def _launch_gpus(request: JobRequest, fewest: Optional[int]) -> Optional[int]:

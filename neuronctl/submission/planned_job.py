@@ -138,7 +138,7 @@ def plan_job(
     layers = users_layers(interactive=interactive) if recorded is None else [recorded]
     nameless = not (body or steps) and (not words or is_argument(words[0]))
     layers += _job_file_layers(job_file, tell, find=find_job and nameless)
-    layers += [options_layer(options, words, body, steps)]
+    layers.append(options_layer(options, words, body, steps))
     request = _swept(job.build_request(layers), sweep)
     request = _without_program(request) if interactive else request
     _check_program(request, words, needed=not interactive, find_job=find_job)

@@ -218,7 +218,7 @@ def _exported_variables(record: JobRecord, options: Mapping[str, Any]) -> List[s
 class RecordedJob:
     """A script of neuronctl's own that is submitted again, byte for byte; a Submittable.
 
-    draft: without the findings of then.
+    draft: the recorded one without its findings, and with the surroundings of today.
     """
 
     record: JobRecord

@@ -139,7 +139,7 @@ def submit_draft(
     """Submit a job, as its draft describes it. A record that cannot be kept is only a warning.
 
     A user's own script is submitted by its own command line, any other with the key of its record.
-    variables: what sbatch needs in its environment. cluster: Slurm's, if it is another one's.
+    variables: what sbatch needs in its environment. cluster: Slurm's, if not this machine's.
     key: as for find_submitted_job(); if another process was faster, its job is returned. Raises
     SlurmRefusedError, and SlurmUnavailableError if it is not known whether Slurm has the job.
     """

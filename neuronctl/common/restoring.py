@@ -7,9 +7,8 @@ import sys
 import types
 import typing
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from typing import Any, Callable, Dict, Tuple, Type, TypeVar
-
-from neuronctl.common.datatypes import is_datatype
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
@@ -68,7 +67,7 @@ def _reader(hint: Any) -> Reader:
         return lambda value: {
             key_type(key): read(content) for key, content in _typed(value, dict).items()
         }
-    if is_datatype(hint):
+    if is_dataclass(hint):
         return functools.partial(restore, typing.cast(type, hint))
     if hint in (str, int, bool):
         return lambda value: _typed(value, hint)

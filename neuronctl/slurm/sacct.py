@@ -193,12 +193,10 @@ class StepEnd:
 
     name: str = fields.column("JobID", lambda text: text.partition(".")[2])
     state: str = fields.column("State", lambda text: text.split(" ")[0])
-    exit: Optional[fields.ExitCode] = fields.column("fields.ExitCode", fields.ExitCode.parse)
+    exit: Optional[fields.ExitCode] = fields.column("ExitCode", fields.ExitCode.parse)
     memory: Optional[float] = fields.column("MaxRSS", fields.parse_size)
     requested: Optional[float] = fields.column("ReqMem", fields.parse_size)
-    cpu: Optional[int] = fields.column(
-        "TotalCPU", lambda text: fields.parse_seconds(text.partition(".")[0])
-    )
+    cpu: Optional[int] = fields.column("TotalCPU", _parse_cpu_time)
     cores: Optional[int] = fields.column("NCPUS", fields.count)
     elapsed: Optional[int] = fields.column("ElapsedRaw", fields.count)
 

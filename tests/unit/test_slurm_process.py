@@ -16,10 +16,11 @@ from neuronctl.common.errors import SlurmRefusedError, SlurmUnavailableError, Us
 from neuronctl.common.words import moment
 from neuronctl.slurm import sbatch as sbatch_module
 from neuronctl.slurm.conf import local_cluster
+from neuronctl.slurm.fields import ExitCode
 from neuronctl.slurm.job_control import scancel
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.process import become, installed
-from neuronctl.slurm.sacct import sacct
+from neuronctl.slurm.sacct import ask_steps, sacct
 from neuronctl.slurm.sbatch import Submitted, sbatch
 from neuronctl.slurm.squeue import squeue
 
@@ -103,6 +104,20 @@ echo "$begin $end" >>"$(dirname "$0")/asked"
     asked = sorted(tuple(map(int, line.split())) for line in path.read_text().splitlines())
     assert asked[0][0] == now - 3 * 86400 and asked[-1][1] >= now
     assert all(end == begin for (_, end), (begin, _) in zip(asked, asked[1:]))
+
+
+def test_steps_are_asked_for_by_names_that_sacct_knows(command: Command) -> None:
+    command(
+        "sacct",
+        r"""names=JobID,State,ExitCode,MaxRSS,ReqMem,TotalCPU,NCPUS,ElapsedRaw,DerivedExitCode
+case " $* " in
+*" --format=$names "*) printf '4711.0|FAILED|3:0|1G||00:10.5|2|9|\n' | tr '|' '\037' ;;
+*) exit 1 ;;
+esac
+""",
+    )
+    (step,) = ask_steps([JobId(4711)])["4711"]
+    assert (step.name, step.exit, step.cpu) == ("0", ExitCode(3, 0), 10)
 
 
 def test_a_test_has_the_environment_of_the_submission(

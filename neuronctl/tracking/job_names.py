@@ -39,12 +39,17 @@ def newest(word: str, store: RecordStore) -> JobId:
 
     Raises NoSuchJobError if no record has such a name.
     """
+    newest_id = 0
     for record in store.iter():
         if record.job_id is not None and is_named(record.job_name, word):
             latest = store.get(record.job_id, local_cluster())
             # Skip jobs of other clusters and jobs whose id was reused.
             if latest is not None and latest.key == record.key:
-                return JobId(record.job_id)
+                newest_id = max(newest_id, record.job_id)
+                if record.earliest:  # otherwise a clock was ahead: a later job has a higher id
+                    break
+    if newest_id:
+        return JobId(newest_id)
     if word == "*":
         raise NoSuchJobError("no job was submitted with neuronctl", "name one by its id")
     raise NoSuchJobError(

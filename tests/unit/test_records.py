@@ -13,6 +13,8 @@ import pytest
 
 from neuronctl.common.errors import RecordError
 from neuronctl.records.store import JobRecord, RecordDraft, RecordStore, SeenState
+from neuronctl.slurm.job_id import JobId
+from neuronctl.tracking.job_names import newest
 
 
 def draft(**given: object) -> RecordDraft:
@@ -269,3 +271,13 @@ def test_another_login_node_has_settled_the_submission(store: RecordStore) -> No
         store.failed(key, "Socket timed out", certain=False)
     assert names(store) == before
     assert store.get(7) is not None
+
+
+def test_the_newest_of_a_name_if_a_clock_was_ahead(
+    store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    for ahead, job_id in ((0, 4), (3600, 5), (0, 9)):
+        monkeypatch.setattr("time.time", lambda ahead=ahead: now + ahead)
+        store.complete(store.begin(draft()), job_id)
+    assert newest("train", store) == JobId(9)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import pytest
+from begun import begun
 from fake_slurm import FakeSlurm, queue_row
 
 pytestmark = pytest.mark.usefixtures("program")
@@ -151,6 +153,15 @@ def test_sbatchs_own_warnings_are_shown(run: Run, fake_slurm: FakeSlurm) -> None
     result = run("submit", *ONE, "train.py")
     assert "the cluster sleeps on Sunday" in result.stderr
     assert "4711" in result.stdout
+
+
+def test_two_submissions_at_once_are_two_jobs(fake_slurm: FakeSlurm, tmp_path: Path) -> None:
+    """One that another process makes at the same time is not one whose answer was lost."""
+    fake_slurm.answer("sbatch", "4711\n", delay=0.3)
+    command = [sys.executable, "-m", "neuronctl", "submit", *ONE, "train.py"]
+    with begun(command, command, cwd=tmp_path, stdout=subprocess.PIPE) as running:
+        assert all("4711" in process.communicate(timeout=600)[0] for process in running)
+    assert [record["job_id"] for record in records()] == [4711, 4711]
 
 
 def test_wait_tells_a_jobs_own_code_from_a_refusal(run: Run, fake_slurm: FakeSlurm) -> None:

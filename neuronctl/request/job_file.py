@@ -49,6 +49,11 @@ def read_job_file(path: str) -> Layer:
     """Read the job that ``path`` describes; raises JobFileError with file:line."""
     if not path:
         raise JobFileError("empty job file name", "name a YAML file with options")
+    # A pipe can be read only once.
+    has_name = os.path.splitext(path)[1] in (".py", ".sh")
+    if os.path.isfile(path) and (has_name or head(path, 2) == b"#!"):
+        hint = "-f takes a YAML file with options; put the program after the options, without -f"
+        raise JobFileError(f"{path} is a program, not a job file", hint)
     return _layer(_nodes(yamlfile.read(path, JobFileError)), Source.JOB_FILE, _PROGRAM_KEYS)
 
 

@@ -39,7 +39,7 @@ _parser: Optional[Parser] = None
 
 
 def parsed(text: str) -> Tuple[Node, bytes, int]:
-    """Return the tree of shell text, the bytes that it is of, and the first line left out, or 0.
+    """Return the tree of shell text, the bytes parsed, and the first line left out (0: none).
 
     The bytes have braces around some variables: the grammar (0.25) ends a word at the second
     variable of ``$A/$B/c``, behind its dollar, but not if it is ``${B}``. Lines keep their numbers.

@@ -378,7 +378,8 @@ def _whole_file(text: str) -> List[Refusal]:
         if line.endswith("\r")
     ]
     if ends:
-        returns = [Edit(place, "") for place in ends if beginning(text) == text]
+        is_whole = beginning(text) == text
+        returns = [Edit(place, "") for place in ends] if is_whole else []
         hint = "convert the file: sed -i 's/\\r$//' FILE"
         refuse("the lines end as on Windows (CR LF)", ends[0], hint, returns)
     return refusals

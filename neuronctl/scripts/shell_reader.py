@@ -70,9 +70,9 @@ class _Reader:
 
     def __init__(self, text: str, known: Mapping[str, str]) -> None:
         self.root, self.data, self.left_out = parsed(text)
-        data = text.encode("utf-8", "surrogateescape")
-        self.lines = data.split(b"\n")
-        self.parsed_lines = self.lines if self.data == data else self.data.split(b"\n")
+        written = text.encode("utf-8", "surrogateescape")
+        self.lines = written.split(b"\n")
+        self.parsed_lines = self.lines if self.data == written else self.data.split(b"\n")
         self.values: Dict[str, Value] = {name: (value, True) for name, value in known.items()}
         """Of the variables that are known so far, at least in part."""
         self.arrays: Dict[str, Tuple[ShellWord, ...]] = {}
@@ -81,6 +81,7 @@ class _Reader:
         self.commands: List[Command] = []
         self.assignments: List[Assignment] = []
         self.often = set_often(self.root)
+        self.files: List[ShellWord] = []
         self.documents: Set[int] = set()
         self.depth = 0
 
@@ -94,6 +95,7 @@ class _Reader:
             tuple(self.placeholders()),
             self.left_out,
             frozenset(self.documents),
+            tuple(self.files),
         )
 
     def placeholders(self) -> Iterator[SourceSpan]:
@@ -147,6 +149,8 @@ class _Reader:
         """Collect the commands and assignments below a node's children. where: as for visit."""
         kind, children = node.type, node.children
         surely = where.sure
+        if kind == "file_redirect":
+            self.files.append(self.word(children[-1], node))
         if kind in LOOPS:
             where = replace(where, sure=False, looped=True, in_loop=True)
         elif kind in _SUBSTITUTIONS:
@@ -331,8 +335,9 @@ class _Reader:
                 name, default = braced[1], braced[2] or ""
         value = self.values.get(name) if name else None
         if value is None:
-            is_plain = kind == "$" or (not name and not node.is_named)
-            return raw, is_plain
+            # A dollar, or another sign that the grammar has no name for, is itself.
+            known = kind == "$" or (not name and not node.is_named)
+            return raw, known
         text, known = value
         if default and not text:
             return raw, False

@@ -114,7 +114,7 @@ class ShellText:
 
     broken: the grammar cannot read all of it. placeholders: each ``<NAME>``, which bash takes for
     redirections. left_out: the first line that would take the grammar too long; 0: none.
-    documents: the lines within here-documents.
+    documents: the lines within here-documents. files: the names behind ``<`` and ``>``.
     """
 
     commands: Tuple[Command, ...]
@@ -123,6 +123,7 @@ class ShellText:
     placeholders: Tuple[SourceSpan, ...]
     left_out: int
     documents: FrozenSet[int]
+    files: Tuple[ShellWord, ...]
 
     def assigned(self, name: str) -> Tuple[Assignment, ...]:
         """Return every place that sets a variable."""

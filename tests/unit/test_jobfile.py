@@ -25,6 +25,15 @@ def refused(tmp_path: Path, text: str) -> JobFileError:
     return caught.value
 
 
+@pytest.mark.parametrize("name", ["train.py", "job.sh", "train"])
+def test_a_program_is_no_job_file(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text("#!/bin/bash\n#SBATCH -n 1\n" if name == "train" else "import torch\n")
+    with pytest.raises(JobFileError, match="is a program, not a job file") as caught:
+        read_job_file(str(path))
+    assert "without -f" in caught.value.hint
+
+
 def test_a_whole_job(tmp_path: Path) -> None:
     text = """\
 # a remark

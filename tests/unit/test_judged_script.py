@@ -152,6 +152,19 @@ def test_what_is_not_known_or_not_meant_is_not_reported(
     assert codes - {"NC122", "NC605"} == found
 
 
+def test_a_misspelled_option_hides_no_other_of_its_line() -> None:
+    text = "#!/bin/bash\n#SBATCH -J run_$USER -t 900:00:00 -p cas_v100_4 --gres=gpu:1\n./x\n"
+    severities = {one.code: one.severity for one in checked(text, "neuron").findings}
+    assert severities == {"NC606": "warning", "NC141": "error", "NC201": "error"}
+
+
+def test_a_blank_line_and_a_comment_end_a_command() -> None:
+    for line, words in (("", "has a blank line below"), ("# --seed 1", "is a comment, which")):
+        text = f"#!/bin/bash\n#SBATCH -J x\npython t.py --lr 1 \\\n{line}\n  --epochs 3\n"
+        messages = {one.code: one.message for one in checked(text, "neuron").findings}
+        assert words in messages["NC649"]
+
+
 def test_the_cluster_that_has_a_scripts_partition_is_named() -> None:
     hints = {one.code: one.hint for one in checked(COURSE, "neuron").findings}
     assert hints["NC101"] == "is the job for another cluster? use --cluster jureca"

@@ -34,6 +34,9 @@ FOUND: List[Row] = [
     ("NC660", ARRAY, "python t.py $SLURM_TASK_ARRAY_ID@@"),
     ("NC660", ARRAY, "python t.py ${SLURM_ARAY_TASK_ID}@@"),
     ("NC660", CPU, "python t.py $SLURM_NODE_LIST@@"),
+    ("NC660", ARRAY, "python t.py > out_$SLURM_ARRAY_TASKID.txt@@"),
+    ("NC660", ARRAY, "{ python t.py; } 2>&1 >out_$PBS_ARRAYID.txt@@"),
+    ("NC660", CPU, "python t.py --workers $PBS_NUM_PPN@@"),
     ("NC660", CPU, "export SLURM_NTASK=4@@\npython t.py"),
     ("NC660", CPU, "SLURM_CPU_PER_TASK=4 python t.py@@"),
     ("NC660", CPU, "SBATCH_NODES=2 sbatch job.sh@@"),
@@ -82,6 +85,7 @@ FOUND: List[Row] = [
     ("NC625", EACH, "srun torchrun --nnodes=3 --rdzv-backend=c10d --rdzv-endpoint=$H:1 t.py@@"),
     # NC626: cores that a step does not get.
     ("NC626", CORES, "srun --container-image=x.sqsh python t.py@@"),
+    ("NC626", "-p cpu -N 1 -c 8", "srun -c 4 python t.py@@"),
     # NC633: GPUs that the job does not have.
     ("NC633", f"{GPU} --array=0-3", f"export CUDA_VISIBLE_DEVICES={INDEX}@@\n./a"),
     ("NC633", GPU, "CUDA_VISIBLE_DEVICES=0 ./a\nCUDA_VISIBLE_DEVICES=1 ./b@@"),
@@ -199,6 +203,7 @@ RIGHT: List[Row] = [
     ("NC625", FOUR, "python t.py hydra/launcher=torchrun"),
     ("NC626", CORES, "srun -c 8 --container-image=x.sqsh python t.py"),
     ("NC626", CORES, "export SRUN_CPUS_PER_TASK=8\nsrun python t.py"),
+    ("NC626", "-p cpu -N 1 -c 8", "srun -c 8 python a.py\nsrun -n 1 -c 4 python t.py"),
     ("NC626", CORES, "srun mkdir -p x\nsrun bash -c 'hostname | cut -d. -f1'"),
     ("NC651", CPU, "python serve.py &\npython ask.py"),
     ("NC651", CPU, "python serve.py &\nwhile sleep 60; do date; done"),
@@ -264,6 +269,7 @@ RIGHT: List[Row] = [
     ("NC640", CPU, 'echo -e "for control, pwd=\\\\c";pwd\n./a'),
     ("NC640", GPU, "WANDB_API_KEY=$1\npython t.py --token=$2"),
     ("NC642", "-p cpu -N 2 --ntasks-per-node=1", "MASTER_ADDR=localhost python t.py"),
+    ("NC642", EACH, "MASTER_ADDR=localhost python prepare.py\nsrun python t.py"),
     ("NC642", NODES, "export MASTER_ADDR=127.0.0.1\nsrun -N 1 -n 4 -c 2 python t.py"),
     ("NC642", NODES, "export MASTER_ADDR=$(hostname)\nsrun bash -c 'x $SLURM_STEP_NODELIST'"),
     ("NC642", EACH, "srun torchrun --nnodes=3 --rdzv_endpoint=$H:$P t.py"),

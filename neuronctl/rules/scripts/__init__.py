@@ -86,7 +86,7 @@ def _plan_findings(
         excuse = _EXCUSES.get(finding.code)
         if is_open or (only_now and not now) or (excuse is not None and excuse(facts, finding)):
             continue
-        if given is not None and any(_covers(each, finding, given.place.line) for each in others):
+        if given is not None and any(_covers(each, finding, given.place) for each in others):
             continue
         is_missing = not only_now and not facts.has(*finding.about)
         place = facts.top if is_missing or not now else NOWHERE
@@ -98,11 +98,13 @@ def _plan_findings(
         yield replace(finding, place=place, edits=edits)
 
 
-def _covers(other: Finding, finding: Finding, line: int) -> bool:
-    """Return True if another finding is on how the same option, or one on its line, is spelled."""
+def _covers(other: Finding, finding: Finding, place: SourceSpan) -> bool:
+    """Return True if another finding is on how the same option, at ``place``, is spelled."""
     if not other.has(Trait.SPELLING):
         return False
-    return other.place.line == line or bool(set(other.about) & set(finding.about))
+    overlaps = place.column < other.place.end and other.place.column < place.end
+    is_there = other.place.line == place.line and overlaps
+    return is_there or bool(set(other.about) & set(finding.about))
 
 
 def _asks_otherwise(facts: ScriptFacts, finding: Finding) -> bool:

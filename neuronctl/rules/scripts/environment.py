@@ -126,7 +126,9 @@ _ONLY_WITH = {
 _ELSEWHERE = {
     **dict.fromkeys(("PBS_O_WORKDIR", "SGE_O_WORKDIR", "LS_SUBCWD"), "SLURM_SUBMIT_DIR"),
     **dict.fromkeys(("PBS_JOBID", "LSB_JOBID"), "SLURM_JOB_ID"),
-    **dict.fromkeys(("PBS_ARRAY_INDEX", "SGE_TASK_ID", "LSB_JOBINDEX"), "SLURM_ARRAY_TASK_ID"),
+    **dict.fromkeys(("SGE_TASK_ID", "LSB_JOBINDEX"), "SLURM_ARRAY_TASK_ID"),
+    **dict.fromkeys(("PBS_ARRAYID", "PBS_ARRAY_INDEX"), "SLURM_ARRAY_TASK_ID"),
+    **dict.fromkeys(("PBS_NUM_PPN", "PBS_PPN"), "SLURM_CPUS_PER_TASK"),
     **dict.fromkeys(("PBS_NP", "NSLOTS", "LSB_DJOB_NUMPROC"), "SLURM_NTASKS"),
     **dict.fromkeys(("PBS_NODEFILE", "PE_HOSTFILE", "LSB_HOSTS"), "SLURM_JOB_NODELIST"),
 }
@@ -160,7 +162,7 @@ def not_set(facts: ScriptFacts) -> Iterator[Finding]:
         if command.name not in ("echo", "printf")
         for word in command.words
     ] + [variable.word for variable in facts.shell.assignments]
-    for word in words:
+    for word in (*words, *facts.shell.files):
         for name in word.names:
             if name in word.raw:
                 used.setdefault(name, word.place)

@@ -226,14 +226,14 @@ def _loopback_in_variables(
     facts: ScriptFacts, sruns: Sequence[Launch]
 ) -> Iterator[Tuple[str, SourceSpan]]:
     """Yield each MASTER_ADDR of this machine, unless the next srun uses one node."""
-    for variable in (*facts.shell.assignments, *facts.shell.before_commands):
+    before = [variable for run in sruns for variable in run.command.assigned]
+    for variable in (*facts.shell.assignments, *before):
         follows = next((run for run in sruns if run.place.line >= variable.place.line), None)
         nodes = 0  # unknown
         if follows is not None:
             nodes, _ = facts.times(follows) or (0, 0)
-        is_for_command = variable in facts.shell.before_commands and follows is None
         is_address = variable.name == "MASTER_ADDR" and _IS_LOOPBACK.fullmatch(variable.word.raw)
-        if is_address and nodes != 1 and not is_for_command:
+        if is_address and nodes != 1:
             yield variable.word.raw, variable.place
 
 

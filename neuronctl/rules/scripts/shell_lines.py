@@ -39,8 +39,8 @@ def own_directory(facts: ScriptFacts) -> Iterator[Finding]:
             return
 
 
-# Text of which bash makes something else: a pattern, whose last group it is about; why; what to
-# write.
+# Text that means something else to bash: a pattern, whose last group is underlined; why; what to
+# write instead.
 _READ_OTHERWISE = (
     (
         r"\bin[ \t]+(\{[^{}\s]*\.\.[^{}\s]*\$[^\s;]*\}|\{\$[^\s;]*\.\.[^\s;]*\})",
@@ -126,9 +126,10 @@ def _lost_options(facts: ScriptFacts) -> Iterator[Finding]:
         reason, hint = "does not end with a backslash", f"end line {number} with ' \\'"
         if ends_in_blank:
             reason, hint = "has a blank behind its backslash", "remove the blank"
-        elif is_apart or is_comment:
-            reason = "is a comment, or a blank line follows: either ends the command"
-            hint = "move it above the command"
+        elif is_apart:
+            reason, hint = "has a blank line below, which ends the command", "remove the blank line"
+        elif is_comment:
+            reason, hint = "is a comment, which ends the command", "move it above the command"
         message = f"bash takes {word} for a command: line {number} {reason}"
         yield Finding(message, hint, place=place)
         return

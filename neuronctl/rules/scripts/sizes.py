@@ -160,19 +160,23 @@ _ITS_CORES = ("exact", "exclusive", "cpus_per_task", "threads_per_core", "cpus_p
 @script_rule(NOTE, "NC626", "srun without the cores of its tasks")
 def cores_of_tasks(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
-    if plan is None or not facts.given("cpus-per-task") or plan.cpus_per_task < 2:
-        return
-    if facts.shell.assigned("SRUN_CPUS_PER_TASK"):
+    if plan is None or facts.shell.assigned("SRUN_CPUS_PER_TASK"):
         return
     for launch in facts.launches:
         sized = launch.has(*_ITS_CORES, "overlap", "whole")
         sized = sized or "none" in launch.options.get("cpu_bind", "")
         below = [each for each in launch.below() if not (each.kind == SHELL and each.has("c"))]
-        if not launch.is_srun or not launch.certain or sized or all(map(is_trifle, below)):
+        if not launch.is_srun or not launch.certain or all(map(is_trifle, below)):
             continue
         tasks = ""  # with -c alone, srun starts as many tasks as fit on the node
         if not facts.has(*TASKS) and not any(name.startswith("ntasks") for name in launch.options):
             tasks = f" --ntasks={(facts.times(launch) or (1, 1))[0]}"
+        copies = plan.cores_per_node // (launch.count("cpus_per_task") or plan.cores_per_node)
+        if tasks and copies > 1:
+            message = f"without a number of tasks, srun starts as many as fit on a node: {copies}"
+            yield Finding(message, f"write srun{tasks}", place=launch.place, severity=WARNING)
+        if sized or not facts.given("cpus-per-task") or plan.cpus_per_task < 2:
+            continue
         options = f'{tasks} --cpus-per-task="$SLURM_CPUS_PER_TASK"'
         edits: Tuple[Edit, ...] = ()
         line = facts.lines[launch.place.line - 1]
@@ -352,7 +356,7 @@ def _starts_one(start: Start) -> bool:
 
 
 def _stated_sizes(facts: ScriptFacts) -> Iterator[Finding]:
-    """Find the only Python program of a job if it states another size than the job's."""
+    """Find sizes that a job's only Python program states, and that are not the job's."""
     works = [run for run in facts.every_launch if run.kind == PYTHON and not run.command.captured]
     if facts.plan is None or len(works) != 1 or not facts.fixed_nodes or facts.shell.calls("cd"):
         return

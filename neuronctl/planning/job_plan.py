@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from functools import lru_cache
 from itertools import groupby
@@ -374,13 +373,16 @@ def parse_signal(request: JobRequest) -> Optional[Signal]:
         return None
     import signal as signals
 
-    flags, name, _ = split_signal(request.signal)
-    to_shell, name = "B" in flags, name.upper()
-    with contextlib.suppress(ValueError):
-        name = signals.Signals(int(name)).name[3:]
-    number = int(name) if name.isdigit() else int(getattr(signals, f"SIG{name}"))
+    flags, typed, _ = split_signal(request.signal)
+    to_shell = "B" in flags
+    if typed.isdigit():
+        number = int(typed)
+        name = next((each.name[3:] for each in signals.Signals if each == number), typed)
+    else:
+        name = typed.upper()
+        number = int(getattr(signals, f"SIG{name}"))
     if request.until_done:
-        return Signal(name, number, True, SAVE)
+        return Signal(name, number, to_batch_shell=True, of_shell=SAVE)
     texts = (("body", request.body or ""), ("setup", "\n".join(request.setup)))
     trapped = (where for where, text in texts if to_shell and has_trap(text, name))
     return Signal(name, number, to_shell, name, next(trapped, ""))

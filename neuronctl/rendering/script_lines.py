@@ -171,10 +171,10 @@ def task_launch(plan: JobPlan) -> Tuple[str, bool]:
 def _launch_lines(
     job: JobPlan, launch: Launch, beside: Union[int, str], proof: str = ""
 ) -> Sequence[str]:
-    """Return the lines of one launch.
+    """Return the lines that start one launch of a step.
 
-    beside: how many launches of the step start before it, or a variable with that number. proof:
-    the words that srun starts, with the command as their arguments; "": srun starts the command.
+    beside: how many launches of the step start before this one, or the shell variable that has
+    the number. proof: what srun starts instead, with the command as arguments; "": nothing.
     """
     parts = launch_parts(job, launch)
     changed = [export for export in launch.exports if export not in job.exports]

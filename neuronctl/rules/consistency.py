@@ -429,5 +429,7 @@ def _no_time_to_save(plan: JobPlan, before: int) -> Iterator[Finding]:
         yield Finding(f"{message}at {signal.name}, which no program can handle", hint)
     elif before <= 0 or (has_limit and (limit or 0) <= before):
         message += f"{before} s before the end"
-        message += f", and a run has {limit} s" if has_limit else ""
-        yield Finding(message, f"{hint}, or a longer --time")
+        if before <= 0:
+            yield Finding(f"{message}, which leaves no time to save", hint)
+        else:
+            yield Finding(f"{message}, and a run has {limit} s", f"{hint}, or a longer --time")

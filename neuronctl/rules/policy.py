@@ -159,19 +159,20 @@ def _wrong_parts(context: RuleContext, comment: str) -> Iterator[Tuple[str, str]
     policy = context.plan.cluster.policy.comment
     pairs = [part.partition("=") for part in comment.split(";")]
     given = {key: value for key, _, value in pairs}
-    # Without any of the keys, the whole comment may be a value.
-    typed = "" if given.keys() & policy.fields.keys() else comment
+    # A comment without any of the keys may itself be a value, of any part.
+    default = "" if given.keys() & policy.fields.keys() else comment
     choices = {
-        key: _choices(context, key, values, given.get(key, typed))
+        key: _choices(context, key, values, given.get(key, default))
         for key, values in policy.fields.items()
-        if given.get(key, typed) not in values
+        if given.get(key, default) not in values
     }
     if [key for key, _, _ in pairs] == list(policy.fields) and not re.search(r"[\s,&|]", comment):
         for key, hint in choices.items():
             yield f"{key}={given[key]} in the comment is not a value that the site allows", hint
         return
-    hint = _joined([f"use {_comment_form(context)} instead", *choices.values()])
-    if not choices and given.keys() >= policy.fields.keys():
+    if choices or not given.keys() >= policy.fields.keys():
+        hint = _joined([f"use {_comment_form(context)} instead", *choices.values()])
+    else:  # only the order or a separator is wrong, or there is more than the parts
         hint = "write " + ";".join(f"{key}={given[key]}" for key in policy.fields)
     yield f"comment '{comment}' does not have the form {policy.parts}", hint
 

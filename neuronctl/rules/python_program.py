@@ -80,9 +80,11 @@ def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
             for _ in range(level):
                 above = os.path.dirname(above)
             is_plain = parts[0] in _PLAIN
-            files = _local(parts, [above] if level else search[:1] if is_plain else search)
+            places = search[:1] if is_plain else search
+            files = _local(parts, [above] if level else places)
             waiting += files
-            whole &= bool(files or level) or is_plain or parts[0] in own_modules()
+            if not (files or level or is_plain or parts[0] in own_modules()):
+                whole = False
     if trains and whole:
         return ALONE
     return NO_SIGN if trains or (files_read and whole) else ""

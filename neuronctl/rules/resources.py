@@ -197,9 +197,8 @@ def gpu_model(context: RuleContext) -> Iterator[Finding]:
     asked, has = plan.request.gpu_type, partition.gpu_names
     if asked is None or not has or asked in has:
         return
-    # A launch inside an allocation has its nodes.
     having = []
-    if not plan.launches[0].hosts:
+    if not plan.launches[0].hosts:  # within an allocation, no other partition can be used
         having = _open(plan, lambda other: asked in other.gpu_names)
     hint = "leave the type out" if len(has) == 1 else f"request one of them, such as {has[0]}"
     hint += f", or use -p {' or '.join(having)}" if having else ""

@@ -69,6 +69,8 @@ def manifest(project: Project, allowed: Sequence[str], tell: Tell) -> Manifest:
             tell(f"not sent: {printable(name)}, a repository of its own, or a link to a directory")
         elif not path.startswith(os.path.join(project.root, "")):
             tell(f"not sent: {printable(name)}, a link out of the project")
+        elif ".git" in path[len(project.root) :].split("/"):
+            tell(f"not sent: {printable(name)}, a link into the repository's own files")
         elif os.path.isfile(path):  # git still lists removed files
             sizes[name] = os.path.getsize(path)
     not_allowed = {name for name in sizes if not is_allowed(name, allowed)}
@@ -103,9 +105,10 @@ def _refuse_secrets(project: Project, names: Sequence[str]) -> None:
     """Raise UsageError for files of secrets and private keys."""
     refused: List[str] = []
     for name in names:
-        if _ENV_FILE.fullmatch(os.path.basename(name)):
+        path = os.path.realpath(os.path.join(project.root, name))
+        if any(_ENV_FILE.fullmatch(os.path.basename(each)) for each in (name, path)):
             refused.append(f"{printable(name)} (a file of secrets)")
-        elif _PRIVATE_KEY.search(head(os.path.join(project.root, name), 4096)):
+        elif _PRIVATE_KEY.search(head(path, 4096)):
             refused.append(f"{printable(name)} (a private key)")
     if refused:
         raise UsageError(

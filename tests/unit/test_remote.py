@@ -253,6 +253,19 @@ def test_secrets_are_refused_by_name(name: str, content: str, tmp_path: Path) ->
     assert set(project.manifest(here, (name,), quiet)) == {name, ".env.example"}
 
 
+def test_what_a_link_names_is_refused_as_the_file_itself_is(tmp_path: Path) -> None:
+    """git ignores the file of secrets, but not the link to it."""
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    (tmp_path / ".gitignore").write_text(".env\n")
+    (tmp_path / ".env").write_text("TOKEN=hf_x\n")
+    (tmp_path / "repository").symlink_to(".git/config")
+    here = Project(str(tmp_path), ".")
+    assert set(project.manifest(here, (), quiet)) == {".gitignore"}
+    (tmp_path / "settings").symlink_to(".env")
+    with pytest.raises(UsageError, match=r"^not sent: settings \(a file of secrets\)"):
+        project.manifest(here, (), quiet)
+
+
 def test_more_than_200_megabytes_are_refused(tmp_path: Path) -> None:
     with open(tmp_path / "data.bin", "wb") as file:
         file.truncate(201 * 1000 * 1000)

@@ -204,7 +204,7 @@ def test_findings_in_korean(run: Run, tmp_path: Path) -> None:
 def test_explain_in_korean(run: Run) -> None:
     text = seen(run, "explain", "nc626")
     assert text.startswith(
-        "NC626 (참고): srun이 태스크의 코어 수를 이어받지 않습니다\n\nSlurm 22.05"
+        "NC626 (참고, 경고): srun이 태스크의 코어 수를 이어받지 않습니다\n\nSlurm 22.05"
     )
     assert '+srun --cpus-per-task="$SLURM_CPUS_PER_TASK" python train.py\n' in text
     assert seen(run, "explain", "NC623") == run("explain", "NC623").stdout, "not translated"

@@ -149,12 +149,13 @@ def _print(
 
 
 def _outcome(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
-    """Return why Slurm refused a submission, how its job ended, or which tasks failed."""
+    """Return why Slurm refused a submission, how its job ended, or how many tasks failed so far."""
     if record.failure:
         return record.failure.strip().partition("\n")[0][:100]
+    words = ""
     if len(jobs) == 1:
-        return "; ".join(filter(None, (outcome_words(jobs[0]), runs_words(jobs[0]))))
-    return failed_tasks(jobs)
+        words = "; ".join(filter(None, (outcome_words(jobs[0]), runs_words(jobs[0]))))
+    return words or failed_tasks(jobs)
 
 
 def _state_word(record: JobRecord, jobs: Sequence[JobStatus]) -> str:

@@ -163,6 +163,9 @@ def test_a_job_whose_tasks_failed_has_not_succeeded(
     assert "'neuronctl sweep retry train --failed'" in why
     assert json.loads(run("why", "4711", "--json").stdout)["jobs"][0]["kind"] == "tasks-failed"
     assert "4711" in run("history", "--failed").stdout
+    fake_slurm.queue(tasks[0].replace("COMPLETED", "RUNNING"))
+    assert words in run("history").stdout
+    fake_slurm.queue(*tasks)
     log.write_text(log.read_text() + "task 1 done: exit code 0 after 2 s\n")  # after a retry
     assert run("wait", "4711") and "4711" not in run("history", "--failed").stdout
     log.write_text("no task is left; failed: 3\n")  # of other jobs

@@ -1,7 +1,7 @@
 """What Tab offers: click's own shell completion, with the values of this moment.
 
-Somebody waits for it: what cannot be known, or not within a second, is not offered, and nothing is
-said. Only plain words are offered, since the shells put them into the command line as they are.
+The user waits for it: a value that is unknown, or needs more than a second, is not offered, and no
+error is printed. Only plain words are offered, since the shells insert them unquoted.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 VARIABLE = "_NEURONCTL_COMPLETE"
 """Set by the shell's function, which asks for words."""
 
-Known = Iterable[Tuple[str, str]]
-"""Words, each with its meaning."""
+Values = Iterable[Tuple[str, str]]
+"""Words to offer, each with its meaning, or ""."""
 
 _PATIENCE = 1.0  # seconds for Slurm to answer
 _OLDEST = 5.0  # greatest age of its answer about the queue, in seconds
@@ -51,39 +51,53 @@ def _offer(
 ) -> List[CompletionItem]:
     """Return the completions of a word; of a list (``a,b``) or ``afterok:7``, of its last part."""
     metavar = (parameter.metavar or "").strip("[].").split(" ")[0]
-    offers = _VALUES.get(parameter.name or "") or _VALUES.get(metavar)
-    kind = "file" if metavar in _FILES else "dir" if metavar in _DIRECTORIES else ""
-    items = [CompletionItem(incomplete, type=kind)] if kind else []
+    items = []
+    if metavar in _FILES:
+        items.append(CompletionItem(incomplete, type="file"))
+    elif metavar in _DIRECTORIES:
+        items.append(CompletionItem(incomplete, type="dir"))
+    if isinstance(parameter, click.Option):
+        values = _OPTION_VALUES.get(parameter.name or "")
+    else:
+        values = _ARGUMENT_VALUES.get(metavar)
+    if values is None:
+        return items
+
     head = re.sub(r"[^,:]*\Z", "", incomplete)
+    last_part = incomplete[len(head) :]
     with contextlib.suppress(NeuronctlError, OSError, AttributeError):
-        for value, meaning in offers(context.info_name or "") if offers else ():
-            if value.startswith(incomplete[len(head) :]) and re.fullmatch(_PLAIN, value):
+        for value, meaning in values(context.info_name or ""):
+            if value.startswith(last_part) and re.fullmatch(_PLAIN, value):
                 help = meaning if meaning.isprintable() else ""
                 items.append(CompletionItem(head + value, help=help))
     return items
 
 
-def _jobs(command: str) -> Known:
-    """Return names and ids of jobs in the queue and, for the past, recorded ones; newest first."""
+def _jobs(command: str) -> Values:
+    """Return the names and ids of the jobs that a command may be for, newest first.
+
+    Commands such as ``why`` take any job, also one that is only recorded; ``cancel`` takes one
+    that has not ended, and ``attach`` a running one.
+    """
     from neuronctl.slurm.job_states import ACTIVE, RUNNING
     from neuronctl.slurm.squeue import ask_own_queue
 
-    past = command in SECTIONS["Look back"] or command in ("status", "why", "logs")
-    wanted = ACTIVE if command in ("cancel", "wait", "submit", "generate") else {RUNNING}
-    words: Dict[str, str] = {}
+    takes_any = command in SECTIONS["Look back"] or command in ("status", "why", "logs")
+    states = ACTIVE if command in ("cancel", "wait", "submit", "generate") else {RUNNING}
+    meanings: Dict[str, str] = {}
     with contextlib.suppress(SlurmError):
         for row in ask_own_queue(_OLDEST, timeout=_PATIENCE).rows:
-            if past or row.state in wanted:
-                words.setdefault(row.name, f"{row.id.job} {row.state}")
-                words[str(row.id.job)] = f"{row.name} {row.state}"
-    if past:
+            if takes_any or row.state in states:
+                meanings.setdefault(row.name, f"{row.id.job} {row.state}")
+                meanings[str(row.id.job)] = f"{row.name} {row.state}"
+    if takes_any:
         from neuronctl.records.store import RecordStore
         from neuronctl.slurm.conf import local_cluster
 
         for record in RecordStore.default().recent(_RECENT, cluster=local_cluster()):
-            words.setdefault(record.job_name, str(record.job_id))
-            words.setdefault(str(record.job_id), record.job_name)
-    return words.items()
+            meanings.setdefault(record.job_name, str(record.job_id))
+            meanings.setdefault(str(record.job_id), record.job_name)
+    return meanings.items()
 
 
 def _cluster() -> Cluster:
@@ -92,23 +106,36 @@ def _cluster() -> Cluster:
     return own_cluster()
 
 
-def _partitions(command: str) -> Known:
-    open_ones = [each.name for each in _cluster().partitions.values() if each.open]
-    return [*((name, "") for name in open_ones), ("auto", "neuronctl chooses")]
+def _partitions(command: str) -> Values:
+    partitions = _cluster().partitions.values()
+    names = [partition.name for partition in partitions if partition.open]
+    return [*((name, "") for name in names), ("auto", "neuronctl chooses")]
 
 
-def _codes(key: str, command: str) -> Known:
+def _codes(key: str, command: str) -> Values:
     policy = _cluster().policy.comment
     return [(value, policy.meanings.get(value, "")) for value in policy.values_of(key) or ()]
 
 
-def _recipes(command: str) -> Known:
+def _launchers(command: str) -> Values:
+    from neuronctl.launch.launchers import names
+
+    return [(name, "") for name in names()]
+
+
+def _recipes(command: str) -> Values:
     from neuronctl.launch.launchers import names
 
     return [(name, "") for name in names("recipes", ".yaml")]
 
 
-def _sweep_words(command: str) -> Known:
+def _rule_codes(command: str) -> Values:
+    from neuronctl.judgement.rule_pages import every_rule
+
+    return [(code, rule.title) for code, rule in every_rule().items()]
+
+
+def _sweep_words(command: str) -> Values:
     """Return the commands of ``sweep``, and after one of them the names of sweeps."""
     if command == "sweep":
         from neuronctl.cli.sweep import command as sweep
@@ -121,17 +148,23 @@ def _sweep_words(command: str) -> Known:
     return [(name, "") for name in names()]
 
 
-_VALUES: Mapping[str, Callable[[str], Known]] = {
+_OPTION_VALUES: Mapping[str, Callable[[str], Values]] = {
     "partition": _partitions,
     "qos": lambda command: [(name, "") for name in _cluster().qos],
     "field": functools.partial(_codes, "field"),
     "appl": functools.partial(_codes, "appl"),
+    "launcher": _launchers,
     **dict.fromkeys(("dependency", "after", "after_ok"), _jobs),
+}
+"""The values of options. Each function takes the command's name, such as ``sweep status``."""
+
+_ARGUMENT_VALUES: Mapping[str, Callable[[str], Values]] = {
     "JOB": _jobs,
+    "CODE": _rule_codes,
     **dict.fromkeys(("SCRIPT", "NAME"), _sweep_words),
     "RECIPE": _recipes,
 }
-"""By the names of options, and by the names of values in help, as the next ones."""
+"""The values of arguments, by their names in the help text."""
 
 _FILES = ("FILE", "JOB.YAML", "JOB.yaml", "SCRIPT", "IMAGE", "WORDS")
 _DIRECTORIES = ("DIR", "DIR[:PLACE", "SRC[:DST")

@@ -59,6 +59,9 @@ def test_commands_options_and_files(offered: Offered) -> None:
     make_sweep("grid", ["x=1..3"], ["a", "{x}"])
     assert list(offered("sweep", "st")) == ["st", "status"]
     assert list(offered("sweep", "status", "gr")) == ["grid"]
+    assert offered("sweep", "--job-name", "") == offered("sweep", "-A", "") == {}
+    assert list(offered("submit", "--launcher", "torchr")) == ["torchrun", "torchrun_jsc"]
+    assert "NC122" in offered("explain", "NC12")
     assert offered("nonsense", "x") == {}
     assert offered("submit", "tra") == offered("submit", "-f", "tra") == {"tra": "file"}
 

@@ -382,8 +382,10 @@ def test_the_commit_is_read_from_the_repository(tmp_path: Path) -> None:
     head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
     (tmp_path / "below").mkdir()
     assert node.commit(str(tmp_path / "below")) == head
+    subprocess.run([*git, "worktree", "add", "-q", "-b", "other", "tree"], check=True)
+    assert node.commit(str(tmp_path / "tree")) == head
     subprocess.run([*git, "pack-refs", "--all"], check=True)
-    assert node.commit(str(tmp_path)) == head
+    assert node.commit(str(tmp_path)) == node.commit(str(tmp_path / "tree")) == head
 
 
 # ------------------------------------------------------------------------------------- a real one

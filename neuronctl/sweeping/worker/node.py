@@ -178,11 +178,16 @@ def commit(directory: str) -> str:
         if directory in ("", "/"):
             return ""
         directory = os.path.dirname(directory)
-    head = os.fsdecode(peek(f"{directory}/.git/HEAD").strip())
+    git = f"{directory}/.git"
+    if os.path.isfile(git):  # of a worktree or submodule: "gitdir: PATH"
+        git = os.path.join(directory, os.fsdecode(peek(git)[8:].strip()))
+    head = os.fsdecode(peek(f"{git}/HEAD").strip())
     if not head.startswith("ref: "):
         return head
     branch = head[5:]
-    packed = os.fsdecode(peek(f"{directory}/.git/packed-refs"))
+    # A worktree names the directory that has the branches of all worktrees.
+    shared = os.path.join(git, os.fsdecode(peek(f"{git}/commondir").strip()))
+    packed = os.fsdecode(peek(f"{shared}/packed-refs"))
     line = re.search(rf"(?m)^(\w+) {re.escape(branch)}$", packed)
-    loose = os.fsdecode(peek(f"{directory}/.git/{branch}").strip())
+    loose = os.fsdecode(peek(f"{shared}/{branch}").strip())
     return loose or (line.group(1) if line else "")

@@ -15,7 +15,7 @@ from typing import Any, Dict, List
 import pytest
 
 from neuronctl.sweeping.worker import files
-from neuronctl.sweeping.worker.pipeline_job import DIRECTORIES, Pipeline
+from neuronctl.sweeping.worker.pipeline_job import DIRECTORIES, Pipeline, Run
 
 PACKAGE = Path(files.__file__).parent
 FAKES = {
@@ -303,3 +303,16 @@ def test_a_script_runs_though_the_next_job_cannot_be_submitted(fake: Fake) -> No
     assert process.returncode == 5
     assert (fake.path / "ran").exists()
     assert fake.states()["b"] == "pending"
+
+
+def test_a_signal_after_the_script_meets_no_other_process(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.jobs(a="")
+    (fake.path / "a.sh").write_text("true\n")
+    monkeypatch.setenv("SLURM_JOB_ID", "11")
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    run = Run(fake.folder, "a", "1")
+    assert run.run() == 0
+    monkeypatch.setattr("os.kill", lambda *words: pytest.fail(f"kill {words}"))
+    run._forward(signal.SIGTERM, None)

@@ -396,6 +396,7 @@ class Job:
 
     def __init__(self, folder: str, place: Path) -> None:
         self.folder, self.place = folder, place
+        self.program = PACKAGE
         (place / "squeue").write_text(SQUEUE)
         (place / "squeue").chmod(0o755)
         self.slurm_says("RUNNING")
@@ -406,7 +407,7 @@ class Job:
 
     def start(self, *until: str, **options: Any) -> subprocess.Popen[str]:
         """Return a worker that has begun: its tasks have made the files ``until``."""
-        words = [sys.executable, "-BIS", str(PACKAGE), self.folder, json.dumps(options)]
+        words = [sys.executable, "-BIS", str(self.program), self.folder, json.dumps(options)]
         env = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_JOB_NODELIST": "n1"}
         env.update(FAKE=str(self.place), PATH=f"{self.place}:{os.environ['PATH']}")
         process = subprocess.Popen(
@@ -522,6 +523,40 @@ def test_a_killed_worker_leaves_nothing_and_its_job_continues(job: Job, folder: 
     process.communicate()
     assert process.returncode == 75 and states(folder, {7: 100}) == {1: INTERRUPTED}
     assert list(node.processes(claimed["worker"])) == []
+
+
+AT_THE_FORK = """
+def fork(fork=os.fork):
+    pid = fork()
+    os.kill(os.getpid(), signal.SIGUSR2)
+    return pid
+os.fork = fork
+"""
+AFTER_THE_WORKER = """
+main.Worker.run = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+main._end_all = lambda name: os.kill(os.getpid(), signal.SIGTERM)
+main.node.kill = print
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (AT_THE_FORK, "no more tasks: time to save\n"),
+        (AFTER_THE_WORKER, "the sweep's worker was killed by signal 9\n"),
+    ],
+)
+def test_a_signal_is_not_lost_and_meets_no_other_process(
+    job: Job, folder: str, changes: str, line: str
+) -> None:
+    add(folder, ["true"])
+    job.program = job.place / "program.py"
+    head = f"import os, signal, sys\nsys.path.insert(0, {str(PACKAGE.parent)!r})\n"
+    text = f"{head}from worker import main\n{changes}sys.exit(main.main(sys.argv[1:]))\n"
+    job.program.write_text(text)
+    process = job.start()
+    assert process.communicate()[0] == line and process.returncode == 75
+    assert os.listdir(f"{folder}/claims") == []
 
 
 def test_tasks_that_are_added_are_taken(job: Job, folder: str) -> None:

@@ -10,7 +10,7 @@ from typing import List
 
 from . import files, node, pipeline_job
 from .supply import Options
-from .work import Worker
+from .work import SIGNALS, Worker
 
 
 def main(arguments: List[str]) -> int:
@@ -25,12 +25,15 @@ def main(arguments: List[str]) -> int:
     name = f"{node.this_job()}.{os.urandom(8).hex()}"
     parent = os.getpid()
     node.set_process(adopts=True)
+    # A signal waits until its handler is set, here and in the worker.
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     worker = os.fork()
     if not worker:
         os._exit(_work(folder, name, options, parent))
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+    for number in SIGNALS:
         signal.signal(number, lambda number, _: node.kill(worker, number))
-    _, status = os.waitpid(worker, 0)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    status = _wait(worker)
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
     print(f"the sweep's worker was killed by signal {os.WTERMSIG(status)}", flush=True)
@@ -38,6 +41,15 @@ def main(arguments: List[str]) -> int:
     if options.nodes == 1:  # on other nodes, its tasks may still run until Slurm ends them
         files.remove(f"{folder}/alive/{name}")
     return 75
+
+
+def _wait(worker: int) -> int:
+    """Return the worker's wait status; afterwards, pass on no signals."""
+    os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
+    # Until it is reaped, no other process can have its number.
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    return os.waitpid(worker, 0)[1]
 
 
 def _work(folder: str, name: str, options: Options, parent: int) -> int:

@@ -336,7 +336,7 @@ class Run:
 
     def _forward(self, number: int, frame: Optional[FrameType]) -> None:
         self.asked.append(number)
-        if self.child is not None:
+        if self.child is not None and self.child.returncode is None:
             node.kill(self.child.pid, number)
 
     def run(self) -> int:

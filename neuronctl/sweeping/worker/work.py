@@ -20,6 +20,7 @@ BEAT = 10  # seconds between signs of life
 ASK = 60  # seconds between questions whether Slurm still runs this job
 REST = 5  # seconds without a new task after Slurm failed to start one
 PATIENCE = 600  # seconds for which a failing write to the folder is repeated
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)  # to end, to end, and to save
 _RUNS = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "CONFIGURING")
 
 
@@ -99,13 +100,14 @@ class Worker:
                 os.read(wake, 4096)
 
     def _listen(self) -> int:
-        """Return a descriptor that a signal makes readable."""
+        """Handle signals, which main() has blocked; return a descriptor that they make readable."""
         wake, alarm = os.pipe()
         os.set_blocking(alarm, False)
         signal.set_wakeup_fd(alarm)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+        for number in SIGNALS:
             signal.signal(number, lambda number, _: self.signals.append(number))
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return wake
 
     def _is_over(self) -> bool:

@@ -18,6 +18,11 @@ def set_remote(name: str, commands: Collection[str], *, has_code: bool) -> None:
     _remote, _commands, _has_code = name, commands, has_code
 
 
+def caller_name() -> str:
+    """Return the name by which the caller's machine knows this one; "" for a caller on it."""
+    return _remote
+
+
 def has_sent_code() -> bool:
     """Return True if the code of the job was sent from the caller's machine."""
     return _has_code

@@ -71,12 +71,23 @@ def find_remote(name: str, *, whole: bool = True) -> Remote:
         remote = Remote(**json.loads(text))
     except FileNotFoundError:
         message = f"there was no login to a cluster called {name}"
-        raise NotConnectedError(message, f"neuronctl login {name}") from None
+        raise NotConnectedError(message, _login_hint(name)) from None
     except (OSError, TypeError, ValueError):
         raise not_connected(name) from None
     if whole and not remote.directory:
         raise not_connected(name)
     return remote
+
+
+def _login_hint(name: str) -> str:
+    """Return the command that connects to a cluster, and the clusters of earlier logins."""
+    suffix = ".json"
+    with contextlib.suppress(OSError):
+        files = sorted(os.listdir(remotes_dir()))
+        names = [file[: -len(suffix)] for file in files if file.endswith(suffix)]
+        if names:
+            return f"neuronctl login {name}; clusters with a login: {', '.join(names)}"
+    return f"neuronctl login {name}"
 
 
 def keep_remote(remote: Remote) -> None:

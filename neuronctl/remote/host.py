@@ -21,7 +21,7 @@ import sys
 import threading
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.common.errors import NeuronctlError, UsageError
+from neuronctl.common.errors import NeuronctlError, UsageError, did_you_mean
 from neuronctl.common.files import (
     file_sha256,
     head,
@@ -389,5 +389,9 @@ def _find(request: Mapping[str, Any]) -> str:
         copies = glob.glob(pattern)
         if copies:
             return max(copies, key=os.path.getmtime)
+    parent, name = os.path.split(place)
+    names = {*os.listdir(parent)} - {".git"} if os.path.isdir(parent) else set()
     hint = "submit sends the project, and 'pull .' brings back all of it"
+    if names:
+        hint = did_you_mean(name, names)
     raise UsageError(f"no such file on the cluster: {place}", hint)

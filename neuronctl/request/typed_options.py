@@ -6,6 +6,7 @@ import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from neuronctl.common.errors import UsageError, did_you_mean
+from neuronctl.common.spelling import caller_name
 from neuronctl.common.words import other_dash, replace_other_dashes
 from neuronctl.request.job import BY_NAME, OPTIONS, Body, Layer, Origin, Source, StepRequest
 from neuronctl.request.options import Option
@@ -103,9 +104,15 @@ def _fill_from_environment(text: str) -> str:
         return text
     if text in os.environ:
         return f"{text}={os.environ[text]}"
+    if caller_name():
+        raise UsageError(
+            f"--env: {text} is not exported on {caller_name()}; your own machine's variables are "
+            "not sent",
+            f"export it in ~/.bash_profile there, or give a value: --env {text}=VALUE",
+        )
     raise UsageError(
-        f"--env: {text} is not exported in the shell that runs neuronctl",
-        f"export it there first, or give a value: --env {text}=VALUE",
+        f"--env: {text} is not exported in your shell",
+        f"export it first, or give a value: --env {text}=VALUE",
     )
 
 

@@ -30,6 +30,7 @@ from neuronctl.sandbox.layout import (
     CONFIG,
     LOGIN_NODE,
     NAMED_CATALOG,
+    SYSTEM,
     Layout,
     Running,
     Setup,
@@ -179,6 +180,11 @@ def _setup(layout: Layout, root: str, binds: Binds) -> Setup:
     """Return everything that the first process needs."""
     exposed = exposed_directories()
     program = os.path.realpath(sys.executable)
+    if root != "/" and Path(program).parts[1] in SYSTEM and not os.path.exists(root + program):
+        raise SlurmUnavailableError(
+            f"neuronctl runs with {program}, which does not exist in {root}",
+            "install it there, or install neuronctl with a Python outside /usr",
+        )
     used_uids = {entry.pw_uid for entry in pwd.getpwall()} | {os.getuid()}
     free_uids = (number for number in range(20000, 60000) if number not in used_uids)
     by_root = os.getuid() == 0

@@ -158,7 +158,7 @@ def test_pull_brings_back_what_differs(node: Login) -> None:
     assert again.stdout == "" and "0 of 1 file came" in again.stderr
     Path("results/a b/한글").write_text("mine")
     assert "newer here: kept" in on("pull", "results").stderr
-    assert "no such file on the cluster" in on("pull", "result", code=2).stderr
+    assert "did you mean results?" in on("pull", "result", code=2).stderr
     assert "PATHS is missing" in on("pull", code=2).stderr
 
 
@@ -273,6 +273,7 @@ def test_a_lost_submission_typed_again_has_the_same_key(
 def test_a_cluster_without_a_login_is_named_as_such(node: Login) -> None:
     error = on("status", code=10, name="nowhere").stderr
     assert "there was no login to a cluster called nowhere" in error
+    assert "clusters with a login: there" in error
 
 
 def test_a_socket_of_somebody_else_is_refused(node: Login, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,4 +321,4 @@ def test_a_variable_of_this_machine_does_not_travel(
     monkeypatch.setenv("HF_TOKEN", "secret")
     Path("train.py").touch()
     error = on(*SUBMIT, "--env", "HF_TOKEN", "train.py", code=2).stderr
-    assert "HF_TOKEN is not exported in the shell that runs neuronctl" in error
+    assert "HF_TOKEN is not exported on there" in error and "~/.bash_profile" in error

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from neuronctl.catalog.loader import load
 from neuronctl.common.errors import SlurmUnavailableError, UsageError
-from neuronctl.sandbox import client, init, requirements
+from neuronctl.sandbox import client, init, layout, requirements
 from neuronctl.sandbox.init import Daemon, Failure
 from neuronctl.slurm.sandbox_address import sub_ids
 
@@ -79,3 +81,12 @@ def test_what_failed_to_the_end_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     daemon.process.wait()
     with pytest.raises(Failure, match="slurmctld exited"):
         daemon.wait_for(lambda: False)
+
+
+def test_a_root_without_neuronctls_python_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python9")
+    neuron = load().clusters["neuron"]
+    with pytest.raises(SlurmUnavailableError, match="python9, which does not exist in"):
+        client._setup(layout.build(neuron, {}), str(tmp_path), ())

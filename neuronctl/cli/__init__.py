@@ -1,7 +1,7 @@
 """The command line: parse, call, print.
 
-``main`` is the one place where errors become messages and exit codes. Nothing here imports click
-before a command needs it: it takes longer than the start of Python itself.
+``main`` is the one place where errors become messages and exit codes. No module is imported before
+a command needs it: click alone takes longer than the start of Python itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from neuronctl.version import describe_version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, NoReturn, Optional
+    from typing import Any, List, NoReturn, Optional, Tuple
 
 SECTIONS = {
     "Run a job": ("submit", "sbatch", "sweep", "generate", "init", "salloc", "run", "serve"),
@@ -34,7 +34,7 @@ SECTIONS = {
     "From your laptop": ("login", "logout", "pull"),
     "Set up": ("catalog", "config", "completion", "sandbox"),
 }
-"""The commands, each of which is ``command`` in a module of its name, unless ELSEWHERE has it."""
+"""The commands as the help lists them. ELSEWHERE names those that are not in their own module."""
 
 ELSEWHERE = {
     "import": ("check", "import_"),
@@ -43,16 +43,16 @@ ELSEWHERE = {
     **{name: ("laptop", name) for name in ("login", "logout", "pull")},
     **{name: ("help", name) for name in ("explain", "completion")},
 }
-"""Module and function of the other commands."""
+"""Module and function of some commands; of the others, ``command`` in the module of their name."""
 
 HERE = (
     *("login", "logout", "help", "explain", "completion", "sandbox", "init", "check", "import"),
     *("catalog", "config", "doctor"),
 )
-"""Commands that run on this machine, also if others run on a cluster by default."""
+"""Commands that run on this machine, even if the configuration sends the others to a cluster."""
 
 SHELLS = ("attach", "salloc", "run", "config", "top")
-"""Commands that leave the terminal to what they start, or draw on all of it."""
+"""Commands that hand the terminal to the program they start, or draw on the whole screen."""
 
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 
@@ -96,7 +96,7 @@ def main(argv: Optional[List[str]] = None) -> NoReturn:
     except (KeyboardInterrupt, EOFError):
         from neuronctl.cli.say import say
 
-        say("\nneuronctl: interrupted")  # behind the terminal's ^C
+        say("\nneuronctl: interrupted")  # the terminal has written ^C into the line
         code = INTERRUPTED
     except Exception as error:
         code = _unexpected(error)
@@ -112,7 +112,7 @@ def main(argv: Optional[List[str]] = None) -> NoReturn:
 
 
 def process() -> NoReturn:
-    """Run ``program`` and end the process without freeing all objects, which takes a tenth."""
+    """Run ``program``, and end the process without freeing its objects: that takes a tenth."""
     try:
         program()
     except SystemExit as end:
@@ -123,7 +123,7 @@ def process() -> NoReturn:
 
 
 def program() -> NoReturn:
-    """Run ``main`` with what it needs in a process of its own."""
+    """Prepare this process for ``main``, and run it."""
     # Imports make little garbage; frequent collections cost a tenth of the time.
     gc.set_threshold(100_000)
     _standard_streams()
@@ -146,12 +146,12 @@ def _run(words: List[str]) -> int:
     if not words:
         sys.stderr.write(help_text())
         return UsageError.exit_code
-    named = words[0].partition("=")[0] in ("--on", "--allow", "--open")
-    configured = "" if words[0] in HERE else _configured_remote()
-    if configured or named:
+    has_remote_option = words[0].partition("=")[0] in ("--on", "--allow", "--open")
+    default_cluster = "" if words[0] in HERE else _configured_remote()
+    if default_cluster or has_remote_option:
         from neuronctl.cli.remote import run_remote
 
-        return run_remote(words, configured)
+        return run_remote(words, default_cluster)
     return run_here(words)
 
 
@@ -162,7 +162,7 @@ def _configured_remote() -> str:
     from neuronctl.common.files import head
     from neuronctl.common.paths import config_files
 
-    # Most files have no such key; do not parse them.
+    # Parsing takes long, and most files do not have this key.
     if not any(b"\non:" in b"\n" + head(file, 1 << 20) for file in config_files()):
         return ""
     from neuronctl.request.job_file import configured_remote
@@ -182,15 +182,11 @@ def run_here(words: List[str]) -> int:
 
 
 def _report(error: NeuronctlError) -> int:
-    """Print an error and those found with it to standard error; return its exit code."""
+    """Print an error, and the others that it carries, to standard error; return its exit code."""
     from neuronctl.cli.say import say
 
     for problem in (error, *error.others):
-        message, hint = problem.message, problem.hint
-        if isinstance(problem, PolicyError):
-            from neuronctl.cli.korean import in_korean
-
-            message, hint = in_korean(message, hint)
+        message, hint = _texts_of(problem)
         say(f"neuronctl: {message}")
         if hint:
             say(f"  hint: {hint}")
@@ -202,9 +198,21 @@ def _report(error: NeuronctlError) -> int:
     return error.exit_code
 
 
+def _texts_of(error: NeuronctlError) -> Tuple[str, str]:
+    """Return an error's message and hint; for a refusal, in the language of the locale."""
+    if not isinstance(error, PolicyError):
+        return error.message, error.hint
+    from neuronctl.cli.korean import in_korean
+
+    return in_korean(error.message, error.hint)
+
+
 def _unexpected(error: Exception) -> int:
-    """Report an unexpected error, with its traceback in a file; return the exit code."""
-    from neuronctl.cli.say import drop_output, say
+    """Report an error other than NeuronctlError; return the exit code.
+
+    Only a standard output that is closed or full is an expected one.
+    """
+    from neuronctl.cli.say import drop_output
 
     if isinstance(error, BrokenPipeError):
         drop_output()
@@ -212,8 +220,14 @@ def _unexpected(error: Exception) -> int:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
         drop_output()
         return _report(UsageError("cannot write standard output: no space left"))
+    return _report_internal_error(error)
+
+
+def _report_internal_error(error: Exception) -> int:
+    """Write the traceback into a file, and print the error and that file; return the exit code."""
     import traceback
 
+    from neuronctl.cli.say import say
     from neuronctl.common.error_details import write_error_details
     from neuronctl.common.secrets import hide_secrets
 
@@ -224,14 +238,14 @@ def _unexpected(error: Exception) -> int:
     except (OSError, NeuronctlError) as problem:
         say(f"  details: cannot be written: {problem}")
     else:
-        home = os.path.expanduser("~")
-        say(f"  details: {'~' + path[len(home) :] if path.startswith(home + '/') else path}")
+        home = os.path.expanduser("~") + "/"
+        say(f"  details: {'~/' + path[len(home) :] if path.startswith(home) else path}")
         say("  please report this error to the maintainers of neuronctl, with that file")
     return NeuronctlError.exit_code
 
 
 class _LossyStderr(io.FileIO):
-    """Standard error that drops what it cannot write: the reader is gone, or the disk is full."""
+    """Standard error that drops what cannot be written: its reader is gone, or the disk is full."""
 
     def write(self, data: Any) -> int:
         try:
@@ -241,15 +255,12 @@ class _LossyStderr(io.FileIO):
 
 
 def _standard_streams() -> None:
-    """Make sure that all three streams exist.
-
-    Standard output then takes any character, and standard error never fails.
-    """
+    """Open missing standard streams, let stdout take any character, and stderr never fail."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
     sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     if isinstance(sys.stdout, io.TextIOWrapper):  # escape what the locale cannot print

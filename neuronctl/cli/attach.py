@@ -32,13 +32,13 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     nodes = nodes_of(status)
     if node is not None and node not in nodes:
         raise UsageError(f"job {status.id} is not on {node}", f"its nodes: {', '.join(nodes)}")
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    if not words and not terminal:
+    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if not words and not has_terminal:
         raise UsageError(
             "a shell needs a terminal", f"give a command: neuronctl attach {job} nvidia-smi"
         )
-    program = list(words) or [os.environ.get("SHELL") or "/bin/bash"]
-    if ":" in program:  # srun would begin another command there
-        program = ["bash", "-c", f"exec {join(program)}"]
-    argv = overlap_argv(status.job_id, [node or nodes[0]], program, pty=terminal)
+    typed = list(words) or [os.environ.get("SHELL") or "/bin/bash"]
+    # srun takes the words after a lone colon for another command.
+    program = ["bash", "-c", f"exec {join(typed)}"] if ":" in typed else typed
+    argv = overlap_argv(status.job_id, [node or nodes[0]], program, pty=has_terminal)
     become(argv)

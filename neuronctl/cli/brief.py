@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator, Optional
+from typing import TYPE_CHECKING, Dict, Iterator, Mapping, Optional, Tuple
 
 import click
 
-from neuronctl.catalog.cluster import Partition
+from neuronctl.catalog.cluster import Catalog, Cluster, Partition
 from neuronctl.catalog.loader import load, recognise
 from neuronctl.catalog.site_rules import comment_values, site_rules
 from neuronctl.cli.job_options import catalog_option, cluster_option
@@ -31,7 +31,7 @@ description: Submit, follow, and repair GPU jobs on a Slurm cluster with neuronc
 ---
 
 """
-_TIMEOUT = 10.0
+_TIMEOUT = 10.0  # seconds for Slurm to answer
 _HEADER = (
     "| partition | nodes | GPUs per node | cores per node | time limit | your GPUs | free now "
     "| good for |\n"
@@ -64,54 +64,70 @@ def command(cluster: Optional[str], catalog: Optional[str], agents: bool, skill:
 
 def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
     """Yield the lines about the cluster, from the catalog, the user's files, and Slurm."""
+    catalog = load(catalog_file)
+    cluster, _ = recognise(catalog, name or configured_cluster())
+    snapshot: Optional[Snapshot] = None
+    live_partitions: Mapping[str, PartitionNow] = {}
+    try:
+        snapshot, cluster, live_partitions = _ask_slurm(cluster, catalog)
+        source = f"Limits and free nodes: from Slurm, {utc(snapshot.asked_at)}."
+    except SlurmError as error:
+        source = f"**All limits are from the catalog, because {error.short}.**"
+    yield f"# Jobs on {cluster.title}\n"
+    yield f"Cluster `{cluster.name}`. Rules: {cluster.source}, {cluster.date}."
+    yield source
+    yield from _rules(catalog, cluster)
+    yield f"\n## Partitions\n\n{_HEADER}"
+    for partition in cluster.partitions.values():
+        if not live_partitions or partition.name in live_partitions:
+            yield _row(partition, live_partitions.get(partition.name))
+    yield from _about_you(cluster, snapshot)
+    yield ""
+
+
+def _ask_slurm(
+    cluster: Cluster, catalog: Catalog
+) -> Tuple[Snapshot, Cluster, Dict[str, PartitionNow]]:
+    """Return Slurm's answer, the cluster as Slurm has it, and its partitions now, by name."""
     from neuronctl.judgement.ask import Question
     from neuronctl.judgement.partitions import partitions_now
     from neuronctl.judgement.slurm_figures import overlay
     from neuronctl.planning import plan
+
+    any_job = plan(JobRequest(), cluster)
+    snapshot = Question(any_job, timeout=_TIMEOUT).answer()
+    overlaid = overlay(any_job, snapshot)[0].cluster
+    live_partitions = partitions_now((), overlaid, catalog, snapshot)
+    return snapshot, overlaid, {now.partition: now for now in live_partitions}
+
+
+def _rules(catalog: Catalog, cluster: Cluster) -> Iterator[str]:
+    yield "\n## Rules of the cluster\n"
+    for subject, text in site_rules(catalog, cluster):
+        title = f"`{subject}`" if subject[0] == "-" else subject
+        yield f"- {title}: {text.replace('{user}', login_name())}"
+    for option, values in comment_values(cluster) if cluster.policy.comment.fields else ():
+        yield f"- values of `{option}`: {values}"
+
+
+def _about_you(cluster: Cluster, snapshot: Optional[Snapshot]) -> Iterator[str]:
+    """Yield the user's accounts, budgets, quotas, and defaults; snapshot: None without Slurm."""
     from neuronctl.rules.quotas import quotas_of_user
     from neuronctl.slurm.figures import budget_words
 
-    catalog = load(catalog_file)
-    user = login_name()
-    now = {}
-    here, _ = recognise(catalog, name or configured_cluster())
-    snapshot: Optional[Snapshot] = None
-    source = ""
-    try:
-        any_job = plan(JobRequest(), here)
-        snapshot = Question(any_job, timeout=_TIMEOUT).answer()
-        here = overlay(any_job, snapshot)[0].cluster
-        now = {one.partition: one for one in partitions_now((), here, catalog, snapshot)}
-        source = f"Limits and free nodes: from Slurm, {utc(snapshot.asked_at)}."
-    except SlurmError as error:
-        source = f"**All limits are from the catalog, because {error.short}.**"
-    yield f"# Jobs on {here.title}\n"
-    yield f"Cluster `{here.name}`. Rules: {here.source}, {here.date}."
-    yield source
-    yield "\n## Rules of the cluster\n"
-    for subject, text in site_rules(catalog, here):
-        what = f"`{subject}`" if subject[0] == "-" else subject
-        yield f"- {what}: {text.replace('{user}', user)}"
-    for option, values in comment_values(here) if here.policy.comment.fields else ():
-        yield f"- values of `{option}`: {values}"
-    yield f"\n## Partitions\n\n{_HEADER}"
-    for partition in here.partitions.values():
-        if not now or partition.name in now:
-            yield _row(partition, now.get(partition.name))
-    yield f"\n## You\n\n- login name: {user}"
+    yield f"\n## You\n\n- login name: {login_name()}"
     if snapshot is not None:
         for association in snapshot.limits.associations:
             yield f"- account {association.account}, QOS {', '.join(association.qos)}"
         yield from (f"- {budget_words(budget)}" for budget in snapshot.budgets)
-    for quota in quotas_of_user(here):
+    for quota in quotas_of_user(cluster):
         yield f"- {quota.words}: {', '.join(quota.holds)}"
     for setting in settings():
         yield f"- default of all your jobs: `{setting.key}: {setting.value}` ({setting.where})"
-    yield ""
 
 
 def _row(partition: Partition, now: Optional[PartitionNow]) -> str:
-    """Return a partition's row of the table."""
+    """Return a partition's row of the table. now: as Slurm shows it; None without Slurm."""
     gpu_limit = partition.max_gpus or "no limit known"
     seconds = partition.wall_time.maximum
     cells = (

@@ -40,59 +40,86 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     """
     if not jobs and state is None:
         raise UsageError("no job given", "give a job id, a name or --state")
-    if state is not None:
-        active = [each.name for each in STATES.values() if each.short]
-        state = state_name(state, active, "in which a job can be cancelled")
+    only_state = None if state is None else _active_state(state)
     pipelines = pipelines_of(jobs)
-    if pipelines:
-        jobs = tuple(word for word in jobs if word not in pipelines) + jobs_in_queue(pipelines)
-        if not jobs:
-            stop_pipelines(pipelines)
-            return
-    words: List[cancellation.JobOrName] = [
-        word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(jobs)
-    ]
-    store = RecordStore.default()
-    matches, notes = cancellation.known_jobs(words or ["*"], store)
+    words = _ids_and_names(jobs, pipelines)
+    if pipelines and not words:
+        stop_pipelines(pipelines)
+        return
+    matches, notes = cancellation.known_jobs(words or ["*"], RecordStore.default())
     notify(*notes)
     targets = {
-        word: cancellation.scancel_targets(word, statuses, state)
+        word: cancellation.scancel_targets(word, statuses, only_state)
         for word, statuses in matches.items()
     }
-    chosen = {id: statuses for by_id in targets.values() for id, statuses in by_id.items()}
-    if len(chosen) > 1 and not yes and not _agreed(chosen, targets if jobs else {}):
+    all_targets = {id: statuses for by_id in targets.values() for id, statuses in by_id.items()}
+    if len(all_targets) > 1 and not yes and not _agreed(all_targets, targets if words else {}):
         say("nothing done")
         return
     stop_pipelines(pipelines)
-    refused = cancellation.cancel(chosen) if chosen else {}
-    rows: List[cancellation.Outcome] = []
+    refused = cancellation.cancel(all_targets) if all_targets else {}
+    outcomes: List[cancellation.Outcome] = []
     for word, statuses in matches.items():
-        rows += cancellation.outcomes(word, statuses, targets[word], refused, state)
-    if not jobs and not chosen:
-        rows = [cancellation.Outcome(words="no matching jobs")]
+        outcomes += cancellation.outcomes(word, statuses, targets[word], refused, only_state)
+    if not words and not all_targets:
+        outcomes = [cancellation.Outcome(words="no matching jobs")]
+    _print(outcomes, as_json)
+    _raise_failures(outcomes, refused, [word for word in words if not matches[word]])
+
+
+def _active_state(text: str) -> str:
+    """Return the name of a state in which a job can be cancelled; raise UsageError for others."""
+    active = [state.name for state in STATES.values() if state.short]
+    return state_name(text, active, "in which a job can be cancelled")
+
+
+def _ids_and_names(words: Sequence[str], pipelines: Sequence[str]) -> List[cancellation.JobOrName]:
+    """Return the ids and names that the words give; for a pipeline, its jobs in the queue."""
+    others = [word for word in words if word not in pipelines]
+    if pipelines:
+        others += jobs_in_queue(pipelines)
+    return [word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(others)]
+
+
+def _print(outcomes: Sequence[cancellation.Outcome], as_json: bool) -> None:
+    """Print what became of the jobs; without JSON, leave out what _raise_failures reports."""
     if as_json:
-        data = [asdict(row) for row in rows if row.result]
+        data = [asdict(outcome) for outcome in outcomes if outcome.result]
         print_json("neuronctl.cancel/1", {"jobs": data})
-    else:
-        for row in rows:
-            if row.result not in ("refused", "unknown", "elsewhere"):
-                print_line(row.words)
+        return
+    for outcome in outcomes:
+        if outcome.result not in ("refused", "unknown", "elsewhere"):
+            print_line(outcome.words)
+
+
+def _raise_failures(
+    outcomes: Sequence[cancellation.Outcome],
+    refused: Mapping[str, str],
+    unknown: Sequence[cancellation.JobOrName],
+) -> None:
+    """Raise an error if scancel refused a job, or if one is of another cluster or unknown.
+
+    refused: scancel's messages, by job.
+    """
     if refused:
         refusals = "; ".join(f"{job}: {message}" for job, message in refused.items())
         raise SlurmRefusedError(f"scancel refused the request: {refusals}")
-    elsewhere = [row.words for row in rows if row.result == "elsewhere"]
+    elsewhere = [outcome.words for outcome in outcomes if outcome.result == "elsewhere"]
     if elsewhere:
         raise NoSuchJobError("; ".join(elsewhere), "cancel it there, or with scancel -M CLUSTER ID")
-    missing = [word for word in words if not matches[word]]
-    if missing:
-        raise no_such_job(missing)
+    if unknown:
+        raise no_such_job(unknown)
 
 
 def _agreed(
-    chosen: Mapping[JobId, Sequence[JobStatus]],
+    all_targets: Mapping[JobId, Sequence[JobStatus]],
     targets: Mapping[cancellation.JobOrName, Mapping[JobId, Sequence[JobStatus]]],
 ) -> bool:
-    """List several jobs and ask; without a terminal, refuse a name that matches several."""
+    """List the jobs, and return True if the user agrees; without a terminal, nobody is asked.
+
+    targets: the same jobs, by the id or name that was typed. Without a terminal, a name that
+    matches several jobs is refused.
+    """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         for word, by_id in targets.items():
             if isinstance(word, str) and len({id.job for id in by_id}) > 1:
@@ -101,6 +128,6 @@ def _agreed(
                     "name one by its id, or add --yes for all of them",
                 )
         return True
-    for id, parts in chosen.items():
+    for id, parts in all_targets.items():
         say(f"  {id}  {parts[0].name}  {cancellation.states_of(parts)}")
-    return click.confirm(f"Cancel these {counted(len(chosen), 'job')}?", err=True)
+    return click.confirm(f"Cancel these {counted(len(all_targets), 'job')}?", err=True)

@@ -41,7 +41,7 @@ def prepare_launch(
     allocation = from_environment(os.environ)
     request = build_request([options_layer(options, words)])
     hosts = _hosts(allocation, request)
-    fewest = _fewest_gpus(allocation, hosts)
+    fewest, most = _gpu_counts(allocation, hosts)
     gpus = _launch_gpus(request, fewest)
 
     catalog = load(catalog_file)
@@ -58,7 +58,7 @@ def prepare_launch(
     )
 
     warnings: List[str] = []
-    step_options = _gpu_options(allocation, gpus, fewest)
+    step_options = _gpu_options(allocation, gpus, most)
     cores = allocation.cores
     if gpus and fewest:
         cores = max(1, cores * gpus // fewest)
@@ -77,13 +77,16 @@ def prepare_launch(
     return JudgedJob(launch, judged, warnings=tuple(warnings))
 
 
-def _gpu_options(allocation: Allocation, gpus: Optional[int], fewest: Optional[int]) -> List[str]:
-    """Return srun's option for a launch on ``gpus`` per node; none for all of the allocation's.
+def _gpu_options(allocation: Allocation, gpus: Optional[int], most: Optional[int]) -> List[str]:
+    """Return srun's option for a launch on ``gpus`` per node; none if each node has that many.
 
-    fewest: the GPUs of the node with the fewest.
+    gpus: None: not known, and not needed. most: the GPUs of the node with the most.
     """
-    # If the variables do not count them, a step might request those of all nodes.
-    if gpus is None or (gpus == fewest and (not gpus or allocation.gpus is not None)):
+    if gpus is None:
+        return []
+    # If Slurm's variables do not count the GPUs, a step might request those of all nodes.
+    is_counted = allocation.gpus is not None or gpus == 0
+    if gpus == most and is_counted:
         return []
     # Newer versions of Slurm refuse --gres beside the variable of salloc --gpus-per-node.
     name = "gpus-per-node=" if "SLURM_GPUS_PER_NODE" in os.environ else "gres=gpu:"
@@ -116,16 +119,20 @@ def _hosts(allocation: Allocation, request: JobRequest) -> Tuple[str, ...]:
     return hosts[: request.max_nodes or wanted]
 
 
-def _fewest_gpus(allocation: Allocation, hosts: Tuple[str, ...]) -> Optional[int]:
-    """Return the fewest GPUs of a node among ``hosts``; None: unknown."""
+def _gpu_counts(
+    allocation: Allocation, hosts: Tuple[str, ...]
+) -> Tuple[Optional[int], Optional[int]]:
+    """Return the fewest and the most GPUs of a node among ``hosts``; None: unknown."""
     if allocation.gpus is not None:
-        return allocation.gpus
+        return allocation.gpus, allocation.gpus
     try:
-        counts = job_gpus(allocation.job_id)
+        gpus_by_node = job_gpus(allocation.job_id)
     except SlurmError:
-        return None
-    known = [counts[host] for host in hosts if host in counts]
-    return min(known) if known and len(known) == len(hosts) else None
+        return None, None
+    if any(host not in gpus_by_node for host in hosts):
+        return None, None
+    counts = [gpus_by_node[host] for host in hosts]
+    return min(counts), max(counts)
 
 
 def _launch_gpus(request: JobRequest, fewest: Optional[int]) -> Optional[int]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict
 
 import pytest
+from fake_slurm import FakeSlurm
 
 ALLOCATION: Dict[str, str] = {
     "SLURM_JOB_ID": "154173",
@@ -52,3 +53,26 @@ def test_the_rules_on_a_launch(
 ) -> None:
     result = run(*RUN, *words, "train.py", env=ALLOCATION, code=4)
     assert said in plain(result.stderr) and "--force" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["--gpus-per-node", "0", "--ntasks-per-node", "1"], "--gres=gpu:0"),
+        (["--nodelist", "gpu32"], "--gres=gpu:4"),
+        (["--nodelist", "gpu32", "--gpus-per-node", "2"], "--gres=gpu:2"),
+        (["--nodelist", "gpu33"], ""),
+    ],
+)
+def test_the_gpus_of_an_allocation_whose_nodes_differ(
+    words: list, option: str, run: Callable[..., Any], fake_slurm: FakeSlurm
+) -> None:
+    """srun would give a launch without GPUs those of the one node that has some."""
+    gpus = "   Nodes={} CPU_IDs=0-31 Mem=1 GRES={}\n"
+    fake_slurm.answer(
+        "scontrol", gpus.format("gpu32", "gpu:a100:4(IDX:0-3)") + gpus.format("gpu33", "")
+    )
+    environment = {**ALLOCATION, "SLURM_GPUS_ON_NODE": ""}
+    script = run(*RUN, "--print", "--launcher", "srun", *words, "train.py", env=environment).stdout
+    gpu_options = [word for word in script.split() if word.startswith(("--gres", "--gpus"))]
+    assert gpu_options == ([option] if option else [])

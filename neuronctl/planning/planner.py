@@ -281,8 +281,10 @@ class _PlanBuilder(LaunchBuilder):
             default = limits.interactive_maximum
         if default is None:
             return None, None
-        qos = f" for QOS {self.request.qos}" if self.request.qos else ""
-        reason = f"the default of {self.cluster.name}{qos}"
+        reason = f"the default of {self.cluster.name}"
+        qos = self.cluster.qos_named(self.request.qos)
+        if qos is not None and qos.wall_time.maximum == default:
+            reason = f"the most that QOS {qos.name} allows on {self.cluster.name}"
         return default, self.decide("time", units.format_time(default), Source.CLUSTER, reason)
 
     def _requested_time(self, text: str) -> Tuple[int, str]:

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional
 import pytest
 from plan_builders import FIELDS, HOUR, cluster, directive, plan_of, policy, request
 
-from neuronctl.catalog.cluster import Catalog, CommentPolicy
+from neuronctl.catalog.cluster import Catalog, CommentPolicy, Qos, WallTime
 from neuronctl.common import units
 from neuronctl.common.errors import UsageError
 from neuronctl.judgement.judgement import judge
@@ -157,6 +157,13 @@ def test_time_of_the_catalog() -> None:
     interactive = directive(plan_of(interactive=True, script=None), "time")
     assert interactive is not None and interactive.value == "08:00:00"
     assert directive(plan_of(partition="old"), "time") is None
+    debug = cluster(qos={"debug": Qos("debug", wall_time=WallTime(maximum=1800))})
+    for qos, value, why in (
+        ("debug", "00:30:00", "the most that QOS debug allows on toy"),
+        ("unknown", "01:00:00", "the default of toy"),
+    ):
+        limited = directive(plan_of(debug, qos=qos), "time")
+        assert limited is not None and (limited.value, limited.remark) == (value, why)
 
 
 def test_comment() -> None:

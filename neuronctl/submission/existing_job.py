@@ -148,9 +148,13 @@ def sampled(
     """
     monitor = bool(default if typed is None else typed)
     why = _why_unsampled(job.header) if monitor or idle else ""
-    if why and (typed or idle):
-        option = "--monitor" if typed else "--idle"
-        raise UsageError(f"{option} cannot watch this job: {why}", f"leave out {option}")
+    if why and typed:
+        raise UsageError(
+            f"--monitor cannot sample this job: {why}",
+            "leave out --monitor; 'neuronctl report' then has what accounting knows",
+        )
+    if why and idle:
+        raise UsageError(f"--idle cannot watch this job: {why}", "leave out --idle")
     if why:
         tell(f"the job is not sampled: {why}")
     return replace(job, monitor=monitor and not why, idle=idle)

@@ -184,8 +184,9 @@ def test_a_script_that_cannot_be_sampled(
     script: Path, text: str, words: Tuple[str, ...], why: str
 ) -> None:
     script.write_text(text + "true\n")
-    with pytest.raises(UsageError, match=why):
+    with pytest.raises(UsageError, match=f"--monitor cannot sample this job: .*{why}") as refused:
         monitored(*words, "job.sh")
+    assert "'neuronctl report' then has what accounting knows" in str(refused.value.hint)
     # Who did not ask for it on this command line gets the job, and is told.
     existing = read_existing([*words, "job.sh"])
     assert sampled(existing, None, True, TOLD.append) == existing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Set
@@ -13,7 +14,7 @@ from neuronctl.catalog import loader
 from neuronctl.common.errors import NeuronctlError, TemplateError, UsageError
 from neuronctl.launch import launchers
 from neuronctl.launch.launchers import find_call
-from neuronctl.rendering.launch_command import launch_parts
+from neuronctl.rendering.launch_command import LaunchParts, launch_parts
 from neuronctl.rendering.render import render_job
 from neuronctl.submission.existing_script import judge_text
 
@@ -140,6 +141,12 @@ def test_values_are_quoted_and_words_kept(own: Path) -> None:
     ]
     assert parts.differs_by_task
     assert "bash -c 'exec x=" in render_job(made)
+
+
+@pytest.mark.parametrize("name", launchers.names())
+def test_shipped_launchers_use_known_blocks(name: str) -> None:
+    text = Path(launchers.load(name).file).read_text()
+    assert set(re.findall(r"{% block (\w+) %}", text)) <= set(LaunchParts.__annotations__)
 
 
 @pytest.mark.parametrize(

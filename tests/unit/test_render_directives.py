@@ -13,7 +13,7 @@ from plan_builders import plan_of
 
 from neuronctl.planning import Directive
 from neuronctl.rendering.render import render_job
-from neuronctl.rendering.script_lines import directive_lines, option_text
+from neuronctl.rendering.script_lines import directive_lines, option_text, quote_directive
 from neuronctl.request.values import one_line
 
 
@@ -58,6 +58,11 @@ def test_a_value_survives_sbatch(value: str, remark: str) -> None:
     assert one_line(value) == value
     line = f"#SBATCH {option_text(Directive('comment', value))}" + (remark and f"  # {remark}")
     assert sbatch_words(line) == [f"--comment={value}"]
+
+
+def test_plain_values_are_not_quoted() -> None:
+    for value in ("gpu:a100:2", "%x_%j.out", "0-9%2", "gpu[35-36]", "afterok:1?afterany:2", "B:1"):
+        assert quote_directive(value) == value
 
 
 def test_every_line_of_a_plan_is_one_option() -> None:

@@ -6,7 +6,7 @@ Also what the user may not use, and which of the job's sbatch options are not ju
 from __future__ import annotations
 
 import re
-from typing import Iterator, Tuple
+from typing import FrozenSet, Iterator, Mapping, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.words import moment
@@ -114,9 +114,20 @@ def _check_numbers(on_cluster: PlanOnCluster) -> Iterator[Finding]:
 
 
 def dependency_ids(plan: JobPlan) -> Tuple[int, ...]:
-    """Return the ids of the jobs that the plan depends on, of tasks and after a delay, too."""
+    """Return the ids of the jobs that the plan depends on, also those whose tasks it names."""
     text = plan.request.dependency or ""
-    return tuple(map(int, re.findall(r"(?<![\w+])\d{1,10}(?!\d)", text, re.ASCII)))
+    ids = re.findall(r"(?:^|[:,?]) ?(\d{1,10})(?!\d)", text, re.ASCII)
+    return tuple(dict.fromkeys(map(int, ids)))
+
+
+_PREVENTING: Mapping[str, FrozenSet[str]] = {
+    "afterany": frozenset(),
+    "afterok": ENDED - GOOD,
+    "afternotok": GOOD,
+}
+"""The dependencies that are judged, and in which states the other job prevents this one."""
+
+_JUDGED_TERM = rf"({'|'.join(_PREVENTING)})(:\d{{1,10}})+"
 
 
 def _check_dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -126,7 +137,7 @@ def _check_dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]
     joined by commas.
     """
     plan, snapshot = on_cluster.plan, on_cluster.snapshot
-    if text == "singleton":
+    if text.lower() == "singleton":
         if any(job.name == plan.job_name for job in snapshot.jobs):
             words = "it depends on your jobs of the same name (--dependency)"
             yield Wait("NC506", "Dependency", words)
@@ -141,20 +152,16 @@ def _check_dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]
             slurm_says("scontrol show job"),
             code="NC512",
         )
-    terms = [term.partition(":")[::2] for term in text.lower().split(",")]
-    simple = all(kind in _KINDS and re.fullmatch(r"\d+(:\d+)*", jobs) for kind, jobs in terms)
+    is_judged = re.fullmatch(rf"{_JUDGED_TERM}(,{_JUDGED_TERM})*", text.lower(), re.ASCII)
     # An array has several jobs, each with an id of its own; this is the state of one.
-    is_known = not unknown and set(states) == set(ids) and {*states.values()} <= ACTIVE | ENDED
-    if not (simple and is_known):
+    are_known = set(states) == set(ids) and {*states.values()} <= ACTIVE | ENDED
+    if not (is_judged and are_known):
         words = f"whether it waits for --dependency={text} is not known"
         yield Doubt(words, refusable=not ids or bool(unknown))
         return
-    unmet = []
-    for kind, jobs in terms:
-        wrong = {"afterok": ENDED - GOOD, "afternotok": GOOD}.get(kind, frozenset())
-        unmet += [number for number in map(int, jobs.split(":")) if states[number] in wrong]
-    if unmet:
-        ended = " and ".join(f"job {number} ended as {states[number]}" for number in unmet)
+    preventing = list(dict.fromkeys(_preventing_jobs(text, states)))
+    if preventing:
+        ended = " and ".join(f"job {number} ended as {states[number]}" for number in preventing)
         words = f"forever: --dependency={text} cannot be met, because {ended}"
         yield Wait("NC506", "DependencyNeverSatisfied", words)
     elif not ENDED.issuperset(states.values()):
@@ -162,4 +169,10 @@ def _check_dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]
         yield Wait("NC506", "Dependency", f"it depends on {names} (--dependency)")
 
 
-_KINDS = ("afterany", "afterok", "afternotok")
+def _preventing_jobs(text: str, states: Mapping[int, str]) -> Iterator[int]:
+    """Yield the jobs that ended in a way that the dependency does not accept."""
+    for term in text.lower().split(","):
+        kind, *numbers = term.split(":")
+        for number in map(int, numbers):
+            if states[number] in _PREVENTING[kind]:
+                yield number

@@ -6,14 +6,18 @@ import dataclasses
 import time
 
 import pytest
-from slurm_answers import BUSY, NOW, job, judged, live, node, with_partition
+from slurm_answers import BUSY, NOW, codes, job, judged, live, node, with_partition
 
 
 def test_singleton_waits_for_jobs_of_its_name() -> None:
     asked = {"gpus_per_node": 1, "dependency": "singleton", "job_name": "fold"}
+    assert judged(live(), **asked).verdict.kind == "can start now"
     assert judged(live((job(1, name="other"),)), **asked).verdict.kind == "can start now"
     verdict = judged(live((job(1, name="other"), job(2, name="fold"))), **asked).verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "Dependency")
+    assert "your jobs of the same name" in verdict.words
+    asked["dependency"] = "SINGLETON"  # Slurm takes it, too
+    assert judged(live((job(2, name="fold"),)), **asked).verdict == verdict
     # What is certain comes before what is not known.
     verdict = judged(live(BUSY), **asked).verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "QOSMaxJobsPerUserLimit")
@@ -37,6 +41,8 @@ STATES = {7: "FAILED", 8: "COMPLETED", 9: "RUNNING"}
         ("afterany:8", "can start now", ""),
         ("afterok:11", "not known", ""),
         ("afterany:11:9", "not known", ""),
+        ("afterok:11111111111", "not known", ""),
+        ("afterok:\u0667", "not known", ""),
     ],
 )
 def test_dependencies(text: str, kind: str, cause: str) -> None:
@@ -48,9 +54,19 @@ def test_dependencies(text: str, kind: str, cause: str) -> None:
 def test_a_dependency_that_cannot_be_met_is_told_with_its_job() -> None:
     verdict = judged(live(job_states={7: "FAILED"}), dependency="afterok:7").verdict
     assert verdict.words.startswith("forever: --dependency=afterok:7 cannot be met, because job 7 ")
+    # Each is named once.
+    for state, words in (("FAILED", "because job 7 ended as FAILED"), ("RUNNING", "on job 7 (--")):
+        twice = judged(live(job_states={7: state}), dependency="afterok:7,afterok:7:7").verdict
+        assert words in twice.words and twice.words.count("job 7") == 1
     # Tasks of an array have ids of their own; of them all, one state tells nothing.
     several = live(job_states={7: "FAILED", 6: "COMPLETED"})
     assert judged(several, dependency="afterok:7").verdict.kind == "not known"
+
+
+def test_indexes_of_tasks_are_no_jobs() -> None:
+    look = live(job_states={7: "RUNNING"})
+    for text in ("afterok:7_[1-3]", "afterok:7_2", "after:7+5"):
+        assert "NC512" not in codes(judged(look, dependency=text)), text
 
 
 def test_what_it_waits_for_does_not_hide_that_slurm_may_refuse_it() -> None:

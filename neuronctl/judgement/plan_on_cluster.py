@@ -211,13 +211,20 @@ class PlanOnCluster:
             changed.update(memory_per_core=per_core, memory_per_node=per_node)
             changed["whole_memory"] = not (per_core or per_node)
 
-        amounts = self.plan.request.amounts
-        leaves_nodes = amounts is not None and amounts.nodes is None and needs.tasks > 1
-        if leaves_nodes and needs.cores_per_task % self.threads and not needs.unsure:
+        if not needs.unsure and self._may_share_cores:
             changed["unsure"] = f"{needs.cores_per_task} CPUs per task on cores of several threads"
         if not self.snapshot.limits.config.memory_counts:
             changed.update(memory_per_core=0, memory_per_gpu=0, whole_memory=False)
         return replace(needs, **changed)
+
+    @property
+    def _may_share_cores(self) -> bool:
+        """Return True if the tasks fit on the plan's nodes only if two of them share a core."""
+        amounts = self.plan.request.amounts
+        if amounts is None or amounts.nodes is not None or self.threads == 1:
+            return False
+        most_cores = self.plan.partition.max_cores_per_node or 0
+        return amounts.least_nodes(most_cores, 0) > self.plan.nodes
 
     def _default_memory(self, partition: SitePartition) -> Tuple[int, int]:
         """Return the default MB per core and per node: the partition's, or the cluster's."""

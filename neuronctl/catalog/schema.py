@@ -227,11 +227,11 @@ class Node:
 
     def below(self, key: str) -> Node:
         """Return the mapping at a key; empty without one."""
-        data = self.data.get(key) or {}
-        if not isinstance(data, dict):
+        data = self.data.get(key)
+        if data is not None and not isinstance(data, dict):
             self.refuse(key, f"{_show(data)} is not allowed", "write a mapping, 'key: value' lines")
-            data = {}
-        return Node(data, (*self.path, key), self.places, self.errors)
+            data = None
+        return Node(data or {}, (*self.path, key), self.places, self.errors)
 
     def read(self, key: str, reader: Reader = _text, default: Any = "") -> Any:
         """Return the value at a key, or the default without one."""

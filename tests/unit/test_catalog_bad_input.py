@@ -46,6 +46,8 @@ def load(tmp_path: Path, text: str) -> CatalogError:
         (PARTITION, "price: {node_hour: -1}", "price.node_hour", "-1 is not", "at least 0"),
         (PARTITION, "wall_time: {maximum: 2 days}", "wall_time.maximum", "'2 days' is not", "D-HH"),
         (PARTITION, "wall_time: {maximum: 0}", "wall_time.maximum", "0 is not", "UNLIM"),
+        (PARTITION, "wall_time: 0", "wall_time", "0 is not allowed", "a mapping"),
+        (CLUSTER, "network: ''", "network", "'' is not allowed", "a mapping"),
         (CLUSTER, "date: yesterday", "date", "'yesterday' is not allowed", "2026-08-12"),
         (CLUSTER, "default_partition: gpus", "default_partition", "no partition 'gpus'", "valid: "),
         (CLUSTER, "scratch: '/scratch/{usr}'", "scratch", "is not allowed", "{user}"),

@@ -41,8 +41,6 @@ def _hidden(nodes: NodeSearch) -> Iterator[Doubt]:
     """Yield what may exist although Slurm does not tell it to this user."""
     on_cluster, snapshot = nodes.on_cluster, nodes.on_cluster.snapshot
     config, accounts = snapshot.limits.config, snapshot.limited_groups
-    if snapshot.limits.qos is None and "limits" in config.enforce:
-        yield Doubt("Slurm's own limits are not known, because sacctmgr did not answer")
     if "reservations" in config.private:
         yield Doubt("reservations of others are not shown here (PrivateData)")
     if "jobs" in config.private and may_be_planned_for_others(nodes):

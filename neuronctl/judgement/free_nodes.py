@@ -80,11 +80,6 @@ def _why_unknown(on_cluster: PlanOnCluster) -> Optional[Doubt]:
     partition = on_cluster.partition
     if not on_cluster.pool or partition is None:
         return Doubt("Slurm tells no nodes; what is free is not known")
-    reservation = reservations.own_reservation(on_cluster)
-    is_whole = reservation is not None and reservation.whole_nodes(on_cluster.snapshot.nodes)
-    if request.reservation is not None and not is_whole:
-        has_begun = next(reservations.check_reservation(on_cluster), None) is None
-        return Doubt(f"what is free in reservation {request.reservation} is not known", has_begun)
     most = partition.max_cores_per_node
     too_wide = most is not None and any(group.cores > most for group in on_cluster.pool)
     reasons = (
@@ -98,6 +93,13 @@ def _why_unknown(on_cluster: PlanOnCluster) -> Optional[Doubt]:
         if holds:
             words = f"which nodes of {partition.name} a job with {words} gets is not known"
             return Doubt(f"{words}: Slurm may refuse it", refusable=True)
+    # Last: the job surely waits for its reservation only if Slurm surely takes it.
+    name = request.reservation
+    reservation = reservations.own_reservation(on_cluster)
+    is_whole = reservation is not None and reservation.whole_nodes(on_cluster.snapshot.nodes)
+    if name is not None and not is_whole:
+        has_begun = next(reservations.check_reservation(on_cluster), None) is None
+        return Doubt(f"what is free in reservation {name} is not known", refusable=has_begun)
     return None
 
 
@@ -248,7 +250,8 @@ def _busy(search: NodeSearch) -> Wait:
     if on_cluster.needs.is_spread:
         words = f"the nodes of {name} together do not have {share}"
     elif number >= plan.nodes:
-        words = f"not every node of --nodelist={plan.request.nodelist} has {share}"
+        busy = sorted(on_cluster.named_hosts - search.free)
+        words = f"{', '.join(busy)} (--nodelist) {verb(len(busy), 'lacks', 'lack')} {share}"
     words += "; when that changes is not known"
     return Wait("NC504", "Resources", words, _NODES_SHOWN)
 

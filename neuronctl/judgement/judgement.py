@@ -88,6 +88,10 @@ class Judgement:
 
         free = self.free_nodes
         words = f"{counted(free, 'node')} {verb(free, 'has', 'have')} room for its share"
+        limits = self.nodes.on_cluster.snapshot.limits
+        if limits.qos is None and "limits" in limits.config.enforce:
+            words += "; Slurm's own limits are not known, because sacctmgr did not answer"
+            return Verdict(NOT_KNOWN, words)
         size = self.nodes.on_cluster.array_size
         if size > 1:
             words += f"; the {size} jobs of its array start as far as that and your limits allow"
@@ -208,7 +212,8 @@ def judge(
         return Judgement(plan, apply_rules(context), unasked_because=unasked_because)
     judgement = _judge_by_slurm(context, snapshot)
     limits = () if judgement.nodes is None else judgement.nodes.on_cluster.limits
-    if plan.most_nodes == plan.nodes or not any(limit.grows_with_nodes for limit in limits):
+    may_grow = plan.most_nodes > plan.nodes and any(limit.grows_with_nodes for limit in limits)
+    if not may_grow or judgement.verdict.kind != CAN_START:
         return judgement
     words = f"Slurm may choose up to {plan.most_nodes} nodes, for which limits were not looked at"
     return judgement.with_doubt(words)

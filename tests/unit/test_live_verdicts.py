@@ -147,6 +147,9 @@ def test_nodes_of_the_jobs_own_reservation(
     look = live(reservations=(reserved("n1", flags=flags, start=NOW + start),))
     told = judged(look, gpus_per_node=1, reservation="course").verdict
     assert (told.kind, told.cause, told.until) == verdict
+    # It waits for nothing if Slurm refuses it.
+    odd = judged(look, gpus_per_node=1, reservation="course", constraint="[a*2]").verdict
+    assert odd.kind == "not known"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +187,7 @@ def test_a_named_node_that_is_full_is_waited_for_though_others_are_free() -> Non
     look = live(nodes=(FULL[0], *NODES[1:]))
     verdict = judged(look, gpus_per_node=1, nodes=2, nodelist="n1").verdict
     assert (verdict.kind, verdict.cause) == ("will wait", "Resources")
-    assert "not every node of --nodelist=n1 has 1 GPU" in verdict.words
+    assert "n1 (--nodelist) lacks 1 GPU" in verdict.words
     assert judged(look, gpus_per_node=1, nodes=2, nodelist="n2").verdict.kind == "can start now"
 
 
@@ -251,6 +254,11 @@ def test_behind_a_job_whose_nodes_slurm_has_planned() -> None:
     unplanned = dataclasses.replace(ahead, start=None, planned_nodes="")
     verdict = judged(live((), fifo, queue=(unplanned,)), gpus_per_node=1).verdict
     assert (verdict.kind, verdict.tested("").kind) == ("not known", "probably can start now")
+    # Nothing else that is not known makes it less likely to wait.
+    silent = dataclasses.replace(LIMITS, qos=None)
+    for limits, asked in ((silent, {}), (LIMITS, {"nodes": 1, "max_nodes": 2})):
+        verdict = judged(live((), limits, queue=(ahead,)), gpus_per_node=1, **asked).verdict
+        assert verdict.tested("can start now").kind == "probably will wait", asked
 
 
 @pytest.mark.parametrize(
@@ -260,6 +268,7 @@ def test_behind_a_job_whose_nodes_slurm_has_planned() -> None:
         ("will wait", True, "probably will wait"),
         ("refused", True, "probably refused"),
         ("refused", False, "not known"),
+        ("", True, "not known"),
     ],
 )
 def test_what_a_test_makes_of_what_is_not_known(told: str, nodes_up: bool, kind: str) -> None:

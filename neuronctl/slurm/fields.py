@@ -113,20 +113,32 @@ def parse_count(text: str) -> Optional[int]:
 def parse_resources(text: str) -> Mapping[str, Dict[str, int]]:
     """Return resources by name and type, such as ``{"gpu": {"a100": 4}, "shard": {"": 8}}``.
 
-    squeue, scontrol, and sacct write it as ``gpu:a100:4(S:0-1),gres:gpu:2,gres/gpu=4``.
-    A type may begin with a digit (``gpu:3090:4``, MIG's ``gpu:1g.5gb:7``); it is ``(null)`` where
-    Slurm names none, and ``no_consume`` may follow it.
+    squeue, scontrol, and sacct write ``gpu:a100:4(S:0-1),gres:gpu:2,gres/gpu=4``.
     """
     resources: Dict[str, Dict[str, int]] = {}
-    for item in re.split(r",(?![^()]*\))", text):
-        parts = re.split("[:=/]", re.sub(r"\(.*", "", item.replace("(null)", "")))
-        name, *rest = parts[1:] if parts[0] == "gres" else parts
-        rest = [part for part in rest if part not in ("", "no_consume")]
-        if name not in ("", "N"):  # N/A
-            number = count(rest.pop()) if rest and count(rest[-1]) is not None else 1
-            kinds, kind = resources.setdefault(name, {}), rest[0] if rest else ""
-            kinds[kind] = kinds.get(kind, 0) + (number or 0)
+    for item in re.split(r",(?![^()]*\))", text_or_nothing(text)):
+        name, kind, number = _parse_resource(item)
+        if name:
+            kinds = resources.setdefault(name, {})
+            kinds[kind] = kinds.get(kind, 0) + number
     return resources
+
+
+def _parse_resource(item: str) -> Tuple[str, str, int]:
+    """Return the name, the type ("": none is named), and the number of ``gres:gpu:a100:4(S:0-1)``.
+
+    A type may begin with a digit (``gpu:3090:4``, MIG's ``gpu:1g.5gb:7``); it is ``(null)`` if
+    Slurm names none, and ``no_consume`` may follow it. Slurm writes 2048 as ``2K``.
+    """
+    plain = item.replace("(null)", "").partition("(")[0]
+    name, *details = re.split("[:=/]", re.sub("^gres[:=/]", "", plain))
+    details = [detail for detail in details if detail not in ("", "no_consume")]
+    number = parse_size(details[-1].upper()) if details else None
+    if number is None:
+        number = 1
+    else:
+        details.pop()
+    return name, details[0] if details else "", int(number)
 
 
 def parse_gres_gpus(text: str) -> Optional[int]:

@@ -121,6 +121,17 @@ def test_the_types_of_gpus() -> None:
         assert parse_resources(text).get("gpu", {}) == found
 
 
+def test_a_resource_whose_name_is_gres() -> None:
+    assert parse_resources("gres") == parse_resources("gres:gres") == {"gres": {"": 1}}
+
+
+def test_large_numbers_of_a_resource() -> None:
+    assert parse_resources("bandwidth:lustre:no_consume:4G,tokens:2K,tokens:1k") == {
+        "bandwidth": {"lustre": 4 * 1024**3},
+        "tokens": {"": 3072},
+    }
+
+
 def test_counts_and_exit_codes() -> None:
     assert parse_count("4") == 4 and parse_count("2-4") == 2 and parse_count("") is None
     assert ExitCode.parse("3:9") == ExitCode(3, 9) and ExitCode.parse("") is None

@@ -49,20 +49,23 @@ def options_layer(
                     "keep one of them",
                 )
             values[name], origins[name] = parsed, origin
-    program: Dict[str, Any] = {**_program(words), "steps": steps}
-    if body is not None:
-        program.update(body=body.text, text_file=body.file)
-    for name, given in program.items():
-        if given:
-            origin = Origin(Source.ASKED, "SCRIPT" if name in ("script", "args") else f"--{name}")
-            values[name], origins[name] = given, origin
+    program = _program(words)
+    if steps:
+        program["steps"] = steps
+    if body is not None and body.text:
+        program["body"] = body.text
+    if body is not None and body.file:
+        program["text_file"] = body.file
+    for name, value in program.items():
+        where = "SCRIPT" if name in ("script", "args") else f"--{name}"
+        values[name], origins[name] = value, Origin(Source.ASKED, where)
     if sum(name in values for name in ("script", "body", "steps")) > 1:
         raise UsageError("SCRIPT, --body, and steps contradict each other", "keep one of them")
     check_utf8(values.get("args", ()))
     return Layer(values, origins)
 
 
-def _program(words: Sequence[str]) -> Mapping[str, Any]:
+def _program(words: Sequence[str]) -> Dict[str, Any]:
     """Return the fields for a program and its arguments."""
     if not words:
         return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from plan_builders import layer
 
 from neuronctl.request.job import Source, build_request
+from neuronctl.request.typed_options import options_layer
 
 
 def test_later_layers_win_and_are_named() -> None:
@@ -57,3 +58,11 @@ def test_field_and_appl_add_up_but_a_comment_replaces_both() -> None:
 def test_another_script_brings_its_own_arguments() -> None:
     request = build_request([layer(script="a.py", args=("1",)), layer(script="b.py")])
     assert (request.script, request.args) == ("b.py", ())
+
+
+def test_an_empty_program_does_not_run_that_of_the_job_file() -> None:
+    """An unset variable in ``submit -f job.yaml "$PROGRAM" 5``."""
+    job_file = layer(Source.JOB_FILE, script="train.py", args=("1",))
+    for words in (("",), ("", "5")):
+        request = build_request([job_file, options_layer({}, words)])
+        assert (request.script, request.args) == ("", words[1:])

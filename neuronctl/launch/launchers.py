@@ -12,6 +12,7 @@ import contextlib
 import functools
 import os
 import re
+import signal
 from string import Template
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -19,7 +20,6 @@ from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import SITE_FAULTS, TemplateError, UsageError, did_you_mean
 from neuronctl.common.files import open_regular, read_trusted
 from neuronctl.common.paths import config_dir, data_path, present
-from neuronctl.common.units import SIGNALS
 
 SITE_DIRECTORY = "/etc/neuronctl/templates"
 
@@ -360,7 +360,7 @@ def _read_trait(trait: str, text: str) -> object:
     if trait in ("programs", "akin"):
         return tuple(tuple(command.split()) for command in text.split(",") if command.strip())
     words = text.split()
-    if trait == "signals" and not set(words) <= set(SIGNALS):
+    if trait == "signals" and not all(f"SIG{word}" in signal.Signals.__members__ for word in words):
         raise ValueError("must be names of signals, such as TERM")
     if kind == "Options":
         return tuple(map(option_name, words))

@@ -110,6 +110,11 @@ def test_mistakes_are_named_with_file_and_line(
     assert words in caught.value.message
 
 
+def test_a_launcher_may_name_any_signal(own: Path) -> None:
+    write(own, HEADER.replace("#}", "signals: USR1 WINCH\n#}"))
+    assert launchers.load("mine").signals == ("USR1", "WINCH")
+
+
 @pytest.mark.parametrize("word", ["'a", '"a', "a\\", "`id`", '"$(a"'])
 def test_unbalanced_quotes(word: str, own: Path) -> None:
     file = write(own, HEADER + "{% block task %}" + word + "{% endblock %}")

@@ -74,7 +74,7 @@ def make_axes(source: str, data: Any) -> Tuple[Axis, ...]:
 def _read_list(data: Any) -> Dict[str, List[Any]]:
     """Return the values of each parameter in ``[{lr: 0.1, seed: 1}, {lr: 0.2, seed: 2}]``."""
     entries = data if isinstance(data, list) else [data]
-    if not entries or any(not isinstance(entry, dict) for entry in entries):
+    if not entries or not all(isinstance(entry, dict) and entry for entry in entries):
         raise ValueError("expected one entry per task, such as '- {lr: 0.1, seed: 1}'")
     for entry in entries:
         if entry.keys() != entries[0].keys():

@@ -50,7 +50,7 @@ def read_job_file(path: str) -> Layer:
     if not path:
         raise JobFileError("empty job file name", "name a YAML file with options")
     # A pipe can be read only once.
-    has_name = os.path.splitext(path)[1] in (".py", ".sh")
+    has_name = os.path.splitext(path)[1] in (".py", ".sh", ".sbatch", ".slurm")
     if os.path.isfile(path) and (has_name or head(path, 2) == b"#!"):
         hint = "-f takes a YAML file with options; put the program after the options, without -f"
         raise JobFileError(f"{path} is a program, not a job file", hint)
@@ -64,8 +64,9 @@ def own_job_file() -> Optional[Layer]:
     try:
         text = yamlfile.text_of(JOB_FILE, JobFileError, found=True)
     except JobFileError as error:
-        hint = f"name it, if you trust it: -f {JOB_FILE}"
-        raise JobFileError(error.message, "; or ".join(filter(None, (error.hint, hint)))) from None
+        # Without a hint, it cannot be read under any name.
+        hint = f"{error.hint}; or name it, if you trust it: -f {JOB_FILE}" if error.hint else ""
+        raise JobFileError(error.message, hint) from None
     return parse_job_file(text, JOB_FILE)
 
 
@@ -320,6 +321,8 @@ def _sweep(node: _Node) -> Tuple[Axis, ...]:
             axes += make_axes(key, _texts(source))
         except ValueError as error:
             raise source.error(f"{key}: {error}") from None
+    if not axes:
+        raise node.error(f"expected {', '.join(SOURCES)}, found none")
     return tuple(axes)
 
 

@@ -146,14 +146,16 @@ def gres(text: str) -> Optional[Fields]:
 
 
 def time(text: str) -> str:
-    """Read a time limit; raise ValueError, with Slurm's way to write ``8h``."""
+    """Read a time limit; raise ValueError, with Slurm's way to write ``8h`` or ``30m``."""
     try:
         units.parse_time(text)
     except ValueError:
-        hours = re.fullmatch("([0-9]{1,6}) *h[a-z]*", text.strip(), re.IGNORECASE)
-        if hours is None:
+        typed = re.fullmatch("([0-9]{1,6}) *([dhm])[a-z]*", text.strip(), re.IGNORECASE)
+        if typed is None:
             raise
-        raise ValueError(f"'{text}' is not a Slurm time; write {hours[1]}:00:00") from None
+        number, unit = typed.groups()
+        in_slurm = {"d": f"{number}-00:00:00", "h": f"{number}:00:00", "m": number}[unit.lower()]
+        raise ValueError(f"'{text}' is not a Slurm time; write {in_slurm}") from None
     return text
 
 

@@ -25,7 +25,7 @@ def refused(tmp_path: Path, text: str) -> JobFileError:
     return caught.value
 
 
-@pytest.mark.parametrize("name", ["train.py", "job.sh", "train"])
+@pytest.mark.parametrize("name", ["train.py", "job.sh", "job.sbatch", "job.slurm", "train"])
 def test_a_program_is_no_job_file(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text("#!/bin/bash\n#SBATCH -n 1\n" if name == "train" else "import torch\n")

@@ -64,6 +64,8 @@ BAD = [
     ("ntasks", "1000000000", "is more than 999999999"),
     ("mem", "80 GB", "is not a valid memory size"),
     ("time", "8h", "'8h' is not a Slurm time; write 8:00:00"),
+    ("time", "2 days", "'2 days' is not a Slurm time; write 2-00:00:00"),
+    ("time", "30min", "'30min' is not a Slurm time; write 30$"),
     ("signal", "FOO", "'FOO' is not a signal; use a number or HUP"),
     ("signal", "B:SIGSEGV@60", "'SEGV' is not a signal"),
     ("signal", "USR1@65536", "seconds up to 65535"),

@@ -337,3 +337,11 @@ def test_job_yaml_that_others_can_write_is_refused(
         own_job_file()
     assert caught.value.message == "cannot read job.yaml: other users can write it"
     assert caught.value.hint == "chmod go-w job.yaml; or name it, if you trust it: -f job.yaml"
+
+
+def test_job_yaml_that_cannot_be_read_under_any_name(job_file: Path) -> None:
+    job_file.unlink()
+    job_file.mkdir()
+    with pytest.raises(errors.JobFileError, match="cannot read job.yaml: Is a directory") as caught:
+        own_job_file()
+    assert caught.value.hint == ""

@@ -154,6 +154,7 @@ def test_an_unknown_place_names_the_nearest_parameter() -> None:
     ("text", "message"),
     [
         ("sweep: 1", "job.yaml:1: sweep: expected params, zip, list, table, commands"),
+        ("sweep: {}", "job.yaml:1: sweep: expected params, zip, list, table, commands, found none"),
         ("sweep: {grid: {}}", "job.yaml:1: unknown key 'grid'"),
         ("sweep:\n  params:\n    lr: []", "job.yaml:2: sweep: params: lr has no values"),
         ("sweep:\n  params:\n    lr: {a: 1}", "job.yaml:2: sweep: params: expected parameters"),
@@ -165,6 +166,7 @@ def test_an_unknown_place_names_the_nearest_parameter() -> None:
         ),
         ("sweep: {params: {lr: 0.1..0.5}}", "job.yaml:1: sweep: params: '0.1..0.5': a range has"),
         ("sweep: {list: []}", "job.yaml:1: sweep: list: expected one entry per task"),
+        ("sweep: {list: [{}]}", "job.yaml:1: sweep: list: expected one entry per task"),
         (
             "sweep: {list: [{a: 1}, {b: 1}]}",
             "job.yaml:1: sweep: list: one entry sets b, the first a",

@@ -172,37 +172,40 @@ def all_servers() -> List[Note]:
     return [notes[number] for number in sorted(notes)]
 
 
-_NO_NOTE = Note(
-    job=0,
-    run=0,
-    name="",
-    recipe="",
-    node="",
-    address="",
-    port=0,
-    localhost="",
-    state="",
-    words="",
-    user="",
-    asked=0,
-    since=0,
-)
-"""The note of a job that has not written one."""
-
-
 def _note_at_rest(number: int, job: Optional[JobStatus]) -> Optional[Note]:
     """Return the note of a job that does not run, with its state by Slurm; None without either.
 
     job: None if Slurm does not know the job.
     """
     note = read_note(number)
-    starts = job is not None and (job.state == PENDING or (note is None and not job.ended))
-    if note is None and job is not None:
-        note = replace(_NO_NOTE, job=number, name=job.name, recipe=job.name)
-    if note is None or (note.state == ENDED and note.words != BY_SLURM and not starts):
+    if job is not None and (job.state == PENDING or (note is None and not job.ended)):
+        return replace(note or _empty_note(job), state=STARTING, words=outcome_words(job))
+    if note is not None and note.state == ENDED and note.words != BY_SLURM:
         return note
-    words = outcome_words(job) if job is not None else "it was killed with its job"
-    return replace(note, state=STARTING if starts else ENDED, words=words)
+    if job is not None and job.ended:
+        return replace(note or _empty_note(job), state=ENDED, words=outcome_words(job))
+    if note is None:
+        return None
+    return replace(note, state=ENDED, words="it was killed with its job")
+
+
+def _empty_note(job: JobStatus) -> Note:
+    """Return a note in place of the one that a job has not written."""
+    return Note(
+        job=job.id.job,
+        run=0,
+        name=job.name,
+        recipe=job.name,
+        node="",
+        address="",
+        port=0,
+        localhost="",
+        state="",
+        words="",
+        user="",
+        asked=0,
+        since=0,
+    )
 
 
 def wait_for_server(

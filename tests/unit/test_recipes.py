@@ -306,6 +306,7 @@ def test_a_server_that_has_ended_says_so_once() -> None:
     [
         ("PENDING", "Resources", "http starts: waiting for free nodes or GPUs"),
         ("CANCELLED", "", "http ended: cancelled by you"),
+        ("COMPLETING", "", "http ended: it was killed with its job"),
     ],
 )
 def test_the_list_says_what_slurm_says_of_a_server(
@@ -323,8 +324,10 @@ def test_the_list_says_what_slurm_says_of_a_server(
         None if noted is None else Note(7, 0, "http", "http", "", "", 0, "", ENDED, noted, "", 0, 0)
     )
     monkeypatch.setattr(server_state, "read_note", lambda job: note)
-    if noted not in (None, BY_SLURM) and state == "CANCELLED":
+    if noted not in (None, BY_SLURM) and state != "PENDING":
         words = f"http ended: {noted}"
+    if noted is None and state == "COMPLETING":
+        words = "http starts"
     assert [server.summary for server in server_state.all_servers()] == [words]
 
 

@@ -251,12 +251,13 @@ def find_sweep(name: str) -> Optional[Sweep]:
         return None
     with reported(f"cannot use the sweep's folder {place}"):
         data = json.loads(read_private(f"{place}/sweep.json"))
-        schema = data.pop("schema")
+        if data.pop("schema") not in (1, 2):
+            raise ValueError("it is of another version of neuronctl")
         id = data.pop("id", "")
         axes = [[tuple(map(tuple, row)) for row in axis] for axis in data.pop("axes")]
         settings = restore(SweepSettings, {**data, "axes": []})  # slow for 100,000
         settings = replace(settings, axes=tuple(map(tuple, axes)))
-    if schema == 1:
+    if not id:
         raise RecordError(
             f"the sweep {name} was made by neuronctl 0.2.0: its jobs finish it, and leave a line "
             f"per task in {place}/results",

@@ -53,7 +53,8 @@ def test_what_is_no_sweep() -> None:
         with pytest.raises(UsageError, match="cannot name a sweep"):
             open_sweep(name)
     sweep = made()
-    for text in ("", "[]", "{}", '{"schema": 3}'):
+    newer = Path(sweep.path, "sweep.json").read_text().replace('"schema": 2', '"schema": 3')
+    for text in ("", "[]", "{}", newer):
         Path(sweep.path, "sweep.json").write_text(text)
         with pytest.raises(RecordError, match="damaged"):
             open_sweep("train")

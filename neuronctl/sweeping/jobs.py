@@ -80,7 +80,8 @@ def submit_workers(
     wanted = math.ceil(tasks / settings.side_by_side) - workers
     if all_workers and min(room, wanted) <= 0:
         message = f"{counted(all_workers, 'job')} in the queue, and room for {max(0, room)} more"
-        reporter.tell(f"{message}; {counted(tasks, 'task')} to do")
+        later = "" if workers else f": 'neuronctl sweep retry {sweep.name}' once there is room"
+        reporter.tell(f"{message}; {counted(tasks, 'task')} to do{later}")
         return []
     count = max(1, min(_MOST, wanted, room))
     code = worker_code(sweep.folder, write=not dry_run)

@@ -194,6 +194,10 @@ def test_jobs_at_a_time_are_remembered(run: Run, fake_slurm: FakeSlurm) -> None:
     fake_slurm.queue(queue_row("4711", name="train"))
     more = run("sweep", "add", "train", "--param", "lr=0.5")
     assert "1 job in the queue, and room for 0 more" in more.stderr
+    assert "once there is room" not in more.stderr  # the queued job takes the new task
+    finish(open_sweep("train"), 1, code=1)
+    bigger = run("sweep", "retry", "train", "1", "--mem", "64G").stderr
+    assert "1 task to do: 'neuronctl sweep retry train' once there is room" in bigger
     assert len(fake_slurm.calls("sbatch")) == 2
     run("sweep", "retry", "train", "--jobs", "3")
     assert "#SBATCH --array=1-2\n" in fake_slurm.stdin()

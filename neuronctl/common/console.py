@@ -39,6 +39,10 @@ class Column(NamedTuple):
     priority: int = 0
     styles: Mapping[str, str] = {}
 
+    def cell_style(self, text: str) -> str:
+        """Return the style of a cell with this text."""
+        return self.styles.get(text.strip(), self.style)
+
 
 def figures(header: str, priority: int = 0) -> Column:
     """Return a column of figures."""
@@ -121,10 +125,11 @@ def print_table(
         lines = _fold(lines, widths)
     for number, cells in enumerate(_aligned(shown_columns, lines, widths)):
         if has_styles(out):
-            styles = ["bold"] * len(cells)
-            if number:  # below the headers
-                styles = [_cell_style(*pair) for pair in zip(shown_columns, cells)]
-            cells = [_styled(cell, style) for cell, style in zip(cells, styles)]
+            is_header = number == 0
+            cells = [
+                _styled(cell, "bold" if is_header else column.cell_style(cell))
+                for column, cell in zip(shown_columns, cells)
+            ]
         _write(out, "".join(cells).rstrip() + "\n")
 
     hidden = [column.header for n, column in enumerate(columns) if n not in indices]
@@ -133,10 +138,6 @@ def print_table(
 
         note = f"hidden to fit the terminal: {', '.join(hidden)}"
         print_text(textwrap.fill(note, terminal_width()), "dim", file=out)
-
-
-def _cell_style(column: Column, cell: str) -> str:
-    return column.styles.get(cell.strip(), column.style)
 
 
 asked_json: set[str] = set()

@@ -1,8 +1,8 @@
-"""Files written as a whole or not at all, and read only where it is safe to.
+"""Write files as a whole or not at all, and read them only if that is safe.
 
-Nobody ever reads a half-written one, on NFS and Lustre too. What neuronctl finds by itself is read
-only if nobody but this user, or root, could have written it; a file that the user names need only
-be a regular one.
+Nobody ever reads a half-written file, on NFS and Lustre too. A file that neuronctl finds by itself
+is read only if nobody but this user, or root, could have written it; a file that the user names
+need only be a regular one.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def write_private(
     """Write a file of the user's own into a directory of their own, which becomes private (0700).
 
     Missing directories are made. No link that another user made is followed, so that root, with
-    that user's home directory, changes nothing elsewhere. sync makes it survive
-    a crash of the machine. Otherwise as ``write_whole``.
+    that user's home directory, changes nothing elsewhere. sync: the file survives a crash of the
+    machine. Otherwise as ``write_whole``.
     """
     directory, name = os.path.split(os.path.abspath(path))
     with _closing(open_own_directory(directory)) as place:
@@ -155,29 +155,15 @@ def read_private(path: str) -> bytes:
 def read_trusted(path: str) -> bytes:
     """As ``read_private``, of a file of up to 1 MiB that may also be root's, or be a link.
 
-    For what becomes part of the user's jobs without being named. Raises UntrustedFileError where
-    somebody else wrote it or could have.
+    For files that become part of the user's jobs without being named. Raises UntrustedFileError
+    if somebody else wrote the file or could have.
     """
     return _read(path, _LARGEST_TRUSTED, root=True)
 
 
 def _read(path: str, most: int, *, root: bool) -> bytes:
     """Read a file that nobody else can write; follow links if it may be root's."""
-    for _ in range(_MOST_LINKS if root else 1):
-        directory, name = os.path.split(os.path.abspath(path))
-        with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as place:
-            _check_writers(place, "its directory", directory, root=root)
-            try:
-                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
-                file = os.open(name, flags, dir_fd=place)
-                break
-            except OSError as error:
-                if error.errno != errno.ELOOP or not root:
-                    raise
-            # Whoever can change a link chooses what is read.
-            path = os.path.join(os.path.realpath(directory), os.readlink(name, dir_fd=place))
-    else:
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    file, path = _open_unlinked(path, root=root)
     with _regular(file) as stream:
         _check_writers(file, "it", path, root=root)
         size = max(os.fstat(file).st_size, 64 * 1024)  # a buffer of `most` bytes would take longer
@@ -187,6 +173,27 @@ def _read(path: str, most: int, *, root: bool) -> bytes:
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it has more than {most >> 20} MiB")
     return content
+
+
+def _open_unlinked(path: str, *, root: bool) -> Tuple[int, str]:
+    """Open a file in a directory that nobody else can write; return its descriptor and path.
+
+    root: whether root may own the directory. A link is then followed: the directory of what it
+    names must be safe, too. Without root, a link is an error.
+    """
+    for _ in range(_MOST_LINKS if root else 1):
+        directory, name = os.path.split(os.path.abspath(path))
+        with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as place:
+            _check_writers(place, "its directory", directory, root=root)
+            try:
+                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+                return os.open(name, flags, dir_fd=place), path
+            except OSError as error:
+                if error.errno != errno.ELOOP or not root:
+                    raise
+            # Whoever can change a link chooses what is read.
+            path = os.path.join(os.path.realpath(directory), os.readlink(name, dir_fd=place))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
 def open_regular(path: str) -> BinaryIO:

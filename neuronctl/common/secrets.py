@@ -136,10 +136,13 @@ def _gives_secret(match: re.Match[str]) -> bool:
 
 
 def _joined(spans: List[Span]) -> List[Span]:
+    """Return the spans in order, as one if they overlap or touch."""
     joined: List[Span] = []
     for first, last in sorted(spans):
-        before = joined.pop() if joined and first <= joined[-1][1] else (first, last)
-        joined.append((before[0], max(before[1], last)))
+        if joined and first <= joined[-1][1]:
+            first, end = joined.pop()
+            last = max(end, last)
+        joined.append((first, last))
     return joined
 
 

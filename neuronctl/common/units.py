@@ -42,11 +42,12 @@ def parse_duration(text: str) -> int:
     match = re.fullmatch(form, text, re.ASCII)
     if match is None or not text:
         raise ValueError(f"{text!r} is not a valid time; use {TIME_FORMS}")
-    parts = [int(part) for part in match["clock"].split(":") if part]
-    if match["days"] is None and len(parts) < 3:
-        parts.insert(0, 0)  # MM or MM:SS; after days, hours come first
-    hours, minutes, second = [*parts, 0, 0, 0][:3]
-    seconds = ((int(match["days"] or 0) * 24 + hours) * 60 + minutes) * 60 + second
+    figures = [int(figure) for figure in match["clock"].split(":") if figure]
+    if match["days"] is None and len(figures) < 3:
+        figures = [0, *figures]  # MM or MM:SS; after days, hours come first
+    seconds = int(match["days"] or 0) * 86400
+    for figure, unit in zip(figures, (3600, 60, 1)):
+        seconds += figure * unit
     if seconds > _MAX_SECONDS:
         raise ValueError(f"{text!r} exceeds Slurm's maximum of {_MAX_SECONDS} seconds")
     return seconds

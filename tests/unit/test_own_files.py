@@ -342,6 +342,6 @@ def test_job_yaml_that_others_can_write_is_refused(
 def test_job_yaml_that_cannot_be_read_under_any_name(job_file: Path) -> None:
     job_file.unlink()
     job_file.mkdir()
-    with pytest.raises(errors.JobFileError, match="cannot read job.yaml: Is a directory") as caught:
+    with pytest.raises(errors.JobFileError, match="Is a directory") as caught:
         own_job_file()
     assert caught.value.hint == ""

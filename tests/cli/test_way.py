@@ -102,8 +102,8 @@ GENERATED = ("-p", "amd_a100nv_8", "--gpus-per-node", "1", "--comment", "pytorch
 @pytest.mark.parametrize(
     ("words", "stops", "climbs"),
     [
-        (("submit", *OPTIONS, "job.sh"), 25, 4),
-        (("submit", *OPTIONS, *GENERATED, "-t", "10", "train.py"), 24, 4),
+        (("submit", *OPTIONS, "job.sh"), 18, 4),
+        (("submit", *OPTIONS, *GENERATED, "-t", "10", "train.py"), 16, 3),
         (("check", *OPTIONS, "job.sh"), 8, 1),
     ],
 )

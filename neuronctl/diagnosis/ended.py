@@ -183,7 +183,10 @@ def _cancelled(evidence: JobEvidence) -> Tuple[str, str, str]:
         return "not-run", f"not run: {evidence.left_out}", remedy
     if not who and status.cancelled_by is not None:
         who = f"the user with uid {status.cancelled_by}"
-    when = f"after {duration(status.elapsed)}" if began(status) else "before it started"
+    when = f"after {duration(status.elapsed)}"
+    if not began(status):
+        has_run = evidence.runs is not None and evidence.runs.runs
+        when = "before its next run started" if has_run else "before it started"
     what = f"cancelled{who and f' by {who}'} {when}"
     if status.reason.startswith("DependencyNeverSatisfied"):
         remedy = "fix and resubmit that job first; 'neuronctl resubmit {id}' then names the new one"
@@ -265,6 +268,8 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
     by_step = _failed_step_of_completed(evidence, what, sign)
     if by_step is not None:
         return by_step
+    if sign is not None and _is_failed_command(sign):
+        return _continued_after(sign, what)
     if evidence.runs is not None and evidence.runs.runs and evidence.runs.runs[-1].asked:
         what = f"{what}, and after it was told to save"
         remedy = (
@@ -279,10 +284,8 @@ def _completed(evidence: JobEvidence) -> Diagnosis:
             how = f"was ended by {endings.signal_name(number)}, and the script went on"
             cause = f"its step '{step.name}' {how}"
             return Diagnosis("completed", what, cause, _SET_E, line=last_line(evidence))
-    if sign is not None and _is_failure(sign):
-        cause = f"its log shows an error, after which the script continued: {sign.cause}"
-        remedy = sign.remedy or _SET_E
-        return Diagnosis("completed", what, cause, remedy, certain=False, line=sign.log_line)
+    if sign is not None and _is_error_at_end(sign):
+        return _continued_after(sign, what)
     return Diagnosis("completed", what)
 
 
@@ -306,19 +309,35 @@ def _failed_step_of_completed(
     )
 
 
-def _is_failure(sign: Sign) -> bool:
-    """Return True if a sign means that part of a job failed, though the job ended with 0."""
-    if sign.kind == "command-not-found":
-        return _SCRIPT in sign.line
-    return sign.kind == EXCEPTION or bool(sign.entry.name and sign.number in _LAST_LINES)
+def _is_failed_command(sign: Sign) -> bool:
+    """Return True if a command of the script failed, wherever in its log that is."""
+    return sign.kind == EXCEPTION or (sign.kind == "command-not-found" and _SCRIPT in sign.line)
+
+
+def _is_error_at_end(sign: Sign) -> bool:
+    """Return True if a known error is among a log's last lines.
+
+    A command that is not found does not count: a program may try several.
+    """
+    is_known = sign.entry.name and sign.kind != "command-not-found"
+    return bool(is_known and sign.number in _LAST_LINES)
+
+
+def _continued_after(sign: Sign, what: str) -> Diagnosis:
+    cause = f"its log shows an error, after which the script continued: {sign.cause}"
+    remedy = sign.remedy or _SET_E
+    return Diagnosis("completed", what, cause, remedy, certain=False, line=sign.log_line)
 
 
 def _launch_failure(evidence: JobEvidence) -> Diagnosis:
     status = evidence.status
-    path = "" if evidence.log_guessed else status.stdout or ""
     what = "failed before its script started: Slurm reported exit code 0:53"
-    problem = evidence.log_problem or "its directory is missing, or you cannot write to it"
-    cause = f"its log {path and f'{path} '}could not be opened: {problem}"
+    if evidence.log_problem:
+        cause = f"its log could not be opened: {evidence.log_problem}"
+    elif status.stdout and not evidence.log_guessed:
+        cause = f"its log {status.stdout} could not be opened on the node"
+    else:
+        cause = "its log could not be opened: its directory is missing, or you cannot write to it"
     remedy = (
         "create the log directory before you submit, on a file system that the nodes can see, and "
         "give the log a shorter name, without shell variables (#SBATCH lines do not expand them)"
@@ -407,6 +426,8 @@ def _without_log(evidence: JobEvidence, code: int) -> str:
     if evidence.unread and not evidence.logs:
         unread = evidence.unread[0]
         where = f"its log {unread.path} cannot be read: {unread.problem}"
+        if evidence.log_guessed:
+            where = "where its log is, is not recorded"
     if code == 1:  # means nothing in particular
         return f"{where}, and nothing else says why: run it again, and read what it writes"
     return f"{where}, so look up what exit code {code} means in the program that had it"

@@ -223,9 +223,10 @@ def _more_memory(status: JobStatus) -> str:
     cluster, partition = _cluster(), _partition(status)
     if cluster is None or partition is None or "mem" not in cluster.policy.forbidden_options:
         return JobEvidence.more_memory
+    or_gpus = ", or more GPUs" if partition.gpus_per_node else ""
     return (
-        "request more cores with --cpus-per-task, or more GPUs: memory comes with the cores, --mem "
-        f"is not meant to be used in {partition.name}"
+        f"request more cores with --cpus-per-task{or_gpus}: memory comes with the cores, --mem is "
+        f"not meant to be used in {partition.name}"
     )
 
 

@@ -180,7 +180,7 @@ def _maintenance(evidence: JobEvidence) -> Tuple[str, str]:
 
 
 def _reserved(evidence: JobEvidence) -> str:
-    """Return the first two reservations to end, in words; "" if there are none."""
+    """Return the first two reservations to end and the number of others; "" if there are none."""
     now = evidence.now
     current = [reservation for reservation in evidence.reservations if reservation.end > now]
     current.sort(key=lambda reservation: reservation.end)
@@ -189,6 +189,8 @@ def _reserved(evidence: JobEvidence) -> str:
         begins = "" if reservation.start <= now else f"from {moment(reservation.start)} "
         times = f"{begins}until {moment(reservation.end)}"
         words.append(f"{reservation.name} reserves {reservation.node_list} {times}")
+    if len(current) > 2:
+        words.append(f"and {len(current) - 2} more")
     return "; ".join(words)
 
 

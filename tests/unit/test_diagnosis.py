@@ -9,11 +9,12 @@ from types import SimpleNamespace
 from typing import Any, Optional, Tuple
 
 import pytest
+from plan_builders import STRICT, cluster
 from slurm_answers import job
 
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import moment
-from neuronctl.diagnosis import log_search
+from neuronctl.diagnosis import gather, log_search
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import JobEvidence
 from neuronctl.diagnosis.log_text import LogTail, read_tail, text_lines
@@ -45,10 +46,19 @@ def evidence(state: str, *lines: str, now: int = 1000, **given: Any) -> JobEvide
 ONE = "run 1 of at most 2, on n1\n"
 
 
+def test_a_job_that_goes_on_was_cancelled_between_two_runs() -> None:
+    runs = read_runs(ONE.encode())
+    made = diagnose(evidence("CANCELLED", runs=runs, canceller="you", elapsed=0, node_list=""))
+    assert made.what == "cancelled by you before its next run started"
+
+
 def test_a_program_that_ended_with_0_as_it_was_told_to_save() -> None:
     log = f"{ONE}run 1: time to save; it ends in 65 s\ndone in 1 run\n"
-    made = diagnose(evidence("COMPLETED", runs=read_runs(log.encode())))
+    runs = read_runs(log.encode())
+    made = diagnose(evidence("COMPLETED", runs=runs))
     assert made.what.endswith(", and after it was told to save") and "with 75" in made.remedy
+    made = diagnose(evidence("COMPLETED", *TRACE, "ValueError: y", runs=runs))
+    assert made.cause.endswith("the script continued: the program raised ValueError: y")
 
 
 def test_a_job_whose_program_had_ended_with_0_is_done() -> None:
@@ -155,6 +165,11 @@ def test_a_paused_sweep_is_named() -> None:
 def test_log_directory() -> None:
     made = diagnose(evidence("FAILED", exit=ExitCode(0, 53), log_problem="there is no /x"))
     assert made.kind == "log-directory" and "there is no /x" in made.cause and not made.certain
+    record = SimpleNamespace(array=None, log_path=lambda *_, **__: "/s/7.out")
+    made = diagnose(evidence("FAILED", exit=ExitCode(0, 53), record=record))
+    assert made.cause == "its log /s/7.out could not be opened on the node"
+    made = diagnose(evidence("FAILED", exit=ExitCode(0, 53), log_guessed=True))
+    assert made.cause.startswith("its log could not be opened: its directory is missing, or")
 
 
 @pytest.mark.parametrize(
@@ -164,6 +179,10 @@ def test_log_directory() -> None:
         (
             {"unread": (LogTail("/s/7.out", problem="No such file or directory", missing=True),)},
             "its log /s/7.out cannot be read: No such file or directory, so look up what",
+        ),
+        (
+            {"unread": (LogTail("/s/7.out", missing=True),), "log_guessed": True},
+            "where its log is, is not recorded, so look up what",
         ),
         (
             {"log_problem": "the file system of the log directory '/s' is full", "log_full": True},
@@ -195,6 +214,16 @@ def test_exit_codes(exit: Any, words: str, cause: str) -> None:
     assert words in made.what and cause in made.cause
     assert made.certain is (made.cause == "")
     assert made.line is not None and made.line.text == "last words"
+
+
+@pytest.mark.parametrize(("partition", "gpus"), [("gpu", True), ("cpu", False)])
+def test_more_memory_in_a_partition_without_gpus(
+    monkeypatch: pytest.MonkeyPatch, partition: str, gpus: bool
+) -> None:
+    monkeypatch.setattr(gather, "_cluster", lambda: cluster(STRICT))
+    remedy = gather.gather(status("OUT_OF_MEMORY", partition=partition)).more_memory
+    assert remedy.startswith("request more cores with --cpus-per-task")
+    assert ("or more GPUs" in remedy) == gpus
 
 
 def test_unknown_states_and_ends() -> None:
@@ -249,6 +278,8 @@ def test_completed_though_a_step_was_ended() -> None:
     cause = diagnose(evidence("COMPLETED", "fine", steps=steps)).cause
     assert cause == "its step '1' was ended by signal 10, SIGUSR1, and the script went on"
     assert diagnose(evidence("COMPLETED", "fine", steps=steps[:2])).cause == "", "of a monitor"
+    log = [*TRACE, "ValueError: y", "fine"]
+    assert "raised ValueError: y" in diagnose(evidence("COMPLETED", *log, steps=steps)).cause
 
 
 def test_completed_though_something_in_it_failed() -> None:
@@ -322,11 +353,12 @@ def test_a_reservation_that_it_waits_for_is_named() -> None:
         Reservation("course", 0, 90000, "n[1-2]", 8, ()),
         Reservation("later", 5000, 9000, "n3", 8, ()),
         Reservation("over", 0, 900, "n4", 8, ()),
+        Reservation("last", 0, 99000, "n5", 8, ()),
     )
     words = waiting((7, "PENDING", 1, 0), reason=reason, reservations=there)
     assert f"course reserves n[1-2] until {moment(90000)}" in words
     assert f"later reserves n3 from {moment(5000)} until {moment(9000)}" in words
-    assert "over" not in words
+    assert "over" not in words and "last" not in words and "; and 1 more" in words
 
 
 def run_of(submit: int, end: int, state: str, **given: Any) -> AccountingJob:

@@ -149,6 +149,7 @@ FOUND: List[Row] = [
     ("NC649", CPU, "python t.py --lr 1 \\\n \n\n  --epochs=3@@"),
     ("NC649", CPU, "if [ $N=1 ]; then@@\n./a\nfi"),
     ("NC660", CPU, "mpirun -np $NSLOTS ./a@@"),
+    ("NC638", CPU, "conda init@@\n./a"),
     ("NC646", GPU, "srun python t.py\necho end\nexit 0@@"),
     ("NC646", GPU, "set -o pipefail\nsrun python t.py\nexit 0@@"),
     ("NC646", GPU, "srun python train.py &\nwait@@"),
@@ -264,6 +265,7 @@ RIGHT: List[Row] = [
     ("NC657", GPU, "vllm serve /m --host 0.0.0.0 --api-key $KEY"),
     ("NC657", GPU, "export VLLM_API_KEY=$(cat k)\nvllm serve /m --host 0.0.0.0"),
     ("NC637", "-p cpu -N 1 -n 4", "cc -qopenmp a.c -o a\nsrun ./a"),
+    ("NC638", CPU, "conda init\nsource ~/.bashrc\n./a"),
     ("NC638", CPU, ". /x/conda.sh && conda activate e"),
     ("NC640", GPU, "export HF_TOKEN=hf_xxx"),
     ("NC640", CPU, 'echo -e "for control, pwd=\\\\c";pwd\n./a'),
@@ -395,6 +397,7 @@ def test_the_hint_for_a_torchrun_on_several_nodes_is_a_line_that_works(
         ("uenv miniconda3-py39\nconda activate x\npython t.py", []),
         ("source activate x\npython t.py", [3]),
         ("conda init\npython t.py", [3]),
+        ("conda activate x\nconda init\npython t.py", [3, 4]),
         ("conda init\nsource ~/.bashrc\npython t.py", []),
         ("PATH=$HOME/conda/bin:$PATH\nsource activate x\npython t.py", []),
     ],
@@ -404,6 +407,12 @@ def test_conda_and_module_in_a_shell_that_is_no_login_shell(
 ) -> None:
     findings = judged(f"#!/bin/bash\n#SBATCH {GPU}\n{text}\n", small)
     assert [one.place.line for one in findings if one.code == "NC638"] == lines
+
+
+def test_the_cluster_whose_module_needs_a_login_shell_is_named(small: Catalog) -> None:
+    findings = judged(f"#!/bin/bash\n#SBATCH {GPU}\nmodule load gcc\n", small)
+    (message,) = [one.message for one in findings if one.code == "NC638"]
+    assert message == "on small, module exists only in login shells"
 
 
 def test_a_program_that_states_another_size(small: Catalog) -> None:

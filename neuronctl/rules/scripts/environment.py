@@ -50,26 +50,39 @@ def _is_first(facts: ScriptFacts, command: Command, *readers: str) -> bool:
 @script_rule(WARNING, "NC638", "environment that is not activated")
 def not_activated(facts: ScriptFacts) -> Iterator[Finding]:
     yield from _out_of_order(facts)
-    # bash -l, bash -i, and bash --login read the files that define conda.
+    yield from _init_for_the_next_login(facts)
+    # bash -l, bash -i, and bash --login read the files that define conda and module.
     reads_profile = re.search(r"\s(-\w*[li]\w*|--login)\b", facts.header.shebang)
-    if reads_profile or facts.has("get-user-env"):
+    if not reads_profile and not facts.has("get-user-env"):
+        yield from _module_is_missing(facts)
+        yield from _conda_is_missing(facts)
+
+
+def _init_for_the_next_login(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find each ``conda init``, unless the script reads the file that it changes."""
+    if "bashrc" in facts.text:
         return
-    yield from _module_is_missing(facts)
-    for command in facts.shell.calls(*_CONDA, "source"):
-        verb, conda = command.arguments[:1], command.name != "source"
-        if conda and verb == ("init",) and not command.captured and "bashrc" not in facts.text:
+    for command in facts.shell.calls(*_CONDA):
+        if command.arguments[:1] == ("init",) and not command.captured:
             message = f"'{command.name} init' changes a file for the next login, not this shell"
             yield Finding(message, _HOOK, place=command.place, severity=NOTE)
-        readers = _READ_BEFORE if conda else (*_READ_BEFORE, *_CONDA)
-        if verb != ("activate",) or not _is_first(facts, command, *readers):
+
+
+def _conda_is_missing(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find the first ``activate`` in a shell that reads no profile and so may lack conda."""
+    for command in facts.shell.calls(*_CONDA, "source"):
+        if command.arguments[:1] != ("activate",):
             continue
-        message = f"'{command.name} activate' fails in a batch shell, which has not read "
-        message += f"{command.name}'s shell functions"
-        if not conda:
+        if command.name == "source":
+            severity, readers = NOTE, (*_READ_BEFORE, *_CONDA)
             message = "'source activate' works only if the shell that submits has conda's bin in "
             message += "PATH"
-        if conda or not facts.shell.assigned("PATH"):
-            severity = WARNING if conda else NOTE
+        else:
+            severity, readers = WARNING, _READ_BEFORE
+            message = f"'{command.name} activate' fails in a batch shell, which has not read "
+            message += f"{command.name}'s shell functions"
+        sets_path = command.name == "source" and facts.shell.assigned("PATH")
+        if not sets_path and _is_first(facts, command, *readers):
             yield Finding(message, _HOOK, place=command.place, severity=severity)
             return
 
@@ -79,13 +92,14 @@ def _module_is_missing(facts: ScriptFacts) -> Iterator[Finding]:
     command = next(iter(facts.shell.calls("module", "ml")), None)
     if command is None or not _is_first(facts, command, "source", ".", "eval"):
         return
-    by_site = facts.plan is not None and facts.plan.cluster.policy.login_shell
-    if by_site or re.search(r"[/ ](da)?sh$", facts.header.shebang.strip()):
-        condition = "on this cluster" if by_site else "where sh is not bash"
-        message = f"{condition}, {command.name} exists only in login shells"
-        severity = WARNING if by_site else NOTE
-        hint = "begin with #!/bin/bash -l"
-        yield Finding(message, hint, place=command.place, severity=severity)
+    site = None if facts.plan is None else facts.plan.cluster
+    message = f"{command.name} exists only in login shells"
+    hint = "begin with #!/bin/bash -l"
+    if site is not None and site.policy.login_shell:
+        yield Finding(f"on {site.name}, {message}", hint, place=command.place)
+    elif re.search(r"[/ ](da)?sh$", facts.header.shebang.strip()):
+        message = f"where sh is not bash, {message}"
+        yield Finding(message, hint, place=command.place, severity=NOTE)
 
 
 def _out_of_order(facts: ScriptFacts) -> Iterator[Finding]:

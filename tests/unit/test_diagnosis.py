@@ -402,17 +402,28 @@ def test_waiting_for_another_job() -> None:
 
 TRACE = ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>']
 
-# What no single example line of causes.yaml shows: a message below, a frame, a prefix, a preflight.
+# lines of real programs -> kind of the sign, and a word of its cause; test_causes has many more
 LINES = [
     ([*TRACE, "torch.distributed.DistBackendError: NCCL error in: x.cpp:1691, unhandled cuda error",
       "Last error: Cuda failure 'uncorrectable NVLink error detected during the execution'"],
      "lost-gpu", "GPU"),
+    (["ModuleNotFoundError: No module named 'einops.layers'"], "missing-module", "einops.layers"),
+    (["FileNotFoundError: [Errno 2] No such file or directory: '/data/x y.pt'"],
+     "missing-file", "/data/x y.pt"),
+    (["slurmstepd: error: Detected 1 oom_kill event in StepId=7.0."], "out-of-memory", "memory"),
+    (["preflight: gpu36: no program on PATH: torchrun"], "command-not-found",
+     "'torchrun' is not on the job's PATH"),
     (["preflight: gpu36: cannot reach 10.0.0.1 port 12345, the first node"],
      "preflight", "gpu36: cannot reach"),
+    (["srun: error: Unable to create step for job 7: More processors requested than permitted"],
+     "step", "could not start its processes: More processors"),
+    (["/var/spool/job7/slurm_script: line 18: unexpected EOF while looking for matching `\"'"],
+     "syntax", "cannot read the job's shell text: unexpected EOF"),
     (['  File "/s/train.py", line 3', "    def (", "        ^", "SyntaxError: invalid syntax"],
      "syntax", "read the program: SyntaxError: invalid syntax"),
     (["[rank1]: IndentationError: unexpected indent"], "syntax",
      "read the program: IndentationError"),
+    ([*TRACE, "KeyError: 'model'"], "missing-key", "no such key"),
     ([*TRACE, "KeyError: 'LOCAL_RANK'"], "no-ranks", "needs LOCAL_RANK"),
     (["[rank3]: " + TRACE[0], "[rank3]:   File", "[rank3]: my.pkg.BadThing: x"],
      "exception", "raised BadThing"),
@@ -430,6 +441,7 @@ def test_well_known_lines(lines: Any, kind: str, word: str) -> None:
 
 HARMLESS = """preflight: all is well
 preflight: gpu[35-36], 8 GPUs per node
+preflight: gpu35, 1 GPU per node
 epoch 3 loss 0.25
 Error rate: 0.2
 0 errors, 98 steps

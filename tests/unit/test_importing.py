@@ -216,10 +216,23 @@ def test_what_bash_cannot_read_stays_as_it_was() -> None:
     [
         "./train.py",  # neuronctl would start it with python
         'python train.py "$1"',
+        "python train.py $SLURM_JOB_ID",
+        "python train.py > log",
+        "torchrun --standalone --nproc_per_node=2 train.py",
+        "torchrun --rdzv_backend=c10d train.py",
+        "torchrun train.py --lr $LR",
+        "torchrun -m pkg.train",
+        "srun --mpi=pmix ./a",
         "mpirun -np 4 ./a",
+        "mpirun ./train.py",
+        "mpiexec ./a",
+        "horovodrun -np 1 python train.py",
+        "A=1 python train.py",
         "srun bash -c 'python t.py $SLURM_PROCID'",
         "trap 'echo x' USR1\npython t.py",
         "python a.py &\nwait",
+        "./a\n./b",
+        "for i in 1 2; do ./a; done",
         "cat > a.py <<END\nx = 1\nEND\npython b.py $X",
     ],
 )

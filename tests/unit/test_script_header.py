@@ -150,3 +150,9 @@ def test_lines_of_other_schedulers() -> None:
     assert head("#PBS -q x").foreign
     assert head("#BSUB -n 2").foreign
     assert not head("#SBATCH --ignore-pbs", "#PBS -q x").foreign
+
+
+def test_a_directive_that_is_refused_for_its_dash_is_mended() -> None:
+    (refusal,) = head("#SBATCH \u2013nodes=1").refusals
+    assert [edit.text for edit in refusal.edits] == ["--"]
+    assert refusal.meant

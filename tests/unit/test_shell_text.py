@@ -20,10 +20,12 @@ def only(text: str) -> Command:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
+        ("x a", "a"),
         ("x 'a $b'", "a $b"),
         ('x "a\\$b"', "a$b"),
         ("x a\\ b", "a b"),
         ("A=1; x $A", "1"),
+        ("A=1; x p${A}q", "p1q"),
         ("A='1 2'; x \"$A \"", "1 2 "),
         ("A='1 2'; x $A", "2"),
         ("A='1 2'; x p$A", None),
@@ -35,8 +37,11 @@ def only(text: str) -> Command:
         ("if y; then A=1; fi; x $A", None),
         ("for A in 1; do x $A; done", None),
         ("A=1; source env.sh; x $A", None),
+        ("A=1; read A; x $A", None),
         ("A=$(y); x $A", None),
+        ("x ${B:-1}", None),
         ("x *.py", None),
+        ("x {a,b}", None),
     ],
 )
 def test_what_a_word_is(text: str, value: Optional[str]) -> None:
@@ -78,7 +83,9 @@ def launch(command: Command) -> Optional[Launch]:
         ("time env A=1 nohup srun -n2 ./x", ["srun", "program"]),
         ("timeout -k 5 10m mpirun -np 4 --mca btl self ./x", ["mpirun", "program"]),
         ("singularity exec --nv -B /a:/b $IMG python a.py", ["python"]),
+        ("apptainer run x.sif python a.py", ["python"]),
         ("accelerate launch --multi_gpu --num_processes 2 a.py", ["accelerate launch", "python"]),
+        ("horovodrun -np 4 python a.py", ["horovodrun", "python"]),
         ("srun $OPTIONS python a.py", ["srun"]),
         ("$LAUNCH python a.py", []),
     ],
@@ -91,6 +98,7 @@ def test_what_is_started(text: str, expected: List[str]) -> None:
     ("text", "names", "count"),
     [
         ("N=3; torchrun --nproc_per_node $N a.py", ("nproc_per_node",), 3),
+        ("torchrun --nproc_per_node=gpu a.py", ("nproc_per_node",), None),
         ("torchrun --nproc_per_node $N a.py", ("nproc_per_node",), None),
         ("srun --ntasks-per-n=2 ./x", ("ntasks_per_node",), 2),
         ("mpirun -n 2 ./x", ("np", "n"), 2),
@@ -100,6 +108,12 @@ def test_counts(text: str, names: Tuple[str, ...], count: Optional[int]) -> None
     one = launch(only(text))
     assert one is not None
     assert one.count(*names) == count
+
+
+def test_an_option_has_its_value_behind_it() -> None:
+    run = launch(only('mpirun --np=1 "--n=$A/b" --np 2 -n=3 -x a=1 --n'))
+    assert run is not None
+    assert [value for value, _ in run.written("np", "n")] == ["1", "$A/b", "2", "3", ""]
 
 
 def test_export_takes_the_assignments_before_it() -> None:
@@ -171,9 +185,12 @@ def test_what_the_grammar_reads_too_slowly_is_left_out() -> None:
     "text",
     (
         "a && exit",
+        "( exit )",
         "if a; then exit; fi",
         "case $1 in x) exit;; esac",
+        "f() { exit; }",
         "f() { exit; }\nx || f",
+        "a || {\nexit\n}",
         "a | { exit; }",
     ),
 )

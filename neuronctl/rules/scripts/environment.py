@@ -73,12 +73,13 @@ def _conda_is_missing(facts: ScriptFacts) -> Iterator[Finding]:
     for command in facts.shell.calls(*_CONDA, "source"):
         if command.arguments[:1] != ("activate",):
             continue
+        readers: Tuple[str, ...] = _READ_BEFORE
         if command.name == "source":
             severity, readers = NOTE, (*_READ_BEFORE, *_CONDA)
             message = "'source activate' works only if the shell that submits has conda's bin in "
             message += "PATH"
         else:
-            severity, readers = WARNING, _READ_BEFORE
+            severity = WARNING
             message = f"'{command.name} activate' fails in a batch shell, which has not read "
             message += f"{command.name}'s shell functions"
         sets_path = command.name == "source" and facts.shell.assigned("PATH")

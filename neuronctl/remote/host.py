@@ -371,7 +371,7 @@ def _give(request: Mapping[str, Any], data: BinaryIO) -> None:
 
 
 def _find(request: Mapping[str, Any]) -> str:
-    """Return the requested path: in the project, or in the newest copy of its code."""
+    """Return the requested path: in the project, or in the newest copy of its code that has it."""
     import glob
 
     from neuronctl.records.store import RecordStore
@@ -383,9 +383,10 @@ def _find(request: Mapping[str, Any]) -> str:
         return place
     for record in RecordStore.default().iter():
         snapshot = str(record.rest.get("snapshot") or "")
-        if not snapshot or not record.cwd.startswith(folder):
+        if not snapshot or not f"{record.cwd}/".startswith(f"{folder}/"):
             continue
-        pattern = os.path.join(glob.escape(snapshot), "runs", f"{record.job_id}*", below)
+        # The tasks of an array have copies of their own, and those of a sweep share one.
+        pattern = os.path.join(glob.escape(snapshot), "runs", "*", glob.escape(below))
         copies = glob.glob(pattern)
         if copies:
             return max(copies, key=os.path.getmtime)

@@ -15,7 +15,8 @@ from typing import Any, Callable, Dict, List, Tuple
 import pytest
 
 from neuronctl.common.errors import ConnectionLostError, NotConnectedError, UsageError
-from neuronctl.remote import payload, project
+from neuronctl.records.store import RecordDraft, RecordStore
+from neuronctl.remote import host, payload, project
 from neuronctl.remote import session as session_module
 from neuronctl.remote.connection import Remote, _usual_address, check_name, login
 from neuronctl.remote.host import is_safe
@@ -343,6 +344,29 @@ def test_a_jump_host_asks_once(remote: Remote, monkeypatch: pytest.MonkeyPatch) 
         login("inner", "", show=quiet, tell=quiet)  # type: ignore[arg-type]
     jump = "ssh -oNumberOfPasswordPrompts=1 -J a -W '[%h]:%p' -- ssh://me@gate:2222"
     assert f"-oProxyCommand={jump}" in Path("words").read_text().splitlines()
+
+
+@pytest.mark.parametrize("run", ["4711", "4713", "sweep-5ea"], ids=["job", "array", "sweep"])
+def test_pull_finds_results_in_a_job_s_copy_of_the_code(tmp_path: Path, run: str) -> None:
+    project_folder = tmp_path / "projects" / "net"
+    result = tmp_path / "snapshots" / "1" / "runs" / run / "results [1]" / "loss.csv"
+    other = tmp_path / "snapshots" / "2" / "runs" / run / "results [1]" / "loss.csv"
+    for file in (result, other):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    store = RecordStore.default()
+    for number, folder, snapshot in ((4711, "net", 1), (4712, "net2", 2)):
+        draft = RecordDraft(
+            cwd=f"{project_folder.parent}/{folder}", command_line=(), script="", request={},
+            job_name="train", partition="cpu", output="o", nodes=1, gpus_per_node=0, time_limit=60,
+            snapshot=str(tmp_path / "snapshots" / str(snapshot)),
+        )  # fmt: skip
+        store.complete(store.begin(draft, "c"), number, "c")
+    request = {
+        "directory": str(project_folder.parent), "project": "net", "origin": "here", "below": ".",
+        "path": "results [1]/loss.csv",
+    }  # fmt: skip
+    assert host._find(request) == str(result)
 
 
 def test_commands_without_on_load_nothing_of_it() -> None:

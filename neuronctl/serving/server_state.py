@@ -178,19 +178,19 @@ def _note_at_rest(number: int, job: Optional[JobStatus]) -> Optional[Note]:
     job: None if Slurm does not know the job.
     """
     note = read_note(number)
-    if job is not None and (job.state == PENDING or (note is None and not job.ended)):
-        return replace(note or _empty_note(job), state=STARTING, words=outcome_words(job))
-    if note is not None and note.state == ENDED and note.words != BY_SLURM:
+    if note is None:
+        return None if job is None else _first_note(job)
+    if job is not None and job.state == PENDING:
+        return replace(note, state=STARTING, words="it waits for its next run")
+    if note.state == ENDED and note.words != BY_SLURM:
         return note
     if job is not None and job.ended:
-        return replace(note or _empty_note(job), state=ENDED, words=outcome_words(job))
-    if note is None:
-        return None
+        return replace(note, state=ENDED, words=outcome_words(job))
     return replace(note, state=ENDED, words="it was killed with its job")
 
 
-def _empty_note(job: JobStatus) -> Note:
-    """Return a note in place of the one that a job has not written."""
+def _first_note(job: JobStatus) -> Note:
+    """Return a note for a job that has written none: it has not begun, or never did."""
     return Note(
         job=job.id.job,
         run=0,
@@ -200,8 +200,8 @@ def _empty_note(job: JobStatus) -> Note:
         address="",
         port=0,
         localhost="",
-        state="",
-        words="",
+        state=ENDED if job.ended else STARTING,
+        words=outcome_words(job),
         user="",
         asked=0,
         since=0,

@@ -189,7 +189,8 @@ def test_a_run_that_follows_a_requeue_is_not_the_last_one(sandbox: Sandbox) -> N
     # Slurm lets it wait for two minutes; slurmd refuses one that starts in the same second.
     queue = ["squeue", "-h", "-j", job, "-o", "%T"]
     wait_until(lambda: sandbox.exec(queue).stdout == "PENDING\n")
-    assert server_in_list(sandbox, found)["state"] == "starting"
+    row = server_in_list(sandbox, found)
+    assert (row["state"], row["words"]) == ("starting", "it waits for its next run")
     sandbox.root("scontrol", "update", f"jobid={job}", "starttime=now+5")
     wait_until(lambda: server_in_list(sandbox, found)["state"] == "answers")
     assert server_in_list(sandbox, found)["run"] == 1

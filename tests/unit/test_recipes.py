@@ -324,9 +324,10 @@ def test_the_list_says_what_slurm_says_of_a_server(
         None if noted is None else Note(7, 0, "http", "http", "", "", 0, "", ENDED, noted, "", 0, 0)
     )
     monkeypatch.setattr(server_state, "read_note", lambda job: note)
-    if noted not in (None, BY_SLURM) and state != "PENDING":
-        words = f"http ended: {noted}"
-    if noted is None and state == "COMPLETING":
+    if noted is not None:
+        words = "http starts: it waits for its next run" if state == "PENDING" else words
+        words = f"http ended: {noted}" if noted != BY_SLURM and state != "PENDING" else words
+    elif state == "COMPLETING":
         words = "http starts"
     assert [server.summary for server in server_state.all_servers()] == [words]
 

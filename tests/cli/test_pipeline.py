@@ -208,7 +208,7 @@ def test_resubmitting_one_job_says_what_becomes_of_the_pipeline(
     assert "runs by itself" in run("resubmit", "4711", "-t", "10").stderr
 
 
-@pytest.mark.parametrize("options", [["--dry-run"], ["--", "x"]])
+@pytest.mark.parametrize("options", [["--dry-run"], ["--json"], ["-t", "3"], ["--", "x"]])
 def test_going_on_takes_no_other_option(run: Run, submitted: FakeSlurm, options: List[str]) -> None:
     run("resubmit", "study", "--failed", *options, code=2)
     assert len(submitted.calls("sbatch")) == 2
@@ -224,10 +224,14 @@ def test_cancel_lets_nothing_else_begin(run: Run, submitted: FakeSlurm) -> None:
     ("text", "words"),
     [
         ("jobs: [a]\n", "study.yaml:6: jobs: expected jobs by their names, found a list"),
+        ("jobs: {}\n", "expected jobs by their names"),
         ("jobs: {a: 3}\n", "a: expected the options of a job, found the number 3"),
         ("jobs: {a/b: {run: x}}\n", "a job's name has up to 50 letters"),
+        ("jobs: {a.b: {run: x}}\n", "a job's name has up to 50 letters"),
         ("jobs: {a: {run: x, after: b}}\n", "there is no job 'b' in this pipeline"),
         ("jobs: {a: {run: x, nodez: 1}}\n", "unknown key 'nodez'"),
+        ("jobs: {a: {run: x, nodes: -1}}\n", "study.yaml:6: nodes:"),
+        ("jobs: {a: {run: x, after: a}}\n", "wait in a circle: a waits for a"),
         (
             "jobs: {a: {run: x, after: b}, b: {run: x, after-ok: a}, c: {run: x, after: a}}\n",
             "wait in a circle: a waits for b waits for a",

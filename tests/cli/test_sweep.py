@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 from fake_slurm import FakeSlurm, queue_row
@@ -64,6 +64,8 @@ def test_again_with_more_values_does_only_those(run: Run, fake_slurm: FakeSlurm)
     ("words", "said"),
     [
         (["train.py"], "nothing to vary"),
+        (["--param", "lr=1", "train.py"], "the command does not use the parameter lr"),
+        (["--param", "lr=1,1", "train.py", "{lr}"], "are the same"),
         (["--param", "f=train.py,x.py", "{f}"], "the same for all tasks"),
         (["--array", "1-3", "--param", "lr=1", "train.py", "{lr}"], "--array is not for a sweep"),
         (["--metric", "(", "--param", "lr=1", "train.py", "{lr}"], "--metric: '(' is not"),
@@ -329,8 +331,19 @@ def test_a_program_waits_for_a_sweep(
 
 
 @pytest.mark.usefixtures("here")
-def test_a_program_is_refused_a_sweep(fake_slurm: FakeSlurm) -> None:
-    with pytest.raises(neuronctl.UsageError, match="params: lr has no values"):
-        start(params={"lr": []})
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "nothing to vary"),
+        ({"params": {"lr": []}}, "params: lr has no values"),
+        ({"params": {"lr": [1]}, "stall": "10m"}, "--stall is not for a sweep"),
+        ({"params": {"lr": [1], "seed": [1]}, "task_time": "soon"}, "--task-time: 'soon'"),
+    ],
+)
+def test_a_program_is_refused_a_sweep(
+    fake_slurm: FakeSlurm, given: Dict[str, Any], message: str
+) -> None:
+    with pytest.raises(neuronctl.UsageError, match=message):
+        start(**given)
     with pytest.raises(neuronctl.NoSuchJobError):
         neuronctl.Sweep("train")

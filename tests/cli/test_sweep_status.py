@@ -139,7 +139,8 @@ def test_sweeps_are_listed_and_unknown_ones_refused(run: Run, grid: str) -> None
     assert run("sweep", "status").stdout.startswith("grid: 8 tasks: ")  # the only one
     make_sweep("other", ["x=1..3"], ["a", "{x}"])
     lines = run("sweep", "status").stdout.splitlines()
-    assert [line.split()[:2] for line in lines[1:]] == [["grid", "8"], ["other", "3"]]
+    head = ["SWEEP", "TASKS"]
+    assert [line.split()[:2] for line in lines] == [head, ["grid", "8"], ["other", "3"]]
     listed = json.loads(run("sweep", "status", "--json").stdout)
     assert listed["schema"] == "neuronctl.sweeps/1"
     assert [each["name"] for each in listed["sweeps"]] == ["grid", "other"]
@@ -204,7 +205,14 @@ def state(number: int, seconds: int, **values: str) -> TaskState:
             [1, 2, 1, 1.5],
         ),
         # A size was added later: tasks of other sizes are not compared.
-        ([state(1, 100, nodes="1"), state(2, 90, nodes="1", gpus="2")], [1, 1], [1, 1]),
+        (
+            [
+                state(1, 100, nodes="1"), state(2, 50, nodes="2"),
+                state(3, 90, **{"nodes": "1", "gpus-per-node": "2"}),
+            ],
+            [1, 2, 1],
+            [1, 2, 1],
+        ),
         ([state(1, 100, lr="1")], [], []),
         ([state(1, 0, nodes="1"), state(2, 10, nodes="2")], [1], [1]),
     ],

@@ -120,6 +120,12 @@ def test_slow_clients_keep_nobody_out(sandbox: Sandbox, served: Dict[str, Any]) 
     assert "asyncio" not in log, "what clients do is not the gate's error"
 
 
+def test_the_job_ends_with_the_servers_code(sandbox: Sandbox, no_jobs: None) -> None:
+    words = ["http", "--", "bash", "-c", "exit 7", "{port}"]
+    done = sandbox.exec(["neuronctl", "serve", *OPTIONS, *words], check=False)
+    assert "FAILED, exit code 7" in done.stderr
+
+
 VLLM = """\
 #!/usr/bin/env python3
 # vLLM's interface, as far as it is asked: 503 at first, and then completions for the key.

@@ -133,6 +133,17 @@ def test_paused_where_all_fail(sandbox: Sandbox) -> None:
     assert states == ["done"] * 8
 
 
+def test_cancelled_by_its_name(sandbox: Sandbox) -> None:
+    swept = Swept(sandbox, "stopped", 4)
+    swept.start(20, seconds="600")
+    wait_until(lambda: any("RUNNING" in line for line in swept.queue()))
+    swept.sweep("cancel", "stopped")
+    swept.wait()
+    assert swept.counts()["done"] == 0
+    status = json.loads(swept.sweep("status", "stopped", "--json"))
+    assert {task["state"] for task in status["tasks"]} == {"interrupted", "waiting"}
+
+
 def test_a_node_on_which_tasks_die(sandbox: Sandbox) -> None:
     """It takes no more of them, is named, and gets no more jobs of the sweep."""
     swept = Swept(sandbox, "node", 2)

@@ -192,7 +192,6 @@ def test_one_that_is_open_by_its_recipe_answers(start: Callable[..., Job]) -> No
             1,
             "did not answer within 1 s: nothing listens on 127.0.0.1:",
         ),
-        ({"script": "exit 7"}, 7, "mine ended with exit code 7, and never answered"),
     ],
 )
 def test_a_server_that_does_not_answer_as_it_should_ends(
@@ -224,6 +223,13 @@ sys.exit(3)
     (job.place / "over").touch()
     assert job.log.read_text().count("start\n") == 3
     assert job.log.read_text().count("is taken; trying another one") == 2
+
+
+def test_another_exit_is_no_reason_to_start_again(start: Callable[..., Job]) -> None:
+    job = start(script="echo start; exit 7")
+    assert job.end() == 7
+    assert job.log.read_text().count("start\n") == 1
+    assert job.note()["words"] == "mine ended with exit code 7, and never answered"
 
 
 def test_a_server_that_stops_answering_is_silent(start: Callable[..., Job]) -> None:

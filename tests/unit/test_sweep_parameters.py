@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -37,6 +39,10 @@ def test_a_grid_is_every_combination_in_order() -> None:
         (1, (("lr", "0.1"), ("seed", "1"))),
         (2, (("lr", "0.1"), ("seed", "2"))),
     ]
+
+
+def test_zipped_values_advance_together() -> None:
+    assert tasks("lr=0.1,1e-2", "seed=1..2", together=True) == [GRID[0], GRID[4]]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +122,9 @@ def test_only_names_in_braces_are_places() -> None:
         (["lr=1", "seed=1", "sed=1"], "the command does not use the parameter sed"),
         (["lr=1,1", "seed=1"], "tasks 1 and 2 are the same: lr=1 seed=1"),
         (["lr=1,,2", "seed=1"], "--param: a value of lr is empty, or no text or number"),
+        (["lr=", "seed=1"], "--param: a value of lr is empty, or no text or number"),
         (["lr=1", "lr=2"], "--param: lr is there twice"),
+        (["lr=1", "seed=1", "lr=2"], "--param: lr is there twice"),
         (["lr"], "--param: 'lr' is not NAME=VALUES, such as lr=0.1,0.01"),
         (["=1"], "--param: '' is no name: use letters, digits, and _, with . and - between"),
         (["lr=1..1000000000"], "--param: '1..1000000000' has more than 100000 values"),
@@ -157,6 +165,8 @@ def test_an_unknown_place_names_the_nearest_parameter() -> None:
         ("sweep: {}", "job.yaml:1: sweep: expected params, zip, list, table, commands, found none"),
         ("sweep: {grid: {}}", "job.yaml:1: unknown key 'grid'"),
         ("sweep:\n  params:\n    lr: []", "job.yaml:2: sweep: params: lr has no values"),
+        ("sweep:\n  params: [1]", "job.yaml:2: sweep: params: expected parameters with values"),
+        ("sweep:\n  params:\n    lr: [[1]]", "job.yaml:2: sweep: params: a value of lr is empty"),
         ("sweep:\n  params:\n    lr: {a: 1}", "job.yaml:2: sweep: params: expected parameters"),
         ("sweep:\n  params:\n    lr: [null]", "job.yaml:3: sweep: expected one value"),
         (
@@ -226,3 +236,14 @@ def test_values_arrive_byte_for_byte(a: List[str], b: List[str], c: List[str]) -
     wanted = [(x, f"x{y}y", z, "{a}") for x in a for y in b for z in c]
     assert [task.words for task in found] == wanted
     assert [task.number for task in found] == list(range(1, len(found) + 1))
+
+
+@given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=5))
+def test_a_table_is_read_as_it_was_written(rows: List[Tuple[str, str]]) -> None:
+    rows = [row for row in rows if all(map(str.strip, row))] or [("1", "2")]
+    with tempfile.NamedTemporaryFile("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerows([("a", "b"), *rows])
+        file.flush()
+        (axis,) = make_axes("table", file.name)
+    assert [tuple(value for _, value in row) for row in axis] == rows

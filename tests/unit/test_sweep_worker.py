@@ -348,7 +348,6 @@ ENDED = b"neuronctl: task 7.1: process %d of %d ended with exit code %d\n"
         (143, ENDED % (0, 1, 143) + b"*** STEP CANCELLED AT 10:00 ***", True, INTERRUPTED),
         (137, ENDED % (0, 1, 137) + b" CANCELLED AT \nsrun: error: Out Of Memory\n", True, FAILED),
         (1, ENDED % (1, 2, 1) + ENDED % (0, 2, 143) + b" CANCELLED AT ", True, FAILED),
-        (143, ENDED % (0, 2, 143) + ENDED % (1, 2, 7) + b" CANCELLED AT ", True, FAILED),
         (1, b"srun: error: Unable to confirm allocation for job 5: Invalid", True, INTERRUPTED),
         (1, b"srun: Job 5 is pending execution\n", True, INTERRUPTED),
         (1, b"srun: error: Unable to create step: Job credential has expired\n", True, INTERRUPTED),
@@ -357,6 +356,11 @@ ENDED = b"neuronctl: task 7.1: process %d of %d ended with exit code %d\n"
 )  # fmt: skip
 def test_how_an_attempt_ended(code: int, tail: bytes, by_srun: bool, state: str) -> None:
     assert files.judge(code, (7, 1), tail, by_srun)[0] == state
+
+
+def test_the_exit_code_is_the_programs_and_not_that_of_what_srun_killed() -> None:
+    tail = ENDED % (0, 2, 143) + ENDED % (1, 2, 7) + b" CANCELLED AT "
+    assert files.judge(143, (7, 1), tail, by_srun=True) == (FAILED, 7)
 
 
 def test_metrics_and_last_lines() -> None:

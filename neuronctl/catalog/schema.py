@@ -42,6 +42,9 @@ def _allow(is_right: Callable[[Any], bool], hint: str) -> Reader:
 _count = _allow(
     lambda value: type(value) is int and value > 0, "write a whole number of at least 1"
 )
+_megabytes = _allow(
+    lambda value: type(value) is int and value > 0, "write a whole number of at least 1 (MB)"
+)
 _count_or_0 = _allow(
     lambda value: type(value) is int and value >= 0, "write a whole number of at least 0"
 )
@@ -57,10 +60,15 @@ _text = _allow(
     lambda value: isinstance(value, str) and value.isprintable(),
     "write one line of text; quote it if it looks like a number",
 )
-_node_list = _allow(
-    lambda value: isinstance(value, str) and units.hosts(value) != [],
-    "write a host list such as gpu[01-05,07],gpu10",
-)
+
+
+def _node_list(value: object) -> str:
+    text: str = _text(value)
+    try:
+        units.expand_hostlist(text)
+    except ValueError as error:
+        raise ValueError(f"write a host list such as gpu[01-05,07],gpu10: {error}") from None
+    return text
 
 
 def _text_or_number(value: object) -> Any:
@@ -68,14 +76,18 @@ def _text_or_number(value: object) -> Any:
 
 
 def _words(value: object, read: Reader = _text) -> Tuple[str, ...]:
-    try:
-        words = tuple(map(read, value)) if isinstance(value, list) else ("",)
-    except ValueError:
-        words = ("",)
-    if not all(words):
-        hint = "write a list of words: [one, two]; quote words that look like numbers"
+    hint = "write a list of words: [one, two]; quote words that look like numbers"
+    if not isinstance(value, list):
         raise ValueError(hint)
-    return words
+    words = []
+    for item in value:
+        try:
+            words.append(read(item))
+        except ValueError:
+            raise ValueError(f"instead of {_show(item)}, {hint}") from None
+    if "" in words:
+        raise ValueError(f"instead of '', {hint}")
+    return tuple(words)
 
 
 def _words_or_numbers(value: object) -> Tuple[str, ...]:
@@ -112,8 +124,9 @@ def _form(pattern: str, hint: str, read: Reader = _text) -> Reader:
     def read_form(value: object) -> object:
         result = read(value)
         texts = (result,) if isinstance(result, str) else result
-        if not all(re.fullmatch(pattern, text) for text in texts):
-            raise ValueError(hint)
+        for text in texts:
+            if not re.fullmatch(pattern, text):
+                raise ValueError(hint if text == result else f"instead of {text!r}, {hint}")
         return result
 
     return read_form
@@ -165,6 +178,7 @@ _BY_KEY: Mapping[str, Reader] = {
     "date": _form(
         r"\d{4}(-\d{2}(-\d{2})?)?", "write 2026-08-12, 2026-08, or 2026", _text_or_number
     ),
+    "memory_mb_per_node": _megabytes,
     "memory_fraction": _fraction,
     "cores_per_node": _cores_per_node,
     "node_list": _node_list,

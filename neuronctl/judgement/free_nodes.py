@@ -158,7 +158,7 @@ def _too_large(search: NodeSearch) -> Outcome:
     if partition and (partition.max_cores_per_node or partition.max_memory_mb_per_node):
         words = f"{name} has too few nodes that are large enough for it: Slurm may refuse it"
         return Doubt(words, refusable=True)
-    share = _share(on_cluster)
+    share = _share(on_cluster, with_memory=True)
     large = len(search.fitting)
     words = f"{large} of its nodes have" if large else f"no node of {name} has"
     words += f" {share}, even if nothing runs there; requested {on_cluster.plan.nodes}"
@@ -167,7 +167,7 @@ def _too_large(search: NodeSearch) -> Outcome:
     return Finding(words, "request less per node, or fewer nodes", _NODES_SHOWN, code="NC113")
 
 
-def _share(on_cluster: PlanOnCluster) -> str:
+def _share(on_cluster: PlanOnCluster, *, with_memory: bool) -> str:
     """Return what the job needs on each node, in words; in total if it is spread."""
     needs, plan = on_cluster.needs, on_cluster.plan
     gpus = needs.gpus if needs.is_spread else plan.gpus_per_node
@@ -181,7 +181,7 @@ def _share(on_cluster: PlanOnCluster) -> str:
     size = size or plan.gpus_per_node * needs.memory_per_gpu
     if needs.whole_memory:
         parts.append("all of its memory")
-    elif size and not needs.is_spread:
+    elif size and with_memory and not needs.is_spread:
         parts.append(f"{size} MB of memory")
     share = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
     return f"{share} without other jobs" if needs.whole == "nodes" else share
@@ -243,7 +243,13 @@ def _busy(search: NodeSearch) -> Wait:
     """Return the wait for nodes that other jobs use."""
     on_cluster, plan = search.on_cluster, search.on_cluster.plan
     name, number = plan.partition.name, len(search.free)
-    share = f"{_share(on_cluster)} free now"
+    # Name the memory only if a node would have room without it.
+    lacks_memory = any(
+        is_usable(group) and on_cluster.fits_but_for_memory(group)
+        for group in on_cluster.pool
+        if not search.suitable.isdisjoint({*group.names} - search.free)
+    )
+    share = f"{_share(on_cluster, with_memory=lacks_memory)} free now"
     have = counted(number, "node") if number else "no node"
     words = f"{have} of {name} {verb(number or 1, 'has', 'have')} {share}"
     words += f"; requested {plan.nodes}"

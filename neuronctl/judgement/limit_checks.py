@@ -172,6 +172,7 @@ def _check_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         return
     who = "you have" if limit.about.per == Per.USER else f"{_group_of(limit)} has"
     words = f"{who} {counted(used, 'job')} in the queue and may have {figure}"
+    words += "" if limit.about.per == Per.USER else ", counting all its users"
     hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
     if tasks > 1:
         hint = f"split it: {counted(figure, 'task')} may be in the queue, {max(0, figure - used)} "

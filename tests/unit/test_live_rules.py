@@ -112,7 +112,7 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
      ["you hold 12 of 16 GPUs in QOS p_gpu; 8 more"], live((job(5, 8), job(7, 4))),
      {"gpus_per_node": 1}),
     ("NC504", live(nodes=(*FULL[:3], node("n4"))), {"gpus_per_node": 1, "nodes": 2},
-     ["1 node of gpu has 1 GPU, 8", "requested 2"], live(nodes=(*FULL[:2], *NODES[2:])),
+     ["1 node of gpu has 1 GPU and", "requested 2"], live(nodes=(*FULL[:2], *NODES[2:])),
      {"gpus_per_node": 1, "nodes": 2}),
     ("NC504", live(nodes=(node("n1", state="IDLE+DRAIN"),)), {}, ["no node"], live(), {}),
     ("NC505", live(limits=with_partition(state="DOWN")), {}, ["gpu is DOWN"], live(), {}),
@@ -143,7 +143,7 @@ CASES: List[Tuple[str, Snapshot, Any, List[str], Snapshot, Any]] = [
      ["requested 3 nodes; all jobs of QOS p_gpu may have 2 (GrpTRES)", "never start"],
      live(limited_groups=(shared("QOS", "p_gpu", nodes=(2, 0)),)), {"nodes": 2}),
     ("NC501", live(limited_groups=(shared("QOS", "normal", submit=(9, 7)),)), {"array": "1-3"},
-     ["QOS normal has 7 jobs in the queue and may have 9"],
+     ["QOS normal has 7 jobs in the queue and may have 9, counting all its users; 3"],
      live(limited_groups=(shared("QOS", "other", submit=(9, 9)),)), {}),
     *(
         ("NC102", live(limits=limits), {}, ["closed to your groups, account, or QOS"], live(), {})

@@ -199,6 +199,14 @@ def test_a_damaged_draft_leaves_its_job(store: RecordStore, name: str, value: ob
     assert store.saw(record, "RUNNING").states[0].state == "RUNNING"
 
 
+def test_cut_off_between_record_and_intent(store: RecordStore) -> None:
+    key = store.begin(draft())
+    intent = (Path(store.directory) / f"{key}.intent.json").read_bytes()
+    store.complete(key, 7, "neuron")
+    (Path(store.directory) / f"{key}.intent.json").write_bytes(intent)
+    assert [record.status for record in store.iter()] == ["submitted"]
+
+
 def test_a_directory_that_cannot_be_written() -> None:
     store = RecordStore("/proc/self/neuronctl/jobs")  # /proc takes no files, whoever asks
     with pytest.raises(RecordError, match="cannot write"):

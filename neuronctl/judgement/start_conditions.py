@@ -127,15 +127,21 @@ _PREVENTING: Mapping[str, FrozenSet[str]] = {
 }
 """The dependencies that are judged, and in which states the other job prevents this one."""
 
-_JUDGED_TERM = rf"({'|'.join(_PREVENTING)})(:\d{{1,10}})+"
+
+def _judged_terms(text: str) -> Tuple[Tuple[str, int], ...]:
+    """Return the kind and the job of each dependency; nothing if some are not judged.
+
+    Judged are ``afterany:12:13``, ``afterok:12``, and ``afternotok:12``, also joined by commas.
+    """
+    term = rf"({'|'.join(_PREVENTING)})(:\d{{1,10}})+"
+    if not re.fullmatch(f"{term}(,{term})*", text.lower(), re.ASCII):
+        return ()
+    splits = (part.split(":") for part in text.lower().split(","))
+    return tuple((kind, int(number)) for kind, *numbers in splits for number in numbers)
 
 
 def _check_dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Yield the wait for other jobs, and the jobs that Slurm does not know.
-
-    Judged are ``singleton``, and ``afterany:12:13``, ``afterok:12``, and ``afternotok:12``, also
-    joined by commas.
-    """
+    """Yield the wait for other jobs, and the jobs that Slurm does not know."""
     plan, snapshot = on_cluster.plan, on_cluster.snapshot
     if text.lower() == "singleton":
         if any(job.name == plan.job_name for job in snapshot.jobs):
@@ -152,27 +158,20 @@ def _check_dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]
             slurm_says("scontrol show job"),
             code="NC512",
         )
-    is_judged = re.fullmatch(rf"{_JUDGED_TERM}(,{_JUDGED_TERM})*", text.lower(), re.ASCII)
+    terms = _judged_terms(text)
+    needs_end = any(number in unknown and kind != "afterany" for kind, number in terms)
     # An array has several jobs, each with an id of its own; this is the state of one.
-    are_known = set(states) == set(ids) and {*states.values()} <= ACTIVE | ENDED
-    if not (is_judged and are_known):
+    is_array = not states.keys() <= {*ids}
+    if not terms or needs_end or is_array or not {*states.values()} <= ACTIVE | ENDED:
         words = f"whether it waits for --dependency={text} is not known"
         yield Doubt(words, refusable=not ids or bool(unknown))
         return
-    preventing = list(dict.fromkeys(_preventing_jobs(text, states)))
+    preventing = [job for kind, job in terms if states.get(job) in _PREVENTING[kind]]
     if preventing:
-        ended = " and ".join(f"job {number} ended as {states[number]}" for number in preventing)
-        words = f"forever: --dependency={text} cannot be met, because {ended}"
+        ends = [f"job {number} ended as {states[number]}" for number in dict.fromkeys(preventing)]
+        words = f"forever: --dependency={text} cannot be met, because {' and '.join(ends)}"
         yield Wait("NC506", "DependencyNeverSatisfied", words)
-    elif not ENDED.issuperset(states.values()):
-        names = " and ".join(f"job {number}" for number in ids if states[number] in ACTIVE)
-        yield Wait("NC506", "Dependency", f"it depends on {names} (--dependency)")
-
-
-def _preventing_jobs(text: str, states: Mapping[int, str]) -> Iterator[int]:
-    """Yield the jobs that ended in a way that the dependency does not accept."""
-    for term in text.lower().split(","):
-        kind, *numbers = term.split(":")
-        for number in map(int, numbers):
-            if states[number] in _PREVENTING[kind]:
-                yield number
+        return
+    names = [f"job {number}" for number in ids if states.get(number) in ACTIVE]
+    if names:
+        yield Wait("NC506", "Dependency", f"it depends on {' and '.join(names)} (--dependency)")

@@ -154,6 +154,8 @@ def _program_fault(plan: JobPlan, request: JobRequest) -> Optional[Finding]:
         if _is_file_name(script):
             message = f"no file '{script}' in {place}"
         hint = _similar(path) or hint
+    elif os.path.isdir(path):
+        message = f"'{script}' is a directory, not a program"
     elif not os.path.isfile(path):
         message = f"'{script}' is not a file"
     elif not os.access(path, os.R_OK):

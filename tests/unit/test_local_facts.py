@@ -64,7 +64,7 @@ def test_the_directory_is_gone(here: Path) -> None:
     [
         ("none.py", "no file 'none.py' in /"),
         ("no-such-program", "no program 'no-such-program' in /"),
-        ("folder", "'folder' is not a file"),
+        ("folder", "'folder' is a directory, not a program"),
         ("fifo.py", "'fifo.py' is not a file"),
         ("fifo", "'fifo' is not a file"),
         ("moved.py", "no file 'moved.py' in /"),

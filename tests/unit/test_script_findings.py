@@ -409,6 +409,23 @@ def test_conda_and_module_in_a_shell_that_is_no_login_shell(
     assert [one.place.line for one in findings if one.code == "NC638"] == lines
 
 
+@pytest.mark.parametrize(
+    ("log", "reason", "hint"),
+    [
+        ("logs/", "a directory, and no file", "write logs/%x-%j.log"),
+        ("~/a.log", "no path, as sbatch does not expand ~", "such as /home/NAME/logs/%x-%j.log"),
+        ("~/logs/", "no path, as sbatch does not expand ~", "such as /home/NAME/logs/%x-%j.log"),
+    ],
+)
+def test_the_hint_for_a_log_that_is_no_file(
+    log: str, reason: str, hint: str, small: Catalog
+) -> None:
+    findings = judged(f"#!/bin/bash\n#SBATCH {GPU} -o {log}\npython t.py\n", small)
+    (finding,) = [one for one in findings if one.code == "NC606"]
+    assert finding.message.startswith(f"--output={log} is {reason};")
+    assert finding.hint.endswith(hint)
+
+
 def test_the_cluster_whose_module_needs_a_login_shell_is_named(small: Catalog) -> None:
     findings = judged(f"#!/bin/bash\n#SBATCH {GPU}\nmodule load gcc\n", small)
     (message,) = [one.message for one in findings if one.code == "NC638"]

@@ -146,33 +146,49 @@ def _with_patterns(facts: ScriptFacts, given: GivenOption) -> Tuple[Edit, ...]:
 @script_rule(WARNING, "NC606", "text that sbatch takes as it is", Trait.UNREACHED | Trait.SPELLING)
 def unexpanded(facts: ScriptFacts) -> Iterator[Finding]:
     for option in facts.header.options.values():
-        name, value, place = option.name, option.value or "", option.value_place
-        variable, is_log = _VARIABLE.search(value), name in ("output", "error")
-        if not option.place.line or name in ("wrap", "export"):
+        # A shell expands --wrap, and a value of --export may be meant as it is.
+        if not option.place.line or option.name in ("wrap", "export"):
             continue
+        value = option.value or ""
+        is_log = option.name in ("output", "error")
+        variable = _VARIABLE.search(value)
         if is_log and (value.startswith("~") or value.endswith("/")):
-            message = f"--{name}={value} is no file for a log (sbatch does not expand ~); the job "
-            message += "fails at its start, without a log"
-            hint = "write the path of a file, such as /home/NAME/logs/%x-%j.log"
-            yield Finding(message, hint, about=(name,), place=place, severity=ERROR)
+            yield _no_log_file(option.name, value, option.value_place)
         elif variable is not None:
-            message, fails = "", ""
-            # Slurm reads as much of --array as it can after %.
-            index = name == "array" and variable.start() < len(value.partition("%")[0])
-            if name in _REFUSED_WITH_A_VARIABLE or index:
-                fails = ", and Slurm refuses the job"
-            elif is_log and "/" in value[variable.start() :]:
-                fails = ", and there is no such directory: the job fails, without a log"
-            message = f"sbatch does not expand variables: {variable[0]} stays as it is in --{name}"
-            pattern = _PATTERNS.get(variable[1] or variable[2] or "") if is_log else None
-            yield Finding(
-                message + fails,
-                f"write {pattern} for it" if pattern else "write the value itself",
-                about=(name,),
-                place=place,
-                severity=ERROR if fails else WARNING,
-                edits=_with_patterns(facts, option) if is_log else (),
-            )
+            yield _unexpanded_variable(facts, option, variable)
+
+
+def _no_log_file(name: str, value: str, place: SourceSpan) -> Finding:
+    """Return the finding for a log that begins with ~, or is a directory."""
+    reason, hint = "a directory, and no file", f"write {value}%x-%j.log"
+    if value.startswith("~"):
+        reason = "no path, as sbatch does not expand ~"
+        hint = "write the path of a file, such as /home/NAME/logs/%x-%j.log"
+    message = f"--{name}={value} is {reason}; the job fails at its start, without a log"
+    return Finding(message, hint, about=(name,), place=place, severity=ERROR)
+
+
+def _unexpanded_variable(
+    facts: ScriptFacts, option: GivenOption, variable: re.Match[str]
+) -> Finding:
+    """Return the finding for an option whose value has a variable."""
+    name, value = option.name, option.value or ""
+    effect, hint = "", "write the value itself"
+    edits: Tuple[Edit, ...] = ()
+    # Slurm reads as much of --array as it can after %.
+    is_index = name == "array" and variable.start() < len(value.partition("%")[0])
+    if name in _REFUSED_WITH_A_VARIABLE or is_index:
+        effect = ", and Slurm refuses the job"
+    if name in ("output", "error"):
+        if "/" in value[variable.start() :]:
+            effect = ", and there is no such directory: the job fails, without a log"
+        pattern = _PATTERNS.get(variable[1] or variable[2] or "")
+        hint = f"write {pattern} for it" if pattern else hint
+        edits = _with_patterns(facts, option)
+    message = f"sbatch does not expand variables: {variable[0]} stays as it is in --{name}{effect}"
+    severity = ERROR if effect else WARNING
+    place = option.value_place
+    return Finding(message, hint, about=(name,), place=place, severity=severity, edits=edits)
 
 
 def submits_itself(facts: ScriptFacts) -> bool:

@@ -31,18 +31,21 @@ BAD = "wrong"
 ABSENT = "not here"
 
 _NEEDED = ("sbatch", "squeue", "scancel", "scontrol", "salloc", "srun")
-_WITHOUT = {
+_OPTIONAL = {
     "sacct": "how jobs ended is unknown once slurmctld forgets them",
     "sacctmgr": "the limits of QOSs and of your account are unknown",
 }
-_TIMEOUT = 5.0
+"""Commands of Slurm that neuronctl can do without, and what is then unknown."""
+
+_TIMEOUT = 5.0  # seconds for Slurm to answer
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the report. state: ``ok``, ``wrong``, or ``not here``. hint: what to do.
+    """One line of the report.
 
-    exit_code: the exit code of the problem if the state is ``wrong``, otherwise 0.
+    name: what is checked. state: GOOD, BAD, or ABSENT. words: what was found. hint: what to do, or
+    "". exit_code: that of doctor for this problem; 0 unless the state is BAD.
     """
 
     name: str
@@ -87,7 +90,7 @@ def _program() -> Iterator[Check]:
 
 def _commands() -> Iterator[Check]:
     name = "slurm commands"
-    paths = {command: shutil.which(command) for command in (*_NEEDED, *_WITHOUT)}
+    paths = {command: shutil.which(command) for command in (*_NEEDED, *_OPTIONAL)}
     missing = [command for command in _NEEDED if paths[command] is None]
     if not any(paths.values()):
         yield Check(name, ABSENT, "none on PATH", where_slurm_is())
@@ -97,9 +100,9 @@ def _commands() -> Iterator[Check]:
         yield _wrong(name, words, "add Slurm's directory to PATH", errors.SlurmUnavailableError)
     else:
         yield Check(name, GOOD, ", ".join(path for path in paths.values() if path is not None))
-    for command, words in _WITHOUT.items():
+    for command, consequence in _OPTIONAL.items():
         if paths[command] is None:
-            yield Check(command, ABSENT, f"not on PATH: {words}")
+            yield Check(command, ABSENT, f"not on PATH: {consequence}")
 
 
 def _slurm() -> Iterator[Check]:
@@ -107,15 +110,15 @@ def _slurm() -> Iterator[Check]:
         return
     start = time.monotonic()
     limits = Question(timeout=_TIMEOUT).answer().limits
-    milliseconds = int((time.monotonic() - start) * 1000)
+    delay = int((time.monotonic() - start) * 1000)
     config = limits.config
-    nodes = sum(len(group.names) for group in limits.nodes)
-    words = f"{config.version}, cluster {config.cluster}, answered in {milliseconds} ms; "
-    words += f"{counted(len(limits.partitions), 'partition')}, {counted(nodes, 'node')}"
-    yield Check("slurm", GOOD, words)
+    answer = f"{config.version}, cluster {config.cluster}, answered in {delay} ms"
+    nodes = counted(sum(len(group.names) for group in limits.nodes), "node")
+    partitions = counted(len(limits.partitions), "partition")
+    yield Check("slurm", GOOD, f"{answer}; {partitions}, {nodes}")
     if limits.qos is None:
         hint = "'sacctmgr show qos' shows why"
-        yield Check("accounting", ABSENT, _WITHOUT["sacctmgr"], hint)
+        yield Check("accounting", ABSENT, _OPTIONAL["sacctmgr"], hint)
     else:
         accounts = ", ".join(dict.fromkeys(row.account for row in limits.associations))
         enforced = ", ".join(config.enforce) or "nothing"
@@ -127,15 +130,14 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
 
 
 def _cluster(file: Optional[str]) -> Iterator[Check]:
-    catalog, configured_name = load(file), configured_cluster()
-    cluster, how = recognise(catalog, configured_name)
+    cluster, how = recognise(load(file), configured_cluster())
     words = f"{cluster.name}, from {how or 'your configuration'}; {cluster.source}, {cluster.date}"
     yield Check("cluster", GOOD, words, "'neuronctl catalog import' prints what Slurm says")
 
 
 def _directories() -> Iterator[Check]:
-    for name, path in (("records", state_dir()), ("cache", cache_dir())):
-        yield _writable(name, path)
+    yield _check_directory("records", state_dir())
+    yield _check_directory("cache", cache_dir())
 
 
 def _quotas(file: Optional[str]) -> Iterator[Check]:
@@ -160,7 +162,10 @@ def _site_files() -> Iterator[Check]:
 
 
 def check_file(file: str) -> str:
-    """Check a site's file, by its name and place; raise a NeuronctlError."""
+    """Return what a site's file holds, according to its path; raise a NeuronctlError if wrong.
+
+    A file that is missing is called a catalog, whose error names it.
+    """
     place, name = os.path.split(os.path.abspath(file))
     if name == "config.yaml" and os.path.exists(file):
         read_config(file)
@@ -181,18 +186,20 @@ def check_file(file: str) -> str:
     return "a catalog"
 
 
-def _writable(name: str, path: str) -> Check:
-    existing = path
-    while not os.path.exists(existing) and existing != os.path.dirname(existing):
-        existing = os.path.dirname(existing)
-    if not os.access(existing, os.W_OK | os.X_OK) or not os.path.isdir(existing):
+def _check_directory(name: str, path: str) -> Check:
+    """Check that a private directory can be used, or created below the nearest one there is."""
+    nearest = path
+    while not os.path.exists(nearest) and nearest != os.path.dirname(nearest):
+        nearest = os.path.dirname(nearest)
+    if not os.access(nearest, os.W_OK | os.X_OK) or not os.path.isdir(nearest):
         hint = "change its permissions, or set XDG_STATE_HOME and XDG_CACHE_HOME"
-        return _wrong(name, f"{existing} is not a writable directory", hint, RecordError)
-    exists = os.path.exists(path)
-    if exists and os.stat(path).st_mode & 0o077:
+        return _wrong(name, f"{nearest} is not a writable directory", hint, RecordError)
+    if nearest != path:
+        return Check(name, GOOD, f"{path}, created when needed")
+    if os.stat(path).st_mode & 0o077:
         hint = f"chmod 700 {path}"
         return _wrong(name, f"other users can access {path}", hint, RecordError)
-    return Check(name, GOOD, f"{path}{'' if exists else ', created when needed'}")
+    return Check(name, GOOD, path)
 
 
 def _records() -> Iterator[Check]:

@@ -19,7 +19,7 @@ from neuronctl.common.yamlfile import Document
 from neuronctl.doctor import check_file
 from neuronctl.judgement.ask import Question
 
-_TIMEOUT = 20.0
+_TIMEOUT = 20.0  # seconds for Slurm to answer
 
 
 @click.group("catalog")
@@ -37,13 +37,16 @@ def check(file: str) -> None:
     """
     kind = check_file(os.path.expanduser(file))
     if kind != "a catalog":
-        return print_line(f"{file}: valid, {kind}")
+        print_line(f"{file}: valid, {kind}")
+        return
     document = yamlfile.read(os.path.expanduser(file), CatalogError)
     catalog = load(file)
     for name in document.data.get("clusters") or {}:
         cluster = catalog.clusters.get(name)
-        partitions = counted(len(cluster.partitions), "partition") if cluster else ""
-        print_line(f"{name}: {partitions}, {cluster.source}" if cluster else f"{name}: removed")
+        if cluster is None:
+            print_line(f"{name}: removed")
+        else:
+            print_line(f"{name}: {counted(len(cluster.partitions), 'partition')}, {cluster.source}")
     print_line(f"{file}: valid; the default cluster is {catalog.default_cluster}")
 
 
@@ -55,7 +58,7 @@ def import_() -> None:
     ~/.config/neuronctl/partitions.yaml, or a site's /etc/neuronctl/partitions.yaml, it makes this
     cluster the default.
     """
-    _, draft = _drafted()
+    _, draft = _draft_catalog()
     print_script(draft)
 
 
@@ -65,18 +68,19 @@ def diff() -> int:
 
     The exit code is 1 if it does. 'neuronctl catalog import' drafts a file with Slurm's figures.
     """
-    layers, draft = _drafted()
-    above = yamlfile.parse(draft, "Slurm", CatalogError)
-    (name,) = above.data["clusters"]
-    lines = differences(merge(layers).clusters.get(name), merge([*layers, above]).clusters[name])
+    layers, draft = _draft_catalog()
+    slurm_layer = yamlfile.parse(draft, "Slurm", CatalogError)
+    (name,) = slurm_layer.data["clusters"]
+    now = merge([*layers, slurm_layer]).clusters[name]
+    lines = differences(merge(layers).clusters.get(name), now)
     for line in lines:
         print_line(line)
     return 1 if lines else 0
 
 
-def _drafted() -> Tuple[List[Document], str]:
+def _draft_catalog() -> Tuple[List[Document], str]:
     """Return the catalog's layers and the text of a file with Slurm's figures."""
-    # Skip the file that '>' has just emptied.
+    # An empty file may be the one that `catalog import > partitions.yaml` is about to fill.
     texts = [(text_of(file), file) for file in layer_files()]
     layers = [yamlfile.parse(text, file, CatalogError) for text, file in texts if text]
     limits = Question(timeout=_TIMEOUT).answer().limits

@@ -26,7 +26,7 @@ def command(context: click.Context, as_json: bool) -> None:
     command line override both. Secrets are hidden.
     """
     if context.invoked_subcommand is not None:
-        return
+        return  # click runs 'edit' next
     defaults = settings()
     if as_json:
         keys = ("key", "value", "where")
@@ -49,6 +49,7 @@ def edit() -> None:
     if present(defaults_file()):
         yamlfile.text_of(defaults_file(), JobFileError, found=True)  # raises if another owns it
     try:
+        # The editor then writes into the directory that was checked, not into its path.
         os.fchdir(open_own_directory(config_dir()))
     except OSError as error:
         raise UsageError(f"cannot use {config_dir()}: {error.strerror}") from None

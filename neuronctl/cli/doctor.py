@@ -29,7 +29,10 @@ def command(catalog: Optional[str], as_json: bool) -> int:
 
 
 def examine_remote(remote: Remote, request: Mapping[str, Any]) -> int:
-    """Show the state of a connection and what the other side finds there; return the exit code."""
+    """Show the state of a connection, and what doctor finds on its cluster; return the exit code.
+
+    request: the command line there, as neuronctl on the cluster gets it.
+    """
     import json
     import os
     import time
@@ -40,20 +43,20 @@ def examine_remote(remote: Remote, request: Mapping[str, Any]) -> int:
     from neuronctl.doctor import BAD, GOOD, Check
     from neuronctl.remote.session import run
 
-    start = time.monotonic()
-    parts: List[bytes] = []
     words = [word for word in request["words"] if word != "--json"]
+    start = time.monotonic()
     session = run(remote, {**request, "words": [*words, "--json"]}, notify)
-    spent = int((time.monotonic() - start) * 1000)
-    code = session.show(raw=True, write=parts.append)
-    up = duration(int(time.time() - os.stat(remote.socket).st_mtime))
+    delay = int((time.monotonic() - start) * 1000)
+    output: List[bytes] = []
+    code = session.show(raw=True, write=output.append)
+    age = duration(int(time.time() - os.stat(remote.socket).st_mtime))
     checks = [
-        Check("connection", GOOD, f"to {remote.address}, for {up}; answered in {spent} ms"),
+        Check("connection", GOOD, f"to {remote.address}, for {age}; answered in {delay} ms"),
         Check("python there", GOOD, f"{remote.python} ({remote.version}, {remote.machine})"),
         Check("projects", GOOD, f"{remote.name}:{remote.directory}"),
     ]
     try:
-        checks += [restore(Check, each) for each in json.loads(b"".join(parts))["checks"]]
+        checks += [restore(Check, data) for data in json.loads(b"".join(output))["checks"]]
     except NOT_RESTORED:
         checks.append(Check("neuronctl there", BAD, f"ended with {code}", exit_code=code or 1))
     return _show(checks, "--json" in request["words"])
@@ -67,10 +70,14 @@ def _show(checks: Sequence[Check], as_json: bool) -> int:
     if as_json:
         print_json("neuronctl.doctor/1", {"checks": [asdict(check) for check in checks]})
         return code
-    first = Column("WHAT", style="bold", no_wrap=True)
-    rows = [
-        [check.name, check.state, check.words + (f" -> {check.hint}" if check.hint else "")]
-        for check in checks
+    columns = [
+        Column("WHAT", style="bold", no_wrap=True),
+        Column("STATE", no_wrap=True),
+        Column("SEEN"),
     ]
-    print_table([first, Column("STATE", no_wrap=True), Column("SEEN")], rows)
+    rows = []
+    for check in checks:
+        hint = f" -> {check.hint}" if check.hint else ""
+        rows.append([check.name, check.state, check.words + hint])
+    print_table(columns, rows)
     return code

@@ -61,7 +61,7 @@ _EXAMPLES = {
     "sandbox status": "sandbox status | sandbox status --json",
     "sandbox packages": "sandbox packages",
 }
-"""Command -> what is typed behind ``neuronctl``."""
+"""The words after ``neuronctl``, by command; " | " separates the examples of one command."""
 
 EXAMPLES: Mapping[str, Tuple[str, ...]] = {
     path: tuple(f"neuronctl {words}" for words in lines.split(" | "))
@@ -72,4 +72,4 @@ EPILOGS: Mapping[str, str] = {
     path: "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
     for path, lines in EXAMPLES.items()
 }
-"""As click has them at the end of a command's help."""
+"""The examples by command, as click prints them at the end of the command's help."""

@@ -60,14 +60,15 @@ def command(
     if write and (not fix or "-" in files):
         hint = "name the files that are to be changed: neuronctl check --fix --write FILE"
         raise UsageError("--write needs --fix and files", hint)
-    loaded = load(catalog)
-    chosen, _ = recognise(loaded, cluster or configured_cluster())
-    parts = {key: code for key, code in (("field", field), ("appl", appl)) if code is not None}
-    _check_parts(parts, chosen)
+    all_clusters = load(catalog)
+    target, _ = recognise(all_clusters, cluster or configured_cluster())
+    codes = {"field": field, "appl": appl}
+    parts = {key: code for key, code in codes.items() if code is not None}
+    _check_parts(parts, target)
     question = SharedQuestion()
 
     def check(name: str, text: str) -> JudgedScript:
-        return judge_text(name, text, loaded, chosen, question=question, comment_parts=parts)
+        return judge_text(name, text, all_clusters, target, question=question, comment_parts=parts)
 
     texts = _texts(files)
     if fix:
@@ -78,11 +79,15 @@ def command(
         from neuronctl.cli.json_data import check_data
 
         data = [check_data(script) for script in checked]
-        print_json("neuronctl.check/1", {"cluster": chosen.name, "files": data})
+        print_json("neuronctl.check/1", {"cluster": target.name, "files": data})
     elif not fix:
         _print(checked)
-    every = (one for script in checked for one in script.findings)
-    return PolicyError.exit_code if any(finding.refuses for finding in every) else 0
+    refuses = any(finding.refuses for finding in _all_findings(checked))
+    return PolicyError.exit_code if refuses else 0
+
+
+def _all_findings(checked: Sequence[JudgedScript]) -> List[Finding]:
+    return [finding for script in checked for finding in script.findings]
 
 
 def _check_parts(parts: Mapping[str, str], cluster: Cluster) -> None:
@@ -108,7 +113,8 @@ def _texts(files: Sequence[str]) -> Dict[str, str]:
             hint = "in a folder, files that begin with #! and have #SBATCH lines are checked"
             raise UsageError(f"no batch script at '{file}'", hint)
         for name in names:
-            texts[name] = texts[name] if name in texts else read_script(name)
+            if name not in texts:
+                texts[name] = read_script(name)
     return texts
 
 
@@ -120,67 +126,72 @@ def _fix(
     write: change the files; False: only show the changes.
     """
     tell: Callable[[str], None] = print_line if write else notify
-    changed = 0
+    fixable = 0
     results: List[JudgedScript] = []
     for name, text in texts.items():
         before = check(shown_name(name), text)
         after = mended(before, partial(check, before.name))
-        results.append(after if write else before)
-        if after.text == before.text:
-            tell(f"{before.name}: {_summary(after.findings)}")
-            continue
-        if not write:
-            print_script(hide_secrets(unified_diff(before.name, before.text, after.text)))
+        has_fixes = after.text != before.text
+        problem = _rewrite(name, before.text, after.text) if has_fixes and write else ""
+        results.append(after if write and not problem else before)
+        if problem:
+            tell(f"{before.name}: left as it is: {problem}")
+        elif not has_fixes:
+            tell(f"{before.name}: {_summary(before.findings)}")
         else:
-            try:
-                rewrite(name, _bytes(before.text), _bytes(after.text))
-            except OSError as error:
-                tell(f"{before.name}: left as it is: {error.strerror}")
-                results[-1] = before
-                continue
-        changed += 1
-        codes = ", ".join(sorted({mend.code for mend in before.mends}))
-        rest = f"left: {_summary(after.findings)}" if after.findings else "nothing left"
-        tell(f"{before.name}: {'fixed' if write else 'would fix'} {codes}; {rest}")
-    how = "changed" if write else "to change"
-    if changed and not write:
-        how += "; --write applies the changes"
-    tell(f"{changed} of {counted(len(texts), 'script')} {how}")
+            fixable += 1
+            if not write:
+                print_script(hide_secrets(unified_diff(before.name, before.text, after.text)))
+            codes = ", ".join(sorted({mend.code for mend in before.mends}))
+            rest = f"left: {_summary(after.findings)}" if after.findings else "nothing left"
+            tell(f"{before.name}: {'fixed' if write else 'would fix'} {codes}; {rest}")
+    total = f"{fixable} of {counted(len(texts), 'script')}"
+    if write:
+        tell(f"{total} changed")
+    else:
+        tell(f"{total} to change{'; --write applies the changes' if fixable else ''}")
     return results
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+def _rewrite(name: str, old: str, new: str) -> str:
+    """Change a file's text; return why it could not be changed, or ""."""
+    old_bytes = old.encode("utf-8", "surrogateescape")
+    new_bytes = new.encode("utf-8", "surrogateescape")
+    try:
+        rewrite(name, old_bytes, new_bytes)
+    except OSError as error:
+        return str(error.strerror)
+    return ""
 
 
 def _print(checked: Sequence[JudgedScript]) -> None:
     """Print the findings that several scripts share, then those of each script."""
+    has_several = len(checked) > 1
     _print_causes(checked)
-    hints: Set[str] = set()
+    all_hints: Set[str] = set()
     for script in checked:
         by_row: Dict[Tuple[str, ...], List[Finding]] = {}  # findings that differ only in place
         for finding in script.findings:
             by_row.setdefault(finding.row, []).append(finding)
         for findings in by_row.values():
-            _print_finding(script, findings, hints if len(checked) > 1 else set())
+            _print_finding(script, findings, all_hints if has_several else set())
         mends = f"; 'neuronctl check --fix' fixes {len(script.mends)}" if script.mends else ""
         print_line(f"{script.name}: {_summary(script.findings)}{mends}")
-    if len(checked) > 1:
+    if has_several:
         clean = sum(1 for script in checked if not script.findings)
-        all_findings = [finding for script in checked for finding in script.findings]
-        print_line(f"{len(checked)} scripts, {clean} of them clean: {_summary(all_findings)}")
+        summary = _summary(_all_findings(checked))
+        print_line(f"{len(checked)} scripts, {clean} of them clean: {summary}")
 
 
 def _print_causes(checked: Sequence[JudgedScript]) -> None:
     """Print what is wrong in several scripts, worst and most frequent first."""
     script_counts: Counter[Tuple[str, str, str]] = Counter()
     for script in checked:
-        script_counts.update(
-            {
-                (finding.severity, finding.code, in_language(finding, sys.stdout).title)
-                for finding in script.findings
-            }
-        )
+        causes = {
+            (finding.severity, finding.code, in_language(finding, sys.stdout).title)
+            for finding in script.findings
+        }
+        script_counts.update(sorted(causes))
     shared = [(*cause, count) for cause, count in script_counts.most_common() if count > 1]
     for severity, code, title, count in sorted(shared, key=lambda row: _SEVERITIES.index(row[0])):
         print_line(f"{severity} {code} in {count} scripts: {title}")
@@ -189,16 +200,16 @@ def _print_causes(checked: Sequence[JudgedScript]) -> None:
 
 
 def _summary(findings: Sequence[Finding]) -> str:
+    """Return ``1 error, 2 warnings``, or ``nothing found``."""
     severities = [finding.severity for finding in findings]
     counts = [(severities.count(severity), severity) for severity in _SEVERITIES]
     return ", ".join(counted(number, what) for number, what in counts if number) or "nothing found"
 
 
 def _print_finding(script: JudgedScript, findings: Sequence[Finding], hints: Set[str]) -> None:
-    """Print a finding with its line and the other lines that have it; a hint only once.
+    """Print a finding that one or more lines have: the first of them, and the others' numbers.
 
-    findings: the same finding, on each line that has it. hints: those printed before; the
-    finding's is added.
+    findings: one for each line. hints: those already printed, to which the finding's is added.
     """
     first, *others = findings
     finding = in_language(first, sys.stdout)
@@ -219,19 +230,25 @@ def _print_finding(script: JudgedScript, findings: Sequence[Finding], hints: Set
 
 def _marked_line(line: str, finding: Finding) -> List[str]:
     """Return the finding's line and the mark below it; a line with a secret gets no mark."""
-    line = line.replace("\t", " ")
     place = finding.place
-    shown = hide_secrets(line)
-    if finding.has(Trait.SECRET) and shown == line:  # the secret's name is on the line before
-        shown = line[: place.column - 1] + MASK + line[place.end - 1 :]
+    text = line.replace("\t", " ")
+    shown = _without_secrets(text, finding)
     if not shown.strip():
         return []
     lines = [f"  {place.line} | {clipped(printable(shown), _SHOWN)}"]
-    if shown == line and len(line) <= _SHOWN:  # otherwise the columns differ
-        before = cell_width(printable(line[: place.column - 1]))
-        width = cell_width(printable(line[place.column - 1 : place.end - 1]))
-        lines.append(f"  {' ' * len(str(place.line))} | {' ' * before}{'^' * max(1, width)}")
+    if shown == text and len(text) <= _SHOWN:  # otherwise the columns differ
+        indent = cell_width(printable(text[: place.column - 1]))
+        width = cell_width(printable(text[place.column - 1 : place.end - 1]))
+        lines.append(f"  {' ' * len(str(place.line))} | {' ' * indent}{'^' * max(1, width)}")
     return lines
+
+
+def _without_secrets(line: str, finding: Finding) -> str:
+    """Return a line with *** in place of secrets, also of one whose name is on the line before."""
+    hidden = hide_secrets(line)
+    if finding.has(Trait.SECRET) and hidden == line:
+        return line[: finding.place.column - 1] + MASK + line[finding.place.end - 1 :]
+    return hidden
 
 
 @click.command("import")
@@ -255,9 +272,9 @@ def import_(
     from neuronctl.scripts.job_file_draft import draft_job_file
 
     text = read_script(file)
-    chosen = own_cluster(catalog, cluster)
+    target = own_cluster(catalog, cluster)
     name = shown_name(file)
-    draft = draft_job_file(text, name, chosen, name_cluster=cluster is not None)
+    draft = draft_job_file(text, name, target, name_cluster=cluster is not None)
     if write is None:
         print_script(draft.text)
     else:

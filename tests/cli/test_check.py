@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,18 @@ def test_a_folder_is_told_by_cause_with_each_cure_once(run: Run, tmp_path: Path)
     assert sum("wait as the last" in line for line in lines) == 1
     assert sum("error NC202: comment 'pytorch'" in line for line in lines) == 3
     assert lines[-1] == "5 scripts, 1 of them clean: 4 errors, 3 warnings"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_causes_that_are_as_frequent_come_by_code(tmp_path: Path, seed: int) -> None:
+    lines = ["#!/bin/bash", "#SBATCH -n 1", "cd $SLURM_SUBMIT_DIRR", "srun -n 2 python a.py &"]
+    text = "\n".join([*lines, "export CUDA_VISIBLE_DEVICES=0", "python a.py | tee log", "./b &\n"])
+    files = scripts(tmp_path, a=text, b=text)
+    argv = [sys.executable, "-m", "neuronctl", "check", *files]
+    env = {**os.environ, "PYTHONHASHSEED": str(seed)}
+    told = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, env=env).stdout
+    codes = re.findall(r"(?m)^warning (NC\d+) in 2 scripts", told)
+    assert len(codes) > 2 and codes == sorted(codes)
 
 
 def test_a_fence_of_a_page_is_one_finding(run: Run, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class JobEvidence:
     reservations: Tuple[Reservation, ...] = ()
     earlier: Tuple[AccountingJob, ...] = ()
     most_time: Optional[int] = None
-    runs: Optional[Runs] = None
+    runs: Runs = Runs(())
     steps: Tuple[StepEnd, ...] = ()
     failed_tasks: str = ""
     more_memory: str = "request more memory with --mem (or more cores, if memory comes with them)"

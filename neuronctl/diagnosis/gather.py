@@ -28,7 +28,7 @@ from neuronctl.slurm.squeue import QueueJob, squeue
 from neuronctl.tracking.endings import canceller, is_launch_failure, why_left_out
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
-from neuronctl.tracking.runs import failed_tasks, read_chain, runs_of
+from neuronctl.tracking.runs import Runs, failed_tasks, read_chain, runs_of
 
 
 def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
@@ -121,11 +121,11 @@ def gather(status: JobStatus) -> JobEvidence:
         out, err, guessed = log_paths(status)
         paths = [path for path in dict.fromkeys((out, err)) if path and "%N" not in path]
     logs, unread = [], []
-    runs = runs_of(status.record, status.id.task)
+    runs = runs_of(status.record, status.id.task) or Runs(())
     # A log of that name is another job's if this job never began.
     if (began(status) or status.state == UNKNOWN) and not is_launch_failure(status):
         # The output of an earlier run says nothing about the last one.
-        begin = runs.runs[-1].begin if runs is not None and runs.runs else 0
+        begin = runs.runs[-1].begin if runs.runs else 0
         tails = [read_tail(path, begin=0 if place else begin) for place, path in enumerate(paths)]
         logs = [tail for tail in tails if not tail.problem]
         unread = [tail for tail in tails if tail.problem]

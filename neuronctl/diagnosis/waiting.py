@@ -100,8 +100,8 @@ def _earlier_words(evidence: JobEvidence) -> str:
     last = evidence.earlier[0]
     words = f"its previous run{last.node_list and f' on {last.node_list}'}"
     words += f" ended after {duration(last.elapsed)}"
-    runs = () if evidence.runs is None else evidence.runs.runs
-    how = next((run.how for run in reversed(runs[-2:]) if run.cause == GOES_ON), "")
+    last_runs = evidence.runs.runs[-2:]
+    how = next((run.how for run in reversed(last_runs) if run.cause == GOES_ON), "")
     if how and last.state not in _LOST:
         return f"{words}: it {how}, to go on in another run"
     cause = STATES[last.state].ending if last.state in STATES else ""

@@ -1,0 +1,134 @@
+"""Why a job that Slurm calls COMPLETED, or one of its steps, may not have done all. Pure."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from neuronctl.common.words import duration
+from neuronctl.diagnosis.evidence import (
+    Diagnosis,
+    JobEvidence,
+    backwards,
+    failed_step,
+    last_line,
+    line_with,
+    search,
+)
+from neuronctl.diagnosis.signs import EXCEPTION, Sign
+from neuronctl.tracking import endings
+
+_IDLE = "serve: nobody used it for "
+"""The beginning of the line that a server with --idle writes before it ends (programs/server)."""
+
+_SCRIPT = "/slurm_script: "
+"""How the shell that runs the batch script names it."""
+
+_LAST_LINES = range(1, 6)
+"""Among which last lines an error means that a job was not done, though it ended with 0."""
+
+_SET_E = "add 'set -e' to a script to end it at the first error"
+
+LESS_MEMORY = "{memory}, or use less: fewer processes and workers on a node, less data at a time"
+
+
+def diagnose_completed(evidence: JobEvidence) -> Diagnosis:
+    """Return what failed in a job that ended with exit code 0; usually, nothing did."""
+    what = f"completed with exit code 0 after {duration(evidence.status.elapsed)}"
+    if evidence.failed_tasks:
+        remedy = "fix the cause, then 'neuronctl sweep retry {name} --failed' runs them again"
+        return Diagnosis("tasks-failed", what, evidence.failed_tasks, remedy)
+    sign = search(evidence)
+    diagnosis = (
+        diagnose_killed_step(evidence, f"{what}, though not all of it")
+        or _diagnose_idle_server(evidence, what)
+        or _diagnose_failed_step(evidence, what, sign)
+    )
+    if diagnosis is not None:
+        return diagnosis
+    if sign is not None and _is_failed_command(sign):
+        return _diagnose_continued(sign, what)
+    if evidence.runs.runs and evidence.runs.runs[-1].asked:
+        remedy = (
+            "if it only left when it was asked to save, with work undone, let it end with 75 then, "
+            "and 'neuronctl resubmit {id}'"
+        )
+        return Diagnosis("completed", f"{what}, and after it was told to save", remedy=remedy)
+    by_signal = _diagnose_signaled_step(evidence, what)
+    if by_signal is not None:
+        return by_signal
+    if sign is not None and _is_error_at_end(sign):
+        return _diagnose_continued(sign, what)
+    return Diagnosis("completed", what)
+
+
+def diagnose_killed_step(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
+    """Return Slurm's report of a step that used up its memory; None if there is none.
+
+    what: how the job itself ended.
+    """
+    for step in evidence.steps:
+        if step.name and step.state == "OUT_OF_MEMORY":
+            cause = f"Slurm ended its step '{step.name}', which used up its memory"
+            line = line_with(evidence, "oom") or last_line(evidence)
+            return Diagnosis("out-of-memory", what, cause, LESS_MEMORY, line=line)
+    return None
+
+
+def _diagnose_idle_server(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
+    """Return that --idle ended a server, if the server says so in the log."""
+    for line in backwards(evidence):
+        if line.text.startswith(_IDLE):
+            sentence = line.text.partition(": ")[2]
+            cause = f"--idle ended it: {sentence.partition(',')[0]}"
+            return Diagnosis("idle", what, cause, line=line)
+    return None
+
+
+def _diagnose_failed_step(
+    evidence: JobEvidence, what: str, sign: Optional[Sign]
+) -> Optional[Diagnosis]:
+    """Return Slurm's report of a step that failed; None if none did, or if it is not known."""
+    if len(evidence.runs.runs) > 1:
+        return None  # Slurm keeps the exit code of an earlier run that saved
+    exit = next((step.exit for step in evidence.steps if step.name == "" and step.exit), None)
+    if exit is None or not exit.code:
+        return None
+    step = failed_step(evidence) or f"a step ended with exit code {exit.code}"
+    cause = f"{step}, and the script went on"
+    if sign is None or not sign.cause or sign.exit:
+        return Diagnosis("completed", what, cause, _SET_E, line=last_line(evidence))
+    cause += f"; likely, {sign.cause}"
+    return Diagnosis("completed", what, cause, sign.remedy or _SET_E, line=sign.log_line)
+
+
+def _diagnose_signaled_step(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
+    """Return Slurm's report of a step that a signal ended; None if there is none."""
+    for step in evidence.steps:
+        number = 0 if step.exit is None or not step.name else step.exit.signal
+        # SIGINT, SIGTERM, and SIGKILL end what runs beside the program.
+        if number not in (0, 2, 9, 15):
+            how = f"was ended by {endings.signal_name(number)}, and the script went on"
+            cause = f"its step '{step.name}' {how}"
+            return Diagnosis("completed", what, cause, _SET_E, line=last_line(evidence))
+    return None
+
+
+def _is_failed_command(sign: Sign) -> bool:
+    """Return True if a command of the script failed, wherever in its log that is."""
+    return sign.kind == EXCEPTION or (sign.kind == "command-not-found" and _SCRIPT in sign.line)
+
+
+def _is_error_at_end(sign: Sign) -> bool:
+    """Return True if a known error is among a log's last lines.
+
+    A command that is not found does not count: a program may try several.
+    """
+    is_known = sign.entry.name and sign.kind != "command-not-found"
+    return bool(is_known and sign.number in _LAST_LINES)
+
+
+def _diagnose_continued(sign: Sign, what: str) -> Diagnosis:
+    """Return that the script continued after the error that a sign shows."""
+    cause = f"its log shows an error, after which the script continued: {sign.cause}"
+    remedy = sign.remedy or _SET_E
+    return Diagnosis("completed", what, cause, remedy, certain=False, line=sign.log_line)

@@ -86,6 +86,8 @@ FOUND: List[Row] = [
     # NC626: cores that a step does not get.
     ("NC626", CORES, "srun --container-image=x.sqsh python t.py@@"),
     ("NC626", "-p cpu -N 1 -c 8", "srun -c 4 python t.py@@"),
+    ("NC626", "-p cpu --exclusive -c 4", "srun -c $SLURM_CPUS_PER_TASK python t.py@@"),
+    ("NC626", "-p cpu --exclusive -c 4", "export SRUN_CPUS_PER_TASK=4\nsrun python t.py@@"),
     # NC633: GPUs that the job does not have.
     ("NC633", f"{GPU} --array=0-3", f"export CUDA_VISIBLE_DEVICES={INDEX}@@\n./a"),
     ("NC633", GPU, "CUDA_VISIBLE_DEVICES=0 ./a\nCUDA_VISIBLE_DEVICES=1 ./b@@"),
@@ -204,6 +206,8 @@ RIGHT: List[Row] = [
     ("NC625", FOUR, "python t.py hydra/launcher=torchrun"),
     ("NC626", CORES, "srun -c 8 --container-image=x.sqsh python t.py"),
     ("NC626", CORES, "export SRUN_CPUS_PER_TASK=8\nsrun python t.py"),
+    ("NC626", "-p cpu --exclusive -c 4", "srun -n 1 -c 4 python t.py"),
+    ("NC626", "-p cpu -c 4", "srun -c 4 python t.py"),
     ("NC626", "-p cpu -N 1 -c 8", "srun -c 8 python a.py\nsrun -n 1 -c 4 python t.py"),
     ("NC626", CORES, "srun mkdir -p x\nsrun bash -c 'hostname | cut -d. -f1'"),
     ("NC651", CPU, "python serve.py &\npython ask.py"),

@@ -13,6 +13,7 @@ from neuronctl.rules.base import Finding, Trait
 
 # These register their rules.
 from neuronctl.rules.scripts import (  # noqa: F401
+    cores,
     endings,
     environment,
     nested_launchers,

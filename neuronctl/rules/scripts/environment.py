@@ -302,7 +302,7 @@ def _uv_in_tasks(facts: ScriptFacts) -> Iterator[Finding]:
         if not call or command in commands:
             continue
         commands.append(command)
-        starts_several = (start.nodes or 1) * (start.each or 1) > 1
+        starts_several = (start.nodes or 1) * (start.per_node or 1) > 1
         if starts_several or facts.has("array"):
             of_what = "that this starts" if starts_several else "of the array"
             message = f"'{call}' in each task {of_what} changes .venv while the others use it, and "

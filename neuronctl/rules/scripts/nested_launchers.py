@@ -154,7 +154,7 @@ def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Finding]:
 def _too_often(outer: Launch, start: Start) -> Iterator[Finding]:
     """Yield what goes wrong if one launcher, ``outer``, starts another."""
     inner = start.launch
-    per_node = start.each or 1
+    per_node = start.per_node or 1
     total = (start.nodes or 1) * per_node
     starts = f"{outer.kind} starts {inner.kind}"
     if outer.launcher.starts_processes():
@@ -180,7 +180,7 @@ def _alone(facts: ScriptFacts, start: Start) -> Iterator[Finding]:
     has the rank 0 unless --node-rank says another, and meets at 127.0.0.1 unless told otherwise.
     """
     launch, launcher = start.launch, start.launch.launcher
-    several = (start.nodes or 1) > 1 and start.each == 1 and launcher.starts_processes()
+    several = (start.nodes or 1) > 1 and start.per_node == 1 and launcher.starts_processes()
     if not several or not launch.certain or "PET_" in facts.text:
         return
     on_nodes = f"{launch.kind} starts on {start.nodes} nodes"

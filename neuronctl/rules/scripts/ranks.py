@@ -33,7 +33,7 @@ def ranks(facts: ScriptFacts) -> Iterator[Finding]:
 def _ranks_in_commands(facts: ScriptFacts, nodes: int) -> Iterator[Finding]:
     """Yield ranks in the words of commands that start several processes on a job's nodes."""
     for launch in facts.launches:
-        times = facts.times(launch) if launch.is_srun else (nodes, 2)
+        times = facts.count_processes(launch) if launch.is_srun else (nodes, 2)
         runs = launch.is_srun or launch.kind in (PYTHON, SHELL) or launch.is_launcher
         starts_alone = launch.launcher.starts_processes()  # on the first node: NC624
         if not runs or starts_alone or launch.command.captured or times is None:
@@ -124,7 +124,7 @@ def _every_rank_logs(facts: ScriptFacts) -> Iterator[Finding]:
     """Find wandb.init in the programs that start several times."""
     for start in facts.starts:
         script = start.launch.options.get("script") or start.launch.word.text
-        if start.launch.kind == PYTHON and (start.nodes or 1) * (start.each or 1) > 1:
+        if start.launch.kind == PYTHON and (start.nodes or 1) * (start.per_node or 1) > 1:
             line = wandb_init_line(facts.read_program(script))
             message = f"{script}:{line} calls wandb.init in each process that this starts"
             yield from [Finding(message, RANK_0_ONLY, place=start.launch.place)] if line else []
@@ -190,15 +190,15 @@ def _doubtful(facts: ScriptFacts) -> Iterator[Finding]:
             yield Finding(message, hint, place=launch.place, severity=NOTE)
 
 
-def _srun_times(facts: ScriptFacts, launch: Launch) -> Tuple[int, int]:
+def _count_srun_tasks(facts: ScriptFacts, launch: Launch) -> Tuple[int, int]:
     """Return (nodes, tasks per node) of an srun; (1, 1) for another program, or if not known."""
-    return (facts.times(launch) if launch.is_srun else None) or (1, 1)
+    return (facts.count_processes(launch) if launch.is_srun else None) or (1, 1)
 
 
 def _set_by_each_task(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
     """Yield the ports and addresses that each of several tasks chooses for itself."""
     for launch in facts.launches:
-        nodes, each = _srun_times(facts, launch)
+        nodes, each = _count_srun_tasks(facts, launch)
         for word in launch.command.words if nodes * each > 1 else ():
             chosen = re.search(_SET_BY_EACH_TASK, word.raw)
             if chosen is None or not (nodes > 1 or chosen[0].startswith("MASTER_PORT")):
@@ -214,7 +214,7 @@ def _loopback(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan]]:
     sruns = [run for run in facts.launches if run.is_srun]
     yield from _loopback_in_variables(facts, sruns)
     for run in sruns:
-        words = run.command.words if _srun_times(facts, run)[0] > 1 else ()
+        words = run.command.words if _count_srun_tasks(facts, run)[0] > 1 else ()
         for option, word in zip(words, words[1:]):
             is_about_address = re.match(r"--?\w*(addr|coordinator|host|master|init)", option.raw)
             if is_about_address and _IS_LOOPBACK.fullmatch(word.raw):
@@ -231,7 +231,7 @@ def _loopback_in_variables(
         follows = next((run for run in sruns if run.place.line >= variable.place.line), None)
         nodes = 0  # unknown
         if follows is not None:
-            nodes, _ = facts.times(follows) or (0, 0)
+            nodes, _ = facts.count_processes(follows) or (0, 0)
         is_address = variable.name == "MASTER_ADDR" and _IS_LOOPBACK.fullmatch(variable.word.raw)
         if is_address and nodes != 1:
             yield variable.word.raw, variable.place

@@ -23,17 +23,17 @@ TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-socket", "nt
 class Start:
     """A program that the script starts, where, and how often.
 
-    nodes: how many it starts on. each: how often on each of them. None if that is not known.
+    nodes: how many it starts on. per_node: how often on each of them. Both None if not known.
     outer: what starts it, from the outside; empty for what the batch shell starts.
     """
 
     launch: Launch
     nodes: Optional[int] = 1
-    each: Optional[int] = 1
+    per_node: Optional[int] = 1
     outer: Tuple[Launch, ...] = ()
 
     @property
-    def launched(self) -> bool:
+    def gets_rank(self) -> bool:
         """Return True if a launcher that sets ranks starts it; srun does not."""
         return any(launch.is_launcher and not launch.is_srun for launch in self.outer)
 
@@ -114,9 +114,9 @@ class ScriptFacts:
 
     def _starts(self, start: Start) -> Iterator[Start]:
         yield start
-        launch, times = start.launch, (start.nodes, start.each)
+        launch, times = start.launch, (start.nodes, start.per_node)
         if launch.is_launcher:
-            times = self.times(launch) or (None, None)
+            times = self.count_processes(launch) or (None, None)
             if launch.launcher.starts_processes() and start.nodes is not None:
                 total = launch.count(*launch.launcher.processes)
                 each = None if total is None else total // start.nodes
@@ -130,7 +130,7 @@ class ScriptFacts:
         """Return True if launchers that set ranks start all Python programs."""
         launchers = any(start.launch.launcher.starts_processes() for start in self.starts)
         programs = (start for start in self.starts if start.launch.kind == PYTHON)
-        return launchers and all(start.launched for start in programs)
+        return launchers and all(start.gets_rank for start in programs)
 
     @cached_property
     def uses_launcher(self) -> bool:
@@ -172,10 +172,10 @@ class ScriptFacts:
         """Return True if the number of nodes is known; for tasks alone, Slurm chooses it."""
         return self.has("nodes") or not self.has("ntasks", "gpus", "nodelist", "gpus-per-task")
 
-    def times(self, launch: Launch) -> Optional[Tuple[int, int]]:
+    def count_processes(self, launch: Launch) -> Optional[Tuple[int, int]]:
         """Return (nodes, tasks per node) that a launcher starts in the job, None if not known."""
         if launch.is_srun:
-            return self._srun_times(launch)
+            return self._count_srun_tasks(launch)
         total = launch.count(*launch.launcher.processes)
         each_task = launch.launcher.uncounted == ALL and launch.certain and self.has(*TASKS)
         if total is None and each_task and self.fixed_nodes:
@@ -186,7 +186,7 @@ class ScriptFacts:
         nodes = 1 if self.plan is None or launch.launcher.ssh else self.plan.nodes
         return (nodes, total // nodes) if total > nodes else (total, 1)
 
-    def _srun_times(self, launch: Launch) -> Optional[Tuple[int, int]]:
+    def _count_srun_tasks(self, launch: Launch) -> Optional[Tuple[int, int]]:
         """Return (nodes, tasks per node) of an srun, None if not known.
 
         If the job has a number of tasks, each srun has the same (SLURM_NTASKS) and ignores

@@ -1,6 +1,6 @@
 """Sizes: what a job has, and what its steps, launchers, and programs take of it.
 
-NC611, NC612, NC622, NC623, NC625, NC626, NC627, NC633, NC637, and NC663.
+NC611, NC612, NC622, NC623, NC625, NC627, NC633, and NC663.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from neuronctl.rules.local_facts import stated_sizes
 from neuronctl.rules.scripts.nested_launchers import is_own_program, is_trifle
 from neuronctl.rules.scripts.script_facts import (
     SCRIPT_RULES,
-    TASKS,
     ScriptFacts,
     Start,
     script_rule,
 )
-from neuronctl.scripts.header import GPU_OPTIONS, Edit, SourceSpan, digits
-from neuronctl.scripts.launches import CONTAINERS, PYTHON, SHELL, Launch
+from neuronctl.scripts.header import GPU_OPTIONS, digits
+from neuronctl.scripts.launches import CONTAINERS, PYTHON, Launch
 
 
 @script_rule(WARNING, "NC611", "tasks that contradict nodes", Trait.UNREACHED)
@@ -126,7 +125,7 @@ def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Fi
     launch, launcher = start.launch, start.launch.launcher
     # A launcher that joins no others takes the nodes that exist.
     waits = bool({*launcher.nodes} & {*launcher.joins})
-    if not launch.is_srun and not (waits and start.each == 1):
+    if not launch.is_srun and not (waits and start.per_node == 1):
         return
     count = launch.count(*launcher.nodes)
     if count is None:
@@ -151,76 +150,6 @@ def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Fi
             place=launch.place,
             severity=WARNING if count == 1 or launch.command.looped else ERROR,
         )
-
-
-_ITS_CORES = ("exact", "exclusive", "cpus_per_task", "threads_per_core", "cpus_per_gpu")
-"""Options of srun that say which cores its tasks get."""
-
-
-@script_rule(NOTE, "NC626", "srun without the cores of its tasks")
-def cores_of_tasks(facts: ScriptFacts) -> Iterator[Finding]:
-    plan = facts.plan
-    if plan is None or facts.shell.assigned("SRUN_CPUS_PER_TASK"):
-        return
-    for launch in facts.launches:
-        sized = launch.has(*_ITS_CORES, "overlap", "whole")
-        sized = sized or "none" in launch.options.get("cpu_bind", "")
-        below = [each for each in launch.below() if not (each.kind == SHELL and each.has("c"))]
-        if not launch.is_srun or not launch.certain or all(map(is_trifle, below)):
-            continue
-        tasks = ""  # with -c alone, srun starts as many tasks as fit on the node
-        if not facts.has(*TASKS) and not any(name.startswith("ntasks") for name in launch.options):
-            tasks = f" --ntasks={(facts.times(launch) or (1, 1))[0]}"
-        copies = plan.cores_per_node // (launch.count("cpus_per_task") or plan.cores_per_node)
-        if tasks and copies > 1:
-            message = f"without a number of tasks, srun starts as many as fit on a node: {copies}"
-            yield Finding(message, f"write srun{tasks}", place=launch.place, severity=WARNING)
-        if sized or not facts.given("cpus-per-task") or plan.cpus_per_task < 2:
-            continue
-        options = f'{tasks} --cpus-per-task="$SLURM_CPUS_PER_TASK"'
-        edits: Tuple[Edit, ...] = ()
-        line = facts.lines[launch.place.line - 1]
-        # Skip variables and texts that another shell reads.
-        if line[launch.place.column - 1 : launch.place.end - 1].rstrip("'\"").endswith("srun"):
-            behind = SourceSpan(launch.place.line, launch.place.end, launch.place.end)
-            edits = (Edit(behind, options),)
-        yield Finding(
-            "since Slurm 22.05, srun does not take --cpus-per-task from the job: each task may "
-            f"get 1 core instead of {plan.cpus_per_task}",
-            f"write srun{options}",
-            place=launch.place,
-            edits=edits,
-        )
-
-
-@script_rule(WARNING, "NC637", "more threads than cores")
-def threads(facts: ScriptFacts) -> Iterator[Finding]:
-    plan = facts.plan
-    whole_nodes = facts.has("exclusive", "cpus-per-gpu", "mincpus")
-    if plan is None or whole_nodes or facts.header.value("mem") == "0" or not facts.header.given:
-        return
-    if any(run.is_srun and run.has("cpus_per_task") for run in facts.every_launch):
-        return
-    programs = [start for start in facts.starts if start.outer and not start.launch.is_launcher]
-    processes = max((start.each or 1 for start in programs), default=1)
-    cores = plan.cores_per_node
-    exported = [each for each in facts.shell.assignments if each.exported and each.sure]
-    for variable in (*exported, *facts.shell.before_commands):
-        count = digits(variable.word.value) or 0
-        if variable.name == "OMP_NUM_THREADS" and count * processes > cores:
-            sized = facts.has("cpus-per-task")
-            several = f"{counted(processes, 'process')} on each node, with "
-            several = several if processes > 1 else ""
-            needed = -(-count * processes // plan.ntasks_per_node)
-            yield Finding(
-                f"{several}{count} threads each, and the job has {counted(cores, 'core')} there: "
-                f"they take turns{'' if sized else ', unless it has its nodes alone'}",
-                f"request #SBATCH --cpus-per-task={needed}, or write "
-                f"OMP_NUM_THREADS={max(1, cores // processes)}",
-                place=variable.place,
-                severity=WARNING if sized else NOTE,
-            )
-            return
 
 
 _SEVERAL = re.compile(r"(?i)--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|parallel|world[_-]size)")
@@ -250,7 +179,7 @@ def processes_and_gpus(facts: ScriptFacts) -> Iterator[Finding]:
         gpus, scope = _gpus_for(start, plan)
         processes = launch.count(*launch.launcher.counts)
         if processes == 1:  # one process per start; NC621 reports several starts
-            processes = start.each
+            processes = start.per_node
         # Several launches may each take a share of the GPUs.
         alone = len(launchers) == 1 and not launch.command.background
         if processes is not None and (processes > gpus or (processes < gpus and alone)):
@@ -282,7 +211,7 @@ def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Finding]:
     by_task = run is not None and (run.is_srun or run.launcher.uncounted == ALL)
     if run is None or not by_task or start.launch.kind != PYTHON or run.has(*GPU_OPTIONS):
         return
-    each, gpus = start.each or 0, plan.gpus_per_node
+    each, gpus = start.per_node or 0, plan.gpus_per_node
     if each > gpus:
         finding = _differ(run, each, gpus, "per node")
         yield replace(finding, severity=NOTE if gpus == 1 else "")
@@ -342,13 +271,13 @@ def _processes(facts: ScriptFacts, start: Start) -> int:
     run = start.outer[0]
     by_task = len(start.outer) == 1 and run.is_launcher and not run.launcher.starts_processes()
     has_share = run.has(*GPU_OPTIONS, "exact") or run.launcher.ssh
-    return (start.nodes or 0) * (start.each or 0) if by_task and not has_share else 0
+    return (start.nodes or 0) * (start.per_node or 0) if by_task and not has_share else 0
 
 
 def _starts_one(start: Start) -> bool:
     """Return True if a launcher without a number starts a single process on its node."""
     launch, launcher = start.launch, start.launch.launcher
-    if launcher.uncounted != ONE or start.each != 1 or not launch.certain:
+    if launcher.uncounted != ONE or start.per_node != 1 or not launch.certain:
         return False
     words = (word.text for each in launch.below() for word in each.own_words)
     sized = launch.has(*launcher.counts, "help", "h") or any(map(_SEVERAL.match, words))

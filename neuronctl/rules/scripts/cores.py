@@ -1,0 +1,120 @@
+"""NC626 and NC637: the cores of a job, and the tasks and threads that share them."""
+
+from __future__ import annotations
+
+from typing import Iterator, Tuple
+
+from neuronctl.common.rule_codes import NOTE, WARNING
+from neuronctl.common.words import counted
+from neuronctl.planning import JobPlan
+from neuronctl.rules.base import Finding
+from neuronctl.rules.scripts.nested_launchers import is_trifle
+from neuronctl.rules.scripts.script_facts import TASKS, ScriptFacts, script_rule
+from neuronctl.scripts.header import Edit, SourceSpan, digits
+from neuronctl.scripts.launches import SHELL, Launch
+from neuronctl.scripts.shell_text import Assignment
+
+
+@script_rule(NOTE, "NC626", "srun without the cores of its tasks")
+def cores_of_tasks(facts: ScriptFacts) -> Iterator[Finding]:
+    plan = facts.plan
+    if plan is None:
+        return
+    is_exported = facts.shell.assigned("SRUN_CPUS_PER_TASK")
+    for launch in facts.launches:
+        if not launch.is_srun or not launch.certain or _starts_only_trifles(launch):
+            continue
+        if is_exported or launch.has("cpus_per_task"):
+            yield from _more_tasks_than_meant(facts, plan, launch)
+        elif facts.given("cpus-per-task") and plan.cpus_per_task > 1 and not _names_cores(launch):
+            yield _one_core_per_task(facts, plan, launch)
+
+
+def _starts_only_trifles(launch: Launch) -> bool:
+    """Return True if an srun starts only programs such as mkdir, for which one core will do."""
+    programs = [each for each in launch.below() if not (each.kind == SHELL and each.has("c"))]
+    return all(map(is_trifle, programs))
+
+
+def _names_cores(launch: Launch) -> bool:
+    """Return True if an srun has an option that says which cores its tasks get."""
+    options = ("exact", "exclusive", "overlap", "threads_per_core", "cpus_per_gpu", "whole")
+    return launch.has(*options) or "none" in launch.options.get("cpu_bind", "")
+
+
+def _missing_ntasks(facts: ScriptFacts, launch: Launch) -> str:
+    """Return `` --ntasks=N`` for an srun; "" if it, or the job, has a number of tasks."""
+    if facts.has(*TASKS) or any(name.startswith("ntasks") for name in launch.options):
+        return ""
+    nodes, _ = facts.count_processes(launch) or (1, 1)
+    return f" --ntasks={nodes}"
+
+
+def _more_tasks_than_meant(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Iterator[Finding]:
+    """Yield an srun that starts as many tasks as the node's cores hold (tried on 22.05)."""
+    ntasks = _missing_ntasks(facts, launch)
+    typed = launch.options.get("cpus_per_task", "SLURM_CPUS_PER_TASK")
+    per_task = plan.cpus_per_task if "SLURM_CPUS_PER_TASK" in typed else digits(typed)
+    if not ntasks or not per_task:
+        return
+    cores = plan.cores_per_node
+    if facts.has("exclusive") and not facts.header.value("exclusive"):  # it has whole nodes
+        cores = plan.partition.max_cores_per_node or 0  # 0: the catalog does not know
+    if cores and cores // per_task < 2:
+        return
+    message = "without a number of tasks, srun starts as many as fit on a node"
+    message += f": {cores // per_task}" if cores else ""
+    yield Finding(message, f"write srun{ntasks}", place=launch.place, severity=WARNING)
+
+
+def _one_core_per_task(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Finding:
+    """Return the finding for an srun that does not pass the job's --cpus-per-task on."""
+    # With -c alone, srun would start as many tasks as fit on the node.
+    options = _missing_ntasks(facts, launch) + ' --cpus-per-task="$SLURM_CPUS_PER_TASK"'
+    message = "since Slurm 22.05, srun does not take --cpus-per-task from the job: each task may "
+    message += f"get 1 core instead of {plan.cpus_per_task}"
+    place = launch.place
+    edits: Tuple[Edit, ...] = ()
+    # A variable's value, or text that another shell reads, cannot be edited at this place.
+    if facts.lines[place.line - 1][place.column - 1 : place.end - 1].rstrip("'\"").endswith("srun"):
+        edits = (Edit(SourceSpan(place.line, place.end, place.end), options),)
+    return Finding(message, f"write srun{options}", place=place, edits=edits)
+
+
+@script_rule(WARNING, "NC637", "more threads than cores")
+def threads(facts: ScriptFacts) -> Iterator[Finding]:
+    """Find the first OMP_NUM_THREADS with which the processes of a node exceed its cores."""
+    plan = facts.plan
+    has_more_cores = facts.has("exclusive", "cpus-per-gpu", "mincpus")
+    has_whole_nodes = facts.header.value("mem") == "0"
+    if plan is None or has_more_cores or has_whole_nodes or not facts.header.given:
+        return
+    if any(run.is_srun and run.has("cpus_per_task") for run in facts.every_launch):
+        return
+    programs = [start for start in facts.starts if start.outer and not start.launch.is_launcher]
+    processes = max((start.per_node or 1 for start in programs), default=1)
+    exported = [each for each in facts.shell.assignments if each.exported and each.sure]
+    for variable in (*exported, *facts.shell.before_commands):
+        count = digits(variable.word.value) or 0
+        if variable.name == "OMP_NUM_THREADS" and count * processes > plan.cores_per_node:
+            yield _too_many_threads(facts, plan, variable, count, processes)
+            return
+
+
+def _too_many_threads(
+    facts: ScriptFacts, plan: JobPlan, variable: Assignment, count: int, processes: int
+) -> Finding:
+    """Return the finding for so many threads (count) of each of a node's processes."""
+    cores = plan.cores_per_node
+    message = f"{count} threads each, and the job has {counted(cores, 'core')} there: they take "
+    message += "turns"
+    if processes > 1:
+        message = f"{counted(processes, 'process')} on each node, with {message}"
+    is_sized = facts.has("cpus-per-task")
+    if not is_sized:
+        message += ", unless it has its nodes alone"
+    per_task = -(-count * processes // plan.ntasks_per_node)  # rounded up
+    hint = f"request #SBATCH --cpus-per-task={per_task}, or write "
+    hint += f"OMP_NUM_THREADS={max(1, cores // processes)}"
+    severity = WARNING if is_sized else NOTE
+    return Finding(message, hint, place=variable.place, severity=severity)

@@ -109,18 +109,18 @@ def _slurm() -> Iterator[Check]:
     if not installed():
         return
     start = time.monotonic()
-    limits = Question(timeout=_TIMEOUT).answer().limits
+    figures = Question(timeout=_TIMEOUT).answer().figures
     delay = int((time.monotonic() - start) * 1000)
-    config = limits.config
+    config = figures.config
     answer = f"{config.version}, cluster {config.cluster}, answered in {delay} ms"
-    nodes = counted(sum(len(group.names) for group in limits.nodes), "node")
-    partitions = counted(len(limits.partitions), "partition")
+    nodes = counted(sum(len(group.names) for group in figures.nodes), "node")
+    partitions = counted(len(figures.partitions), "partition")
     yield Check("slurm", GOOD, f"{answer}; {partitions}, {nodes}")
-    if limits.qos is None:
+    if figures.qos is None:
         hint = "'sacctmgr show qos' shows why"
         yield Check("accounting", ABSENT, _OPTIONAL["sacctmgr"], hint)
     else:
-        accounts = ", ".join(dict.fromkeys(row.account for row in limits.associations))
+        accounts = ", ".join(dict.fromkeys(row.account for row in figures.associations))
         enforced = ", ".join(config.enforce) or "nothing"
         yield Check("accounting", GOOD, f"your accounts: {accounts or 'none'}; enforces {enforced}")
 

@@ -117,7 +117,7 @@ def _about_you(cluster: Cluster, snapshot: Optional[Snapshot]) -> Iterator[str]:
 
     yield f"\n## You\n\n- login name: {login_name()}"
     if snapshot is not None:
-        for association in snapshot.limits.associations:
+        for association in snapshot.figures.associations:
             yield f"- account {association.account}, QOS {', '.join(association.qos)}"
         yield from (f"- {budget_words(budget)}" for budget in snapshot.budgets)
     for quota in quotas_of_user(cluster):

@@ -83,5 +83,5 @@ def _draft_catalog() -> Tuple[List[Document], str]:
     # An empty file may be the one that `catalog import > partitions.yaml` is about to fill.
     texts = [(text_of(file), file) for file in layer_files()]
     layers = [yamlfile.parse(text, file, CatalogError) for text, file in texts if text]
-    limits = Question(timeout=_TIMEOUT).answer().limits
-    return layers, catalog_text(limits, time.strftime("%Y-%m-%d"), merge(layers))
+    figures = Question(timeout=_TIMEOUT).answer().figures
+    return layers, catalog_text(figures, time.strftime("%Y-%m-%d"), merge(layers))

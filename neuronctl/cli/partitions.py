@@ -93,14 +93,14 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
     from neuronctl.slurm.scontrol import node_names
 
     look = Question(plan(JobRequest(), cluster), timeout=_TIMEOUT).answer()
-    there = [partition.name for partition in look.limits.partitions]
+    there = [partition.name for partition in look.figures.partitions]
     for wanted in names:
         if wanted not in there:
             has_catalog = "; the catalog has one" if wanted in cluster.partitions else ""
             hint = did_you_mean(wanted, there)
             raise PolicyError(f"Slurm has no partition '{wanted}'{has_catalog}", hint)
     partitions = partitions_now(names, cluster, catalog, look)
-    associations = look.limits.associations
+    associations = look.figures.associations
     only_in_catalog = [name for name in cluster.partitions if name not in there]
     only_in_slurm = [name for name in there if name not in cluster.partitions]
     if as_json:

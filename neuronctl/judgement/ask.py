@@ -67,7 +67,7 @@ class Question:
         active = tuple(job for job in jobs if job.state not in ENDED)
         by_group = any(partition.allow_groups for partition in figures.partitions)
         return Snapshot(
-            limits=figures,
+            figures=figures,
             jobs=latest_ends(active, figures.config),
             nodes=nodes,
             job_states=site.parse_job_states(shown) if self._job_ids else {},

@@ -19,7 +19,7 @@ from neuronctl.slurm.limits import Scope
 from neuronctl.slurm.scontrol import node_names
 
 
-def outcomes(nodes: NodeSearch, bad: Mapping[str, NodeFault]) -> Iterator[Outcome]:
+def find_outcomes(nodes: NodeSearch, bad: Mapping[str, NodeFault]) -> Iterator[Outcome]:
     """Yield what Slurm may do with a plan; waits in the order in which Slurm reports reasons.
 
     bad: the nodes that failed in the user's jobs.
@@ -40,7 +40,7 @@ def outcomes(nodes: NodeSearch, bad: Mapping[str, NodeFault]) -> Iterator[Outcom
 def _hidden(nodes: NodeSearch) -> Iterator[Doubt]:
     """Yield what may exist although Slurm does not tell it to this user."""
     on_cluster, snapshot = nodes.on_cluster, nodes.on_cluster.snapshot
-    config, accounts = snapshot.limits.config, snapshot.limited_groups
+    config, accounts = snapshot.figures.config, snapshot.limited_groups
     if "reservations" in config.private:
         yield Doubt("reservations of others are not shown here (PrivateData)")
     if "jobs" in config.private and may_be_planned_for_others(nodes):
@@ -74,7 +74,7 @@ for _code, _title in (
     job_rule(WARNING, _code, _title, _WAITS, about="partition")
 
 
-def complete(objections: Sequence[Finding], waits: Sequence[Wait]) -> Iterator[Finding]:
+def complete_findings(objections: Sequence[Finding], waits: Sequence[Wait]) -> Iterator[Finding]:
     """Yield Slurm's objections to a job, and what the job would wait for, as rules report them."""
     reasons = (Finding(wait.words, cited=wait.source, code=wait.code) for wait in waits)
     for finding in (*objections, *reasons):

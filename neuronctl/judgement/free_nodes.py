@@ -108,7 +108,7 @@ def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
     on_cluster, is_spread = search.on_cluster, search.on_cluster.needs.is_spread
     if search.doubt is not None:
         yield search.doubt
-    elif on_cluster.lacking(search.fitting) or (
+    elif on_cluster.are_too_few(search.fitting) or (
         is_spread and not _has_room(on_cluster, search.fitting, empty=True)
     ):
         yield _too_large(search)
@@ -127,7 +127,7 @@ def _is_enough(search: NodeSearch, but: AbstractSet[str] = _NONE) -> bool:
     Slurm spreads a job in unequal parts if need be (tried with 22.05 and 24.11).
     """
     on_cluster, needs = search.on_cluster, search.on_cluster.needs
-    if not on_cluster.lacking(search.free - but):
+    if not on_cluster.are_too_few(search.free - but):
         return True
     if not needs.is_spread or needs.cores_per_gpu or on_cluster.named_hosts:
         return False
@@ -195,7 +195,7 @@ def _why_not(search: NodeSearch) -> Outcome:
     if magnetic:
         return Doubt(f"whether it may start in reservation {magnetic} is not known")
     up = search.suitable & node_names(filter(is_up, on_cluster.pool))
-    if on_cluster.lacking(up):
+    if on_cluster.are_too_few(up):
         return _not_available(search)
     preempted = _preempted(on_cluster)
     shares = partition is not None and partition.jobs_per_core > 1 and needs.whole != "nodes"
@@ -225,7 +225,7 @@ def _magnetic(on_cluster: PlanOnCluster) -> str:
 
 def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
     """Return the QOS, or the partitions of the same nodes, whose jobs it may preempt."""
-    limits, partition = on_cluster.snapshot.limits, on_cluster.partition
+    limits, partition = on_cluster.snapshot.figures, on_cluster.partition
     qos = limits.qos_named(on_cluster.job_qos)
     if limits.config.preempts_by == "qos":
         return () if qos is None else qos.preempts
@@ -280,7 +280,7 @@ def _not_available(search: NodeSearch) -> Wait:
         reasons.append(reservations.reservation_words(reserved, snapshot))
         time_left = min(one.start for one in reserved.by) - snapshot.asked_at
         before = search_nodes(replace(on_cluster, snapshot=replace(snapshot, reservations=()))).free
-        if time_left >= 60 and not on_cluster.lacking(before):
+        if time_left >= 60 and not on_cluster.are_too_few(before):
             shorter = units.format_time(time_left // 60 * 60)
             reasons.append(f"with -t {shorter} or less it can start now")
         elif not down:
@@ -335,7 +335,7 @@ def _wait_behind(search: NodeSearch) -> Optional[Outcome]:
     if not (planned and all(planned)):
         # Slurm keeps no nodes for a job whose start it has not planned.
         return Doubt(words, cause="Priority", likely=CAN_START)
-    if snapshot.limits.config.first_in_first_out:
+    if snapshot.figures.config.first_in_first_out:
         return Wait("NC504", "Priority", words, slurm_says("squeue"))
     return Doubt(words, cause="Priority", likely=WILL_WAIT)
 
@@ -369,7 +369,9 @@ def may_be_planned_for_others(search: NodeSearch) -> bool:
     unplanned = idle - _planned(on_cluster)
     if search.doubt is not None or on_cluster.needs.is_spread:
         return not node_names(on_cluster.pool) <= unplanned
-    return not on_cluster.lacking(search.free) and on_cluster.lacking(search.free & unplanned)
+    return not on_cluster.are_too_few(search.free) and on_cluster.are_too_few(
+        search.free & unplanned
+    )
 
 
 def _planned(on_cluster: PlanOnCluster) -> FrozenSet[str]:
@@ -389,6 +391,6 @@ def _shares_cores(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
         return False
     return any(
         other.oversubscribe.startswith(("YES", "FORCE"))
-        for other in on_cluster.snapshot.limits.partitions
+        for other in on_cluster.snapshot.figures.partitions
         if other.name in group.partitions
     )

@@ -88,7 +88,7 @@ class Judgement:
 
         free = self.free_nodes
         words = f"{counted(free, 'node')} {verb(free, 'has', 'have')} room for its share"
-        limits = self.nodes.on_cluster.snapshot.limits
+        limits = self.nodes.on_cluster.snapshot.figures
         if limits.qos is None and "limits" in limits.config.enforce:
             words += "; Slurm's own limits are not known, because sacctmgr did not answer"
             return Verdict(NOT_KNOWN, words)
@@ -220,7 +220,7 @@ def judge(
 
 
 def _judge_by_slurm(context: RuleContext, snapshot: Snapshot) -> Judgement:
-    from neuronctl.judgement.forecast import complete, outcomes
+    from neuronctl.judgement.forecast import complete_findings, find_outcomes
     from neuronctl.judgement.free_nodes import search_nodes
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
     from neuronctl.judgement.slurm_figures import overlay
@@ -235,7 +235,7 @@ def _judge_by_slurm(context: RuleContext, snapshot: Snapshot) -> Judgement:
     objections: List[Finding] = []
     waits: List[Wait] = []
     doubts: List[Doubt] = []
-    for outcome in outcomes(nodes, context.local.bad_nodes):
+    for outcome in find_outcomes(nodes, context.local.bad_nodes):
         if isinstance(outcome, Doubt):
             doubts.append(outcome)
         elif outcome.code in context.rules_off:
@@ -244,7 +244,7 @@ def _judge_by_slurm(context: RuleContext, snapshot: Snapshot) -> Judgement:
             waits.append(outcome)
         elif not (is_refused and outcome.code == "NC113"):  # the rules tell which size is too large
             objections.append(outcome)
-    findings = _errors_first((*findings, *complete(objections, waits)))
+    findings = _errors_first((*findings, *complete_findings(objections, waits)))
     return Judgement(plan, findings, tuple(waits), tuple(doubts), nodes)
 
 
@@ -252,7 +252,7 @@ def _slurm_facts(on_cluster: PlanOnCluster) -> SlurmFacts:
     """Return what Slurm says that the hints of rules name."""
     from neuronctl.rules import SlurmFacts
 
-    plan, figures = on_cluster.plan, on_cluster.snapshot.limits
+    plan, figures = on_cluster.plan, on_cluster.snapshot.figures
     partition, association = on_cluster.partition, on_cluster.association
     names = () if association is None else association.qos
     qos = [name for name in names if partition is None or partition.takes_qos(name)]

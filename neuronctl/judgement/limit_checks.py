@@ -23,7 +23,7 @@ def counted_jobs(limit: Limit, on_cluster: PlanOnCluster) -> Tuple[QueueJob, ...
     """Return the user's own jobs that count for a limit."""
     snapshot = on_cluster.snapshot
     if limit.scope == Scope.QOS:  # the job's own QOS, or its partition's
-        qos, partitions = limit.name.lower(), snapshot.limits.partitions
+        qos, partitions = limit.name.lower(), snapshot.figures.partitions
         names = {partition.name for partition in partitions if partition.qos.lower() == qos}
         return tuple(
             job
@@ -201,7 +201,7 @@ def _check_budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         return
     # Slurm starts a job as long as anything is left; with "safe", only if the job can end within
     # the limit (man slurm.conf).
-    safe = "safe" in on_cluster.snapshot.limits.config.enforce
+    safe = "safe" in on_cluster.snapshot.figures.config.enforce
     wanted = _wanted(limit, on_cluster) if safe else 0
     used = limit.used + (limit.promised if safe else 0)
     words = f"{limit.holder} has used {limit.used} of {limit.amount(limit.figure)} ({limit.kind})"

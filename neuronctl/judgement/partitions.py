@@ -184,7 +184,7 @@ def partitions_now(
     names: Sequence[str], cluster: Cluster, catalog: Catalog, snapshot: Snapshot
 ) -> Tuple[PartitionNow, ...]:
     """Return the named partitions, or all that Slurm has. Pure."""
-    shown = names or [partition.name for partition in snapshot.limits.partitions]
+    shown = names or [partition.name for partition in snapshot.figures.partitions]
     return tuple(_partition_now(name, cluster, catalog, snapshot) for name in shown)
 
 

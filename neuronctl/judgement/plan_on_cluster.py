@@ -46,7 +46,7 @@ class PlanOnCluster:
     @cached_property
     def partition(self) -> Optional[SitePartition]:
         """Return the job's partition as the controller has it."""
-        return self.snapshot.limits.partition(self.plan.partition.name)
+        return self.snapshot.figures.partition(self.plan.partition.name)
 
     @cached_property
     def association(self) -> Optional[Association]:
@@ -59,7 +59,7 @@ class PlanOnCluster:
         account = self.plan.request.account
         return tuple(
             association
-            for association in self.snapshot.limits.associations
+            for association in self.snapshot.figures.associations
             if (
                 association.is_default
                 if account is None
@@ -101,7 +101,7 @@ class PlanOnCluster:
             return False
         if partition.allow_groups and not {*partition.allow_groups} & {*self.snapshot.groups}:
             return False
-        enforced = "associations" in self.snapshot.limits.config.enforce
+        enforced = "associations" in self.snapshot.figures.config.enforce
         if enforced and self.associations and self.association is None:
             return False  # they are all for other partitions
         if self.account and not self._account_may_use(partition):
@@ -120,8 +120,8 @@ class PlanOnCluster:
     @property
     def no_requeue(self) -> str:
         """Return why Slurm might not restart the job by itself; "": it would."""
-        config = self.snapshot.limits.config
-        qos = self.snapshot.limits.qos_named(self.job_qos)
+        config = self.snapshot.figures.config
+        qos = self.snapshot.figures.qos_named(self.job_qos)
         if config.preempts_by not in ("", "none"):
             modes = [config.preempt_mode, "" if qos is None else qos.preempt_mode]
             modes += [] if self.partition is None else [self.partition.preempt_mode]
@@ -136,7 +136,7 @@ class PlanOnCluster:
         If Slurm does not enforce or report others, only the partition's limits are in force. A
         resource that a QOS limits is not limited again by the next QOS or by an association.
         """
-        figures, groups = self.snapshot.limits, self.snapshot.limited_groups
+        figures, groups = self.snapshot.figures, self.snapshot.limited_groups
         partition_limits = () if self.partition is None else self.partition.limits
         if not self.snapshot.enforced:
             return partition_limits
@@ -213,7 +213,7 @@ class PlanOnCluster:
 
         if not needs.unsure and self._may_share_cores:
             changed["unsure"] = f"{needs.cores_per_task} CPUs per task on cores of several threads"
-        if not self.snapshot.limits.config.memory_counts:
+        if not self.snapshot.figures.config.memory_counts:
             changed.update(memory_per_core=0, memory_per_gpu=0, whole_memory=False)
         return replace(needs, **changed)
 
@@ -228,7 +228,7 @@ class PlanOnCluster:
 
     def _default_memory(self, partition: SitePartition) -> Tuple[int, int]:
         """Return the default MB per core and per node: the partition's, or the cluster's."""
-        for defaults in (partition, self.snapshot.limits.config):
+        for defaults in (partition, self.snapshot.figures.config):
             per_core, per_node = defaults.memory_mb_per_cpu, defaults.memory_mb_per_node
             if per_core or per_node:
                 return per_core or 0, per_node or 0
@@ -337,7 +337,7 @@ class PlanOnCluster:
             nodes = nodes & having if operator in ("&", ",") else nodes | having
         return nodes
 
-    def lacking(self, names: AbstractSet[str]) -> bool:
+    def are_too_few(self, names: AbstractSet[str]) -> bool:
         """Return True if these nodes are too few or lack some of ``--nodelist``."""
         return not self.named_hosts <= names or len(names) < self.needs.nodes
 
@@ -394,7 +394,7 @@ class PlanOnCluster:
         if any(shared.get(name, 0) < number for name, number in self.resources):
             return None
 
-        memory_counts = self.snapshot.limits.config.memory_counts
+        memory_counts = self.snapshot.figures.config.memory_counts
         return cores, gpus, group.memory_mb - (group.memory_mb_used if memory_counts else 0)
 
     @cached_property

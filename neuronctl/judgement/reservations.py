@@ -77,7 +77,7 @@ def reservation_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
 def check_access(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the refusal of a reservation that is not the user's or does not exist."""
     name, every = on_cluster.plan.request.reservation, on_cluster.snapshot.reservations
-    is_hidden = "reservations" in on_cluster.snapshot.limits.config.private
+    is_hidden = "reservations" in on_cluster.snapshot.figures.config.private
     if name is None or "," in name or every is None or is_hidden:
         return
     reservation = next((each for each in every if each.name == name), None)

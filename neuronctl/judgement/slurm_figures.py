@@ -29,7 +29,7 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
     _, partitions, sources = overlaid
     name = plan.partition.name
     if not name and plan.request.amounts is not None:  # somebody's script: Slurm's default
-        name = next((one.name for one in snapshot.limits.partitions if one.default), "")
+        name = next((one.name for one in snapshot.figures.partitions if one.default), "")
     partition = partitions.get(name, Partition(name))
     cluster = replace(plan.cluster, partitions=partitions)
     here = replace(plan, cluster=cluster, partition=partition)
@@ -67,12 +67,12 @@ def _partitions(
     plan: JobPlan, snapshot: Snapshot, sources: Dict[Path, Citation]
 ) -> Mapping[str, Partition]:
     groups: Dict[str, List[NodeGroup]] = {}
-    for group in snapshot.limits.nodes:
+    for group in snapshot.figures.nodes:
         for name in group.partitions:
             groups.setdefault(name, []).append(group)
     return {
         site.name: _partition(site, groups.get(site.name, ()), plan, snapshot, sources)
-        for site in snapshot.limits.partitions
+        for site in snapshot.figures.partitions
     }
 
 

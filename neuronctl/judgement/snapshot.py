@@ -34,11 +34,11 @@ def slurm_says(command: str, asked_at: Optional[int] = None) -> Citation:
 class Snapshot:
     """One reading of Slurm. Times are seconds since the epoch.
 
-    limits: the cluster's figures. groups: the user's; empty if nothing is restricted to groups.
+    figures: of the cluster. groups: the user's; empty if nothing is restricted to groups.
     job_states: by the requested ids.
     """
 
-    limits: ClusterFigures
+    figures: ClusterFigures
     jobs: Tuple[QueueJob, ...]
     nodes: Tuple[NodeGroup, ...]
     job_states: Mapping[int, str]
@@ -55,7 +55,7 @@ class Snapshot:
     @property
     def enforced(self) -> bool:
         """Return True if Slurm reports and enforces the users' limits."""
-        return self.limits.qos is not None and "limits" in self.limits.config.enforce
+        return self.figures.qos is not None and "limits" in self.figures.config.enforce
 
     @functools.cached_property
     def overlaid(self) -> Dict[Any, Any]:
@@ -69,7 +69,7 @@ class Snapshot:
     @property
     def budgets(self) -> Tuple[Limit, ...]:
         """Return the budgets of minutes for the user, the tightest first."""
-        return user_budgets(self.limits, self.limited_groups) if self.enforced else ()
+        return user_budgets(self.figures, self.limited_groups) if self.enforced else ()
 
 
 def running(jobs: Tuple[QueueJob, ...]) -> Tuple[QueueJob, ...]:

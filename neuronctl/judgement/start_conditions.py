@@ -77,8 +77,8 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 def _check_account(on_cluster: PlanOnCluster) -> Iterator[Finding]:
     """Yield an account that the user lacks, and a QOS that the account lacks."""
     request = on_cluster.plan.request
-    enforce = on_cluster.snapshot.limits.config.enforce
-    associations = on_cluster.snapshot.limits.associations
+    enforce = on_cluster.snapshot.figures.config.enforce
+    associations = on_cluster.snapshot.figures.associations
     if "associations" not in enforce or not associations:
         return
     if request.account is not None and not on_cluster.associations:
@@ -106,7 +106,7 @@ def _check_numbers(on_cluster: PlanOnCluster) -> Iterator[Finding]:
         words = "--nodes=0 is no number of nodes: Slurm refuses the job"
         yield Finding(words, "leave --nodes out, or give a number", code="NC113")
     highest = highest_index(request.array or "")
-    most = on_cluster.snapshot.limits.config.max_array_size
+    most = on_cluster.snapshot.figures.config.max_array_size
     if most is not None and highest >= most:
         words = f"the array has index {highest}; the highest here is {most - 1} (MaxArraySize)"
         hint = "use lower indexes, and add the rest in the script: $((SLURM_ARRAY_TASK_ID + 10000))"

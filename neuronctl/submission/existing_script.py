@@ -334,7 +334,7 @@ def judge_script(
             job_plan = plan(replace(request, modules=modules(shell)), cluster)
             judgement = judge_plan(job_plan, by)
     nodes = None if judgement is None else judgement.nodes
-    version = "" if nodes is None else nodes.on_cluster.snapshot.limits.config.version
+    version = "" if nodes is None else nodes.on_cluster.snapshot.figures.config.version
 
     facts = ScriptFacts(
         checked,

@@ -418,7 +418,7 @@ def test_gpus_of_two_types_on_a_node() -> None:
     types = (("a100", 4, 0), ("1g.5gb", 4, 4))
     look = live(nodes=tuple(node(f"n{n}", gpu_types=types) for n in (1, 2)))
     limits = dataclasses.replace(LIMITS, nodes=look.nodes)
-    look = dataclasses.replace(look, limits=limits)
+    look = dataclasses.replace(look, figures=limits)
     for kind, expected in (("a100", "can start now"), ("1g.5gb", "will wait")):
         asked = judged(look, gpus_per_node=2, gpu_type=kind)
         assert asked.verdict.kind == expected

@@ -93,7 +93,7 @@ def test_maintenance_that_begins_before_the_end() -> None:
     verdict = judged(full, gpus_per_node=1, time_limit="2:01:00").verdict
     assert (verdict.until, "or less" in verdict.words) == (NOW + 9000, False)
     # One that wants to run for ever never ends before it.
-    forever = dataclasses.replace(look, limits=with_partition(max_time=-1))
+    forever = dataclasses.replace(look, figures=with_partition(max_time=-1))
     assert judged(forever, gpus_per_node=1, time_limit="UNLIMITED").verdict.kind != "can start now"
 
 

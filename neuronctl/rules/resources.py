@@ -64,7 +64,10 @@ def partition_exists(context: RuleContext) -> Iterator[Finding]:
     with_model = _open(plan, lambda partition: name.lower() in partition.gpu_names)
     message = f"partition '{name}' does not exist on {plan.cluster.name}"
     hint = _listed(names)
-    if with_model:
+    if name in _catalog_partitions(context):
+        message = f"partition '{name}' is in the catalog, but the Slurm of {plan.cluster.name} "
+        message += "does not have it"
+    elif with_model:
         message += f"; {name.lower()} is a GPU model"
         hint = f"use -p {' or '.join(with_model[:2])}"
     elif similar:

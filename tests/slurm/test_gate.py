@@ -214,7 +214,7 @@ def test_auto_takes_the_partition_where_it_starts_first(
     assert second["verdict"]["kind"] == "will wait"
     why_not = {partition["partition"]: partition["why_not"] for partition in others}
     assert "nodes in cas_v100nv_4 have 4" in why_not[PARTITION]
-    assert "'cpu' does not exist on" in why_not["cpu"]  # this sandbox has none
+    assert "'cpu' is in the catalog, but the Slurm" in why_not["cpu"]  # this sandbox has none
     # Slurm is given the choice itself: the job in the chosen partition runs first.
     other = sandbox.exec([*fill, "--wrap", "true"]).stdout.split()[-1]
     watch = "until squeue -h -o %T -t all -j $1 | grep -qv PENDING; do sleep 0.3; done"

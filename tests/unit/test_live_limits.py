@@ -227,7 +227,7 @@ def test_a_rule_that_is_off_is_no_wait_either() -> None:
 def test_a_partition_that_slurm_does_not_have() -> None:
     result = judged(live(), partition="old")
     (found,) = (one for one in result.findings if one.code == "NC101")
-    assert "does not exist on toy" in found.message
+    assert "is in the catalog, but the Slurm of toy does not have it" in found.message
     assert found.source.startswith("Slurm itself")
 
 

@@ -1,4 +1,4 @@
-"""Sockets of this node, whose they are, and requests to a server."""
+"""Sockets of this node with their owners, and requests to a server."""
 
 import contextlib
 import os
@@ -36,22 +36,26 @@ def _address(family, digits):
 
 
 def owners(address, port):
-    """Return the uids of whoever gets the connections to a place: the most exact address counts."""
-    listening = [(name, uid) for name, state, uid in sockets(port) if state == LISTENS]
-    for exact in (address, "::" if ":" in address else "0.0.0.0", "::"):
-        users = {uid for name, uid in listening if name == exact}
-        if users:
-            return users
+    """Return the uids of the processes that get the connections to an address and port.
+
+    If several listen, the one with the most exact address gets them.
+    """
+    listeners = [(name, uid) for name, state, uid in sockets(port) if state == LISTENS]
+    for candidate in (address, "::" if ":" in address else "0.0.0.0", "::"):
+        uids = {uid for name, uid in listeners if name == candidate}
+        if uids:
+            return uids
     return set()
 
 
 def has_connection(port):
-    """Return True if somebody is connected to a port of this user's."""
-    return any(row[1:] == (CONNECTED, os.getuid()) for row in sockets(port))
+    """Return True if somebody is connected to a port of this user."""
+    own = os.getuid()
+    return any(state == CONNECTED and uid == own for _, state, uid in sockets(port))
 
 
 def user_names(uids):
-    """Return the names of the users, sorted by their numbers."""
+    """Return the names of users, sorted by uid, as one text; "nobody" without any."""
     names = []
     for uid in sorted(uids):
         try:
@@ -62,7 +66,7 @@ def user_names(uids):
 
 
 def open_own(address, port):
-    """Connect to a server of this user's; nothing has been sent yet. Raises OSError."""
+    """Connect to a server of this user, and send nothing; raises OSError if it is another's."""
     connection = socket.create_connection((address, port), timeout=PATIENCE)
     users = owners(address, port)
     if users != {os.getuid()}:
@@ -74,35 +78,49 @@ def open_own(address, port):
 def ask(path, header="", body="", status="2", without=""):
     """Ask the server; return its answer's body, or raise OSError that says what it answered.
 
-    status: a pattern that the status begins with. without: a token whose header lines are left out.
+    header: lines, separated by CRLF. status: a pattern for the beginning of the answer's status.
+    without: a token; leave out the header lines, and the body, that contain it.
     """
+    if without:
+        header = "\r\n".join(line for line in header.split("\r\n") if without not in line)
+        body = "" if without in body else body
     port = int(os.environ["PORT"])
-    lines = [line for line in header.split("\r\n") if line and not (without and without in line)]
-    body = "" if without and without in body else body
-    lines += ["Host: {}:{}".format(os.environ["LOCALHOST"], port), "X-Neuronctl: probe"]
-    lines += [f"Content-Length: {len(body.encode())}"] if body else []
-    start = "{} {} HTTP/1.0".format("POST" if body else "GET", path)
     with open_own(os.environ["ADDRESS"], port) as connection:
         connection.settimeout(600)  # a model's first word
-        connection.sendall("\r\n".join([start, *lines, "", body]).encode())
+        connection.sendall(request_text(path, header, body, port).encode())
         with connection.makefile("rb") as answer:
-            first = answer.readline(1000).decode("latin-1").split(" ", 2)
+            status_line = answer.readline(1000).decode("latin-1")
             connection.settimeout(5)
             rest = b""
             with contextlib.suppress(OSError):  # a server may log who leaves early
                 rest = answer.read(1 << 20)
-    code = "no HTTP" if first[0] else "nothing"
-    if first[0].startswith("HTTP/") and len(first) > 1:
-        code = first[1]
     fields, _, content = rest.partition(b"\r\n\r\n")
-    refused = b"X-Neuronctl: refused" in fields.split(b"\r\n")  # by the gate, whatever is expected
-    if refused or not re.match(status, code):
-        raise OSError("{} answers {}".format(path.partition("?")[0], code.strip()))
+    refused_by_gate = b"X-Neuronctl: refused" in fields.split(b"\r\n")
+    code = status_code(status_line)
+    if refused_by_gate or not re.match(status, code):
+        raise OSError("{} answers {}".format(path.partition("?")[0], code))
     return content
 
 
-def ask_as_told():
-    """Ask as a recipe's text says it, by standard input: no command line shows a secret."""
+def request_text(path, header, body, port):
+    """Return the text of a request: GET, or POST with a body."""
+    lines = ["{} {} HTTP/1.0".format("POST" if body else "GET", path)]
+    lines += [line for line in header.split("\r\n") if line]
+    lines += ["Host: {}:{}".format(os.environ["LOCALHOST"], port), "X-Neuronctl: probe"]
+    lines += [f"Content-Length: {len(body.encode())}"] if body else []
+    return "\r\n".join([*lines, "", body])
+
+
+def status_code(line):
+    """Return the code in an answer's first line, or words for another answer."""
+    protocol, *words = line.split(" ", 2)
+    if protocol.startswith("HTTP/") and words:
+        return words[0].strip()
+    return "no HTTP" if line else "nothing"
+
+
+def ask_from_input():
+    """Ask with the words in standard input, where no other user sees a secret; print the body."""
     words = sys.stdin.buffer.read().decode("utf-8", "surrogateescape").split("\0")
     try:
         sys.stdout.buffer.write(ask(*words[:-1], without=os.environ.get("WITHOUT", "")))
@@ -119,14 +137,19 @@ def own_address(node):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((far, 9))  # sends nothing
             places.append(probe.getsockname()[0])
-    for place in sorted(places, key=lambda place: ":" in place):
-        if not re.match(r"127\.|::1$|fe80:|0\.0\.0\.0", place) and binds(place, 0):
+    ipv4_first = sorted(places, key=lambda place: ":" in place)
+    for place in ipv4_first:
+        is_local = re.match(r"127\.|::1$|fe80:|0\.0\.0\.0", place)
+        if not is_local and binds(place, 0):
             return place
     sys.exit(f"serve: {node} has no address of its own")
 
 
 def binds(address, port):
-    """Return the port on which a socket can be bound, whatever else is bound there; 0 for none."""
+    """Bind a socket for a moment, and return its port; 0 if that fails.
+
+    port: 0 for any one.
+    """
     try:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
             probe.bind((address, port))
@@ -136,9 +159,11 @@ def binds(address, port):
 
 
 def free_port(address):
-    """Return a port that nothing listens on."""
-    ports = random.SystemRandom().sample(PORTS, len(PORTS))
-    return next((port for port in ports if binds(address, port)), 0) or binds(address, 0)
+    """Return a random port that nothing listens on; 0 if there is none."""
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        if binds(address, port):
+            return port
+    return binds(address, 0)
 
 
 PRELUDE = """ask() { printf '%s\\0' "$@" | "$PYTHON" -EsSB "$PROGRAM/main.py" ask; }
@@ -148,7 +173,7 @@ asked() {
 
 
 def try_text(text, environment, seconds=600):
-    """Return whether a recipe's shell text succeeds, and its last words."""
+    """Run a recipe's shell text; return whether it succeeds, and the last line of its errors."""
     process = subprocess.Popen(
         ["bash", "-c", PRELUDE + text + "\n}\nasked"],
         env=dict(environment, PYTHON=sys.executable),
@@ -157,9 +182,10 @@ def try_text(text, environment, seconds=600):
         stderr=subprocess.PIPE,
     )
     try:
-        words = process.communicate(timeout=seconds)[1]
+        _, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         signal_tree(process.pid, signal.SIGKILL)
-        words = process.communicate()[1] + b"\nno answer within %d s" % seconds
-    lines = words.decode("utf-8", "replace").strip().split("\n")
+        _, errors = process.communicate()
+        errors += b"\nno answer within %d s" % seconds
+    lines = errors.decode("utf-8", "replace").strip().split("\n")
     return process.returncode == 0, lines[-1][-300:]

@@ -14,12 +14,13 @@ import sys
 
 from processes import exit_code, signal_tree
 
-HEAD_SECONDS, WAITING = 30, 200  # for the head of a request; so many are awaited at a time
+HEAD_SECONDS = 30  # for the head of a request
+WAITING = 200  # connections whose head is awaited at a time
 ANSWER = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nConnection: close\r\n%s\r\n%s"
 
 
 def enter_own_network():
-    """Move into a user and a network namespace: new sockets see only their loopback."""
+    """Move into a user and a network namespace, whose loopback no other process reaches."""
     user, group = os.getuid(), os.getgid()
     if LIBC.unshare(0x10000000 | 0x40000000):  # CLONE_NEWUSER | CLONE_NEWNET
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -43,35 +44,46 @@ class Gate:
     """
 
     def __init__(self, port, token, used):
-        self.port, self.token, self.used = port, token, used
+        self.port = port
+        self.token = token
+        self.used = used  # the file whose time says when somebody used the server
         self.cookie = f"neuronctl_{port}"
-        self.waiting = []
+        self.waiting = []  # the writers of connections whose head is awaited, the oldest first
 
     def is_token(self, word):
         """Return True if the word is the token; take the same time for each."""
         return hmac.compare_digest(word.encode("latin-1"), self.token.encode())
 
-    def without_token(self, head):
-        """Return a head without the token in query and cookie, and where one was: query, field."""
+    def is_token_cookie(self, cookie):
+        """Return True for the cookie that has the token."""
+        return self.is_token(cookie.replace(self.cookie + "=", "", 1))
+
+    def remove_token(self, head):
+        """Return a request's head without the token in query and cookies, and where the token was.
+
+        That is "field" for a cookie or Authorization, otherwise "query"; "": there was none.
+        """
         line, *fields = head[:-4].split("\r\n")
         query = r"(?<=[?&])token=([^&\s]*)&?"
-        clean = re.sub(query, lambda it: "" if self.is_token(it.group(1)) else it.group(0), line)
-        place, upgrade = "query" if clean != line else "", "\nupgrade:" in head.lower()
-        kept = [re.sub(r"[?&] ", " ", clean)]
+        clean_line = re.sub(query, lambda it: "" if self.is_token(it[1]) else it[0], line)
+        token_place = "query" if clean_line != line else ""
+        kept = [re.sub(r"[?&] ", " ", clean_line)]
+        upgrades = "\nupgrade:" in head.lower()
         for field in fields:
             name, _, value = (part.strip() for part in field.partition(":"))
-            words = value.split(" ", 1)
-            if words[0].lower() == "basic":
-                words = base64.b64decode(words[-1] + "==").decode("latin-1").split(":", 1)
-            cookies = [part.strip() for part in value.split(";")]
-            rest = [it for it in cookies if not self.is_token(it.replace(self.cookie + "=", "", 1))]
-            if name.lower() == "cookie" and rest != cookies:
-                place, field = "field", "Cookie: " + "; ".join(rest)
-            if name.lower() == "authorization" and self.is_token(words[-1]):
-                place = "field"
-            if name.lower() != "connection" or upgrade:
+            cookies = [cookie.strip() for cookie in value.split(";")]
+            others = [cookie for cookie in cookies if not self.is_token_cookie(cookie)]
+            if name.lower() == "cookie" and others != cookies:
+                token_place = "field"
+                kept.append("Cookie: " + "; ".join(others))
+                continue
+            if name.lower() == "authorization" and self.is_token(read_password(value)):
+                token_place = "field"
+            if name.lower() != "connection" or upgrades:
                 kept.append(field)
-        return "\r\n".join(kept + ["Connection: close"] * (not upgrade) + ["", ""]), place
+        if not upgrades:
+            kept.append("Connection: close")
+        return "\r\n".join([*kept, "", ""]), token_place
 
     async def serve(self, reader, writer):
         """Serve one connection: the head of its request decides."""
@@ -80,10 +92,11 @@ class Gate:
             self.waiting.pop(0).transport.abort()
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS)
-            request, place = self.without_token(head.decode("latin-1"))
-            if not place:
+            request, token_place = self.remove_token(head.decode("latin-1"))
+            opens_page = re.search(rb"(?i)\naccept:.*text/html", head)
+            if not token_place:
                 writer.write(ANSWER % (b"403 Forbidden", REFUSED, REFUSAL))
-            elif place == "query" and re.search(rb"(?i)\naccept:.*text/html", head):
+            elif token_place == "query" and opens_page:  # again with the token in a cookie
                 cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Lax"
                 fields = f"Set-Cookie: {cookie}\r\nLocation: {request.split()[1]}\r\n"
                 writer.write(ANSWER % (b"303 See Other", fields.encode("latin-1"), b""))
@@ -99,18 +112,19 @@ class Gate:
             writer.close()
 
     async def pass_both_ways(self, request, reader, writer, counts):
-        """Pass a request on, and what follows it; counts: as use of the server."""
+        """Pass on a request and what follows, and the answer. counts: whether this is use."""
         to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.port)
         to_writer.write(request.encode("latin-1"))
         tasks = [asyncio.ensure_future(pass_on(reader, to_writer))]
-        tasks += [asyncio.ensure_future(self.note_use())] if counts else []
+        if counts:
+            tasks.append(asyncio.ensure_future(self.note_use()))
         await pass_on(to_reader, writer)
         for task in tasks:
             task.cancel()
         to_writer.close()
 
     async def note_use(self):
-        """Update the time of the file of use while somebody is connected."""
+        """Update the time of the file ``used`` until this task is canceled."""
         while True:
             with open(self.used, "w"):
                 os.utime(self.used)
@@ -119,6 +133,15 @@ class Gate:
 
 REFUSED = b"X-Neuronctl: refused\r\n"
 REFUSAL = b"no token: see neuronctl serve connect\n"
+
+
+def read_password(value):
+    """Return the password or the bearer's token in the value of an Authorization field."""
+    scheme, *rest = value.split(" ", 1)
+    if scheme.lower() != "basic":
+        return rest[0] if rest else value
+    user_and_password = base64.b64decode("".join(rest) + "==").decode("latin-1")
+    return user_and_password.split(":", 1)[-1]
 
 
 async def pass_on(reader, writer):
@@ -135,9 +158,11 @@ async def pass_on(reader, writer):
 
 
 def keep_gate(command):
-    """Listen in the server's place, and run its command in a network of its own."""
+    """Listen in the server's place, and run its command in a network of its own, until it ends."""
     folder, address, port = (os.environ[name] for name in ("FOLDER", "ADDRESS", "PORT"))
-    token = os.environ.get("TOKEN") or sys.exit("gate: not started: there is no token")
+    token = os.environ.get("TOKEN")
+    if not token:
+        sys.exit("gate: not started: there is no token")
     listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -154,11 +179,11 @@ def keep_gate(command):
 
 
 async def stand_before(gate, listening, command):
-    """Listen in front of a server until it ends."""
+    """Run a server behind the gate; exit with its code when it ends."""
     await asyncio.start_server(gate.serve, sock=listening)
     process = subprocess.Popen(command, env=dict(os.environ, ADDRESS="127.0.0.1"))
-    end = lambda: signal_tree(process.pid, signal.SIGTERM)  # noqa: E731
-    asyncio.get_event_loop().add_signal_handler(signal.SIGTERM, end)
+    loop = asyncio.get_event_loop()
+    loop.add_signal_handler(signal.SIGTERM, signal_tree, process.pid, signal.SIGTERM)
     while process.poll() is None:
         await asyncio.sleep(0.2)
     os._exit(exit_code(process.returncode))

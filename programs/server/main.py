@@ -1,9 +1,9 @@
 """A server in a job: its port and token, the gate before it, and the note of whether it answers.
 
 The batch script checks the digest of these files, and starts them as ``run SCRIPT``, where SCRIPT
-is that script: it is run again with ADDRESS, PORT, TOKEN, and FOLDER. The others: ``gate
-COMMAND…`` stands before a server, ``ask`` is a recipe's way to ask one, ``check FOLDER`` looks at
-the server of the job in which it runs. Python 3.6 or newer, and its standard library.
+is that script: ``run`` starts it again with ADDRESS, PORT, TOKEN, and FOLDER. Other tasks: ``gate
+COMMAND…`` runs a server behind the gate, ``ask`` sends a recipe's request to a server, and ``check
+FOLDER`` looks at the server of this job. All need Python 3.6 or later, and its standard library.
 """
 
 import sys
@@ -12,9 +12,9 @@ import sys
 def main(task, *words):
     """Run one task of the job of a server."""
     if task == "ask":
-        from asking import ask_as_told
+        from asking import ask_from_input
 
-        return ask_as_told()
+        return ask_from_input()
     if task == "gate":
         from gate import keep_gate
 

@@ -10,14 +10,14 @@ def exit_code(status):
 
 
 def signal_tree(first, number):
-    """Send a signal to a process and to all that it has started, the youngest first."""
-    children = {}
+    """Send a signal to a process and to all its descendants, the youngest generation first."""
+    children = {}  # by parent
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
             parent = int(file.read().rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(int(pid))
     tree = [first]
-    for pid in tree:
+    for pid in tree:  # which grows meanwhile
         tree += children.get(pid, [])
     for pid in reversed(tree):
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -1,6 +1,7 @@
 """Join a Ray cluster as a client, once with the token and once with a wrong one.
 
-It runs with the Python that has Ray. What the cluster has is noted for the recipe's text.
+This runs with the Python that has Ray. It writes the cluster's resources to a file, ``has``, for
+the recipe's text.
 """
 
 import os
@@ -19,12 +20,15 @@ def join():
     ray.init("ray://" + os.environ["ENDPOINT"], logging_level="ERROR")
     total = ray.cluster_resources()
     cores, gpus = (int(total.get(name, 0)) for name in ("CPU", "GPU"))
-    has = f"nodes: {len(ray.nodes())}, cores: {cores}, GPUs: {gpus}"
-    print(f"{has}, Ray {ray.__version__}, Python {platform.python_version()}")
+    resources = f"nodes: {len(ray.nodes())}, cores: {cores}, GPUs: {gpus}"
+    print(f"{resources}, Ray {ray.__version__}, Python {platform.python_version()}")
 
 
 def try_token(token, seconds=None):
-    """Return what a client with a token finds; "" if it does not get in."""
+    """Return the resources that a client with a token sees; "" if Ray refuses it.
+
+    seconds: after which it counts as refused; None: wait for Ray's answer.
+    """
     command = [sys.executable, os.path.abspath(__file__), "join"]
     environment = dict(os.environ, RAY_AUTH_TOKEN=token)
     try:
@@ -37,7 +41,7 @@ def try_token(token, seconds=None):
 
 
 def has_tokens():
-    """Return True if this Ray has tokens, and what its clients need."""
+    """Return True if this Ray has tokens, and the packages of a client are installed."""
     try:
         import grpc  # noqa: F401
         import ray
@@ -47,17 +51,18 @@ def has_tokens():
 
 
 def main():
-    """Wait for Ray's token, then try it."""
+    """Wait until Ray takes the token, and exit with an error if it takes another one, too."""
     if not has_tokens():
         sys.exit("serve: this needs Ray 2.52 or newer, and grpcio: pip install 'ray[client]'")
-    token, has = os.environ["TOKEN"], ""
-    while not has:  # on a busy node, Ray's server is not there at once
-        has = try_token(token)
-        time.sleep(0 if has else 2)
+    token = os.environ["TOKEN"]
+    resources = try_token(token)
+    while not resources:  # on a busy node, Ray's server is not there at once
+        time.sleep(2)
+        resources = try_token(token)
     if try_token(os.urandom(24).hex(), SECONDS):
         sys.exit("serve: ray lets everybody in: it answers without the token")
     os.umask(0o077)
-    for name, text in ((".joined", token), ("has", has)):
+    for name, text in ((".joined", token), ("has", resources)):
         with open(os.path.join(os.environ["FOLDER"], name), "w") as file:
             file.write(text + "\n")
 

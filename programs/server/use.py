@@ -15,24 +15,31 @@ GPU_IDLE, CORES_IDLE = 5, 0.2  # percent of a GPU, and cores, that a resting ser
 
 def gpus_work():
     """Return True if a GPU of this job works, or if its tool does not say that it rests."""
-    names = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-    devices = next(filter(None, map(os.environ.get, names)), "")
-    if not re.match(r"\d|GPU-|MIG-", devices) or not any(map(shutil.which, TOOLS)):
+    devices = os.environ.get("CUDA_VISIBLE_DEVICES") or os.environ.get("ROCR_VISIBLE_DEVICES", "")
+    has_gpus = re.match(r"\d|GPU-|MIG-", devices)
+    if not has_gpus or not any(map(shutil.which, TOOLS)):
         return False
-    reader = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpus.sh")
-    ask = ["bash", "-c", '. "$1"; read_gpus utilization.gpu', "bash", reader]
     try:
-        answer = subprocess.check_output(ask, stderr=subprocess.DEVNULL, timeout=30).decode()
-        titles, *rows = [re.split(" *, *", line.strip()) for line in answer.strip().split("\n")]
-        use = next(place for place, title in enumerate(titles) if title.startswith("utilization"))
-        return not rows or any(int(row[use]) > GPU_IDLE for row in rows)
+        percentages = read_gpu_use()
     except (OSError, ValueError, IndexError, StopIteration, subprocess.SubprocessError):
         return True
+    return not percentages or max(percentages) > GPU_IDLE
 
 
-def core_seconds(job):
-    """Return the seconds of core time of each process of this user's that belongs to a job."""
-    times, tick = {}, os.sysconf("SC_CLK_TCK")
+def read_gpu_use():
+    """Return the use of each GPU in percent."""
+    reader = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpus.sh")
+    command = ["bash", "-c", '. "$1"; read_gpus utilization.gpu', "bash", reader]
+    table = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=30).decode()
+    titles, *rows = [re.split(" *, *", line.strip()) for line in table.strip().split("\n")]
+    column = next(index for index, title in enumerate(titles) if title.startswith("utilization"))
+    return [int(row[column]) for row in rows]
+
+
+def read_core_seconds(job):
+    """Return the core time, in seconds, of each other process of this user in a job."""
+    seconds = {}
+    ticks_per_second = os.sysconf("SC_CLK_TCK")
     mark = b"SLURM_JOB_ID=" + job.encode() + b"\0"
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -41,36 +48,47 @@ def core_seconds(job):
                     continue
             with open(f"/proc/{pid}/stat") as file:
                 fields = file.read().rpartition(")")[2].split()
-            times[pid] = (int(fields[11]) + int(fields[12])) / tick
-    return times
+            user_ticks, system_ticks = int(fields[11]), int(fields[12])
+            seconds[pid] = (user_ticks + system_ticks) / ticks_per_second
+    return seconds
 
 
 class Use:
     """Whether somebody uses a server, as far as that can be known."""
 
     def __init__(self, server):
-        self.server, self.gated = server, server.recipe["guard"] == "gate"
-        self.at, self.times, self.gate_used = time.time(), {}, None
+        self.server = server
+        self.is_gated = server.recipe["guard"] == "gate"
+        self.cores_read_at = time.time()
+        self.core_seconds = {}  # by process, at that time
+        self.gate_used_at = None  # as the gate noted it; 0: never; None: not read yet
 
     def is_seen(self):
-        """Return True if somebody or something uses the server."""
+        """Return True if the server was in use since the last call."""
         return self._by_people() or self._by_cores() or gpus_work()
 
     def _by_people(self):
+        """Return True by what the recipe says, by the gate's note, or by an open connection."""
         if self.server.recipe["used"]:
             return self.server.holds(self.server.recipe["used"])
-        if not self.gated:
+        if not self.is_gated:
             return has_connection(self.server.port)
-        before, self.gate_used = self.gate_used, 0
+        before = self.gate_used_at
+        self.gate_used_at = 0
         with contextlib.suppress(OSError):
-            self.gate_used = os.stat(self.server.folder + "/used").st_mtime
-        return before is not None and before != self.gate_used
+            self.gate_used_at = os.stat(self.server.folder + "/used").st_mtime
+        return before is not None and before != self.gate_used_at
 
     def _by_cores(self):
         """Return True if cores are in use; a server behind the gate runs nothing of the user."""
-        if self.gated:
+        if self.is_gated:
             return False
-        before, at = self.times, self.at
-        self.times, self.at = core_seconds(self.server.job), time.time()
-        spent = sum(max(0, self.times[pid] - before[pid]) for pid in self.times if pid in before)
-        return spent > CORES_IDLE * (self.at - at)
+        before, read_at = self.core_seconds, self.cores_read_at
+        self.core_seconds = read_core_seconds(self.server.job)
+        self.cores_read_at = time.time()
+        spent = sum(
+            max(0, seconds - before[pid])
+            for pid, seconds in self.core_seconds.items()
+            if pid in before
+        )
+        return spent > CORES_IDLE * (self.cores_read_at - read_at)

@@ -1,4 +1,4 @@
-"""Run a server until it ends, look after it, and note how it is."""
+"""Run a server until it ends, watch it, and note its state."""
 
 import contextlib
 import json
@@ -17,12 +17,12 @@ from places import make_private_logs, make_temporary, write_file
 from processes import exit_code, signal_tree
 from use import Use
 
-EVERY = 3  # seconds between two looks at a server that answers
+EVERY = 3  # seconds between two checks of a server that answers
 STRANGER_EVERY = 60  # seconds between two requests without the token, which a server may log
-STARTS = 3  # at most, while somebody else takes the port
-PATIENCE = 10  # seconds for a server's answer, once it has answered
-CHECKING = 4  # seconds for it if somebody waits for the answer, with srun's own start
-KEPT = 7 * 24 * 3600  # seconds for which the note of a server that ended stays
+STARTS = 3  # at most, if another process takes the port
+PATIENCE = 10  # seconds for an answer of a server that has answered before
+CHECKING = 4  # the same for check(), for which a user waits, and which srun has to start
+KEPT = 7 * 24 * 3600  # seconds for which the note of an ended server is kept
 WORDS = 4000  # bytes of a file in FOLDER that become part of the note
 ENDING = 20  # seconds for a server to end; Slurm waits for 30 by default
 
@@ -44,21 +44,30 @@ def say(words):
 
 
 class Server:
-    """The server of this job, and the note of how it is.
+    """The server of this job, and the note of its state.
 
-    recipe: name, guard, ready, alive, used, ready_within, open; and address, "" for the node's,
-    and idle, in seconds, 0 for no end.
+    serve: the directory of all servers' folders. recipe: name, guard, ready, alive, used,
+    ready_within, and open of the recipe; address, or "" for the node's; and idle: seconds without
+    use after which the server ends, or 0 for never.
     """
 
     def __init__(self, serve, recipe):
-        self.recipe, self.serve = recipe, serve
+        self.recipe = recipe
+        self.serve = serve
         self.job = os.environ["SLURM_JOB_ID"]
         self.folder = os.path.join(serve, self.job)
+        self.temporary = ""  # the directory for temporary files
         node = os.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
-        self.address, self.port = recipe["address"] or own_address(node), 0
+        self.address = recipe["address"] or own_address(node)
+        self.port = 0  # 0: none yet
         self.token = os.urandom(24).hex()
-        self.process, self.ending, self.listened, self.taken = None, None, False, False
-        self.lock, self.stopped, self.last_words = threading.Lock(), threading.Event(), ""
+        self.process = None
+        self.ending = None  # why this program ended the server, and the job's exit code
+        self.has_listened = False
+        self.port_is_taken = False
+        self.lock = threading.Lock()  # of the note
+        self.has_stopped = threading.Event()
+        self.last_words = ""  # the last line of errors of the recipe's text
         self.note = {
             "recipe": recipe["name"],
             "job": int(self.job),
@@ -79,7 +88,7 @@ class Server:
         }
 
     def write_note(self, **more):
-        """Note how the server is, and when that was; a file that a recipe made becomes a value."""
+        """Note the server's state and the time; each file that a recipe wrote becomes a value."""
         with self.lock:
             self.note.update(more, asked=time.time(), port=self.port)
             values = {}
@@ -91,9 +100,9 @@ class Server:
             write_file(self.folder, "note", json.dumps(self.note) + "\n")
 
     def environment(self):
-        """Return what the server's script, and a recipe's text, get in their environment."""
-        own = dict(NEURONCTL_SERVER=self.job, SERVE=self.serve, TMPDIR=self.temporary)
-        environment = {**os.environ, **note_variables(self.note, self.folder), **own}
+        """Return the environment of the server's script and of a recipe's texts."""
+        environment = {**os.environ, **note_variables(self.note, self.folder)}
+        environment.update(NEURONCTL_SERVER=self.job, SERVE=self.serve, TMPDIR=self.temporary)
         environment["TOKEN"] = self.token  # the note has none while the job ends
         for name in ("SINGULARITY_BIND", "APPTAINER_BIND"):
             places = (os.environ.get(name), self.serve, self.temporary)
@@ -101,12 +110,12 @@ class Server:
         return environment
 
     def holds(self, text, **more):
-        """Return True if a recipe's text succeeds; its last words are kept."""
-        holds, self.last_words = try_text(text, {**self.environment(), **more})
-        return holds
+        """Return True if a recipe's text succeeds with these variables more; set last_words."""
+        succeeds, self.last_words = try_text(text, {**self.environment(), **more})
+        return succeeds
 
     def end(self, words, code):
-        """End the server, and the job with this exit code."""
+        """End the server, and then the job with this exit code. words: why."""
         if self.runs():
             self.ending = words, code
             say("serve: " + words)
@@ -120,15 +129,16 @@ class Server:
         kill.start()
 
     def keeps_strangers_out(self, text):
-        """Return True if a recipe's text fails without the token; otherwise the server ends."""
+        """Return True if a recipe's text fails without the token; otherwise, end the server."""
+        if self.recipe["open"]:
+            return True
         wrong = os.urandom(24).hex()
-        lets_in = not self.recipe["open"] and any(
-            self.holds(text, TOKEN=wrong, STRANGER="stranger", WITHOUT=without)
-            for without in ("", wrong)
-        )
-        if lets_in:
-            self.end(f"{self.recipe['name']} lets everybody in: it answers without the token", 1)
-        return not lets_in
+        for without in ("", wrong):  # first with a wrong token, then without any
+            if self.holds(text, TOKEN=wrong, STRANGER="stranger", WITHOUT=without):
+                name = self.recipe["name"]
+                self.end(f"{name} lets everybody in: it answers without the token", 1)
+                return False
+        return True
 
     def obey_recipe(self):
         """End the server if the recipe's text has called end_server."""
@@ -137,69 +147,76 @@ class Server:
             self.end(words.strip(), int(code))
 
     def runs(self):
-        """Return True while the server runs and nothing ended it."""
+        """Return True while the server runs and this program has not ended it."""
         return self.process.poll() is None and self.ending is None
 
     def wait_until_ready(self):
-        """Return True once the server has answered, and has refused who has no token."""
-        begun, within = time.time(), self.recipe["ready_within"]
+        """Return True once the server has answered, and has refused a request without the token.
+
+        Return False if it has ended, or if another user has its port.
+        """
+        begun = time.time()
+        within = self.recipe["ready_within"]
         while self.runs():
             users = owners(self.address, self.port)
             if users - {os.getuid()}:
                 say(f"serve: port {self.port} belongs to {user_names(users)}")
-                self.taken = True
+                self.port_is_taken = True
                 signal_tree(self.process.pid, signal.SIGTERM)
                 return False
-            self.listened = self.listened or bool(users)
-            if users and self.holds(self.recipe["ready"]):
-                return self.keeps_strangers_out(self.recipe["ready"])
-            nothing = f"nothing listens on {self.environment()['ENDPOINT']}"
-            words = self.last_words if users else nothing
+            if users:
+                self.has_listened = True
+                if self.holds(self.recipe["ready"]):
+                    return self.keeps_strangers_out(self.recipe["ready"])
+                words = self.last_words
+            else:
+                words = f"nothing listens on {self.environment()['ENDPOINT']}"
             if time.time() - begun > within:
                 name = self.recipe["name"]
                 self.end(f"{name} did not answer within {within:g} s: {words}", 1)
             self.write_note(words=words)
             self.obey_recipe()
-            self.stopped.wait(1 if time.time() - begun < 60 else EVERY)
+            self.has_stopped.wait(1 if time.time() - begun < 60 else EVERY)
         return False
 
     def watch(self):
-        """Look after the server as long as it lives; an error of ours ends it."""
+        """Watch the server while it runs, and end it if this program fails."""
         try:
             if self.wait_until_ready():
                 self.write_note(since=time.time(), **look(self.note, self.environment()))
                 place = f"port {self.port} of {self.note['node']}"
                 say(f"serve: {self.recipe['name']} answers on {place}")
                 self.look_after()
-        except Exception:  # nobody would know how it is
+        except Exception:  # without a watcher, nobody would know the server's state
             if self.process.poll() is None:
                 traceback.print_exc()
                 self.end("neuronctl's watcher failed, so the server ends", 1)
 
     def look_after(self):
         """Write the note, and end the server if it is idle or open to strangers."""
-        used = asked = time.time()
-        use, idle = Use(self), self.recipe["idle"]
+        used_at = stranger_at = time.time()
+        use = Use(self)
+        idle = self.recipe["idle"]
         while self.runs():
             self.write_note(**look(self.note, self.environment()))
-            if time.time() - asked > STRANGER_EVERY and "$TOKEN" in self.note["alive"]:
-                asked = time.time()
+            if time.time() - stranger_at > STRANGER_EVERY and "$TOKEN" in self.note["alive"]:
+                stranger_at = time.time()
                 self.keeps_strangers_out(self.note["alive"])
             if idle and use.is_seen():
-                used = time.time()
-            if idle and time.time() - used >= idle:
+                used_at = time.time()
+            if idle and time.time() - used_at >= idle:
                 self.end(f"nobody used it for {idle} s, so it ends", 0)
             self.obey_recipe()
-            self.stopped.wait(EVERY)
+            self.has_stopped.wait(EVERY)
 
     def start(self, script):
-        """Run the script; return its exit code, or None to start it again on another port."""
+        """Run the script; return its exit code, or None if another process has taken the port."""
         self.port = free_port(self.address)
         if not self.port:
             say(f"serve: {self.note['node']} has no free port")
             return 1
-        self.listened = self.taken = False
-        self.stopped = threading.Event()
+        self.has_listened = self.port_is_taken = False
+        self.has_stopped = threading.Event()
         self.write_note()
         self.process = subprocess.Popen([script], env=self.environment())
         watcher = threading.Thread(target=self.watch, daemon=True)
@@ -209,10 +226,13 @@ class Server:
                 file.write(str(time.time()))  # a tunnel ends without it
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(1)
-        self.stopped.set()
+        self.has_stopped.set()
         watcher.join(2)
-        taken = self.taken or not (self.listened or binds(self.address, self.port))
-        return None if taken and self.ending is None else exit_code(self.process.returncode)
+        if not self.has_listened and not binds(self.address, self.port):
+            self.port_is_taken = True
+        if self.port_is_taken and self.ending is None:
+            return None
+        return exit_code(self.process.returncode)
 
     def run(self, script):
         """Run the server until it ends; return the exit code of the job."""
@@ -222,23 +242,33 @@ class Server:
         self.temporary = make_temporary()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, self.pass_signal_on)
-        code = None
-        for start in range(STARTS):
-            if start:
-                say(f"serve: port {self.port} is taken; trying another one")
-            code = self.start(script)
-            if code is not None:
-                break
-        words, code = self.ending or ("", 1 if code is None else code)
-        if code and not words:
-            words = f"{self.recipe['name']} ended with exit code {code}"
-            words += "" if self.note["since"] else ", and never answered"
-            say("serve: " + words)
+        words, code = self.ending_of(self.start_on_free_port(script))
         self.clear(words)
         return code
 
+    def start_on_free_port(self, script):
+        """Run the script, up to STARTS times if its port is taken; return its exit code."""
+        for number in range(STARTS):
+            if number:
+                say(f"serve: port {self.port} is taken; trying another one")
+            code = self.start(script)
+            if code is not None:
+                return code
+        return 1
+
+    def ending_of(self, code):
+        """Return why the server ended, and the exit code of the job. code: the server's."""
+        if self.ending:
+            return self.ending
+        if not code:
+            return "", 0
+        words = f"{self.recipe['name']} ended with exit code {code}"
+        words += "" if self.note["since"] else ", and never answered"
+        say("serve: " + words)
+        return words, code
+
     def pass_signal_on(self, number, frame):
-        """End the server with the job's signal."""
+        """Pass a signal of the job on to the server; on TERM, make sure that it ends."""
         if number == signal.SIGTERM:
             self.ending = self.ending or ("Slurm ended its job", 143)
             self.note.pop("token", None)
@@ -250,7 +280,7 @@ class Server:
             signal_tree(self.process.pid, number)
 
     def clear(self, words):
-        """Leave of the server only the note of how it ended."""
+        """Remove the server's files, and write the last note. words: why it ended."""
         shutil.rmtree(self.temporary, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
         os.mkdir(self.folder, 0o700)
@@ -261,7 +291,7 @@ class Server:
 
 
 def note_variables(note, folder):
-    """Return the variables that a recipe's text knows its server by."""
+    """Return the variables that describe the server to a recipe's text."""
     names = ("node", "address", "port", "localhost", "token", "program")
     variables = {name.upper(): str(note.get(name, "")) for name in names}
     place = "[{ADDRESS}]:{PORT}" if ":" in note["address"] else "{ADDRESS}:{PORT}"
@@ -269,7 +299,10 @@ def note_variables(note, folder):
 
 
 def look(note, environment, patience=PATIENCE):
-    """Return state and words of a server: whose its port is, and whether it answers."""
+    """Return the fields of a note for a server that has answered: state, words, and user.
+
+    patience: seconds for the answer.
+    """
     users = owners(note["address"], int(environment["PORT"]))
     if users != {os.getuid()}:
         words = f"port {environment['PORT']} belongs to {user_names(users)}"
@@ -280,25 +313,25 @@ def look(note, environment, patience=PATIENCE):
 
 
 def check(folder):
-    """Look at the server of this job on its node, and print its note without the token."""
+    """Check the server of this job on its node; print its note with the state, not the token."""
     with open(os.path.join(folder, "note")) as file:
         note = json.load(file)
     try:
         with open(f"/proc/{note['pid']}/environ", "rb") as file:
-            lives = f"SLURM_JOB_ID={note['job']}\0".encode() in file.read()
+            is_watched = f"SLURM_JOB_ID={note['job']}\0".encode() in file.read()
     except (OSError, KeyError):
-        lives = False
-    if lives and note["state"] in ("answers", "silent"):
+        is_watched = False
+    if is_watched and note["state"] in ("answers", "silent"):
         environment = dict(os.environ, **note_variables(note, folder))
         note.update(look(note, environment, CHECKING))
-    elif not lives and note["state"] != "ended":
+    elif not is_watched and note["state"] != "ended":
         note.update(state="starting", words="this run's server has not begun", since=0)
     note["asked"] = time.time()
     print(json.dumps({name: value for name, value in note.items() if name != "token"}))
 
 
 def run(script):
-    """Run the batch script's server until it ends; return the exit code of the job."""
+    """Run the batch script's server until it ends; return the exit code of the job, or an error."""
     make_private_logs()
     program = os.path.dirname(os.path.abspath(__file__))
     serve = os.path.dirname(program)
@@ -312,7 +345,7 @@ def run(script):
 
 
 def remove_old(serve):
-    """Remove the folders of servers that ended long ago, however they did."""
+    """Remove the folders of servers whose job ended long ago, or was killed."""
     for name in filter(str.isdigit, os.listdir(serve)):
         folder = os.path.join(serve, name)
         with contextlib.suppress(OSError):

@@ -455,9 +455,26 @@ def test_cores_count_as_use(program: Callable[[str], Any], text: str, busy: bool
 def test_the_gate_takes_the_token_away(program: Callable[[str], Any], head: str) -> None:
     gate = program("gate").Gate(31000, "secret", "/nowhere")
     cookie = "neuronctl_31000=secret"
-    clean, place = gate.without_token(head.format("secret" if "?" in head else cookie) + "\r\n\r\n")
+    clean, place = gate.remove_token(head.format("secret" if "?" in head else cookie) + "\r\n\r\n")
     assert place and "secret" not in clean
-    assert gate.without_token(head.format("other") + "\r\n\r\n")[1] == ""
+    assert gate.remove_token(head.format("other") + "\r\n\r\n")[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("field", "place"),
+    [
+        ("Authorization: Bearer secret", "field"),
+        ("Authorization: Basic dXNlcjpzZWNyZXQ=", "field"),  # user:secret
+        ("Authorization: Basic dXNlcjpvdGhlcg==", ""),
+        ("X-Other: secret", ""),
+        ("Cookie: secret2", ""),
+    ],
+)
+def test_the_gate_finds_the_token_only_where_it_belongs(
+    program: Callable[[str], Any], field: str, place: str
+) -> None:
+    gate = program("gate").Gate(31000, "secret", "/nowhere")
+    assert gate.remove_token(f"GET /? HTTP/1.1\r\n{field}\r\n\r\n")[1] == place
 
 
 def test_the_program_is_of_the_oldest_python() -> None:

@@ -17,7 +17,7 @@ PATIENCE = 10  # seconds for a server's answer, once it has answered
 CONNECTED, LISTENS = "01", "0A"  # states of /proc/net/tcp
 
 
-def sockets(port):
+def list_sockets(port):
     """Yield address, state, and uid of each socket of this node on a port."""
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         with contextlib.suppress(FileNotFoundError), open("/proc/net/" + name) as file:
@@ -35,12 +35,12 @@ def _address(family, digits):
     return re.sub(r"^::ffff:(?=\d+\.)", "", socket.inet_ntop(family, b"".join(words)))
 
 
-def owners(address, port):
+def find_owners(address, port):
     """Return the uids of the processes that get the connections to an address and port.
 
     If several listen, the one with the most exact address gets them.
     """
-    listeners = [(name, uid) for name, state, uid in sockets(port) if state == LISTENS]
+    listeners = [(name, uid) for name, state, uid in list_sockets(port) if state == LISTENS]
     for candidate in (address, "::" if ":" in address else "0.0.0.0", "::"):
         uids = {uid for name, uid in listeners if name == candidate}
         if uids:
@@ -51,10 +51,10 @@ def owners(address, port):
 def has_connection(port):
     """Return True if somebody is connected to a port of this user."""
     own = os.getuid()
-    return any(state == CONNECTED and uid == own for _, state, uid in sockets(port))
+    return any(state == CONNECTED and uid == own for _, state, uid in list_sockets(port))
 
 
-def user_names(uids):
+def name_users(uids):
     """Return the names of users, sorted by uid, as one text; "nobody" without any."""
     names = []
     for uid in sorted(uids):
@@ -68,10 +68,10 @@ def user_names(uids):
 def open_own(address, port):
     """Connect to a server of this user, and send nothing; raises OSError if it is another's."""
     connection = socket.create_connection((address, port), timeout=PATIENCE)
-    users = owners(address, port)
+    users = find_owners(address, port)
     if users != {os.getuid()}:
         connection.close()
-        raise OSError(f"port {port} belongs to {user_names(users)}")
+        raise OSError(f"port {port} belongs to {name_users(users)}")
     return connection
 
 
@@ -128,7 +128,7 @@ def ask_from_input():
         sys.exit(str(error))
 
 
-def own_address(node):
+def find_own_address(node):
     """Return an address of this node that others reach: IPv4 if it has one."""
     places = []
     with contextlib.suppress(OSError):
@@ -140,12 +140,12 @@ def own_address(node):
     ipv4_first = sorted(places, key=lambda place: ":" in place)
     for place in ipv4_first:
         is_local = re.match(r"127\.|::1$|fe80:|0\.0\.0\.0", place)
-        if not is_local and binds(place, 0):
+        if not is_local and bind_port(place, 0):
             return place
     sys.exit(f"serve: {node} has no address of its own")
 
 
-def binds(address, port):
+def bind_port(address, port):
     """Bind a socket for a moment, and return its port; 0 if that fails.
 
     port: 0 for any one.
@@ -158,12 +158,12 @@ def binds(address, port):
         return 0
 
 
-def free_port(address):
+def find_free_port(address):
     """Return a random port that nothing listens on; 0 if there is none."""
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-        if binds(address, port):
+        if bind_port(address, port):
             return port
-    return binds(address, 0)
+    return bind_port(address, 0)
 
 
 PRELUDE = """ask() { printf '%s\\0' "$@" | "$PYTHON" -EsSB "$PROGRAM/main.py" ask; }

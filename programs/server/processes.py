@@ -5,7 +5,7 @@ import os
 
 
 def exit_code(status):
-    """Return the exit code as a shell has it."""
+    """Return a process's exit code as a shell has it: 128 + N for signal N."""
     return status if status >= 0 else 128 - status
 
 

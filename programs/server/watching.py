@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 
-from asking import binds, free_port, own_address, owners, try_text, user_names
+from asking import bind_port, find_free_port, find_own_address, find_owners, name_users, try_text
 from places import make_private_logs, make_temporary, write_file
 from processes import exit_code, signal_tree
 from use import Use
@@ -58,7 +58,7 @@ class Server:
         self.folder = os.path.join(serve, self.job)
         self.temporary = ""  # the directory for temporary files
         node = os.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
-        self.address = recipe["address"] or own_address(node)
+        self.address = recipe["address"] or find_own_address(node)
         self.port = 0  # 0: none yet
         self.token = os.urandom(24).hex()
         self.process = None
@@ -101,7 +101,7 @@ class Server:
 
     def environment(self):
         """Return the environment of the server's script and of a recipe's texts."""
-        environment = {**os.environ, **note_variables(self.note, self.folder)}
+        environment = {**os.environ, **describe_server(self.note, self.folder)}
         environment.update(NEURONCTL_SERVER=self.job, SERVE=self.serve, TMPDIR=self.temporary)
         environment["TOKEN"] = self.token  # the note has none while the job ends
         for name in ("SINGULARITY_BIND", "APPTAINER_BIND"):
@@ -158,9 +158,9 @@ class Server:
         begun = time.time()
         within = self.recipe["ready_within"]
         while self.runs():
-            users = owners(self.address, self.port)
+            users = find_owners(self.address, self.port)
             if users - {os.getuid()}:
-                say(f"serve: port {self.port} belongs to {user_names(users)}")
+                say(f"serve: port {self.port} belongs to {name_users(users)}")
                 self.port_is_taken = True
                 signal_tree(self.process.pid, signal.SIGTERM)
                 return False
@@ -211,7 +211,7 @@ class Server:
 
     def start(self, script):
         """Run the script; return its exit code, or None if another process has taken the port."""
-        self.port = free_port(self.address)
+        self.port = find_free_port(self.address)
         if not self.port:
             say(f"serve: {self.note['node']} has no free port")
             return 1
@@ -228,7 +228,7 @@ class Server:
                 self.process.wait(1)
         self.has_stopped.set()
         watcher.join(2)
-        if not self.has_listened and not binds(self.address, self.port):
+        if not self.has_listened and not bind_port(self.address, self.port):
             self.port_is_taken = True
         if self.port_is_taken and self.ending is None:
             return None
@@ -242,7 +242,7 @@ class Server:
         self.temporary = make_temporary()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, self.pass_signal_on)
-        words, code = self.ending_of(self.start_on_free_port(script))
+        words, code = self.explain_ending(self.start_on_free_port(script))
         self.clear(words)
         return code
 
@@ -256,7 +256,7 @@ class Server:
                 return code
         return 1
 
-    def ending_of(self, code):
+    def explain_ending(self, code):
         """Return why the server ended, and the exit code of the job. code: the server's."""
         if self.ending:
             return self.ending
@@ -290,7 +290,7 @@ class Server:
         write_file(self.folder, "note", json.dumps(note) + "\n")
 
 
-def note_variables(note, folder):
+def describe_server(note, folder):
     """Return the variables that describe the server to a recipe's text."""
     names = ("node", "address", "port", "localhost", "token", "program")
     variables = {name.upper(): str(note.get(name, "")) for name in names}
@@ -303,13 +303,13 @@ def look(note, environment, patience=PATIENCE):
 
     patience: seconds for the answer.
     """
-    users = owners(note["address"], int(environment["PORT"]))
+    users = find_owners(note["address"], int(environment["PORT"]))
     if users != {os.getuid()}:
-        words = f"port {environment['PORT']} belongs to {user_names(users)}"
-        return {"state": "silent", "words": words, "user": user_names(users)}
+        words = f"port {environment['PORT']} belongs to {name_users(users)}"
+        return {"state": "silent", "words": words, "user": name_users(users)}
     answers, words = try_text(note["alive"], environment, patience)
     state = "answers" if answers else "silent"
-    return {"state": state, "words": "" if answers else words, "user": user_names(users)}
+    return {"state": state, "words": "" if answers else words, "user": name_users(users)}
 
 
 def check(folder):
@@ -322,7 +322,7 @@ def check(folder):
     except (OSError, KeyError):
         is_watched = False
     if is_watched and note["state"] in ("answers", "silent"):
-        environment = dict(os.environ, **note_variables(note, folder))
+        environment = dict(os.environ, **describe_server(note, folder))
         note.update(look(note, environment, CHECKING))
     elif not is_watched and note["state"] != "ended":
         note.update(state="starting", words="this run's server has not begun", since=0)

@@ -365,8 +365,8 @@ def test_the_owner_of_a_port_is_found(program: Callable[[str], Any], address: st
     asked = "::1" if ":" in address else "127.0.0.1"
     with listening(address) as one:
         port = one.getsockname()[1]
-        assert program("asking").owners(asked, port) == {os.getuid()}
-    assert program("asking").owners(asked, port) == set()
+        assert program("asking").find_owners(asked, port) == {os.getuid()}
+    assert program("asking").find_owners(asked, port) == set()
 
 
 def test_the_most_exact_address_counts(
@@ -375,9 +375,9 @@ def test_the_most_exact_address_counts(
     asking = program("asking")
     rows = [("127.0.0.1", 1), ("10.1.1.35", 2), ("0.0.0.0", 3), ("::", 4)]
     listening = [(address, asking.LISTENS, uid) for address, uid in rows]
-    monkeypatch.setattr(asking, "sockets", lambda port: listening)
-    assert [asking.owners(it, 5) for it in ("127.0.0.1", "10.1.1.35")] == [{1}, {2}]
-    assert [asking.owners(it, 5) for it in ("10.9.9.9", "fd00::7")] == [{3}, {4}]
+    monkeypatch.setattr(asking, "list_sockets", lambda port: listening)
+    assert [asking.find_owners(it, 5) for it in ("127.0.0.1", "10.1.1.35")] == [{1}, {2}]
+    assert [asking.find_owners(it, 5) for it in ("10.9.9.9", "fd00::7")] == [{3}, {4}]
 
 
 def test_nothing_is_sent_to_a_stranger(
@@ -388,7 +388,7 @@ def test_nothing_is_sent_to_a_stranger(
         for name, value in {"ADDRESS": "127.0.0.1", "LOCALHOST": "j7.localhost"}.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("PORT", str(one.getsockname()[1]))
-        monkeypatch.setattr(asking, "owners", lambda address, port: {os.getuid() + 1})
+        monkeypatch.setattr(asking, "find_owners", lambda address, port: {os.getuid() + 1})
         with pytest.raises(OSError, match="belongs to"):
             asking.ask("/", "Authorization: Bearer secret")
         connection = one.accept()[0]
@@ -406,7 +406,7 @@ def test_ports_are_tried_with_bind(
         two.bind(("127.0.0.1", 0))
         taken = [it.getsockname()[1] for it in (one, two)]
         monkeypatch.setattr(asking, "PORTS", taken)
-        assert asking.free_port("127.0.0.1") not in (*taken, 0)
+        assert asking.find_free_port("127.0.0.1") not in (*taken, 0)
 
 
 @pytest.mark.parametrize(("says", "busy"), [("3", False), ("9", True), ("[N/A]", True), ("", True)])

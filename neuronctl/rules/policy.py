@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, Sequence, Tuple
+from typing import Dict, Iterator, Optional, Sequence, Tuple
 
+from neuronctl.catalog.cluster import CommentPolicy
 from neuronctl.common.datatypes import replace
 from neuronctl.common.rule_codes import ERROR
 from neuronctl.rules.base import Finding, RuleContext, Trait, job_rule, nearest
 
 _SHOWN = 6
-"""As many values as a person reads in a hint."""
+"""The number of values that a person reads in a hint."""
 
 
 def _comment_form(context: RuleContext) -> str:
@@ -28,40 +29,42 @@ def _comment_values(context: RuleContext) -> Dict[str, Tuple[str, ...]]:
     return {key: values for key, values in values_of.items() if values}
 
 
-def _choices(context: RuleContext, key: str, values: Tuple[str, ...], word: str = "") -> str:
-    """Return the values nearest to ``word``, or some of them, and where all are listed."""
+def _explain(context: RuleContext, values: Sequence[str], separator: str) -> str:
+    """Join values of the comment, each with what it stands for, if its name does not say it."""
     meanings = context.plan.cluster.policy.comment.meanings
+    words = [f"{value} ({meanings[value]})" if meanings.get(value) else value for value in values]
+    return separator.join(words)
 
-    def listed(some: Sequence[str], separator: str) -> str:
-        explained = (f"{each} ({meanings[each]})" if meanings.get(each) else each for each in some)
-        return separator.join(explained)
 
+def _choices(context: RuleContext, key: str, values: Tuple[str, ...], typed: str = "") -> str:
+    """Return, as a hint, which values a part of the comment takes. typed: a wrong one, or ""."""
     if len(values) <= _SHOWN:
-        return f"{key.upper()} is one of {listed(values, ', ')}"
-    # Prefer values that contain the word, are contained in it, or mean it.
-    near: Sequence[str] = ()
-    if word:
-        typed = word.lower().strip()
-        alike = [
-            value
-            for value in values
-            if typed and (typed in value or (len(value) > 2 and value in typed))
-        ]
-        alike = alike or [
-            value for value in values if typed and typed in meanings.get(value, "").lower()
-        ]
-        near = (alike or nearest(word, values))[:4]
-    text = f"did you mean {listed(near, ' or ')}?"
-    if not near:
-        name, near = near_imports(context.local.imports, values)
-        needed_by = f" (the program imports {name})" if name else ""
-        text = f"{key.upper()} can be {listed((near or values)[:_SHOWN], ', ')}{needed_by};"
+        return f"{key.upper()} is one of {_explain(context, values, ', ')}"
     asked = context.plan.request.cluster
-    other = f" --cluster {asked}" if asked not in (None, context.catalog.default_cluster) else ""
-    return f"{text} 'neuronctl partitions --comment{other}' lists all"
+    is_default = asked in (None, context.catalog.default_cluster)
+    option = "" if is_default else f" --cluster {asked}"
+    listing = f"'neuronctl partitions --comment{option}' lists all"
+    similar = _similar_values(context, values, typed)
+    if similar:
+        return f"did you mean {_explain(context, similar, ' or ')}? {listing}"
+    name, imported = near_imports(context.local.imports, values)
+    reason = f" (the program imports {name})" if name else ""
+    shown = _explain(context, (imported or values)[:_SHOWN], ", ")
+    return f"{key.upper()} can be {shown}{reason}; {listing}"
 
 
-def _joined(hints: Sequence[str]) -> str:
+def _similar_values(context: RuleContext, values: Tuple[str, ...], typed: str) -> Sequence[str]:
+    """Return values that contain the typed word, or are in it; else mean it; else look like it."""
+    meanings = context.plan.cluster.policy.comment.meanings
+    word = typed.lower().strip()
+    if not word:
+        return ()
+    alike = [value for value in values if word in value or (len(value) > 2 and value in word)]
+    meant = [value for value in values if word in meanings.get(value, "").lower()]
+    return (alike or meant or nearest(typed, values))[:4]
+
+
+def _join_hints(hints: Sequence[str]) -> str:
     """Join the hints; say once where all values are listed."""
     # The sentence that _choices() ends with, if a later hint ends with it too.
     repeated = r"; 'neuronctl partitions --comment[^']*' lists all(?=; .* lists all$)"
@@ -77,8 +80,8 @@ def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tu
 
     scores = {value: sum(score(value, name) for name in imports) for value in values}
     near = sorted((value for value in values if scores[value]), key=lambda value: -scores[value])
-    names = [name for name in imports if any(score(value, name) for value in near)]
-    return "".join(names[:1]), tuple(near)
+    matching = [name for name in imports if any(score(value, name) for value in near)]
+    return "".join(matching[:1]), tuple(near)
 
 
 def _right_comment(context: RuleContext) -> str:
@@ -86,30 +89,38 @@ def _right_comment(context: RuleContext) -> str:
 
     It has the words of the comment that are values of one part, and what --field and --appl name.
     """
-    policy, given = context.plan.cluster.policy.comment, context.comment_parts
+    policy, options = context.plan.cluster.policy.comment, context.comment_parts
     if not context.batch_script:
         return ""
     if policy.form == "word":
-        word = given.get("appl", "")
+        word = options.get("appl", "")
         return word if not policy.values or word in policy.values else ""
     words = [word for word in re.split(r"[\s;,&|]+", (context.plan.comment or "").lower()) if word]
-    # Part of the comment -> lower-case value -> the value as the site writes it.
-    spellings = {
-        key: {value.lower(): value for value in values} for key, values in policy.fields.items()
-    }
-    parts: Dict[str, str] = {}
-    for key, values in spellings.items():
-        named = {word.removeprefix(f"{key}=") for word in words} & values.keys()
-        if key in given:  # a word that may belong to another part is uncertain
-            others = {value for name in spellings.keys() - {key} for value in spellings[name]}
-            named = {word for word in named if word not in others or f"{key}={word}" in words}
-            named = named or {given[key].lower()} & values.keys()
-        if len(named) != 1:
-            return ""
-        parts[key] = values[named.pop()]
-    if len(given) < len(parts) < len(words):
-        return ""  # its other content would be lost
-    return ";".join(f"{key}={value}" for key, value in parts.items())
+    parts = {key: _right_value(policy, key, words, options.get(key)) for key in policy.fields}
+    would_lose_words = len(options) < len(parts) < len(words)
+    if would_lose_words or not all(parts.values()):
+        return ""
+    comment = ";".join(f"{key}={value}" for key, value in parts.items())
+    return comment if re.fullmatch(policy.pattern or ".*", comment) else ""
+
+
+def _right_value(
+    policy: CommentPolicy, key: str, words: Sequence[str], option: Optional[str]
+) -> str:
+    """Return the value of a part of the comment, or "" if that is unclear.
+
+    words: of the comment, in lower case. option: the value that --field or --appl names, if the
+    words name none for certain; None without such an option.
+    """
+    # Lower-case value -> the value as the site writes it.
+    spellings = {value.lower(): value for value in policy.fields[key]}
+    named = {word.removeprefix(f"{key}=") for word in words} & spellings.keys()
+    if option is not None:
+        others = [values for name, values in policy.fields.items() if name != key]
+        ambiguous = {value.lower() for values in others for value in values}
+        named = {word for word in named if word not in ambiguous or f"{key}={word}" in words}
+        named = named or {option.lower()} & spellings.keys()
+    return spellings[named.pop()] if len(named) == 1 else ""
 
 
 def _with_right_comment(context: RuleContext, finding: Finding) -> Finding:
@@ -125,7 +136,7 @@ def comment_given(context: RuleContext) -> Iterator[Finding]:
     plan, policy = context.plan, context.plan.cluster.policy.comment
     if policy.required and not plan.comment:
         choices = [_choices(context, *each) for each in _comment_values(context).items()]
-        hint = _joined([f"add {_comment_form(context)}", *choices])
+        hint = _join_hints([f"add {_comment_form(context)}", *choices])
         message = f"{plan.cluster.name} rejects jobs without a comment"
         finding = Finding(message, hint, context.cite("policy", "comment"))
         yield _with_right_comment(context, finding)
@@ -133,22 +144,25 @@ def comment_given(context: RuleContext) -> Iterator[Finding]:
 
 @job_rule(ERROR, "NC202", "comment is not what the site takes", about="comment")
 def comment_form(context: RuleContext) -> Iterator[Finding]:
-    comment, policy = context.plan.comment, context.plan.cluster.policy.comment
-    if not comment:
-        return
-    source, hint = context.cite("policy", "comment"), ""
+    if context.plan.comment:
+        for finding in _comment_faults(context, context.plan.comment):
+            yield _with_right_comment(context, finding)
+
+
+def _comment_faults(context: RuleContext, comment: str) -> Iterator[Finding]:
+    """Yield what is wrong with a comment."""
+    policy, source = context.plan.cluster.policy.comment, context.cite("policy", "comment")
     if policy.pattern and not re.fullmatch(policy.pattern, comment):
         source = context.cite("policy", "comment", "pattern")
         yield Finding(f"comment '{comment}' does not match {policy.pattern}", "", source)
-    elif policy.form == "word" and (
-        len(comment.split()) != 1 or (policy.values and comment not in policy.values)
-    ):
-        message = f"comment '{comment}' is not one word that the site allows"
-        hint = _choices(context, "word", policy.values, comment) if policy.values else ""
-        yield _with_right_comment(context, Finding(message, hint, source))
+    elif policy.form == "word":
+        if len(comment.split()) != 1 or (policy.values and comment not in policy.values):
+            message = f"comment '{comment}' is not one word that the site allows"
+            hint = _choices(context, "word", policy.values, comment) if policy.values else ""
+            yield Finding(message, hint, source)
     elif policy.form == "fields" and not policy.pattern:
         for message, hint in _wrong_parts(context, comment):
-            yield _with_right_comment(context, Finding(message, hint, source))
+            yield Finding(message, hint, source)
 
 
 def _wrong_parts(context: RuleContext, comment: str) -> Iterator[Tuple[str, str]]:
@@ -158,22 +172,24 @@ def _wrong_parts(context: RuleContext, comment: str) -> Iterator[Tuple[str, str]
     """
     policy = context.plan.cluster.policy.comment
     pairs = [part.partition("=") for part in comment.split(";")]
+    keys = [key for key, _, _ in pairs]
     given = {key: value for key, _, value in pairs}
     # A comment without any of the keys may itself be a value, of any part.
     default = "" if given.keys() & policy.fields.keys() else comment
+    values = {key: given.get(key, default) for key in policy.fields}
     choices = {
-        key: _choices(context, key, values, given.get(key, default))
-        for key, values in policy.fields.items()
-        if given.get(key, default) not in values
+        key: _choices(context, key, allowed, values[key])
+        for key, allowed in policy.fields.items()
+        if values[key] not in allowed
     }
-    if [key for key, _, _ in pairs] == list(policy.fields) and not re.search(r"[\s,&|]", comment):
+    if keys == list(policy.fields) and not re.search(r"[\s,&|]", comment):
         for key, hint in choices.items():
-            yield f"{key}={given[key]} in the comment is not a value that the site allows", hint
+            yield f"{key}={values[key]} in the comment is not a value that the site allows", hint
         return
-    if choices or not given.keys() >= policy.fields.keys():
-        hint = _joined([f"use {_comment_form(context)} instead", *choices.values()])
-    else:  # only the order or a separator is wrong, or there is more than the parts
-        hint = "write " + ";".join(f"{key}={given[key]}" for key in policy.fields)
+    hint = _join_hints([f"use {_comment_form(context)} instead", *choices.values()])
+    if not choices and {*keys} >= {*policy.fields}:
+        # Only the order or a separator is wrong, or there is more than the parts.
+        hint = "write " + ";".join(f"{key}={value}" for key, value in values.items())
     yield f"comment '{comment}' does not have the form {policy.parts}", hint
 
 
@@ -188,9 +204,9 @@ def forbidden_option(context: RuleContext) -> Iterator[Finding]:
             typed = f"--{option}" if value is None else f"--{option}={value}"
             source = context.cite("policy", "forbidden_options", option)
             may_not = "should not be used" if source.doubtful else "is not allowed"
-            words = f"{typed} {may_not} on {plan.cluster.name}: {reason}"
+            message = f"{typed} {may_not} on {plan.cluster.name}: {reason}"
             hint = f"leave --{option} out"
-            yield Finding(words, hint, source, about=(option,))
+            yield Finding(message, hint, source, about=(option,))
 
 
 @job_rule(ERROR, "NC221", "wrong directory to submit from", Trait.ONLY_NOW, about="chdir")
@@ -200,39 +216,42 @@ def submit_directory(context: RuleContext) -> Iterator[Finding]:
     if not here.directory or not allowed or context.reviewed:
         return
     places = [place.replace("{user}", here.user).rstrip("/") for place in allowed]
-    if not any(f"{here.directory.rstrip('/')}/".startswith(f"{place}/") for place in places):
+    directory = f"{here.directory.rstrip('/')}/"
+    if not any(directory.startswith(f"{place}/") for place in places):
+        is_working_directory = plan.interactive or plan.request.chdir is None
         message = f"jobs on {plan.cluster.name} may be submitted only from {' or '.join(places)}; "
-        message += f"{'this' if plan.interactive or plan.request.chdir is None else '--chdir'} is "
-        message += f"{here.directory}"
+        message += f"{'this' if is_working_directory else '--chdir'} is {here.directory}"
         hint = f"cd {places[0]}, and put the script and its data there"
         yield Finding(message, hint, context.cite("policy", "submit_from"))
 
 
-def _unnamed(context: RuleContext, option: str, key: str, article: str) -> Iterator[Finding]:
+def _find_missing_name(context: RuleContext, option: str, key: str, noun: str) -> Iterator[Finding]:
     """Yield the fault of a job that names no account or QOS where the site requires one.
 
-    option: ``-A`` or ``-q``. key: "account" or "qos". article: with the word, for the message.
+    option: ``-A`` or ``-q``. key: "account" or "qos". noun: in the message, such as "a QOS".
     """
     plan, slurm = context.plan, context.slurm
     if not getattr(plan.cluster.policy, f"{key}_required") or getattr(plan.request, key):
         return
-    known = plan.cluster.qos.values() if key == "qos" else ()
-    usable: Sequence[str] = [qos.name for qos in known if qos.takes(plan.partition.name)]
+    names: Sequence[str] = ()
     if slurm is not None:
-        usable = slurm.qos if key == "qos" else slurm.accounts
+        names = slurm.qos if key == "qos" else slurm.accounts
+    elif key == "qos":
+        qos_of_site = plan.cluster.qos.values()
+        names = [qos.name for qos in qos_of_site if qos.takes(plan.partition.name)]
     prefix = "#SBATCH " if context.batch_script else ""
-    hint = "add " + " or ".join(f"{prefix}{option} {name}" for name in usable or (key.upper(),))
+    hint = "add " + " or ".join(f"{prefix}{option} {name}" for name in names or (key.upper(),))
     if not context.batch_script:
         hint += f"; or set '{key}: {key.upper()}' once in {context.local.config_file}"
-    words = f"{plan.cluster.name} rejects jobs without {article}"
-    yield Finding(words, hint, context.cite("policy", f"{key}_required"))
+    message = f"{plan.cluster.name} rejects jobs without {noun}"
+    yield Finding(message, hint, context.cite("policy", f"{key}_required"))
 
 
 @job_rule(ERROR, "NC231", "account is mandatory", about="account")
 def account(context: RuleContext) -> Iterator[Finding]:
-    return _unnamed(context, "-A", "account", "an account")
+    return _find_missing_name(context, "-A", "account", "an account")
 
 
 @job_rule(ERROR, "NC232", "QOS is mandatory", about="qos")
 def qos(context: RuleContext) -> Iterator[Finding]:
-    return _unnamed(context, "-q", "qos", "a QOS")
+    return _find_missing_name(context, "-q", "qos", "a QOS")

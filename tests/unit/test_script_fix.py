@@ -114,6 +114,8 @@ def test_line_ends_and_a_byte_order_mark(small: Catalog) -> None:
 
 PARTS = {"field": ("nlp", "cv", "misc"), "appl": ("pytorch", "vasp", "misc")}
 FIELDS = CommentPolicy(required=True, form="fields", fields=PARTS)
+PATTERN = dataclasses.replace(FIELDS, pattern=r"field=\w+;appl=\w+")
+NO_VASP = dataclasses.replace(FIELDS, pattern=r"field=\w+;appl=[^v]\w+")
 WORD = CommentPolicy(required=True, form="word", values=("pytorch", "vasp"))
 BOTH = {"field": "nlp", "appl": "vasp"}
 
@@ -137,6 +139,8 @@ BOTH = {"field": "nlp", "appl": "vasp"}
         (FIELDS, {"field": "cv"}, "--comment=field=nlp;appl=vasp", "--comment=field=nlp;appl=vasp"),
         (FIELDS, {"field": "cv"}, "--comment=other", "--comment=other"),
         (FIELDS, {}, "--comment='nlp cv'", "--comment='nlp cv'"),
+        (PATTERN, BOTH, "--comment=any", '--comment="field=nlp;appl=vasp"'),
+        (NO_VASP, BOTH, "--comment=any", "--comment=any"),
         (WORD, {"appl": "vasp"}, "--comment='a b'", '--comment="vasp"'),
         (WORD, {}, "--comment=x", "--comment=x"),
         (CommentPolicy(), BOTH, "-J x", "-J x"),

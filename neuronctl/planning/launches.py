@@ -31,57 +31,79 @@ class Share:
     per_node: int = 0
 
     @property
-    def beside(self) -> bool:
+    def side_by_side(self) -> bool:
         """Return True if other steps run at the same time."""
         return self.per_node > 0
 
-    def among(self, count: int) -> Share:
+    def split(self, count: int) -> Share:
         """Return the share of each of ``count`` steps side by side, each on one node."""
         per_node = -(-count // self.nodes)
         gpus = max(1, self.gpus // per_node) if self.gpus else 0
         return Share(1, gpus, self.job_gpus, per_node)
 
-    def cores_with(self, gpus: int, job_cores: int) -> int:
+    def count_cores(self, gpus: int, job_cores: int) -> int:
         """Return the cores per node of a step with ``gpus`` GPUs per node.
 
         job_cores: the whole job's cores per node.
         """
-        if self.gpus:  # cores come with the GPUs
-            return max(1, job_cores * gpus // (self.job_gpus if self.beside else self.gpus))
-        return max(1, job_cores // self.per_node) if self.beside else job_cores
+        if self.job_gpus:  # cores come with the GPUs
+            return max(1, job_cores * gpus // self.job_gpus)
+        return max(1, job_cores // self.per_node) if self.side_by_side else job_cores
+
+
+def exceeds_job(words: str, most: int) -> UsageError:
+    """Return the error for a step that requests more than the job has.
+
+    words: what it requests: ``step 2 requests 3 nodes``.
+    """
+    return UsageError(
+        f"{words}; the job has {most}", f"request at most {most} for the step, or more for the job"
+    )
+
+
+_STEPS_OWN = (
+    *("script", "args", "body", "launcher", "launcher_options"),
+    *("ntasks_per_node", "cpus_per_task"),
+)
+"""Fields of a request that a step sets itself; its nodes and GPUs may come from its share."""
 
 
 def _step_request(step: StepRequest, share: Share, job: JobRequest, name: str) -> JobRequest:
-    """Return what a step requests; raises UsageError. name: the step's, for messages."""
+    """Return the job's request with a step's program and sizes; raise UsageError.
+
+    name: what messages call the step.
+    """
     nodes = share.nodes if step.nodes is None else step.nodes
     gpus = share.gpus if step.gpus_per_node is None else step.gpus_per_node
-    sizes = ((nodes, job.nodes or share.nodes, "node"), (gpus, share.job_gpus, "GPU"))
-    for count, most, unit in sizes:
-        if count > most:
-            per_node = " per node" if unit == "GPU" else ""
-            raise UsageError(
-                f"{name} requests {counted(count, unit)}{per_node}; the job has {most}",
-                f"request at most {most} for the step, or more for the job",
-            )
-    if share.beside and nodes > 1:
-        words = f"{name} requests {counted(nodes, 'node')}, and steps side by side run on one each"
-        raise UsageError(words, "let it run before or after the others")
-    fields = {field: getattr(step, field) for field in _STEP_FIELDS}
-    fields.update(nodes=nodes, gpus_per_node=gpus or None)
-    uses_all_nodes = step.nodes is None and not share.beside
-    fields["max_nodes"] = job.max_nodes if uses_all_nodes else None
-    return replace(job, steps=(), ntasks=None, gpus=None, nodelist=None, **fields)
-
-
-_STEP_FIELDS = (
-    *("script", "args", "body", "launcher", "launcher_options"),
-    *("nodes", "ntasks_per_node", "cpus_per_task", "gpus_per_node"),
-)
-"""What a step requests itself; all else is the job's."""
+    job_nodes = job.nodes or share.nodes
+    if nodes > job_nodes:
+        raise exceeds_job(f"{name} requests {counted(nodes, 'node')}", job_nodes)
+    if gpus > share.job_gpus:
+        raise exceeds_job(f"{name} requests {counted(gpus, 'GPU')} per node", share.job_gpus)
+    if share.side_by_side and nodes > 1:
+        raise UsageError(
+            f"{name} requests {nodes} nodes, and steps side by side run on one node each",
+            "let it run before or after the others",
+        )
+    uses_all_nodes = step.nodes is None and not share.side_by_side
+    return replace(
+        job,
+        **{field: getattr(step, field) for field in _STEPS_OWN},
+        nodes=nodes,
+        max_nodes=job.max_nodes if uses_all_nodes else None,
+        gpus_per_node=gpus or None,
+        gpus=None,
+        ntasks=None,
+        nodelist=None,
+        steps=(),
+    )
 
 
 class LaunchBuilder(SizeBuilder):
-    """Settles what a launch needs besides its sizes, for a job's one launch and for a step's."""
+    """Settles what a launch needs besides its sizes: the only one of a job, or a step's.
+
+    number, name: of the step, as in Launch.
+    """
 
     wandb: Optional[Export] = None
     code: Optional[CodeSnapshot] = None
@@ -91,9 +113,10 @@ class LaunchBuilder(SizeBuilder):
 
     def launch(self) -> Launch:
         """Return the launch, once the cores are settled."""
-        request, launcher, processes = self.request, self.launcher, self.processes
-        place = self.place
-        holds = partial(
+        request, launcher, place = self.request, self.launcher, self.place
+        processes = self.processes
+        # Some traits of a launcher apply only to several nodes or processes, or only to Python.
+        applies = partial(
             launchers.holds,
             nodes=self.most_nodes,
             processes=self.most_nodes * processes,
@@ -108,11 +131,11 @@ class LaunchBuilder(SizeBuilder):
             gpus_per_node=self.gpus,
             processes_per_node=processes,
             launcher=launcher,
-            rendezvous=holds(launcher.rendezvous),
+            rendezvous=applies(launcher.rendezvous),
             srun_options=self.cluster.policy.srun_options + (place.step_options if place else ()),
-            wrapping=self._wrapping(),
-            program=software.program(request, launcher, macros=holds(launcher.macros)),
-            exports=self._exports(),
+            wrapping=self._wrap(),
+            program=software.program(request, launcher, macros=applies(launcher.macros)),
+            exports=self._list_exports(),
             hosts=place.hosts if place else (),
             own_step=place is not None and place.is_share,
             number=self.number,
@@ -120,41 +143,47 @@ class LaunchBuilder(SizeBuilder):
             allow_failure=self.allow_failure,
         )
 
-    def _exports(self) -> Tuple[Export, ...]:
+    def _list_exports(self) -> Tuple[Export, ...]:
         processes = self.processes if self.launcher.distributed else 1
         return software.exports(
             self.request, self.cluster, cores=self.cores, processes=processes, wandb=self.wandb
         )
 
-    def _wrapping(self) -> Wrapping:
+    def _wrap(self) -> Wrapping:
         """Return what the requested container adds to the launch; raise UsageError."""
         request = self.request
         if request.container is None:
             return Wrapping()
-        name = request.container_runtime or self.cluster.containers.runtime
-        if request.container_runtime is not None:
+        runtime = self._choose_runtime(request.container)
+        scratch = self.cluster.scratch
+        scratch_words = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
+        if self.code is not None:  # the copied code has links into the repository
+            request = replace(request, binds=(*request.binds, self.code.root))
+        gpu_option = "--rocm" if self.partitions[0].has_amd_gpus else "--nv"
+        return RUNTIMES[runtime](request, scratch_words, gpu_option if self.gpus else "")
+
+    def _choose_runtime(self, image: str) -> str:
+        """Return the name of the container runtime; raise UsageError for an unknown one."""
+        if self.request.container_runtime is not None:
+            name = self.request.container_runtime
             self.keep_requested("container-runtime", "container_runtime", name)
-        elif request.container.endswith(".sqsh"):
+        elif image.endswith(".sqsh"):
             name = self.derive("container-runtime", "pyxis", "an Enroot squashfs image")
         else:
+            name = self.cluster.containers.runtime
             self.decide("container-runtime", name, Source.CLUSTER)
         if name not in RUNTIMES:
             raise UsageError(
                 f"--container-runtime: unknown container runtime '{name}'",
                 "container runtimes are: " + ", ".join(RUNTIMES),
             )
-        scratch = self.cluster.scratch
-        scratch_words = None if scratch is None else Shell(scratch.replace("{user}", "$USER"))
-        if self.code is not None:  # its links lead there
-            request = replace(request, binds=(*request.binds, self.code.root))
-        option = "--rocm" if self.partitions[0].has_amd_gpus else "--nv"
-        return RUNTIMES[name](request, scratch_words, option if self.gpus else "")
+        return name
 
 
 class StepBuilder(LaunchBuilder):
     """Builds the launch of one step of a job, or of one part of it.
 
-    number: of the step. name: for messages. job: the builder of the whole job.
+    number: of the step. name: what messages call it. job: the builder of the whole job.
     """
 
     def __init__(
@@ -168,7 +197,7 @@ class StepBuilder(LaunchBuilder):
         if software.imports_wandb(request):
             self.wandb = software.wandb_run(request, job.cluster, name)
         self.settle_tasks()
-        if share.beside and self.launcher.own_variables:
+        if share.side_by_side and self.launcher.own_variables:
             raise UsageError(
                 f"{name}: {self.launcher.name} starts its processes without srun, which keeps "
                 "steps side by side apart",
@@ -176,25 +205,30 @@ class StepBuilder(LaunchBuilder):
             )
 
     def step_launch(self, job_cores: int) -> Launch:
-        """Return the launch. job_cores: those per node of the whole job."""
-        self.place = self._place(job_cores)
-        self.cpus_per_task = self._cpus_per_task()
+        """Return the launch. job_cores: the whole job's cores per node."""
+        self.place = self._find_place(job_cores)
+        self.cpus_per_task = self._count_cores_per_task()
         return self.launch()
 
-    def _place(self, job_cores: int) -> AllocationPart:
-        """Return the step's place in the allocation."""
+    def _find_place(self, job_cores: int) -> AllocationPart:
+        """Return the step's part of the job's allocation. job_cores: as for step_launch()."""
         step, share = self.step, self.share
-        nodes, gpus = self.request.nodes or 1, self.request.gpus_per_node or 0
+        nodes = self.request.nodes or 1
+        gpus = self.request.gpus_per_node or 0
         sizes = (step.nodes, step.ntasks_per_node, step.cpus_per_task, step.gpus_per_node)
-        is_share = share.beside or any(size is not None for size in sizes)
+        has_sizes = any(size is not None for size in sizes)
         options: Tuple[str, ...] = ()
         if gpus != share.job_gpus:
             option = "gres=gpu:" if self.cluster.policy.gpu_option == "gres" else "gpus-per-node="
             options += (f"--{option}{gpus}",)
-        if share.beside:
+        if share.side_by_side:
             # Without --mem=0, a step may take all of the job's memory, and the next one waits.
             options += ("--exact", "--mem=0")
         elif 1 < nodes < share.nodes:
             options += ("--relative=0",)  # from the first node on, where the processes meet
-        cores = share.cores_with(gpus, job_cores)
-        return AllocationPart(hosts=(), cores=cores, step_options=options, is_share=is_share)
+        return AllocationPart(
+            hosts=(),
+            cores=share.count_cores(gpus, job_cores),
+            step_options=options,
+            is_share=share.side_by_side or has_sizes,
+        )

@@ -169,7 +169,7 @@ def test_steps_side_by_side_share_evenly() -> None:
         ((StepRequest(body="x", nodes=3),), "3 nodes; the job has 2"),
         ((StepRequest(body="x", gpus_per_node=5),), "5 GPUs per node; the job has 4"),
         ((StepRequest(body="x", cpus_per_task=9),), "9 cores per node; the job has 8"),
-        ((StepRequest(together=(StepRequest(body="x", nodes=2),)),), "run on one each"),
+        ((StepRequest(together=(StepRequest(body="x", nodes=2),)),), "run on one node each"),
         (
             (StepRequest(together=(StepRequest(script="x.py", launcher="mpirun"),)),),
             "mpirun starts its processes without srun",

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+from operator import itemgetter
 from typing import Dict, List, Mapping, Pattern, Sequence, Tuple, cast
 
 import click
@@ -71,12 +72,12 @@ def completion(shell: str) -> None:
     from neuronctl.cli.root import root
     from neuronctl.cli.say import print_script
 
-    kind = get_completion_class(shell)
-    assert kind is not None
+    shell_class = get_completion_class(shell)
+    assert shell_class is not None
     if shell == "zsh":
         print_script("(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }\n")
-    # click's own class starts bash to ask for its version.
-    print_script(ShellComplete.source(kind(root, {}, "neuronctl", VARIABLE)) + "\n")
+    # The source() of bash's own class would start bash to ask for its version.
+    print_script(ShellComplete.source(shell_class(root, {}, "neuronctl", VARIABLE)) + "\n")
 
 
 def _subcommands(name: str) -> List[str]:
@@ -97,10 +98,10 @@ def topics() -> Dict[str, str]:
         if not os.path.isdir(directory):
             continue  # --on does not send the Korean pages
         for name in sorted(os.listdir(directory)):
-            topic, end = os.path.splitext(name)
-            if end == ".md" and topic != "README":
-                is_taken = topic in COMMANDS or folder == "ko"
-                topic = f"{folder}/{topic}" if is_taken else topic
+            page, end = os.path.splitext(name)
+            if end == ".md" and page != "README":
+                keeps_folder = page in COMMANDS or folder == "ko"
+                topic = f"{folder}/{page}" if keeps_folder else page
                 files[topic] = os.path.join(directory, name)
     return files
 
@@ -109,61 +110,73 @@ def _parts(file: str) -> List[Tuple[str, str]]:
     """Return the headings of a page with the text below each, starting with the title."""
     with open(file, encoding="utf-8") as stream:
         text = stream.read()
-    text = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", text)
-    pairs = [part.partition("\n")[::2] for part in re.split(r"(?m)^##? (?=.*\n\n)", text)[1:]]
-    return [(heading, body.strip()) for heading, body in pairs]
+    without_links = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", text)
+    parts = []
+    for part in re.split(r"(?m)^##? (?=.*\n\n)", without_links)[1:]:
+        heading, _, body = part.partition("\n")
+        parts.append((heading, body.strip()))
+    return parts
 
 
 def _section(topic: str, parts: List[Tuple[str, str]], section: str) -> str:
-    first, *others = parts
-    names = [name for name, _ in others]
+    """Return the section of a page whose heading has this text; for "", the page's beginning."""
+    (title, introduction), *sections = parts
     if not section:
-        listed = "\n".join(f"- `neuronctl help {topic} {shlex.quote(name)}`" for name in names)
-        return f"# {first[0]}\n\n{first[1] or others[0][1]}\n\n{listed}"
-    for name, text in others:
-        if section.lower() in name.lower():
-            return f"# {name}\n\n{text}"
-    raise UsageError(f"{topic} has no section '{section}'", did_you_mean(section, names))
+        listed = "\n".join(_list_item(topic, heading) for heading, _ in sections)
+        return f"# {title}\n\n{introduction or sections[0][1]}\n\n{listed}"
+    for heading, text in sections:
+        if section.lower() in heading.lower():
+            return f"# {heading}\n\n{text}"
+    hint = did_you_mean(section, [heading for heading, _ in sections])
+    raise UsageError(f"{topic} has no section '{section}'", hint)
+
+
+def _list_item(topic: str, heading: str) -> str:
+    return f"- `neuronctl help {topic} {shlex.quote(heading)}`"
 
 
 def _search_results(words: Sequence[str], pages: Mapping[str, str]) -> str:
-    """Return the sections where most of the words stand, headings first, and the known causes.
-
-    Raises UsageError if the words stand nowhere.
-    """
+    """Return the sections and the known causes that the words fit; raise UsageError for none."""
     patterns = [_word_pattern(word) for word in words if len(word) > 2 or not word.isascii()]
     rows = _sections_with(patterns, pages)
-    from neuronctl.diagnosis import knowledge
-
-    causes = []
-    for entry in knowledge.entries() if patterns else ():
-        is_sentence = entry.means and "{" not in entry.means
-        text = "\n".join([entry.means, *entry.matches])
-        if is_sentence and _count(patterns, text) == len(patterns):
-            causes.append(f"- `{entry.matches[0]}`: {entry.means}")
+    causes = _causes_with(patterns) if patterns else []
     if causes:
         rows += ["", "What a log with such a line means:", "", *causes[:3], ""]
     if rows:
         return "\n".join([f"# {' '.join(words)}", "", *rows]).replace("\n\n\n", "\n\n")
-    headings = " ".join(heading for file in pages.values() for heading, _ in _parts(file))
-    names = {*pages, *COMMANDS, *re.findall(r"\w{4,}", headings.lower())}
+    headings = [heading for file in pages.values() for heading, _ in _parts(file)]
+    names = {*pages, *COMMANDS, *re.findall(r"\w{4,}", " ".join(headings).lower())}
     similar = did_you_mean(words[0].lower(), names)
     hint = "'neuronctl help' lists the topics" if similar.startswith("valid") else similar
     raise UsageError(f"there is nothing about '{' '.join(words)}'", hint)
 
 
 def _sections_with(patterns: Sequence[Pattern[str]], pages: Mapping[str, str]) -> List[str]:
-    """Return the commands that show the sections that match the largest number of patterns."""
-    sections: Dict[int, List[Tuple[str, str]]] = {}  # by the number of patterns in them
+    """List the sections that match the most patterns; first those whose headings match many."""
+    items: Dict[int, List[Tuple[int, str]]] = {}  # by the number of patterns that a section matches
     for topic, file in pages.items():
         for heading, text in _parts(file):
             count = _count(patterns, f"{heading}\n{text}")
-            sections.setdefault(count, []).append((topic, heading))
-    most = max(sections)
+            item = (_count(patterns, heading), _list_item(topic, heading))
+            items.setdefault(count, []).append(item)
+    most = max(items)
     if most == 0:
         return []
-    best = sorted(sections[most], key=lambda section: -_count(patterns, section[1]))
-    return [f"- `neuronctl help {topic} {shlex.quote(name)}`" for topic, name in best[:_MOST]]
+    best = sorted(items[most], key=itemgetter(0), reverse=True)
+    return [item for _, item in best[:_MOST]]
+
+
+def _causes_with(patterns: Sequence[Pattern[str]]) -> List[str]:
+    """List the causes known to ``why`` that match all patterns."""
+    from neuronctl.diagnosis import knowledge
+
+    items = []
+    for entry in knowledge.entries():
+        is_sentence = entry.means and "{" not in entry.means
+        text = "\n".join([entry.means, *entry.matches])
+        if is_sentence and _count(patterns, text) == len(patterns):
+            items.append(f"- `{entry.matches[0]}`: {entry.means}")
+    return items
 
 
 def _word_pattern(word: str) -> Pattern[str]:
@@ -173,4 +186,5 @@ def _word_pattern(word: str) -> Pattern[str]:
 
 
 def _count(patterns: Sequence[Pattern[str]], text: str) -> int:
+    """Return how many of the patterns match a text."""
     return sum(1 for pattern in patterns if pattern.search(text))

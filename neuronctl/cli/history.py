@@ -63,12 +63,12 @@ def command(
     --metric 'best acc ([0-9.]+)' matches.
     """
     store = RecordStore.default()
-    if metric and "(" not in metric and next(named_since(store, metric), None) is not None:
+    if metric and "(" not in metric and any(named_since(store, metric)):
         words = f"--metric read '{metric}' as its pattern, but it is the name of a job"
         raise UsageError(words, f"put the name first: neuronctl history {quote(metric)} --metric")
-    after = 0 if since is None else parse_since(since, int(time.time()))
+    earliest = 0 if since is None else parse_since(since, int(time.time()))
     notify(*recover(store))
-    records = list(itertools.islice(named_since(store, name, after), MOST if failed else limit))
+    records = list(itertools.islice(named_since(store, name, earliest), MOST if failed else limit))
     states, notes = states_of(records, store)
     notify(*notes)
     if failed:
@@ -80,8 +80,8 @@ def command(
     elif records:
         _print(records, states, metrics)
     else:
-        chosen = name != "*" or since is not None or failed
-        print_line("no such submissions recorded" if chosen else "no submissions recorded")
+        has_filter = name != "*" or since is not None or failed
+        print_line("no such submissions recorded" if has_filter else "no submissions recorded")
     notify(*store.warnings)
 
 
@@ -95,7 +95,10 @@ def _arguments(record: JobRecord) -> str:
 
 
 def _metrics(states: States, pattern: str) -> Dict[str, str]:
-    """Return the last metric in the logs of each job or task, by its id."""
+    """Return the last metric in the log of each job or task, by its id; "" without one.
+
+    pattern: of --metric; "" for ``neuronctl: metric=``. Raises UsageError for a wrong one.
+    """
     from neuronctl.sweeping.parameters import METRIC, check_metric, last_metric
 
     check_metric(pattern)
@@ -106,6 +109,7 @@ def _metrics(states: States, pattern: str) -> Dict[str, str]:
 def _print(
     records: Sequence[JobRecord], states: States, metrics: Optional[Mapping[str, str]]
 ) -> None:
+    """Print the table of submissions. metrics: by job id; None for no such column."""
     styles = {**STATE_STYLES, "REFUSED": STATE_STYLES[FAILED]}
     columns = [
         Column("JOB", no_wrap=True, style="bold"),
@@ -117,35 +121,45 @@ def _print(
         Column("STATE", no_wrap=True, styles=styles),
         Column("REASON OR EXIT"),
         figures("USED", 2),
-        *([] if metrics is None else [figures("METRIC")]),
     ]
-    urls = {record.key: wandb_url(one) for record in records for one in states.get(record.key, ())}
-    columns += [Column("W&B RUN", priority=6, no_wrap=True)] if any(urls.values()) else []
     rows = []
     for record in records:
         jobs = states.get(record.key, ())
-        state = _state_word(record, jobs)
-        if len(jobs) > 1:  # for an array, take the state that matters most
-            styles.setdefault(state, state_style(jobs))
-        elapsed = jobs[0].elapsed if len(jobs) == 1 else None
-        row = [
-            "-" if record.job_id is None else str(record.job_id),
-            time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
-            shown_name(record.job_name, record),
-            _arguments(record),
-            record.partition,
-            str(record.nodes or ""),
-            state,
-            _outcome(record, jobs),
-            "" if elapsed is None else duration(elapsed),
-        ]
+        row = _row(record, jobs)
+        if len(jobs) > 1:  # the words count the states of an array; color the one that matters most
+            styles.setdefault(_state_words(record, jobs), state_style(jobs))
         if metrics is not None:
-            values = filter(None, (metrics[str(each.id)] for each in jobs))
+            values = filter(None, (metrics[str(job.id)] for job in jobs))
             row.append(shortened(", ".join(values), 24))
-        if any(urls.values()):
-            row.append(urls.get(record.key, ""))
         rows.append(row)
+    if metrics is not None:
+        columns.append(figures("METRIC"))
+    urls = [_wandb_url(states.get(record.key, ())) for record in records]
+    if any(urls):
+        columns.append(Column("W&B RUN", priority=6, no_wrap=True))
+        rows = [[*row, url] for row, url in zip(rows, urls)]
     print_table(columns, rows)
+
+
+def _row(record: JobRecord, jobs: Sequence[JobStatus]) -> List[str]:
+    """Return the cells of a submission, up to the time used. jobs: as Slurm knows them."""
+    elapsed = jobs[0].elapsed if len(jobs) == 1 else None
+    return [
+        "-" if record.job_id is None else str(record.job_id),
+        time.strftime("%m-%d %H:%M", time.localtime(record.begun_at)),
+        shown_name(record.job_name, record),
+        _arguments(record),
+        record.partition,
+        str(record.nodes or ""),
+        _state_words(record, jobs),
+        _outcome(record, jobs),
+        "" if elapsed is None else duration(elapsed),
+    ]
+
+
+def _wandb_url(jobs: Sequence[JobStatus]) -> str:
+    """Return the W&B address of the last of the jobs, or ""."""
+    return wandb_url(jobs[-1]) if jobs else ""
 
 
 def _outcome(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
@@ -158,7 +172,7 @@ def _outcome(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
     return words or failed_tasks(jobs)
 
 
-def _state_word(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
+def _state_words(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
     """Return the state; ``3 COMPLETED, 1 FAILED`` for an array; REFUSED if Slurm refused it."""
     if record.status == "failed" or record.failure:
         return "REFUSED"
@@ -172,6 +186,7 @@ def _state_word(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
 def _data(
     record: JobRecord, statuses: Sequence[JobStatus], metrics: Optional[Mapping[str, str]]
 ) -> Dict[str, Any]:
+    """Return a submission as JSON has it. metrics: by job id; None without --metric."""
     from neuronctl.cli.json_data import status_data
 
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from shutil import which
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
 
@@ -29,6 +29,10 @@ from neuronctl.rules.policy import near_imports
 from neuronctl.scripts.script_file import batch_script, unified_diff
 from neuronctl.submission.distributed_program import distributed
 from neuronctl.submission.first_job import Derived, job_file, programs, software
+
+if TYPE_CHECKING:
+    from neuronctl.planning import JobPlan
+    from neuronctl.submission.planned_job import PlannedJob
 
 _SIZE = ("nodes", "ntasks", "ntasks_per_node", "gpus_per_node", "gpus", "gres")
 _SOFTWARE = ("conda", "venv", "container", "modules")
@@ -57,41 +61,64 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     cluster, how = recognise(load(catalog), options["cluster"] or defaults.get("cluster"))
     notify(f"cluster: {cluster.title}" + (f" ({how})" if how else ""))
     chdir = options["chdir"] or defaults.get("chdir")
-    words = words or (_program(chdir or "."),)
-    given = {**defaults, **options_layer(options, words).values}
+    program_words = words or (_only_program(chdir or "."),)
+    given = {**defaults, **options_layer(options, program_words).values}
     program = JobRequest(script=given["script"], args=given.get("args", ()), chdir=chdir)
     _refuse_batch_script(program)
     derived = {**_partition_and_gpus(given, cluster), **_comment(program, cluster, given)}
     environment, advice = software(any(name in given for name in _SOFTWARE), program)
     derived.update(environment)
-    for name, value in derived.items():
-        notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")
+    _show_derived(derived)
     every = {**options, **{name: value.value for name, value in derived.items()}}
     planned = plan_job(
-        every, words=words, catalog_file=catalog, ask_slurm=which("sbatch") is not None, tell=notify
+        every,
+        words=program_words,
+        catalog_file=catalog,
+        ask_slurm=which("sbatch") is not None,
+        tell=notify,
     )
+    change = _judge(planned)
+    time = _default_time(planned.plan)
+    _show_derived(time)
+    text = job_file(program, every, {**derived, **time}, cluster)
+    job_output.write_text(JOB_FILE, text, force=force, mode=0o600)
+    notify(*filter(None, [advice, change]))
+    notify(f"wrote {JOB_FILE}; 'neuronctl submit' submits it, with --dry-run only shows the script")
+
+
+def _show_derived(derived: Mapping[str, Derived]) -> None:
+    for name, value in derived.items():
+        notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")
+
+
+def _judge(planned: PlannedJob) -> str:
+    """Print what is wrong with the job and when it would start; raise PolicyError for a refusal.
+
+    Return how to make its program distributed, if it is not, and the change is known; else "".
+    """
     judged = planned.judge()
     copies = [finding for finding in judged.findings if finding.has(Trait.REWRITES)]
     change = _show_distributed(planned.plan.request, copies[0]) if copies else ""
-    if change:
+    if change:  # which says more than the findings
         others = tuple(finding for finding in judged.findings if finding not in copies)
         judged = replace(judged, findings=others)
     job_output.show_findings(judged)
     if judged.errors:
         raise judged.refusal(change)
     if change and copies[0].refuses:
-        again = f"change {given['script']}, then run init again to write {JOB_FILE}"
+        again = f"change {planned.plan.request.script}, then run init again to write {JOB_FILE}"
         raise PolicyError(again, change)
     notify(f"the job in {planned.plan.partition_list}: {job_output.summary(judged)}")
     job_output.show_verdict(judged)
-    time = planned.plan.decision("time")
-    if time is not None and time.source == Source.CLUSTER:  # the site's default
-        derived["time"] = Derived(time.value, "the default here: a shorter one may start earlier")
-        notify(f"time: {time.value} ({derived['time'].why})")
-    text = job_file(program, every, derived, cluster)
-    job_output.write_text(JOB_FILE, text, force=force, mode=0o600)
-    notify(*filter(None, [advice, change]))
-    notify(f"wrote {JOB_FILE}; 'neuronctl submit' submits it, with --dry-run only shows the script")
+    return change
+
+
+def _default_time(plan: JobPlan) -> Dict[str, Derived]:
+    """Return the site's default time limit, if the job has it, for the user to shorten."""
+    time = plan.decision("time")
+    if time is None or time.source != Source.CLUSTER:
+        return {}
+    return {"time": Derived(time.value, "the default here: a shorter one may start earlier")}
 
 
 def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str, Derived]:
@@ -101,9 +128,9 @@ def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str,
     if partition is None:
         derived["partition"] = Derived("auto", "the one where it starts first; or name one")
     sizes = [
-        each.gpus_per_node
-        for each in cluster.partitions.values()
-        if partition in (None, "auto") or each.name in str(partition).split(",")
+        candidate.gpus_per_node
+        for candidate in cluster.partitions.values()
+        if partition in (None, "auto") or candidate.name in str(partition).split(",")
     ]
     if any(sizes) and not any(name in given for name in _SIZE):
         numbers = [str(number) for number in range(1, max(sizes) + 1)]
@@ -113,26 +140,30 @@ def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str,
     return derived
 
 
-def _ask(question: str, what: str, choices: Sequence[str], default: Optional[str]) -> Optional[str]:
-    """Ask on a terminal until the answer is one of the choices; otherwise return the default."""
+def _ask(question: str, noun: str, choices: Sequence[str], default: Optional[str]) -> Optional[str]:
+    """Ask on a terminal until the answer is one of the choices; otherwise return the default.
+
+    noun: what is asked for, in the singular. choices: if empty, any answer will do.
+    """
     # 'patch' waits for the change on standard output, so no question comes before it.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         return default
 
-    def checked(text: str) -> str:
+    def check(text: str) -> str:
         if choices and text.strip() not in choices:
-            problem = f"'{text}' is not a {what} here; {did_you_mean(text, choices)}"
+            problem = f"'{text}' is not a {noun} here; {did_you_mean(text, choices)}"
             raise click.UsageError(printable(problem))
         return text.strip()
 
-    answer: str = click.prompt(printable(question), default, value_proc=checked, err=True)
+    answer: str = click.prompt(printable(question), default, value_proc=check, err=True)
     return answer
 
 
 def _show_distributed(request: JobRequest, copies: Finding) -> str:
-    """Print the change that makes one training run of a program for one GPU, if it is known.
+    """Print the change that makes a program for one GPU train once on all GPUs, if it is known.
 
-    copies: what happens without it. Returns what to do; "" if the change is not known.
+    copies: the finding that it would train once on each. Return what to do; "" if the change is
+    not known.
     """
     path = request.resolve_path(python_file(request) or "")
     try:
@@ -147,7 +178,7 @@ def _show_distributed(request: JobRequest, copies: Finding) -> str:
     notify(
         f"{copies.code}: {copies.message}",
         "this change makes it one training run on all GPUs",
-        *(f"left to you: {what}" for what in change.by_hand),
+        *(f"left to you: {task}" for task in change.by_hand),
         "each process takes its own batches, so one step sees the samples of all: adapt the batch "
         "size or the learning rate",
     )
@@ -155,8 +186,8 @@ def _show_distributed(request: JobRequest, copies: Finding) -> str:
     return f"make the change: {again} | patch {quote(path)}; then: {again}"
 
 
-def _program(directory: str) -> str:
-    """Return the only program of a directory."""
+def _only_program(directory: str) -> str:
+    """Return the only Python program of a directory; raise UsageError for none, or several."""
     files = programs(directory)
     if not files:
         raise UsageError(
@@ -184,25 +215,35 @@ def _refuse_batch_script(program: JobRequest) -> None:
 
 
 def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) -> Dict[str, Derived]:
-    """Return the parts of the comment that the site requires."""
+    """Return the parts of the comment that the site requires, and that the user did not give.
+
+    They are the user's answers on a terminal; the program's imports suggest the application code.
+    """
     comment = cluster.policy.comment
-    is_missing = comment.required and given.get("comment") is None
+    if not comment.required or given.get("comment") is not None:
+        return {}
     parts: Dict[str, Derived] = {}
-    for key in ("field", "appl") if is_missing else ():
-        values = comment.values_of(key)
-        if values is None or key in given:
+    for key in ("field", "appl"):
+        codes = comment.values_of(key)
+        if codes is None or key in given:
             continue
-        near = Derived("", "")
-        if key == "appl":
-            module, codes = near_imports(program_imports(program), values)
-            near = Derived(codes[0], f"the program imports {module}") if codes else near
-        meant = [
-            f"{code} ({comment.meanings[code]})" for code in values if code in comment.meanings
+        suggestion = _suggest_application(program, codes) if key == "appl" else None
+        explained = [
+            f"{code} ({comment.meanings[code]})" for code in codes if code in comment.meanings
         ]
-        question = f"{key.capitalize()} for the site's comment, such as "
-        question += f"{', '.join((meant or [*values])[:6])}; "
+        examples = ", ".join((explained or [*codes])[:6])
+        question = f"{key.capitalize()} for the site's comment, such as {examples}; "
         question += "'neuronctl partitions --comment' lists all"
-        answer = _ask(question, f"code for --{key}", values, near.value or None)
-        if answer:
-            parts[key] = near if answer == near.value else Derived(answer, "as you said")
+        default = None if suggestion is None else suggestion.value
+        answer = _ask(question, f"code for --{key}", codes, default)
+        if suggestion is not None and answer == suggestion.value:
+            parts[key] = suggestion
+        elif answer:
+            parts[key] = Derived(answer, "as you said")
     return parts
+
+
+def _suggest_application(program: JobRequest, codes: Sequence[str]) -> Optional[Derived]:
+    """Return the code of the application that the program imports; None if there is none."""
+    module, near_codes = near_imports(program_imports(program), codes)
+    return Derived(near_codes[0], f"the program imports {module}") if near_codes else None

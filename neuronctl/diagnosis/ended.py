@@ -48,10 +48,8 @@ def diagnose(evidence: JobEvidence) -> Diagnosis:
         # The arguments of `neuronctl resubmit` for the job, or only for these array tasks.
         "{id}": str(id.job) if tasks is None else f"{id.job} --array {tasks}",
     }
-    pattern = "|".join(values)
-    return replace(
-        diagnosis, remedy=re.sub(pattern, lambda match: values[match[0]], diagnosis.remedy)
-    )
+    remedy = re.sub(r"\{\w+\}", lambda match: values.get(match[0], match[0]), diagnosis.remedy)
+    return replace(diagnosis, remedy=remedy)
 
 
 def _diagnose(evidence: JobEvidence) -> Diagnosis:
@@ -83,7 +81,7 @@ _RESUME = "'neuronctl resubmit {id}' goes on from its last save, if it made one"
 
 
 def _diagnose_unknown(evidence: JobEvidence) -> Diagnosis:
-    """Diagnose a job of which Slurm does not know how it ended."""
+    """Diagnose a job whose state Slurm does not know."""
     what = f"what became of it is unknown: {evidence.status.stated_reason}"
     if evidence.status.absent == NOT_RESPONDING:
         remedy = "try again later; its log may tell more"

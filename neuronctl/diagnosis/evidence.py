@@ -28,14 +28,14 @@ from neuronctl.tracking.runs import Runs
 class JobEvidence:
     """What is known about one job (or one array task).
 
-    canceller: login name, "you", or "" if unknown. logs: the logs that exist. unread: those that
-    cannot be read. log_guessed: their path is not recorded. log_problem: why a log cannot be
-    written now, as seen from this machine; log_full: because its file system is full. queue: for a
-    pending job, the jobs of its partition. reservations: of a job that waits for them. earlier: its
-    runs before a requeue, newest first. steps: of an ended job. more_memory: how to request more
-    memory on this cluster. most_time: the partition's maximum in seconds. now: epoch seconds.
-    runs: of a job that goes on. failed_tasks: of a sweep's job, in words. left_out: why a pipeline
-    did not run it.
+    now: epoch seconds. canceller: a login name, "you", or "" if unknown. logs: the logs that could
+    be read; unread: those that could not. log_guessed: True if their path is not recorded.
+    log_problem: why a log cannot be written now, as seen from this machine; log_full: True if that
+    is because its file system is full. queue: the jobs in a pending job's partition. reservations:
+    of a job that waits for them. earlier: the runs before a requeue, newest first. most_time: the
+    partition's maximum in seconds. runs: those of a job with --until-done. steps: of a job that has
+    ended. failed_tasks: which tasks of a sweep's job failed, in words. more_memory: how to request
+    more memory on this cluster. left_out: why a pipeline did not run the job.
     """
 
     status: JobStatus
@@ -61,11 +61,11 @@ class JobEvidence:
 class Diagnosis:
     """The diagnosis of a job.
 
-    what: the facts, in one sentence. cause: why, "" if ``what`` is sufficient. remedy: what to do.
-    kind: a keyword for programs. certain: whether ``cause`` is a fact rather than only likely.
-    line: the log line that shows it; around: the lines around that line, if the cause is unknown.
-    where: the place in the program, the rank, the node. entry: the name of the entry in causes.yaml
-    that explains the line, or "".
+    kind: a keyword for programs. what: the facts, in one sentence. cause: why, "" if ``what`` is
+    sufficient. remedy: what to do. certain: True if ``cause`` is a fact, not only likely. line: the
+    log line that shows it; around: the lines around that line, if the cause is unknown. where: the
+    place in the program, the rank, and the node. entry: the name of the entry in causes.yaml that
+    explains the line, or "".
 
     >>> neuronctl.Job(70).why().kind
     'completed'
@@ -83,7 +83,7 @@ class Diagnosis:
 
 
 def search(evidence: JobEvidence) -> Optional[Sign]:
-    """Return the best line of all logs: causes before consequences, standard error first."""
+    """Return the most telling line of all logs; of equal ones, that of standard error."""
     alone = evidence.status.gpus == evidence.status.nodes == 1
     signs = []
     for log in reversed(evidence.logs):
@@ -95,12 +95,14 @@ def search(evidence: JobEvidence) -> Optional[Sign]:
 
 def lines_around(evidence: JobEvidence, line: Optional[LogLine]) -> Tuple[str, ...]:
     """Return the log lines around ``line``, without blank ones; () if its place is not known."""
-    log = next((log for log in evidence.logs if line and log.path == line.path), None)
-    if log is None or line is None or not line.number:
+    if line is None or not line.number:
         return ()
-    place = len(log.lines) - line.number
-    nearby = log.lines[max(0, place - _BEFORE) : place + _AFTER]
-    return tuple(text for text in nearby if text.strip())
+    for log in evidence.logs:
+        if log.path == line.path:
+            index = len(log.lines) - line.number
+            nearby = log.lines[max(0, index - _BEFORE) : index + _AFTER]
+            return tuple(text for text in nearby if text.strip())
+    return ()
 
 
 _BEFORE, _AFTER = 4, 4
@@ -115,18 +117,22 @@ def backwards(evidence: JobEvidence) -> Iterator[LogLine]:
 
 def line_with(evidence: JobEvidence, words: str) -> Optional[LogLine]:
     """Return the last log line from slurmstepd or srun that contains ``words``."""
-    slurms = (line for line in backwards(evidence) if re.search(_SLURMS, line.text))
-    return next((line for line in slurms if words in line.text.lower()), None)
+    for line in backwards(evidence):
+        if words in line.text.lower() and re.search(_SLURMS, line.text):
+            return line
+    return None
 
 
 def says_signal(evidence: JobEvidence, code: int) -> bool:
     """Return True if a shell or srun names signal ``code`` in the last lines of a log."""
     word = signal.strsignal(code) if 0 < code < signal.NSIG else None
-    return word is not None and any(
-        line.rstrip().endswith((word, f"{word} (core dumped)")) or f": {word} " in line
-        for log in evidence.logs
-        for line in log.lines[-20:]
-    )
+    if word is None:
+        return False
+    for log in evidence.logs:
+        for line in log.lines[-20:]:
+            if line.rstrip().endswith((word, f"{word} (core dumped)")) or f": {word} " in line:
+                return True
+    return False
 
 
 def is_of_slurm(line: str) -> bool:
@@ -136,8 +142,8 @@ def is_of_slurm(line: str) -> bool:
 
 _SLURMS = r"(?:slurmstepd|srun)\S*: "
 
-# srun prints this about every failed step, whatever the cause.
-_SRUN_AFTERWARDS = (
+# srun prints these about every failed step, whatever the cause.
+_STEP_REPORTS = (
     r"srun: (?:error: \S+: tasks? [\d,-]+: (?:Exited|Terminated|Killed)"
     r"|Terminating |Job step aborted|Force Terminated|launch/slurm: _step_signal)"
     r"|slurmstepd\S*: error: \*\*\* STEP "
@@ -145,15 +151,16 @@ _SRUN_AFTERWARDS = (
 
 
 def last_line(evidence: JobEvidence) -> Optional[LogLine]:
-    """Return the last line that is not srun's report of a failed task, otherwise that report."""
-    afterwards = None
+    """Return the last line with words; srun's report of a failed step only if there is no other."""
+    report = None
     for candidate in backwards(evidence):
         line = replace(candidate, text=candidate.text.strip())
-        says = re.search(r"\w", line.text)
-        if says and not re.match(_SRUN_AFTERWARDS, line.text):
+        if not re.search(r"\w", line.text):
+            continue
+        if not re.match(_STEP_REPORTS, line.text):
             return line
-        afterwards = afterwards or (line if says else None)
-    return afterwards
+        report = report or line
+    return report
 
 
 def failed_step(evidence: JobEvidence) -> str:
@@ -161,37 +168,53 @@ def failed_step(evidence: JobEvidence) -> str:
     for step in evidence.steps:
         if step.exit is not None and step.name.isdigit() and step.exit != ExitCode(0, 0):
             how = f"exit code {step.exit.code}"
-            how = signal_name(step.exit.signal) if step.exit.signal else how
+            if step.exit.signal:
+                how = signal_name(step.exit.signal)
             return f"step {step.name} ended with {how}"
     return ""
 
 
 AT_END = 40
-"""Among how many last lines an error says something of a job that met its limit or was cancelled,
-and srun names the task that failed first."""
+"""How many last lines of a log count as its end: errors there may explain a time limit or a
+cancellation, and srun's reports there are about the tasks that ended the job."""
 
 
 def add_node(evidence: JobEvidence, where: str) -> str:
-    """Add the node of the rank that failed first: the job's only node, or the one srun names."""
-    node = evidence.status.node_list
+    """Add to a place in the program the node on which that rank failed, if it is known.
+
+    That is the job's only node, or the one that srun names: ``train.py:3 (rank 5, gpu2)``.
+    """
     rank = re.search(r"\(rank (\d+)\)$", where)
-    if re.search(r"[,\[]", node):
-        task = rank and re.compile(rf"srun: error: (\S+): tasks? {rank[1]}(?=[,:-])")
-        named = (task.search(line.text) for line in backwards(evidence)) if task else ()
-        node = next((match[1] for match in named if match), "")
+    node = evidence.status.node_list
+    is_several = re.search(r"[,\[]", node) is not None
+    if is_several:
+        node = "" if rank is None else _node_of_task(evidence, rank[1])
     if not where or not node:
         return where
-    return f"{where[:-1]}, {node})" if rank else f"{where} ({node})"
+    return f"{where} ({node})" if rank is None else f"{where[:-1]}, {node})"
+
+
+def _node_of_task(evidence: JobEvidence, task: str) -> str:
+    """Return the node of a task that failed, by srun's last report about it; or ""."""
+    report = re.compile(rf"srun: error: (\S+): tasks? {task}(?=[,:-])")
+    for line in backwards(evidence):
+        match = report.search(line.text)
+        if match is not None:
+            return match[1]
+    return ""
 
 
 def first_task(evidence: JobEvidence) -> str:
-    """Return the task, and its node, that srun reports first, except those that it stopped."""
-    first = ""
+    """Return the task that srun reports first, and its node; "" if there is none.
+
+    Tasks that srun itself ended do not count.
+    """
+    words = ""
     for line in backwards(evidence):
         task = re.match(r"srun: error: (\S+): tasks? (\d+)[\d,-]*: (?!Killed|Term)", line.text)
         if task is not None and line.number <= AT_END:
-            first = f"task {task[2]} on {task[1]}"
-    return first
+            words = f"task {task[2]} on {task[1]}"
+    return words
 
 
 def most_memory(evidence: JobEvidence) -> float:
@@ -245,7 +268,12 @@ def first_process(ending: Ending, report: Sign) -> Ending:
     what = ending.what
     if report.exit not in (ending.code, -ending.signal):
         what += f": {report.cause}"
-    return Ending(what, max(report.exit, 0), max(-report.exit, 0))
+    if report.exit < 0:
+        return Ending(what, signal=-report.exit)
+    return Ending(what, code=report.exit)
+
+
+_DEADLY = CRASHES | {signal.SIGABRT}
 
 
 def _signal_of(evidence: JobEvidence, code: int, reported: int) -> Tuple[int, str]:
@@ -256,24 +284,26 @@ def _signal_of(evidence: JobEvidence, code: int, reported: int) -> Tuple[int, st
     >>> _signal_of(evidence, 139, 0), _signal_of(evidence, 3, 0)
     ((11, ''), (0, ''))
     """
-    low = evidence.status.exit_low
+    is_low = evidence.status.exit_low
     if 128 < code < 160:  # no shell reports a real-time signal
         return code - 128, ""
-    if low and (says_signal(evidence, code) or reported == -code):
+    if is_low and (says_signal(evidence, code) or reported == -code):
         # sacct 22.05 prints 139 as 11; the shell's name for the signal decides.
         return code, f" (accounting's form of {128 + code})"
-    for shell_code in (code, code + 128) if low else (code,):
-        # Python turns -9 into 247, the exit code of DeepSpeed's launcher.
-        number = 256 - shell_code
-        if number in CRASHES | {signal.SIGABRT} and (shell_code == code or reported == -number):
-            form = f" (accounting's form of {shell_code})" if shell_code != code else ""
-            return number, f"{form}, which is -{number} as an exit code"
+    # Python turns -9 into 247, the exit code of DeepSpeed's launcher; sacct 22.05 prints it as 119.
+    if 256 - code in _DEADLY:
+        return 256 - code, f", which is -{256 - code} as an exit code"
+    number = 128 - code
+    if is_low and number in _DEADLY and reported == -number:
+        form = f" (accounting's form of {code + 128})"
+        return number, f"{form}, which is -{number} as an exit code"
     return 0, ""
 
 
 def ending_meaning(ending: Ending) -> Mapping[str, str]:
     """Return exits.yaml's entry for a signal or an exit code: kind, means, do."""
     number = ending.signal
+    # signal_name() returns "signal 9, SIGKILL".
     name = signal_name(number).rpartition(" ")[2] if number else str(ending.code)
     return meanings().get(name, {})
 

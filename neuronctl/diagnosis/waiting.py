@@ -15,71 +15,81 @@ from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import GOES_ON
 
-# Maximum seconds between the end of a run and its resubmission by a requeue.
-_REQUEUE_TAKES = 60
-
 
 def running(evidence: JobEvidence) -> Diagnosis:
-    """Say where a job runs, for how long, and what its log shows so far."""
+    """Return where a job runs, for how long, and what its log shows so far."""
     status = evidence.status
-    where = f" on {status.node_list}" if status.node_list else ""
-    requeued = status.state == "REQUEUED"
-    what = f"{'ran' if requeued else status.state}{where} for {duration(status.elapsed)}"
-    if status.time_limit == UNLIMITED:
-        what += ", with no time limit"
-    elif status.state in LEAVING:
-        what += "; it has ended, and Slurm waits for its nodes"
-    elif requeued:
-        what += "; then Slurm put it back into the queue, and does not list it there now"
-    elif status.time_limit is not None and status.elapsed is not None:
-        what += f"; {duration(max(0, status.time_limit - status.elapsed))} left"
-    if status.state in ("SUSPENDED", "STOPPED"):
-        what += "; it stands still, and goes on when Slurm or an administrator resumes it"
-    earlier = _earlier_words(evidence)
-    what += earlier and f"; {earlier}"
     quiet = quiet_words(evidence) if status.state == RUNNING else ""
-    what += quiet and f"; its log has not changed for {quiet}"
+    changed = f"its log has not changed for {quiet}" if quiet else ""
+    facts = (_run_words(status), _earlier_words(evidence), changed)
+    what = "; ".join(filter(None, facts))
     sign = search(evidence)
     if sign is not None and sign.kind != MESSAGE:
         cause = f"its log already shows an error: {sign.cause}"
         return Diagnosis("running", what, cause, sign.remedy, certain=False, line=sign.log_line)
-    remedy = f"see where it stands: 'neuronctl why --stacks {status.id}'" if quiet else ""
+    remedy = "see where it stands: 'neuronctl why --stacks {job}'" if quiet else ""
     return Diagnosis("running", what, remedy=remedy, line=last_line(evidence))
 
 
-def waiting(evidence: JobEvidence) -> Diagnosis:
-    """Say why a job is pending, and when it may start."""
-    status = evidence.status
-    reason = status.explained
-    words = reason.words or "Slurm has not considered it yet"
-    what = f"pending{_since_words(evidence)}: {words}"
+def _run_words(status: JobStatus) -> str:
+    """Return where a job runs, and for how long: ``RUNNING on gpu36 for 3 min; 57 min left``."""
+    is_requeued = status.state == "REQUEUED"
+    place = f" on {status.node_list}" if status.node_list else ""
+    words = f"{'ran' if is_requeued else status.state}{place} for {duration(status.elapsed)}"
+    if status.time_limit == UNLIMITED:
+        words += ", with no time limit"
+    elif status.state in LEAVING:
+        words += "; it has ended, and Slurm waits for its nodes"
+    elif is_requeued:
+        words += "; then Slurm put it back into the queue, and does not list it there now"
+    elif status.time_limit is not None and status.elapsed is not None:
+        words += f"; {duration(max(0, status.time_limit - status.elapsed))} left"
+    if status.state in ("SUSPENDED", "STOPPED"):
+        words += "; it stands still, and goes on when Slurm or an administrator resumes it"
+    return words
 
-    kind, cause, remedy = "waiting", "", reason.advice
+
+def waiting(evidence: JobEvidence) -> Diagnosis:
+    """Return why a job is pending, and when it may start."""
+    status = evidence.status
+    reason = status.explained.words or "Slurm has not considered it yet"
+    what = f"pending{_since_words(evidence)}: {reason}"
+    kind = "dependency" if status.reason.startswith("Dependency") else "waiting"
+    cause, remedy = _explain_reason(evidence)
+    causes = filter(None, (_earlier_words(evidence), cause, _expected_words(evidence)))
+    return Diagnosis(kind, what, "; ".join(causes), remedy)
+
+
+def _explain_reason(evidence: JobEvidence) -> Tuple[str, str]:
+    """Return what the queue and the reservations tell of the reason to wait, and the remedy."""
+    status = evidence.status
+    advice = status.explained.advice
     name = status.reason.partition(",")[0]
     queue_row = next((row for row in evidence.queue if row.job_id == status.job_id), None)
     if name.startswith("Dependency"):
-        kind = "dependency"
         cause = _dependency_words(queue_row.dependency if queue_row is not None else "")
-        remedy = ""  # the advice is to run this command
-        if name == "DependencyNeverSatisfied":
-            remedy = (
-                f"it will never start: run 'neuronctl cancel {status.id.job}', fix the job that it "
-                "depends on, then resubmit both"
-            )
-    elif "maintenance" in status.reason:
-        cause, shorter = _maintenance(evidence)
-        remedy = shorter or remedy
-    elif "reserv" in status.reason.lower():
-        cause = _reserved(evidence)
-    elif queue_row is not None and name in ("Priority", "Resources"):
-        cause = _turn(evidence, queue_row, name)
+        if name != "DependencyNeverSatisfied":
+            return cause, ""  # the advice is to run this command
+        return cause, (
+            f"it will never start: run 'neuronctl cancel {status.id.job}', fix the job that it "
+            "depends on, then resubmit both"
+        )
+    if "maintenance" in status.reason:
+        cause, remedy = _maintenance(evidence)
+        return cause, remedy or advice
+    if "reserv" in status.reason.lower():
+        return _reserved(evidence), advice
+    if queue_row is not None and name in ("Priority", "Resources"):
+        return _turn(evidence, queue_row, name), advice
+    return "", advice
 
-    expected = ""
-    if status.expected is not None and status.expected > evidence.now:
-        ahead = duration(status.expected - evidence.now)
-        expected = f"Slurm expects it to start at {moment(status.expected)} (in {ahead})"
-    causes = filter(None, (_earlier_words(evidence), cause, expected))
-    return Diagnosis(kind, what, "; ".join(causes), remedy)
+
+def _expected_words(evidence: JobEvidence) -> str:
+    """Return when Slurm expects a job to start; "" if it says nothing, or a time that is past."""
+    start = evidence.status.expected
+    if start is None or start <= evidence.now:
+        return ""
+    return f"Slurm expects it to start at {moment(start)} (in {duration(start - evidence.now)})"
 
 
 def _since_words(evidence: JobEvidence) -> str:
@@ -100,6 +110,7 @@ def _earlier_words(evidence: JobEvidence) -> str:
     last = evidence.earlier[0]
     words = f"its previous run{last.node_list and f' on {last.node_list}'}"
     words += f" ended after {duration(last.elapsed)}"
+    # The last run may already be the one that waits.
     last_runs = evidence.runs.runs[-2:]
     how = next((run.how for run in reversed(last_runs) if run.cause == GOES_ON), "")
     if how and last.state not in _LOST:
@@ -110,6 +121,9 @@ def _earlier_words(evidence: JobEvidence) -> str:
 
 _LOST = ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "TIMEOUT")
 """How Slurm ended a run that could not end by itself."""
+
+_REQUEUE_TAKES = 60
+"""Maximum seconds between the end of a run and its resubmission by a requeue."""
 
 
 def earlier_runs(status: JobStatus, rows: Sequence[AccountingJob]) -> Tuple[AccountingJob, ...]:
@@ -142,12 +156,12 @@ def _dependency_words(dependency: str) -> str:
         "aftercorr": "complete the corresponding task",
     }
     for part in dependency.replace("?", ",").split(","):
-        kind, _, rest = part.partition(":")
-        job, _, state = rest.partition("(")
+        kind, _, job_and_state = part.partition(":")
+        job, _, state = job_and_state.partition("(")
         if kind in meaning and job:
             failed = " but did not" if state.startswith("failed") else ""
             parts.append(f"job {job} must {meaning[kind]} first{failed}")
-        elif kind == "singleton" or part.startswith("singleton"):
+        elif part.startswith("singleton"):
             parts.append("other jobs of its user with the same name must end first")
         elif part:
             parts.append(part)
@@ -155,9 +169,9 @@ def _dependency_words(dependency: str) -> str:
 
 
 def _maintenance(evidence: JobEvidence) -> Tuple[str, str]:
-    """Return the maintenance that the job could run into, and how it can start before.
+    """Return the maintenance that a job could run into, and how the job can start before it.
 
-    "": there is no maintenance, or the job cannot start before it.
+    Both are "" if no maintenance is planned; the second is "" if it has begun.
     """
     now = evidence.now
     planned = [
@@ -172,10 +186,11 @@ def _maintenance(evidence: JobEvidence) -> Tuple[str, str]:
     if first.start <= now:
         return f"{words} lasts until {moment(first.end)}", ""
     words += f" lasts from {moment(first.start)} until {moment(first.end)}"
-    left = units.format_time(max(60, (first.start - now) // 60 * 60 - 60))
+    # Slurm counts a limit in whole minutes; one is to spare.
+    limit = units.format_time(max(60, (first.start - now) // 60 * 60 - 60))
     return words, (
-        f"with a time limit of {left} or less it can start before that: "
-        f"'scontrol update jobid={evidence.status.id} timelimit={left}', or resubmit it with -t"
+        f"with a time limit of {limit} or less it can start before that: "
+        f"'scontrol update jobid={{job}} timelimit={limit}', or resubmit it with -t"
     )
 
 
@@ -195,12 +210,17 @@ def _reserved(evidence: JobEvidence) -> str:
 
 
 def _turn(evidence: JobEvidence, job: QueueJob, reason: str) -> str:
-    """Return how many jobs are ahead of a pending one, and when the first running one ends."""
+    """Return how many jobs are ahead of a pending one, and when the first running one ends.
+
+    reason: Priority or Resources.
+    """
     partition = evidence.status.partition
     ahead = sum(_is_ahead(other, job) for other in evidence.queue)
     running = [row for row in evidence.queue if row.state == RUNNING]
+    # If no job is ahead (Priority) or none runs (Resources), those that do may be hidden.
+    is_explained = len(running) > 0 if reason == "Resources" else ahead > 0
     sees_others = any(row.user != job.user for row in evidence.queue)
-    if not sees_others and not (running if reason == "Resources" else ahead):
+    if not is_explained and not sees_others:
         return (
             f"you can see only your own jobs in {partition}: other users' jobs may be hidden "
             "(PrivateData) or in another partition with the same nodes, or nodes may be down"
@@ -236,21 +256,25 @@ def quiet_words(evidence: JobEvidence) -> str:
     Slurm writes lines of its own at a job's end. A log that begins with them does not count; a log
     to which they are added counts as changed then.
     """
-    status, elapsed = evidence.status, evidence.status.elapsed or 0
+    if evidence.log_guessed or not evidence.logs:
+        return ""
+    status = evidence.status
+    elapsed = status.elapsed or 0
     end = (status.end or 0) if status.ended else evidence.now
     logs = [log for log in evidence.logs if not log.lines or not is_of_slurm(log.lines[0])]
-    last = max((log.changed for log in logs), default=end - elapsed)
-    quiet = min(end - last, elapsed)
-    if quiet < _QUIET or evidence.log_guessed or not evidence.logs:
+    last_change = max((log.changed for log in logs), default=end - elapsed)
+    quiet = min(end - last_change, elapsed)
+    if quiet < _QUIET:
         return ""
-    unit, name = (60, "min") if elapsed < 36_000 else (3600, "h")
-    return f"{quiet // unit:.0f} of {elapsed // unit} {name}"
+    seconds, unit = (60, "min") if elapsed < 36_000 else (3600, "h")
+    return f"{quiet // seconds:.0f} of {elapsed // seconds} {unit}"
 
 
 def hang_remedy(status: JobStatus) -> str:
     """Return what to do about a hang; more time does not help."""
-    stacks = f"while it runs, 'neuronctl why --stacks {status.id.job}' shows where it stands"
-    if status.record is None or status.record.rest.get("sbatch"):
-        return f"more time does not help if it hangs: {stacks}"
-    again = f"neuronctl resubmit {status.id.job} --stall 10m"
-    return f"more time does not help if it hangs: '{again}' ends such a run early; {stacks}"
+    remedy = "more time does not help if it hangs: "
+    if status.record is not None and not status.record.rest.get("sbatch"):
+        command = f"neuronctl resubmit {status.id.job} --stall 10m"
+        remedy += f"'{command}' ends such a run early; "
+    stacks = f"'neuronctl why --stacks {status.id.job}'"
+    return f"{remedy}while it runs, {stacks} shows where it stands"

@@ -39,7 +39,7 @@ def from_environment(environ: Mapping[str, str]) -> Allocation:
             job_id=int(job_id),
             nodes=tuple(units.expand_hostlist(nodes)),
             partition=environ.get("SLURM_JOB_PARTITION", ""),
-            gpus=_gpus(environ),
+            gpus=_gpus_per_node(environ),
             cores=min(_counts(environ.get("SLURM_JOB_CPUS_PER_NODE", "1"))),
             # "2(x3)" if all nodes are alike.
             ntasks_per_node=parse_count(environ.get("SLURM_NTASKS_PER_NODE", "")),
@@ -51,15 +51,15 @@ def from_environment(environ: Mapping[str, str]) -> Allocation:
         ) from None
 
 
-def _gpus(environ: Mapping[str, str]) -> Optional[int]:
+def _gpus_per_node(environ: Mapping[str, str]) -> Optional[int]:
     """Return the GPUs per node; usually None in the shell that salloc opens on the login node."""
     if "SLURM_GPUS" in environ and environ.get("SLURM_JOB_NUM_NODES") != "1":
         return None  # a total: the nodes may differ
-    each = environ.get("SLURM_GPUS_PER_NODE")  # "4", "a100:4" or "a100:2,h100:2"
-    here = parse_count(environ.get("SLURM_GPUS_ON_NODE", ""))
-    if here is None and each:
-        return sum(int(part.rpartition(":")[2]) for part in each.split(","))
-    return here
+    on_this_node = parse_count(environ.get("SLURM_GPUS_ON_NODE", ""))
+    per_node = environ.get("SLURM_GPUS_PER_NODE")  # "4", "a100:4" or "a100:2,h100:2"
+    if on_this_node is None and per_node:
+        return sum(int(part.rpartition(":")[2]) for part in per_node.split(","))
+    return on_this_node
 
 
 def _counts(text: str) -> Tuple[int, ...]:

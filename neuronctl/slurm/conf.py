@@ -1,4 +1,4 @@
-"""Read slurm.conf: the name of the cluster that this machine belongs to, without a process."""
+"""Read in slurm.conf which cluster this machine belongs to, without starting a process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def local_cluster() -> Optional[str]:
 
 @lru_cache(maxsize=1)
 def _cluster_name(path: str, changed: int) -> Optional[str]:
-    """Return the ClusterName of a file in its version of that time; read it once."""
+    """Return the ClusterName in a slurm.conf, which is read only once until ``changed`` differs."""
     with open_regular(path) as file:
         return parse_cluster_name(file.read(_LONGEST).decode("utf-8", "replace"))
 

@@ -19,19 +19,19 @@ CLOCK_SKEW = 300
 """Seconds by which a login node's clock may be ahead of slurmctld's."""
 
 Columns = Mapping[str, Tuple[str, Callable[[str], Any]]]
-"""The field of a dataclass -> Slurm's name of the column, and how its text is read."""
+"""The field of a dataclass -> Slurm's name of the column, and the function that reads its text."""
 
 
 def column(name: str, read: Callable[[str], Any] = str, **default: Any) -> Any:
-    """Declare a field of a dataclass with Slurm's name for it, and how its text is read."""
+    """Declare a field of a dataclass with Slurm's name for it, and the function that reads it."""
     return field(metadata={"column": (name, read)}, **default)
 
 
 @functools.cache
 def columns_of(kind: type) -> Columns:
-    """Return what the fields of a dataclass declare, in their order."""
-    declared = fields(kind)
-    return {one.name: one.metadata["column"] for one in declared if one.metadata}
+    """Return the columns that the fields of a dataclass declare, in their order."""
+    declared = (field for field in fields(kind) if field.metadata)
+    return {field.name: field.metadata["column"] for field in declared}
 
 
 def names_of(columns: Columns) -> Tuple[str, ...]:
@@ -40,12 +40,12 @@ def names_of(columns: Columns) -> Tuple[str, ...]:
 
 
 def read_columns(columns: Columns, texts: Mapping[str, str]) -> Dict[str, Any]:
-    """Return the fields from Slurm's texts by the names of their columns."""
-    return {name: read(texts[slurms]) for name, (slurms, read) in columns.items()}
+    """Return the values of the fields. texts: Slurm's, by the names of the columns."""
+    return {name: read(texts[title]) for name, (title, read) in columns.items()}
 
 
 def read_rows(rows: Iterable[Sequence[str]], columns: Columns) -> Iterator[Dict[str, Any]]:
-    """Yield the fields of each row of squeue or sacct; skip lines without a job id."""
+    """Yield the values in each row of squeue or sacct, by field; skip rows without a job id."""
     names = list(columns)
     parsers = [(name, parse) for name, (_, parse) in columns.items() if parse is not str]
     for texts in rows:
@@ -180,8 +180,8 @@ def parse_size(text: str, unit: str = " ") -> Optional[float]:
 
 def submission_mark(command: str) -> str:
     """Return the mark in a Command or SubmitLine, or ""."""
-    rest = command.partition("/dev/stdin neuronctl-")[2]
-    return rest.split(maxsplit=1)[0] if rest[:1].strip() else ""
+    match = re.search(r"/dev/stdin neuronctl-(\S+)", command)
+    return "" if match is None else match[1]
 
 
 @dataclass(frozen=True)
@@ -195,16 +195,17 @@ class ExitCode:
     def parse(cls, text: str) -> Optional[ExitCode]:
         """Parse ``1:0``, or a wait status as squeue 22.05 prints it: 34560 is 135:0, 9 is 0:9.
 
-        Slurm stores its own error numbers in the same field (4021: the log could not be opened) and
-        decodes them the same way: 0:53.
+        Slurm stores its own error numbers in the same field and decodes them in the same way: 4021
+        (the log could not be opened) is 0:53.
         """
-        match = re.fullmatch(r"([0-9]{1,10}):([0-9]{1,10})", text.strip())
+        match = re.fullmatch(r"(?P<code>[0-9]{1,10}):(?P<signal>[0-9]{1,10})", text.strip())
         if match is not None:
-            return cls(int(match[1]), int(match[2]))
+            return cls(int(match["code"]), int(match["signal"]))
         status = count(text)
-        if status is None or status & 0x7F:
-            return None if status is None else cls(0, status & 0x7F)
-        return cls(status >> 8 & 0xFF, 0)
+        if status is None:
+            return None
+        signal = status & 0x7F
+        return cls(0, signal) if signal else cls(status >> 8 & 0xFF, 0)
 
     def __str__(self) -> str:
         return f"{self.code}:{self.signal}"

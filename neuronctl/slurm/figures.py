@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from neuronctl.common.datatypes import dataclass
 from neuronctl.slurm.limits import TRES_NAMES, Limit, Scope
@@ -21,16 +21,16 @@ class ClusterFigures:
     associations: Tuple[Association, ...]
 
     def partition(self, name: str) -> Optional[SitePartition]:
-        """Return the controller's partition of that name."""
+        """Return the controller's partition of that name; None if it has none."""
         return next((partition for partition in self.partitions if partition.name == name), None)
 
     def qos_named(self, name: str) -> Optional[SlurmQos]:
-        """Return the QOS of that name, in whatever case."""
+        """Return the QOS of that name, in any case; None if it is not known."""
         return next((qos for qos in self.qos or () if qos.name.lower() == name.lower()), None)
 
 
 _BUDGETS = ("GrpTRESMins", "GrpWall", "GrpTRESRunMins")
-"""The first two are used up, until the site resets them; the last is of running jobs at a time."""
+"""Limits on minutes. Jobs use up the first two; the last counts only jobs that run now."""
 
 
 def user_budgets(figures: ClusterFigures, groups: Sequence[LimitedGroup]) -> Tuple[Limit, ...]:
@@ -38,19 +38,17 @@ def user_budgets(figures: ClusterFigures, groups: Sequence[LimitedGroup]) -> Tup
     accounts = {group.name for group in groups if group.scope == Scope.ASSOCIATION}
     for name in tuple(accounts):
         accounts |= {group.name for group in with_those_above(name, groups)}
-    qos = {name.lower() for association in figures.associations for name in association.qos}
-    qos |= {partition.qos.lower() for partition in figures.partitions}
-    budgets = [
-        limit
-        for group in groups
-        if (
-            group.name.lower() in qos and not (group.account or group.user)
-            if group.scope == Scope.QOS
-            else group.name in accounts
-        )
-        for limit in group.limits
-        if limit.kind in _BUDGETS
-    ]
+    qos_names = {name.lower() for association in figures.associations for name in association.qos}
+    qos_names |= {partition.qos.lower() for partition in figures.partitions}
+
+    budgets: List[Limit] = []
+    for group in groups:
+        if group.scope == Scope.QOS:
+            applies = group.is_whole and group.name.lower() in qos_names
+        else:
+            applies = group.name in accounts
+        if applies:
+            budgets += [limit for limit in group.limits if limit.kind in _BUDGETS]
     return tuple(sorted(budgets, key=lambda limit: minutes_left(limit) / (limit.figure or 1)))
 
 

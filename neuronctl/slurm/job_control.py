@@ -1,4 +1,4 @@
-"""scancel and scontrol: cancel jobs, and what only slurmctld knows of a job."""
+"""Cancel jobs with scancel, and ask scontrol what only slurmctld knows about a job."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from neuronctl.slurm.squeue import forget
 
 
 def parse_logs(text: str) -> Optional[Tuple[str, str]]:
-    """Return the logs in ``scontrol show job``, "" if there is none; None for several jobs.
+    """Return the files of a job's output and errors, from ``scontrol show job``; "" for no file.
 
-    Slurm resolves the patterns; ``%N`` stays until the job has nodes.
+    Slurm resolves the patterns; ``%N`` stays until the job has nodes. None: the text is about
+    several jobs, or about none.
     """
     if len(re.findall(r"(?m)^JobId=\d", text)) != 1:
         return None
     values = dict(re.findall(r"(?m)^ +(StdOut|StdErr|NodeList)=(.*?) *$", text))
-    node = first_host(values.get("NodeList", "").replace("(null)", "")) or "%N"
-    out, err = (values.get(name, "").replace("%N", node) for name in ("StdOut", "StdErr"))
+    node_list = values.get("NodeList", "").replace("(null)", "")
+    first_node = first_host(node_list) or "%N"
+    out = values.get("StdOut", "").replace("%N", first_node)
+    err = values.get("StdErr", "").replace("%N", first_node)
     return out, err or out  # StdErr is empty if it is the same, since 26.05
 
 
 def scontrol_logs(job: JobId) -> Optional[Tuple[str, str]]:
-    """Return the logs of a job that slurmctld knows; None for several tasks. Raise SlurmError."""
+    """Ask slurmctld for a job's logs, as parse_logs() returns them. Raises SlurmError."""
     result = run(["scontrol", "show", "job", str(job) if job.tasks is None else str(job.job)])
     if result.returncode != 0:
         raise failure(result)
@@ -37,9 +40,9 @@ def scontrol_logs(job: JobId) -> Optional[Tuple[str, str]]:
 def parse_job_gpus(text: str) -> Dict[str, int]:
     """Return the GPUs by node, from ``Nodes=gpu[35-36] … GRES=gpu:a100:4(IDX:0-3)``."""
     by_node: Dict[str, int] = {}
-    for match in re.finditer(r"^ *Nodes=(\S+) CPU_IDs=.* GRES=(\S*)", text, re.MULTILINE):
-        gpus = parse_gres_gpus(match[2]) or 0
-        by_node.update((node, by_node.get(node, 0) + gpus) for node in hosts(match[1]))
+    for node_list, gres in re.findall(r"(?m)^ *Nodes=(\S+) CPU_IDs=.* GRES=(\S*)", text):
+        for node in hosts(node_list):
+            by_node[node] = by_node.get(node, 0) + (parse_gres_gpus(gres) or 0)
     return by_node
 
 
@@ -70,10 +73,10 @@ def parse_scancel(stderr: str) -> Dict[str, str]:
 
 
 def scancel(job_ids: Sequence[JobId]) -> Dict[str, str]:
-    """Cancel jobs with one scancel: what Slurm refused, its message by job id.
+    """Cancel jobs with one scancel; return Slurm's message for each job that it refused.
 
-    That a job has ended meanwhile is no refusal. Raises SlurmUnavailableError, and
-    SlurmRefusedError if Slurm's message names no job.
+    A job that has already ended is not refused. Raises SlurmUnavailableError, and SlurmRefusedError
+    if Slurm's message names no job.
     """
     # scancel does not accept "%2" (how many may run at once) after the tasks.
     argv = ["scancel", *(re.sub(r"%\d+\]$", "]", str(job)) for job in job_ids)]

@@ -47,7 +47,7 @@ class JobId:
 
     @classmethod
     def parse(cls, text: str) -> JobId:
-        """Like ``read``; raise UsageError for anything else."""
+        """Read a job id as ``read`` does; raise UsageError for anything else."""
         job = cls.read(text)
         if job is None:
             raise UsageError(
@@ -67,7 +67,7 @@ class JobId:
 
     @property
     def asked(self) -> str:
-        """Return the id for squeue and sacct: the task, or the job with all its parts."""
+        """Return the id that squeue and sacct are asked for: the task, or else the whole job."""
         return str(self.job) if self.task is None else f"{self.job}_{self.task}"
 
     @property
@@ -82,7 +82,7 @@ class JobId:
 
     @property
     def with_log(self) -> JobId:
-        """Return the job whose log has its output: of a heterogeneous job, the first component."""
+        """Return the id whose log has the output: a heterogeneous job's first component."""
         return self if self.het is None else JobId(self.job, het=0)
 
     def covers(self, other: JobId) -> bool:
@@ -93,18 +93,18 @@ class JobId:
 
     def without(self, others: Sequence[JobId]) -> Optional[JobId]:
         """Return the tasks of ``4711_[0-9]`` that are in none of ``others``; None: none remain."""
-        left = self.indexes.difference(*(other.indexes for other in others))
-        if left == self.indexes:
+        remaining = self.indexes.difference(*(other.indexes for other in others))
+        if remaining == self.indexes:
             return self
-        return JobId(self.job, tasks=fold_ranges(sorted(left))) if left else None
+        return JobId(self.job, tasks=fold_ranges(sorted(remaining))) if remaining else None
 
     def overlaps(self, other: JobId) -> bool:
         """Return True if both have a task in common, as 4711_[1-5] and 4711_[3-9%2] do."""
-        common = self.job == other.job and not self.indexes.isdisjoint(other.indexes)
-        return common or self.covers(other) or other.covers(self)
+        share_tasks = self.job == other.job and not self.indexes.isdisjoint(other.indexes)
+        return share_tasks or self.covers(other) or other.covers(self)
 
 
-_INDEXES = r"([0-9]{1,10})(?:-([0-9]{1,10})(?::([0-9]{1,10}))?)?"
+_INDEXES = r"(?P<first>[0-9]{1,10})(?:-(?P<last>[0-9]{1,10})(?::(?P<step>[0-9]{1,10}))?)?"
 
 _ARRAY_END = 4_000_001
 """Slurm allows no MaxArraySize above this, so every index is lower."""
@@ -112,17 +112,19 @@ _ARRAY_END = 4_000_001
 
 @functools.lru_cache(maxsize=256)
 def task_indexes(expression: str) -> FrozenSet[int]:
-    """Return the indexes of an array expression such as ``0-9:2,12%4``; other words count none."""
+    """Return the indexes of an array expression such as ``0-9:2,12%4``; skip other words."""
     indexes: Set[int] = set()
     for item in expression.partition("%")[0].split(","):
         match = re.fullmatch(_INDEXES, item.rstrip("."))  # squeue may shorten a list
         if match is not None:
-            end = min(int(match[2] or match[1]) + 1, _ARRAY_END)
-            indexes.update(range(int(match[1]), end, int(match[3] or 1) or 1))
+            end = min(int(match["last"] or match["first"]) + 1, _ARRAY_END)
+            step = int(match["step"] or 1) or 1
+            indexes.update(range(int(match["first"]), end, step))
     return frozenset(indexes)
 
 
 def highest_index(expression: str) -> int:
     """Return the highest number of an array expression, which MaxArraySize limits."""
-    items = (re.match(_INDEXES, item) for item in expression.partition("%")[0].split(","))
-    return max((int(match[2] or match[1]) for match in items if match is not None), default=0)
+    matches = (re.match(_INDEXES, item) for item in expression.partition("%")[0].split(","))
+    ends = [int(match["last"] or match["first"]) for match in matches if match is not None]
+    return max(ends, default=0)

@@ -12,8 +12,9 @@ class JobState:
     """What one state means.
 
     phase: the job ``waits``, ``holds`` its nodes, ``leaves`` them, or has ``ended``. style: of its
-    cells. ending: what ended the job's run, if that says more than its exit code. exit_status: what
-    timeout(1) and the shell return where Slurm reports only 0:0. short: squeue's short name.
+    cells in tables. ending: what ended the job's run, if that says more than its exit code.
+    exit_status: what timeout(1) and the shell return, for use if Slurm reports only 0:0. short:
+    squeue's short name.
     """
 
     name: str
@@ -58,23 +59,23 @@ CANCELLED, FAILED, OUT_OF_MEMORY = "CANCELLED", "FAILED", "OUT_OF_MEMORY"
 """The states that other modules name."""
 
 STATES = {state.name: state for state in _STATES}
-"""By name, the most important first: of several jobs on one line, it is the one shown."""
+"""By name, the most important first: a line about several jobs shows the first of their states."""
 
 
-def _in(phase: str) -> FrozenSet[str]:
+def _states_in(phase: str) -> FrozenSet[str]:
     return frozenset(state.name for state in _STATES if state.phase == phase)
 
 
-WAITING = _in("waits")
+WAITING = _states_in("waits")
 """A job in one of these has not started, or waits to start again."""
 
-HOLDING = _in("holds")
+HOLDING = _states_in("holds")
 """A job in one of these holds its nodes, and counts for limits on running jobs."""
 
-LEAVING = _in("leaves")
+LEAVING = _states_in("leaves")
 """A job in one of these no longer counts for any limit, but has not ended."""
 
-ENDED = _in("ended")
+ENDED = _states_in("ended")
 """The final states; COMPLETING is not one of them."""
 
 ACTIVE = frozenset(STATES) - ENDED
@@ -84,4 +85,4 @@ GOOD = frozenset(state.name for state in _STATES if state.exit_status == 0)
 """A job in one of these has ended as it should."""
 
 UNKNOWN = "UNKNOWN"
-"""Not one of Slurm's states: it is unknown what became of the job."""
+"""Not one of Slurm's states: nobody knows what became of the job."""

@@ -1,4 +1,4 @@
-"""Slurm's limits; each is one value, created where Slurm's answer is parsed. Pure.
+"""Slurm's limits; each is one Limit, made when Slurm's answer is parsed. Pure.
 
 To support another limit, add it to the table: sacctmgr is then asked for it, and all code that
 reads limits gets it.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Per:
-    """What a limit applies to: a job, one of its nodes, or a user, an account, or a group."""
+    """What a limit applies to; a group is all jobs of a QOS, an account, or an association."""
 
     JOB, NODE, USER, ACCOUNT, GROUP = "job", "node", "user", "account", "group"
 
@@ -27,9 +27,9 @@ class Per:
 class Counts:
     """What a limit counts.
 
-    TRES: cores, GPUs, and the like. TRES_MINUTES: those times the minutes that jobs may still run.
-    SPENT: minutes (of a TRES) that have been used up. RUNNING: jobs that run. SUBMITTED: jobs in
-    the queue. TIME: wall time in seconds.
+    TRES: cores, GPUs, and the like. TRES_MINUTES: a TRES multiplied by the minutes that jobs may
+    still run. SPENT: minutes, of a TRES or of wall time, that jobs have used. RUNNING: jobs that
+    run. SUBMITTED: jobs in the queue. TIME: wall time in seconds.
     """
 
     TRES, TRES_MINUTES, SPENT = "TRES", "minutes", "spent"
@@ -44,7 +44,7 @@ class Scope:
 
 
 TRES_NAMES = {"cpu": "core", "node": "node", "gres/gpu": "GPU", "mem": "MB of memory"}
-"""Words for one of the TRES that are counted here."""
+"""TRES -> what messages call one of it."""
 
 # Slurm's names of a pending reason differ between a QOS and an association in these parts.
 _QOS_PARTS = {"user": "PerUser", "mem": "Memory"}
@@ -59,7 +59,8 @@ class LimitKind:
     name for it in an association, "" if there is none. assoc_mgr: the name under which slurmctld
     reports it (in an association, if it has one) and its use; "" if that is not read. reasons: TRES
     ("" if it does not count any) -> Slurm's pending reason (job_reason_string in Slurm's source),
-    without the prefix "QOS" or "Assoc", which ``bare`` limits lack.
+    without the prefix "QOS" or "Assoc". minimum: jobs must request at least as much. bare: its
+    reasons have no prefix. of_partition: partitions have it, not QOS.
     """
 
     name: str
@@ -73,9 +74,9 @@ class LimitKind:
     of_partition: bool
 
 
-# Each kind has the fields of LimitKind in their order, "-" for none, and then what is true of it.
-# Below: its reason, or those for cores, memory, nodes, and GPUs. The kinds stand in the order in
-# which Slurm picks the reason of a job that waits for several.
+# Of each kind, the first line has the fields of LimitKind up to assoc_mgr, "-" for none, and the
+# names of those that are True. The indented lines have its reason, or one each for cores, memory,
+# nodes, and GPUs. If a job waits for several limits, Slurm gives the reason that is first here.
 _TABLE = """
 MaxSubmitPU user submitted MaxSubmit MaxSubmitJobs
     MaxSubmitJob{user}Limit
@@ -127,29 +128,37 @@ GrpTRESMins group spent - GrpTRESMins
 """
 
 
-def _kinds(table: str) -> Iterator[LimitKind]:
-    for row in re.split(r"\n(?=\S)", table.strip()):
-        line, _, below = row.partition("\n")
+def _read_table(table: str) -> Iterator[LimitKind]:
+    """Yield the kinds of limits in _TABLE."""
+    for entry in re.split(r"\n(?=\S)", table.strip()):
+        line, _, reasons = entry.partition("\n")
         name, per, counts, association, assoc_mgr, *traits = line.split()
-        reasons = {"": below.strip()}
-        if len(below.split()) > 1:
-            reasons = dict(zip(("cpu", "mem", "node", "gres/gpu"), below.split()))
-            reasons["billing"] = reasons["gres/gpu"].replace("GRES", "Billing")
         yield LimitKind(
             name=name,
             per=per,
             counts=counts,
             association=association.strip("-"),
             assoc_mgr=assoc_mgr.strip("-"),
-            reasons={tres: reason for tres, reason in reasons.items() if reason != "-"},
+            reasons=_reasons_by_tres(*reasons.split()),
             minimum="minimum" in traits,
             bare="bare" in traits,
             of_partition="of_partition" in traits,
         )
 
 
-KINDS: Mapping[str, LimitKind] = {kind.name: kind for kind in _kinds(_TABLE)}
-"""By name."""
+def _reasons_by_tres(
+    cores: str, memory: str = "", nodes: str = "", gpus: str = ""
+) -> Mapping[str, str]:
+    """Return a kind's reasons in the table by TRES; a single one is of no TRES."""
+    if not memory:
+        return {"": cores}
+    billing = gpus.replace("GRES", "Billing")
+    reasons = {"cpu": cores, "mem": memory, "node": nodes, "gres/gpu": gpus, "billing": billing}
+    return {tres: reason for tres, reason in reasons.items() if reason != "-"}
+
+
+KINDS: Mapping[str, LimitKind] = {kind.name: kind for kind in _read_table(_TABLE)}
+"""The kinds of limits by name."""
 
 QOS_FIELDS = tuple(
     kind.name for kind in KINDS.values() if kind.per != Per.GROUP and not kind.of_partition
@@ -168,8 +177,8 @@ class Limit:
 
     kind: a key of ``KINDS``. tres: Slurm's name for what it counts, "" for jobs and time. figure:
     memory in MB, wall time in seconds. scope, name: who sets it (the name of the QOS, account, or
-    partition). used: for a group's limit, what its jobs hold or have used now. promised: for
-    ``GrpTRESMins``, what its running jobs may still use.
+    partition). used: how much of a group's limit its jobs hold now, or have used. promised: how
+    much of ``GrpTRESMins`` the running jobs may still use.
     """
 
     kind: str
@@ -182,7 +191,7 @@ class Limit:
 
     @property
     def about(self) -> LimitKind:
-        """Return what is known about this kind of limit."""
+        """Return the properties that all limits of this kind share."""
         return KINDS[self.kind]
 
     @property
@@ -241,10 +250,10 @@ class Limit:
 
     @property
     def holder(self) -> str:
-        """Return who has the limit, as messages name it."""
-        return (
-            "your association" if self.scope == Scope.ASSOCIATION else f"{self.scope} {self.name}"
-        )
+        """Return who has the limit, as messages name it: ``QOS normal``."""
+        if self.scope == Scope.ASSOCIATION:
+            return "your association"
+        return f"{self.scope} {self.name}"
 
     @property
     def named(self) -> str:
@@ -274,20 +283,21 @@ class Limit:
 
 def read_limits(fields: Mapping[str, str], scope: str, name: str) -> Tuple[Limit, ...]:
     """Read the limits in sacctmgr's fields, by kind; skip empty and unreadable ones."""
-    return tuple(
-        Limit(kind, tres, figure, scope, name)
-        for kind, text in fields.items()
-        for tres, figure in _figures(KINDS[kind].counts, text).items()
-        if figure is not None and figure >= 0
-    )
+    limits = []
+    for kind, text in fields.items():
+        for tres, figure in _read_figures(KINDS[kind].counts, text).items():
+            if figure is not None and figure >= 0:
+                limits.append(Limit(kind, tres, figure, scope, name))
+    return tuple(limits)
 
 
-def _figures(counts: str, text: str) -> Mapping[str, Optional[int]]:
+def _read_figures(counts: str, text: str) -> Mapping[str, Optional[int]]:
+    """Return the figures of a limit by TRES; None: no limit, or unreadable."""
     if counts in (Counts.RUNNING, Counts.SUBMITTED):
         return {"": count(text)}
     if counts == Counts.TIME:
         return {"": parse_seconds(text)}
-    # A limit on one GPU type does not limit the others.
+    # Leave out the total of the GPU types, which parse_tres() adds: it is no limit.
     return {tres: figure for tres, figure in parse_tres(text).items() if f"{tres}=" in text}
 
 
@@ -298,31 +308,28 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
     ``N`` means no limit. Limits on each job or user are read only for an association: it inherits
     those of an account, and sacctmgr reports those of a QOS.
     """
-    texts = {name: text for name, _, text in (word.partition("=") for word in line.split())}
-    running = {tres: used for tres, _, used in _used(texts.get("GrpTRESRunMins", ""))}
-    return tuple(
-        Limit(
-            kind.name,
-            tres,
-            figure * 60 if kind.counts == Counts.TIME else figure,
-            scope,
-            name,
-            used,
-            running.get(tres, 0) if kind.name == "GrpTRESMins" else 0,
-        )
-        for kind in KINDS.values()
-        if kind.assoc_mgr and (not kind.association or scope == Scope.ASSOCIATION)
-        for tres, figure, used in _used(texts.get(kind.assoc_mgr, ""))
-        if figure is not None
-    )
+    words = (word.partition("=") for word in line.split())
+    texts = {name: text for name, _, text in words}
+    running_minutes = {tres: used for tres, _, used in _read_uses(texts.get("GrpTRESRunMins", ""))}
+    limits = []
+    for kind in KINDS.values():
+        if not kind.assoc_mgr or (kind.association and scope != Scope.ASSOCIATION):
+            continue
+        factor = 60 if kind.counts == Counts.TIME else 1  # slurmctld prints minutes
+        for tres, figure, used in _read_uses(texts.get(kind.assoc_mgr, "")):
+            if figure is not None:
+                promised = running_minutes.get(tres, 0) if kind.name == "GrpTRESMins" else 0
+                limits.append(Limit(kind.name, tres, figure * factor, scope, name, used, promised))
+    return tuple(limits)
 
 
-def _used(text: str) -> Iterator[Tuple[str, Optional[int], int]]:
-    """Yield (TRES, figure, used) of ``cpu=N(4),gres/gpu=8(1)``, ``30(2)``, or ``30``."""
+def _read_uses(text: str) -> Iterator[Tuple[str, Optional[int], int]]:
+    """Yield (TRES, figure, used) of ``cpu=N(4),gres/gpu=8(1)``, ``30(2)``, or ``30``.
+
+    figure: None for ``N``, which is no limit.
+    """
     for part in text.split(","):
         tres, _, figures = part.rpartition("=")
-        figure, _, rest = figures.partition("(")
-        rest = rest or "0)"
-        used = count(rest[:-1].partition(".")[0])
-        if used is not None and rest.endswith(")") and "(" not in tres:
-            yield tres, count(figure), used
+        match = re.fullmatch(r"(?P<figure>[^(]*)(?:\((?P<used>[0-9]+)(?:\..*)?\))?", figures)
+        if match is not None and "(" not in tres:
+            yield tres, count(match["figure"]), count(match["used"] or "0") or 0

@@ -14,7 +14,7 @@ FIGURES: Mapping[str, Tuple[str, Optional[str]]] = {
     "power": ("power.draw", "W"),
     "heat": ("temperature.gpu", None),
 }
-"""Each figure by the name of its field, and the unit in which it is read."""
+"""Figure -> nvidia-smi's field, and the unit that its column must have; None: it has no unit."""
 
 SURVEYED = tuple(FIGURES)
 """What top asks for."""
@@ -29,13 +29,13 @@ def query(*figures: str) -> str:
 
 
 def gpu_columns(header: str) -> Dict[str, int]:
-    """Return the columns of figures in their usual units, such as ``{"power": 3}``."""
-    figures = {field: (figure, unit) for figure, (field, unit) in FIGURES.items()}
+    """Return the column of each figure that has its usual unit, such as ``{"power": 3}``."""
+    figure_by_field = {field: (figure, unit) for figure, (field, unit) in FIGURES.items()}
     columns: Dict[str, int] = {}
     for place, title in enumerate(header.split(",")):
-        match = re.fullmatch(r" *([\w.]+)(?: \[(.*)\])? *", title)
-        if match is not None and match[1] in figures:
-            figure, unit = figures[match[1]]
-            if match[2] in (None, unit):
+        match = re.fullmatch(r" *(?P<field>[\w.]+)(?: \[(?P<unit>.*)\])? *", title)
+        if match is not None and match["field"] in figure_by_field:
+            figure, unit = figure_by_field[match["field"]]
+            if match["unit"] in (None, unit):
                 columns.setdefault(figure, place)
     return columns

@@ -79,7 +79,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
     ),
     "Resources": ("waiting for free nodes or GPUs", "it is next in line"),
 }
-"""Reason -> (plain words, what to do), but for limits."""
+"""Reason -> (plain words, what to do); LIMIT_REASONS has the reasons that are limits."""
 
 _PLANNED = (
     *("", "BeginTime", "Priority", "ReqNodeNotAvail", "Reservation", "Resources"),
@@ -97,17 +97,24 @@ class Explained:
 
 def explain(reason: str, job: str = "ID") -> Explained:
     """Explain a reason; keep an unknown one. job: its id, for the advice."""
-    # squeue and scontrol print the longest of them with blanks or with underscores.
-    whole = reason.replace(" ", "_")
-    name, _, rest = ("", "", "") if whole in REASONS else reason.partition(",")
-    entry = REASONS.get(whole) or REASONS.get(name) or LIMIT_REASONS.get(name)
+    name, details = _split_reason(reason)
+    entry = REASONS.get(name) or LIMIT_REASONS.get(name)
     if entry is None:
         return Explained(reason)
     words, advice = entry
-    # "ReqNodeNotAvail, UnavailableNodes:gpu30"
-    if rest.strip():
-        words = f"{words} ({rest.strip()})"
+    if details:
+        words = f"{words} ({details})"
     return Explained(words, re.sub(r"\bID\b", job, advice))
+
+
+def _split_reason(reason: str) -> Tuple[str, str]:
+    """Return the name and the details of ``ReqNodeNotAvail, UnavailableNodes:gpu30``."""
+    # squeue and scontrol print the longest names with blanks or with underscores.
+    underscored = reason.replace(" ", "_")
+    if underscored in REASONS:
+        return underscored, ""
+    name, _, details = reason.partition(",")
+    return name, details.strip()
 
 
 def is_planned(reason: str) -> bool:
@@ -116,29 +123,36 @@ def is_planned(reason: str) -> bool:
 
 
 def _limit_reason(limit: Limit) -> Tuple[str, str]:
-    """Return the meaning of a limit's reason, whatever its figure."""
-    kind, tres = limit.about, limit.tres
-    what = "memory" if tres == "mem" else TRES_NAMES.get(tres, tres)
+    """Return the meaning of a limit's reason, whatever its figure, and what to do."""
+    kind = limit.about
     whose = "its QOS" if limit.scope == Scope.QOS and kind.per != Per.ACCOUNT else "your account"
     if kind.counts == Counts.TIME:
         return f"will never start: exceeds the time limit of {whose}", _SHORTER
-    if kind.counts in (Counts.RUNNING, Counts.SUBMITTED):
-        limited = f"limit on {'running' if kind.counts == Counts.RUNNING else 'submitted'} jobs"
-    else:
-        limited = f"{what} limit" if kind.counts == Counts.TRES else f"limit on {limit.things()}"
     if kind.minimum:
         return f"will never start: fewer {limit.things()} than {whose} requires", "request more"
     if kind.per == Per.USER:
-        return f"you have reached your {limited}", _OWN_JOBS
+        return f"you have reached your {_limit_words(limit)}", _OWN_JOBS
     if kind.per in (Per.JOB, Per.NODE):
-        return f"will never start: exceeds the {limited} per {kind.per} of {whose}", _NEVER
+        words = f"{_limit_words(limit)} per {kind.per} of {whose}"
+        return f"will never start: exceeds the {words}", _NEVER
     if kind.counts == Counts.SPENT:
         # Only an administrator resets used minutes.
         return f"{whose} has used up its {limit.things()}", _ADMIN
-    return f"{whose} has reached its {limited}", _SHARED_LIMIT
+    return f"{whose} has reached its {_limit_words(limit)}", _SHARED_LIMIT
 
 
-def _limits() -> Iterator[Limit]:
+def _limit_words(limit: Limit) -> str:
+    """Return ``GPU limit``, ``limit on running jobs``, or ``limit on GPU-minutes``."""
+    if limit.about.counts in (Counts.RUNNING, Counts.SUBMITTED):
+        return f"limit on {limit.about.counts} jobs"
+    if limit.about.counts != Counts.TRES:
+        return f"limit on {limit.things()}"
+    return (
+        "memory limit" if limit.tres == "mem" else f"{TRES_NAMES.get(limit.tres, limit.tres)} limit"
+    )
+
+
+def _limits_with_reasons() -> Iterator[Limit]:
     """Yield one limit of each kind, TRES, and scope for which Slurm has a reason."""
     for kind in KINDS.values():
         scopes = [] if kind.of_partition else [Scope.QOS]
@@ -149,6 +163,6 @@ def _limits() -> Iterator[Limit]:
 
 
 LIMIT_REASONS: Dict[str, Tuple[str, str]] = {
-    limit.reason: _limit_reason(limit) for limit in _limits()
+    limit.reason: _limit_reason(limit) for limit in _limits_with_reasons()
 }
-"""The same for the limits of QOS, associations and accounts."""
+"""Reason -> (plain words, what to do), for the limits of QOS, associations, and accounts."""

@@ -61,14 +61,14 @@ class Result:
 
     @property
     def words(self) -> str:
-        """The command's message, without its name at the start of each line."""
+        """Return the command's message, without its name at the start of each line."""
         return plain_words(self.stderr) or plain_words(self.stdout)
 
 
 def plain_words(text: str) -> str:
-    """Slurm's message without ``sbatch: error:`` at the start of each line.
+    """Return Slurm's message without ``sbatch: error:`` at the start of each line.
 
-    Of a very long one the beginning and the end. What plugins report about themselves comes last.
+    The middle of a very long message is left out. What plugins report about themselves comes last.
     """
     if len(text) > _MOST_WORDS:
         text = f"{text[: _MOST_WORDS // 2]}\n...\n{text[-_MOST_WORDS // 2 :]}"
@@ -147,7 +147,7 @@ class Queries:
         self, commands: Sequence[Tuple[Sequence[str], Optional[str]]], *, timeout: float
     ) -> None:
         self._answers: Dict[int, Union[Result, SlurmUnavailableError]] = {}
-        # Nobody waits for them after Ctrl-C.
+        # Daemons, because after Ctrl-C nobody waits for their answers.
         self._threads = [
             threading.Thread(target=self._ask, args=(place, *command, timeout), daemon=True)
             for place, command in enumerate(commands)
@@ -173,12 +173,16 @@ _LOOK = 0.25
 
 
 def _read_outputs(process: subprocess.Popen[bytes], name: str, deadline: float) -> List[bytes]:
-    """Return what a command prints; once it has ended, silence is the end. May time out."""
+    """Return what a command prints on standard output and standard error.
+
+    After the command has ended, silence counts as the end of both: a process that it left behind
+    may hold them open. Raises TimeoutExpired at the deadline, a time of time.monotonic().
+    """
     assert process.stdout and process.stderr
-    parts = {pipe.fileno(): bytearray() for pipe in (process.stdout, process.stderr)}
+    outputs = {pipe.fileno(): bytearray() for pipe in (process.stdout, process.stderr)}
     with selectors.DefaultSelector() as selector:
-        for file in parts:
-            selector.register(file, selectors.EVENT_READ)
+        for descriptor in outputs:
+            selector.register(descriptor, selectors.EVENT_READ)
         while selector.get_map():
             ready = selector.select(max(0, min(_LOOK, deadline - time.monotonic())))
             if not ready and process.poll() is not None:
@@ -186,22 +190,23 @@ def _read_outputs(process: subprocess.Popen[bytes], name: str, deadline: float) 
             if not ready and time.monotonic() >= deadline:
                 raise subprocess.TimeoutExpired(name, 0)
             for key, _ in ready:
-                part = os.read(key.fd, 65536)
-                parts[key.fd] += part
-                if not part:
+                new_bytes = os.read(key.fd, 65536)
+                outputs[key.fd] += new_bytes
+                if not new_bytes:
                     selector.unregister(key.fd)
-            if sum(map(len, parts.values())) > _LONGEST_ANSWER:
+            if sum(map(len, outputs.values())) > _LONGEST_ANSWER:
                 raise SlurmUnavailableError(
                     f"{name} printed more than {_LONGEST_ANSWER >> 20} MiB",
                     f"check which program that is: which {name}",
                 )
     process.wait(max(0.01, deadline - time.monotonic()))
-    return [bytes(part) for part in parts.values()]
+    return [bytes(output) for output in outputs.values()]
 
 
 def _start(
     argv: Sequence[str], input: Optional[str], cwd: Optional[str], env: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
+    """Start a command that reads ``input``; raise UsageError, or SlurmUnavailableError."""
     for word in argv:
         if "\0" in word:
             raise UsageError(f"{argv[0]}: argument contains a NUL byte: {word!r}")
@@ -226,7 +231,7 @@ def _start(
 
 
 def in_memory(content: bytes) -> int:
-    """Return a file in memory; from a pipe, sbatch could submit half a script."""
+    """Return a file in memory with this content; from a pipe, sbatch could read half a script."""
     file = os.memfd_create("stdin")
     while content:
         content = content[os.write(file, content) :]
@@ -249,8 +254,8 @@ def failure(result: Result) -> SlurmError:
     """Return the error for a command that failed, with Slurm's message."""
     command = result.argv[0]
     if result.returncode < 0:
-        killed = f"{command} was killed by signal {-result.returncode}"
-        return SlurmUnavailableError(killed, "try again", plain_words(result.stderr))
+        message = f"{command} was killed by signal {-result.returncode}"
+        return SlurmUnavailableError(message, "try again", plain_words(result.stderr))
     words = result.words or f"no message, exit code {result.returncode}"
     if "could not establish a configuration source" in words.lower():
         return SlurmUnavailableError(
@@ -297,7 +302,7 @@ def unreachable(words: str) -> bool:
 
 
 def become(argv: Sequence[str], environment: Mapping[str, str] = {}) -> NoReturn:
-    """Replace neuronctl by a command on the terminal, with more variables in its environment."""
+    """Replace this process with a command, with more variables in its environment."""
     env = {**clean_environment(os.environ, for_job=True), **environment}
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it for itself
     try:
@@ -307,6 +312,7 @@ def become(argv: Sequence[str], environment: Mapping[str, str] = {}) -> NoReturn
 
 
 def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> NeuronctlError:
+    """Return the error for a command that cannot be started in a directory, or without one."""
     if cwd is not None and not os.path.isdir(cwd):
         return UsageError(f"no such directory: {cwd}")
     if isinstance(error, FileNotFoundError):

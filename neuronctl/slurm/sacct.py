@@ -12,7 +12,8 @@ from neuronctl.common.errors import SlurmError
 from neuronctl.common.words import clipped
 from neuronctl.slurm import fields
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.process import failure, run, unreachable, whole
+from neuronctl.slurm.job_states import CANCELLED
+from neuronctl.slurm.process import Result, failure, run, unreachable, whole
 
 _FIRST = 86400
 """The earliest time to ask for: Slurm takes 0 for no time, which is today."""
@@ -21,10 +22,12 @@ _LAST = "2100-01-01T00:00:00"
 """By default sacct leaves out what began after now, by a clock that may be wrong."""
 
 SACCT = ("sacct", "--noheader", "--parsable2", f"--delimiter={fields.SEPARATOR}")
-"""What each question begins with."""
+"""How every call of sacct begins."""
 
+# The beginning of a row: the id of a job, and its own job id.
 _ROW = rf"\d[^{fields.SEPARATOR}]*{fields.SEPARATOR}\d+{fields.SEPARATOR}"
 
+# sacct's messages if the cluster has no accounting, and if the database does not answer.
 _OFF = r"(?i)accounting storage is disabled|not running accounting"
 _DATABASE = r"(?i)slurmdbd|talking to the database|persist|dbd"
 
@@ -34,8 +37,8 @@ class AccountingJob:
     """One allocation in the accounting database (the latest run of a requeued job).
 
     Times are seconds since the epoch, durations are seconds, None: unknown. state: as printed,
-    without the ``by UID`` of CANCELLED, which is ``cancelled_by``. gpus: of the whole job;
-    of one that never began, what it requested.
+    without the ``by UID`` of CANCELLED, which is ``cancelled_by``. gpus: of the whole job, or what
+    it requested if it never began.
     """
 
     # Free text comes last.
@@ -85,20 +88,21 @@ class Accounting:
 def parse_sacct(text: str) -> List[AccountingJob]:
     """Parse sacct's rows; any other line continues the text of the previous row."""
     lines: List[str] = []
-    begins = re.compile(_ROW).match  # there may be 50,000 lines
+    begins_row = re.compile(_ROW).match  # there may be 50,000 lines
     for line in text.split("\n"):
-        if begins(line):
+        if begins_row(line):
             lines.append(line)
         elif lines and line:
             lines[-1] += "\n" + line
     rows = (line.split(fields.SEPARATOR, len(_COLUMNS) - 1) for line in lines)
-    return [_job(row) for row in fields.read_rows(rows, _COLUMNS)]
+    return [_make_job(row) for row in fields.read_rows(rows, _COLUMNS)]
 
 
-def _job(row: Dict[str, Any]) -> AccountingJob:
-    cancelled = re.fullmatch(r"(CANCELLED) by ([0-9]{1,10})", row["state"])
+def _make_job(row: Dict[str, Any]) -> AccountingJob:
+    """Return the job of a row, with the values that two columns have together."""
+    cancelled = re.fullmatch(r"CANCELLED by (?P<uid>[0-9]{1,10})", row["state"])
     if cancelled:
-        row.update(state=cancelled[1], cancelled_by=int(cancelled[2]))
+        row.update(state=CANCELLED, cancelled_by=int(cancelled["uid"]))
     if row["gpus"] is None:
         row["gpus"] = row["requested"]
     return AccountingJob(**row)
@@ -128,7 +132,12 @@ def sacct(
     begin = None if since is None else max(_FIRST, since)
     result = run([*argv, *_between(begin, None)])
     if begin is not None and _TOO_WIDE in result.stderr:
-        return Accounting(tuple(_in_parts(argv, begin, int(time.time()) + 86400)))
+        return Accounting(tuple(_ask_in_parts(argv, begin, int(time.time()) + 86400)))
+    return _read_answer(result)
+
+
+def _read_answer(result: Result) -> Accounting:
+    """Return the jobs in sacct's answer, or why there are none; raise SlurmError."""
     if result.returncode == 0:
         jobs = tuple(parse_sacct(whole(result)))
         message = "" if jobs else clipped(" ".join(result.stdout.split()), 200)
@@ -141,34 +150,35 @@ def sacct(
 
 
 _TOO_WIDE = "Too wide of a date range"
-"""What slurmdbd answers if its MaxQueryTimeRange is less."""
+"""slurmdbd's message if the period is longer than its MaxQueryTimeRange."""
 
 
 def _between(begin: Optional[int], end: Optional[int]) -> List[str]:
-    text = "%Y-%m-%dT%H:%M:%S"
-    options = [] if begin is None else [time.strftime(f"--starttime={text}", time.gmtime(begin))]
-    return [
-        *options,
-        f"--endtime={_LAST if end is None else time.strftime(text, time.gmtime(end))}",
-    ]
+    """Return the options for a period. begin: None: sacct's default. end: None: without one."""
+    time_format = "%Y-%m-%dT%H:%M:%S"
+    last = _LAST if end is None else time.strftime(time_format, time.gmtime(end))
+    if begin is None:
+        return [f"--endtime={last}"]
+    return [time.strftime(f"--starttime={time_format}", time.gmtime(begin)), f"--endtime={last}"]
 
 
-def _in_parts(argv: Sequence[str], begin: int, end: int) -> List[AccountingJob]:
-    """Query a period in as many parts as slurmdbd requires; a job may be in several."""
+def _ask_in_parts(argv: Sequence[str], begin: int, end: int) -> List[AccountingJob]:
+    """Query a period in as many parts as slurmdbd requires."""
     result = run([*argv, *_between(begin, end)])
     if result.returncode == 0:
         return parse_sacct(whole(result))
     if _TOO_WIDE not in result.stderr or end - begin < 3600:
         raise failure(result)
     middle = (begin + end) // 2
-    both = (*_in_parts(argv, begin, middle), *_in_parts(argv, middle, end))
-    return list({(job.id, job.job_id, job.submit, job.start): job for job in both}.values())
+    jobs = [*_ask_in_parts(argv, begin, middle), *_ask_in_parts(argv, middle, end)]
+    # A job that ran in both parts is in both answers.
+    return list({(job.id, job.job_id, job.submit, job.start): job for job in jobs}.values())
 
 
 def sacct_logs(job: JobId) -> Optional[Tuple[str, str]]:
-    """Ask sacct for the files of a job's output and errors, which it shows since Slurm 24.05.
+    """Ask sacct for the files of a job's output and errors; None: it does not show them.
 
-    None: sacct does not show them. A path may be relative to the job's directory. Raises
+    sacct shows them since Slurm 24.05. A path may be relative to the job's directory. Raises
     SlurmUnavailableError.
     """
     options = ["--allocations", "--expand-patterns", "--format=StdOut,StdErr"]
@@ -185,10 +195,11 @@ def _parse_cpu_time(text: str) -> Optional[int]:
 
 @dataclass(frozen=True)
 class StepEnd:
-    """How one step ended. name: ``batch``, ``0``, …; "" is the job itself, with its worst step.
+    """How one step ended, or the job itself; None: unknown.
 
-    memory: of its largest task, as sampled; requested: of the job; both in bytes, None: unknown.
-    cpu: CPU time in seconds, cores, elapsed (seconds): None: unknown.
+    name: ``batch``, ``0``, …; "" for the job itself. exit: the job itself has the worst exit code
+    of its steps. memory: of its largest task, as sampled, in bytes. requested: memory of the job,
+    in bytes. cpu: CPU time, in seconds. elapsed: in seconds.
     """
 
     name: str = fields.column("JobID", lambda text: text.partition(".")[2])
@@ -221,7 +232,7 @@ def ask_steps(jobs: Sequence[JobId]) -> Dict[str, Tuple[StepEnd, ...]]:
 
 
 def parse_steps(text: str) -> Dict[str, Tuple[StepEnd, ...]]:
-    """Return sacct's rows by job; a job's own row has the memory requested by its steps."""
+    """Return sacct's rows by job id; the first row of a job is its own."""
     by_job: Dict[str, List[StepEnd]] = {}
     for line in text.splitlines():
         row = line.split(fields.SEPARATOR)
@@ -236,23 +247,25 @@ def parse_steps(text: str) -> Dict[str, Tuple[StepEnd, ...]]:
 
 @functools.cache
 def _steps_by_task(job: int) -> Dict[str, Tuple[StepEnd, ...]]:
+    """Ask sacct once about the steps of a job, or of all tasks of an array."""
     return ask_steps([JobId(job)])
 
 
 def read_steps(job: JobId) -> Tuple[StepEnd, ...]:
-    """Return the steps of a job or an array task; ask once about all tasks of an array."""
+    """Return the steps of a job or an array task; () without an answer from sacct."""
     return _steps_by_task(job.job).get(str(job), ())
 
 
 def sum_usage(steps: Mapping[str, Sequence[StepEnd]]) -> Dict[JobId, StepEnd]:
-    """Return each job's own row, its first; memory: of the largest single task of all steps.
+    """Return each job's own row, with the memory of the largest task of all its steps.
 
     Accounting does not record the total of all tasks.
     """
-    used = {}
+    usage = {}
     for name, rows in steps.items():
         job = JobId.read(name)
-        sizes = (step.memory for step in rows if step.memory is not None)
+        own_row = rows[0]
+        sizes = [row.memory for row in rows if row.memory is not None]
         if job is not None:
-            used[job] = replace(rows[0], memory=max(sizes, default=None))
-    return used
+            usage[job] = replace(own_row, memory=max(sizes, default=None))
+    return usage

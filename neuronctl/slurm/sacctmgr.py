@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from neuronctl.common.datatypes import dataclass
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.slurm.fields import (
     column,
     columns_of,
@@ -30,8 +30,8 @@ class SlurmQos:
     """A QOS and its limits, except those on all its jobs together (``LimitedGroup``).
 
     factor: LimitFactor, by which limits of its jobs' associations are multiplied; None if unset.
-    preempts: the names of the QOS whose jobs it may preempt. preempt_mode: what becomes of its own
-    jobs then; ``cluster``: as the cluster has it.
+    preempts: the names of the QOS whose jobs it may preempt. preempt_mode: what Slurm does with its
+    own jobs if they are preempted; ``cluster``: what the cluster's PreemptMode says.
     """
 
     name: str = column("Name")
@@ -67,10 +67,13 @@ class Association:
     above: Tuple[str, ...] = ()
 
 
-def association_in(partition: str, every: Sequence[Association]) -> Optional[Association]:
-    """Return the association that applies in a partition, of a user's in one account, or None."""
-    here = [association for association in every if association.partition in ("", partition)]
-    return max(here, key=lambda association: association.partition, default=None)
+def association_in(partition: str, associations: Sequence[Association]) -> Optional[Association]:
+    """Return which of a user's associations in one account applies in a partition, or None.
+
+    One for this partition precedes the one for all partitions.
+    """
+    candidates = [one for one in associations if one.partition in ("", partition)]
+    return max(candidates, key=lambda association: association.partition, default=None)
 
 
 @dataclass(frozen=True)
@@ -114,31 +117,46 @@ def sacctmgr_questions(user: str, cluster: str) -> Tuple[List[str], str]:
 
 def parse_groups(text: str, user: str) -> Tuple[LimitedGroup, ...]:
     """Return the groups in ``scontrol --oneliner show assoc_mgr`` that apply to a user."""
-    groups = []
+    groups: List[LimitedGroup] = []
     for line in text.splitlines():
-        owner = _before_id(line, "UserName")
-        if line.startswith("QOS="):
-            scope = Scope.QOS
-            name = _before_id(line, "QOS")
-        elif line.startswith("ClusterName=") and owner in ("", user):
-            scope = Scope.ASSOCIATION if owner else Scope.ACCOUNT
-            name = _before_id(line, "Account")
-        else:
-            continue
-        parent, partition = _before_id(line, "ParentAccount"), _before_id(line, "Partition")
-        whole, _, parts = line.partition(" Account Limits=")
-        limits = read_group_limits(whole, scope, name)
-        groups.append(LimitedGroup(scope, name, parent, partition, limits))
-        account_limits, _, user_limits = parts.partition("User Limits=")
-        for account, limits_text in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", account_limits):
-            limits = read_group_limits(limits_text, scope, name)
-            groups.append(LimitedGroup(scope, name, parent, partition, limits, account))
-        # It lists all users who had a job: " kim(1000)={MaxJobsPU=4(1) …} lee(1001)={…}".
-        match = re.search(rf" {re.escape(user)}\(\d+\)={{([^}}]*)}}", user_limits)
-        if match is not None:
-            limits = read_group_limits(match[1], scope, name)
-            groups.append(LimitedGroup(scope, name, parent, partition, limits, user=user))
+        group_text, _, member_texts = line.partition(" Account Limits=")
+        group = _parse_group(group_text, user)
+        if group is not None:
+            groups += [group, *_parse_members(member_texts, group, user)]
     return tuple(groups)
+
+
+def _parse_group(text: str, user: str) -> Optional[LimitedGroup]:
+    """Return the group that a line describes; None for another user's, and for a heading."""
+    owner = _before_id(text, "UserName")
+    if text.startswith("QOS="):
+        scope = Scope.QOS
+        name = _before_id(text, "QOS")
+    elif text.startswith("ClusterName=") and owner in ("", user):
+        scope = Scope.ASSOCIATION if owner else Scope.ACCOUNT
+        name = _before_id(text, "Account")
+    else:
+        return None
+    return LimitedGroup(
+        scope,
+        name,
+        parent=_before_id(text, "ParentAccount"),
+        partition=_before_id(text, "Partition"),
+        limits=read_group_limits(text, scope, name),
+    )
+
+
+def _parse_members(text: str, qos: LimitedGroup, user: str) -> Iterator[LimitedGroup]:
+    """Yield the limits of a QOS on each account, and on the user if they had a job.
+
+    text: `` lab={MaxJobsPA=4(1) …} User Limits= kim(1000)={MaxJobsPU=4(1) …} lee(1001)={…}``.
+    """
+    account_texts, _, user_texts = text.partition("User Limits=")
+    for account, limits in re.findall(r"([^ ,={}]+)=\{([^}]*)\}", account_texts):
+        yield replace(qos, account=account, limits=read_group_limits(limits, qos.scope, qos.name))
+    match = re.search(rf" {re.escape(user)}\(\d+\)={{([^}}]*)}}", user_texts)
+    if match is not None:
+        yield replace(qos, user=user, limits=read_group_limits(match[1], qos.scope, qos.name))
 
 
 def _before_id(line: str, key: str) -> str:
@@ -159,21 +177,19 @@ def parse_qos(text: str) -> Tuple[SlurmQos, ...]:
 
 def parse_associations(text: str, groups: Sequence[LimitedGroup] = ()) -> Tuple[Association, ...]:
     """Parse sacctmgr's rows on the user's associations. groups: the accounts and their parents."""
-    return tuple(
-        Association(
+    associations = []
+    for row in _rows(text, _ASSOCIATION_ASKED):
+        account = row["Account"]
+        texts = {kind: row[field] for field, kind in ASSOCIATION_FIELDS.items()}
+        parents = (group.parent for group in with_those_above(account, groups))
+        association = Association(
             **read_columns(_ASSOCIATION_COLUMNS, row),
-            limits=read_limits(
-                {kind: row[field] for field, kind in ASSOCIATION_FIELDS.items()},
-                Scope.ASSOCIATION,
-                row["Account"],
-            ),
-            is_default=row["Account"] == row["DefaultAccount"],
-            above=tuple(
-                group.parent for group in with_those_above(row["Account"], groups) if group.parent
-            ),
+            limits=read_limits(texts, Scope.ASSOCIATION, account),
+            is_default=account == row["DefaultAccount"],
+            above=tuple(filter(None, parents)),
         )
-        for row in _rows(text, _ASSOCIATION_ASKED)
-    )
+        associations.append(association)
+    return tuple(associations)
 
 
 def with_those_above(account: str, groups: Sequence[LimitedGroup]) -> Iterator[LimitedGroup]:
@@ -187,10 +203,11 @@ def with_those_above(account: str, groups: Sequence[LimitedGroup]) -> Iterator[L
 
 def qos_groups(name: str, groups: Sequence[LimitedGroup]) -> List[LimitedGroup]:
     """Return the groups of one QOS."""
-    same = (group for group in groups if group.scope == Scope.QOS)
-    return [group for group in same if group.name.lower() == name.lower()]
+    every_qos = (group for group in groups if group.scope == Scope.QOS)
+    return [group for group in every_qos if group.name.lower() == name.lower()]
 
 
 def _rows(text: str, fields: Sequence[str]) -> List[Dict[str, str]]:
+    """Return sacctmgr's rows with these fields; skip rows of another length, and unnamed ones."""
     rows = [line.split("|") for line in text.splitlines()]
     return [dict(zip(fields, row)) for row in rows if len(row) == len(fields) and row[0]]

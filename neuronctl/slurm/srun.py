@@ -12,7 +12,7 @@ from neuronctl.slurm.process import failure, run
 def overlap_argv(
     job_id: int, nodes: Sequence[str], program: Sequence[str], *, pty: bool = False
 ) -> List[str]:
-    """Run one task per node in the job's own allocation, alongside its steps."""
+    """Return the command of one task per node in the job's own allocation, alongside its steps."""
     argv = ["srun", f"--jobid={job_id}", "--overlap"]
     argv += [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1"]
     argv.append(f"--nodelist={compress_hostlist(nodes)}")

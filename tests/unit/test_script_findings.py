@@ -66,6 +66,7 @@ FOUND: List[Row] = [
     ("NC622", GPU, "accelerate launch --num_machines 3 --num_processes 1 t.py@@"),
     ("NC622", "-p cpu -N 1 -n 8", "srun -n 8 -c 4 ./x@@"),
     ("NC622", "-p cpu -N 1 -n 2", "mpirun -n 6 ./x@@"),
+    ("NC622", EACH, "srun torchrun --nnodes=1 --nproc_per_node=4 t.py@@"),
     # NC623: processes and GPUs.
     ("NC623", FOUR, "accelerate launch --num_processes 1 t.py@@"),
     ("NC623", "-p gpu --gpus-per-node=2 -N 1", "horovodrun -np 4 -H localhost:4 python t.py@@"),
@@ -78,6 +79,7 @@ FOUND: List[Row] = [
     ("NC624", EACH, "deepspeed t.py@@"),
     ("NC624", EACH, "srun hostname\nfor s in 1 2; do\n  torchrun --nproc_per_node 4 t.py@@\ndone"),
     ("NC624", EACH, "apptainer run x.sif /bin/bash -c 'cd /x; torchrun --nproc_per_node=4 t.py'@@"),
+    ("NC624", EACH, "N=$SLURM_NNODES\naccelerate launch --num_machines $N t.py@@"),
     # NC625: GPUs that nothing uses.
     ("NC625", FOUR, "python train.py@@"),
     ("NC625", FOUR, "nvidia-smi -l 60 > use.log &\npython train.py@@"),
@@ -93,11 +95,13 @@ FOUND: List[Row] = [
     ("NC633", GPU, "CUDA_VISIBLE_DEVICES=0 ./a\nCUDA_VISIBLE_DEVICES=1 ./b@@"),
     # NC651: what the end of the job kills.
     ("NC651", CPU, "for i in 1 2; do\n  ./simulate $i &@@\n  sleep 5\ndone"),
+    ("NC651", CPU, "tmux new-session -d -s a 'python t.py'@@"),
     # NC635: signals that miss the program.
     ("NC635", f"{CPU} --signal=B:USR1@60@@", "python t.py"),
     # NC635: a trap that comes too late.
     ("NC635", f"{CPU} --signal=B:USR1@60", "trap 'x' USR1@@\nbash -c 'python t.py'\n"),
     ("NC635", f"{GPU} --signal=B:10@60", "trap 'touch x' SIGUSR1@@\nsrun python train.py"),
+    ("NC635", f"{CPU} --signal=USR1@60@@", "python t.py"),
     # NC653: one file for all tasks of an array.
     ("NC653", ARRAY, "#SBATCH -o all.txt@@\nsrun ./a"),
     # NC654, NC655: indexes.
@@ -113,11 +117,15 @@ FOUND: List[Row] = [
     ("NC649", ARRAY, "python t.py --run=$(SLURM_ARRAY_TASK_ID)@@"),
     ("NC665", CPU, "apptainer exec /x/torch.sif --bind /data python t.py@@"),
     ("NC665", CPU, "python3@@\ndeactivate"),
+    ("NC665", CPU, "python -m train.py@@"),
+    ("NC665", CPU, "python python t.py@@"),
     # Directives, lines of shell, and variables.
     ("NC601", GPU, "#SBATCH —-time=10@@\nsrun python train.py"),
     ("NC601", GPU, "#SBATCH --time=2h@@\nsrun python train.py"),
+    ("NC601", GPU, "#SBATCH --tiem=10@@\nsrun python train.py"),
     ("NC603", GPU, "A=1\n\n# words\n#SBATCH -J late@@\nsrun python train.py"),
     ("NC604", CPU, "SBATCH --gres=gpu:1@@\n./a"),
+    ("NC604", GPU, "#SBACTH --time=10@@\nsrun python train.py"),
     ("NC605", GPU, "#SBATCH --gres=nvme:1@@\n#SBATCH --gres=localtmp:9\nsrun python train.py"),
     ("NC606", "--gres=gpu:1", "#SBATCH --partition=$P@@\nsrun python train.py"),
     ("NC606", "-p gpu -N 1", "#SBATCH --gpus-per-node=${X}@@\nsrun python train.py"),
@@ -147,9 +155,11 @@ FOUND: List[Row] = [
     ("NC643", CPU, "#SBATCH -A naiss20YY-XX-ZZ@@\n./a"),
     ("NC643", CPU, '#SBATCH -A "e05-[budget code]"@@\n./a'),
     ("NC645", GPU, 'D="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"@@\npython $D/t.py'),
+    ("NC645", GPU, 'source "$(dirname "$0")/env.sh"@@\npython t.py'),
     ("NC649", CPU, "export $N=4@@\n./a"),
     ("NC649", CPU, "python t.py --lr 1 \\\n \n\n  --epochs=3@@"),
     ("NC649", CPU, "if [ $N=1 ]; then@@\n./a\nfi"),
+    ("NC649", CPU, "python t.py \\\n\n  --lr 1@@\n"),
     ("NC660", CPU, "mpirun -np $NSLOTS ./a@@"),
     ("NC638", CPU, "conda init@@\n./a"),
     ("NC646", GPU, "srun python t.py\necho end\nexit 0@@"),
@@ -161,8 +171,11 @@ FOUND: List[Row] = [
     ("NC646", GPU, "torchrun --standalone train.py &\npid=$!\nwait $pid\necho done@@"),
     ("NC646", GPU, "python train.py || true@@\npython evaluate.py"),
     ("NC646", GPU, "set -e\npython train.py || echo failed@@"),
+    ("NC646", GPU, "python t.py | tee log@@"),
+    ("NC646", GPU, "python train.py\nconda deactivate\ndate@@\nexit"),
     ("NC315", "-p gpu -N 1 -n 2", "@@srun uv run python t.py"),
     ("NC315", "-p gpu -N 1 --array=0-3", "@@uv run python t.py"),
+    ("NC121", "-p gpu -N 1", "#SBATCH --gres=gpu:9@@\nsrun -n9 ./x"),
 ]
 
 RIGHT: List[Row] = [
@@ -176,6 +189,7 @@ RIGHT: List[Row] = [
     ("NC661", f"{CPU} --export=NONE", "srun --export=ALL python t.py"),
     ("NC661", f"{CPU} --export=ALL,A=1", "srun --export=ALL,B=1 python t.py"),
     ("NC661", CORES, "export SLURM_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\nsrun python t.py"),
+    ("NC661", f"{CPU} --export=NONE", "unset SLURM_EXPORT_ENV\nsrun python t.py"),
     ("NC621", EACH, "srun accelerate launch --config_file c.yaml --num_machines 3 t.py"),
     ("NC621", EACH, "srun torchrun --nnodes=3 --rdzv-backend=c10d --rdzv-endpoint=$H t.py"),
     (
@@ -189,6 +203,7 @@ RIGHT: List[Row] = [
     ("NC622", GPUS, "srun --gres=gpu:2 -n 2 python t.py"),
     ("NC622", "-p cpu -n 4", "srun -n 8 --overcommit ./x"),
     ("NC622", NODES, "srun torchrun --nnodes 8 --nproc_per_node 1 --rdzv_endpoint=$H:$P t.py"),
+    ("NC622", "-p cpu -N 2", "mpiexec -ppn 8 ./x\nmpirun -n $SLURM_NTASKS ./x"),
     ("NC623", FOUR, "python t.py --devices 4 --gpu 3\npython u.py --devices 50"),
     ("NC623", EACH, 'horovodrun -np 12 -H "$hosts" python t.py'),
     ("NC624", TASKS, "mpirun pw.x -i in\n./charmrun ./solve in"),
@@ -251,6 +266,7 @@ RIGHT: List[Row] = [
     ("NC646", GPU, "trap 'echo failed; exit 1' ERR\npython t.py\necho done"),
     ("NC646", GPU, "python t.py\ncp -r out /r"),
     ("NC646", GPU, "python -c 'import torch' || true\npython t.py"),
+    ("NC646", CPU, "bash a.sh"),
     ("NC601", "-p gpu --gres=gpu:a100:1,nvme:2", "srun python train.py"),
     ("NC601", "-p gpu --gpus=2 --gpus-per-task=1", "srun python train.py"),
     ("NC601", GPU, "#SBATCH --array=0-${N}\nsrun python train.py"),
@@ -295,6 +311,7 @@ RIGHT: List[Row] = [
     ),
     ("NC627", "-p gpu -N 1 -n 4 --gpus-per-task=1", "srun --gpu-bind=none train --distributed"),
     ("NC627", "-p gpu -N 4 --ntasks-per-node=1 --gpus-per-task=1", "srun train --distributed"),
+    ("NC627", "-p gpu -N 1 -n 4 --gpus-per-task=1", "srun ./jax_program"),
     ("NC660", CPU, '#tmp="--tmp=/x"\n./a $tmp'),
     ("NC315", "-p gpu -N 1 -n 2", "srun uv run --no-sync python t.py"),
     ("NC315", "-p gpu -N 1 -G 2", "uv run torchrun --nproc_per_node=2 t.py"),

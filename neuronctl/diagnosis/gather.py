@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.cluster import Cluster, Partition
 from neuronctl.common.datatypes import dataclass, replace
@@ -18,6 +18,7 @@ from neuronctl.common.shell import quote
 from neuronctl.diagnosis.ended import diagnose
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, began
 from neuronctl.diagnosis.log_text import LogTail, read_tail
+from neuronctl.diagnosis.signs import EXCEPTION
 from neuronctl.diagnosis.waiting import earlier_runs
 from neuronctl.slurm.job_control import show_reservations
 from neuronctl.slurm.job_id import JobId
@@ -29,6 +30,9 @@ from neuronctl.tracking.endings import canceller, is_launch_failure, why_left_ou
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
 from neuronctl.tracking.runs import Runs, failed_tasks, read_chain, runs_of
+
+if TYPE_CHECKING:
+    from neuronctl.rules.base import Finding
 
 
 def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
@@ -54,14 +58,17 @@ def _with_environment(status: JobStatus, diagnosis: Diagnosis) -> Diagnosis:
     from neuronctl.launch.environments import find_venv
 
     request = {} if status.record is None else status.record.rest.get("request") or {}
-    script = str(request.get("script") or "")
-    venv, lock = find_venv(script if script.endswith(".py") else "", status.work_dir or ".")
-    place = os.path.normpath(os.path.join(status.work_dir, venv or os.path.dirname(lock)))
-    advice = f"{place} has a uv.lock and no .venv: run 'uv sync' there on the login node"
-    if not lock:
-        advice = f"use the environment that is there: --venv {quote(place)}"
     has_other = any(request.get(name) for name in ("venv", "conda", "container"))
-    if has_other or not status.work_dir or not (venv or lock):
+    if has_other or not status.work_dir:
+        return diagnosis
+    script = str(request.get("script") or "")
+    venv, lock = find_venv(script if script.endswith(".py") else "", status.work_dir)
+    directory = os.path.normpath(os.path.join(status.work_dir, venv or os.path.dirname(lock)))
+    if venv:
+        advice = f"use the environment that is there: --venv {quote(directory)}"
+    elif lock:
+        advice = f"{directory} has a uv.lock and no .venv: run 'uv sync' there on the login node"
+    else:
         return diagnosis
     return replace(diagnosis, remedy=f"{advice}; or {diagnosis.remedy}")
 
@@ -75,7 +82,7 @@ class JobGroup:
     diagnosis: Diagnosis
 
 
-_LOOKED_AT, _ASKED_FOR = 100, 5
+_MOST_READ, _MOST_ASKED = 100, 5
 """The most tasks per state whose logs are read; and if Slurm must be asked where the logs are."""
 
 
@@ -83,12 +90,14 @@ def examine_groups(jobs: Sequence[JobStatus]) -> List[JobGroup]:
     """Diagnose the tasks of an array or the components of a job, bad ends first."""
     alike: Dict[Tuple[Any, ...], List[JobStatus]] = {}
     for status in jobs:
-        failed = bool(failed_tasks([status]))
-        kind = (status.state, status.exit, status.stated_reason, failed)
-        alike.setdefault(kind, []).append(status)
-    order = {**dict.fromkeys(ENDED, 0), **dict.fromkeys(GOOD, 2)}
-    ordered = sorted(alike.values(), key=lambda tasks: order.get(tasks[0].state, 1))
-    return [group for tasks in ordered for group in _split_by_cause(tasks)]
+        has_failed_tasks = bool(failed_tasks([status]))
+        ending = (status.state, status.exit, status.stated_reason, has_failed_tasks)
+        alike.setdefault(ending, []).append(status)
+    order = {**dict.fromkeys(ENDED, 0), **dict.fromkeys(GOOD, 2)}  # 1: not ended
+    groups: List[JobGroup] = []
+    for tasks in sorted(alike.values(), key=lambda tasks: order.get(tasks[0].state, 1)):
+        groups += _split_by_cause(tasks)
+    return groups
 
 
 def _split_by_cause(tasks: List[JobStatus]) -> List[JobGroup]:
@@ -97,53 +106,46 @@ def _split_by_cause(tasks: List[JobStatus]) -> List[JobGroup]:
     The largest group also gets the tasks whose logs are not read.
     """
     first = tasks[0]
-    most = _LOOKED_AT if first.record is not None else _ASKED_FOR
-    failed = first.ended and first.state not in GOOD
+    limit = 1
+    if _has_failed(first):
+        limit = _MOST_READ if first.record is not None else _MOST_ASKED
     groups: Dict[Tuple[str, str], JobGroup] = {}
-    for status in tasks[: most if failed else 1]:
+    for status in tasks[:limit]:
         evidence, diagnosis = examine(status)
-        if status.state == COMPLETED and len(tasks) > 1:
+        if status.state == COMPLETED and len(tasks) > 1:  # perhaps jobs of one sweep
             diagnosis = replace(diagnosis, cause=failed_tasks(tasks) or diagnosis.cause)
-        raised = diagnosis.line.text if diagnosis.line and diagnosis.kind == "exception" else ""
-        key = (diagnosis.kind, raised.partition(":")[0])
+        exception = ""
+        if diagnosis.line is not None and diagnosis.kind == EXCEPTION:
+            exception = diagnosis.line.text.partition(":")[0]
+        key = (diagnosis.kind, exception)
         groups.setdefault(key, JobGroup([], evidence, diagnosis)).jobs.append(status)
-    ordered = sorted(groups.values(), key=lambda group: -len(group.jobs))
-    examined = sum(len(group.jobs) for group in ordered)
-    ordered[0].jobs.extend(tasks[examined:])
-    return ordered
+    largest_first = sorted(groups.values(), key=lambda group: -len(group.jobs))
+    largest_first[0].jobs.extend(tasks[limit:])
+    return largest_first
+
+
+def _has_failed(status: JobStatus) -> bool:
+    return status.ended and status.state not in GOOD
 
 
 def gather(status: JobStatus) -> JobEvidence:
     """Return the evidence of a job: read its logs, and ask Slurm for its partition's queue."""
-    paths: List[str] = []  # of its output, and of its errors if they have a file of their own
-    guessed = False  # True: the paths are only sbatch's default
-    if status.id.tasks is None:
-        out, err, guessed = log_paths(status)
-        paths = [path for path in dict.fromkeys((out, err)) if path and "%N" not in path]
-    logs, unread = [], []
+    paths, guessed = _paths_of_logs(status)
     runs = runs_of(status.record, status.id.task) or Runs(())
-    # A log of that name is another job's if this job never began.
-    if (began(status) or status.state == UNKNOWN) and not is_launch_failure(status):
-        # The output of an earlier run says nothing about the last one.
-        begin = runs.runs[-1].begin if runs.runs else 0
-        tails = [read_tail(path, begin=0 if place else begin) for place, path in enumerate(paths)]
-        logs = [tail for tail in tails if not tail.problem]
-        unread = [tail for tail in tails if tail.problem]
-        if status.ended and status.state not in GOOD:
-            logs = [*_named_logs(logs, paths), *logs]
-    partition = _partition(status)
+    tails = _read_logs(status, paths, runs)
+    logs = [tail for tail in tails if not tail.problem]
     fault = None
-    if status.ended and status.state not in GOOD and not guessed:
-        from neuronctl.rules.local_facts import log_fault
-
-        fault = next(filter(None, map(log_fault, paths)), None)
+    if _has_failed(status):
+        logs = [*_named_logs(logs, paths), *logs]
+        fault = None if guessed else _first_log_fault(paths)
+    partition = _partition(status)
     return JobEvidence(
         status=status,
         now=int(time.time()),
         canceller=canceller(status),
         left_out=why_left_out(status),
         logs=tuple(logs),
-        unread=tuple(unread),
+        unread=tuple(tail for tail in tails if tail.problem),
         log_guessed=guessed,
         log_problem="" if fault is None else fault.message,
         log_full=fault is not None and fault.severity == WARNING,
@@ -156,6 +158,37 @@ def gather(status: JobStatus) -> JobEvidence:
         runs=runs,
         steps=read_steps(status.id) if status.state in _WITH_STEPS and began(status) else (),
     )
+
+
+_WITH_STEPS = (COMPLETED, FAILED)
+"""States that do not say whether Slurm ended a step."""
+
+
+def _paths_of_logs(status: JobStatus) -> Tuple[List[str], bool]:
+    """Return a job's log files, and whether they are a guess: sbatch's default.
+
+    The first is the output; the second is that of errors if they have a file of their own.
+    """
+    if status.id.tasks is not None:
+        return [], False  # pending tasks have no logs yet
+    out, err, guessed = log_paths(status)
+    # A path with %N is several files, one for each node.
+    return [path for path in dict.fromkeys((out, err)) if path and "%N" not in path], guessed
+
+
+def _read_logs(status: JobStatus, paths: Sequence[str], runs: Runs) -> List[LogTail]:
+    """Return the ends of a job's logs; of the output, only what its last run wrote."""
+    if is_launch_failure(status) or not (began(status) or status.state == UNKNOWN):
+        return []  # a log of that name would be another job's
+    begin = runs.runs[-1].begin if runs.runs else 0
+    return [read_tail(path, begin=begin if path == paths[0] else 0) for path in paths]
+
+
+def _first_log_fault(paths: Sequence[str]) -> Optional[Finding]:
+    """Return why one of the logs cannot be written now; None if all can be."""
+    from neuronctl.rules.local_facts import log_fault
+
+    return next(filter(None, map(log_fault, paths)), None)
 
 
 def _queue(status: JobStatus) -> Tuple[QueueJob, ...]:
@@ -175,23 +208,23 @@ def _reservations(status: JobStatus) -> Tuple[Reservation, ...]:
     return ()
 
 
-_WITH_STEPS = (COMPLETED, FAILED)
-"""States that say nothing of a step that Slurm ended."""
-
-
 _NAMES_LOG = re.compile(
     r"(?:[Ss]ee (?:the )?(?:full )?log(?: file)?|error_file *:|[Ll]ogs?(?: file)?(?: is| are)?"
     r" (?:at|in|to|written to|saved to)|[Cc]heck (?:the )?log(?: file)?)[: ]+['\"]?(/[^\s'\",;]+)"
 )
+"""What a program writes before the path of its error log."""
 _MOST_NAMED, _LAST_LINES = 2, 400
+"""How many such logs are read, and how many last lines may name them."""
 
 
 def _named_logs(logs: Sequence[LogTail], paths: Sequence[str]) -> List[LogTail]:
     """Read the user's own files that a log's last lines name as logs of an error."""
-    lines = [line for log in logs for line in log.lines[-_LAST_LINES:]]
-    named = dict.fromkeys(path for line in lines for path in _NAMES_LOG.findall(line))
+    names: Dict[str, None] = {}
+    for log in logs:
+        for line in log.lines[-_LAST_LINES:]:
+            names.update(dict.fromkeys(_NAMES_LOG.findall(line)))
     tails: List[LogTail] = []
-    for path in named:
+    for path in names:
         with contextlib.suppress(OSError):
             if path in paths or os.stat(path).st_uid != os.getuid():
                 continue
@@ -238,7 +271,7 @@ def _earlier(status: JobStatus) -> Tuple[AccountingJob, ...]:
     with contextlib.suppress(SlurmError):
         if chain is None:
             return earlier_runs(status, sacct([status.id], duplicates=True).jobs)
-        jobs = [JobId(job) for job in sorted(chain.jobs) if job < status.job_id]
-        rows = sacct(jobs).jobs if jobs else ()
+        earlier_jobs = [JobId(job) for job in sorted(chain.jobs) if job < status.job_id]
+        rows = sacct(earlier_jobs).jobs if earlier_jobs else ()
         return tuple(sorted(rows, key=lambda row: -row.job_id))
     return ()

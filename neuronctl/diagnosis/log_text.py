@@ -21,9 +21,9 @@ _ESCAPES = r".?\x08|\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|
 class LogTail:
     """The last lines of a file, without colors, with progress bars in their last state.
 
-    head: its first lines, where those between are not read. problem: why there is nothing to read,
-    otherwise "". missing: because there is no such file. changed: when it was last, in epoch
-    seconds.
+    head: the first lines, if the file has more lines between them and ``lines``. problem: why the
+    file cannot be read, otherwise "". missing: True if there is no such file. changed: when the
+    file last changed, in epoch seconds.
     """
 
     path: str
@@ -35,39 +35,43 @@ class LogTail:
 
 
 def read_tail(path: str, most: int = TAIL, begin: int = 0) -> LogTail:
-    """Return the last ``most`` bytes of a log as lines; never raises and never blocks on a pipe.
+    """Return the last ``most`` bytes of a log as lines; never raise, never block on a pipe.
 
-    begin: before which it is no longer of interest, unless the file has become shorter since.
+    begin: bytes before it are of no interest; 0 is taken instead if the file is shorter by now.
     """
     try:
         with open_regular(path) as file:
             state = os.fstat(file.fileno())
-            size = state.st_size
-            begin = begin if begin <= size else 0
-            start = max(begin, size - most)
-            file.seek(begin)
-            first = file.read(min(HEAD, start - begin))
+            first = begin if begin <= state.st_size else 0
+            start = max(first, state.st_size - most)
+            file.seek(first)
+            head = file.read(min(HEAD, start - first))
             file.seek(start)
-            data = file.read(most)
+            tail = file.read(most)
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or str(error)
         return LogTail(path, problem=problem, missing=isinstance(error, FileNotFoundError))
-    lines = text_lines(data)
-    # The first line is incomplete; drop it unless it is the only one.
-    cut = start > begin and len(lines) > 1
-    start_lines = text_lines(first)[:-1]
-    return LogTail(path, lines[1:] if cut else lines, start_lines, changed=state.st_mtime)
+    lines = text_lines(tail)
+    # The first line of the tail may be incomplete; keep it only if there is no other.
+    if start > first and len(lines) > 1:
+        lines = lines[1:]
+    return LogTail(path, lines, text_lines(head)[:-1], changed=state.st_mtime)
 
 
 def text_lines(data: bytes) -> Tuple[str, ...]:
     """Return lines as a terminal shows them, without NUL; a line that is no text becomes empty.
 
-    MATLAB marks its errors with characters that a backspace deletes.
+    A character that a backspace deletes is left out: MATLAB marks its errors with such characters.
     """
     text = data.decode("utf-8", "replace").replace("\0", "")
     lines = text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
-    left = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
-    shown = (re.sub(_ESCAPES, "", line[:_LONGEST]).rstrip() for line in left)
-    return tuple("" if 2 * len(re.findall(_BINARY, line)) > len(line) else line for line in shown)
+    last_states = (line.rstrip("\r").rpartition("\r")[2] for line in lines)  # of progress bars
+    shown = (re.sub(_ESCAPES, "", line[:_LONGEST]).rstrip() for line in last_states)
+    return tuple("" if _is_binary(line) else line for line in shown)
+
+
+def _is_binary(line: str) -> bool:
+    """Return True if more than half of a line's characters are no text."""
+    return 2 * len(re.findall(_BINARY, line)) > len(line)

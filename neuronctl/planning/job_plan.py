@@ -1,4 +1,4 @@
-"""The plan of a job: frozen values that the scripts, the rules and the records are made from."""
+"""The plan of a job: frozen values from which scripts, findings, and records are made."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from neuronctl.request.job import JobRequest, Source
 
 @dataclass(frozen=True)
 class Directive:
-    """One ``#SBATCH --option=value`` line; ``value`` None for a flag.
+    """One ``#SBATCH --option=value`` line.
 
-    ``remark`` says where a value came from that the user did not ask for.
+    value: None for a flag. remark: why it has this value, if the user did not request it.
     """
 
     option: str
@@ -33,9 +33,10 @@ class Directive:
 
 @dataclass(frozen=True)
 class Export:
-    """One variable of the job; ``value`` None where it comes from the submitting shell alone.
+    """One variable of the job.
 
-    A secret is never written into a script: the script only demands that it is there.
+    value: None for a secret, which only the submitting shell has: the script does not contain it,
+    and ends if it is missing. remark: why the variable is set.
     """
 
     name: str
@@ -45,11 +46,12 @@ class Export:
 
 @dataclass(frozen=True)
 class Signal:
-    """What ``--signal`` asks for: its name without SIG (or its number), and who gets it.
+    """The signal that ``--signal`` requests.
 
-    to_batch_shell: the batch shell alone (``B:``), else the job steps' tasks. of_shell: what the
-    batch shell receives; another one if it has to tell its own run's end from scancel. trapped:
-    whether that shell's own trap is among the user's lines: in the ``"setup"``, the ``"body"``.
+    name: without SIG; the number if it has no name. to_batch_shell: whether only the batch shell
+    gets it (``B:``), not the tasks of the job's steps. of_shell: the signal that the batch shell
+    gets; with --until-done another one, by which it tells the end of a run from scancel. trapped:
+    which of the user's lines have a trap for it: ``"setup"`` or ``"body"``; "": none.
     """
 
     name: str
@@ -61,11 +63,11 @@ class Signal:
 
 @dataclass(frozen=True)
 class UntilDone:
-    """How a job goes on, run after run, until its program ends with 0.
+    """How a job continues in further runs until its program exits with 0.
 
-    max_runs: of all. before_end: when the program is to save, in seconds before a run's end.
-    resume_with: the program's further words from the second run on. chain: why each run is a job
-    of its own; "": Slurm requeues the job.
+    max_runs: all runs, the first included. before_end: seconds before the end of a run at which the
+    program gets its signal to save. resume_with: arguments added from the second run on. chain: why
+    each run is a job of its own; "": Slurm requeues the job.
     """
 
     max_runs: int
@@ -78,8 +80,8 @@ class UntilDone:
 class AllocationPart:
     """A part of an allocation: its nodes, the cores to use on each, and options of its srun.
 
-    hosts: empty where they are known in the job only. is_share: whether it is smaller than the
-    job's allocation, so that srun has to hand it out.
+    hosts: empty if they are known only once the job runs. is_share: whether srun must set this part
+    apart from the rest of the allocation.
     """
 
     hosts: Tuple[str, ...]
@@ -90,7 +92,7 @@ class AllocationPart:
 
 @dataclass(frozen=True)
 class Decision:
-    """A value of the plan and the reason for it: a row of ``--explain``."""
+    """A value of the plan, where it comes from, and the reason for it: a row of ``--explain``."""
 
     name: str
     value: str
@@ -107,10 +109,10 @@ class Decision:
 class CodeSnapshot:
     """The code of a job as it is now (``--snapshot``), and where its copy is, or would be.
 
-    root: of the repository. below: the job's directory in it, "" for the root. tree: git's name of
-    the state, "" if the copy is there already. place: the copy's directory, in which ``code`` is
-    the tree. purge_days: after which the site deletes what nobody uses. shared: names the directory
-    in which all jobs of a sweep run; another job has one of its own.
+    root: the repository's directory. below: the job's directory in it, "" for the root. tree: git's
+    name of the tree to copy, "" if the copy exists. place: the directory of the copy. purge_days:
+    days after which the site deletes unused files; None: it deletes none. shared: the name of the
+    directory in which all jobs of a sweep run; "": the job has one of its own.
     """
 
     root: str
@@ -122,7 +124,7 @@ class CodeSnapshot:
 
     @property
     def code(self) -> str:
-        """Return the directory of the copied code."""
+        """Return the directory of the copied files."""
         return os.path.join(self.place, "code")
 
 
@@ -131,9 +133,9 @@ class Sizes:
     """The sizes of a job or of a launch, and values that follow from them."""
 
     request: JobRequest
-    """Of a step: the job's request, with the step's program and sizes."""
+    """For a step: the job's request with the step's program and sizes."""
     nodes: int
-    """Of a range, the fewest: what the job is judged by."""
+    """The fewest nodes if a range was requested: the job is judged by them."""
     most_nodes: int
     ntasks_per_node: int
     cpus_per_task: int
@@ -164,11 +166,13 @@ class Sizes:
         """Return Slurm's tasks in total, for a script."""
         return self._on_all_nodes(self.ntasks_per_node)
 
-    def _on_all_nodes(self, each: int) -> Union[int, Shell]:
+    def _on_all_nodes(self, per_node: int) -> Union[int, Shell]:
+        """Return the sum over all nodes, which a script computes if a range was requested."""
         if self.nodes == self.most_nodes:
-            return self.nodes * each
-        product = f"$((SLURM_JOB_NUM_NODES * {each}))"
-        return Shell('"$SLURM_JOB_NUM_NODES"' if each == 1 else product)
+            return self.nodes * per_node
+        if per_node == 1:
+            return Shell('"$SLURM_JOB_NUM_NODES"')
+        return Shell(f"$((SLURM_JOB_NUM_NODES * {per_node}))")
 
 
 @dataclass(frozen=True)
@@ -176,32 +180,32 @@ class Launch(Sizes):
     """A program that a job starts, once or as several processes, in all or a share of the job."""
 
     processes_per_node: int
-    """Training processes per node: ntasks_per_node, or what the launcher starts in its one task."""
+    """Training processes per node: Slurm's tasks, or those that the launcher starts in one task."""
     launcher: Launcher
     rendezvous: bool
     """Whether the processes find each other through MASTER_ADDR and MASTER_PORT."""
     srun_options: Tuple[str, ...]
-    """What every srun of the launch carries: the cluster's options and those of the place."""
+    """Options of each srun of the launch: the cluster's, and those of its allocation part."""
     wrapping: Wrapping
     """What a container adds to the launch; empty without one."""
     program: Tuple[CommandWord, ...]
     """The user's program and its arguments, after what the launcher puts before them."""
     exports: Tuple[Export, ...]
-    """The variables of its processes, in order."""
+    """The variables of the launch's processes, in order."""
     hosts: Tuple[str, ...] = ()
     """The nodes to launch on, if they are known; empty in a batch script."""
     own_step: bool = False
-    """Whether it needs a step of Slurm's even for one process: it has a share of its own."""
+    """Whether srun must start it even as one process, because it has a share of the job."""
     number: int = 0
-    """Of the job's step that it is, or is a part of; 0: the job has no steps."""
+    """The number of its step in the job file; 0: the job has no steps."""
     step: str = ""
-    """The same for messages: ``step 2``, ``step 2, part 1``."""
+    """What messages call it: ``step 2``, ``step 2, part 1``; "": the job has no steps."""
     allow_failure: bool = False
     """Whether the job continues if this step fails."""
 
     @property
     def prefix(self) -> str:
-        """Return the beginning of messages about it: ``step 2: ``; "" if the job has no steps."""
+        """Return the beginning of messages about the launch: ``step 2: ``, or ""."""
         return self.step and f"{self.step}: "
 
     @property
@@ -218,17 +222,18 @@ class Launch(Sizes):
     @property
     def starts(self) -> str:
         """Return what starts how often: ``srun starts 4 tasks of train.py on each of 2 nodes``."""
-        launcher, each = self.launcher, self.processes_per_node
-        what = "the shell text" if self.request.body is not None else self.request.script or ""
+        launcher = self.launcher
+        program = "the shell text" if self.request.body is not None else self.request.script or ""
         if not launcher.distributed:
-            alone = self.own_step or self.most_nodes * self.ntasks_per_node == 1
-            return f"{what} starts once{'' if alone else ', on the first node'}"
-        by_slurm = not (launcher.one_task_per_node or launcher.own_variables)
-        unit = "task" if by_slurm else "process"
-        ranged = f"{self.nodes} to {self.most_nodes}"
-        nodes = str(self.nodes) if self.nodes == self.most_nodes else ranged
-        where = f" on each of {nodes} nodes" if self.most_nodes > 1 else ""
-        return f"{launcher.name} starts {counted(each, unit)} of {what}{where}"
+            only_one = self.own_step or self.most_nodes * self.ntasks_per_node == 1
+            return f"{program} starts once{'' if only_one else ', on the first node'}"
+        are_tasks = not (launcher.one_task_per_node or launcher.own_variables)
+        processes = counted(self.processes_per_node, "task" if are_tasks else "process")
+        nodes = str(self.nodes)
+        if self.most_nodes > self.nodes:
+            nodes = f"{self.nodes} to {self.most_nodes}"
+        places = f" on each of {nodes} nodes" if self.most_nodes > 1 else ""
+        return f"{launcher.name} starts {processes} of {program}{places}"
 
     @property
     def launcher_options(self) -> Tuple[str, ...]:
@@ -257,13 +262,13 @@ class Launch(Sizes):
 
     @property
     def overcommit(self) -> bool:
-        """Return True if there are fewer cores than processes, as only an allocation allows."""
+        """Return True if the launch has fewer cores than processes, as only `run` allows."""
         return "--overcommit" in self.srun_options
 
 
 @dataclass(frozen=True)
 class JobPlan(Sizes):
-    """A job whose every value is settled; what render(), the rules and the records work from.
+    """A job whose values are all settled.
 
     >>> plan.decision("nodes").value
     '2'
@@ -273,14 +278,14 @@ class JobPlan(Sizes):
     partition: Partition
     """A bare ``Partition(name)`` if the catalog does not know it; its name may be empty."""
     alternatives: Tuple[Partition, ...]
-    """With ``-p A,B``, the others in which Slurm may start the job as well."""
+    """With ``-p A,B``, the other partitions in which Slurm may start the job."""
     interactive: bool
     job_name: str
     time_limit: Optional[int]
-    """Seconds, units.UNLIMITED, or None if neither the user nor the catalog says."""
+    """In seconds, or units.UNLIMITED; None if neither the user nor the catalog sets it."""
     comment: Optional[str]
     output: Optional[str]
-    """Log file pattern as sbatch takes it; None for an interactive allocation."""
+    """The log file pattern, as sbatch takes it; None for an interactive allocation."""
     error: Optional[str]
     """The same for standard error; None also if it goes into ``output``."""
     preflight: bool
@@ -292,23 +297,23 @@ class JobPlan(Sizes):
     directives: Tuple[Directive, ...]
     decisions: Tuple[Decision, ...]
     launches: Tuple[Launch, ...]
-    """What the job starts, in order, at least one; those with the same number run side by side."""
+    """What the job starts, in order: at least one. Those of the same number run side by side."""
     until_done: Optional[UntilDone] = None
-    """How it goes on after its time limit; None: it does not."""
+    """How the job continues after its time limit; None: it does not."""
     code: Optional[CodeSnapshot] = None
-    """The copy of the code that it runs from; None: it runs from the code itself."""
+    """The copy of the code that the job runs from; None: it runs from the code itself."""
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Return a value of the first launch: templates and programs of 0.2.0 ask the plan."""
+            """Return a value of the first launch: templates and programs for 0.2.0 ask the plan."""
             if name == "launches":
                 raise AttributeError(name)
             return getattr(self.launches[0], name)
 
     @property
     def steps(self) -> Tuple[Tuple[Launch, ...], ...]:
-        """The launches by step, of which those of one run side by side; empty without steps."""
+        """Return the launches by step; those of one step run side by side. () without steps."""
         numbered = (launch for launch in self.launches if launch.number)
         return tuple(tuple(step) for _, step in groupby(numbered, lambda launch: launch.number))
 
@@ -319,28 +324,28 @@ class JobPlan(Sizes):
 
     @property
     def secrets(self) -> Dict[str, str]:
-        """Return the secret variables: they go into the job's environment, never into a script."""
+        """Return the secret variables: the job's environment has them, a script never does."""
         return {name: value for name, value in self.request.env if is_private(name, value)}
 
     @property
     def partition_list(self) -> str:
         """Return the partitions as sbatch takes them: ``A,B``."""
-        return ",".join(each.name for each in (self.partition, *self.alternatives))
+        return ",".join(partition.name for partition in (self.partition, *self.alternatives))
 
     @property
     def this_job(self) -> str:
-        """Return the job's id for Slurm's commands; an array task's SLURM_JOB_ID is the array's."""
+        """Return the job's id for Slurm's commands, as shell text; for an array, that of a task."""
         task = "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
         return task if self.request.array else "$SLURM_JOB_ID"
 
     @property
     def stall(self) -> Optional[int]:
-        """Return the seconds without a change after which the job is ended, or None."""
+        """Return the seconds after which --stall ends the job; None without --stall."""
         return None if self.request.stall is None else parse_timeout(self.request.stall)
 
     @property
     def idle(self) -> Optional[int]:
-        """Return the seconds without use of GPUs and cores after which it is ended, or None."""
+        """Return the seconds after which --idle ends the job; None without --idle or GPUs."""
         idle = self.request.idle if self.gpus_per_node else None
         return None if idle is None else parse_timeout(idle)
 
@@ -364,7 +369,7 @@ class JobPlan(Sizes):
 
 
 SAVE = "USR2"
-"""What Slurm sends to the batch shell before the end of a run that another one follows."""
+"""The signal that Slurm sends to the batch shell before the end of a run (--until-done)."""
 
 
 def parse_signal(request: JobRequest) -> Optional[Signal]:
@@ -374,41 +379,53 @@ def parse_signal(request: JobRequest) -> Optional[Signal]:
     import signal as signals
 
     flags, typed, _ = split_signal(request.signal)
-    to_shell = "B" in flags
     if typed.isdigit():
         number = int(typed)
-        name = next((each.name[3:] for each in signals.Signals if each == number), typed)
+        names = {int(signal): signal.name[3:] for signal in signals.Signals}
+        name = names.get(number, typed)
     else:
         name = typed.upper()
         number = int(getattr(signals, f"SIG{name}"))
     if request.until_done:
         return Signal(name, number, to_batch_shell=True, of_shell=SAVE)
-    texts = (("body", request.body or ""), ("setup", "\n".join(request.setup)))
-    trapped = (where for where, text in texts if to_shell and has_trap(text, name))
-    return Signal(name, number, to_shell, name, next(trapped, ""))
+    to_shell = "B" in flags
+    trapped = ""
+    if to_shell and has_trap(request.body or "", name):
+        trapped = "body"
+    elif to_shell and has_trap("\n".join(request.setup), name):
+        trapped = "setup"
+    return Signal(name, number, to_shell, of_shell=name, trapped=trapped)
 
 
 @lru_cache(maxsize=64)
 def has_trap(text: str, signal: str = "") -> bool:
-    """Return True if shell text has a trap for a signal, or for any but EXIT and the like."""
+    """Return True if shell text has a trap for a signal.
+
+    signal: "": any signal; EXIT, ERR, and the like are none.
+    """
     if "trap" not in text:
         return False
     from neuronctl.scripts.shell_reader import read_shell
 
     shell = read_shell(text)
-    # The words of eval are not read; if they contain "trap", there may be one.
-    hidden = any("trap" in word.raw for call in shell.calls("eval") for word in call.words)
-    return hidden or bool(shell.traps(signal))
+    # The words of eval are not parsed; if they contain "trap", there may be one.
+    evaluated = [word.raw for call in shell.calls("eval") for word in call.words]
+    return any("trap" in text for text in evaluated) or bool(shell.traps(signal))
 
 
 def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:
-    """Return True if the batch shell must pass a signal on, as Slurm sends it to steps only."""
+    """Return True if the batch shell must pass a signal on to the launcher's processes.
+
+    Slurm itself sends it only to the tasks of srun.
+    """
     if signal.trapped:
         return False
     return signal.to_batch_shell or has_steps or not launcher.by_srun or bool(launcher.marks)
 
 
 def gpus_held(plan: JobPlan) -> int:
-    """Return the GPUs that count as the user's: with --exclusive, all of the job's nodes."""
-    each = max(plan.gpus_per_node, plan.partition.gpus_per_node if plan.request.exclusive else 0)
-    return plan.nodes * each
+    """Return the GPUs that count as the user's: with --exclusive, all GPUs of the nodes."""
+    gpus = plan.gpus_per_node
+    if plan.request.exclusive:
+        gpus = max(gpus, plan.partition.gpus_per_node)
+    return plan.nodes * gpus

@@ -1,4 +1,4 @@
-"""What Slurm looks for on nodes to place a job, as the job's options say. Pure."""
+"""What a job's options require of the nodes on which Slurm places it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Iterator, Optional, Tuple
 
 from neuronctl.common import units
-from neuronctl.common.datatypes import dataclass
+from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.planning.job_plan import JobPlan
 from neuronctl.request.job import Amounts, JobRequest
 from neuronctl.request.values import gpu_type_of_task
@@ -19,12 +19,13 @@ _SPREAD_UNKNOWN = ("gpus-per-task", "ntasks-per-gpu", "mem-per-gpu", "mincpus", 
 class Needs:
     """What a job needs. 0: nothing, or no bound.
 
-    nodes, most_nodes: the fewest and the most nodes. tasks: in all. least_cores: that each node
-    must have. gpus: in all, on any of its nodes. gpu_types: how many GPUs of each type; 0: all of
-    them. memory_…: MB; whole_memory: all memory of each node. whole: it shares its nodes with no
-    other job (``"nodes"``), or only with the same user's (``"user"``). asks_…: the user requests
-    memory, or cores. unsure: the option for which it is not known how Slurm spreads the job over
-    nodes, or "".
+    nodes, most_nodes: the fewest and the most nodes. tasks: of the whole job. least_cores: cores
+    that each node must have. gpus: GPUs of the whole job if any of its nodes may have them.
+    gpu_types: how many GPUs of each type; 0: all GPUs are of that type. memory_…: in MB.
+    whole_memory: the job takes all memory of each node. whole: the job shares its nodes with no
+    other job (``"nodes"``), or only with jobs of the same user (``"user"``). asks_…: the user
+    requests memory, or cores. unsure: an option for which it is not known how Slurm spreads the job
+    over nodes, or "".
     """
 
     nodes: int
@@ -47,24 +48,24 @@ class Needs:
 
     @property
     def is_spread(self) -> bool:
-        """Return True if Slurm may give some of its nodes more tasks or GPUs than others."""
-        sure = max(1, self.least_cores // self.cores_per_task)
-        return self.most_nodes != 1 and (self.gpus > 0 or self.tasks > self.nodes * sure)
+        """Return True if Slurm may give some of the job's nodes more tasks or GPUs than others."""
+        least_tasks = max(1, self.least_cores // self.cores_per_task)
+        return self.most_nodes != 1 and (self.gpus > 0 or self.tasks > self.nodes * least_tasks)
 
     @property
     def all_gpus(self) -> int:
-        """Return the GPUs that Slurm gives it at least."""
+        """Return the fewest GPUs that Slurm gives the job."""
         return self.gpus or self.nodes * self.gpus_per_node
 
     @property
     def all_cores(self) -> int:
-        """Return the cores that Slurm gives it at least."""
+        """Return the fewest cores that Slurm gives the job."""
         task_cores, gpu_cores = self.tasks * self.cores_per_task, self.all_gpus * self.cores_per_gpu
         return max(task_cores, gpu_cores, self.nodes * self.least_cores)
 
     @property
     def largest_share(self) -> Tuple[int, int]:
-        """Return the cores and GPUs that at least one of its nodes must have."""
+        """Return the cores and GPUs that at least one of the job's nodes must have."""
         tasks = -(-self.tasks // self.most_nodes) if self.most_nodes else 1
         gpus = -(-self.gpus // self.most_nodes) if self.most_nodes else min(self.gpus, 1)
         return max(self.least_cores, tasks * self.cores_per_task), max(self.gpus_per_node, gpus)
@@ -88,8 +89,8 @@ class Needs:
     def room(self, cores: int, gpus: int, memory: int, threads: int = 1) -> Tuple[int, int]:
         """Return the most tasks and GPUs of the job that a node with this much free could take.
 
-        cores, threads, memory: as for `fits`. (0, 0): the node can take no share of the job. No
-        GPUs: their number per node is fixed.
+        cores, threads, memory: as for `fits`. (0, 0): the node can take no share of the job. The
+        GPUs are also 0 if their number per node is fixed.
         """
         if self.memory_per_core:
             cores = min(cores, memory // self.memory_per_core // threads * threads)
@@ -108,43 +109,29 @@ def whole_cores(cpus: int, threads: int) -> int:
 def slurm_needs(plan: JobPlan) -> Needs:
     """Return what a plan requests of Slurm; 0 leaves a value to Slurm's default."""
     request = plan.request
-    sizes = _amounts(plan)
-    number = request.sbatch_number
-    nodes = plan.nodes if sizes.nodes is None else sizes.nodes
-    most = sizes.max_nodes or sizes.nodes or 0
-    gpus = sizes.gpus or 0
-    gpus_per_node = sizes.gpus_per_node or 0
-    ntasks_per_node = sizes.ntasks_per_node or 0
-    if gpus and gpus_per_node:  # both together determine the nodes
-        nodes = max(1, gpus // gpus_per_node)
-        most = nodes
-        gpus = 0
-    if sizes.ntasks:  # each node has a task
-        nodes = min(nodes, sizes.ntasks)
-        most = min(most or sizes.ntasks, sizes.ntasks)
-    tasks = sizes.ntasks or nodes * max(1, ntasks_per_node)
-    if not (gpus or gpus_per_node):
-        gpus = tasks * number("gpus-per-task")
+    sizes = _requested_sizes(plan)
+    nodes, most_nodes = _node_range(sizes, plan.nodes)
+    tasks_per_node = max(1, sizes.ntasks_per_node or 0)
+    tasks = sizes.ntasks or nodes * tasks_per_node
     cores = sizes.cpus_per_task or 1
+    gpus_per_node = sizes.gpus_per_node or 0
+    gpus = 0 if gpus_per_node else sizes.gpus or tasks * request.sbatch_number("gpus-per-task")
     memory = None if request.mem is None else units.parse_memory(request.mem)
-    per_core = _memory(request.sbatch_value("mem-per-cpu"))
-    per_gpu = _memory(request.sbatch_value("mem-per-gpu"))
+    per_core = _parse_memory(request.sbatch_value("mem-per-cpu"))
+    per_gpu = _parse_memory(request.sbatch_value("mem-per-gpu"))
     whole = "nodes" if request.exclusive else ""
     if (request.sbatch_value("exclusive") or "").lower() == "user":
         whole = whole or "user"
-    unsure = _unsure(request, sizes, nodes, gpus)
-    if request.sbatch_value("overcommit") is not None:
-        tasks, cores, ntasks_per_node = nodes, 1, 0
-    return Needs(
+    needs = Needs(
         nodes=nodes,
-        most_nodes=most,
+        most_nodes=most_nodes,
         tasks=tasks,
         cores_per_task=cores,
-        least_cores=max(ntasks_per_node, 1) * cores,
+        least_cores=tasks_per_node * cores,
         gpus=gpus,
         gpus_per_node=gpus_per_node,
-        cores_per_gpu=number("cpus-per-gpu"),
-        gpu_types=tuple(_types(plan)),
+        cores_per_gpu=request.sbatch_number("cpus-per-gpu"),
+        gpu_types=tuple(_list_gpu_types(plan)),
         memory_per_node=memory or 0,
         memory_per_core=per_core or 0,
         memory_per_gpu=per_gpu or 0,
@@ -152,11 +139,30 @@ def slurm_needs(plan: JobPlan) -> Needs:
         whole=whole,
         asks_memory=(memory, per_core, per_gpu) != (None, None, None),
         asks_cores=bool(sizes.cpus_per_task),
-        unsure=unsure,
+        unsure=_unsure_option(request, sizes, nodes, gpus),
     )
+    if request.sbatch_value("overcommit") is not None:  # all tasks of a node may share one core
+        return replace(needs, tasks=nodes, cores_per_task=1, least_cores=1)
+    return needs
 
 
-def _unsure(request: JobRequest, sizes: Amounts, nodes: int, gpus: int) -> str:
+def _node_range(sizes: Amounts, plan_nodes: int) -> Tuple[int, int]:
+    """Return the fewest and the most nodes that sizes request; 0: no bound.
+
+    plan_nodes: the plan's nodes, which count if the sizes leave them to Slurm.
+    """
+    if sizes.gpus and sizes.gpus_per_node:  # both together determine the nodes
+        fewest = most = max(1, sizes.gpus // sizes.gpus_per_node)
+    else:
+        fewest = plan_nodes if sizes.nodes is None else sizes.nodes
+        most = sizes.max_nodes or sizes.nodes or 0
+    if not sizes.ntasks:
+        return fewest, most
+    # Each node has at least one task.
+    return min(fewest, sizes.ntasks), min(most or sizes.ntasks, sizes.ntasks)
+
+
+def _unsure_option(request: JobRequest, sizes: Amounts, nodes: int, gpus: int) -> str:
     """Return an option for which it is not known how Slurm spreads the job over nodes, or ""."""
     names = [name for name in _SPREAD_UNKNOWN if request.sbatch_value(name) is not None]
     if request.sbatch_number("cpus-per-gpu") and gpus:
@@ -167,8 +173,8 @@ def _unsure(request: JobRequest, sizes: Amounts, nodes: int, gpus: int) -> str:
     return f"--{names[0]}" if names else ""
 
 
-def _amounts(plan: JobPlan) -> Amounts:
-    """Return the sizes as a user's batch script requests them, otherwise the plan's."""
+def _requested_sizes(plan: JobPlan) -> Amounts:
+    """Return the sizes as a user's batch script requests them, otherwise those of the plan."""
     request = plan.request
     if request.amounts is not None:
         return request.amounts
@@ -181,7 +187,7 @@ def _amounts(plan: JobPlan) -> Amounts:
     )
 
 
-def _memory(text: Optional[str]) -> Optional[int]:
+def _parse_memory(text: Optional[str]) -> Optional[int]:
     """Return an amount of memory in MB; None if there is none, or it cannot be read."""
     try:
         return None if text is None else units.parse_memory(text)
@@ -189,12 +195,12 @@ def _memory(text: Optional[str]) -> Optional[int]:
         return None
 
 
-def _types(plan: JobPlan) -> Iterator[Tuple[str, int]]:
+def _list_gpu_types(plan: JobPlan) -> Iterator[Tuple[str, int]]:
     """Yield the requested GPU types, each with a number of GPUs; 0: all GPUs are of that type."""
     request = plan.request
-    kind = request.gpu_type or gpu_type_of_task(request.sbatch_value("gpus-per-task"))
-    if kind:
-        yield kind, 0
+    gpu_type = request.gpu_type or gpu_type_of_task(request.sbatch_value("gpus-per-task"))
+    if gpu_type:
+        yield gpu_type, 0
     for item in request.gres:
         match = re.fullmatch(r"gpu:(?P<type>[^:]+):(?P<count>[0-9]{1,9})", item)
         if match is not None:

@@ -1,4 +1,4 @@
-"""What runs in a job and what it runs in: the program's words, environment, variables."""
+"""The program of a job: its words, its environment, and its variables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from neuronctl.scripts.header import interpreter
 from neuronctl.scripts.usual_commands import names_python, program_at, python_runs
 
 LONGEST_PROGRAM = 500_000
-"""Bytes of a program's text that are read."""
+"""The most bytes of a program's text that are read."""
 
 
 def own_modules() -> FrozenSet[str]:
@@ -38,30 +38,33 @@ def is_python(request: JobRequest) -> bool:
 
 
 def _command(request: JobRequest) -> List[str]:
-    """Return the program and its arguments, behind ``env A=1``, ``uv run`` and the like."""
+    """Return the program and its arguments, without ``env A=1``, ``uv run``, and the like."""
     words = [request.script or "", *request.args]
     return words[program_at(words) :] or words
 
 
 def python_file(request: JobRequest) -> Optional[str]:
-    """Return the Python file that the job runs, alone or behind ``python``, or None."""
+    """Return the Python file that the job runs, with or without ``python``; otherwise None."""
     kind, name, _ = _run_by_python(request)
     return name if kind == "script" and name.endswith(".py") else None
 
 
 def python_module(request: JobRequest) -> Optional[str]:
-    """Return the module that the job runs with ``python -m``, or None."""
+    """Return the module that the job runs with ``python -m``; otherwise None."""
     kind, name, _ = _run_by_python(request)
     return name if kind == "m" and name else None
 
 
 def _run_by_python(request: JobRequest) -> Tuple[str, str, List[str]]:
-    """Return what Python runs, with the arguments; a file alone is a script."""
+    """Return what Python runs: its kind (as python_runs() names it), its name, its arguments.
+
+    A program without ``python`` counts as a script.
+    """
     words = _command(request)
     if not names_python(words[0]):
         return "script", words[0], words[1:]
-    kind, name, rest = python_runs(words)
-    return kind, name, words[rest:]
+    kind, name, first_argument = python_runs(words)
+    return kind, name, words[first_argument:]
 
 
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish")
@@ -69,11 +72,11 @@ _STARTS_OTHERS = (
     *("ray", "jupyter", "jupyter-lab", "jupyter-notebook", "jupyterlab", "notebook"),
     *("vllm", "sglang", "streamlit", "tensorboard"),
 )
-"""Programs and Python packages that are started once and start, or serve, all else there is."""
+"""Programs and Python packages that are started once: they start the other processes themselves."""
 
 
 def runs_python(request: JobRequest) -> bool:
-    """Return True if the program is a Python file or module, also with ``python``."""
+    """Return True if the program is a Python file or module, with or without ``python``."""
     return python_module(request) is not None or python_file(request) is not None
 
 
@@ -87,7 +90,7 @@ def _program_words(request: JobRequest) -> Tuple[str, List[str]]:
 
 
 def called_launcher(request: JobRequest) -> Optional[Tuple[Launcher, str, List[str]]]:
-    """Return the launcher that the program is, its name, and its arguments; otherwise None."""
+    """Return the launcher that the program itself is, its name as typed, and its arguments."""
     name, args = _program_words(request)
     if name.endswith(".py"):
         return None
@@ -96,7 +99,10 @@ def called_launcher(request: JobRequest) -> Optional[Tuple[Launcher, str, List[s
 
 
 def named_after(request: JobRequest) -> str:
-    """Return what names the job: a file behind Python, a shell, or a launcher; or a module."""
+    """Return the file, program, or module after which the job is named.
+
+    Python, a shell, and a launcher give way to the file that they run.
+    """
     name, args = _program_words(request)
     if names_python(name) or name in _SHELLS or called_launcher(request) is not None:
         for word in args:
@@ -107,7 +113,7 @@ def named_after(request: JobRequest) -> str:
 
 
 def starts_once(request: JobRequest) -> str:
-    """Return why the program (its name or first line) must start only once, or ""."""
+    """Return why the program must start only once, by its name or first line; "": it need not."""
     name, _ = _program_words(request)
     if request.steps:
         return "the steps have launchers of their own"
@@ -147,8 +153,8 @@ def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[C
     if script is None:
         return ()
     words = launcher.python if is_python(request) else launcher.executable
-    # Launchers that start the interpreter parse the script's name with argparse, which drops a
-    # "--" right after it unless there is one before it.
+    # Launchers that start Python parse the script's name with argparse, which drops a "--" right
+    # after the name, unless another "--" precedes the name.
     if not launcher.python and args[:1] == ("--",):
         words += ("--",)
     if macros and is_python(request):
@@ -163,9 +169,9 @@ def activation(
     """Return the lines that load modules and switch to the environment."""
     steps: List[environments.ShellLine] = []
     if request.sbatch_value("export") is not None:
-        why = "# Otherwise sbatch's --export would hold for each srun in here, too."
-        lines = (why, "export PATH SLURM_EXPORT_ENV=ALL")
-        steps += map(environments.ShellLine, lines)
+        remark = "# Otherwise sbatch's --export would hold for each srun in here, too."
+        steps.append(environments.ShellLine(remark))
+        steps.append(environments.ShellLine("export PATH SLURM_EXPORT_ENV=ALL"))
     if request.modules:
         login_shell = cluster.policy.login_shell
         steps += environments.load_modules(request.modules, login_shell=login_shell)
@@ -182,7 +188,7 @@ _WANDB = (
     r"|^[^#\n]*(?:report_to|log_with)\b[^\n]*wandb"
 )
 _SEVERAL_RUNS = r"\bwandb\.(?:agent|sweep)\(|\breinit\s*="
-"""What makes several W&B runs of one process."""
+"""Calls with which one process makes several W&B runs."""
 
 
 def imports_wandb(request: JobRequest) -> bool:
@@ -210,11 +216,11 @@ def wandb_run(request: JobRequest, cluster: Cluster, step: str = "") -> Export:
     if step:
         part = "-".join(re.findall("[0-9]+", step))
         return Export(WANDB_RUN, Shell(f"${WANDB_RUN}-{part}"), f"of {step}")
-    # The script's fourth argument is the first job of a chain or of a resubmitted one.
-    job, task = "${4:-$SLURM_JOB_ID}", ""
+    # The script's fourth argument is the first job of a chain, or of unchanged resubmissions.
+    job = "${4:-$SLURM_JOB_ID}"
     if request.array:
-        job, task = "${4:-$SLURM_ARRAY_JOB_ID}", "_$SLURM_ARRAY_TASK_ID"
-    words = Shell(f"nc-{cluster.name}-{job}{task} WANDB_RESUME=allow")
+        job = "${4:-$SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
+    words = Shell(f"nc-{cluster.name}-{job} WANDB_RESUME=allow")
     return Export(WANDB_RUN, words, "all runs of this job continue it")
 
 
@@ -226,27 +232,31 @@ def exports(
     processes: int,
     wandb: Optional[Export] = None,
 ) -> Tuple[Export, ...]:
-    """Return the job's variables, the user's last; cores and processes are those of one node."""
-    given = dict(request.env)
+    """Return the variables of a job or launch, the user's last.
+
+    cores, processes: on each node. wandb: the variable of its W&B run; None: it has no such run.
+    """
+    users = dict(request.env)
     variables: List[Export] = []
-    runs = request.script is not None or request.body is not None or request.steps
-    if runs and "PYTHONUNBUFFERED" not in given:
+    runs_program = request.script is not None or request.body is not None or request.steps
+    if runs_program and "PYTHONUNBUFFERED" not in users:
         variables.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
-    if runs and request.container is not None and "PYTHONNOUSERSITE" not in given:
+    if runs_program and request.container is not None and "PYTHONNOUSERSITE" not in users:
         variables.append(Export("PYTHONNOUSERSITE", "1", "~/.local is not the image's"))
-    texts = (request.body, *(step.body for step in request.steps))
-    has_srun = any(re.search(r"\bsrun\b", text or "") for text in texts)
-    if has_srun and request.cpus_per_task != 0 and "SRUN_CPUS_PER_TASK" not in given:
+    texts = [request.body or "", *(step.body or "" for step in request.steps)]
+    has_srun = any(re.search(r"\bsrun\b", text) for text in texts)
+    if has_srun and request.cpus_per_task != 0 and "SRUN_CPUS_PER_TASK" not in users:
         why = "else each srun below gives its tasks one core"
         variables.append(Export("SRUN_CPUS_PER_TASK", Shell("$SLURM_CPUS_PER_TASK"), why))
-    if request.script is not None and _THREADS not in {**cluster.environment, **given}:
-        variables += _thread_export(cores, processes)
+    has_threads = _THREADS in users or _THREADS in cluster.environment
+    if processes > 1 and request.script is not None and not has_threads:
+        variables.append(_export_threads(cores, processes))
     for name, value in cluster.environment.items():
-        if name not in given:
+        if name not in users:
             variables.append(Export(name, value, f"{cluster.name} wants it"))
     if wandb is not None:
         variables.append(wandb)
-    for name, value in given.items():
+    for name, value in users.items():
         variables.append(Export(name, None if is_private(name, value) else value))
     return tuple(variables)
 
@@ -254,14 +264,12 @@ def exports(
 _THREADS = "OMP_NUM_THREADS"
 
 
-def _thread_export(cores: int, processes: int) -> List[Export]:
+def _export_threads(cores: int, processes: int) -> Export:
     """Return the variable that gives each of several processes on a node its share of the cores.
 
-    One process sees the cores that Slurm gave it, and may have them for their memory. Several
-    would each start as many threads as there are cores, or under torchrun a single one.
+    Otherwise each would start as many threads as there are cores, or under torchrun a single one.
+    A process that is alone may use all cores that Slurm gave it.
     """
-    if processes == 1:
-        return []
     threads = Shell(f"${{{_THREADS}:-{max(1, cores // processes)}}}")
     reason = f"{counted(cores, 'core')} / {processes} processes, unless you exported it"
-    return [Export(_THREADS, threads, reason)]
+    return Export(_THREADS, threads, reason)

@@ -1,4 +1,4 @@
-"""Asks Slurm once for what a verdict needs: one squeue, one scontrol and one sacctmgr."""
+"""Ask Slurm once for what a verdict needs: one squeue, one scontrol, and one sacctmgr."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import time
-from typing import Dict, Optional, Sequence, Tuple, Union
+from typing import Dict, Optional, Tuple, Union
 
 from neuronctl.catalog.loader import is_cluster
 from neuronctl.common.datatypes import replace
@@ -29,10 +29,10 @@ TIMEOUT = 1.5
 
 
 class Question:
-    """squeue, scontrol, and sacctmgr, asked at the same time; they work until the answer is read.
+    """A query of squeue, scontrol, and sacctmgr; they run while the caller does something else.
 
-    plan: whose cluster is asked about; None: the cluster of this machine. timeout: seconds for all
-    of it. Raises SlurmUnavailableError if the Slurm here is another cluster's.
+    plan: the job, whose cluster must be the one here; None: any cluster. timeout: seconds until all
+    have answered. Raises SlurmUnavailableError if the Slurm here is another cluster's.
     """
 
     def __init__(self, plan: Optional[JobPlan] = None, *, timeout: Optional[float] = None) -> None:
@@ -54,46 +54,47 @@ class Question:
     def answer(self) -> Snapshot:
         """Return what Slurm says. Raises SlurmError; a failing sacctmgr leaves ``qos`` None."""
         queue, control, accounting = self._queries.answers()
-        text = _good(queue).stdout
+        text = _succeeded(queue).stdout
         jobs = parse_squeue(text, end=self._end)
-        if text and len(jobs) != max(1, text.count(self._end)):
+        rows = text.count(self._end)
+        if text and (rows == 0 or len(jobs) != rows):
             raise SlurmUnavailableError(f"squeue's answer cannot be read: {text[:80]!r}")
-        nodes, shown = site.parse_nodes(_good(control, part=True).stdout)
-        figures, groups = _figures(nodes, shown, accounting, self._user)
+        nodes, other_lines = site.parse_nodes(_succeeded(control, partly=True).stdout)
+        figures, groups = _read_figures(nodes, other_lines, accounting, self._user)
         _check_cluster(self._plan, figures.config.cluster)
         reservations = None
-        if "ReservationName=" in shown or "No reservations" in shown:
-            reservations = site.parse_reservations(shown)
+        if "ReservationName=" in other_lines or "No reservations" in other_lines:
+            reservations = site.parse_reservations(other_lines)
         active = tuple(job for job in jobs if job.state not in ENDED)
         by_group = any(partition.allow_groups for partition in figures.partitions)
         return Snapshot(
             figures=figures,
-            jobs=latest_ends(active, figures.config),
+            jobs=tuple(replace(job, end=latest_end(job, figures.config)) for job in active),
             nodes=nodes,
-            job_states=site.parse_job_states(shown) if self._job_ids else {},
+            job_states=site.parse_job_states(other_lines) if self._job_ids else {},
             asked_at=int(time.time()),
-            groups=_groups() if by_group or reservations else (),
+            groups=_users_groups() if by_group or reservations else (),
             limited_groups=groups,
             reservations=reservations,
             user=self._user,
         )
 
 
-def _figures(
-    nodes: Tuple[site.NodeGroup, ...], shown: str, accounting: object, user: str
+def _read_figures(
+    nodes: Tuple[site.NodeGroup, ...], other_lines: str, accounting: object, user: str
 ) -> Tuple[ClusterFigures, Tuple[database.LimitedGroup, ...]]:
     """Return the cluster's figures, and the groups of jobs that Slurm limits together.
 
-    shown: scontrol's answer without its nodes. accounting: sacctmgr's Result, or the error that it
-    failed with; then there are no QOS (None) and no associations.
+    other_lines: scontrol's answer without its nodes. accounting: sacctmgr's Result, or the error
+    that it failed with; then there are no QOS (None) and no associations.
     """
-    groups = database.parse_groups(shown, user)
+    groups = database.parse_groups(other_lines, user)
     text = ""
     if isinstance(accounting, Result) and accounting.returncode == 0:
         text = whole(accounting)
     figures = ClusterFigures(
-        config=site.parse_config(shown),
-        partitions=site.parse_partitions(shown),
+        config=site.parse_config(other_lines),
+        partitions=site.parse_partitions(other_lines),
         nodes=nodes,
         qos=database.parse_qos(text) or None,
         associations=database.parse_associations(text, groups),
@@ -103,10 +104,10 @@ def _figures(
     return figures, groups
 
 
-def _good(answer: object, *, part: bool = False) -> Result:
-    """Return a Result that succeeded; raise the error of another one.
+def _succeeded(answer: object, *, partly: bool = False) -> Result:
+    """Return the Result of a query that succeeded; raise the error of one that failed.
 
-    answer: a Result, or the error that the query failed with. part: accept scontrol's answer to
+    answer: a Result, or the error that the query failed with. partly: accept scontrol's answer to
     only some of its questions.
     """
     if isinstance(answer, SlurmUnavailableError):
@@ -115,35 +116,31 @@ def _good(answer: object, *, part: bool = False) -> Result:
     whole(answer)
     if answer.returncode == 0:
         return answer
-    # scontrol ends with 1 for a job or partition it does not know, or for associations or
-    # reservations that it may not tell, after answering everything else.
-    bearable = r"Invalid job id|not found|assoc|reserv"
-    if part and re.search(bearable, answer.stdout + answer.stderr):
+    # scontrol exits with 1 for a job or partition that it does not know, and for associations or
+    # reservations that it must not show, but answers everything else.
+    tolerated = r"Invalid job id|not found|assoc|reserv"
+    if partly and re.search(tolerated, answer.stdout + answer.stderr):
         return answer
     raise failure(answer)
 
 
-_ENDING = 60
+_CLEANUP = 60
 """Seconds that Slurm takes itself: slurmctld checks time limits only every 30 s, then cleans up
 after the job and starts the next one."""
 
 
-def latest_ends(jobs: Sequence[QueueJob], config: site.SiteConfig) -> Tuple[QueueJob, ...]:
-    """Return the jobs with their latest possible end."""
-
-    def end(job: QueueJob) -> Optional[int]:
-        # The time limit of a suspended job stands still.
-        if job.end is None or config.over_time == UNLIMITED or job.state == "SUSPENDED":
-            return None
-        return job.end + config.over_time + config.kill_wait + _ENDING
-
-    return tuple(replace(job, end=end(job)) for job in jobs)
+def latest_end(job: QueueJob, config: site.SiteConfig) -> Optional[int]:
+    """Return when a job ends at the latest, in epoch seconds; None: unknown, or never."""
+    # The time limit of a suspended job does not run.
+    if job.end is None or config.over_time == UNLIMITED or job.state == "SUSPENDED":
+        return None
+    return job.end + config.over_time + config.kill_wait + _CLEANUP
 
 
 def ask_queue(snapshot: Snapshot) -> Tuple[QueueJob, ...]:
     """Return all users' jobs in the partitions of the snapshot's nodes; raise as Question does.
 
-    Call this only if the other jobs may tell more: slurmctld sends its whole queue.
+    Call this only if the verdict depends on other users' jobs: slurmctld sends its whole queue.
     """
     names = dict.fromkeys(name for group in snapshot.nodes for name in group.partitions)
     return squeue(partition=",".join(names), timeout=TIMEOUT)
@@ -156,7 +153,7 @@ class SharedQuestion:
         self._answers: Dict[object, Union[Snapshot, Exception]] = {}
 
     def __call__(self, plan: JobPlan) -> Snapshot:
-        """Return or raise as Question does."""
+        """Return a plan's answer, or raise as Question does."""
         key = (plan.cluster.name, *dependency_ids(plan))
         if key not in self._answers:
             try:
@@ -170,13 +167,14 @@ class SharedQuestion:
 
 
 def _check_cluster(plan: Optional[JobPlan], name: str) -> None:
+    """Raise SlurmUnavailableError if a plan is not for this cluster; "" is unknown."""
     if plan is not None and name and not is_cluster(plan.cluster, name):
         raise SlurmUnavailableError(
             f"the Slurm here is that of cluster '{name}', and the job is for {plan.cluster.name}"
         )
 
 
-def _groups() -> Tuple[str, ...]:
+def _users_groups() -> Tuple[str, ...]:
     import grp
 
     names = []

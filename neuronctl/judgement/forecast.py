@@ -33,21 +33,22 @@ def find_outcomes(nodes: NodeSearch, bad: Mapping[str, NodeFault]) -> Iterator[O
     yield from check_reservation(on_cluster)
     yield from check_limits(on_cluster)
     yield from check_nodes(nodes)
-    yield from _hidden(nodes)
-    yield from _failed_before(on_cluster, bad)
+    yield from _find_hidden(nodes)
+    yield from _find_bad_nodes(on_cluster, bad)
 
 
-def _hidden(nodes: NodeSearch) -> Iterator[Doubt]:
-    """Yield what may exist although Slurm does not tell it to this user."""
+def _find_hidden(nodes: NodeSearch) -> Iterator[Doubt]:
+    """Yield what may stop the job although Slurm hides it from this user (PrivateData)."""
     on_cluster, snapshot = nodes.on_cluster, nodes.on_cluster.snapshot
-    config, accounts = snapshot.figures.config, snapshot.limited_groups
-    if "reservations" in config.private:
+    private = snapshot.figures.config.private
+    if "reservations" in private:
         yield Doubt("reservations of others are not shown here (PrivateData)")
-    if "jobs" in config.private and may_be_planned_for_others(nodes):
+    if "jobs" in private and may_be_planned_for_others(nodes):
         words = "jobs of others, which may wait for these nodes, are not shown here (PrivateData)"
         yield Doubt(words, cause="Priority")
-    shown = any((each.scope, each.name) == (Scope.ACCOUNT, on_cluster.account) for each in accounts)
-    if snapshot.enforced and not shown and {"usage", "users", "accounts"} & set(config.private):
+    accounts = {group.name for group in snapshot.limited_groups if group.scope == Scope.ACCOUNT}
+    hides_accounts = not {"usage", "users", "accounts"}.isdisjoint(private)
+    if snapshot.enforced and hides_accounts and on_cluster.account not in accounts:
         yield Doubt("limits of accounts and what they hold are not shown here (PrivateData)")
 
 
@@ -55,7 +56,7 @@ _SIZES = "nodes ntasks gpus-per-node gres gpus mem"
 _CLOSED = Trait.CLOSES_PARTITION | Trait.ONLY_NOW
 _WAITS = Trait.WAITS | Trait.ONLY_NOW
 
-# The forecast finds what these rules report.
+# find_outcomes() finds what these rules report.
 job_rule(ERROR, "NC501", "more jobs than may be in the queue", _CLOSED, about="partition")
 job_rule(ERROR, "NC509", "a size that a limit never lets start", Trait.PARTITION, about=_SIZES)
 job_rule(WARNING, "NC512", "dependency on an unknown job", about="dependency")
@@ -81,13 +82,13 @@ def complete_findings(objections: Sequence[Finding], waits: Sequence[Wait]) -> I
         yield RULES[finding.code].complete(finding)
 
 
-def _failed_before(on_cluster: PlanOnCluster, bad: Mapping[str, NodeFault]) -> Iterator[Finding]:
-    """Yield the nodes the job may get that failed in the user's jobs."""
+def _find_bad_nodes(on_cluster: PlanOnCluster, bad: Mapping[str, NodeFault]) -> Iterator[Finding]:
+    """Yield the nodes that failed in the user's jobs, and that the job may get."""
     exclude = on_cluster.plan.request.exclude
-    may = (node_names(on_cluster.pool) & set(bad)) - set(hosts(exclude))
-    if len(on_cluster.named_hosts) >= on_cluster.plan.most_nodes:
-        may &= on_cluster.named_hosts
-    for node in sorted(may):
+    nodes = (node_names(on_cluster.pool) & set(bad)) - set(hosts(exclude))
+    if on_cluster.gets_named_hosts_only:
+        nodes &= on_cluster.named_hosts
+    for node in sorted(nodes):
         fault = bad[node]
         yield Finding(
             f"{node} failed in your jobs, last {moment(fault.at)} (job {fault.job}): {fault.why}",

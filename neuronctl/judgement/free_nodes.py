@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, FrozenSet, Iterator, List, Optional, Tuple
+from typing import AbstractSet, FrozenSet, Iterator, List, Optional, Set, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.datatypes import dataclass, replace
@@ -26,9 +26,10 @@ _NONE: FrozenSet[str] = frozenset()
 class NodeSearch:
     """The names of nodes for a job on its cluster.
 
-    fitting: large enough for the job, with its features, in its reservation; they may be busy or
-    down. suitable: the fitting nodes that are not reserved for others. free: the suitable nodes
-    with room for one node's share now. doubt: why the nodes are unknown; then none is ``free``.
+    fitting: the nodes that are large enough for the job, have its features, and are in its
+    reservation; they may be busy or down. suitable: the fitting nodes that are not reserved for
+    others. free: the suitable nodes with room for one node's share now. doubt: why the nodes are
+    not known; then none is ``free``.
     """
 
     on_cluster: PlanOnCluster
@@ -46,32 +47,38 @@ class NodeSearch:
 
 def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     """Return which nodes of the job's partition could take the job."""
-    request = on_cluster.plan.request
-    reserved = reservations.reserved_nodes(on_cluster)
-    fits = _has_task if on_cluster.needs.is_spread else PlanOnCluster.fits
-    fitting = node_names(group for group in on_cluster.pool if fits(on_cluster, group.emptied))
-    fitting -= set(hosts(request.exclude))
-    if len(on_cluster.named_hosts) >= on_cluster.plan.most_nodes:
+    pool = on_cluster.pool
+    fitting = node_names(group for group in pool if _is_large_enough(on_cluster, group))
+    fitting -= set(hosts(on_cluster.plan.request.exclude))
+    if on_cluster.gets_named_hosts_only:
         fitting &= on_cluster.named_hosts
     if on_cluster.matching is not None:
         fitting &= on_cluster.matching
     reservation = reservations.own_reservation(on_cluster)
     if reservation is not None:
         fitting &= set(hosts(reservation.node_list))
+
+    reserved = reservations.reserved_nodes(on_cluster)
     suitable = fitting - reserved.nodes
-    # Another user may own a node for a while (--exclusive=user).
-    owners = ("", on_cluster.snapshot.user)
-    usable = (group for group in on_cluster.pool if is_usable(group) and group.owner in owners)
-    free = suitable & node_names(group for group in usable if on_cluster.fits(group))
     doubt = _why_unknown(on_cluster)
-    return NodeSearch(
-        on_cluster, reserved, fitting, suitable, free if doubt is None else _NONE, doubt
-    )
+    free = _NONE
+    if doubt is None:
+        # Another user may own a node for a while (--exclusive=user).
+        owners = ("", on_cluster.snapshot.user)
+        usable = (group for group in pool if is_usable(group) and group.owner in owners)
+        free = suitable & node_names(group for group in usable if on_cluster.fits(group))
+    return NodeSearch(on_cluster, reserved, fitting, suitable, free, doubt)
 
 
-def _has_task(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
-    """Return True if each node of a group has room for a task of a spread job."""
-    return on_cluster.room(group)[0] > 0
+def _is_large_enough(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
+    """Return True if each node could hold a share of the job, if nothing ran there.
+
+    A node is large enough for a spread job if it could hold a task.
+    """
+    if not on_cluster.needs.is_spread:
+        return on_cluster.fits(group.emptied)
+    tasks, _ = on_cluster.room(group.emptied)
+    return tasks > 0
 
 
 def _why_unknown(on_cluster: PlanOnCluster) -> Optional[Doubt]:
@@ -108,9 +115,9 @@ def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
     on_cluster, is_spread = search.on_cluster, search.on_cluster.needs.is_spread
     if search.doubt is not None:
         yield search.doubt
-    elif on_cluster.are_too_few(search.fitting) or (
-        is_spread and not _has_room(on_cluster, search.fitting, empty=True)
-    ):
+        return
+    never_fits = is_spread and not _has_room(on_cluster, search.fitting, empty=True)
+    if never_fits or on_cluster.are_too_few(search.fitting):
         yield _too_large(search)
     elif _is_enough(search):
         yield from _room_doubts(search)
@@ -121,17 +128,17 @@ def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
         yield _why_not(search)
 
 
-def _is_enough(search: NodeSearch, but: AbstractSet[str] = _NONE) -> bool:
-    """Return True if the job has room now, also without the nodes ``but``.
+def _is_enough(search: NodeSearch, *, without: AbstractSet[str] = _NONE) -> bool:
+    """Return True if the job has room now. without: nodes that may not count.
 
     Slurm spreads a job in unequal parts if need be (tried with 22.05 and 24.11).
     """
     on_cluster, needs = search.on_cluster, search.on_cluster.needs
-    if not on_cluster.are_too_few(search.free - but):
+    if not on_cluster.are_too_few(search.free - without):
         return True
     if not needs.is_spread or needs.cores_per_gpu or on_cluster.named_hosts:
         return False
-    return _has_room(on_cluster, search.suitable - but, empty=False)
+    return _has_room(on_cluster, search.suitable - without, empty=False)
 
 
 def _has_room(on_cluster: PlanOnCluster, names: FrozenSet[str], *, empty: bool) -> bool:
@@ -140,15 +147,18 @@ def _has_room(on_cluster: PlanOnCluster, names: FrozenSet[str], *, empty: bool) 
     empty: count the room as if nothing ran there.
     """
     needs = on_cluster.needs
-    rooms: List[Tuple[int, int]] = []  # (tasks, GPUs) for which each node has room
+    tasks: List[int] = []  # for each node with room, how many tasks it could take
+    gpus: List[int] = []
     for group in on_cluster.pool:
-        number = len(names & {*group.names}) if empty or is_usable(group) else 0
-        rooms += [on_cluster.room(group.emptied if empty else group)] * number
-    rooms = [(tasks, gpus) for tasks, gpus in rooms if tasks]
-    most = needs.most_nodes or len(rooms)
-    tasks = sum(sorted((tasks for tasks, _ in rooms), reverse=True)[:most])
-    gpus = sum(sorted((gpus for _, gpus in rooms), reverse=True)[:most])
-    return len(rooms) >= needs.nodes and tasks >= needs.tasks and gpus >= needs.gpus
+        node_tasks, node_gpus = on_cluster.room(group.emptied if empty else group)
+        if node_tasks and (empty or is_usable(group)):
+            number = len(names.intersection(group.names))
+            tasks += [node_tasks] * number
+            gpus += [node_gpus] * number
+    most_nodes = needs.most_nodes or len(tasks)
+    most_tasks = sum(sorted(tasks, reverse=True)[:most_nodes])
+    most_gpus = sum(sorted(gpus, reverse=True)[:most_nodes])
+    return len(tasks) >= needs.nodes and most_tasks >= needs.tasks and most_gpus >= needs.gpus
 
 
 def _too_large(search: NodeSearch) -> Outcome:
@@ -159,30 +169,34 @@ def _too_large(search: NodeSearch) -> Outcome:
         words = f"{name} has too few nodes that are large enough for it: Slurm may refuse it"
         return Doubt(words, refusable=True)
     share = _share(on_cluster, with_memory=True)
-    large = len(search.fitting)
-    words = f"{large} of its nodes have" if large else f"no node of {name} has"
-    words += f" {share}, even if nothing runs there; requested {on_cluster.plan.nodes}"
+    number = len(search.fitting)
     if on_cluster.needs.is_spread:
         words = f"all nodes of {name} together have no room for {share}, even if nothing runs"
+    else:
+        have = f"{number} of its nodes have" if number else f"no node of {name} has"
+        words = f"{have} {share}, even if nothing runs there; requested {on_cluster.plan.nodes}"
     return Finding(words, "request less per node, or fewer nodes", _NODES_SHOWN, code="NC113")
 
 
 def _share(on_cluster: PlanOnCluster, *, with_memory: bool) -> str:
-    """Return what the job needs on each node, in words; in total if it is spread."""
+    """Return what the job needs on each node, in words; of a spread job, what it needs in total."""
     needs, plan = on_cluster.needs, on_cluster.plan
-    gpus = needs.gpus if needs.is_spread else plan.gpus_per_node
-    cores = counted(plan.cores_per_node, "core")
+    gpus, cores = plan.gpus_per_node, counted(plan.cores_per_node, "core")
     if needs.is_spread:
+        gpus = needs.gpus
         cores = f"{counted(needs.tasks, 'task')} of {counted(needs.cores_per_task, 'core')}"
-    gpu = f"{needs.gpu_types[0][0]} GPU" if needs.gpu_types else "GPU"
-    parts = [counted(gpus, gpu)] if gpus else []
+    model = f"{needs.gpu_types[0][0]} " if needs.gpu_types else ""
+    parts = [counted(gpus, f"{model}GPU")] if gpus else []
     parts += [cores, *(f"{number} {name}" for name, number in on_cluster.resources)]
-    size = needs.memory_per_node or plan.cores_per_node * needs.memory_per_core
-    size = size or plan.gpus_per_node * needs.memory_per_gpu
+    memory = (
+        needs.memory_per_node
+        or plan.cores_per_node * needs.memory_per_core
+        or plan.gpus_per_node * needs.memory_per_gpu
+    )
     if needs.whole_memory:
         parts.append("all of its memory")
-    elif size and with_memory and not needs.is_spread:
-        parts.append(f"{size} MB of memory")
+    elif memory and with_memory and not needs.is_spread:
+        parts.append(f"{memory} MB of memory")
     share = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
     return f"{share} without other jobs" if needs.whole == "nodes" else share
 
@@ -225,16 +239,16 @@ def _magnetic(on_cluster: PlanOnCluster) -> str:
 
 def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
     """Return the QOS, or the partitions of the same nodes, whose jobs it may preempt."""
-    limits, partition = on_cluster.snapshot.figures, on_cluster.partition
-    qos = limits.qos_named(on_cluster.job_qos)
-    if limits.config.preempts_by == "qos":
+    figures, partition = on_cluster.snapshot.figures, on_cluster.partition
+    qos = figures.qos_named(on_cluster.job_qos)
+    if figures.config.preempts_by == "qos":
         return () if qos is None else qos.preempts
-    if limits.config.preempts_by != "partition_prio" or partition is None:
+    if figures.config.preempts_by != "partition_prio" or partition is None:
         return ()
     of_same_nodes = {name for group in on_cluster.pool for name in group.partitions}
     return tuple(
         other.name
-        for other in limits.partitions
+        for other in figures.partitions
         if other.name in of_same_nodes and other.tier < partition.tier
     )
 
@@ -250,50 +264,59 @@ def _busy(search: NodeSearch) -> Wait:
         if not search.suitable.isdisjoint({*group.names} - search.free)
     )
     share = f"{_share(on_cluster, with_memory=lacks_memory)} free now"
-    have = counted(number, "node") if number else "no node"
-    words = f"{have} of {name} {verb(number or 1, 'has', 'have')} {share}"
-    words += f"; requested {plan.nodes}"
     if on_cluster.needs.is_spread:
         words = f"the nodes of {name} together do not have {share}"
     elif number >= plan.nodes:
         busy = sorted(on_cluster.named_hosts - search.free)
         words = f"{', '.join(busy)} (--nodelist) {verb(len(busy), 'lacks', 'lack')} {share}"
-    words += "; when that changes is not known"
-    return Wait("NC504", "Resources", words, _NODES_SHOWN)
+    else:
+        have = f"{_count_nodes(number)} of {name} {verb(number or 1, 'has', 'have')}"
+        words = f"{have} {share}; requested {plan.nodes}"
+    return Wait("NC504", "Resources", f"{words}; when that changes is not known", _NODES_SHOWN)
+
+
+def _count_nodes(number: int) -> str:
+    return counted(number, "node") if number else "no node"
 
 
 def _not_available(search: NodeSearch) -> Wait:
     """Return the wait for nodes that are down, drained, or reserved, not for jobs to end."""
-    on_cluster, reserved = search.on_cluster, search.reserved
-    plan, snapshot = on_cluster.plan, on_cluster.snapshot
+    on_cluster, reserved, plan = search.on_cluster, search.reserved, search.on_cluster.plan
     up = node_names(filter(is_up, on_cluster.pool))
-    reasons = []
-    down = search.fitting - up
-    down = down & on_cluster.named_hosts or down
+    number = len(search.suitable & up)
+    reasons = [f"not all of --nodelist={plan.request.nodelist} is available"]
+    if number < plan.nodes:
+        available = f"{_count_nodes(number)} of {plan.partition.name} {verb(number or 1)} available"
+        reasons = [f"{available}; requested {plan.nodes}"]
+
+    down = (search.fitting - up) & on_cluster.named_hosts or search.fitting - up
     if down:
         states = {group.state for group in on_cluster.pool if not down.isdisjoint(group.names)}
-        nodes = units.compress_hostlist(down)
-        reasons.append(f"{nodes} {verb(len(down))} {', '.join(sorted(states))}")
+        names = units.compress_hostlist(down)
+        reasons.append(f"{names} {verb(len(down))} {', '.join(sorted(states))}")
 
     until = None
     if reserved.by:
-        reasons.append(reservations.reservation_words(reserved, snapshot))
-        time_left = min(one.start for one in reserved.by) - snapshot.asked_at
-        before = search_nodes(replace(on_cluster, snapshot=replace(snapshot, reservations=()))).free
-        if time_left >= 60 and not on_cluster.are_too_few(before):
-            shorter = units.format_time(time_left // 60 * 60)
-            reasons.append(f"with -t {shorter} or less it can start now")
+        reasons.append(reservations.reservation_words(reserved, on_cluster.snapshot))
+        shorter = _time_before_reservations(search)
+        if shorter:
+            reasons.append(f"with -t {units.format_time(shorter)} or less it can start now")
         elif not down:
             until = max(reservation.end for reservation in reserved.by)
-
-    number = len(search.suitable & up)
-    available = counted(number, "node") if number else "no node"
-    words = f"{available} of {plan.partition.name} {verb(number or 1)} available"
-    words += f"; requested {plan.nodes}"
-    if number >= plan.nodes:
-        words = f"not all of --nodelist={plan.request.nodelist} is available"
     source = reservations.SOURCE if reserved.by else _NODES_SHOWN
-    return Wait("NC504", "ReqNodeNotAvail", "; ".join([words, *reasons]), source, until)
+    return Wait("NC504", "ReqNodeNotAvail", "; ".join(reasons), source, until)
+
+
+def _time_before_reservations(search: NodeSearch) -> int:
+    """Return the seconds, in whole minutes, that the job could run before its nodes are reserved.
+
+    0 if it cannot start now at all.
+    """
+    on_cluster, snapshot = search.on_cluster, search.on_cluster.snapshot
+    seconds = min(reservation.start for reservation in search.reserved.by) - snapshot.asked_at
+    unreserved = replace(on_cluster, snapshot=replace(snapshot, reservations=()))
+    has_room = not on_cluster.are_too_few(search_nodes(unreserved).free)
+    return max(0, seconds // 60 * 60) if has_room else 0
 
 
 def _room_doubts(search: NodeSearch) -> Iterator[Outcome]:
@@ -305,7 +328,7 @@ def _room_doubts(search: NodeSearch) -> Iterator[Outcome]:
         yield ahead
     elif on_cluster.may_get_more_nodes and on_cluster.named_hosts:
         yield Doubt(f"{_ROOM_BUT} which nodes Slurm takes beside those of --nodelist is not known")
-    elif not _is_enough(search, search.reserved.parts | shared):
+    elif not _is_enough(search, without=search.reserved.parts | shared):
         words = "cores may be kept from it (by a reservation, OverSubscribe, or MaxCPUsPerNode)"
         yield Doubt(f"{_ROOM_BUT} {words}; what is left is not known")
 
@@ -321,18 +344,19 @@ def _wait_behind(search: NodeSearch) -> Optional[Outcome]:
     own_jobs = {job.job_id: job for job in snapshot.jobs}
     queue = {**{job.job_id: job for job in snapshot.queue or ()}, **own_jobs}
     ahead = [job for job in queue.values() if _is_ahead(on_cluster, job)]
-    # By job ahead, the nodes that Slurm plans for it; none if it has not planned its start.
-    planned = [hosts(job.planned_nodes) if job.start is not None else [] for job in ahead]
-    kept_nodes = set(() if any(planned) else _planned(on_cluster))
-    for nodes in planned:
-        kept_nodes |= {*nodes} or search.suitable
-    if _is_enough(search, kept_nodes):
+    without_plan = [job for job in ahead if not _planned_nodes(job)]
+    kept_nodes: Set[str] = set().union(*map(_planned_nodes, ahead))
+    if not kept_nodes:  # the jobs that the marked nodes are planned for are not shown
+        kept_nodes |= _nodes_marked_planned(on_cluster)
+    if without_plan:  # any suitable node may become theirs
+        kept_nodes |= search.suitable
+    if _is_enough(search, without=kept_nodes):
         return None
     users_job = next((job for job in ahead if job.job_id in own_jobs), None)
     who = "a job of others" if users_job is None else f"your job {users_job.id}"
     words = f"{_ROOM_BUT} {who} waits before it for these nodes"
     words += "; it starts earlier only if that is not delayed"
-    if not (planned and all(planned)):
+    if without_plan or not ahead:
         # Slurm keeps no nodes for a job whose start it has not planned.
         return Doubt(words, cause="Priority", likely=CAN_START)
     if snapshot.figures.config.first_in_first_out:
@@ -342,21 +366,31 @@ def _wait_behind(search: NodeSearch) -> Optional[Outcome]:
 
 def _is_ahead(on_cluster: PlanOnCluster, job: QueueJob) -> bool:
     """Return True if a job waits for the same nodes, and the plan's job could delay it."""
-    snapshot = on_cluster.snapshot
-    reason = job.reason.replace("_", " ")
-    has_plan = reason.startswith("ReqNodeNotAvail") and job.start is not None
-    lacks_nodes = reason.startswith("Nodes required for job are DOWN, DRAINED or")
-    waits_for_nodes = has_plan or lacks_nodes or reason in ("Resources", "Priority")
-    # Slurm has not looked yet at a job of the user's that has no reason.
-    is_new = not reason and any(job.job_id == own_job.job_id for own_job in snapshot.jobs)
-    if job.state not in WAITING or not (waits_for_nodes or is_new):
+    if job.state not in WAITING:
         return False
     if not any({*job.partitions} & {*group.partitions} for group in on_cluster.pool):
         return False
+    snapshot = on_cluster.snapshot
+    if not job.reason:  # Slurm has not looked yet at a new job, which matters if it is the user's
+        return any(job.job_id == own_job.job_id for own_job in snapshot.jobs)
     limit = on_cluster.plan.time_limit
-    if is_new or limit in (None, units.UNLIMITED) or job.start is None:
-        return True
-    return snapshot.asked_at + (limit or 0) > job.start
+    if limit is None or limit == units.UNLIMITED or job.start is None:
+        return _waits_for_nodes(job)
+    return _waits_for_nodes(job) and snapshot.asked_at + limit > job.start
+
+
+def _waits_for_nodes(job: QueueJob) -> bool:
+    """Return True if a waiting job's reason is that it needs nodes, or that others are first."""
+    reason = job.reason.replace("_", " ")
+    if reason.startswith("ReqNodeNotAvail"):
+        return job.start is not None
+    lacks_nodes = reason.startswith("Nodes required for job are DOWN, DRAINED or")
+    return lacks_nodes or reason in ("Resources", "Priority")
+
+
+def _planned_nodes(job: QueueJob) -> List[str]:
+    """Return the nodes that Slurm plans for a waiting job; none if it has not planned its start."""
+    return [] if job.start is None else hosts(job.planned_nodes)
 
 
 def may_be_planned_for_others(search: NodeSearch) -> bool:
@@ -366,7 +400,7 @@ def may_be_planned_for_others(search: NodeSearch) -> bool:
     """
     on_cluster = search.on_cluster
     idle = node_names(group for group in on_cluster.pool if not group.cores_used)
-    unplanned = idle - _planned(on_cluster)
+    unplanned = idle - _nodes_marked_planned(on_cluster)
     if search.doubt is not None or on_cluster.needs.is_spread:
         return not node_names(on_cluster.pool) <= unplanned
     return not on_cluster.are_too_few(search.free) and on_cluster.are_too_few(
@@ -374,7 +408,7 @@ def may_be_planned_for_others(search: NodeSearch) -> bool:
     )
 
 
-def _planned(on_cluster: PlanOnCluster) -> FrozenSet[str]:
+def _nodes_marked_planned(on_cluster: PlanOnCluster) -> FrozenSet[str]:
     """Return the nodes of the job's partition that Slurm marks as PLANNED."""
     return node_names(group for group in on_cluster.pool if "PLANNED" in group.state)
 

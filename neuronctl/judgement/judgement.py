@@ -60,13 +60,13 @@ class Judgement:
     @cached_property
     def verdict(self) -> Verdict:
         """Return what would happen to the job if it were submitted now."""
-        refusals, waits, doubts = self.refusals, self.waits, self.doubts
-        by = SLURM if self.nodes is not None else f"the catalog alone: {self.unasked_because}"
+        refusals, waits, doubts, nodes = self.refusals, self.waits, self.doubts, self.nodes
+        judged_by = SLURM if nodes is not None else f"the catalog alone: {self.unasked_because}"
         if refusals:
             codes = " ".join(sorted({finding.code for finding in refusals}))
-            return Verdict(REFUSED, refusals[0].message, codes, judged_by=by)
-        if self.nodes is None:
-            return Verdict(NOT_KNOWN, f"judged by {by}", judged_by=by)
+            return Verdict(REFUSED, refusals[0].message, codes, judged_by=judged_by)
+        if nodes is None:
+            return Verdict(NOT_KNOWN, f"judged by {judged_by}", judged_by=judged_by)
 
         doubtful = sorted({finding.code for finding in self.findings if finding.doubtful})
         if doubtful:
@@ -77,25 +77,14 @@ class Judgement:
             cause = next((doubt.cause for doubt in doubts if doubt.cause), "")
             words = "; ".join(dict.fromkeys(doubt.words for doubt in doubts))
             likely = doubts[0].likely if len(doubts) == 1 else ""
-            all_up = self.nodes.all_up
-            return Verdict(NOT_KNOWN, words, cause, all_nodes_up=all_up, likely=likely)
+            return Verdict(NOT_KNOWN, words, cause, all_nodes_up=nodes.all_up, likely=likely)
 
         if waits:
-            ends = [wait.until for wait in waits]
-            until = None if None in ends else max(at for at in ends if at is not None)
+            ends = [wait.until for wait in waits if wait.until is not None]
+            until = max(ends) if len(ends) == len(waits) else None
             words = "; ".join(wait.words for wait in waits)
             return Verdict(WILL_WAIT, words, waits[0].cause, until)
-
-        free = self.free_nodes
-        words = f"{counted(free, 'node')} {verb(free, 'has', 'have')} room for its share"
-        limits = self.nodes.on_cluster.snapshot.figures
-        if limits.qos is None and "limits" in limits.config.enforce:
-            words += "; Slurm's own limits are not known, because sacctmgr did not answer"
-            return Verdict(NOT_KNOWN, words)
-        size = self.nodes.on_cluster.array_size
-        if size > 1:
-            words += f"; the {size} jobs of its array start as far as that and your limits allow"
-        return Verdict(CAN_START, words)
+        return _verdict_with_room(nodes)
 
     def with_rules(self, findings: Iterable[Finding]) -> Judgement:
         """Return the judgement with other findings; those about waits stay."""
@@ -113,15 +102,27 @@ class Judgement:
         return 0 if self.nodes is None else len(self.nodes.free)
 
 
+def _verdict_with_room(nodes: NodeSearch) -> Verdict:
+    """Return the verdict on a job that nothing stops, as far as Slurm tells."""
+    free, figures = len(nodes.free), nodes.on_cluster.snapshot.figures
+    words = f"{counted(free, 'node')} {verb(free, 'has', 'have')} room for its share"
+    if figures.qos is None and "limits" in figures.config.enforce:
+        words += "; Slurm's own limits are not known, because sacctmgr did not answer"
+        return Verdict(NOT_KNOWN, words)
+    size = nodes.on_cluster.array_size
+    if size > 1:
+        words += f"; the {size} jobs of its array start as far as that and your limits allow"
+    return Verdict(CAN_START, words)
+
+
 @dataclass(frozen=True)
 class JudgeBy:
     """How to judge a plan, and by which information.
 
-    ask_slurm: whether to query Slurm; otherwise the script is only reviewed, by the catalog.
-    snapshot: a recent answer of Slurm, to use instead of a query. question: one that several plans
-    share. meanwhile: called while Slurm is being queried. batch_script: whether the plan is
-    that of a user's batch script. comment_parts: what its comment should say if it is wrong, such
-    as {"field": "nlp"}.
+    ask_slurm: whether to query Slurm; otherwise only the catalog judges. snapshot: a recent answer
+    of Slurm, to use instead of a query. question: a query that several plans share. meanwhile: is
+    called while Slurm works on a query. batch_script: whether the plan is that of a user's batch
+    script. comment_parts: what a hint about a wrong comment proposes, such as {"field": "nlp"}.
     """
 
     catalog: Catalog
@@ -142,12 +143,7 @@ def judge_plan(plan: JobPlan, by: JudgeBy) -> Judgement:
     snapshot, unasked_because = _ask(plan, by)
     context = _context(plan, by)
     judgement = judge(context, snapshot, unasked_because)
-    is_open = judgement.verdict.kind in (CAN_START, NOT_KNOWN)
-    if snapshot is None or judgement.nodes is None or by.question is not None or not is_open:
-        return judgement
-    from neuronctl.judgement.free_nodes import may_be_planned_for_others
-
-    if not may_be_planned_for_others(judgement.nodes):
+    if snapshot is None or by.question is not None or not _depends_on_queue(judgement):
         return judgement
     try:
         return judge(context, replace(snapshot, queue=ask_queue(snapshot)))
@@ -156,8 +152,17 @@ def judge_plan(plan: JobPlan, by: JudgeBy) -> Judgement:
         return judgement.with_doubt(f"{words} is not known: {error.short}")
 
 
+def _depends_on_queue(judgement: Judgement) -> bool:
+    """Return True if the jobs of others in the queue may change the verdict."""
+    if judgement.nodes is None or judgement.verdict.kind not in (CAN_START, NOT_KNOWN):
+        return False
+    from neuronctl.judgement.free_nodes import may_be_planned_for_others
+
+    return may_be_planned_for_others(judgement.nodes)
+
+
 def _ask(plan: JobPlan, by: JudgeBy) -> Tuple[Optional[Snapshot], str]:
-    """Return Slurm's answer, or why there is none; meanwhile, import what needs no answer."""
+    """Return Slurm's answer, or None and why there is none."""
     from neuronctl.judgement.ask import Question
 
     if by.snapshot is not None:
@@ -166,7 +171,7 @@ def _ask(plan: JobPlan, by: JudgeBy) -> Tuple[Optional[Snapshot], str]:
         if by.question is not None:
             return by.question(plan), ""
         question = Question(plan)
-        import neuronctl.rules.local_facts  # noqa: F401
+        import neuronctl.rules.local_facts  # noqa: F401  # saves time: Slurm works meanwhile
 
         if by.meanwhile is not None:
             by.meanwhile()
@@ -179,6 +184,7 @@ def _ask(plan: JobPlan, by: JudgeBy) -> Tuple[Optional[Snapshot], str]:
 
 
 def _context(plan: JobPlan, by: JudgeBy) -> RuleContext:
+    """Return what the rules need besides Slurm's answer, read from this machine."""
     from neuronctl.rules import RuleContext
     from neuronctl.rules.local_facts import gather_local_facts
 
@@ -220,6 +226,7 @@ def judge(
 
 
 def _judge_by_slurm(context: RuleContext, snapshot: Snapshot) -> Judgement:
+    """Judge with the rules, and with what Slurm would do with the job in its only partition."""
     from neuronctl.judgement.forecast import complete_findings, find_outcomes
     from neuronctl.judgement.free_nodes import search_nodes
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
@@ -256,14 +263,11 @@ def _slurm_facts(on_cluster: PlanOnCluster) -> SlurmFacts:
     partition, association = on_cluster.partition, on_cluster.association
     names = () if association is None else association.qos
     qos = [name for name in names if partition is None or partition.takes_qos(name)]
-
     qos_for_time = []
-    seconds, most = plan.time_limit, on_cluster.wall_time
-    if most is not None and seconds is not None and not 0 <= seconds <= most.figure:
+    if not _allows_time(on_cluster):
         for name in qos:
             other = replace(plan, request=replace(plan.request, qos=name))
-            longest = replace(on_cluster, plan=other).wall_time
-            if longest is None or 0 <= seconds <= longest.figure:
+            if _allows_time(replace(on_cluster, plan=other)):
                 qos_for_time.append(name)
 
     accounts = (
@@ -280,20 +284,38 @@ def _slurm_facts(on_cluster: PlanOnCluster) -> SlurmFacts:
     )
 
 
+def _allows_time(on_cluster: PlanOnCluster) -> bool:
+    """Return True if the requested time is within Slurm's limit, or one of them is not known."""
+    seconds, longest = on_cluster.plan.time_limit, on_cluster.wall_time
+    return seconds is None or longest is None or 0 <= seconds <= longest.figure
+
+
 def _errors_first(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
     from neuronctl.rules import order
 
-    return tuple(sorted(findings, key=lambda one: (not one.refuses, order(one))))
+    return tuple(sorted(findings, key=lambda finding: (not finding.refuses, order(finding))))
 
 
 def _combine(judgements: Sequence[Judgement]) -> Judgement:
-    """Combine the judgements of a job in several partitions: it starts where it can first.
+    """Combine the judgements of a job in several partitions: it starts where it can first."""
+    best = min(judgements, key=lambda judgement: ORDER.index(judgement.verdict.kind))
+    combined = best.with_rules(_combine_findings(judgements))
+    for judgement in judgements:
+        if judgement.nodes is not None and judgement.nodes.on_cluster.lacks_reservation:
+            # Slurm 22.05 with EnforcePartLimits=NO then starts the job in none of them.
+            name = judgement.plan.partition.name
+            words = f"{name} needs a reservation; whether Slurm starts it elsewhere is not known"
+            return combined.with_doubt(words, refusable=True)
+    return combined
 
-    An error in only some of them is a warning if another partition suits the job: Slurm takes the
+
+def _combine_findings(judgements: Sequence[Judgement]) -> Iterable[Finding]:
+    """Return the findings that hold in all partitions, and the errors of single ones.
+
+    An error of a single partition is a warning if another partition suits the job: Slurm takes the
     job for that one, or refuses it at once.
     """
-    best = min(judgements, key=lambda judgement: ORDER.index(judgement.verdict.kind))
-    suited = any(not judgement.refusals for judgement in judgements)
+    suits_one = any(not judgement.refusals for judgement in judgements)
     findings: Dict[Tuple[str, str], Finding] = {}
     for judgement in judgements:
         for finding in judgement.findings:
@@ -301,14 +323,7 @@ def _combine(judgements: Sequence[Judgement]) -> Judgement:
             if not everywhere and not finding.refuses:
                 continue  # the user named several partitions and knows that they differ
             words = "" if everywhere else f"in {judgement.plan.partition.name}: "
-            severity = WARNING if suited and finding.refuses else finding.severity
+            severity = WARNING if suits_one and finding.refuses else finding.severity
             message = words + finding.message
             findings[finding.code, message] = replace(finding, message=message, severity=severity)
-    best = best.with_rules(findings.values())
-    for judgement in judgements:
-        if judgement.nodes is not None and judgement.nodes.on_cluster.lacks_reservation:
-            # Slurm 22.05 with EnforcePartLimits=NO then starts the job in none of them.
-            name = judgement.plan.partition.name
-            words = f"{name} needs a reservation; whether Slurm starts it elsewhere is not known"
-            return best.with_doubt(words, refusable=True)
-    return best
+    return findings.values()

@@ -320,6 +320,11 @@ class PlanOnCluster:
         """Return the nodes of ``--nodelist``."""
         return set(units.hosts(self.plan.request.nodelist))
 
+    @property
+    def gets_named_hosts_only(self) -> bool:
+        """Return True if ``--nodelist`` names as many nodes as the job may get."""
+        return len(self.named_hosts) >= self.plan.most_nodes
+
     @cached_property
     def matching(self) -> Optional[FrozenSet[str]]:
         """Return the nodes of the pool that meet ``--constraint``; None: unknown.

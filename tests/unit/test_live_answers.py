@@ -9,7 +9,7 @@ import pytest
 from slurm_answers import CONFIG, LIMITS, MINE, NOW, job, live, shared
 
 from neuronctl.common.units import UNLIMITED
-from neuronctl.judgement.ask import latest_ends
+from neuronctl.judgement.ask import latest_end
 from neuronctl.slurm.figures import budget_words
 from neuronctl.slurm.sacctmgr import LimitedGroup, parse_associations, parse_groups, parse_qos
 from neuronctl.slurm.scontrol import parse_config, parse_nodes, parse_partitions, parse_reservations
@@ -43,10 +43,9 @@ def test_shared_limits_are_read() -> None:
 )
 def test_when_a_job_has_ended_at_the_latest(over_time: int, later: Optional[int]) -> None:
     config = dataclasses.replace(CONFIG, kill_wait=10, over_time=over_time)
-    (ends,) = latest_ends((job(7),), config)
-    assert ends.end == (None if later is None else NOW + 7 + later)
-    (stands,) = latest_ends((job(7, state="SUSPENDED"),), config)
-    assert stands.end is None
+    end = latest_end(job(7), config)
+    assert end == (None if later is None else NOW + 7 + later)
+    assert latest_end(job(7, state="SUSPENDED"), config) is None
 
 
 SHARES = "SharesRaw/Norm/Level/Factor=5/0.20/5/0.42 UsageRaw/Norm/Efctv=0.00/0.10/0.10"

@@ -304,13 +304,13 @@ def test_a_task_that_outlives_the_failures_is_reason_to_go_on(folder: str) -> No
 def test_a_node_is_bad_if_its_failures_succeed_elsewhere(folder: str) -> None:
     end(folder, 9, DONE)
     made = fail(folder)
-    made.awaits_verdict()
+    made.check_trial()
     assert made.trial and made.next_key() is None  # it does nothing else meanwhile
     other = supplied(folder, "n1")
     for number in (1, 2, 3):
         assert other.next_key() == (number, 2)
         end(folder, number, DONE, 2, "n1")
-    made.awaits_verdict()
+    made.check_trial()
     assert os.listdir(f"{folder}/bad") == ["n2"]
 
 
@@ -326,7 +326,7 @@ def test_a_node_is_cleared_if_its_failures_fail_elsewhere(folder: str) -> None:
     made = fail(folder)
     end(folder, 1, DONE, 2, "n1")
     end(folder, 2, FAILED, 2, "n1")
-    made.awaits_verdict()
+    made.check_trial()
     assert not made.trial and os.listdir(f"{folder}/bad") == []
 
 

@@ -20,7 +20,7 @@ WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 INTERRUPTED, NOT_KNOWN = "interrupted", "not known"
 """States of a task. NOT_KNOWN: it has begun and not ended, and Slurm does not answer."""
 CONTINUES = "continues"
-"""State of an attempt that another one follows, which is no retry."""
+"""State of an attempt that another attempt continues; this is no retry."""
 ENDING = "ending"
 """State of an attempt whose job Slurm no longer runs, but whose worker may still be alive."""
 
@@ -30,7 +30,7 @@ DIRECTORIES = (
 )
 
 Key = Tuple[int, int]
-"""A task and its attempt."""
+"""The number of a task, and of its attempt."""
 Runs = Optional[Dict[int, int]]
 """When each of the user's running jobs began (epoch seconds); None: Slurm does not answer."""
 
@@ -65,9 +65,10 @@ def write(path: str, data: bytes, flags: int) -> None:
 
 
 def publish(path: str, data: bytes) -> bool:
-    """Give a new file its name; return False if another process was first.
+    """Write a new file; return False if the path exists already.
 
-    link(2) succeeds for one process only, on NFS and Lustre too.
+    The file is complete when it gets its name. link(2) succeeds for one process only, on NFS and
+    Lustre, too.
     """
     aside = f"{os.path.dirname(path)}/.{os.urandom(8).hex()}"
     try:
@@ -87,13 +88,14 @@ def remove(path: str) -> None:
 
 
 def encode(record: Dict[str, Any]) -> bytes:
-    """Return a record as a line of JSON; the newline before it ends a torn write."""
+    """Return a record as a line of JSON; a newline before it ends an incomplete line."""
     return f"\n{json.dumps(record)}\n".encode()
 
 
 def decode(data: bytes) -> Iterator[Dict[str, Any]]:
-    """Yield the records; skip torn and foreign lines, which are not JSON objects."""
-    lines = [line for line in data.decode("utf-8", "replace").split("\n")[:-1] if line[:1] == "{"]
+    """Yield the records; skip incomplete and foreign lines, which are not JSON objects."""
+    full_lines = data.decode("utf-8", "replace").split("\n")[:-1]
+    lines = [line for line in full_lines if line.startswith("{")]
     with contextlib.suppress(ValueError, RecursionError):  # all at once is three times as fast
         records = json.loads(f"[{','.join(lines)}]")
         if len(records) == len(lines):
@@ -105,28 +107,28 @@ def decode(data: bytes) -> Iterator[Dict[str, Any]]:
 
 
 def list_names(directory: str) -> List[str]:
-    """Return the names in a directory, without files that are being written."""
+    """Return the names in a directory, without files that are being written; [] without one."""
     with contextlib.suppress(FileNotFoundError):
         return [name for name in os.listdir(directory) if not name.startswith(".")]
     return []
 
 
 class Tasks:
-    """The tasks, read where they are: task N is the Nth of all parts.
+    """The tasks of all parts, numbered from 1; methods raise ValueError for a damaged part.
 
     The first line of a part has the sizes of its tasks; each other line is a task,
-    ``[[WORD, …], {PARAMETER: VALUE}]``. ValueError: a part is damaged.
+    ``[[WORD, …], {PARAMETER: VALUE}]``. Only the place of each line is kept, to save memory.
     """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.parts: List[Tuple[str, Dict[str, str]]] = []
-        self.firsts: List[int] = []
-        self.offsets = array.array("Q")
+        self.parts: List[Tuple[str, Dict[str, str]]] = []  # path and sizes
+        self.firsts: List[int] = []  # the number of each part's first task
+        self.offsets = array.array("Q")  # of each task's line in its part
 
     def read_further(self) -> bool:
-        """Read the parts that were added since; return False if there are none."""
-        before = len(self.offsets)
+        """Read the parts that were added; return False if there are no new tasks."""
+        count_before = len(self.offsets)
         for number in itertools.count(len(self.parts) + 1):
             path = f"{self.folder}/tasks/{number}"
             if not os.path.exists(path):
@@ -139,15 +141,19 @@ class Tasks:
                 for line in file:
                     self.offsets.append(offset)
                     offset += len(line)
-        return len(self.offsets) > before
+        return len(self.offsets) > count_before
+
+    def _part(self, number: int) -> Tuple[str, Dict[str, str]]:
+        return self.parts[bisect.bisect(self.firsts, number) - 1]
 
     def sizes(self, number: int) -> Dict[str, str]:
-        """Return the options of its job that parameters set."""
-        return self.parts[bisect.bisect(self.firsts, number) - 1][1]
+        """Return the options of a task's job that parameters set."""
+        return self._part(number)[1]
 
     def words(self, number: int) -> List[bytes]:
-        """Return the program and its arguments, byte for byte."""
-        with open_own(self.parts[bisect.bisect(self.firsts, number) - 1][0]) as file:
+        """Return a task's program and arguments, byte for byte."""
+        path, _ = self._part(number)
+        with open_own(path) as file:
             file.seek(self.offsets[number - 1])
             words = json.loads(file.readline().decode())[0]
         return [word.encode("utf-8", "surrogateescape") for word in words]
@@ -163,20 +169,20 @@ def encode_part(
 
 FIELDS: Tuple[str, ...] = ("state", "node", "task", "attempt", "start", "end")
 FIELDS += ("code", "job", "metric", "last_line", "version")
-"""What the record of an attempt that has ended says."""
+"""The fields of the record of an ended attempt."""
 
 
 class Results:
-    """How attempts ended. Each refresh reads only what was added.
+    """The ends of attempts. Each refresh reads only what was added.
 
-    ended: by attempt, its state and node, or all FIELDS if ``whole``. longest: seconds that the
+    ended: by attempt, the state and the node, or all FIELDS if ``whole``. longest: seconds that the
     longest finished attempt took.
     """
 
     def __init__(self, folder: str, whole: bool = False) -> None:
         self.folder, self.whole, self.longest = folder, whole, 0.0
         self.ended: Dict[Key, Tuple[Any, ...]] = {}
-        self.read_to: Dict[str, int] = {}
+        self.read_to: Dict[str, int] = {}  # by file: the offset up to which it was read
         self.shared_ends: Dict[Tuple[str, str], Tuple[str, str]] = {}  # equal ones are one object
 
     def refresh(self) -> "Results":
@@ -191,17 +197,17 @@ class Results:
         return self
 
     def _keep(self, fields: Tuple[Any, ...]) -> None:
-        """Keep the FIELDS of an ended attempt, unless they are of other types."""
-        state, _, number, attempt, start, end = fields[:6]
+        """Keep the FIELDS of an ended attempt, unless they have wrong types."""
+        state, node, number, attempt, start, end = fields[:6]
         try:
             seconds = end - start
         except TypeError:
             return
-        if [str, str, int, int] != [*map(type, fields[:4])]:
+        if [*map(type, (state, node, number, attempt))] != [str, str, int, int]:
             return
         end_fields = fields
         if not self.whole:
-            state_and_node = fields[:2]
+            state_and_node = (state, node)
             end_fields = self.shared_ends.setdefault(state_and_node, state_and_node)
         self.ended[number, attempt] = end_fields
         if seconds > self.longest and state in (DONE, FAILED):
@@ -213,11 +219,11 @@ class Results:
 
 
 class State(NamedTuple):
-    """A task that has begun.
+    """The state of a task that has begun.
 
-    attempt: its last one. tries: how many count for --retries. avoid: the node that must not run
-    the next attempt. sizes: those that 'sweep retry' gave it. claim: of an attempt without a
-    result.
+    attempt: the number of its last one. tries: the number of attempts that count for --retries.
+    avoid: the node that must not run the next attempt; "": any may. sizes: those that 'sweep retry'
+    gave it; None: unchanged. claim: of an attempt without a result.
     """
 
     state: str
@@ -237,18 +243,13 @@ def read_states(
     """Return the state of each task that has begun.
 
     ask_runs is called after the claims are listed and before the results are read, so that an
-    attempt that ends in between counts as ended. is_silent: whether a worker with this last sign of
-    life is dead.
+    attempt that ends in between counts as ended. is_silent: whether a worker with this name and
+    last sign of life is dead.
     """
-    last_attempts: Dict[int, int] = {}
-    for entry in os.scandir(f"{folder}/claims"):
-        number_text, _, attempt_text = entry.name.partition(".")
-        if number_text.isdecimal() and attempt_text.isdecimal():
-            number, attempt = int(number_text), int(attempt_text)
-            last_attempts[number] = max(attempt, last_attempts.get(number, 0))
+    last_attempts = _list_last_attempts(folder)
     runs = ask_runs()
     results.refresh()
-    requests = _read_again(folder)
+    requests = _read_requests(folder)
     last_requests = dict(sorted(requests))  # by task: the last attempt with a request
     new_sizes = {
         number: request["sizes"] for (number, _), request in requests.items() if "sizes" in request
@@ -260,7 +261,7 @@ def read_states(
         number, attempt = key
         state = results.state(key)
         request = requests.get(key, {})
-        if state in (DONE, FAILED) and not request and number not in new_sizes:  # most of them
+        if state in (DONE, FAILED) and not request and number not in new_sizes:  # most tasks
             states[number] = shared_states.setdefault((state, attempt), State(state, attempt))
             continue
         claim = None
@@ -271,26 +272,37 @@ def read_states(
             state = WAITING
         counted_attempts = range(last_requests.get(number, 0) + 1, attempt + 1)
         tries = sum(results.state((number, tried)) != CONTINUES for tried in counted_attempts)
-        is_due = request.get("until", 0) > time.time()
-        avoid = str(request.get("avoid", "")) if is_due else ""
+        must_avoid = request.get("until", 0) > time.time()
+        avoid = str(request.get("avoid", "")) if must_avoid else ""
         states[number] = State(state, attempt, tries, avoid, new_sizes.get(number), claim)
     return states
 
 
-def do_again(folder: str, records: Iterator[Dict[str, Any]]) -> None:
+def _list_last_attempts(folder: str) -> Dict[int, int]:
+    """Return the number of the last attempt of each task that has begun."""
+    last_attempts: Dict[int, int] = {}
+    for entry in os.scandir(f"{folder}/claims"):
+        number_text, _, attempt_text = entry.name.partition(".")
+        if number_text.isdecimal() and attempt_text.isdecimal():
+            number, attempt = int(number_text), int(attempt_text)
+            last_attempts[number] = max(attempt, last_attempts.get(number, 0))
+    return last_attempts
+
+
+def do_again(folder: str, requests: Iterator[Dict[str, Any]]) -> None:
     """Request another attempt after each of these.
 
-    A record has ``task`` and ``attempt``. It may have ``sizes``: other options for the next
+    A request has ``task`` and ``attempt``. It may have ``sizes``: other options for the next
     attempt's job; or ``avoid`` and ``until``: a node that must not run it until then (epoch
     seconds).
     """
-    data = b"".join(map(encode, records))
+    data = b"".join(map(encode, requests))
     while data and not publish(f"{folder}/again/{len(list_names(f'{folder}/again')) + 1}", data):
-        pass
+        pass  # another process has taken this number
 
 
-def _read_again(folder: str) -> Dict[Key, Dict[str, Any]]:
-    """Return the records of do_again() by attempt; of several, the newest one."""
+def _read_requests(folder: str) -> Dict[Key, Dict[str, Any]]:
+    """Return the requests of do_again() by attempt; of several, the newest one."""
     requests = {}
     for name in sorted(list_names(f"{folder}/again"), key=lambda name: (len(name), name)):
         for record in decode(read(f"{folder}/again/{name}")):
@@ -305,13 +317,13 @@ def _read_again(folder: str) -> Dict[Key, Dict[str, Any]]:
 def _claim_state(
     folder: str, claim: Dict[str, Any], runs: Runs, is_silent: Callable[[str, bytes], bool]
 ) -> str:
-    """Return the state of an attempt without a result."""
+    """Return the state of an attempt without a result; parameters as in read_states()."""
     worker = str(claim.get("worker", "")).replace("/", "-")
     try:
         with open_own(f"{folder}/alive/{worker}") as file:
             beat = file.read()
     except (FileNotFoundError, IsADirectoryError, PermissionError, ValueError):
-        return INTERRUPTED  # a worker that ends removes it
+        return INTERRUPTED  # a worker that ends removes this file
     if runs is None:
         return NOT_KNOWN
     if claim.get("began") is not None and runs.get(claim.get("job", 0)) == claim["began"]:
@@ -320,18 +332,18 @@ def _claim_state(
 
 
 def next_free(start: int, count: int, is_taken: Callable[[int], bool]) -> int:
-    """Return an index from start on that is not taken, in a few look-ups; count if all are.
+    """Return an index from start on that is not taken, with few calls; count if all are taken.
 
-    If tasks are not taken in their order, it may skip some that are free.
+    If the tasks were not taken in their order, this may skip free ones.
     """
     if start >= count or not is_taken(start):
         return min(start, count)
-    low = start  # taken
+    low = start  # which is taken
     step = 1
     while low + step < count and is_taken(low + step):
         low += step
         step *= 2
-    high = min(low + step, count)  # free, or the end
+    high = min(low + step, count)  # which is free, or the end
     while high - low > 1:
         middle = (low + high) // 2
         if is_taken(middle):
@@ -348,8 +360,9 @@ set -- "$NEURONCTL_TASK.$NEURONCTL_ATTEMPT" "$SLURM_PROCID" "$SLURM_STEP_NUM_TAS
 printf "\\nneuronctl: task %s: process %s of %s ended with exit code %s\\n" "$@"
 exit "$code"
 """
-"""The shell by which srun starts a process of a task. It writes how the process ends: srun's exit
-code may be its own. The words come after ``=`` each: a lone colon would be srun's."""
+"""The shell by which srun starts a process of a task. It writes the process's exit code into the
+log, because srun's exit code may be its own. Each word has ``=`` before it, because srun gives a
+colon that stands alone a meaning of its own."""
 
 _END = rb"neuronctl: task %d\.%d: process (\d+) of (\d+) ended with exit code (\d+)"
 """The line of PROVE for a task and attempt: process, number of processes, and exit code."""
@@ -367,31 +380,31 @@ def judge(code: int, key: Key, tail: bytes, by_srun: bool) -> Tuple[str, int]:
         return DONE if code == 0 else FAILED, code
     lines = re.findall(_END % key, tail)
     codes = {int(process): int(code) for process, _, code in lines}
-    process_count = int(lines[0][1]) if lines else 0
-    have_all_ended = bool(lines) and len(codes) >= process_count
-    if have_all_ended and not any(codes.values()):
+    process_count = max((int(count) for _, count, _ in lines), default=1)
+    error_codes = [code for code in codes.values() if code != 0]
+    if len(codes) >= process_count and not error_codes:
         return DONE, 0
-    for process_code in codes.values():
-        if process_code not in (0, 137, 143):  # of its own: not killed by srun
-            return FAILED, process_code
+    for error_code in error_codes:
+        if error_code not in (137, 143):  # otherwise srun may have killed the process
+            return FAILED, error_code
     was_stopped = _STOPPED.search(tail) and not _MEMORY.search(tail)
-    return INTERRUPTED if was_stopped or not any(codes.values()) else FAILED, code
+    return INTERRUPTED if was_stopped or not error_codes else FAILED, code
 
 
 def last_line(tail: bytes) -> str:
-    """Return the program's last line, up to 200 characters."""
-    lines = re.split(rb"[\0\r\n]+", tail[-4096:].rstrip())
-    proof = re.compile(rb"neuronctl: task \d+\.\d+: process ")
-    lines = [line for line in lines if not proof.match(line)]
-    return lines[-1].decode("utf-8", "replace")[:200] if lines else ""
+    """Return the program's last line, up to 200 characters; "" if there is none."""
+    for line in reversed(re.split(rb"[\0\r\n]+", tail[-4096:].rstrip())):
+        if not re.match(rb"neuronctl: task \d+\.\d+: process ", line):  # not of PROVE
+            return line.decode("utf-8", "replace")[:200]
+    return ""
 
 
 TAIL = 8 << 20
-"""Bytes at the end of a log that are looked through."""
+"""Bytes at the end of a log that are searched."""
 
 
 def find_metric(tail: bytes, pattern: str) -> str:
-    """Return what a pattern's first group, or all of it, matches last; "" if nothing does."""
+    """Return the last match of a pattern, or of its first group; "" if there is none."""
     with contextlib.suppress(re.error, RecursionError):  # an older Python's patterns know less
         sought = re.compile(pattern.encode("utf-8", "surrogateescape"), re.MULTILINE)
         matches = [match.group(bool(sought.groups)) for match in sought.finditer(tail)]

@@ -1,4 +1,4 @@
-"""What a worker asks Slurm and its node."""
+"""What a worker asks Slurm and its node, and signals to processes."""
 
 import contextlib
 import ctypes
@@ -10,8 +10,8 @@ from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Set, Tup
 
 from .files import Runs
 
-TOLD = b"neuronctl: task"
-"""In the command line of the shell by which srun starts a task."""
+_PROVE = b"neuronctl: task"
+"""Part of the command line of the shell by which srun starts a task (PROVE in files.py)."""
 
 
 class Process(NamedTuple):
@@ -109,23 +109,29 @@ def processes(worker: str, number: int = signal.SIGTERM) -> Iterator[Process]:
 
     number: of the signal that they may handle.
     """
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if os.stat("/proc/" + pid).st_uid != os.getuid() or int(pid) == os.getpid():
-                continue
-        except OSError:
-            continue
-        marks = task_marks(int(pid))
-        if marks.get("WORKER") != worker or not marks.get("TASK", "").isdigit():
-            continue
-        status = peek(f"/proc/{pid}/status")
-        caught, parent = (re.search(name + rb":\s*(\w+)", status) for name in (b"SigCgt", b"PPid"))
-        handles = bool(caught and int(caught.group(1), 16) >> (number - 1) & 1)
-        words = peek(f"/proc/{pid}/cmdline")
-        launch = parent and task_marks(int(parent.group(1))).get("LAUNCH")
-        is_launcher = TOLD in words or marks.get("LAUNCH", launch) != launch
-        is_srun = os.path.basename(words.split(b"\0")[0]) == b"srun"
-        yield Process(int(pid), int(marks["TASK"]), handles and not is_launcher, is_srun)
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        marks = task_marks(pid)
+        if marks.get("WORKER") == worker and marks.get("TASK", "").isdigit():
+            words = peek(f"/proc/{pid}/cmdline")
+            is_srun = os.path.basename(words.split(b"\0")[0]) == b"srun"
+            catches = _PROVE not in words and _catches(pid, number, marks)
+            yield Process(pid, int(marks["TASK"]), catches, is_srun)
+
+
+def _catches(pid: int, number: int, marks: Dict[str, str]) -> bool:
+    """Return True if a process handles a signal and is no launcher.
+
+    marks: of the process; a launcher is the first one with its LAUNCH mark.
+    """
+    status = peek(f"/proc/{pid}/status")
+    caught = re.search(rb"SigCgt:\s*(\w+)", status)
+    parent = re.search(rb"PPid:\s*(\d+)", status)
+    if not caught or not parent:
+        return False
+    parents_launch = task_marks(int(parent.group(1))).get("LAUNCH")
+    is_launcher = marks.get("LAUNCH", parents_launch) != parents_launch
+    is_handled = int(caught.group(1), 16) >> (number - 1) & 1
+    return bool(is_handled) and not is_launcher
 
 
 def task_marks(pid: int) -> Dict[str, str]:

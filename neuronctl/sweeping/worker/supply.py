@@ -1,4 +1,4 @@
-"""What a worker does next, and what failures mean for the sweep and its node."""
+"""Which task a worker runs next, and what failures mean for the sweep and its node."""
 
 import os
 import time
@@ -9,13 +9,14 @@ from .files import CONTINUES, DONE, FAILED, INTERRUPTED, Key
 
 
 class Options(NamedTuple):
-    """What a job's script says.
+    """The options that a job's script passes to its worker.
 
-    sizes: of the tasks that this job is for. slots: tasks at a time. nodes: of a task. launch:
-    whether the script's function ``launch`` starts a task. by_srun: whether srun does. margin:
-    seconds before the time limit in which no task is started. save: seconds that tasks have to save
-    after ``signal``. task_time: seconds that a task takes; 0: as the longest. retries, max_fails,
-    until_done: as the options of 'neuronctl sweep'. metric: a pattern. snapshot: of the code.
+    sizes: of the tasks that this job is for. slots: number of tasks at a time. nodes: number of a
+    task's nodes. launch: whether the script's function ``launch`` starts a task. by_srun: whether
+    srun starts it. margin: seconds before the time limit in which no task is started. save: seconds
+    that tasks have to save after ``signal``. task_time: seconds that a task takes; 0: as long as
+    the longest so far. retries, max_fails, until_done: as the options of 'neuronctl sweep'. metric:
+    a pattern. snapshot: the copy of the code; "": there is none.
     """
 
     sizes: Dict[str, str] = {}  # noqa: RUF012
@@ -34,11 +35,11 @@ class Options(NamedTuple):
     snapshot: str = ""
 
 
-QUICK = 3  # a failure within so many seconds is immediate
-SILENCE = 30  # seconds without a sign of life, after which a worker is dead
-VERDICT = 300  # seconds for which a suspect node waits for another to try its tasks
-HOLD = 60  # seconds to wait for a first success; between looks for tasks to run again
-SOON = 5  # the same, if another worker may be dying
+QUICK = 3  # seconds within which a failure is immediate
+SILENCE = 30  # seconds without a sign of life after which a worker counts as dead
+VERDICT = 300  # seconds that a suspect node waits for other nodes to try its tasks
+HOLD = 60  # seconds to wait for a first success; seconds between looks for tasks to run again
+SOON = 5  # seconds between these looks if another worker may be dying
 
 
 class Supply:
@@ -59,18 +60,18 @@ class Supply:
         self.suspected = 0.0  # when it was first suspected that no task succeeds; 0: it is not
         self.suspect_at = 0.0  # when to check this suspicion next
         self.quick: List[Key] = []  # immediate failures in a row
-        self.trial: Optional[Tuple[List[Key], float]] = None  # what other nodes try, and until when
+        self.trial: Optional[Tuple[List[Key], float]] = None  # what others try, and until when
         self.failed = 0  # number of tasks that failed or were given up
 
     def next_key(self) -> Optional[Key]:
-        """Return an attempt to run again if one is due, else a task that nobody has begun.
+        """Return an attempt to run again if one is due, otherwise a task that nobody has begun.
 
-        None: there is neither now. In a trial of this node, return only what other nodes leave to
-        it.
+        Return None if there is neither now. In a trial of this node, return only what other suspect
+        nodes leave to it.
         """
         if self.index >= len(self.mine):
             self.read_tasks()
-        # From 'sweep retry', or from a suspect node that waits for this one.
+        # 'sweep retry' requests attempts, and so does a suspect node that waits for this one.
         marks = len(files.list_names(f"{self.folder}/again"))
         if marks != self.marks:
             self.marks = marks
@@ -96,7 +97,7 @@ class Supply:
         return os.path.exists(f"{self.folder}/claims/{self.mine[index]}.1")
 
     def read_tasks(self) -> bool:
-        """Read the tasks that were added; return False if there are none."""
+        """Read the tasks that were added, of all sizes; return False if there are none."""
         if not self.tasks.read_further():
             return False
         numbers = range(1, len(self.tasks.offsets) + 1)
@@ -104,7 +105,7 @@ class Supply:
         return True
 
     def _is_silent(self, worker: str, beat: bytes) -> bool:
-        """Return True if a worker's sign of life has not changed for SILENCE s, by our clock."""
+        """Return True if a worker's sign of life has not changed for SILENCE s of this clock."""
         last_beat, since = self.beats.get(worker, (b"", 0.0))
         if last_beat != beat:
             self.beats[worker] = (beat, time.monotonic())
@@ -114,8 +115,8 @@ class Supply:
     def undone(self, begun_only: bool = False) -> List[Key]:
         """Return the attempts to run again, then the tasks that nobody has begun.
 
-        begun_only: leave out the latter. In a trial of this node, return only what other nodes in
-        doubt leave to it.
+        begun_only: leave out the latter. In a trial of this node, return only what other suspect
+        nodes leave to it.
         """
         states = files.read_states(self.folder, node.ask_runs, self._is_silent, self.results)
         self.waits = any(task.state in (files.ENDING, files.NOT_KNOWN) for task in states.values())
@@ -125,13 +126,14 @@ class Supply:
             sizes = self.tasks.sizes(number) if task.sizes is None else task.sizes
             if sizes != self.options.sizes:
                 continue
-            is_lost = task.state == INTERRUPTED and task.tries <= self.options.retries
-            if not is_lost and task.state not in (files.WAITING, CONTINUES):
-                self.failed += task.state in (FAILED, INTERRUPTED)
-            elif task.avoid == self.node:
-                self.waits = True
-            elif task.avoid or not self.trial:
-                keys.append((number, task.attempt + 1))
+            may_retry = task.state == INTERRUPTED and task.tries <= self.options.retries
+            if may_retry or task.state in (files.WAITING, CONTINUES):
+                if task.avoid == self.node:
+                    self.waits = True
+                elif task.avoid or not self.trial:
+                    keys.append((number, task.attempt + 1))
+            elif task.state in (FAILED, INTERRUPTED):
+                self.failed += 1
         if not begun_only and not self.trial:  # next_free() may have skipped some
             keys += [(number, 1) for number in self.mine if number not in states]
         return keys
@@ -143,10 +145,11 @@ class Supply:
         for the same failure.
         """
         number, attempt = key
-        is_others_trial = self.results.state((number, attempt - 1)) == FAILED
-        if not is_others_trial:
-            earlier_keys = [quick_key for quick_key in self.quick if quick_key != key]
-            self.quick = [*earlier_keys, key] if seconds <= QUICK else []
+        is_trial_of_other_node = self.results.state((number, attempt - 1)) == FAILED
+        if not is_trial_of_other_node and seconds > QUICK:
+            self.quick = []
+        elif not is_trial_of_other_node and key not in self.quick:
+            self.quick.append(key)
         self.healthy = self.healthy or self._any_done()
         if self.healthy:
             self._doubt_node()
@@ -160,38 +163,44 @@ class Supply:
         return any(state == DONE and node_name != besides for state, node_name in ends)
 
     def _doubt_node(self) -> None:
-        """Let other nodes try what failed here at once, if three tasks did and others succeed."""
+        """Let other nodes try the tasks that failed here at once, if they are three or more.
+
+        Do nothing unless other nodes have successes.
+        """
         may_be_bad = self.options.nodes == 1 and len(self.quick) >= 3 and not self.trial
         if not may_be_bad or not self._any_done(besides=self.node):
             return
-        limits = {"avoid": self.node, "until": time.time() + VERDICT}
-        requests = ({"task": n, "attempt": a, **limits} for n, a in self.quick)
+        until = time.time() + VERDICT
+        requests = (
+            {"task": task, "attempt": attempt, "avoid": self.node, "until": until}
+            for task, attempt in self.quick
+        )
         files.do_again(self.folder, requests)
         self.trial = (self.quick, time.monotonic() + VERDICT)
         self.quick = []
         self.again = []
-        self.marks = 0
+        self.marks = 0  # next_key() then lists the attempts anew
 
-    def awaits_verdict(self) -> None:
-        """Mark this node as bad if the tasks of its trial succeeded on other nodes; end the trial.
+    def check_trial(self) -> None:
+        """End the trial of this node if other nodes have tried its tasks; mark it if it is bad.
 
-        The trial also ends without a verdict: if one of them failed, or after VERDICT seconds.
+        It is bad if all of them succeeded there. The trial also ends after VERDICT seconds.
         """
         if not self.trial:
             return
         keys, until = self.trial
         self.results.refresh()
-        verdicts = {self.results.state((number, attempt + 1)) for number, attempt in keys}
-        if verdicts == {DONE}:
+        ends = {self.results.state((number, attempt + 1)) for number, attempt in keys}
+        if ends == {DONE}:
             why = b"3 tasks in a row failed within 3 s, and succeeded on another node\n"
             files.publish(f"{self.folder}/bad/{self.node}", why)
-        if FAILED in verdicts or verdicts == {DONE} or time.monotonic() > until:
+        if FAILED in ends or ends == {DONE} or time.monotonic() > until:
             self.trial = None
 
     def suspects(self) -> bool:
         """Return True while it is open whether any task succeeds; pause the sweep if none does.
 
-        The suspicion also ends if a task has already run longer than those that failed.
+        The suspicion ends at a success, or if a task has run longer than those that failed.
         """
         if not self.suspected:
             return False

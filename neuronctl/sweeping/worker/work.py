@@ -6,40 +6,22 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import files, node
+from .attempt import Attempt, start_process
 from .files import CONTINUES, DONE, FAILED, INTERRUPTED, Key
 from .supply import Options, Supply
 
 GRACE = 20  # seconds from TERM to KILL
-SURE = 0.3  # seconds after a task's end in which Slurm's TERM may explain it
+SURE = 0.3  # seconds after a task's end in which Slurm's TERM may arrive that ended it
 BEAT = 10  # seconds between signs of life
 ASK = 60  # seconds between questions whether Slurm still runs this job
 REST = 5  # seconds without a new task after Slurm failed to start one
 PATIENCE = 600  # seconds for which a failing write to the folder is repeated
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)  # to end, to end, and to save
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)  # USR2: save; the others: end
 _RUNS = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "CONFIGURING")
-
-
-class Attempt:
-    """A task that runs, or whose end is not recorded yet. Times are monotonic, but ``start``."""
-
-    def __init__(self, key: Key, slot: int, code_version: str) -> None:
-        self.key = key
-        self.slot = slot
-        self.code_version = code_version
-        self.start = time.time()
-        self.start_monotonic = time.monotonic()
-        self.ended_at = 0.0
-        self.process: Optional[subprocess.Popen[bytes]] = None
-        self.code = 0
-        self.was_asked = False  # whether it was asked to end
-        self.holds_slot = True
-        self.is_clear = False  # whether none of its processes is left
-        self.cleared_at = 0.0  # when its remaining processes were asked to end
 
 
 class Worker:
@@ -53,7 +35,7 @@ class Worker:
         self.job = int(os.environ["SLURM_JOB_ID"])
         self.this_job = node.this_job()
         self.began = 0  # when this run of the job began, in epoch seconds; 0: not known yet
-        self.deadline: Optional[float] = None
+        self.deadline: Optional[float] = None  # monotonic; None: no time limit is known
         self.supply = Supply(folder, options, self.node)
         self.running: Dict[int, Attempt] = {}  # by process
         self.ended: List[Attempt] = []
@@ -71,32 +53,23 @@ class Worker:
         """Run tasks until none is left; return the exit code of the job."""
         wake = self._listen()
         self._patiently(self._write_beat)
+        # Wait for Slurm to say when this run of the job began.
         while not self.began and not self.signals and not self.stop_reason:
             if self._job_is_gone() is None:
                 select.select([wake], [], [], REST)
-        job = f"{self.folder}/jobs/{self.this_job.partition('_')[0]}"
-        if not os.path.exists(job):  # of a chain, nobody else knows it
-            sizes = json.dumps(self.options.sizes).encode()
-            self._patiently(lambda: files.publish(job, sizes))
+        self._patiently(self._register_job)
         while True:
             self._reap()
             self._handle_signals()
             self._record_ends()
             self._check_job()
-            if self.free_slots and not self.signals and self._may_start():
-                key = self.supply.next_key()
-                if key and self._claim(key):
-                    self._begin(key)
-                if key:
-                    continue
+            if self._take_task():
+                continue
             if self._is_over() and not self._finds_more():
                 files.remove(f"{self.folder}/alive/{self.name}")
-                if self.code or not self.supply.failed:
-                    return self.code
-                print(f"no task is left; failed: {self.supply.failed}", flush=True)
-                return 1  # otherwise --after-ok would be met
-            busy = self.ended or self.kill_at or self.supply.trial or self.supply.suspected
-            if select.select([wake], [], [], 0.1 if busy else 2)[0]:
+                return self._exit_code()
+            is_busy = self.ended or self.kill_at or self.supply.trial or self.supply.suspected
+            if select.select([wake], [], [], 0.1 if is_busy else 2)[0]:
                 os.read(wake, 4096)
 
     def _listen(self) -> int:
@@ -110,7 +83,33 @@ class Worker:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return wake
 
+    def _register_job(self) -> None:
+        """Record this job in the folder, unless the command that submitted it has done so.
+
+        The later jobs of a chain are submitted by the job's script.
+        """
+        job = f"{self.folder}/jobs/{self.this_job.partition('_')[0]}"
+        if not os.path.exists(job):
+            files.publish(job, json.dumps(self.options.sizes).encode())
+
+    def _take_task(self) -> bool:
+        """Start the next task unless another worker was first; return False if there is none."""
+        if not self.free_slots or self.signals or not self._may_start():
+            return False
+        key = self.supply.next_key()
+        if key and self._claim(key):
+            self._begin(key)
+        return key is not None
+
+    def _exit_code(self) -> int:
+        """Return the exit code of the job; 1 after failed tasks, so that --after-ok is not met."""
+        if self.code or not self.supply.failed:
+            return self.code
+        print(f"no task is left; failed: {self.supply.failed}", flush=True)
+        return 1
+
     def _is_over(self) -> bool:
+        """Return True if no task runs, and none is expected."""
         if self.running or self.ended:
             return False
         waits = self.supply.waits or self.supply.trial or self.supply.suspected
@@ -126,14 +125,20 @@ class Worker:
         supply = self.supply
         ended_mark = f"{self.folder}/ended/{self.job}.{self.began}"
         files.publish(ended_mark, b"")
-        if self.stop_reason or not (supply.read_tasks() or supply.undone() or supply.waits):
+        if self.stop_reason:
+            return False
+        has_tasks = supply.read_tasks() or supply.undone() or supply.waits  # undone() sets waits
+        if not has_tasks:
             return False
         files.remove(ended_mark)
         supply.look_at = 0.0
         return True
 
     def _finish(self, code: int, why: str) -> None:
-        """Start no more tasks; exit with this code once the running ones have ended."""
+        """Start no more tasks, and exit with this code once the running ones have ended.
+
+        If this was called before, the first call counts.
+        """
         if not self.stop_reason:
             self.stop_reason = why
             self.code = code
@@ -152,8 +157,8 @@ class Worker:
     def _kill_tasks(self, is_late: bool) -> None:
         """Kill all tasks; srun, which passes TERM on, only if it is late."""
         for process in node.processes(self.name):
-            gently = process.is_srun and not is_late
-            node.kill(process.pid, signal.SIGTERM if gently else signal.SIGKILL)
+            number = signal.SIGTERM if process.is_srun and not is_late else signal.SIGKILL
+            node.kill(process.pid, number)
         for pid, attempt in self.running.items():
             attempt.was_asked = True
             if not self.options.by_srun:
@@ -169,16 +174,20 @@ class Worker:
                 self._end_tasks("the sweep was deleted", 1)
 
     def _write_beat(self) -> None:
-        # Keep the length, so that it can be overwritten on a full disk.
+        """Write the sign of life, always as many bytes, which works on a full disk, too."""
         files.write(f"{self.folder}/alive/{self.name}", b"%20d\n" % time.monotonic(), 0)
 
     def _job_is_gone(self) -> Optional[bool]:
-        """Ask Slurm for this run of the job; end all tasks if it is gone. None: no answer."""
+        """Return True if Slurm no longer runs this run of the job, after ending all tasks.
+
+        Return None if Slurm does not answer.
+        """
         self.asked_at = time.monotonic()
         run = node.ask_run(self.this_job, self.job)
         if run is None:
             return None
-        if run.state not in _RUNS or run.began != (self.began or run.began):
+        is_later_run = self.began and run.began != self.began
+        if run.state not in _RUNS or is_later_run:
             self._end_tasks("Slurm no longer runs this job", 143)
             return True
         self.began = run.began
@@ -204,29 +213,30 @@ class Worker:
         end = time.monotonic() + grace
         self.kill_at = min(self.kill_at or end, end)
         for attempt in [*self.running.values(), *self.ended]:
-            attempt.was_asked = True  # what ended just now may have heard of it first
+            attempt.was_asked = True  # Slurm may have signaled one that has just ended
         self._signal_tasks(signal.SIGTERM, to_save=False)
 
     def _signal_tasks(self, number: int, to_save: bool) -> None:
-        """Send the signal ``number`` to the tasks.
+        """Send a signal to the tasks.
 
-        to_save: send it only to processes that handle it; the others may finish.
+        to_save: send it only to processes that handle it; the other tasks may finish.
         """
-        attempts = {attempt.key[0]: attempt for attempt in self.running.values()}
-        if self.options.nodes > 1 and attempts and to_save:
+        attempts = {attempt.key[0]: attempt for attempt in self.running.values()}  # by task
+        if self.options.nodes > 1 and attempts and to_save:  # scancel reaches the other nodes
             node.ask("scancel", f"--signal={number}", self.this_job)
-            for attempt in attempts.values():
-                attempt.was_asked = True
+            for running in attempts.values():
+                running.was_asked = True
             return
         for process in node.processes(self.name, number):
-            task = attempts.get(process.task)
-            if task and not process.is_srun and (process.catches or not to_save):
-                task.was_asked = True
+            attempt = attempts.get(process.task)
+            gets_signal = not process.is_srun and (process.catches or not to_save)
+            if attempt and gets_signal:
+                attempt.was_asked = True
                 node.kill(process.pid, number)
 
     def _may_start(self) -> bool:
         """Return True if another task may start now."""
-        self._patiently(self.supply.awaits_verdict)
+        self._patiently(self.supply.check_trial)
         if self._patiently(self.supply.suspects) or self.stop_reason:
             return False
 
@@ -261,7 +271,7 @@ class Worker:
         return bool(self._patiently(lambda: files.publish(path, files.encode(claim))))
 
     def _begin(self, key: Key) -> None:
-        """Start a claimed task in a session of its own, its output in a log."""
+        """Start a claimed task, with its output in a log; if that fails, put it among the ended."""
         version = self.options.snapshot or node.commit(os.getcwd())
         attempt = Attempt(key, self.free_slots.pop(), version)
         self.has_started_one = True
@@ -269,48 +279,29 @@ class Worker:
         if self.options.launch:
             words = [b"/bin/bash", b"-c", b'export -nf launch; launch "$@"', b"launch", *words]
         log = self._patiently(lambda: os.open(self._log(key), os.O_WRONLY | os.O_CREAT, 0o600))
+        variables = attempt.environment(self.variables, os.path.basename(self.folder))
         try:
-            attempt.process = self._start(words, self._task_variables(attempt), log)
+            attempt.process = start_process(words, variables, log)
             self.running[attempt.process.pid] = attempt
         except OSError as error:  # as a shell reports it
             text = f"{os.fsdecode(words[0])}: {error.strerror}\n"
             os.write(log, text.encode("utf-8", "surrogateescape"))
-            attempt.was_asked = error.errno in (errno.EAGAIN, errno.ENOMEM)  # not the task's fault
+            attempt.was_asked = error.errno in (errno.EAGAIN, errno.ENOMEM)  # the node's fault
             attempt.code = 127 if error.errno == errno.ENOENT else 126
             attempt.ended_at = time.monotonic()
             self.ended.append(attempt)
         finally:
             os.close(log)
 
-    def _task_variables(self, attempt: Attempt) -> Dict[str, str]:
-        """Return the environment of a task; each has a W&B run of its own."""
-        number, count = attempt.key
-        variables = dict(self.variables, NEURONCTL_TASK=str(number), NEURONCTL_ATTEMPT=str(count))
-        variables["NEURONCTL_SLOT"] = str(attempt.slot)
-        run = variables.get("WANDB_RUN_ID", "")
-        if run.startswith("nc-"):  # the job's own, which the script exports
-            sweep = os.path.basename(self.folder)
-            variables["WANDB_RUN_ID"] = f"{run.rpartition('-')[0]}-{sweep}-{number}"
-        return variables
-
-    def _start(
-        self, words: List[bytes], variables: Dict[str, str], log: int
-    ) -> "subprocess.Popen[bytes]":
-        """Start a program; bash runs a script without ``#!``. Raises OSError."""
-        options: Dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-        options.update(env=variables, start_new_session=True)
-        try:
-            return subprocess.Popen(words, **options)
-        except OSError as error:
-            if error.errno != errno.ENOEXEC:
-                raise
-            return subprocess.Popen([b"/bin/bash", *words], **options)
-
     def _log(self, key: Key) -> str:
         return f"{self.folder}/logs/{key[0]}.{key[1]}.log"
 
     def _patiently(self, write: Callable[[], Any]) -> Any:
-        """Write to the folder; retry for minutes, unless it was deleted or all must end."""
+        """Call a function that writes to the folder, and return what it returns.
+
+        If it fails, retry for minutes; raises OSError earlier if a signal came, or the folder was
+        deleted.
+        """
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -344,19 +335,23 @@ class Worker:
             if not attempt.is_clear and self._has_left(attempt):
                 continue
             attempt.is_clear = True
-            if attempt.code == 0 and attempt.holds_slot:
-                attempt.holds_slot = False
-                self.free_slots.append(attempt.slot)
-            if time.monotonic() < attempt.ended_at + SURE and not attempt.was_asked:
-                continue
-            if not self._record(attempt):
-                continue
-            self.ended.remove(attempt)
-            if attempt.holds_slot:
-                self.free_slots.append(attempt.slot)
+            if attempt.code == 0:  # a failure keeps its slot, because it may stop this worker
+                self._free_slot(attempt)
+            is_sure = attempt.was_asked or time.monotonic() >= attempt.ended_at + SURE
+            if is_sure and self._record(attempt):
+                self.ended.remove(attempt)
+                self._free_slot(attempt)
+
+    def _free_slot(self, attempt: Attempt) -> None:
+        if attempt.holds_slot:
+            attempt.holds_slot = False
+            self.free_slots.append(attempt.slot)
 
     def _has_left(self, attempt: Attempt) -> bool:
-        """End a task's remaining processes, by force a second later; return False for none."""
+        """Return True if an ended task has processes left, after asking them to end.
+
+        Kill them a second later.
+        """
         pids = node.children() - self.running.keys()
         if pids and (self.running or len(self.ended) > 1):  # some may be of other tasks
             attempts = [*self.running.values(), *self.ended]
@@ -375,22 +370,23 @@ class Worker:
         return True
 
     def _record(self, attempt: Attempt) -> bool:
-        """Record how a task ended; return False while a lost step of it still runs."""
-        number, count = attempt.key
+        """Record how a task ended; return False while a step that srun has lost still runs."""
+        task, number = attempt.key
         with files.open_own(self._log(attempt.key)) as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - files.TAIL))
             tail = log.read()
         state, code = self._judge(attempt, tail)
-        if state == INTERRUPTED and not attempt.was_asked and self.options.nodes > 1:
-            self._finish(75, f"srun lost task {number}")  # Slurm ends its rest
+        is_lost = state == INTERRUPTED and not attempt.was_asked
+        if is_lost and self.options.nodes > 1:  # end the job: its other nodes may still run it
+            self._finish(75, f"srun lost task {task}")
             return True
-        if state == INTERRUPTED and self.options.by_srun and self._kill_lost_step(number):
+        if state == INTERRUPTED and self.options.by_srun and self._kill_lost_step(task):
             return False
         if self.options.until_done and (code == 75 or (self.saves and state == INTERRUPTED)):
             state = CONTINUES
 
         seconds = attempt.ended_at - attempt.start_monotonic
-        record = {"task": number, "attempt": count, "state": state, "code": code}
+        record = {"task": task, "attempt": number, "state": state, "code": code}
         record.update(start=round(attempt.start, 2), end=round(attempt.start + seconds, 2))
         record.update(node=self.node, job=self.job, version=attempt.code_version)
         record.update(metric=files.find_metric(tail, self.options.metric))
@@ -398,12 +394,15 @@ class Worker:
         path, data = f"{self.folder}/results/{self.name}", files.encode(record)
         self._patiently(lambda: files.write(path, data, os.O_APPEND))
         # tracking/runs.py reads this line.
-        print(f"task {number} {state}: exit code {code} after {seconds:.0f} s", flush=True)
+        print(f"task {task} {state}: exit code {code} after {seconds:.0f} s", flush=True)
         self._react(attempt.key, state, seconds, record["last_line"])
         return True
 
     def _judge(self, attempt: Attempt, tail: bytes) -> Tuple[str, int]:
-        """Return the state and exit code of an ended task; INTERRUPTED if its job may be why."""
+        """Return the state and the exit code of an ended task.
+
+        The state is INTERRUPTED if the task was asked to end, or Slurm no longer runs the job.
+        """
         state, code = files.judge(attempt.code, attempt.key, tail, self.options.by_srun)
         in_doubt = state != DONE and (self.options.by_srun or code > 128)
         if attempt.was_asked:
@@ -413,15 +412,15 @@ class Worker:
             return INTERRUPTED, code
         return state, code
 
-    def _kill_lost_step(self, number: int) -> bool:
+    def _kill_lost_step(self, task: int) -> bool:
         """Kill the processes of a task that srun has lost; return False if there are none."""
-        pids = [process.pid for process in node.processes(self.name) if process.task == number]
+        pids = [process.pid for process in node.processes(self.name) if process.task == task]
         for pid in pids:
             node.kill(pid, signal.SIGKILL)
         return bool(pids)
 
     def _react(self, key: Key, state: str, seconds: float, line: Any) -> None:
-        """Draw conclusions from an ended task for the sweep and this node.
+        """Act on the end of a task: it may make the sweep or this node suspect.
 
         seconds: how long it ran. line: the last line of its log.
         """

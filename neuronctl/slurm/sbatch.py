@@ -18,9 +18,13 @@ _PATIENCE = 30.0  # seconds to wait for sbatch
 # slurmctld may have accepted the job although its answer was lost.
 _ANSWER_LOST = r"(?i)socket timed out|zero bytes|connection reset"
 
-# slurmctld has heard nothing of the job.
+# slurmctld never received the job.
 _NOT_SENT = r"(?i)connect failure|connection refused|establish a configuration source"
 
+_UNKNOWN = (
+    "it is unknown whether the job was accepted: check 'neuronctl status' before you submit it "
+    "again"
+)
 
 # Slurm's words for a refusal, and what to do about it.
 _CURES = (
@@ -51,8 +55,8 @@ _CURES = (
     ("Requested reservation is invalid", "'scontrol show reservation' lists them"),
 )
 
-# Words of --test-only for nodes that are out of service or reserved, for which a job waits. Slurm
-# 22.05 has the second both for those and for nodes that are too small.
+# What --test-only says if nodes are out of service or reserved, so that a job waits, and if no node
+# suits the job. Slurm 22.05 says the second in both cases.
 _UNAVAILABLE = "(?i)Required node not available|Nodes? busy"
 _TOO_SMALL = "(?i)node configuration is not available"
 
@@ -88,10 +92,11 @@ _ACCEPTED = (
 
 
 def parse_submitted(stdout: str, stderr: str = "") -> Optional[Submitted]:
-    """Parse ``4711`` or ``4711;cluster`` on a line of its own; None if there is no such line.
+    """Parse sbatch's report of a job, on a line of its own; None if there is no such line.
 
-    Without ``--parsable``, the line is ``Submitted batch job 4711 on cluster NAME``. A site's
-    plugin may add what the job costs: ``4711 estimates 2 SUs from allocation lab``.
+    The line is ``4711`` or ``4711;cluster``, or without ``--parsable`` ``Submitted batch job 4711
+    on cluster NAME``. A site's plugin may add the price: ``4711 estimates 2 SUs from allocation
+    lab``.
     """
     for line in reversed(stdout.splitlines()):
         match = re.fullmatch(_ACCEPTED, line)
@@ -111,21 +116,24 @@ def sbatch(
 ) -> Submitted:
     """Submit a batch script, passed to sbatch's standard input.
 
-    mark: a word without spaces that identifies the job later: the script's first argument, which
-    Slurm stores with the job (Command in squeue and scontrol, SubmitLine in sacct) and which
-    generated scripts ignore. first_job: whose W&B run it continues: the fourth argument, as of
-    templates/until_done.j2. cwd: the directory to submit from (the job's, unless the script has
-    ``--chdir``). environment: variables that the job inherits in addition to the user's (secrets,
-    which no script contains).
+    mark: a word without spaces that identifies the job later. It is the script's first argument,
+    which Slurm stores with the job (Command in squeue and scontrol, SubmitLine in sacct) and which
+    generated scripts ignore. first_job: the job whose W&B run this one continues; the script's
+    fourth argument, as in templates/until_done.j2. cwd: the directory to submit from (the job's,
+    unless the script has ``--chdir``). environment: variables that the job inherits in addition to
+    the user's (secrets, which no script contains).
 
     Raises SlurmRefusedError with Slurm's message, and SlurmUnavailableError if there is no sbatch,
     no slurmctld, or no response in time. In the last case it is unknown whether the job was
     accepted, and the error says so.
     """
     env = {**clean_environment(os.environ, for_job=True), **(environment or {})}
-    script_words = ["/dev/stdin", f"neuronctl-{mark}"] if mark else []
-    script_words += ["1", "", str(first_job)] if mark and first_job else []
-    return _submit(["sbatch", "--parsable", *script_words], script, cwd, env)
+    argv = ["sbatch", "--parsable"]
+    if mark:
+        argv += ["/dev/stdin", f"neuronctl-{mark}"]
+    if mark and first_job:
+        argv += ["1", "", str(first_job)]
+    return _submit(argv, script, cwd, env)
 
 
 def sbatch_existing(
@@ -137,63 +145,67 @@ def sbatch_existing(
 ) -> Submitted:
     """Submit somebody's own script by its own command line, in the environment as it is.
 
-    Inside another job, the variables that describe that job are left out: srun would read them in
-    the new job.
     words: the command, ``sbatch`` first. script: for sbatch's standard input. environment: more
-    variables. Raises as ``sbatch``.
+    variables. Raises the same errors as sbatch().
     """
     return _submit(words, script, cwd, {**existing_environment(), **environment})
 
 
 def existing_environment() -> Dict[str, str]:
-    """Return the environment in which somebody's own script is submitted."""
-    env = dict(os.environ)
-    if outer_job():
-        env = {name: env[name] for name in env if not re.match("SLURM_(?!CONF|JWT|CLUSTERS)", name)}
-    return env
+    """Return the environment in which somebody's own script is submitted.
+
+    Inside another job, the variables that describe that job are left out: srun would read them in
+    the new job.
+    """
+    if not outer_job():
+        return dict(os.environ)
+    of_outer_job = re.compile("SLURM_(?!CONF|JWT|CLUSTERS)")
+    return {name: value for name, value in os.environ.items() if not of_outer_job.match(name)}
 
 
 def outer_job() -> str:
-    """Return the job in which this process runs, or ""."""
+    """Return the id of the job in which this process runs, or ""."""
     return os.environ.get("SLURM_JOB_ID", "")
 
 
 def _submit(
     argv: Sequence[str], script: Optional[str], cwd: Optional[str], env: Mapping[str, str]
 ) -> Submitted:
-    unknown = (
-        "it is unknown whether the job was accepted: check 'neuronctl status' before you "
-        "submit it again"
-    )
+    """Run sbatch; return the job that it submitted, or raise SlurmError."""
     env = with_started(find_sbatch(), env)
     try:
-        result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=env, silence=unknown)
+        result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=env, silence=_UNKNOWN)
     finally:
         forget()
     submitted = parse_submitted(result.stdout, result.stderr)
     if result.returncode != 0:
-        if submitted is not None:
-            raise SlurmUnavailableError(
-                f"sbatch printed the job id {submitted.job_id}, but ended with "
-                f"exit code {result.returncode}",
-                unknown,
-                plain_words(result.stderr),
-            )
-        error = _refusal(result)
-        lost = result.returncode < 0 or re.search(_ANSWER_LOST, result.words)
-        if isinstance(error, SlurmUnavailableError) and lost:
-            error.hint = unknown
-        elif re.search(_NOT_SENT, result.words):
-            error.certain = True
-        raise error
+        raise _failed_submission(result, submitted)
     if submitted is None:
         output = plain_words(result.stdout + result.stderr) or "no output"
-        raise SlurmUnavailableError(f"sbatch succeeded but printed no job id: {output}", unknown)
+        raise SlurmUnavailableError(f"sbatch succeeded but printed no job id: {output}", _UNKNOWN)
     return submitted
 
 
+def _failed_submission(result: Result, submitted: Optional[Submitted]) -> SlurmError:
+    """Return the error for a failed sbatch; it says whether the job may have been accepted."""
+    if submitted is not None:
+        return SlurmUnavailableError(
+            f"sbatch printed the job id {submitted.job_id}, but ended with "
+            f"exit code {result.returncode}",
+            _UNKNOWN,
+            plain_words(result.stderr),
+        )
+    error = _refusal(result)
+    is_lost = result.returncode < 0 or re.search(_ANSWER_LOST, result.words)
+    if is_lost and isinstance(error, SlurmUnavailableError):
+        error.hint = _UNKNOWN
+    elif re.search(_NOT_SENT, result.words):
+        error.certain = True
+    return error
+
+
 def _refusal(result: Result) -> SlurmError:
-    """Return the error for a failed sbatch, with a remedy for Slurm's message."""
+    """Return the error for Slurm's message, with a remedy."""
     error = failure(result)
     if isinstance(error, SlurmRefusedError) and not error.hint:
         cures = (cure for words, cure in _CURES if re.search(words, result.words, re.IGNORECASE))
@@ -206,18 +218,19 @@ def test_submission(
 ) -> Tested:
     """Ask Slurm whether it would take a job; nothing is submitted, but a job id is used up.
 
-    words: the sbatch command; empty for a generated script. Limits that would make the job wait,
-    and jobs that wait before it, are not seen. Raises SlurmRefusedError, and SlurmUnavailableError.
+    words: the sbatch command; empty for a generated script. Slurm ignores limits that would make
+    the job wait, and jobs that wait ahead of it. Raises SlurmRefusedError, and
+    SlurmUnavailableError.
     """
     env = existing_environment() if words else clean_environment(os.environ, for_job=True)
-    command, *rest = words or ("sbatch", "/dev/stdin")
-    argv = [command, "--test-only", *rest]
-    env = {**with_started(find_sbatch(), env), "SLURM_TIME_FORMAT": "%s"}
-    result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=env)
-    starts = re.search(r"to start at ([0-9]{9,12}) ", result.words)
-    if starts is not None:
-        message = result.words.replace(starts[1], moment(int(starts[1]), seconds=True), 1)
-        return Tested(message, int(starts[1]))
+    command, *arguments = words or ("sbatch", "/dev/stdin")
+    argv = [command, "--test-only", *arguments]
+    test_env = {**with_started(find_sbatch(), env), "SLURM_TIME_FORMAT": "%s"}
+    result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=test_env)
+    match = re.search(r"to start at ([0-9]{9,12}) ", result.words)
+    if match is not None:
+        start = int(match[1])
+        return Tested(result.words.replace(match[1], moment(start, seconds=True), 1), start)
     too_small = re.search(_TOO_SMALL, result.words) is not None
     unavailable = re.search(_UNAVAILABLE, result.words) is not None
     if result.returncode != 0 and not (too_small or unavailable):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from neuronctl.common.datatypes import dataclass
+from neuronctl.common.datatypes import dataclass, replace
 
 NO_VALUE, VALUE, OPTIONAL_VALUE = "", "=", "?"
 
@@ -13,8 +13,8 @@ NO_VALUE, VALUE, OPTIONAL_VALUE = "", "=", "?"
 class OptionSpec(NamedTuple):  # there are hundreds, and a dataclass is slower to make
     """One option of a program.
 
-    takes: NO_VALUE, VALUE or OPTIONAL_VALUE (only attached: ``--nice=5``, ``-koff``). name: of the
-    option that it sets, which two spellings may share.
+    takes: NO_VALUE, VALUE, or OPTIONAL_VALUE (only attached: ``--nice=5``, ``-koff``). name: of the
+    option that it sets; two spellings may set the same one.
     """
 
     long: str
@@ -70,7 +70,7 @@ SBATCH = (*_IN_BOTH, *_table(_SBATCH))
 SRUN = (*_IN_BOTH, *_table(_SRUN))
 
 EARLY = frozenset(("help", "quiet", "usage", "verbose", "version", "wrap"))
-"""What sbatch reads on its command line only: it accepts them in a script, without any effect."""
+"""Options that sbatch reads only on its command line; in a script, it accepts and ignores them."""
 
 # Variables that set an option under another name than the option's own.
 _VARIABLES = {
@@ -92,7 +92,7 @@ spread-job thread-spec threads-per-core use-min-nodes wait wait-all-nodes wckey 
 
 
 def variables() -> Mapping[str, str]:
-    """Return the option that sbatch sets from each variable, after the script's."""
+    """Return the option that each of sbatch's variables sets; it overrides the script's."""
     equal = {f"SBATCH_{name.replace('-', '_').upper()}": name for name in _SAME_NAMES.split()}
     return {**equal, **_VARIABLES}
 
@@ -108,7 +108,10 @@ class GetoptError(ValueError):
 
 @dataclass(frozen=True)
 class Parsed:
-    """An option among words; value None: without; value_index: of the word with it."""
+    """An option among words.
+
+    value: None if it has none. index: of its word. value_index: of the word with the value.
+    """
 
     known: OptionSpec
     value: Optional[str]
@@ -118,49 +121,62 @@ class Parsed:
 
 def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parsed, ...], int]:
     """Return the first options of ``words`` and the index after them; raise GetoptError."""
-    shorts: Dict[str, OptionSpec] = {option.short: option for option in table if option.short}
-    longs: Dict[str, OptionSpec] = {option.long: option for option in table}
+    shorts = {option.short: option for option in table if option.short}
+    longs = {option.long: option for option in table}
     parsed: List[Parsed] = []
-    start = index = 0
-
-    def add(option: OptionSpec, value: Optional[str], spelling: str) -> None:
-        """Add the option at ``start``, with the next word as its value if it needs one."""
-        nonlocal index
-        if option.takes == VALUE and value is None:
-            if index == len(words):
-                raise GetoptError(f"option '{spelling}' requires a value", start)
-            value, index = words[index], index + 1
-        parsed.append(Parsed(option, value, start, index - 1))
-
-    while index < len(words):
+    index = 0
+    while index < len(words) and len(words[index]) > 1 and words[index].startswith("-"):
         word = words[index]
         if word == "--":
             return tuple(parsed), index + 1
-        if len(word) < 2 or not word.startswith("-"):
-            break
-        start, index = index, index + 1
-        if word.startswith("--"):
-            name, equals, text = word[2:].partition("=")
-            option = longs.get(name) or _whole(name, table, start)
-            if option.takes == NO_VALUE and equals:
-                raise GetoptError(f"option '--{option.long}' takes no value", start)
-            add(option, text if equals else None, f"--{option.long}")
-            continue
-        letters = word[1:]
-        while letters:
-            letter, letters = letters[0], letters[1:]
-            short = shorts.get(letter)
-            if short is None:
-                raise GetoptError(f"there is no option '-{letter}'", start, True)
-            value = None
-            if short.takes != NO_VALUE:
-                value, letters = letters or None, ""
-            add(short, value, f"-{letter}")
+        is_long = word.startswith("--")
+        options = _read_long(word, index, longs) if is_long else _read_shorts(word, index, shorts)
+        last = options[-1]
+        if last.known.takes == VALUE and last.value is None:
+            if index + 1 == len(words):
+                spelling = f"--{last.known.long}" if is_long else f"-{last.known.short}"
+                raise GetoptError(f"option '{spelling}' requires a value", index)
+            options[-1] = replace(last, value=words[index + 1], value_index=index + 1)
+        parsed += options
+        index = options[-1].value_index + 1
     return tuple(parsed), index
 
 
+def _read_long(word: str, index: int, longs: Mapping[str, OptionSpec]) -> List[Parsed]:
+    """Read ``--name`` or ``--name=value``; the name may be abbreviated."""
+    name, equals, value = word[2:].partition("=")
+    option = longs.get(name) or _find_abbreviated(name, longs.values(), index)
+    if option.takes == NO_VALUE and equals:
+        raise GetoptError(f"option '--{option.long}' takes no value", index)
+    return [Parsed(option, value if equals else None, index, index)]
+
+
+def _read_shorts(word: str, index: int, shorts: Mapping[str, OptionSpec]) -> List[Parsed]:
+    """Read ``-abc``: the letters behind an option that takes a value are its value."""
+    options: List[Parsed] = []
+    for end, letter in enumerate(word[1:], 2):
+        option = shorts.get(letter)
+        if option is None:
+            raise GetoptError(f"there is no option '-{letter}'", index, True)
+        if option.takes != NO_VALUE:
+            return [*options, Parsed(option, word[end:] or None, index, index)]
+        options.append(Parsed(option, None, index, index))
+    return options
+
+
+def _find_abbreviated(name: str, options: Iterable[OptionSpec], index: int) -> OptionSpec:
+    """Return the option that an abbreviated long name means."""
+    candidates = [option for option in options if option.long.startswith(name)]
+    if not candidates:
+        raise GetoptError(f"there is no option '--{name}'", index, True)
+    if len({option.name for option in candidates}) > 1:
+        every = ", ".join(f"--{option.long}" for option in candidates)
+        raise GetoptError(f"option '--{name}' is ambiguous: {every}", index)
+    return candidates[0]
+
+
 RENAMED = {"workdir": "chdir", "share": "oversubscribe"}
-"""Options that sbatch no longer has, and those that do the same now."""
+"""Option that sbatch no longer has -> the one that does the same now."""
 
 SBATCHS_OWN = frozenset(option.long for option in SBATCH)
 _NOT_SBATCHS = frozenset((*RENAMED, *(option.long for option in SRUN)))
@@ -168,7 +184,8 @@ _WITH_VALUES = (
     *(f"container-{name}" for name in ("image", "mounts", "name", "workdir", "env", "save")),
     *("environment", "uenv", "view", "repo", "image", "module", "volume"),
 )
-"""Of Pyxis, CSCS's container engine and uenv, and Shifter."""
+"""Options with a value, of Pyxis, CSCS's container engine and uenv, and Shifter."""
+
 _MOST_OF_PLUGINS = 20
 
 
@@ -183,7 +200,7 @@ def getopt_with_plugins(
     """Parse as getopt() does, but take unknown long options for a plugin's (Pyxis, Shifter, EAR).
 
     An option that may be a misspelling of sbatch's own is refused. lines: each word's line; a value
-    stands on its option's line. Without them, only a few options are known to take a value.
+    is on its option's line. Without lines, only a few options are known to take a value.
     """
     most = len(table) + _MOST_OF_PLUGINS
     while True:
@@ -202,32 +219,27 @@ def _plugin_option(
     """Return a plugin's option for the word that getopt() refused; None: it may be a mistake."""
     import difflib
 
-    at = error.index
-    match = re.fullmatch(r"--(?P<name>[a-z][\w-]*)(?P<value>=.*)?", words[at], re.DOTALL)
+    index = error.index
+    match = re.fullmatch(r"--(?P<name>[a-z][\w-]*)(?P<value>=.*)?", words[index], re.DOTALL)
     if not error.unknown or match is None or match["name"] in _NOT_SBATCHS:
         return None
     name = match["name"].replace("_", "-")
     is_container = re.match(r"(no-)?container-", name) is not None
     if not is_container and difflib.get_close_matches(name, SBATCHS_OWN, n=1, cutoff=0.8):
         return None
-    has_value = match["value"] is not None
-    stands_alone = at + 1 == len(words) or words[at + 1].startswith("-")
-    if lines:
-        stands_alone = stands_alone or lines[at] != lines[at + 1]
-    elif name not in _WITH_VALUES:
-        stands_alone = stands_alone or is_container
-        if not (stands_alone or has_value):
-            return None
-    takes = OPTIONAL_VALUE if has_value or stands_alone else VALUE
+    if match["value"] is not None or _stands_alone(words, index, lines):
+        takes = OPTIONAL_VALUE
+    elif lines or name in _WITH_VALUES:
+        takes = VALUE
+    elif is_container:
+        takes = OPTIONAL_VALUE
+    else:
+        return None
     return OptionSpec(match["name"], "", takes, match["name"])
 
 
-def _whole(name: str, table: Tuple[OptionSpec, ...], index: int) -> OptionSpec:
-    """Return the option that an abbreviated long name means."""
-    longer = [option for option in table if option.long.startswith(name)]
-    if not longer:
-        raise GetoptError(f"there is no option '--{name}'", index, True)
-    if len({option.name for option in longer}) > 1:
-        every = ", ".join(f"--{option.long}" for option in longer)
-        raise GetoptError(f"option '--{name}' is ambiguous: {every}", index)
-    return longer[0]
+def _stands_alone(words: Sequence[str], index: int, lines: Sequence[int]) -> bool:
+    """Return True if no value follows a word: an option does, or nothing on its line."""
+    if index + 1 == len(words) or words[index + 1].startswith("-"):
+        return True
+    return bool(lines) and lines[index] != lines[index + 1]

@@ -14,7 +14,7 @@ from neuronctl.common.errors import SlurmUnavailableError
 from neuronctl.slurm.process import in_memory, not_found
 
 _STARTED = "NEURONCTL_SBATCH"
-"""Variable with the scripts named sbatch that were started: one may itself call neuronctl."""
+"""Variable with the paths of sbatch scripts that were started: a script may call neuronctl."""
 
 
 def find_sbatch() -> str:
@@ -22,24 +22,24 @@ def find_sbatch() -> str:
     started = started_sbatches()
     for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(directory, "sbatch")
-        runs = os.path.isfile(path) and os.access(path, os.X_OK)
-        if runs and os.path.realpath(path) not in started:
+        is_program = os.path.isfile(path) and os.access(path, os.X_OK)
+        if is_program and os.path.realpath(path) not in started:
             return path
     raise not_found("sbatch")
 
 
 def started_sbatches() -> Tuple[str, ...]:
-    """Return the files that neuronctl processes above this one have started."""
+    """Return the sbatch scripts that neuronctl processes above this one have started."""
     return tuple(filter(None, os.environ.get(_STARTED, "").split(":")))
 
 
 def with_started(path: str, environment: Mapping[str, str]) -> Dict[str, str]:
-    """Return the environment for an sbatch: for a script, with its name in it."""
-    others = {name: value for name, value in environment.items() if name != _STARTED}
+    """Return the environment for an sbatch; if it is a script, its path is added there."""
+    env = {name: value for name, value in environment.items() if name != _STARTED}
     with contextlib.suppress(OSError), open(path, "rb") as file:
         if file.read(2) == b"#!":
-            others[_STARTED] = ":".join((*started_sbatches(), os.path.realpath(path)))
-    return others
+            env[_STARTED] = ":".join((*started_sbatches(), os.path.realpath(path)))
+    return env
 
 
 def run_sbatch(
@@ -52,8 +52,8 @@ def run_sbatch(
 ) -> int:
     """Run ``sbatch WORDS`` with this process's files; return its exit code, or minus its signal.
 
-    stdin: what to give it in place of this process's standard input. hear: is given each line of
-    its standard output. Raises SlurmUnavailableError where it cannot be started.
+    stdin: what to give it in place of this process's standard input. hear: is called with each line
+    of its standard output. Raises SlurmUnavailableError if it cannot be started.
     """
     try:
         process = subprocess.Popen(
@@ -71,24 +71,32 @@ def run_sbatch(
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda given, frame: process.send_signal(given))
 
-    def pass_on(lines: Optional[IO[bytes]], number: int) -> None:
-        """Write the lines to this process's file; escape what could steer a terminal."""
-        for line in lines or ():
-            if number == 1:
-                hear(line)
-            if os.isatty(number):
-                text = printable(line.decode("utf-8", "replace").rstrip("\r\n").expandtabs())
-                line = f"{text}\n".encode()
-            try:
-                os.write(number, line)
-            except BrokenPipeError:  # sbatch would die of it
-                process.send_signal(signal.SIGPIPE)
-            except OSError:
-                pass  # a full disk, which sbatch ignores
-
     with process:
-        errors = threading.Thread(target=pass_on, args=(process.stderr, 2))
+        errors = threading.Thread(target=_pass_on, args=(process, process.stderr, 2))
         errors.start()
-        pass_on(process.stdout, 1)
+        _pass_on(process, process.stdout, 1, hear)
         errors.join()
     return process.returncode
+
+
+def _pass_on(
+    process: subprocess.Popen[bytes],
+    lines: Optional[IO[bytes]],
+    descriptor: int,
+    hear: Callable[[bytes], None] = lambda line: None,
+) -> None:
+    """Write sbatch's lines to an output of this process; escape what could steer a terminal."""
+    is_terminal = os.isatty(descriptor)
+    for line in lines or ():
+        hear(line)
+        try:
+            os.write(descriptor, _escape(line) if is_terminal else line)
+        except BrokenPipeError:  # sbatch would die of it
+            process.send_signal(signal.SIGPIPE)
+        except OSError:
+            pass  # a full disk, which sbatch ignores
+
+
+def _escape(line: bytes) -> bytes:
+    text = printable(line.decode("utf-8", "replace").rstrip("\r\n").expandtabs())
+    return f"{text}\n".encode()

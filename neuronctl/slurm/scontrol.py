@@ -26,29 +26,30 @@ from neuronctl.slurm.limits import Limit, Scope
 
 def words(text: str) -> Tuple[str, ...]:
     """Split ``a,b``; return nothing for ``(null)``, ``none``, and ``ALL``: no restriction."""
-    return tuple(
-        part for part in text_or_nothing(text).split(",") if part not in ("", "none", "ALL")
-    )
+    parts = text_or_nothing(text).split(",")
+    return tuple(part for part in parts if part not in ("", "none", "ALL"))
 
 
 def _job_default(name: str, text: str) -> Optional[int]:
+    """Return one figure of ``DefCpuPerGPU=4,DefMemPerGPU=8000``; None if it is not there."""
     match = re.search(rf"\b{name}=(\d+)", text)
     return None if match is None else count(match[1])
 
 
-_is_yes = "YES".__eq__
+def _is_yes(text: str) -> bool:
+    return text == "YES"
 
 
 @dataclass(frozen=True)
 class SitePartition:
     """A partition in the controller. Times are in seconds; None: no such limit, or unknown.
 
-    state: UP, DOWN, DRAIN or INACTIVE. allow_…: empty means everybody. root_only: users may not
-    submit there. max_cores_per_node: of all its jobs together. whole: ``"nodes"`` if a job gets
+    state: UP, DOWN, DRAIN, or INACTIVE. allow_…: empty means everybody. root_only: users may not
+    submit there. max_cores_per_node: for all its jobs together. whole: ``"nodes"`` if a job gets
     whole nodes, ``"user"`` if only jobs of the same user share a node, or "". memory_mb_per_…,
     cores_per_gpu: what a job gets by default. oversubscribe: whether and how many of its jobs share
-    a core, such as FORCE:2. preempt_mode: what becomes of its preempted jobs: REQUEUE, CANCEL, …
-    needs_reservation: whether it takes only jobs in a reservation (ReqResv).
+    a core, such as FORCE:2. preempt_mode: what Slurm does with its preempted jobs: REQUEUE, CANCEL,
+    … needs_reservation: it takes only jobs in a reservation (ReqResv).
     """
 
     name: str = column("PartitionName")
@@ -91,14 +92,13 @@ class SitePartition:
 
     def takes_qos(self, name: str) -> bool:
         """Return True if a job of that QOS, in any case, may be submitted here."""
-        allowed, denied = (
-            {name.lower() for name in names} for names in (self.allow_qos, self.deny_qos)
-        )
-        return name.lower() in allowed if allowed else name.lower() not in denied
+        names = self.allow_qos or self.deny_qos
+        is_listed = name.lower() in (listed.lower() for listed in names)
+        return is_listed if self.allow_qos else not is_listed
 
     @property
     def limits(self) -> Tuple[Limit, ...]:
-        """Return its own limits; its QOS may add others."""
+        """Return the partition's own limits; its QOS may add others."""
         figures = (
             ("MaxTime", "", None if self.max_time == UNLIMITED else self.max_time),
             ("MaxNodes", "node", self.max_nodes),
@@ -116,8 +116,8 @@ class SitePartition:
 class Reservation:
     """Nodes reserved, now or later, from ``start`` to ``end`` (epoch seconds).
 
-    cores: how many of the nodes' cores it reserves; None: unknown. allowed: whom it is for, such as
-    ``Users=kim`` or ``Accounts=lab``; ``Users=-kim`` leaves one out.
+    cores: how many of the nodes' cores it reserves; None: unknown. allowed: who may use it, such as
+    ``Users=kim`` or ``Accounts=lab``; ``Users=-kim`` means all but kim.
     """
 
     name: str = column("ReservationName")
@@ -129,14 +129,14 @@ class Reservation:
     allowed: Tuple[str, ...] = ()
 
     def whole_nodes(self, groups: Iterable[NodeGroup]) -> bool:
-        """Return True if it reserves all cores of its nodes among these."""
+        """Return True if it reserves all cores of its nodes, whose figures are in ``groups``."""
         names = set(hosts(self.node_list))
-        every = sum(group.cores * len(names & {*group.names}) for group in groups)
-        return self.cores is None or self.cores >= every
+        all_cores = sum(group.cores * len(names & {*group.names}) for group in groups)
+        return self.cores is None or self.cores >= all_cores
 
     @property
     def is_for_named(self) -> bool:
-        """Return True if only named users and the like may use it, not all but those."""
+        """Return True if only named users, groups, and accounts may use it, not all but those."""
         return not any("=-" in name for name in self.allowed)
 
 
@@ -144,10 +144,10 @@ class Reservation:
 class NodeGroup:
     """Compute nodes that differ only in their names; figures are per node.
 
-    state: Slurm's words, ``IDLE``, ``MIXED+DRAIN``. cores, cores_used: Slurm's CPUs; a core has
-    ``threads`` of them. memory_mb: what jobs may have of it. owner: the only user whose jobs may
-    run there now, "": anybody. gpu_types: (type, total, in use). resources: (name, total, in use)
-    of other generic resources, such as ``shard``.
+    state: as Slurm prints it, ``IDLE`` or ``MIXED+DRAIN``. cores, cores_used: Slurm's CPUs; a core
+    has ``threads`` of them. memory_mb: the memory that jobs may use. owner: the only user whose
+    jobs may run there now, "": anybody. gpu_types: (type, total, in use). resources: (name, total,
+    in use) of other generic resources, such as ``shard``.
     """
 
     names: Tuple[str, ...]
@@ -182,7 +182,8 @@ class NodeGroup:
     def gpu_counts(self, kind: str) -> Tuple[int, int]:
         """Return how many GPUs of a type each node has, and how many are in use."""
         if len(self.gpu_types) > 1:
-            return next((gpus[1:] for gpus in self.gpu_types if gpus[0] == kind), (0, 0))
+            types = {name: (total, used) for name, total, used in self.gpu_types}
+            return types.get(kind, (0, 0))
         return (self.gpus, self.gpus_used) if self.gpu == kind else (0, 0)
 
 
@@ -193,24 +194,28 @@ def node_names(groups: Iterable[NodeGroup]) -> FrozenSet[str]:
 
 def gpu_types(groups: Iterable[NodeGroup]) -> Tuple[str, ...]:
     """Return the types of the GPUs in order, "" for GPUs without one."""
-    every = (group.gpu_types or ((group.gpu, group.gpus, 0),) for group in groups)
-    return tuple(dict.fromkeys(kind for types in every for kind, number, _ in types if number))
+    types: List[str] = []
+    for group in groups:
+        for kind, number, _ in group.gpu_types or ((group.gpu, group.gpus, 0),):
+            if number and kind not in types:
+                types.append(kind)
+    return tuple(types)
 
 
 @dataclass(frozen=True)
 class SiteConfig:
     """The values of ``scontrol show config`` that neuronctl uses.
 
-    enforce: AccountingStorageEnforce (``limits``, ``qos``, ``associations``). memory_counts:
-    whether memory is a resource that jobs hold. over_time: seconds for which a job may go on after
-    its time limit, ``UNLIMITED``: for ever. kill_wait: seconds from then on until Slurm kills the
-    processes that have not ended. memory_mb_per_…: what a job gets that asks for none, where its
-    partition does not say; None: all. preempts_by: what decides which jobs a job may preempt:
-    ``qos``, ``partition_prio``, or ``none``. preempt_mode: what becomes of preempted jobs, where
-    neither partition nor QOS says it. requeues: whether Slurm requeues jobs that do not say it.
-    private: what users are not told of others (PrivateData), such as ``jobs``. max_array_size: one
-    more than the highest index of an array. first_in_first_out:
-    whether the job that was submitted first has the highest priority.
+    enforce: AccountingStorageEnforce (``limits``, ``qos``, ``associations``). memory_counts: memory
+    is a resource that Slurm allocates. over_time: seconds for which a job may continue after its
+    time limit; ``UNLIMITED``: without end. kill_wait: seconds after that until Slurm kills the
+    processes that have not ended. memory_mb_per_…: what a job gets if neither it nor its partition
+    says; None: all. preempts_by: what decides which jobs a job may preempt: ``qos``,
+    ``partition_prio``, or ``none``. preempt_mode: what Slurm does with preempted jobs if neither
+    partition nor QOS says. requeues: Slurm requeues jobs that do not say. private: what users may
+    not see of others (PrivateData), such as ``jobs``. max_array_size: one more than the highest
+    index of an array. first_in_first_out: the job that was submitted first has the highest
+    priority.
     """
 
     cluster: str = column("ClusterName", str.lower)
@@ -276,41 +281,43 @@ def parse_nodes(text: str) -> Tuple[Tuple[NodeGroup, ...], str]:
     sinfo also groups nodes, but it makes one row of nodes with different numbers of cores in use.
     """
     names_by_figures: Dict[str, List[str]] = {}
-    for match in re.finditer(r"^NodeName=(?P<name>\S+)(?P<fields>.*)", text, re.MULTILINE):
+    for name, line in re.findall(r"(?m)^NodeName=(\S+)(.*)", text):
         # Ignore which GPUs are in use (in parentheses) and an owner's number.
-        figures = re.sub(r"\([^()]*\)", "", "".join(re.findall(_NODE_FIELDS, match["fields"])))
-        names_by_figures.setdefault(figures, []).append(match["name"])
-    groups = []
-    for figures, names in names_by_figures.items():
-        fields = _fields(figures)
-        resources, used_resources = (parse_resources(fields[key]) for key in ("Gres", "GresUsed"))
-        gpus, used_gpus = resources.get("gpu", {}), used_resources.get("gpu", {})
-        in_use = sum(used_gpus.values()) if used_gpus else parse_tres_gpus(fields["AllocTRES"])
-        groups.append(
-            NodeGroup(
-                names=tuple(names),
-                state=fields["State"] or "UNKNOWN",
-                partitions=words(fields["Partitions"]),
-                cores=count(fields["CPUEfctv"] or fields["CPUTot"]) or 0,
-                cores_used=count(fields["CPUAlloc"]) or 0,
-                memory_mb=(count(fields["RealMemory"]) or 0) - (count(fields["MemSpecLimit"]) or 0),
-                memory_mb_used=count(fields["AllocMem"]) or 0,
-                gpus=sum(gpus.values()),
-                gpus_used=in_use or 0,
-                gpu=next(filter(None, gpus), ""),
-                arch=fields["Arch"],
-                features=words(fields["ActiveFeatures"]),
-                threads=count(fields["ThreadsPerCore"]) or 1,
-                owner=text_or_nothing(fields["Owner"]),
-                gpu_types=tuple((kind, gpus[kind], used_gpus.get(kind, 0)) for kind in gpus),
-                resources=tuple(
-                    (name, sum(kinds.values()), sum(used_resources.get(name, {}).values()))
-                    for name, kinds in resources.items()
-                    if name != "gpu"
-                ),
-            )
-        )
-    return tuple(groups), re.sub(r"^NodeName=.*\n?", "", text, flags=re.MULTILINE)
+        figures = re.sub(r"\([^()]*\)", "", "".join(re.findall(_NODE_FIELDS, line)))
+        names_by_figures.setdefault(figures, []).append(name)
+    groups = tuple(
+        _make_group(names, _fields(figures)) for figures, names in names_by_figures.items()
+    )
+    return groups, re.sub(r"^NodeName=.*\n?", "", text, flags=re.MULTILINE)
+
+
+def _make_group(names: Sequence[str], fields: Mapping[str, str]) -> NodeGroup:
+    """Return the group of nodes with these figures."""
+    resources, used_resources = (parse_resources(fields[key]) for key in ("Gres", "GresUsed"))
+    gpus, used_gpus = resources.get("gpu", {}), used_resources.get("gpu", {})
+    in_use = sum(used_gpus.values()) if used_gpus else parse_tres_gpus(fields["AllocTRES"])
+    return NodeGroup(
+        names=tuple(names),
+        state=fields["State"] or "UNKNOWN",
+        partitions=words(fields["Partitions"]),
+        cores=count(fields["CPUEfctv"] or fields["CPUTot"]) or 0,
+        cores_used=count(fields["CPUAlloc"]) or 0,
+        memory_mb=(count(fields["RealMemory"]) or 0) - (count(fields["MemSpecLimit"]) or 0),
+        memory_mb_used=count(fields["AllocMem"]) or 0,
+        gpus=sum(gpus.values()),
+        gpus_used=in_use or 0,
+        gpu=next(filter(None, gpus), ""),
+        arch=fields["Arch"],
+        features=words(fields["ActiveFeatures"]),
+        threads=count(fields["ThreadsPerCore"]) or 1,
+        owner=text_or_nothing(fields["Owner"]),
+        gpu_types=tuple((kind, gpus[kind], used_gpus.get(kind, 0)) for kind in gpus),
+        resources=tuple(
+            (name, sum(kinds.values()), sum(used_resources.get(name, {}).values()))
+            for name, kinds in resources.items()
+            if name != "gpu"
+        ),
+    )
 
 
 def parse_reservations(text: str) -> Tuple[Reservation, ...]:
@@ -337,11 +344,13 @@ def parse_job_states(text: str) -> Dict[int, str]:
 
 
 def _lines(text: str, first: str) -> List[Dict[str, str]]:
+    """Return the fields of each line that begins with the field ``first``."""
     return [_fields(line) for line in text.splitlines() if line.startswith(first + "=")]
 
 
 def _fields(line: str) -> Dict[str, str]:
+    """Return the fields of ``Name=text Name=text``; "" for every other name."""
     texts: Dict[str, str] = defaultdict(str)
     for name, value in re.findall(r"(?<![A-Za-z/:])([A-Za-z/:]{1,40})=(\S*)", line):
-        texts.setdefault(name, value)  # an administrator's Reason= may contain anything after it
+        texts.setdefault(name, value)  # the first counts: a Reason= may contain anything
     return texts

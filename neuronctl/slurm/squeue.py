@@ -93,10 +93,10 @@ def squeue_argv(
     *,
     end: str = "\x1e",
 ) -> List[str]:
-    """One squeue for all ``job_ids``, a user, or a partition, including ended jobs.
+    """Return the command of one squeue for all ``job_ids``, a user, or a partition.
 
-    partition: several are separated by commas. end: the text after each row. Without --local,
-    squeue also asks slurmctld for the federation (22.05).
+    Its answer includes ended jobs. partition: several are separated by commas. end: the text after
+    each row. Without --local, squeue also asks slurmctld for the federation (22.05).
     """
     argv = ["squeue", "--noheader", "--local", "--all", "--states=all"]
     argv.append("--Format=" + f":{fields.SEPARATOR},".join(fields.names_of(_COLUMNS)) + f":{end}")
@@ -122,7 +122,7 @@ def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
 
 
 def runs_of(rows: Iterable[QueueJob]) -> Dict[int, int]:
-    """Return when each job on nodes now began, by its own id."""
+    """Return when each job that is on nodes now began, by its own id; 0: unknown."""
     return {row.job_id: row.start or 0 for row in rows if row.state in ACTIVE - WAITING}
 
 
@@ -155,7 +155,7 @@ def squeue(
 
 
 _KIND = "queue"
-"""The name of the user's own jobs in the cache, where other commands find them for some seconds."""
+"""The kind of cache entry that holds the user's jobs, for other commands within some seconds."""
 
 _PATIENCE = 3.0
 """Seconds to wait for another command that asks at the same moment."""
@@ -185,14 +185,18 @@ class OwnQueue:
 
 
 def ask_own_queue(oldest: float = 0.0, *, timeout: float = TIMEOUT) -> OwnQueue:
-    """Return the user's own jobs, at most ``oldest`` seconds old; raise SlurmError."""
-    until = time.monotonic() + _PATIENCE
+    """Return the user's own jobs, at most ``oldest`` seconds old; raise SlurmError.
+
+    Of several commands that need them at the same moment, one asks squeue.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    name, _ = _cache_place()
     while oldest > 0:
         answer = _read()
         if answer is not None and answer.age <= oldest:
             return answer
-        with cache.working_out(_KIND, _place()[0]) as mine:
-            if mine or time.monotonic() > until:
+        with cache.working_out(_KIND, name) as is_first:
+            if is_first or time.monotonic() > deadline:
                 return _ask(timeout)
         time.sleep(0.1)
     return _ask(timeout)
@@ -208,24 +212,24 @@ def _ask(timeout: float) -> OwnQueue:
 
 
 def forget() -> None:
-    """Drop the kept answer: the user's jobs have just changed."""
+    """Remove the user's jobs from the cache, because they have just changed."""
     _write(None)
 
 
-def _place() -> Tuple[str, str]:
-    """Return the key of the answer: machine, user, Slurm, and slurm.conf's version."""
+def _cache_place() -> Tuple[str, str]:
+    """Return the answer's name in the cache (machine, user, Slurm), and slurm.conf's version."""
     conf = config_file() or ""
     name = "\0".join((os.uname().nodename, str(os.getuid()), conf, os.environ.get("PATH", "")))
     return name, str(file_state(conf))
 
 
 def _write(answer: Optional[OwnQueue]) -> None:
-    name, version = _place()
+    name, version = _cache_place()
     cache.write(_KIND, name, None if answer is None else asdict(answer), version)
 
 
 def _read() -> Optional[OwnQueue]:
     try:
-        return restore(OwnQueue, cache.read(_KIND, *_place()))
+        return restore(OwnQueue, cache.read(_KIND, *_cache_place()))
     except NOT_RESTORED:
         return None

@@ -1,7 +1,7 @@
-"""neuronctl: plan, check, submit and track GPU training jobs on Slurm.
+"""neuronctl: plan, check, submit, and track GPU training jobs on Slurm.
 
-Its functions are those of neuronctl.library, which is imported when one of them is used:
-``neuronctl.plan``, ``neuronctl.submit``, ``neuronctl.status``.
+The package offers the names of neuronctl.library, such as ``neuronctl.submit``; it imports the
+library at the first use of one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # Python asks for each module before importing it; that must not import the library.
+    # `from neuronctl import cli` looks for this attribute first; it must not import the library.
     module = os.path.join(os.path.dirname(__file__), name)
     if not (name.startswith("__") or os.path.exists(f"{module}.py") or os.path.isdir(module)):
         import neuronctl.library as library

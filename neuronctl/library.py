@@ -1,8 +1,8 @@
-"""What a program imports: plan, judge, render and submit jobs, and ask about them.
+"""Plan, judge, render, and submit jobs from a program, and ask about them.
 
-The functions here are also those of the package: ``import neuronctl; neuronctl.submit(...)``. They
-print nothing. What a person should know of a submission is in its ``warnings``; what goes wrong is
-raised as a NeuronctlError with ``message``, ``hint`` and ``exit_code``.
+The package offers the same functions: ``import neuronctl; neuronctl.submit(...)``. They print
+nothing. The ``warnings`` of a submission hold what its user should know; errors are raised as
+NeuronctlError, with ``message``, ``hint``, and ``exit_code``.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Job:
 
     ``Job("prep")`` is the newest job of that name that neuronctl submitted.
 
-    submission: what submit() returned; None if this program did not submit the job. The methods
-    raise NoSuchJobError if nobody knows the job, and SlurmUnavailableError.
+    submission: its id, logs, and warnings, if submit() or resubmit() made this object; else None.
+    The methods raise NoSuchJobError if nobody knows the job, and SlurmUnavailableError.
 
     >>> job = neuronctl.Job(70)
     >>> job.wait(), job.state, job.log()
@@ -85,50 +85,58 @@ class Job:
 
     @property
     def state(self) -> str:
-        """Its state as Slurm names it; of an array, that of the first task in the worst state."""
+        """Return its state as Slurm names it; of an array, that of a task in the worst state.
+
+        A task that failed is worse than one that has not ended, and a completed one is best.
+        """
         return self._worst().state
 
     def wait(self, timeout: Optional[float] = None) -> int:
-        """Wait until it ends; its exit code, the worst of an array's tasks.
+        """Wait until it ends; return its exit code, for an array the highest of its tasks.
 
         The code is the batch script's own, 124 for a time limit, 137 for memory, 143 for a
-        cancelled job and 128 + N for signal N. timeout: in seconds; raises TimeoutError.
+        cancelled job, and 128 + N for signal N. timeout: in seconds; raises TimeoutError.
         """
         (watch,) = follow.wait_for([follow.JobWatch(self._id)], timeout=timeout)
         return watch.exit_status
 
     def cancel(self) -> None:
-        """Cancel it; nothing happens where it has ended. Raises SlurmRefusedError."""
-        jobs = known_jobs([self._id], RecordStore.default())[0][self._id]
+        """Cancel it, unless it has ended. Raises SlurmRefusedError."""
+        matches, _ = known_jobs([self._id], RecordStore.default())
+        jobs = matches[self._id]
         if not jobs:
             raise no_such_job([self._id])
-        chosen = scancel_targets(self._id, jobs, None)
-        refused = cancel(chosen) if chosen else {}
+        targets = scancel_targets(self._id, jobs, None)
+        refused = cancel(targets) if targets else {}
         for message in refused.values():
             raise SlurmRefusedError(f"scancel refused the request: {message}")
 
     def log(self, *, err: bool = False) -> str:
-        """Return what it has written so far; "" where there is no log yet.
+        """Return what it has written so far; "" if there is no log yet.
 
-        err: to standard error, where that has a file of its own. Raises UsageError for an array,
-        each of whose tasks has a log of its own.
+        err: to standard error, if that has its own file. Raises UsageError for an array, since each
+        of its tasks has its own log.
         """
         from neuronctl.tracking.log_files import read_log
 
         return read_log(self._id, err=err)
 
     def why(self) -> Diagnosis:
-        """Return why it is waiting, or how it ended; of an array, as ``state``."""
+        """Return why it is waiting, or how it ended; of an array, for the task of ``state``."""
         from neuronctl.diagnosis.gather import examine
 
-        return examine(self._worst())[1]
+        _, diagnosis = examine(self._worst())
+        return diagnosis
 
     def _worst(self) -> JobStatus:
-        return min(status(self), key=lambda one: (not one.ended, one.state == COMPLETED))
+        tasks = status(self)
+        failed = [task for task in tasks if task.ended and task.state != COMPLETED]
+        active = [task for task in tasks if not task.ended]
+        return (failed or active or tasks)[0]
 
 
 def wait_any(jobs: Sequence[Job], *, timeout: Optional[float] = None) -> Job:
-    """Wait until one of several jobs has ended, all tasks of an array; the first such job.
+    """Wait until one of the jobs has ended, an array with all its tasks; return that job.
 
     timeout: in seconds; raises TimeoutError.
 
@@ -152,13 +160,13 @@ def plan(
 ) -> JobPlan:
     """Plan a job: every value that its script needs, each with its reason.
 
-    script, args: the program. In its place, body: shell text that starts once; or steps: as in a
-    job file, ``[{"run": "python prepare.py"}, {"script": "train.py", "launcher": "torchrun"}]``.
+    script, args: the program. Instead of them, body is shell text that starts once, or steps is a
+    list as in a job file: ``[{"run": "python prepare.py"}, {"script": "train.py"}]``.
 
     options: those of ``neuronctl submit`` by their long names, with ``_`` for ``-``:
     ``gpus_per_node=2``, ``time="8:00:00"``, ``env={"LR": "0.1"}``, ``module=["cuda/12.4"]``,
     ``requeue=True``. They override the job file, which overrides the user's configuration.
-    ``partition="auto"`` asks Slurm. Raises UsageError, JobFileError, CatalogError, PolicyError.
+    ``partition="auto"`` asks Slurm. Raises UsageError, JobFileError, CatalogError, and PolicyError.
 
     >>> plan = neuronctl.plan("train.py", ["--lr", "0.1"], nodes=2, gpus_per_node=1, time="8:00:00")
     >>> plan.nodes, plan.time_limit
@@ -184,7 +192,7 @@ def plan(
 def judge(plan: JobPlan, *, catalog: Optional[str] = None) -> Judgement:
     """Judge a plan by the catalog and what Slurm says now: findings and a verdict.
 
-    Where Slurm does not answer, the catalog alone judges, and the verdict says so. Raises
+    If Slurm does not answer, the catalog alone judges, and the verdict says so. Raises
     CatalogError.
 
     >>> neuronctl.judge(plan).verdict.kind
@@ -215,9 +223,8 @@ def submit(
     """Judge a plan, submit its script with sbatch from this directory, and record it.
 
     key: if a job was submitted with it, return that one. force: override errors of the rules, which
-    otherwise raise PolicyError. Also raises
-    CatalogError, TemplateError, SlurmRefusedError, and SlurmUnavailableError, after which the job
-    may be in the queue nevertheless.
+    otherwise raise PolicyError. Also raises CatalogError, TemplateError, SlurmRefusedError, and
+    SlurmUnavailableError, after which the job may be in the queue nevertheless.
 
     >>> job = neuronctl.submit(plan)
     >>> job, job.submission.is_array
@@ -230,7 +237,7 @@ def submit(
     if done is None:
         planned = PlannedJob(plan, load(catalog), template=template)
         done = submit_job(planned, reporter, force=force, key=key)
-    assert done is not None  # which only a dry run gives
+    assert done is not None  # only a dry run returns None
     return Job(done.job_id, done)
 
 
@@ -246,10 +253,10 @@ def resubmit(
 ) -> Job:
     """Submit a recorded job again, from its own directory.
 
-    args: the program's, in place of the recorded ones. same_code: run the snapshot of the job,
-    whatever changes. options: as of plan(), laid over the recorded ones. force, key: as of
-    submit(). What has changed since is in the ``warnings`` of the submission. Raises NoSuchJobError
-    if the job has no record, and what submit() raises.
+    args: the program's arguments, in place of the recorded ones. same_code: run the job's snapshot
+    of its code. options: as for plan(); they override the recorded ones. force, key: as for
+    submit(). The ``warnings`` of the submission say what has changed since. Raises NoSuchJobError
+    if the job has no record, and the errors of submit().
 
     >>> again = neuronctl.resubmit(job, ["--lr", "0.01"], time="16:00:00")
     >>> again.submission.record.time_limit
@@ -259,14 +266,14 @@ def resubmit(
     from neuronctl.submission.transaction import find_submitted_job
 
     remarks: List[str] = []
-    reporter, place = _reporter(), os.getcwd()
+    directory = os.getcwd()
     done = find_submitted_job(key, remarks.append) if key else None
     if done is None:
         store = RecordStore.default()
         id = _job_id(job)
         record = newest_record(store, first_run(id, store) or id.job)
         try:
-            again = plan_resubmission(
+            planned = plan_resubmission(
                 record,
                 texts_of(options),
                 tell=remarks.append,
@@ -274,9 +281,9 @@ def resubmit(
                 same_code=same_code,
                 catalog_file=catalog,
             )
-            done = submit_job(again, reporter, force=force, key=key)
+            done = submit_job(planned, _reporter(), force=force, key=key)
         finally:
-            os.chdir(place)
+            os.chdir(directory)  # which plan_resubmission() has left for the job's
     assert done is not None  # only a dry run returns None
     return Job(done.job_id, replace(done, warnings=(*remarks, *done.warnings)))
 
@@ -290,9 +297,9 @@ def _reporter() -> Reporter:
 def status(*jobs: Union[int, str, Job], since: Optional[str] = None) -> Tuple[JobStatus, ...]:
     """Return the states of jobs; without any, those of the user's own jobs.
 
-    An array is one status per task, as far as Slurm tells them apart. since: ``"7d"``, ``"12h"`` or
-    a day; of all the user's jobs from then on, by default those in the queue and of the last
-    24 hours. Raises NoSuchJobError where nobody knows one of them, SlurmUnavailableError.
+    An array has a status for each task that Slurm tells apart. Without jobs, since selects the
+    user's jobs from then on: ``"7d"``, ``"12h"``, or a day; by default, those in the queue and of
+    the last 24 hours. Raises NoSuchJobError if nobody knows a job, and SlurmUnavailableError.
 
     >>> [status.state for status in neuronctl.status(70)]
     ['COMPLETED']
@@ -315,9 +322,9 @@ def history(
 ) -> List[JobRecord]:
     """Return the recorded submissions, newest first; also those that Slurm refused.
 
-    name: a job's name, or a pattern such as ``"train*"``. failed: only those that Slurm refused or
-    whose job failed, as far as Slurm tells. Damaged records are left out. Raises RecordError where
-    the records cannot be read.
+    name: a job's name, or a pattern such as ``"train*"``. failed: only those that Slurm refused, or
+    whose job failed according to Slurm. since: as for status(). Damaged records are left out.
+    Raises RecordError if the records cannot be read.
 
     >>> [(record.job_id, record.job_name) for record in neuronctl.history("tr*", limit=1)]
     [(70, 'train')]
@@ -327,15 +334,18 @@ def history(
     store = RecordStore.default()
     records = named_since(store, name, _moment(since) or 0)
     if failed:
-        newest_ones = list(itertools.islice(records, MOST))
-        records = iter(failed_ones(newest_ones, states_of(newest_ones, store)[0]))
+        recent = list(itertools.islice(records, MOST))
+        states, _ = states_of(recent, store)
+        records = iter(failed_ones(recent, states))
     return list(itertools.islice(records, limit))
 
 
 def _job_id(job: Union[int, str, Job]) -> JobId:
+    """Return the id of a job; for a name, that of the newest job that neuronctl submitted."""
     word = str(job)
     return newest(word, RecordStore.default()) if is_name(word) else JobId.parse(word)
 
 
 def _moment(since: Optional[str]) -> Optional[int]:
+    """Return the seconds since the epoch that ``"7d"`` or a day means; None stays None."""
     return None if since is None else parse_since(since, int(time.time()), "since")

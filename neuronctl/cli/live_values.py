@@ -77,7 +77,7 @@ def _jobs(command: str) -> Values:
     """Return the names and ids of the jobs that a command may be for, newest first.
 
     Commands such as ``why`` take any job, also one that is only recorded; ``cancel`` takes one
-    that has not ended, and ``attach`` a running one.
+    that has not ended, and most others take a running one.
     """
     from neuronctl.slurm.job_states import ACTIVE, RUNNING
     from neuronctl.slurm.squeue import ask_own_queue

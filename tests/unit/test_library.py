@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, List
 
 import pytest
 from plan_builders import layer
@@ -14,7 +14,9 @@ from plan_builders import layer
 import neuronctl
 from neuronctl import library
 from neuronctl.request.job import Source
+from neuronctl.slurm.job_id import JobId
 from neuronctl.submission import planned_job
+from neuronctl.tracking.job_status import JobStatus
 
 OPTIONS = {
     "cluster": "neuron-2022",
@@ -108,3 +110,23 @@ def test_a_recorded_request_replaces_the_configuration(tmp_path: Path) -> None:
     recorded = layer(Source.ASKED, script="train.py", cluster="neuron-2022", partition="cpu")
     assert planned_job.plan_job({}, recorded=recorded).plan.nodes == 1
     assert neuronctl.plan("train.py", cluster="neuron-2022", partition="cpu").nodes == 3
+
+
+@pytest.mark.parametrize(
+    ("states", "state"),
+    [
+        (["COMPLETED", "RUNNING"], "RUNNING"),
+        (["COMPLETED", "PENDING", "RUNNING"], "PENDING"),
+        (["COMPLETED", "RUNNING", "FAILED"], "FAILED"),
+        (["COMPLETED", "COMPLETED"], "COMPLETED"),
+    ],
+)
+def test_the_worst_state_of_an_array(
+    states: List[str], state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = [
+        JobStatus(JobId(7, n), 7 + n, "a", "kim", "gpu", name, "", "squeue")
+        for n, name in enumerate(states)
+    ]
+    monkeypatch.setattr(library, "status", lambda job: tuple(tasks))
+    assert neuronctl.Job(7).state == state

@@ -7,7 +7,7 @@ import functools
 import itertools
 import os
 import re
-from typing import Any, Dict, Iterable, List, Mapping, NoReturn, Optional, Pattern, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NoReturn, Pattern, Sequence, Set, Tuple
 
 from neuronctl.common import yamlfile
 from neuronctl.common.datatypes import dataclass
@@ -52,7 +52,7 @@ class Entry:
 def entries() -> Tuple[Entry, ...]:
     """Return the known entries, the user's own first; the first that matches a line counts.
 
-    Raises CatalogError with file and line, but not of the site's.
+    Raises CatalogError for a mistake in the user's file. One in the site's goes to SITE_FAULTS.
     """
     files = [(SHIPPED, False)]
     own_file = os.path.join(config_dir(), "causes.yaml")
@@ -77,81 +77,90 @@ def read_entries(document: yamlfile.Document, *, shipped: bool = False) -> List[
 
     shipped: the file is neuronctl's own, whose entries must have a source and a matching line.
     """
-    return [_entry(document, name, data, shipped) for name, data in document.data.items()]
+    return [
+        _EntryReader(document, name, data).read(shipped=shipped)
+        for name, data in document.data.items()
+    ]
 
 
-_KEYS = tuple({"remedy": "do"}.get(field, field) for field in Entry.__annotations__)[1:]
+_KEYS = tuple("do" if field == "remedy" else field for field in Entry.__annotations__)[1:]
+"""The keys of an entry in a file; its name is the key that leads to it."""
 
 
-def _entry(document: yamlfile.Document, name: str, data: Any, shipped: bool) -> Entry:
-    """Return an entry from its keys in a file; raise CatalogError. shipped: as for read_entries."""
+class _EntryReader:
+    """Reads one entry of a file of causes; raises CatalogError, with the file and the line."""
 
-    def fail(problem: str, hint: str = "", key: str = "") -> NoReturn:
-        path = (name, key) if key else (name,)
-        raise CatalogError(f"{document.where(path)}: {name}: {problem}", hint)
+    def __init__(self, document: yamlfile.Document, name: str, data: Any) -> None:
+        self.document = document
+        self.name = name
+        self.data = data
 
-    def texts(key: str) -> Tuple[str, ...]:
-        values = _as_texts(data.get(key))
-        if values is None:
-            fail(f"'{key}' is a text or a list of texts", key=key)
-        return values
-
-    if not isinstance(data, Mapping):
-        fail("an entry has keys of its own", "see docs/reference/causes.md")
-    for key in data:
-        if key not in _KEYS:
-            fail(f"unknown key '{key}'", did_you_mean(key, _KEYS), key)
-    role = data.get("role") or CAUSE
-    role = NOISE if role == "advice" else role  # its former name
-    if role not in ROLES:
-        fail(f"unknown role '{role}'", did_you_mean(str(role), ROLES), "role")
-    entry = Entry(
-        name,
-        "".join(texts("kind")) or name,
-        role,
-        " ".join(texts("means")),
-        " ".join(texts("do")),
-        texts("patterns"),
-        texts("exceptions"),
-        "".join(texts("frame")),
-        texts("explains"),
-        data.get("weak") is True,
-        "".join(texts("source")),
-        texts("matches"),
-        texts("differs"),
-    )
-
-    if not entry.patterns and not entry.exceptions:
-        fail("it has neither 'patterns' nor 'exceptions'")
-    if role != NOISE and not entry.means:
-        fail("'means' is missing: what a line of this kind says of the job")
-    if shipped:  # a test compiles its patterns
-        if not (entry.source and entry.matches):
-            fail("'source' or 'matches' is missing")
+    def read(self, *, shipped: bool) -> Entry:
+        """Return the entry. shipped: as for read_entries()."""
+        self.check_keys()
+        entry = Entry(
+            name=self.name,
+            role=self.role(),
+            kind="".join(self.texts("kind")) or self.name,
+            means=" ".join(self.texts("means")),
+            remedy=" ".join(self.texts("do")),
+            patterns=self.texts("patterns"),
+            exceptions=self.texts("exceptions"),
+            frame="".join(self.texts("frame")),
+            explains=self.texts("explains"),
+            weak=self.data.get("weak") is True,
+            source="".join(self.texts("source")),
+            matches=self.texts("matches"),
+            differs=self.texts("differs"),
+        )
+        if not entry.patterns and not entry.exceptions:
+            self.fail("it has neither 'patterns' nor 'exceptions'")
+        if entry.role != NOISE and not entry.means:
+            self.fail("'means' is missing: what a line of this kind says of the job")
+        if not shipped:  # a test compiles the patterns of the shipped file
+            self.check_patterns("patterns")
+            self.check_patterns("frame")
+        elif not entry.source or not entry.matches:
+            self.fail("'source' or 'matches' is missing")
         return entry
-    for key in ("patterns", "frame"):
-        problem = _pattern_problem(texts(key))
-        if problem:
-            fail(problem, key=key)
-    return entry
 
+    def fail(self, problem: str, hint: str = "", key: str = "") -> NoReturn:
+        """Raise CatalogError for the entry, or for one of its keys."""
+        path = (self.name, key) if key else (self.name,)
+        raise CatalogError(f"{self.document.where(path)}: {self.name}: {problem}", hint)
 
-def _as_texts(value: Any) -> Optional[Tuple[str, ...]]:
-    """Return a text, or the texts of a list; () for nothing, None for anything else."""
-    if not value:
-        return ()
-    values = value if isinstance(value, list) else [value]
-    return tuple(values) if all(isinstance(one, str) for one in values) else None
+    def check_keys(self) -> None:
+        """Refuse an entry without keys, and unknown keys."""
+        if not isinstance(self.data, Mapping):
+            self.fail("an entry has keys of its own", "see docs/reference/causes.md")
+        for key in self.data:
+            if key not in _KEYS:
+                self.fail(f"unknown key '{key}'", did_you_mean(key, _KEYS), key)
 
+    def role(self) -> str:
+        """Return the role, CAUSE if none is given."""
+        role = self.data.get("role") or CAUSE
+        if role == "advice":
+            return NOISE  # its former name
+        if role not in ROLES:
+            self.fail(f"unknown role '{role}'", did_you_mean(str(role), ROLES), "role")
+        return str(role)
 
-def _pattern_problem(patterns: Iterable[str]) -> str:
-    """Return what is wrong with the first pattern that is no regular expression; or ""."""
-    for pattern in patterns:
-        try:
-            compiled(pattern)
-        except re.error as error:
-            return f"{pattern!r} is no regular expression: {error}"
-    return ""
+    def texts(self, key: str) -> Tuple[str, ...]:
+        """Return the text of a key, or the texts of its list; () without the key."""
+        value = self.data.get(key) or []
+        values = value if isinstance(value, list) else [value]
+        if not all(isinstance(text, str) for text in values):
+            self.fail(f"'{key}' is a text or a list of texts", key=key)
+        return tuple(values)
+
+    def check_patterns(self, key: str) -> None:
+        """Refuse a text of a key that is no regular expression."""
+        for pattern in self.texts(key):
+            try:
+                compiled(pattern)
+            except re.error as error:
+                self.fail(f"{pattern!r} is no regular expression: {error}", key=key)
 
 
 @functools.cache
@@ -160,8 +169,8 @@ def compiled(pattern: str) -> Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
-# One part of a pattern: an escaped character, a set, a count ({2,3}), the beginning of a group with
-# a meaning of its own ((?: and the like), or any other character.
+# One part of a pattern: an escaped character, a set, a count such as {2,3}, the beginning of a
+# special group such as (?:, or any other character.
 _PARTS = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]+\}|\(\?(?:[:=!]|<[=!]|P<\w+>|[a-z-]+:)|.", re.DOTALL
 )
@@ -170,21 +179,22 @@ _Needs = Tuple[str, ...]
 
 @functools.cache
 def needed_texts(pattern: str) -> _Needs:
-    """Return lower-case texts of which each matching line contains one; ``("",)``: any line."""
+    """Return lower-case texts of which each matching line contains at least one; "": any line."""
     return tuple(text.lower() for text in _needs(_PARTS.findall(pattern)[::-1]))
 
 
 def _needs(parts: List[str]) -> _Needs:
-    r"""Return texts of which each match of a group contains at least one; ("",): any text matches.
+    r"""Return texts of which each match of a group contains at least one; "": any text may match.
 
-    parts: the group's parts, reversed, and what follows it; they are consumed up to its ``)``.
+    parts: the parts of the group and of what follows it, last one first. The group's own parts are
+    removed from the list; its ``)`` is left there.
 
     >>> _needs(_PARTS.findall(r"GPU \d+ is lost|no device")[::-1])
     (' is lost', 'no device')
     """
-    alternatives: _Needs = ()  # the texts of the finished alternatives
-    best: _Needs = ("",)  # for this alternative, the texts whose shortest one is longest
-    literal = ""  # the characters that surely stand before the next part
+    alternatives: _Needs = ()  # the texts of the alternatives before the current one
+    best: _Needs = ("",)  # the most selective texts that the current alternative needs
+    literal = ""  # the characters that surely stand directly before the next part
     while parts and parts[-1] != ")":
         part = parts.pop()
         if part in ("^", "$", r"\b"):
@@ -194,14 +204,14 @@ def _needs(parts: List[str]) -> _Needs:
         character = _literal(part)
         if character and not is_optional:
             literal += character
-            best = max(best, (literal,), key=_least)
+            best = max(best, (literal,), key=_selectivity)
             continue
         literal = ""
         if part == "|":
             alternatives += best
             best = ("",)
         elif not is_optional:
-            best = max(best, inner, key=_least)
+            best = max(best, inner, key=_selectivity)
     return alternatives + best
 
 
@@ -220,8 +230,8 @@ def _literal(part: str) -> str:
     return "" if part[0] in "[(.?*+{|" else part
 
 
-def _least(needs: _Needs) -> int:
-    """Return the length of the shortest text."""
+def _selectivity(needs: _Needs) -> int:
+    """Return how selective the texts are: the length of the shortest."""
     return min(len(text) for text in needs)
 
 
@@ -230,21 +240,29 @@ def likely(all_entries: Sequence[Entry], lines: Sequence[str]) -> List[List[Entr
     lowered = [line.lower() for line in lines]
     text = "\n".join(lowered)
     starts = [0, *itertools.accumulate(len(line) + 1 for line in lowered)]
-    places: Dict[str, List[int]] = {}
-    orders_by_line: List[Dict[int, None]] = [{} for _ in lines]
-    for order, entry in enumerate(all_entries):
-        for need in (need for pattern in entry.patterns for need in needed_texts(pattern)):
-            if need not in places:
-                places[need] = _lines_with(need, text, starts)
-            for line in places[need]:
-                orders_by_line[line][order] = None
-    return [[all_entries[order] for order in sorted(orders)] for orders in orders_by_line]
+    indices_by_need: Dict[str, List[int]] = {}
+    entries_by_line: List[List[Entry]] = [[] for _ in lines]
+    for entry in all_entries:
+        indices: Set[int] = set()
+        for pattern in entry.patterns:
+            for need in needed_texts(pattern):
+                if need not in indices_by_need:
+                    indices_by_need[need] = _lines_with(need, text, starts)
+                indices.update(indices_by_need[need])
+        for index in indices:
+            entries_by_line[index].append(entry)
+    return entries_by_line
 
 
 def _lines_with(need: str, text: str, starts: Sequence[int]) -> List[int]:
+    """Return the indices of the lines that contain a text.
+
+    text: all lines. starts: where each line begins in it, and where the next one would begin.
+    """
     indices = []
     place = text.find(need)
     while 0 <= place < starts[-1]:
-        indices.append(bisect.bisect_right(starts, place) - 1)
-        place = text.find(need, starts[indices[-1] + 1])
+        index = bisect.bisect_right(starts, place) - 1
+        indices.append(index)
+        place = text.find(need, starts[index + 1])
     return indices

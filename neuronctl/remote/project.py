@@ -140,11 +140,11 @@ def send(
     *,
     scripts: Optional[Sequence[str]] = None,
 ) -> Tuple[str, List[Tuple[str, int]]]:
-    """Send what differs; returns the directory there, and (name, bytes) of each such file.
+    """Send the files that differ; return the directory there, and their (name, bytes).
 
-    scripts: None, or for a dry run its scripts: a new directory then has the names of all files,
-    and only the scripts' content. Raises UsageError, and ConnectionLostError unless the other side
-    says that it has all.
+    scripts: for a dry run, its scripts: a new directory then has the names of all files, and only
+    the scripts' content. Raises UsageError, and ConnectionLostError unless the other side says that
+    it has all.
     """
     is_dry_run = scripts is not None
     script_names = [os.path.normpath(os.path.join(project.below, word)) for word in scripts or ()]
@@ -157,18 +157,7 @@ def send(
         meanwhile=lambda: files.update(manifest(project, allowed, tell)),
     )
     session.write(json.dumps(files).encode() + b"\n")
-    answer = session.read_json()
-    changed = ", ".join(map(printable, _texts(answer.get("changed"))))
-    if changed:
-        session.finish()
-        raise UsageError(
-            f"changed on {remote.name} and not overwritten: {changed}",
-            "bring it here with 'pull', or overwrite it there: --allow NAME, after --on",
-        )
-    wanted = _texts(answer.get("wanted"))
-    for name in wanted:
-        if name not in files:
-            raise UsageError(f"the cluster asks for what is not sent: {printable(name)}")
+    wanted = _read_wanted(session, files, remote)
     sizes = {name: size for name, (_, size, _) in files.items()}
     to_send = [name for name in files if name in script_names] if is_dry_run else wanted
     for name in to_send:
@@ -188,6 +177,26 @@ def send(
     for name in _texts(answer.get("kept")):
         tell(f"{printable(name)} is gone here, but was changed on {remote.name}: kept there")
     return folder, wanted_sizes
+
+
+def _read_wanted(session: Session, files: Manifest, remote: Remote) -> List[str]:
+    """Return the names of the files that the other side wants.
+
+    Raises UsageError if it asks for other files, or if files were changed there.
+    """
+    answer = session.read_json()
+    changed = ", ".join(map(printable, _texts(answer.get("changed"))))
+    if changed:
+        session.finish()
+        raise UsageError(
+            f"changed on {remote.name} and not overwritten: {changed}",
+            "bring it here with 'pull', or overwrite it there: --allow NAME, after --on",
+        )
+    wanted = _texts(answer.get("wanted"))
+    for name in wanted:
+        if name not in files:
+            raise UsageError(f"the cluster asks for what is not sent: {printable(name)}")
+    return wanted
 
 
 def _send_content(session: Session, project: Project, name: str, size: int) -> None:
@@ -224,20 +233,24 @@ def pull(remote: Remote, path: str, tell: Tell) -> List[str]:
     session.write(json.dumps({"wanted": wanted}).encode() + b"\n")
     session.close_input()
     for number in wanted:
-        place, executable, size, changed = files[number]
-        _check_way(place)
-        try:
-            host.write_file(place, size, session, executable=executable, changed=changed)
-        except EOFError:
-            error = session.loss()
-            raise ConnectionLostError(
-                f"{error.message}: {printable(place)} did not arrive whole", error.hint
-            ) from None
-        except OSError as error:
-            raise UsageError(f"cannot write {printable(place)}: {error.strerror}") from None
+        _receive_file(session, *files[number])
     session.finish()
     tell(f"{printable(path)}: {len(wanted)} of {counted(len(files), 'file')} came")
     return [files[number][0] for number in wanted]
+
+
+def _receive_file(session: Session, place: str, executable: bool, size: int, changed: int) -> None:
+    """Write the next file of a session; raise ConnectionLostError if it breaks off."""
+    _check_way(place)
+    try:
+        host.write_file(place, size, session, executable=executable, changed=changed)
+    except EOFError:
+        error = session.loss()
+        raise ConnectionLostError(
+            f"{error.message}: {printable(place)} did not arrive whole", error.hint
+        ) from None
+    except OSError as error:
+        raise UsageError(f"cannot write {printable(place)}: {error.strerror}") from None
 
 
 def _read_list(value: Any, top: str, remote: Remote) -> List[Tuple[str, bool, int, int]]:

@@ -20,8 +20,8 @@ from neuronctl.sandbox.layout import RUN, SYSTEM
 
 _OLD = "/.old"
 
-# These always come from the machine: a root directory has neither devices nor /sys.
 _MACHINES_OWN = ("dev", "sys")
+"""Directories that always come from the machine; another system's are empty."""
 
 
 def build(
@@ -34,13 +34,14 @@ def build(
 ) -> None:
     """Replace this mount namespace's root with the directory ``root``: ``/`` or another system.
 
-    ``fresh`` names top-level directories that start empty (``"tmp"``). ``exposed`` directories
-    stay visible at their own paths; with ``for_others``, even if a directory above them is closed
-    to ordinary users (such as root's home), of which nothing else is visible. ``binds`` are
-    directories of the machine and the paths at which they appear, which must exist or be creatable.
+    exposed: directories that stay visible at their own paths. binds: directories of the machine,
+    and the paths at which they appear, which must exist or be creatable. fresh: top-level
+    directories that start empty (``"tmp"``).
 
-    With ``for_others``, which is when the machine's root starts the sandbox, nothing of the machine
-    can be written except ``binds`` and /dev, and /var/tmp is new and empty.
+    for_others: whether the machine's root starts the sandbox, for an ordinary user. ``exposed``
+    directories are then visible even below a directory that is closed to them (such as root's
+    home), of which nothing else is visible; nothing of the machine can be written except ``binds``
+    and /dev; and /var/tmp is new and empty.
     """
     kernel.mount_tmpfs("/tmp", 0o755)
     Path("/tmp", _OLD[1:]).mkdir()
@@ -62,15 +63,8 @@ def build(
 
     if for_others and os.path.isdir("/var/tmp"):
         kernel.mount_tmpfs("/var/tmp", 0o1777)
-    # Parents first: .venv is in the checkout and must not hide the rest of it.
-    for path in sorted(exposed):
-        if for_others:
-            _open_way(path)
-        if not os.path.exists(path):
-            Path(path).mkdir(parents=True)
-            kernel.bind(_OLD + path, path)
-            if for_others:
-                kernel.make_read_only(path)
+    for path in sorted(exposed):  # .venv is in the checkout, and must not hide the rest of it
+        _expose(path, for_others=for_others)
     for source, place in binds:
         if for_others:
             _open_way(place)
@@ -79,6 +73,18 @@ def build(
 
     kernel.unmount(_OLD)
     Path(_OLD).rmdir()
+
+
+def _expose(path: str, *, for_others: bool) -> None:
+    """Show a directory of the machine at its own path, unless it is there already."""
+    if for_others:
+        _open_way(path)
+    if os.path.exists(path):
+        return
+    Path(path).mkdir(parents=True)
+    kernel.bind(_OLD + path, path)
+    if for_others:
+        kernel.make_read_only(path)
 
 
 def _bind_entry(entry: os.DirEntry[str], *, read_only: bool) -> None:

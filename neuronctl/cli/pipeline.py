@@ -18,7 +18,7 @@ from neuronctl.slurm.job_id import JobId
 
 if TYPE_CHECKING:
     from neuronctl.cli.job_output import SubmitMode
-    from neuronctl.sweeping.worker.pipeline_job import Job, Pipeline
+    from neuronctl.sweeping.worker.pipeline_folder import Job, Pipeline
 
 _STYLES = {"done": "dim", "running": "green", "pending": "yellow", "waiting": "yellow"}
 _STYLES.update({"failed": "bold red", "cancelled": "bold", "not run": "bold", "not known": "bold"})
@@ -128,7 +128,7 @@ def _print(name: str, pipeline: Pipeline) -> None:
 
 def _why(job: Job, pipeline: Pipeline) -> str:
     """Return what a job waits for, or why it has not succeeded."""
-    from neuronctl.sweeping.worker.pipeline_job import OVER_LIMIT
+    from neuronctl.sweeping.worker.pipeline_folder import OVER_LIMIT
 
     state = pipeline.states[job.name]
     if state.state in ("waiting", "pending"):

@@ -1,6 +1,6 @@
 """What a user does with a pipeline: plan and submit it, look at it, cancel it, and go on with it.
 
-``neuronctl.sweeping.worker.pipeline_job`` says what its files hold, and submits its jobs.
+``neuronctl.sweeping.worker.pipeline_folder`` lists its files, and submits its jobs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from neuronctl.submission.planned_job import PlannedJob, plan_job, users_layers
 from neuronctl.sweeping.folder import reported, worker_code
 from neuronctl.sweeping.worker import files
 from neuronctl.sweeping.worker.files import FAILED, NOT_KNOWN, RUNNING, WAITING
-from neuronctl.sweeping.worker.pipeline_job import DIRECTORIES, NOT_RUN, PENDING, Job, Pipeline
+from neuronctl.sweeping.worker.pipeline_folder import DIRECTORIES, NOT_RUN, PENDING, Job, Pipeline
 from neuronctl.tracking.endings import ending_cause
 from neuronctl.tracking.lookup import look_up
 

@@ -22,7 +22,7 @@ from neuronctl.slurm.squeue import ask_own_queue
 from neuronctl.submission.pipeline import Reporter, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.sweeping.folder import Sweep, SweepSettings, worker_code
-from neuronctl.sweeping.worker.pipeline_job import OVER_LIMIT
+from neuronctl.sweeping.worker.pipeline_folder import OVER_LIMIT
 
 _MOST = 1000
 """Jobs of a sweep that are submitted at once: what Slurm's MaxArraySize allows by default."""

@@ -15,7 +15,8 @@ from typing import Any, Dict, List
 import pytest
 
 from neuronctl.sweeping.worker import files
-from neuronctl.sweeping.worker.pipeline_job import DIRECTORIES, Pipeline, Run
+from neuronctl.sweeping.worker.pipeline_folder import DIRECTORIES, Pipeline
+from neuronctl.sweeping.worker.pipeline_job import Run
 
 PACKAGE = Path(files.__file__).parent
 FAKES = {

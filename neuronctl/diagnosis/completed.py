@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from neuronctl.common.words import duration
-from neuronctl.diagnosis.evidence import (
-    Diagnosis,
-    JobEvidence,
-    backwards,
-    failed_step,
-    last_line,
-    line_with,
-    search,
-)
+from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
 from neuronctl.diagnosis.signs import EXCEPTION, Sign
 from neuronctl.tracking import endings
 
@@ -37,14 +29,14 @@ def diagnose_completed(evidence: JobEvidence) -> Diagnosis:
     if evidence.failed_tasks:
         remedy = "fix the cause, then 'neuronctl sweep retry {name} --failed' runs them again"
         return Diagnosis("tasks-failed", what, evidence.failed_tasks, remedy)
-    sign = search(evidence)
     diagnosis = (
         diagnose_killed_step(evidence, f"{what}, though not all of it")
         or _diagnose_idle_server(evidence, what)
-        or _diagnose_failed_step(evidence, what, sign)
+        or _diagnose_failed_step(evidence, what)
     )
     if diagnosis is not None:
         return diagnosis
+    sign = evidence.sign
     if sign is not None and _is_failed_command(sign):
         return _diagnose_continued(sign, what)
     if evidence.runs.runs and evidence.runs.runs[-1].asked:
@@ -69,14 +61,14 @@ def diagnose_killed_step(evidence: JobEvidence, what: str) -> Optional[Diagnosis
     for step in evidence.steps:
         if step.name and step.state == "OUT_OF_MEMORY":
             cause = f"Slurm ended its step '{step.name}', which used up its memory"
-            line = line_with(evidence, "oom") or last_line(evidence)
+            line = evidence.line_of_slurm("oom") or evidence.last_line()
             return Diagnosis("out-of-memory", what, cause, LESS_MEMORY, line=line)
     return None
 
 
 def _diagnose_idle_server(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
-    """Return that --idle ended a server, if the server says so in the log."""
-    for line in backwards(evidence):
+    """Return the diagnosis of a server that --idle ended; None for another job."""
+    for line in evidence.lines_backwards():
         if line.text.startswith(_IDLE):
             sentence = line.text.partition(": ")[2]
             cause = f"--idle ended it: {sentence.partition(',')[0]}"
@@ -84,19 +76,19 @@ def _diagnose_idle_server(evidence: JobEvidence, what: str) -> Optional[Diagnosi
     return None
 
 
-def _diagnose_failed_step(
-    evidence: JobEvidence, what: str, sign: Optional[Sign]
-) -> Optional[Diagnosis]:
+def _diagnose_failed_step(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
     """Return Slurm's report of a step that failed; None if none did, or if it is not known."""
     if len(evidence.runs.runs) > 1:
         return None  # Slurm keeps the exit code of an earlier run that saved
+    # The step without a name is the job itself, with the exit code of its worst step.
     exit = next((step.exit for step in evidence.steps if step.name == "" and step.exit), None)
     if exit is None or not exit.code:
         return None
-    step = failed_step(evidence) or f"a step ended with exit code {exit.code}"
+    step = evidence.failed_step() or f"a step ended with exit code {exit.code}"
     cause = f"{step}, and the script went on"
+    sign = evidence.sign
     if sign is None or not sign.cause or sign.exit:
-        return Diagnosis("completed", what, cause, _SET_E, line=last_line(evidence))
+        return Diagnosis("completed", what, cause, _SET_E, line=evidence.last_line())
     cause += f"; likely, {sign.cause}"
     return Diagnosis("completed", what, cause, sign.remedy or _SET_E, line=sign.log_line)
 
@@ -109,7 +101,7 @@ def _diagnose_signaled_step(evidence: JobEvidence, what: str) -> Optional[Diagno
         if number not in (0, 2, 9, 15):
             how = f"was ended by {endings.signal_name(number)}, and the script went on"
             cause = f"its step '{step.name}' {how}"
-            return Diagnosis("completed", what, cause, _SET_E, line=last_line(evidence))
+            return Diagnosis("completed", what, cause, _SET_E, line=evidence.last_line())
     return None
 
 
@@ -128,7 +120,7 @@ def _is_error_at_end(sign: Sign) -> bool:
 
 
 def _diagnose_continued(sign: Sign, what: str) -> Diagnosis:
-    """Return that the script continued after the error that a sign shows."""
+    """Return the diagnosis of a script that continued after an error."""
     cause = f"its log shows an error, after which the script continued: {sign.cause}"
     remedy = sign.remedy or _SET_E
     return Diagnosis("completed", what, cause, remedy, certain=False, line=sign.log_line)

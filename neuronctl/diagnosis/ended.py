@@ -15,18 +15,10 @@ from neuronctl.diagnosis.evidence import (
     Diagnosis,
     Ending,
     JobEvidence,
-    add_node,
-    backwards,
     began,
     describe_ending,
     ending_meaning,
     first_process,
-    first_task,
-    last_line,
-    line_with,
-    lines_around,
-    most_memory,
-    search,
 )
 from neuronctl.diagnosis.signs import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, LogLine, Sign
 from neuronctl.diagnosis.waiting import hang_remedy, quiet_words, running, waiting
@@ -66,7 +58,7 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
         return Diagnosis("finished", f"{status.state} for Slurm, but all is done")
     if runs.is_cut_off(status):
         what = f"{status.state}: run {len(runs.runs)} was to continue in another one"
-        return Diagnosis("no-next-run", what, remedy=_RESUME, line=last_line(evidence))
+        return Diagnosis("no-next-run", what, remedy=_RESUME, line=evidence.last_line())
     by_option = _diagnose_option(evidence)
     if by_option is not None:
         return by_option
@@ -90,8 +82,8 @@ def _diagnose_unknown(evidence: JobEvidence) -> Diagnosis:
             "check its log, if there is one; without accounting, 'neuronctl logs -f' records the "
             "end of a job that it follows"
         )
-    sign = search(evidence)
-    line = last_line(evidence) if sign is None else sign.log_line
+    sign = evidence.sign
+    line = evidence.last_line() if sign is None else sign.log_line
     return Diagnosis("unknown", what, remedy=remedy, line=line)
 
 
@@ -111,7 +103,7 @@ _BY_OPTION = {
 def _diagnose_option(evidence: JobEvidence) -> Optional[Diagnosis]:
     """Return the diagnosis of a job that --stall or --idle ended; None for another."""
     for option, (kind, remedy) in _BY_OPTION.items():
-        for line in backwards(evidence):
+        for line in evidence.lines_backwards():
             if endings.ENDED_BY[option] in line.text:
                 return Diagnosis(kind, f"--{option} ended it", remedy=remedy, line=line)
     return None
@@ -168,7 +160,7 @@ def _diagnose_state(evidence: JobEvidence) -> Diagnosis:
             cause=f"before that, its log shows an error: {error.cause}",
             remedy=remedy or error.remedy,
             certain=False,
-            where=add_node(evidence, error.where),
+            where=evidence.add_node(error.where),
         )
     quiet = quiet_words(evidence) if kind == "time-limit" else ""
     if quiet:
@@ -182,17 +174,17 @@ def _slurms_line(evidence: JobEvidence) -> Optional[LogLine]:
     if not began(evidence.status):
         return None
     words = _SLURMS_WORDS.get(evidence.status.state)
-    line = None if words is None else line_with(evidence, words)
-    return line or last_line(evidence)
+    line = None if words is None else evidence.line_of_slurm(words)
+    return line or evidence.last_line()
 
 
 def _earlier_error(evidence: JobEvidence, kind: str) -> Optional[Sign]:
     """Return a known error that a log shows shortly before a time limit or a cancellation."""
-    sign = search(evidence) if kind in ("time-limit", "cancelled") else None
+    sign = evidence.sign if kind in ("time-limit", "cancelled") else None
     if sign is None or not sign.entry.name or sign.consequence or sign.number > AT_END:
         return None
     if kind == "cancelled":
-        by_slurm = line_with(evidence, "cancelled")
+        by_slurm = evidence.line_of_slurm("cancelled")
         if by_slurm is None or by_slurm.number > sign.number:
             return None  # the error may be a consequence of the cancellation
     return sign
@@ -270,16 +262,16 @@ def _diagnose_launch_failure(evidence: JobEvidence) -> Diagnosis:
 
 def _diagnose_failed(evidence: JobEvidence) -> Diagnosis:
     """Diagnose FAILED, and states that are not in the table above."""
-    sign = search(evidence)
-    ending = describe_ending(evidence, sign)
+    sign = evidence.sign
+    ending = describe_ending(evidence)
     killed = diagnose_killed_step(evidence, ending.what)
     if killed is not None:
         return killed
     if sign is None:
-        return _diagnose_exit(evidence, ending, last_line(evidence), silent=True)
+        return _diagnose_exit(evidence, ending, evidence.last_line(), silent=True)
     if sign.exit:
         # A launcher has its own exit code, and names the process that failed first.
-        line = last_line(evidence) if sign.exit == ending.code else sign.log_line
+        line = evidence.last_line() if sign.exit == ending.code else sign.log_line
         return _diagnose_exit(evidence, first_process(ending, sign), line, silent=False)
     if _outweighs(sign, ending):
         return _diagnose_sign(evidence, ending.what, sign)
@@ -332,7 +324,7 @@ def _usual_diagnosis(evidence: JobEvidence, ending: Ending, line: Optional[LogLi
     meaning = ending_meaning(ending)
     kind = meaning.get("kind", "signal" if ending.signal else "exit-code")
     cause, remedy = meaning.get("means", ""), meaning.get("do", "")
-    if ending.signal == signal.SIGKILL and most_memory(evidence) >= _NEAR:
+    if ending.signal == signal.SIGKILL and evidence.memory_share() >= _NEAR:
         cause, remedy = "its memory came near what it had requested (MaxRSS)", LESS_MEMORY
     return Diagnosis(kind, ending.what, cause, remedy, certain=not cause, line=line)
 
@@ -364,9 +356,9 @@ def _without_log(evidence: JobEvidence, code: int) -> str:
 
 def _diagnose_sign(evidence: JobEvidence, what: str, sign: Sign) -> Diagnosis:
     """Diagnose by the most relevant line of the log. what: how the job ended."""
-    where = add_node(evidence, sign.where)
+    where = evidence.add_node(sign.where)
     if not where and sign.consequence:
-        where = first_task(evidence)
+        where = evidence.first_failed_task()
     diagnosis = Diagnosis(
         sign.kind,
         what,
@@ -396,6 +388,6 @@ def _with_surroundings(evidence: JobEvidence, diagnosis: Diagnosis) -> Diagnosis
     return replace(
         diagnosis,
         remedy=remedy,
-        where=diagnosis.where or first_task(evidence),
-        around=lines_around(evidence, line),
+        where=diagnosis.where or evidence.first_failed_task(),
+        around=evidence.lines_around(line),
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import signal
+from functools import cache, cached_property
 from typing import Iterator, Mapping, Optional, Tuple
 
 from neuronctl.common import yamlfile
@@ -22,6 +22,48 @@ from neuronctl.slurm.squeue import QueueJob
 from neuronctl.tracking.endings import signal_name
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import Runs
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The diagnosis of a job.
+
+    kind: a keyword for programs. what: the facts, in one sentence. cause: why, "" if ``what`` is
+    sufficient. remedy: what to do. certain: True if ``cause`` is a fact, not only likely. line: the
+    log line that shows it; around: the lines around that line, if the cause is unknown. where: the
+    place in the program, the rank, and the node. entry: the name of the entry in causes.yaml that
+    explains the line, or "".
+
+    >>> neuronctl.Job(70).why().kind
+    'completed'
+    """
+
+    kind: str
+    what: str
+    cause: str = ""
+    remedy: str = ""
+    certain: bool = True
+    line: Optional[LogLine] = None
+    where: str = ""
+    entry: str = ""
+    around: Tuple[str, ...] = ()
+
+
+_SLURMS = r"(?:slurmstepd|srun)\S*: "
+
+# srun prints these about every failed step, whatever the cause.
+_STEP_REPORTS = (
+    r"srun: (?:error: \S+: tasks? [\d,-]+: (?:Exited|Terminated|Killed)"
+    r"|Terminating |Job step aborted|Force Terminated|launch/slurm: _step_signal)"
+    r"|slurmstepd\S*: error: \*\*\* STEP "
+)
+
+AT_END = 40
+"""How many last lines of a log count as its end: errors there may explain a time limit or a
+cancellation, and srun's reports there are about the tasks that ended the job."""
+
+_BEFORE, _AFTER = 4, 4
+"""How many lines before and after a line are shown with it."""
 
 
 @dataclass(frozen=True)
@@ -56,178 +98,114 @@ class JobEvidence:
     more_memory: str = "request more memory with --mem (or more cores, if memory comes with them)"
     left_out: str = ""
 
+    @cached_property
+    def sign(self) -> Optional[Sign]:
+        """Return the most telling line of all logs; of equal ones, that of standard error."""
+        alone = self.status.gpus == self.status.nodes == 1
+        signs = []
+        for log in reversed(self.logs):
+            sign = log_search.search(log.lines, alone=alone, head=log.head)
+            if sign is not None:
+                signs.append(replace(sign, path=log.path))
+        return max(signs, key=lambda sign: sign.weight, default=None)
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """The diagnosis of a job.
+    def lines_backwards(self) -> Iterator[LogLine]:
+        """Yield the lines of all logs, each log's last line first, standard error before output."""
+        for log in reversed(self.logs):
+            for number, line in enumerate(reversed(log.lines), start=1):
+                yield LogLine(log.path, line, number)
 
-    kind: a keyword for programs. what: the facts, in one sentence. cause: why, "" if ``what`` is
-    sufficient. remedy: what to do. certain: True if ``cause`` is a fact, not only likely. line: the
-    log line that shows it; around: the lines around that line, if the cause is unknown. where: the
-    place in the program, the rank, and the node. entry: the name of the entry in causes.yaml that
-    explains the line, or "".
+    def last_line(self) -> Optional[LogLine]:
+        """Return the last line with words; srun's report of a step only if there is no other."""
+        report = None
+        for candidate in self.lines_backwards():
+            line = replace(candidate, text=candidate.text.strip())
+            if not re.search(r"\w", line.text):
+                continue
+            if not re.match(_STEP_REPORTS, line.text):
+                return line
+            report = report or line
+        return report
 
-    >>> neuronctl.Job(70).why().kind
-    'completed'
-    """
+    def line_of_slurm(self, words: str) -> Optional[LogLine]:
+        """Return the last line from slurmstepd or srun that contains ``words``."""
+        for line in self.lines_backwards():
+            if words in line.text.lower() and re.search(_SLURMS, line.text):
+                return line
+        return None
 
-    kind: str
-    what: str
-    cause: str = ""
-    remedy: str = ""
-    certain: bool = True
-    line: Optional[LogLine] = None
-    where: str = ""
-    entry: str = ""
-    around: Tuple[str, ...] = ()
-
-
-def search(evidence: JobEvidence) -> Optional[Sign]:
-    """Return the most telling line of all logs; of equal ones, that of standard error."""
-    alone = evidence.status.gpus == evidence.status.nodes == 1
-    signs = []
-    for log in reversed(evidence.logs):
-        sign = log_search.search(log.lines, alone=alone, head=log.head)
-        if sign is not None:
-            signs.append(replace(sign, path=log.path))
-    return max(signs, key=lambda sign: sign.weight, default=None)
-
-
-def lines_around(evidence: JobEvidence, line: Optional[LogLine]) -> Tuple[str, ...]:
-    """Return the log lines around ``line``, without blank ones; () if its place is not known."""
-    if line is None or not line.number:
+    def lines_around(self, line: Optional[LogLine]) -> Tuple[str, ...]:
+        """Return the log lines around ``line``, without blank ones; () if they are not known."""
+        if line is None or not line.number:
+            return ()
+        for log in self.logs:
+            if log.path == line.path:
+                index = len(log.lines) - line.number
+                nearby = log.lines[max(0, index - _BEFORE) : index + _AFTER]
+                return tuple(text for text in nearby if text.strip())
         return ()
-    for log in evidence.logs:
-        if log.path == line.path:
-            index = len(log.lines) - line.number
-            nearby = log.lines[max(0, index - _BEFORE) : index + _AFTER]
-            return tuple(text for text in nearby if text.strip())
-    return ()
 
+    def failed_step(self) -> str:
+        """Return the first numbered step that failed, and how; or ""."""
+        for step in self.steps:
+            if step.exit is not None and step.name.isdigit() and step.exit != ExitCode(0, 0):
+                how = f"exit code {step.exit.code}"
+                if step.exit.signal:
+                    how = signal_name(step.exit.signal)
+                return f"step {step.name} ended with {how}"
+        return ""
 
-_BEFORE, _AFTER = 4, 4
+    def first_failed_task(self) -> str:
+        """Return the task that srun reports first, and its node; "" if there is none.
 
+        Tasks that srun itself ended do not count.
+        """
+        words = ""
+        for line in self.lines_backwards():
+            task = re.match(r"srun: error: (\S+): tasks? (\d+)[\d,-]*: (?!Killed|Term)", line.text)
+            if task is not None and line.number <= AT_END:
+                words = f"task {task[2]} on {task[1]}"
+        return words
 
-def backwards(evidence: JobEvidence) -> Iterator[LogLine]:
-    """Yield the lines of all logs, each log's last line first, standard error before output."""
-    for log in reversed(evidence.logs):
-        for number, line in enumerate(reversed(log.lines), start=1):
-            yield LogLine(log.path, line, number)
+    def add_node(self, where: str) -> str:
+        """Add to a place in the program the node on which that rank failed, if it is known.
 
+        That is the job's only node, or the one that srun names: ``train.py:3 (rank 5, gpu2)``.
+        """
+        rank = re.search(r"\(rank (\d+)\)$", where)
+        node = self.status.node_list
+        has_several_nodes = re.search(r"[,\[]", node) is not None
+        if has_several_nodes:
+            node = "" if rank is None else self.node_of_task(rank[1])
+        if not where or not node:
+            return where
+        return f"{where} ({node})" if rank is None else f"{where[:-1]}, {node})"
 
-def line_with(evidence: JobEvidence, words: str) -> Optional[LogLine]:
-    """Return the last log line from slurmstepd or srun that contains ``words``."""
-    for line in backwards(evidence):
-        if words in line.text.lower() and re.search(_SLURMS, line.text):
-            return line
-    return None
+    def node_of_task(self, task: str) -> str:
+        """Return the node of a task that failed, by srun's last report about it; or ""."""
+        report = re.compile(rf"srun: error: (\S+): tasks? {task}(?=[,:-])")
+        for line in self.lines_backwards():
+            match = report.search(line.text)
+            if match is not None:
+                return match[1]
+        return ""
 
-
-def says_signal(evidence: JobEvidence, code: int) -> bool:
-    """Return True if a shell or srun names signal ``code`` in the last lines of a log."""
-    word = signal.strsignal(code) if 0 < code < signal.NSIG else None
-    if word is None:
-        return False
-    for log in evidence.logs:
-        for line in log.lines[-20:]:
-            if line.rstrip().endswith((word, f"{word} (core dumped)")) or f": {word} " in line:
-                return True
-    return False
-
-
-def is_of_slurm(line: str) -> bool:
-    """Return True if slurmstepd or srun wrote the line."""
-    return re.match(_SLURMS, line) is not None
-
-
-_SLURMS = r"(?:slurmstepd|srun)\S*: "
-
-# srun prints these about every failed step, whatever the cause.
-_STEP_REPORTS = (
-    r"srun: (?:error: \S+: tasks? [\d,-]+: (?:Exited|Terminated|Killed)"
-    r"|Terminating |Job step aborted|Force Terminated|launch/slurm: _step_signal)"
-    r"|slurmstepd\S*: error: \*\*\* STEP "
-)
-
-
-def last_line(evidence: JobEvidence) -> Optional[LogLine]:
-    """Return the last line with words; srun's report of a failed step only if there is no other."""
-    report = None
-    for candidate in backwards(evidence):
-        line = replace(candidate, text=candidate.text.strip())
-        if not re.search(r"\w", line.text):
-            continue
-        if not re.match(_STEP_REPORTS, line.text):
-            return line
-        report = report or line
-    return report
-
-
-def failed_step(evidence: JobEvidence) -> str:
-    """Return the first numbered step that failed, and how; or ""."""
-    for step in evidence.steps:
-        if step.exit is not None and step.name.isdigit() and step.exit != ExitCode(0, 0):
-            how = f"exit code {step.exit.code}"
-            if step.exit.signal:
-                how = signal_name(step.exit.signal)
-            return f"step {step.name} ended with {how}"
-    return ""
-
-
-AT_END = 40
-"""How many last lines of a log count as its end: errors there may explain a time limit or a
-cancellation, and srun's reports there are about the tasks that ended the job."""
-
-
-def add_node(evidence: JobEvidence, where: str) -> str:
-    """Add to a place in the program the node on which that rank failed, if it is known.
-
-    That is the job's only node, or the one that srun names: ``train.py:3 (rank 5, gpu2)``.
-    """
-    rank = re.search(r"\(rank (\d+)\)$", where)
-    node = evidence.status.node_list
-    is_several = re.search(r"[,\[]", node) is not None
-    if is_several:
-        node = "" if rank is None else _node_of_task(evidence, rank[1])
-    if not where or not node:
-        return where
-    return f"{where} ({node})" if rank is None else f"{where[:-1]}, {node})"
-
-
-def _node_of_task(evidence: JobEvidence, task: str) -> str:
-    """Return the node of a task that failed, by srun's last report about it; or ""."""
-    report = re.compile(rf"srun: error: (\S+): tasks? {task}(?=[,:-])")
-    for line in backwards(evidence):
-        match = report.search(line.text)
-        if match is not None:
-            return match[1]
-    return ""
-
-
-def first_task(evidence: JobEvidence) -> str:
-    """Return the task that srun reports first, and its node; "" if there is none.
-
-    Tasks that srun itself ended do not count.
-    """
-    words = ""
-    for line in backwards(evidence):
-        task = re.match(r"srun: error: (\S+): tasks? (\d+)[\d,-]*: (?!Killed|Term)", line.text)
-        if task is not None and line.number <= AT_END:
-            words = f"task {task[2]} on {task[1]}"
-    return words
-
-
-def most_memory(evidence: JobEvidence) -> float:
-    """Return the largest share of the requested memory that one task used, as sampled."""
-    shares = (
-        step.memory / step.requested for step in evidence.steps if step.memory and step.requested
-    )
-    return max(shares, default=0)
+    def memory_share(self) -> float:
+        """Return the largest share of the requested memory that one task used, as sampled."""
+        shares = (
+            step.memory / step.requested for step in self.steps if step.memory and step.requested
+        )
+        return max(shares, default=0)
 
 
 def began(status: JobStatus) -> bool:
     """Return True if a job ever started: it has nodes or run time."""
     return bool(status.node_list) or bool(status.elapsed)
+
+
+def is_of_slurm(line: str) -> bool:
+    """Return True if slurmstepd or srun wrote the line."""
+    return re.match(_SLURMS, line) is not None
 
 
 @dataclass(frozen=True)
@@ -239,13 +217,13 @@ class Ending:
     signal: int = 0
 
 
-def describe_ending(evidence: JobEvidence, sign: Optional[Sign]) -> Ending:
-    """Return how a job failed. sign: the most relevant line of its log."""
+def describe_ending(evidence: JobEvidence) -> Ending:
+    """Return how a job failed."""
+    sign, state = evidence.sign, evidence.status.state
     ending = _slurms_ending(evidence, 0 if sign is None else sign.exit)
-    state = evidence.status.state
     what = ending.what if state == FAILED else f"{state}: {ending.what}"
-    if sign is None and failed_step(evidence):
-        what += f"; its {failed_step(evidence)}"
+    if sign is None and evidence.failed_step():
+        what += f"; its {evidence.failed_step()}"
     return replace(ending, what=what)
 
 
@@ -300,6 +278,18 @@ def _signal_of(evidence: JobEvidence, code: int, reported: int) -> Tuple[int, st
     return 0, ""
 
 
+def says_signal(evidence: JobEvidence, code: int) -> bool:
+    """Return True if a shell or srun names signal ``code`` in the last lines of a log."""
+    word = signal.strsignal(code) if 0 < code < signal.NSIG else None
+    if word is None:
+        return False
+    for log in evidence.logs:
+        for line in log.lines[-20:]:
+            if line.rstrip().endswith((word, f"{word} (core dumped)")) or f": {word} " in line:
+                return True
+    return False
+
+
 def ending_meaning(ending: Ending) -> Mapping[str, str]:
     """Return exits.yaml's entry for a signal or an exit code: kind, means, do."""
     number = ending.signal
@@ -308,7 +298,7 @@ def ending_meaning(ending: Ending) -> Mapping[str, str]:
     return meanings().get(name, {})
 
 
-@functools.cache
+@cache
 def meanings() -> Mapping[str, Mapping[str, str]]:
     """Return the known signals, by name, and exit codes, by number."""
     file = os.path.join(os.path.dirname(__file__), "exits.yaml")

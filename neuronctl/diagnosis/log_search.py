@@ -12,15 +12,17 @@ from neuronctl.diagnosis.signs import CRASHES, FOLLOWS, MESSAGE, SHELL, STOPPED,
 from neuronctl.diagnosis.tracebacks import ordinary_lines
 
 _CLOSE, _CLOSE_ALONE = 20, 2
-"""Other lines that may stand between failures that belong together; of a single process."""
+"""How many other lines may stand between signs of one group; the latter in a single process."""
 
-_LANGUAGES = ("julia", "r", "matlab")  # errors that end a program as a traceback does
+_LANGUAGES = ("julia", "r", "matlab")
+"""Kinds of errors that end a program as a traceback does."""
 
 _OF_CRASHES = ("out-of-memory", "cuda-out-of-memory", "shared-memory")
 """Kinds that end processes without a message of their own."""
 
 _NO_NEWS = frozenset((0, 1, 255, -1, -2, -15))
-"""What says little: 1 is any Python exception, 255 ssh's own code, and SIGTERM ends the others."""
+"""Exit codes that say little (1: any Python exception, 255: ssh's own), and signals (negative) that
+end the other processes; 0: no report."""
 
 _SAYS_WARNING = re.compile(r"\W*warning\b", re.IGNORECASE)
 _IN_SCRIPT = re.compile(r"/slurm_script: line \d+: ")
@@ -40,28 +42,38 @@ def search(
     failure = _last_failure(lines, [sign for sign in signs if sign.entry.role != WARNING], alone)
     if failure is None:
         return None
-
-    exits = [sign.exit for sign in signs if sign.exit]
-    is_followed_by_kill = -signal.SIGKILL in exits and exits[0] != -signal.SIGKILL
-    if is_followed_by_kill or any(line.startswith(STOPPED) for line in lines[-failure.number :]):
-        failure = replace(failure, stopped=True)
-
     above = [replace(sign, number=0) for sign in find_signs(head)]
     above += [sign for sign in signs if sign.number > failure.number]
     reason = next((sign for sign in above if _explains(sign, failure)), None)
-    if reason is None:
-        return failure
-    return replace(reason, where=failure.where, consequence=False)
+    if reason is not None:
+        return replace(reason, where=failure.where, consequence=False)
+    return replace(failure, stopped=_stopped_others(failure, signs, lines))
+
+
+def _stopped_others(failure: Sign, signs: Sequence[Sign], lines: Sequence[str]) -> bool:
+    """Return True if the other processes were killed because of a failure."""
+    exits = [sign.exit for sign in signs if sign.exit]
+    if -signal.SIGKILL in exits and exits[0] != -signal.SIGKILL:
+        return True
+    return any(line.startswith(STOPPED) for line in lines[-failure.number :])
 
 
 def _explains(sign: Sign, later: Sign) -> bool:
     """Return True if a sign explains one below it."""
-    if sign.kind == later.kind or not {later.kind, "*"} & {*sign.entry.explains}:
+    explains = sign.entry.explains
+    if sign.kind == later.kind or not (later.kind in explains or "*" in explains):
         return False
-    # An absolute path leads to the same file from every directory.
-    paths = [re.search(r"[`'\"‘](/[^'\"’:]+)", line) for line in (sign.line, later.line)]
-    directory, path = (match[1] if match else "" for match in paths)
-    return sign.kind != "no-directory" or path.startswith(directory) or not path
+    if sign.kind != "no-directory":
+        return True
+    # A missing directory explains no file with an absolute path that leads elsewhere.
+    path = _quoted_path(later.line)
+    return not path or path.startswith(_quoted_path(sign.line))
+
+
+def _quoted_path(line: str) -> str:
+    """Return the first absolute path in quotes, or ""."""
+    match = re.search(r"[`'\"‘](/[^'\"’:]+)", line)
+    return "" if match is None else match[1]
 
 
 def _group_signs(lines: Sequence[str], signs: Sequence[Sign], alone: bool) -> List[List[Sign]]:
@@ -70,8 +82,8 @@ def _group_signs(lines: Sequence[str], signs: Sequence[Sign], alone: bool) -> Li
     for sign in signs:
         # A launcher's words may precede a consequence of a failure.
         is_apart = alone and not (sign.consequence or sign.exit or sign.kind == MESSAGE)
-        most = _CLOSE_ALONE if is_apart else _CLOSE
-        if not groups or ordinary_lines(lines, groups[-1][-1].index, sign.index, _CLOSE) > most:
+        limit = _CLOSE_ALONE if is_apart else _CLOSE
+        if not groups or ordinary_lines(lines, groups[-1][-1].index, sign.index, _CLOSE) > limit:
             groups.append([])
         groups[-1].append(sign)
     return groups
@@ -88,22 +100,29 @@ def _last_failure(lines: Sequence[str], signs: Sequence[Sign], alone: bool) -> O
     weak: Optional[Sign] = None  # the last failure that counts only near the end
     message: Optional[Sign] = None  # the last failure, if it is a message without a known cause
     for group in reversed(_group_signs(lines, signs, alone)):
+        is_near_end = consequence is None and weak is None
+        consequence = consequence or _first_consequence(group)
         failure = _first_failure(group, alone)
-        # The program survived what it printed long before the end.
-        if failure is not None and failure.entry.weak:
-            weak = weak or failure
-        elif failure is not None and message is not None:
+        if failure is None:
+            continue
+        if failure.entry.weak:
+            weak = weak or failure  # the program survived it if another failure is found
+        elif message is not None:
             # Other processes continue for a while after the launcher has reported one's end.
             if any(sign.exit for sign in group):
                 return failure
-        elif failure is not None and (failure.raised or (consequence is None and weak is None)):
+        elif failure.raised or is_near_end:
             if failure.kind != MESSAGE or alone:
                 return failure
             message = failure
-        consequences = [sign for sign in group if sign.consequence]
-        telling = [sign for sign in consequences if sign.kind not in FOLLOWS]
-        consequence = consequence or next(iter(telling or consequences), None)
     return message or consequence or weak
+
+
+def _first_consequence(group: Sequence[Sign]) -> Optional[Sign]:
+    """Return the first consequence in a group, if possible one that says what came first."""
+    consequences = [sign for sign in group if sign.consequence]
+    telling = [sign for sign in consequences if sign.kind not in FOLLOWS]
+    return next(iter(telling or consequences), None)
 
 
 def _first_failure(group: Sequence[Sign], alone: bool) -> Optional[Sign]:
@@ -114,11 +133,7 @@ def _first_failure(group: Sequence[Sign], alone: bool) -> Optional[Sign]:
     are of one run after the other.
     """
     group = _without_survived(group, alone)
-    causes = [sign for sign in group if sign.known]
-    # A sign that explains others is the cause only if it explains one here.
-    causes = [sign for sign in causes if not sign.entry.explains] or causes
-    causes = [sign for sign in causes if not sign.entry.weak] or causes
-
+    causes = _known_causes(group)
     by_preflight = [sign for sign in causes if sign.kind == "preflight"]
     by_slurm = [sign for sign in causes if sign.line.startswith(("slurmstepd", "srun"))]
     # The connection to a node may break as another failure ends the step.
@@ -139,6 +154,14 @@ def _first_failure(group: Sequence[Sign], alone: bool) -> Optional[Sign]:
     if causes and (reports or not raised):
         return causes[0]
     return _unknown_failure(group, raised, reports)
+
+
+def _known_causes(group: Sequence[Sign]) -> Sequence[Sign]:
+    """Return the known causes, without those that explain others or are weak if others are left."""
+    known = [sign for sign in group if sign.known]
+    # A sign that explains others is the cause only if it explains one here.
+    direct = [sign for sign in known if not sign.entry.explains] or known
+    return [sign for sign in direct if not sign.entry.weak] or direct
 
 
 def _without_survived(group: Sequence[Sign], alone: bool) -> Sequence[Sign]:
@@ -163,34 +186,47 @@ def _without_survived(group: Sequence[Sign], alone: bool) -> Sequence[Sign]:
 
 
 def _telling_reports(group: Sequence[Sign], raised: Sequence[Sign]) -> List[Sign]:
-    """Return the launchers' reports, without those about processes that were killed afterwards."""
+    """Return the launchers' reports that may say which process failed first.
+
+    Reports of bash below an exception, and of processes that were killed after another one had
+    failed, say nothing about that.
+    """
     end = group[-1].index + 1
     first_exception = min((sign.index for sign in raised), default=end)
     # srun kills the other tasks after one has failed, and MPI after MPI_Abort.
-    ends = (
+    failures = [
         sign.index
         for sign in group
         if sign.exit not in (0, -signal.SIGKILL) or sign.kind == "mpi-abort"
-    )
-    first_failure = min(ends, default=end)
-    reports = [sign for sign in group if sign.exit not in _NO_NEWS]
-    reports = [sign for sign in reports if sign.kind != SHELL or sign.index < first_exception]
-    return [one for one in reports if one.exit != -signal.SIGKILL or one.index < first_failure]
+    ]
+    first_failure = min(failures, default=end)
+    reports = []
+    for sign in group:
+        is_after_exception = sign.kind == SHELL and sign.index >= first_exception
+        is_killed_later = sign.exit == -signal.SIGKILL and sign.index >= first_failure
+        if sign.exit not in _NO_NEWS and not is_after_exception and not is_killed_later:
+            reports.append(sign)
+    return reports
 
 
 def _unknown_failure(
     group: Sequence[Sign], raised: Sequence[Sign], reports: Sequence[Sign]
 ) -> Optional[Sign]:
     """Return a failure without a known cause: the program's own words before a launcher's."""
-    # A Python exception ends a process with 1. Another code belongs to a process without one,
-    # unless only one process ended.
     exited = [sign for sign in reports if sign.exit > 0]
-    ended_with_1 = any(sign.exit == 1 for sign in group)
-    if raised and not (exited and (ended_with_1 or exited[0].index < raised[0].index)):
-        return raised[0]
-    # A message below a telling consequence follows from the failure that caused it.
-    is_telling = (sign.consequence and sign.kind not in FOLLOWS for sign in group)
-    end = next((place for place, tells in enumerate(is_telling) if tells), len(group))
-    messages = [sign for sign in group[:end] if sign.kind == MESSAGE]
+    if raised:
+        # A Python exception ends a process with 1. Another code belongs to a process without one,
+        # unless only one process ended.
+        ended_with_1 = any(sign.exit == 1 for sign in group)
+        is_of_another = exited and (ended_with_1 or exited[0].index < raised[0].index)
+        if not is_of_another:
+            return raised[0]
+    for sign in group:
+        if sign.consequence and sign.kind not in FOLLOWS:
+            break  # a message below it follows from the failure that caused it
+        if sign.kind == MESSAGE:
+            return sign
+    if exited:
+        return exited[0]
     has_consequence = any(sign.consequence for sign in group)
-    return next(iter([*messages, *exited, *([] if has_consequence else reports)]), None)
+    return None if has_consequence else next(iter(reports), None)

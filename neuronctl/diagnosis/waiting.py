@@ -7,7 +7,7 @@ from typing import Sequence, Tuple
 from neuronctl.common import units
 from neuronctl.common.units import UNLIMITED
 from neuronctl.common.words import counted, duration, moment, verb
-from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, is_of_slurm, last_line, search
+from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence, is_of_slurm
 from neuronctl.diagnosis.signs import MESSAGE
 from neuronctl.slurm.job_states import LEAVING, PENDING, RUNNING, STATES
 from neuronctl.slurm.sacct import AccountingJob
@@ -23,12 +23,12 @@ def running(evidence: JobEvidence) -> Diagnosis:
     changed = f"its log has not changed for {quiet}" if quiet else ""
     facts = (_run_words(status), _earlier_words(evidence), changed)
     what = "; ".join(filter(None, facts))
-    sign = search(evidence)
+    sign = evidence.sign
     if sign is not None and sign.kind != MESSAGE:
         cause = f"its log already shows an error: {sign.cause}"
         return Diagnosis("running", what, cause, sign.remedy, certain=False, line=sign.log_line)
     remedy = "see where it stands: 'neuronctl why --stacks {job}'" if quiet else ""
-    return Diagnosis("running", what, remedy=remedy, line=last_line(evidence))
+    return Diagnosis("running", what, remedy=remedy, line=evidence.last_line())
 
 
 def _run_words(status: JobStatus) -> str:

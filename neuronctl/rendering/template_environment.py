@@ -1,6 +1,6 @@
-"""Find templates, and name the file and line of what is wrong in one.
+"""Find templates, and report errors in them with file and line.
 
-Those of launchers quote each ``{{ value }}`` for the shell.
+The templates of launchers quote each ``{{ value }}`` for the shell.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _SYNTAX: Any = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newli
 
 
 def directories() -> Tuple[str, str]:
-    """Return the directories of templates: the user's own, if any, then the shipped one."""
+    """Return the directories of templates: the user's, which may not exist, and the shipped one."""
     return os.path.join(config_dir(), "templates"), data_path("templates")
 
 
 def script_templates(*first: str) -> jinja2.Environment:
-    """Return the environment of the user's and the shipped templates, ``first`` before them."""
+    """Return the environment of the scripts' templates. first: directories before the others."""
     return _environment("scripts", (*first, *directories()))
 
 
@@ -40,7 +40,7 @@ def launcher_templates() -> jinja2.Environment:
 
 
 def gpu_reader(amd: Optional[bool] = None) -> str:
-    """Return the shell function that prints a node's GPU figures. amd: whether they are AMD's."""
+    """Return the shell function that prints a node's GPU figures. amd: None: it finds out."""
     template = script_templates().get_template("shipped/use.j2")
     return str(template.module.read_gpus(amd))  # type: ignore[attr-defined]
 
@@ -56,7 +56,7 @@ def render_page(name: str, **values: Any) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _environment(kind: str, directories: Tuple[str, ...]) -> jinja2.Environment:
-    """Create an environment, which reads a template's file each time it is used."""
+    """Return an environment, which reads a template's file each time it is used."""
     named = {"shipped": _Files(data_path("templates")), "file": _Files("/")}
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PrefixLoader(named), _Files(directories)]),
@@ -94,9 +94,10 @@ class _Compiled(jinja2.BytecodeCache):
 
 
 class _Files(jinja2.FileSystemLoader):
-    """Template files; nobody but the user, or root, may have written those of the user's own.
+    """Loads template files.
 
-    Of the others, the user has named the file or its directory, or they ship with neuronctl.
+    A file of the user's directory is refused if others may have written it. All other files are
+    shipped, or the user has named them or their directory.
     """
 
     def get_source(
@@ -115,13 +116,14 @@ _EXPRESSION_ERRORS = (
     *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
     *(RecursionError, MemoryError),
 )
+_WORDS = {RecursionError: "endless recursion", MemoryError: "out of memory"}
 
 
 @contextlib.contextmanager
 def reported(name: str, directories: Sequence[str]) -> Iterator[None]:
-    """Turn whatever goes wrong with the template ``name`` into a TemplateError.
+    """Turn every error of the template ``name`` into a TemplateError.
 
-    directories: where templates are looked for, the user's own first and the shipped ones second.
+    directories: of templates, the user's first.
     """
     hint = ""
     try:
@@ -130,8 +132,8 @@ def reported(name: str, directories: Sequence[str]) -> Iterator[None]:
     except jinja2.TemplateSyntaxError as error:
         words = f"{error.filename or error.name}:{error.lineno}: {error.message}"
     except jinja2.TemplateNotFound as error:
-        asker = _place(error, directories, "")
-        words = f"{asker}{': ' if asker else ''}there is no template '{error.name}'"
+        place = _place(error, directories, "")  # of the line that includes or extends it
+        words = f"{place}{': ' if place else ''}there is no template '{error.name}'"
         hint = f"templates lie in {' and '.join(directories)}"
         if error.name == name and os.path.isfile(name):
             hint = f"for the file in this directory, write ./{name}"
@@ -139,7 +141,7 @@ def reported(name: str, directories: Sequence[str]) -> Iterator[None]:
         words = f"{_place(error, directories)}: {error}"
         hint = "'neuronctl help templates' lists what a template may use"
     except (jinja2.TemplateError, *_EXPRESSION_ERRORS) as error:
-        words = f"{_place(error, directories)}: {str(error) or type(error).__name__}"
+        words = f"{_place(error, directories)}: {_WORDS.get(type(error), str(error))}"
     except OSError as error:
         words = f"cannot read the template '{name}': {error}"
     raise TemplateError(words, hint) from None

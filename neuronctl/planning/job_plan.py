@@ -399,10 +399,7 @@ def parse_signal(request: JobRequest) -> Optional[Signal]:
 
 @lru_cache(maxsize=64)
 def has_trap(text: str, signal: str = "") -> bool:
-    """Return True if shell text has a trap for a signal.
-
-    signal: "": any signal; EXIT, ERR, and the like are none.
-    """
+    """Return True if shell text has a trap for a signal; "": for any, EXIT and the like aside."""
     if "trap" not in text:
         return False
     from neuronctl.scripts.shell_reader import read_shell
@@ -414,10 +411,7 @@ def has_trap(text: str, signal: str = "") -> bool:
 
 
 def passes(signal: Signal, launcher: Launcher, has_steps: bool) -> bool:
-    """Return True if the batch shell must pass a signal on to the launcher's processes.
-
-    Slurm itself sends it only to the tasks of srun.
-    """
+    """Return True if the batch shell must pass a signal on: Slurm sends it to srun's tasks only."""
     if signal.trapped:
         return False
     return signal.to_batch_shell or has_steps or not launcher.by_srun or bool(launcher.marks)

@@ -52,13 +52,9 @@ class Share:
 
 
 def exceeds_job(words: str, most: int) -> UsageError:
-    """Return the error for a step that requests more than the job has.
-
-    words: what it requests: ``step 2 requests 3 nodes``.
-    """
-    return UsageError(
-        f"{words}; the job has {most}", f"request at most {most} for the step, or more for the job"
-    )
+    """Return the error for a request, such as ``step 2 requests 3 nodes``, beyond the job's."""
+    hint = f"request at most {most} for the step, or more for the job"
+    return UsageError(f"{words}; the job has {most}", hint)
 
 
 _STEPS_OWN = (

@@ -147,10 +147,7 @@ def slurm_needs(plan: JobPlan) -> Needs:
 
 
 def _node_range(sizes: Amounts, plan_nodes: int) -> Tuple[int, int]:
-    """Return the fewest and the most nodes that sizes request; 0: no bound.
-
-    plan_nodes: the plan's nodes, which count if the sizes leave them to Slurm.
-    """
+    """Return the fewest and the most nodes; 0: no bound. plan_nodes: if ``sizes`` has no nodes."""
     if sizes.gpus and sizes.gpus_per_node:  # both together determine the nodes
         fewest = most = max(1, sizes.gpus // sizes.gpus_per_node)
     else:

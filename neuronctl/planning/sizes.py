@@ -85,10 +85,7 @@ class SizeBuilder:
         return self.derive("nodes", 1)
 
     def _spread_tasks(self) -> Optional[Amounts]:
-        """Return the requested sizes if Slurm chooses the nodes for the tasks, otherwise None.
-
-        The job is then planned for the fewest nodes.
-        """
+        """Plan for the fewest nodes if Slurm chooses them; return the requested sizes or None."""
         request, partition = self.request, self.partitions[0]
         if request.ntasks is None or request.gpus or request.nodes or request.nodelist:
             return None
@@ -98,13 +95,12 @@ class SizeBuilder:
             cpus_per_task=request.cpus_per_task or None,
             gpus_per_node=request.gpus_per_node,
         )
-        most_cores = partition.max_cores_per_node or 0
-        self.nodes = amounts.least_nodes(most_cores, partition.gpus_per_node)
+        cores = partition.max_cores_per_node or 0
+        self.nodes = amounts.least_nodes(cores, partition.gpus_per_node)
         self.most_nodes = self.derive("nodes", self.nodes, "at least: Slurm chooses them")
         return amounts
 
     def _count_gpus(self) -> int:
-        """Return the GPUs per node."""
         nodes, gpus, total = self.nodes, self.request.gpus_per_node, self.request.gpus
         if total:
             self._check_total_gpus(total)
@@ -199,10 +195,7 @@ class SizeBuilder:
         return options
 
     def _omits_tasks(self) -> bool:
-        """Return True if the job gets its one task without an option.
-
-        PyTorch Lightning would take SLURM_NTASKS for the number of its processes.
-        """
+        """Return True if the job gets its one task by default: Lightning wants no SLURM_NTASKS."""
         if self.request.ntasks_per_node is not None or self.request.ntasks is not None:
             return False
         if self.interactive or self.most_nodes > 1:

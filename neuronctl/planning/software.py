@@ -56,12 +56,9 @@ def python_module(request: JobRequest) -> Optional[str]:
 
 
 def _run_by_python(request: JobRequest) -> Tuple[str, str, List[str]]:
-    """Return what Python runs: its kind (as python_runs() names it), its name, its arguments.
-
-    A program without ``python`` counts as a script.
-    """
+    """Return the kind (see python_runs()), the name, and the arguments of what Python runs."""
     words = _command(request)
-    if not names_python(words[0]):
+    if not names_python(words[0]):  # a Python file may be called without python
         return "script", words[0], words[1:]
     kind, name, first_argument = python_runs(words)
     return kind, name, words[first_argument:]
@@ -99,10 +96,7 @@ def called_launcher(request: JobRequest) -> Optional[Tuple[Launcher, str, List[s
 
 
 def named_after(request: JobRequest) -> str:
-    """Return the file, program, or module after which the job is named.
-
-    Python, a shell, and a launcher give way to the file that they run.
-    """
+    """Return the program or module; of Python, a shell, or a launcher, the file that it runs."""
     name, args = _program_words(request)
     if names_python(name) or name in _SHELLS or called_launcher(request) is not None:
         for word in args:
@@ -232,10 +226,7 @@ def exports(
     processes: int,
     wandb: Optional[Export] = None,
 ) -> Tuple[Export, ...]:
-    """Return the variables of a job or launch, the user's last.
-
-    cores, processes: on each node. wandb: the variable of its W&B run; None: it has no such run.
-    """
+    """Return the variables of a job or launch, the user's last. cores, processes: per node."""
     users = dict(request.env)
     variables: List[Export] = []
     runs_program = request.script is not None or request.body is not None or request.steps

@@ -1,10 +1,10 @@
-"""Render the launch from a launcher's template; the program's words never pass through it."""
+"""Render the launch with its launcher's template, which never sees the program's words."""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import TemplateError
@@ -19,11 +19,11 @@ WIDTH = 101
 
 @dataclass(frozen=True)
 class LaunchParts:
-    """A launcher's template rendered for one plan, as shell text; each field is one of its blocks.
+    """The blocks of a launcher's template, rendered as shell text for one launch.
 
     before: lines that the batch shell runs first. once: words that the batch shell evaluates,
-    such as srun and its options. exports, task: NAME=value words and the words of a command that
-    each task evaluates. A container stands between the exports and the task's command.
+    such as srun and its options. exports: NAME=value words that each task evaluates, outside its
+    container. task: the words of the command that each task evaluates, in the container.
     """
 
     before: Tuple[Shell, ...] = ()
@@ -51,29 +51,31 @@ class _PlanOfLaunch:
 
 def launch_parts(job: JobPlan, launch: Launch) -> LaunchParts:
     """Render the launcher's template; raise TemplateError with the launcher's file and line."""
-    environment = template_environment.launcher_templates()
     file = launch.launcher.file
-    name = template_environment.name_of(file)
-    directory = os.path.dirname(file)
-    with template_environment.reported(file, (*template_environment.directories(), directory)):
-        template = environment.get_template(name)
-        context = template.new_context({"plan": _PlanOfLaunch(job, launch)})
-        texts = {}
-        try:
-            for block, render in template.blocks.items():
-                texts[block] = "".join(render(context))
-        except Exception:
-            environment.handle_exception()  # maps the traceback to the template's own lines
+    blocks = _render_blocks(file, {"plan": _PlanOfLaunch(job, launch)})
     once, exports, task = (
-        _shell_words(texts.get(block, ""), file, block) for block in ("once", "exports", "task")
+        _shell_words(blocks.get(name, ""), file, name) for name in ("once", "exports", "task")
     )
     if not {*map(quote, launch.launcher_options)} <= {*once, *task}:
         raise TemplateError(
             f"{file}: the template has no place for --launcher-option",
             "write a loop over plan.launcher_options in block 'once' or 'task'",
         )
-    lines = (Shell(line) for line in texts.get("before", "").splitlines() if line.strip())
+    lines = (Shell(line) for line in blocks.get("before", "").splitlines() if line.strip())
     return LaunchParts(tuple(lines), once, exports, task)
+
+
+def _render_blocks(file: str, values: Dict[str, object]) -> Dict[str, str]:
+    """Return the text of each block of a launcher's template; raise TemplateError."""
+    environment = template_environment.launcher_templates()
+    directories = (*template_environment.directories(), os.path.dirname(file))
+    with template_environment.reported(file, directories):
+        template = environment.get_template(template_environment.name_of(file))
+        context = template.new_context(values)
+        try:
+            return {name: "".join(render(context)) for name, render in template.blocks.items()}
+        except Exception:
+            return environment.handle_exception()  # raises it with the template's own lines
 
 
 # White space, a word of shell text with its quotes and substitutions, or a stray character.
@@ -107,20 +109,18 @@ def launch_words(job: JobPlan, launch: Launch, parts: LaunchParts) -> Tuple[str,
     If each task must evaluate something, the command is a bash that becomes the launcher or the
     program; the program's words are its arguments: ``srun … bash -c 'exec torchrun … "$@"'``.
     """
-    wrapping = launch.wrapping
     marked = _marked(job, launch)
-    once = [*parts.once, *map(quote, wrapping.srun)]
-    mark = _NODE_MARK if marked == LAUNCHER else ()
-    command = [*map(quote, wrapping.prefix), *mark, *parts.task]
-    program = [*(_MARK if marked == PROGRAM else ()), *map(quote, launch.program)]
+    once = [*parts.once, *map(quote, launch.wrapping.srun)]
+    node_mark = [_NODE_MARK] if marked == LAUNCHER else []
+    command = [*map(quote, launch.wrapping.prefix), *node_mark, *parts.task]
+    program = [*([_MARK] if marked == PROGRAM else []), *map(quote, launch.program)]
     # srun and mpirun start another command at a lone colon: the text of the bash hides it.
     hides_colon = bool(once) and ":" in launch.program
-    if not (parts.differs_by_task or hides_colon or mark):
+    if not (parts.differs_by_task or hides_colon or node_mark):
         return (*once, *command, *program)
-    arguments = program if hides_colon else ['"$@"']
-    text = wrapped(["exec", *command, *arguments], "        ", WIDTH - 12)
-    if parts.exports:
-        text = f"{wrapped(['export', *parts.exports], '        ', WIDTH - 12)}\n    {text}"
+    commands = [["export", *parts.exports]] if parts.exports else []
+    commands.append(["exec", *command, *(program if hides_colon else ['"$@"'])])
+    text = "\n    ".join(wrapped(words, "        ", WIDTH - 12) for words in commands)
     bash = f"bash -c {quote(text)}"
     if hides_colon:
         return (*once, bash)
@@ -128,14 +128,14 @@ def launch_words(job: JobPlan, launch: Launch, parts: LaunchParts) -> Tuple[str,
     return (*once, bash, name, *program)
 
 
-_MARK = ('env NEURONCTL_LAUNCH="$SLURM_JOB_ID"',)
-"""What marks the processes behind it as this launch's; templates/passing.j2 looks for the mark."""
-_NODE_MARK = ('env NEURONCTL_LAUNCH="$SLURM_JOB_ID.$SLURM_STEP_ID.$SLURMD_NODENAME"',)
-"""The same for one process of a step on each node; two slurmds may run on one machine."""
+_MARK = 'env NEURONCTL_LAUNCH="$SLURM_JOB_ID"'
+"""Marks the processes behind it as this launch's; templates/passing.j2 looks for the mark."""
+_NODE_MARK = 'env NEURONCTL_LAUNCH="$SLURM_JOB_ID.$SLURM_STEP_ID.$SLURMD_NODENAME"'
+"""The same if each node has one process of the launch; two slurmds may run on one machine."""
 
 
 def _marked(job: JobPlan, launch: Launch) -> str:
-    """Return LAUNCHER or PROGRAM if the batch shell passes signals on to the processes."""
+    """Return what gets a mark, LAUNCHER or PROGRAM, so that signals reach it; "": nothing."""
     passes = launch.passes_signal or job.until_done is not None
     return launch.launcher.marks if passes else ""
 

@@ -11,29 +11,24 @@ from neuronctl.rendering.launch_command import launch_parts
 
 
 def checks(plan: JobPlan) -> Dict[str, Any]:
-    """Return what the preflight looks for on each node; with steps, up to the first shell text.
+    """Return what the preflight checks on each node.
 
-    Shell text may make what later steps need. In a container, nothing is looked for.
-
-    srun: the command that runs it once per node; empty if the batch shell does, because nothing
-    is launched on other nodes. programs: looked for on PATH. files: must be readable. gpus: how
-    many each node must show; one if the job chooses itself. ssh: whether the first node must reach
-    the others without a password.
+    srun: the command that runs the preflight once per node; "" if only the batch shell's node needs
+    it. programs: names or paths that must exist, on the node or on PATH. files: must be readable.
+    gpus: how many each node must show; 1 if the job itself selects some of its GPUs. ssh: whether
+    the first node must reach the others without a password.
     """
-    launches: List[Launch] = []
-    for step in plan.steps or (plan.launches,):
-        launches += step
-        if plan.steps and any(launch.inline for launch in step):
-            break
-    several = plan.most_nodes > 1 and any(part.launcher.takes_all_nodes for part in plan.launches)
+    uses_all_nodes = plan.most_nodes > 1 and any(
+        launch.launcher.takes_all_nodes for launch in plan.launches
+    )
     image, wrapping = plan.request.container, plan.launches[0].wrapping
     files: List[str] = []
     programs: List[CommandWord] = [*wrapping.prefix[:1]]
-    for launch in launches:
+    for launch in _launches_before_shell_text(plan):
         script = launch.request.script or "bash"
         parts = launch_parts(plan, launch)
-        # An absolute path may be one in the image.
-        if script.endswith(".py") and (image is None or not script.startswith("/")):
+        may_be_in_image = image is not None and script.startswith("/")
+        if script.endswith(".py") and not may_be_in_image:
             files.append(script)
         programs += _program(parts.once)
         if image is None:
@@ -41,12 +36,22 @@ def checks(plan: JobPlan) -> Dict[str, Any]:
     if image is not None and "://" not in image and not wrapping.srun:
         files.append(image)
     return {
-        "srun": once_per_node(plan) if several else "",
-        "programs": _programs(programs, files),
+        "srun": once_per_node(plan) if uses_all_nodes else "",
+        "programs": _names_of_programs(programs, files),
         "files": list(dict.fromkeys(files)),
-        "gpus": min(plan.gpus_per_node, 1) if _chooses_gpus(plan) else plan.gpus_per_node,
-        "ssh": several and any(launch.launcher.ssh for launch in plan.launches),
+        "gpus": min(plan.gpus_per_node, 1) if _selects_gpus(plan) else plan.gpus_per_node,
+        "ssh": uses_all_nodes and any(launch.launcher.ssh for launch in plan.launches),
     }
+
+
+def _launches_before_shell_text(plan: JobPlan) -> Sequence[Launch]:
+    """Return the launches up to the first step with shell text, which may make what others need."""
+    launches: List[Launch] = []
+    for step in plan.steps:
+        launches += step
+        if any(launch.inline for launch in step):
+            break
+    return launches or plan.launches
 
 
 def once_per_node(plan: JobPlan) -> str:
@@ -55,9 +60,9 @@ def once_per_node(plan: JobPlan) -> str:
 
 
 def once_on_each(nodes: str, options: Sequence[str] = ()) -> str:
-    """Return the same for ``nodes``, which are shell text.
+    """Return the srun that starts a command once on each of ``nodes``, which are shell text.
 
-    --overlap: the step holds no resources. On Slurm 22.05, one launch in eight was refused
+    Its step holds no resources (--overlap): on Slurm 22.05, one launch in eight was refused
     ("Invalid generic resource") right after a step that had held the GPUs.
     """
     srun: List[CommandWord] = ["srun", Shell(f"--nodes={nodes}"), Shell(f"--ntasks={nodes}")]
@@ -67,24 +72,24 @@ def once_on_each(nodes: str, options: Sequence[str] = ()) -> str:
 
 
 NO_MEMORY = " --mem=0"
-"""For a step beside others: it asks for no memory of its own, which others may have taken."""
+"""Option of a step beside others: it needs no memory of its own, which they may have taken."""
 
 
 def _program(words: Sequence[str]) -> List[CommandWord]:
-    """Return the program that a launcher's words start, unless only a shell can know it."""
+    """Return the first of a launcher's words if it is a program's name; none for shell text."""
     return [str(word) for word in words[:1] if re.fullmatch(r"[\w./+-]+", word)]
 
 
-def _programs(words: List[CommandWord], files: List[str]) -> Tuple[str, ...]:
-    """Return the ``words`` that name programs; a launcher's option may come first."""
+def _names_of_programs(words: List[CommandWord], files: List[str]) -> Tuple[str, ...]:
+    """Return the ``words`` that name programs to look for: no options, no files, no shell."""
     names = [str(word) for word in words if word not in ("", "srun", "bash", *files)]
     return tuple(
         dict.fromkeys(name for name in names if not name.startswith("-") and name[-3:] != ".py")
     )
 
 
-def _chooses_gpus(plan: JobPlan) -> bool:
-    """Return True if the job selects some of its GPUs itself and no launcher needs them all."""
+def _selects_gpus(plan: JobPlan) -> bool:
+    """Return True if the job itself selects some of its GPUs, and its launcher needs not all."""
     if plan.launches[0].launcher.starts_processes() and not plan.steps:
         return False
     texts = (*dict(plan.request.env), *plan.request.setup)

@@ -20,10 +20,10 @@ from neuronctl.rendering.preflight import NO_MEMORY, checks, once_on_each, once_
 
 
 def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = "") -> str:
-    """Return the batch script of ``plan``; ``template`` is a file in place of job.sh.j2.
+    """Return the batch script of ``plan``; raise TemplateError with file and line.
 
-    steps: shell text that defines ``work``, which is run in place of the plan's steps. Raises
-    TemplateError with file and line.
+    template: the template to use instead of job.sh.j2. steps: shell text that defines the function
+    ``work``, which runs instead of the plan's launches; "": the launches run.
     """
     # A template of the user's may have lines after the launch, which `exec` would skip.
     users_directory, _ = template_environment.directories()
@@ -31,7 +31,6 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
     before, launch = ([steps], "work") if steps else _launch(plan, is_last=not is_users)
     first = plan.launches[0]
     several = plan.nodes * plan.ntasks_per_node * first.processes > 1 and not plan.steps
-    stall = duration(plan.stall) if plan.stall else ""
     preflight = checks(plan)
     has_environment = plan.request.venv is not None or plan.request.conda is not None
     text = _render(
@@ -44,7 +43,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         launch=launch,
         background=_is_in_background(plan),
         in_function=_is_function(plan) and not steps,
-        tells="program" if steps else signalled(plan),
+        tells="program" if steps else signal_receiver(plan),
         is_sweep=bool(steps),
         starts=printable(first.starts) if several else "",
         checks=preflight,
@@ -52,32 +51,33 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
         several_nodes=plan.most_nodes > 1,
         each_node=once_per_node(plan) + NO_MEMORY,
         monitor=plan.request.monitor,
-        stall=stall,
+        stall=duration(plan.stall) if plan.stall else "",
     )
-    # A template of the user's that lacks these lines would drop the option silently.
-    parts = [("until-done", "no other run follows")] if plan.until_done else []
-    parts += [("stall", "watch_log")] if stall else []
-    parts += [("snapshot", "NEURONCTL_SUBMIT_DIR=")] if plan.code else []
-    for option, line in parts:
-        if line not in text:
-            raise TemplateError(
-                f"the template lacks the lines of --{option}", "let it extend shipped/job.sh.j2"
-            )
+    _check_options_kept(plan, text)
     return re.sub(r"\n{3,}", "\n\n", text)
 
 
-def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
-    """Return the lines before the launch, and the launch; a function's body is indented."""
-    first, body = plan.launches[0], plan.request.body or ""
-    if plan.steps or first.inline:
-        if plan.steps:
-            text = "\n".join(script_lines.step_lines(plan))
-        elif _is_function(plan):
-            text = script_lines.function_body(body)
-        else:
-            text = script_lines.shell_text_lines(body)
-        return [], (script_lines.indented(text) or text) if _is_function(plan) else text
+def _check_options_kept(plan: JobPlan, text: str) -> None:
+    """Raise TemplateError if a template of the user's dropped the lines of an option."""
+    for option, is_used, line in (
+        ("until-done", plan.until_done is not None, "no other run follows"),
+        ("stall", bool(plan.stall), "watch_log"),
+        ("snapshot", plan.code is not None, "NEURONCTL_SUBMIT_DIR="),
+    ):
+        if is_used and line not in text:
+            raise TemplateError(
+                f"the template lacks the lines of --{option}", "let it extend shipped/job.sh.j2"
+            )
 
+
+def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
+    """Return the lines before the launch, and the launch.
+
+    is_last: no line follows the launch, so that it may replace the batch shell.
+    """
+    first = plan.launches[0]
+    if plan.steps or first.inline:
+        return [], _inline_text(plan)
     parts = launch_parts(plan, first)
     words = launch_words(plan, first, parts)
     # srun would end its tasks at once if it received the batch shell's signals instead.
@@ -91,13 +91,25 @@ def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
     return list(parts.before), command
 
 
+def _inline_text(plan: JobPlan) -> str:
+    """Return the steps, or the user's shell text; as the body of a function, it is indented."""
+    body = plan.request.body or ""
+    if plan.steps:
+        text = "\n".join(script_lines.step_lines(plan))
+    elif _is_function(plan):
+        text = script_lines.function_body(body)
+    else:
+        text = script_lines.shell_text_lines(body)
+    return (script_lines.indented(text) or text) if _is_function(plan) else text
+
+
 def _is_function(plan: JobPlan) -> bool:
-    """Return True if the batch shell starts shell text in the background."""
+    """Return True if the batch shell starts steps or shell text as a function, to wait for it."""
     return _is_in_background(plan) and (bool(plan.steps) or plan.launches[0].inline)
 
 
 def _is_in_background(plan: JobPlan) -> bool:
-    """Return True if the batch shell only waits for the launch, so that signals reach it."""
+    """Return True if the batch shell starts the launch and waits, so that it gets signals."""
     signal = plan.signal
     if plan.until_done is not None:
         return True
@@ -105,12 +117,12 @@ def _is_in_background(plan: JobPlan) -> bool:
         return False
     if plan.passes_signal:
         # A program that replaces the shell gets the signal itself.
-        return signalled(plan) != "program"
+        return signal_receiver(plan) != "program"
     return signal.to_batch_shell
 
 
-def signalled(plan: JobPlan) -> str:
-    """Return who gets a signal from the batch shell; templates/passing.j2 has the words."""
+def signal_receiver(plan: JobPlan) -> str:
+    """Return to whom the batch shell passes a signal on, in the terms of templates/passing.j2."""
     first, launcher = plan.launches[0], plan.launches[0].launcher
     if plan.steps and any(launch.launcher.marks == LAUNCHER for launch in plan.launches):
         return "steps"
@@ -124,14 +136,14 @@ def signalled(plan: JobPlan) -> str:
 
 
 def render_batch_shell(before: Optional[str], *, monitor: bool, idle: int) -> str:
-    """Return what bash reads before somebody's own batch script: the sampler, and --idle's watch.
+    """Return what bash reads before a user's own script: the sampler, and the watch of --idle.
 
-    before: the user's own BASH_ENV. idle: seconds; 0: the job is not watched.
+    before: the user's own BASH_ENV. idle: seconds; 0: without --idle.
     """
     template = template_environment.script_templates().get_template("shipped/batch_shell.sh.j2")
-    each = once_on_each('"$SLURM_JOB_NUM_NODES"') + NO_MEMORY
+    srun = once_on_each('"$SLURM_JOB_NUM_NODES"') + NO_MEMORY
     job = "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}"
-    text = template.render(before=before, srun=each, monitor=monitor, idle=idle, this_job=job)
+    text = template.render(before=before, srun=srun, monitor=monitor, idle=idle, this_job=job)
     return re.sub(r"\n\s*\n+", "\n", text)
 
 
@@ -140,21 +152,22 @@ def render_shell(
 ) -> str:
     """Return what the shell on the first node of an interactive allocation reads at its start.
 
-    command: shell text of the command that the text ends by running, in place of a shell.
+    command: shell text of a command that runs instead of the shell; None: the shell is interactive.
     """
     lines = script_lines.variable_lines(plan)
-    each = once_per_node(plan) + NO_MEMORY if plan.most_nodes > 1 else ""
-    text = _render("salloc.sh.j2", plan, template, exports=lines, command=command, each_node=each)
+    srun = once_per_node(plan) + NO_MEMORY if plan.most_nodes > 1 else ""
+    text = _render("salloc.sh.j2", plan, template, exports=lines, command=command, each_node=srun)
     return text.lstrip("\n")
 
 
 def render_sweep(plan: JobPlan, code: str, folder: str, **options: Any) -> str:
-    """Return the shell function that a job runs in place of its one step: a sweep's worker.
+    """Return the function ``work`` of a sweep's job, which runs the sweep's worker.
 
     code: the directory of the worker's package. folder: the sweep's. options: the worker's.
     """
     assert plan.until_done is not None
-    before_end, limit = plan.until_done.before_end, max(0, plan.time_limit or 0)
+    before_end = plan.until_done.before_end
+    limit = max(0, plan.time_limit or 0)
     launch, by_srun = script_lines.task_launch(plan)
     options.update(
         slots=len(plan.steps[0]),
@@ -184,23 +197,24 @@ def render_run(plan: JobPlan) -> str:
     return _render("run.sh.j2", plan, exports=lines, before=parts.before, launch=launch)
 
 
-def _render(name: str, plan: JobPlan, other: Optional[str] = None, **more: Any) -> str:
-    """Fill in the template ``name``: the user's own of that name, otherwise the shipped one.
+def _render(shipped: str, plan: JobPlan, requested: Optional[str] = None, **values: Any) -> str:
+    """Fill in the requested template, otherwise the user's own of a name, otherwise the shipped.
 
-    other: a template to use instead: a path with a slash, or the name of one of the user's own.
+    shipped: that name. requested: a path with a slash, or the name of one of the user's own.
     ``shipped/NAME`` is always the shipped one, so that the user's can extend it. A file in the
     working directory never counts by its name alone: a template is a program.
     """
-    directories = template_environment.directories()
-    first = []
-    if other is not None and os.sep in other and not other.startswith("shipped/"):
-        if not os.path.exists(other):
-            raise TemplateError(f"there is no template '{other}'", "name an existing file")
-        first = [os.path.dirname(os.path.abspath(other))]
-        name = os.path.basename(other)
-    elif other is not None:
-        name = other
-    environment = template_environment.script_templates(*first)
-    with template_environment.reported(name, (*directories, *first)):
+    name, beside = _locate(shipped if requested is None else requested)
+    environment = template_environment.script_templates(*beside)
+    with template_environment.reported(name, (*template_environment.directories(), *beside)):
         template = environment.get_template(name)
-        return template.render(plan=plan, directives=script_lines.directive_lines(plan), **more)
+        return template.render(plan=plan, directives=script_lines.directive_lines(plan), **values)
+
+
+def _locate(template: str) -> Tuple[str, Tuple[str, ...]]:
+    """Return a template's name and, if it is given as a path, its directory."""
+    if os.sep not in template or template.startswith("shipped/"):
+        return template, ()
+    if not os.path.exists(template):
+        raise TemplateError(f"there is no template '{template}'", "name an existing file")
+    return os.path.basename(template), (os.path.dirname(os.path.abspath(template)),)

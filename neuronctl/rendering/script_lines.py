@@ -16,7 +16,8 @@ from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapp
 RemarkedLine = Tuple[str, str]
 """A line of a script, and a remark on it or ""."""
 
-_PLAIN = r"[A-Za-z0-9_@%+=:,./\[\]*^&|!?~()<>-]+\Z"  # a value that needs no quotes after #SBATCH
+_PLAIN = r"[A-Za-z0-9_@%+=:,./\[\]*^&|!?~()<>-]+\Z"
+"""Matches a value that needs no quotes after #SBATCH."""
 
 
 def directive_lines(plan: JobPlan) -> List[str]:
@@ -43,8 +44,7 @@ def quote_directive(value: str) -> str:
 def variable_lines(plan: JobPlan, port_number: str = "SLURM_JOB_ID") -> List[str]:
     """Return the lines that set where the processes meet, and the job's variables.
 
-    port_number: a shell expression that gives launches that share a node different ports, below
-    the range that the kernel uses for outgoing connections.
+    port_number: a shell expression, of different values for launches that share a node.
     """
     before = "launch" if plan.launches[0].hosts else "submit"
     meeting = _meeting_lines(plan, plan.launches[0], port_number)
@@ -52,13 +52,18 @@ def variable_lines(plan: JobPlan, port_number: str = "SLURM_JOB_ID") -> List[str
 
 
 def _meeting_lines(plan: JobPlan, launch: Launch, port_number: str) -> List[RemarkedLine]:
+    """Return the lines that set MASTER_ADDR and MASTER_PORT, or those that unset them.
+
+    The port is below the range that the kernel uses for outgoing connections.
+    """
     port = f"MASTER_PORT=$((10000 + {port_number} % 20000))"
     if plan.rendezvous and plan.most_nodes > 1:
-        first = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
-        first = quote(launch.hosts[0]) if launch.hosts else first
+        host = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+        if launch.hosts:
+            host = quote(launch.hosts[0])
         suffix = plan.cluster.network.host_suffix
         return [
-            (f"MASTER_ADDR={first}{suffix}", "the processes meet on the first node"),
+            (f"MASTER_ADDR={host}{suffix}", "the processes meet on the first node"),
             (f"export MASTER_ADDR {port}", "on a port derived from the job's id"),
         ]
     if plan.rendezvous:
@@ -72,19 +77,19 @@ def _meeting_lines(plan: JobPlan, launch: Launch, port_number: str) -> List[Rema
 
 
 def export_lines(exports: Iterable[Export], before: str) -> List[RemarkedLine]:
-    """Return the lines that set variables; a secret is only checked to be there.
+    """Return the lines that set variables; a secret must already be set.
 
     before: what the user does after exporting a secret: ``"submit"`` or ``"launch"``.
     """
     lines = []
     for variable in exports:
         if variable.value is None:
-            text = f': "${{{variable.name}:?is a secret: export it before you {before}}}"'
+            line = f': "${{{variable.name}:?is a secret: export it before you {before}}}"'
         else:
-            text = f"export {variable.name}={quote(variable.value)}"
-        if variable.name == WANDB_RUN and variable.remark:  # otherwise it is the user's own
-            text = f"[[ ${{WANDB_SWEEP_ID-}}${{WANDB_RUN_ID-nc-}} != nc-* ]] || {text}"
-        lines.append((text, variable.remark))
+            line = f"export {variable.name}={quote(variable.value)}"
+        if variable.name == WANDB_RUN and variable.remark:  # without a remark, it is the user's own
+            line = f"[[ ${{WANDB_SWEEP_ID-}}${{WANDB_RUN_ID-nc-}} != nc-* ]] || {line}"
+        lines.append((line, variable.remark))
     return lines
 
 
@@ -95,21 +100,21 @@ def add_remarks(lines: Sequence[RemarkedLine]) -> List[str]:
 
 
 def shell_text_lines(text: str) -> str:
-    """Return the user's shell text so that its first failing line ends it."""
-    text = text.strip("\n")
-    return text if "\n" not in text or sets_errexit(text) else f"set -e\n{text}"
+    """Return the user's shell text, changed so that it ends at the first line that fails."""
+    lines = text.strip("\n")
+    return lines if "\n" not in lines or sets_errexit(lines) else f"set -e\n{lines}"
 
 
 def function_body(text: str) -> str:
     """Return the user's shell text as the body of a function."""
-    text = shell_text_lines(text)
-    # bash reads a function as a whole, but a script line by line.
-    by_line = re.search(r"\b(extglob|expand_aliases)\b|\\\Z", text)
-    return f"eval {quote(text)}" if by_line else text
+    lines = shell_text_lines(text)
+    # bash parses a function at once; some text must be parsed line by line, as in a script.
+    by_line = re.search(r"\b(extglob|expand_aliases)\b|\\\Z", lines)
+    return f"eval {quote(lines)}" if by_line else lines
 
 
 def indented(text: str) -> Optional[str]:
-    """Return shell text indented by four columns; None if that would change a word."""
+    """Return shell text indented by four columns; None if that would change what it does."""
     try:
         for line in text.split("\n"):
             shlex.split(line)
@@ -118,34 +123,38 @@ def indented(text: str) -> Optional[str]:
     return None if "<<" in text else re.sub("(?m)^(?=.)", "    ", text)
 
 
-_FAILED = 'echo "step {number} failed with exit code $code; the job {then}" >&2'
-_SIDE_BY_SIDE = 'code=0; for process in "${processes[@]}"; do wait "$process" || code=$?; done'
+_WAIT = 'code=0; wait "$!" || code=$?'
+_WAIT_FOR_ALL = 'code=0; for process in "${processes[@]}"; do wait "$process" || code=$?; done'
 
 
 def step_lines(plan: JobPlan) -> List[str]:
     """Return the lines that run a job's steps, each in its own shell."""
     lines: List[str] = []
     for number, step in enumerate(plan.steps, 1):
-        several = len(step) > 1
         lines += [""] if lines else []
-        if several:
+        if len(step) > 1:
             lines += [f"# Step {number}, side by side.", "processes=()"]
-        for beside, launch in enumerate(step):
-            starts = printable(launch.starts)
-            lines += [f"# {starts}." if several else f"# Step {number}: {starts}.", "{"]
-            lines += [*_launch_lines(plan, launch, beside), "} &"]
-            lines += ['processes+=("$!")'] if several else []
-        lines.append(_SIDE_BY_SIDE if several else 'code=0; wait "$!" || code=$?')
-        may_fail = step[0].allow_failure
-        then = "goes on" if may_fail else "ends with it"
-        report = _FAILED.format(number=number, then=then)
-        on_failure = report if may_fail else f'{{ {report}; exit "$code"; }}'
-        lines.append(f'[ "$code" -eq 0 ] || {on_failure}')
+            for earlier, launch in enumerate(step):
+                lines += [f"# {printable(launch.starts)}.", "{"]
+                lines += [*_launch_lines(plan, launch, earlier), "} &", 'processes+=("$!")']
+            lines.append(_WAIT_FOR_ALL)
+        else:
+            lines += [f"# Step {number}: {printable(step[0].starts)}.", "{"]
+            lines += [*_launch_lines(plan, step[0]), "} &", _WAIT]
+        lines.append(_failure_line(number, may_fail=step[0].allow_failure))
     return lines
 
 
+def _failure_line(number: int, *, may_fail: bool) -> str:
+    """Return the line that reports a failed step, and ends the job unless the step may fail."""
+    then = "goes on" if may_fail else "ends with it"
+    report = f'echo "step {number} failed with exit code $code; the job {then}" >&2'
+    on_failure = report if may_fail else f'{{ {report}; exit "$code"; }}'
+    return f'[ "$code" -eq 0 ] || {on_failure}'
+
+
 _PROOF = 'sh -c "$NEURONCTL_PROVE" sh'
-"""What srun starts in place of a task; the text is in neuronctl/sweeping/worker/files.py."""
+"""What srun starts instead of a task: the text in neuronctl/sweeping/worker/files.py runs it."""
 
 
 def task_launch(plan: JobPlan) -> Tuple[str, bool]:
@@ -156,24 +165,24 @@ def task_launch(plan: JobPlan) -> Tuple[str, bool]:
     launch, *others = plan.steps[0]
     # Each task has a W&B run of its own.
     exports = tuple(export for export in launch.exports if export.name != WANDB_RUN)
-    launch = replace(launch, exports=exports, program=(Shell('"$@"'),))
-    words = launch_words(plan, launch, launch_parts(plan, launch))
+    task = replace(launch, exports=exports, program=(Shell('"$@"'),))
+    words = launch_words(plan, task, launch_parts(plan, task))
     by_srun = words[0] == "srun"
-    proof = _PROOF if by_srun else ""
     if by_srun:  # a word that is a lone colon would begin another command of srun's
-        launch = replace(launch, program=(Shell('"${@/#/=}"'),))
-    *lines, command = _launch_lines(plan, launch, "NEURONCTL_SLOT" if others else "", proof)
+        task = replace(task, program=(Shell('"${@/#/=}"'),))
+    earlier = "NEURONCTL_SLOT" if others else ""
+    *lines, command = _launch_lines(plan, task, earlier, _PROOF if by_srun else "")
     if not lines and words == ('"$@"',):
         return "", by_srun
     return "\n".join([*lines, f"    exec {command.strip()}"]), by_srun
 
 
 def _launch_lines(
-    job: JobPlan, launch: Launch, beside: Union[int, str], proof: str = ""
+    job: JobPlan, launch: Launch, earlier: Union[int, str] = 0, proof: str = ""
 ) -> Sequence[str]:
     """Return the lines that start one launch of a step.
 
-    beside: how many launches of the step start before this one, or the shell variable that has
+    earlier: how many launches of the step start before this one, or the shell variable that has
     the number. proof: what srun starts instead, with the command as arguments; "": nothing.
     """
     parts = launch_parts(job, launch)
@@ -181,16 +190,15 @@ def _launch_lines(
     lines = add_remarks(export_lines(changed, "submit"))
     if launch.rendezvous and launch.nodes == 1 and job.nodes > 1:
         lines.append("export MASTER_ADDR=127.0.0.1")
-    if launch.rendezvous and beside:
-        lines.append(f"export MASTER_PORT=$((MASTER_PORT + {beside}))")
+    if launch.rendezvous and earlier:
+        lines.append(f"export MASTER_PORT=$((MASTER_PORT + {earlier}))")
     lines += parts.before
     if launch.inline:
         body = function_body(launch.request.body or "")
         return [*map(_indent, lines), indented(body) or body]
-    words = launch_words(job, launch, parts)
-    if proof:  # between srun's words and the command
-        srun_words = (*parts.once, *map(quote, launch.wrapping.srun))
-        words = (*srun_words, proof, *words[len(srun_words) :])
+    words = list(launch_words(job, launch, parts))
+    if proof:
+        words.insert(len(parts.once) + len(launch.wrapping.srun), proof)  # behind srun's own words
     command = wrapped(words)
     if not _has_several_lines(launch):
         command = "\n".join(map(_indent, command.split("\n")))

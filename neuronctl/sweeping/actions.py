@@ -1,4 +1,4 @@
-"""Create a sweep, add tasks, continue, cancel, and remove it."""
+"""Make a sweep, add tasks to it, and continue, cancel, and remove it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,20 @@ from neuronctl.common.units import format_time, parse_duration
 from neuronctl.common.words import counted, moment, verb
 from neuronctl.planning import JobPlan
 from neuronctl.request.axes import Axis, Row
+from neuronctl.request.job import JobRequest
 from neuronctl.slurm.job_id import JobId
 from neuronctl.submission.pipeline import Reporter, stored_request
 from neuronctl.submission.planned_job import PlannedJob
 from neuronctl.sweeping.folder import Sweep, SweepSettings, find_sweep, open_sweep
 from neuronctl.sweeping.jobs import plan_task, submit_workers, task_words
-from neuronctl.sweeping.parameters import METRIC, Task, TaskState, check_metric, make_tasks
+from neuronctl.sweeping.parameters import (
+    METRIC,
+    Task,
+    TaskState,
+    check_metric,
+    make_tasks,
+    parameter_names,
+)
 from neuronctl.sweeping.results import SweepStatus, read_status
 from neuronctl.sweeping.worker.files import FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
 from neuronctl.tracking.cancellation import cancel, is_active, scancel_targets
@@ -41,11 +49,10 @@ _PATIENCE = 300
 
 @dataclass(frozen=True)
 class Change:
-    """What was done to a sweep.
+    """What a command has done to a sweep.
 
-    added: number of new tasks. again: numbers of the tasks to do again. to_do: number of tasks that
-    wait. jobs: ids of the jobs submitted for them. cancelled: ids of cancelled jobs. paused: why no
-    task is started; "": it is not paused.
+    added: how many tasks are new. again: the tasks to do again, by number. to_do: how many tasks
+    wait. jobs, cancelled: ids. paused: why no task starts; "": the sweep is not paused.
     """
 
     name: str
@@ -66,40 +73,19 @@ def describe_sweep(
     metric: a pattern; None: METRIC. more: other fields of SweepSettings. Raises UsageError.
     """
     plan = planned.plan
-    request = plan.request
-    for name in ("array", "resume_with", "stall", "idle"):
-        if getattr(request, name):
-            option = name.replace("_", "-")
-            raise UsageError(f"--{option} is not for a sweep, whose jobs do several tasks")
+    _refuse_options(plan.request)
     check_metric(metric)
-    words = (request.script or "", *request.args)
-    if request.body is not None:
-        words = ("bash", "-c", request.body)
-    tasks = make_tasks(request.sweep, words)
-    program, *args = tasks[0].words
-    if any(task.words[0] != program for task in tasks):
-        raise UsageError(
-            "the program is the same for all tasks; parameters are for its arguments",
-            "write bash {NAME} or python {NAME}",
-        )
-
-    task_request = replace(
-        request,
-        script=program,
-        args=tuple(args),
-        body=None,
-        text_file=None,
-        sweep=(),
-        after=(),  # the dependency has them
-        after_ok=(),
-    )
-    os.environ.update(plan.secrets)
+    words = (plan.request.script or "", *plan.request.args)
+    if plan.request.body is not None:
+        words = ("bash", "-c", plan.request.body)
+    tasks = make_tasks(plan.request.sweep, words)
+    os.environ.update(plan.secrets)  # from which the jobs of the sweep take them
     for name in ("catalog", "template"):
         more[name] = more[name] and os.path.abspath(more[name])
     settings = SweepSettings(
         words=words,
-        axes=request.sweep,
-        request=stored_request(replace(plan, request=task_request)),
+        axes=plan.request.sweep,
+        request=stored_request(replace(plan, request=_task_request(plan.request, tasks))),
         cwd=working_directory(),
         exported=tuple(plan.secrets),
         task_time=_task_seconds(task_time, plan.time_limit or 0),
@@ -107,6 +93,26 @@ def describe_sweep(
         **more,
     )
     return _new_or_same(plan.job_name, settings), tasks
+
+
+def _refuse_options(request: JobRequest) -> None:
+    """Raise UsageError for options that a sweep's job, which runs many tasks, cannot have."""
+    for name in ("array", "resume_with", "stall", "idle"):
+        if getattr(request, name):
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} is not for a sweep, whose jobs do several tasks")
+
+
+def _task_request(request: JobRequest, tasks: Sequence[Task]) -> JobRequest:
+    """Return the request of the first task; raises UsageError if the tasks' programs differ."""
+    program, *args = tasks[0].words
+    if any(task.words[0] != program for task in tasks):
+        raise UsageError(
+            "the program is the same for all tasks; parameters are for its arguments",
+            "write bash {NAME} or python {NAME}",
+        )
+    request = replace(request, script=program, args=tuple(args), body=None, text_file=None)
+    return replace(request, sweep=(), after=(), after_ok=())  # request.dependency has the jobs
 
 
 def _task_seconds(task_time: Optional[str], limit: int) -> Optional[int]:
@@ -183,45 +189,36 @@ def add_tasks(
     full_tasks = [
         replace(task, words=task_words(plans[task.sizes], task.words[1:])) for task in tasks
     ]
-    is_new = sweep.is_new
-    if is_new:
-        sweep.create()
-    else:
+    if not sweep.is_new:
         sweep.save()
-    added = sweep.add(full_tasks)
-    if not is_new:
+        added = sweep.add(full_tasks)
         present = len(tasks) - added
         reporter.tell(f"{counted(added, 'new task')}; {present} are in the sweep already")
+        return replace(submit_waiting(sweep, reporter, **submit_options), added=added)
+    sweep.create()
+    added = sweep.add(full_tasks)
     try:
-        if not is_new:
-            return replace(submit_waiting(sweep, reporter, **submit_options), added=added)
         waiting = Counter(task.sizes for task in full_tasks)
         return replace(_submit_for(sweep, waiting, reporter, **submit_options), added=added)
     except (PolicyError, SlurmRefusedError, UsageError):
-        if is_new and not sweep.jobs():
+        if not sweep.jobs():
             _delete(sweep)
         raise
 
 
 def plan_sizes(sweep: Sweep, tasks: Sequence[Task]) -> Dict[Row, JobPlan]:
-    """Return the plan of a task for each combination of sizes."""
+    """Return the plan of a task, by its sizes."""
     return {sizes: plan_task(sweep.settings, sizes) for sizes in {task.sizes for task in tasks}}
 
 
 def extend(name: str, axes: Sequence[Axis]) -> Tuple[Sweep, Sequence[Task]]:
     """Return a sweep, and its tasks with these axes in place of its own for the same parameters."""
     sweep = _enter_sweep(name)
-    new_parameters = {parameter for axis in axes for parameter in _parameters(axis)}
+    new_parameters = set(parameter_names(axes))
     old_axes = [
-        axis for axis in sweep.settings.axes if new_parameters.isdisjoint(_parameters(axis))
+        axis for axis in sweep.settings.axes if new_parameters.isdisjoint(parameter_names([axis]))
     ]
     return sweep, make_tasks([*old_axes, *axes], sweep.settings.words)
-
-
-def _parameters(axis: Axis) -> List[str]:
-    """Return the names of an axis's parameters, which each of its rows has."""
-    first_row = axis[0]
-    return [name for name, _ in first_row]
 
 
 def submit_waiting(sweep: Sweep, reporter: Reporter, **submit_options: Any) -> Change:
@@ -238,7 +235,7 @@ def submit_waiting(sweep: Sweep, reporter: Reporter, **submit_options: Any) -> C
 def _submit_for(
     sweep: Sweep, waiting: Mapping[Row, int], reporter: Reporter, **submit_options: Any
 ) -> Change:
-    """Submit jobs for the waiting tasks. waiting: their number, by sizes."""
+    """Submit jobs for tasks. waiting: the number of tasks, by their sizes."""
     jobs: List[int] = []
     for sizes, count in waiting.items():
         jobs += submit_workers(sweep, sizes, count, reporter, **submit_options)
@@ -254,11 +251,11 @@ def retry(
     options: Mapping[str, str],
     jobs: Optional[int],
 ) -> Change:
-    """Continue a sweep.
+    """Do tasks of a sweep again, and continue it if it is paused.
 
-    numbers: of the tasks to do again, however they ended; (): the interrupted tasks and, if
-    ``failed``, the failed ones. options: of their jobs, by long names, such as ``time``. jobs: as
-    in SweepSettings; None: unchanged. Raises UsageError, and SlurmUnavailableError.
+    numbers: of the tasks, however they ended; (): the interrupted tasks and, if ``failed``, the
+    failed ones. options: new ones for their jobs, by long names, such as ``time``. jobs: as in
+    SweepSettings; None: unchanged. Raises UsageError, and SlurmUnavailableError.
     """
     sweep = _enter_sweep(name)
     sweep.settings = replace(sweep.settings, jobs=jobs or sweep.settings.jobs)
@@ -273,10 +270,12 @@ def retry(
     for task in chosen:
         by_sizes.setdefault(task.sizes, []).append((task.number, task.attempt))
     for sizes, attempts in by_sizes.items():
-        new_sizes = {**dict(sizes), **options} if options else None
-        if new_sizes:
+        if options:
+            new_sizes = {**dict(sizes), **options}
             plan_task(sweep.settings, tuple(new_sizes.items()))  # refuses impossible options
-        sweep.do_again(attempts, new_sizes)
+            sweep.do_again(attempts, new_sizes)
+        else:
+            sweep.do_again(attempts)
     sweep.resume()
 
     reporter.tell(f"{counted(len(chosen), 'task')} to do again")
@@ -289,7 +288,7 @@ def retry(
 
 
 def _choose_tasks(status: SweepStatus, numbers: Sequence[int], failed: bool) -> Sequence[TaskState]:
-    """Return the tasks to do again; raises UsageError for one that has not ended."""
+    """Return the tasks to do again; raises UsageError for a task that has not ended."""
     if not numbers:
         states = (INTERRUPTED, FAILED) if failed else (INTERRUPTED,)
         return [task for task in status.tasks if task.state in states]
@@ -319,7 +318,7 @@ def cancel_jobs(name: str) -> Change:
 
 
 def remove(name: str, tell: Callable[[str], None]) -> Change:
-    """Cancel a sweep's jobs, wait until they have left, and delete it; raises SlurmError."""
+    """Cancel a sweep's jobs, wait until they have ended, and delete it; raises SlurmError."""
     change = cancel_jobs(name)
     sweep = open_sweep(name)
     end = time.monotonic() + _PATIENCE
@@ -338,12 +337,13 @@ def remove(name: str, tell: Callable[[str], None]) -> Change:
 
 
 def _active_jobs(sweep: Sweep) -> List[JobStatus]:
+    """Return the sweep's jobs that have not ended."""
     job_ids = set(sweep.jobs())
     return [job for job in queued() if is_active(job) and job.id.job in job_ids]
 
 
 def _delete(sweep: Sweep) -> None:
-    """Delete a sweep; a worker on a lost node then finds no folder to write in."""
+    """Delete a sweep, so that a worker on a lost node finds no folder to write in."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{sweep.path}/sweep.json")
     shutil.rmtree(sweep.path, ignore_errors=True)

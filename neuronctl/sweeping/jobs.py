@@ -28,10 +28,10 @@ _MOST = 1000
 """Jobs of a sweep that are submitted at once: what Slurm's MaxArraySize allows by default."""
 
 _RUNS = 999
-"""Runs of a job that continues its tasks, unless --max-runs says otherwise."""
+"""Runs of a job that continues its tasks, without --max-runs."""
 
 _SAVE = 60
-"""Seconds before a job's end in which its tasks are asked to save, unless --signal says more."""
+"""Seconds before a job's end at which its tasks are asked to save, without --signal."""
 
 
 def task_words(plan: JobPlan, args: Iterable[str]) -> Tuple[str, ...]:
@@ -48,7 +48,7 @@ def task_words(plan: JobPlan, args: Iterable[str]) -> Tuple[str, ...]:
 
 
 def plan_task(settings: SweepSettings, sizes: Row) -> JobPlan:
-    """Plan one task of a sweep as a job of its own."""
+    """Return the plan of one task of a sweep, as if it were a job of its own."""
     layer = stored_layer(settings.request, "the sweep")
     options = {name.replace("-", "_"): value for name, value in sizes}
     return plan_job(options, recorded=layer, ask_slurm=False, catalog_file=settings.catalog).plan
@@ -65,36 +65,26 @@ def submit_workers(
 ) -> List[int]:
     """Submit jobs for this number of tasks, in addition to those in the queue; return their ids.
 
-    Submit as many as the limits and ``settings.jobs`` allow now: as one array, or as separate jobs
-    if Slurm would not requeue them. submit_options: as for submit_job(). If there is no room, or
-    with ``dry_run``, return [].
+    Submit as many as the limits and ``settings.jobs`` allow now. submit_options: as for
+    submit_job(). If there is no room, or with ``dry_run``, return [].
     """
     settings = sweep.settings
     workers, all_workers = (0, 0) if dry_run else _count_workers(sweep, sizes)
     task = plan_task(settings, sizes)
-    layer = _job_layer(sweep, task)
-    planned = _plan(settings, layer)
-    assert planned.plan.until_done is not None
-    chain = planned.plan.until_done.chain
-    room = min(_room(planned, chain), (settings.jobs or _MOST) - all_workers)
+    planned = _plan(settings, _job_layer(sweep, task))
+    room = min(_room(planned), (settings.jobs or _MOST) - all_workers)
     wanted = math.ceil(tasks / settings.side_by_side) - workers
     if all_workers and min(room, wanted) <= 0:
         message = f"{counted(all_workers, 'job')} in the queue, and room for {max(0, room)} more"
         later = "" if workers else f": 'neuronctl sweep retry {sweep.name}' once there is room"
         reporter.tell(f"{message}; {counted(tasks, 'task')} to do{later}")
         return []
-    count = max(1, min(_MOST, wanted, room))
     code = worker_code(sweep.folder, write=not dry_run)
+    count = max(1, min(_MOST, wanted, room))
     jobs: List[int] = []
     while True:
-        job = planned
-        is_array = count > 1 and not chain
-        if is_array:
-            job = _plan(settings, layer, array=f"1-{count}")
-            job = replace(job, snapshot=planned.snapshot)  # Slurm's answers hold for both
-        job = _with_worker(job, sweep, task, sizes, code)
         try:
-            for _ in range(1 if is_array else count):
+            for job in _make_jobs(planned, sweep, task, sizes, count, code):
                 submission = submit_job(job, reporter, dry_run=dry_run, **submit_options)
                 if submission is None:  # --dry-run
                     return []
@@ -109,12 +99,33 @@ def submit_workers(
 
 
 def _plan(settings: SweepSettings, layer: Layer, **options: str) -> PlannedJob:
+    """Plan a job of the sweep. options: further ones, by name."""
     return plan_job(
         {**options, "env": settings.exported},
         recorded=layer,
         catalog_file=settings.catalog,
         template=settings.template,
     )
+
+
+def _make_jobs(
+    planned: PlannedJob, sweep: Sweep, task: JobPlan, sizes: Row, count: int, code: str
+) -> List[PlannedJob]:
+    """Return the jobs to submit: an array of this count, or single jobs if they are chains.
+
+    planned: a single job.
+    """
+    if count == 1 or _is_chain(planned):
+        return [_with_worker(planned, sweep, task, sizes, code)] * count
+    array = _plan(sweep.settings, _job_layer(sweep, task), array=f"1-{count}")
+    array = replace(array, snapshot=planned.snapshot)  # Slurm's answers hold for both
+    return [_with_worker(array, sweep, task, sizes, code)]
+
+
+def _is_chain(planned: PlannedJob) -> bool:
+    """Return True if each run is a job of its own, because Slurm would not requeue the job."""
+    until_done = planned.plan.until_done
+    return until_done is not None and bool(until_done.chain)
 
 
 def _with_worker(
@@ -151,8 +162,8 @@ def _asked_signal(task: JobPlan) -> Tuple[str, int]:
     return name, int(seconds or _SAVE)
 
 
-def _room(planned: PlannedJob, chain: str) -> int:
-    """Return how many more jobs the limits allow. chain: not empty for a chain of jobs."""
+def _room(planned: PlannedJob) -> int:
+    """Return how many more jobs the limits allow."""
     from neuronctl.judgement.limit_checks import room_in_queue
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 
@@ -161,11 +172,11 @@ def _room(planned: PlannedJob, chain: str) -> int:
     room = room_in_queue(PlanOnCluster(planned.plan, planned.snapshot))
     if room is None:
         return _MOST
-    return room // 2 if chain else room  # a chain has two jobs in the queue at a time
+    return room // 2 if _is_chain(planned) else room  # a chain has two jobs in the queue
 
 
 def _job_layer(sweep: Sweep, task: JobPlan) -> Layer:
-    """Return the request of a job that runs tasks like this one, several at a time."""
+    """Return the request of a job that runs tasks like this one. task: the plan of one task."""
     request = task.request
     slots = sweep.settings.side_by_side
     has_count = request.ntasks_per_node or request.ntasks  # otherwise the launcher says how many
@@ -212,7 +223,7 @@ def _side_by_side(step: StepRequest, task: JobPlan, slots: int) -> Dict[str, Any
 
 
 def _count_workers(sweep: Sweep, sizes: Row) -> Tuple[int, int]:
-    """Return how many queued jobs take tasks of these sizes, and how many take any tasks.
+    """Return two numbers of queued jobs: those for tasks of these sizes, and all of the sweep.
 
     Both are 0 if Slurm does not answer.
     """

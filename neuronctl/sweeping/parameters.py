@@ -27,8 +27,8 @@ _PLACE = re.compile(rf"\{{\{{(?P<literal>{NAME})\}}\}}|(?<!\$)\{{(?P<name>{NAME}
 class Task:
     """One task of a sweep.
 
-    parameters: each with its value, in their order. words: the program and its arguments. sizes:
-    the options of its job that parameters set, by their long names.
+    parameters: names and values. words: the program and its arguments. sizes: the options of its
+    job that parameters set, by long names.
     """
 
     number: int
@@ -38,10 +38,10 @@ class Task:
 
 
 class TaskState(NamedTuple):
-    """One task and its last attempt, 0 for none. Times are epoch seconds; None: not known.
+    """One task and its last attempt. Times are epoch seconds; None: not known.
 
-    values: of its parameters. metric: as its program printed it. version: the snapshot or commit
-    that it ran.
+    values: of its parameters. attempt: 0: it has not begun. metric: as its program printed it.
+    version: the snapshot or commit that it ran.
 
     >>> [(task.number, task.state) for task in neuronctl.Sweep("train").tasks]
     [(1, 'waiting'), (2, 'waiting')]
@@ -68,7 +68,7 @@ class TaskState(NamedTuple):
 
     @property
     def figure(self) -> Optional[float]:
-        """Return the metric as a number, or None."""
+        """Return the metric as a number; None if it is no finite one."""
         try:
             value = float(self.metric or "nan")
         except ValueError:
@@ -77,14 +77,12 @@ class TaskState(NamedTuple):
 
 
 def make_tasks(axes: Sequence[Axis], words: Sequence[str]) -> Tuple[Task, ...]:
-    """Return a task for each combination of rows, numbered in their order.
+    """Return a task for each combination of the axes' rows, numbered in their order.
 
-    words: the program and its arguments, with ``{name}`` where a parameter's value comes. Raises
-    UsageError where a parameter or a ``{name}`` has no counterpart, and for two equal tasks.
+    words: the program and its arguments, with ``{name}`` in place of a parameter's value. Raises
+    UsageError if a parameter or a ``{name}`` has no counterpart, or two tasks are equal.
     """
-    first_rows = [axis[0] for axis in axes]
-    names = [name for row in first_rows for name, _ in row]
-    _check_names(names, words)
+    _check_names(parameter_names(axes), words)
     check_utf8([value for axis in axes for row in axis for _, value in row])
     count = math.prod(map(len, axes))
     if count > MOST:
@@ -94,12 +92,12 @@ def make_tasks(axes: Sequence[Axis], words: Sequence[str]) -> Tuple[Task, ...]:
             "leave values out, or make several sweeps of it",
         )
     tasks: List[Task] = []
-    by_content: Dict[Tuple[Tuple[str, ...], Row], Task] = {}
+    distinct: Dict[Tuple[Tuple[str, ...], Row], Task] = {}  # by words and sizes
     for number, rows in enumerate(itertools.product(*axes), 1):
         row = tuple(itertools.chain.from_iterable(rows))
         sizes = tuple((size_option(name), value) for name, value in row if size_option(name))
         task = Task(number, row, _fill(words, dict(row)), sizes)
-        first_equal = by_content.setdefault((task.words, sizes), task)
+        first_equal = distinct.setdefault((task.words, sizes), task)
         if first_equal is not task:
             raise UsageError(
                 f"tasks {first_equal.number} and {number} are the same: {show_parameters(row)}",
@@ -109,13 +107,19 @@ def make_tasks(axes: Sequence[Axis], words: Sequence[str]) -> Tuple[Task, ...]:
     return tuple(tasks)
 
 
+def parameter_names(axes: Iterable[Axis]) -> List[str]:
+    """Return the names of the axes' parameters."""
+    first_rows = [axis[0] for axis in axes]  # the other rows have the same names
+    return [name for row in first_rows for name, _ in row]
+
+
 def show_parameters(row: Iterable[Tuple[str, str]]) -> str:
     """Return parameters on one line, such as ``lr=0.1 seed=1``."""
     return " ".join(f"{name}={value}" for name, value in row)
 
 
 def _check_names(names: Sequence[str], words: Sequence[str]) -> None:
-    """Raise UsageError if parameters and the places in the words do not match one to one."""
+    """Raise UsageError if a parameter or a ``{name}`` in the words has no counterpart."""
     options = [size_option(name) or name for name in names]
     for index, option in enumerate(options):
         if option in options[:index]:
@@ -138,7 +142,7 @@ def _check_names(names: Sequence[str], words: Sequence[str]) -> None:
 
 @functools.cache
 def size_option(name: str) -> str:
-    """Return the job option that a parameter sets, or ""."""
+    """Return the job option that a parameter sets; "" if it sets none."""
     option = find(name)
     return option.long if option and option.long in SIZES else ""
 

@@ -1,4 +1,4 @@
-"""The results of a sweep's tasks, best first, and how they scale with the job's size."""
+"""The results of a sweep's tasks, and how the tasks scale with the size of their jobs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _TOTALS = ("gpus", "ntasks")
 class SweepStatus:
     """A sweep as it is now.
 
-    tasks: by number. jobs: those of its jobs that have not ended. notes: as of Sweep.notes().
-    unanswered: why Slurm does not say which jobs there are. folder: where its files are.
+    tasks: by number. jobs: those that have not ended. notes: as Sweep.notes() returns them.
+    unanswered: why Slurm does not list the jobs; "": it does. folder: where its files are.
     """
 
     name: str
@@ -53,10 +53,8 @@ class SweepStatus:
 
     @property
     def best_first(self) -> List[TaskState]:
-        """Return the tasks with the best metric first, those without one last, by number."""
-        figures = [task.figure for task in self.tasks]
-        ranks = [math.inf if figure is None else -figure for figure in figures]
-        return [self.tasks[index] for index in sorted(range(len(ranks)), key=ranks.__getitem__)]
+        """Return the tasks with the highest metric first, and those without a metric last."""
+        return sorted(self.tasks, key=_rank)
 
     @cached_property
     def counts(self) -> Dict[str, int]:
@@ -70,25 +68,30 @@ class SweepStatus:
 
     @property
     def seconds_left(self) -> Optional[int]:
-        """Return how long the rest takes if as many tasks run as now; None: unknown."""
+        """Return how long the rest takes if as many tasks run at a time as now; None: unknown."""
         running = [task for task in self.tasks if task.state == RUNNING]
         ended = [task for task in self.tasks if task.state in (DONE, FAILED)]
         if not running or not ended:
             return None
         mean_seconds = sum(task.seconds or 0 for task in ended) / len(ended)
         now = time.time()
-        to_run = [max(0.0, mean_seconds - now + (task.start or now)) for task in running]
-        to_run = [min(mean_seconds, seconds) for seconds in to_run]
-        waiting_count = self.counts[WAITING] + self.counts[INTERRUPTED]
-        return math.ceil((sum(to_run) + mean_seconds * waiting_count) / len(running))
+        ages = [max(0.0, now - (task.start or now)) for task in running]
+        running_seconds = sum(max(0.0, mean_seconds - age) for age in ages)
+        waiting_seconds = mean_seconds * (self.counts[WAITING] + self.counts[INTERRUPTED])
+        return math.ceil((running_seconds + waiting_seconds) / len(running))
+
+
+def _rank(task: TaskState) -> float:
+    """Return the key by which tasks are sorted: less for a higher metric."""
+    return math.inf if task.figure is None else -task.figure
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How a task compares with the one of the smallest job, all else the same.
+    """How a task compares with that of the smallest job with the same other parameters.
 
-    shown: its parameters. rest: those that are no size. seconds: how long it took. ratio: how many
-    times as large its job is. speedup: how many times as fast it was.
+    shown: all its parameters. rest: those that set no size. seconds: how long it took. ratio: how
+    many times as large its job is. speedup: how many times as fast it was.
     """
 
     number: int
@@ -100,12 +103,12 @@ class Scale:
 
     @property
     def efficiency(self) -> float:
-        """Return the speedup per added node, 1 being ideal."""
+        """Return the speedup in proportion to the size; 1 is ideal."""
         return self.speedup / self.ratio
 
 
 def read_status(sweep: Sweep) -> SweepStatus:
-    """Return what a sweep's folder and Slurm say; raises RecordError."""
+    """Return the status of a sweep by its folder and Slurm; raises RecordError."""
     job_ids = set(sweep.jobs())
     rows: List[QueueJob] = []
     problems: List[str] = []
@@ -124,18 +127,15 @@ def read_status(sweep: Sweep) -> SweepStatus:
 
 
 def find_status(name: str) -> SweepStatus:
-    """Return what has become of a sweep; raises NoSuchJobError if there is none."""
+    """Return the status of the sweep of this name; raises NoSuchJobError if there is none."""
     return read_status(open_sweep(name))
 
 
 def compare_scales(tasks: Sequence[TaskState]) -> List[Scale]:
-    """Return how the finished tasks scale, curve by curve; [] if no size varies.
+    """Return how the finished tasks scale, curve by curve; [] if no parameter sets a size.
 
-    The tasks of a curve set the same sizes, and differ in nothing else.
+    The tasks of a curve set the same size options, and have the same other parameters.
     """
-    names = {name for task in tasks for name in task.values}
-    if not any(map(size_option, names)):
-        return []
     curves: Dict[Tuple[str, Tuple[str, ...]], List[TaskState]] = {}
     for task in tasks:
         sizes = _sizes(task)
@@ -152,10 +152,10 @@ def compare_scales(tasks: Sequence[TaskState]) -> List[Scale]:
 def _compare(rest: str, tasks: List[TaskState]) -> List[Scale]:
     """Return how the tasks of a curve compare with the smallest one. rest: as in Scale."""
     least = {name: min(_sizes(task)[name] for task in tasks) for name in _sizes(tasks[0])}
-    tasks.sort(key=lambda task: _ratio(_sizes(task), least))
-    smallest = tasks[0]
+    by_size = sorted(tasks, key=lambda task: _ratio(_sizes(task), least))
+    smallest = by_size[0]
     scales = []
-    for task in tasks:
+    for task in by_size:
         ratio = _ratio(_sizes(task), least) / _ratio(_sizes(smallest), least)
         speedup = (smallest.seconds or 1) / (task.seconds or 1)
         shown = show_parameters(task.values.items())
@@ -164,17 +164,18 @@ def _compare(rest: str, tasks: List[TaskState]) -> List[Scale]:
 
 
 def _sizes(task: TaskState) -> Dict[str, int]:
-    """Return the sizes that its parameters set, such as 2 for ``a100:2``."""
+    """Return the sizes that a task's parameters set, by option, such as 2 for ``a100:2``."""
     sizes: Dict[str, int] = {}
     for name, text in task.values.items():
-        numbers = re.findall("[0-9]+", text)  # of ``a100:2``: 100 and 2
-        if size_option(name) and numbers:
-            sizes[size_option(name)] = int(numbers[-1]) or 1
+        option = size_option(name)
+        numbers = re.findall("[0-9]+", text) if option else []  # of ``a100:2``: 100 and 2
+        if numbers:
+            sizes[option] = int(numbers[-1]) or 1
     return sizes
 
 
 def _ratio(sizes: Mapping[str, int], least: Mapping[str, int]) -> float:
-    """Return how many times larger these sizes are than the least."""
+    """Return how many times as large a job of these sizes is as one of the least sizes."""
     ratios = {name: sizes[name] / least[name] for name in least}
     job_ratio = max((ratios[name] for name in _TOTALS if name in ratios), default=1.0)
     nodes_ratio = ratios.get("nodes", 1.0)

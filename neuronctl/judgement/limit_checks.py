@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Iterator, Optional, Tuple
 
 from neuronctl.common import units
-from neuronctl.common.datatypes import replace
 from neuronctl.common.words import counted, verb
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import running
@@ -22,7 +21,7 @@ _GPU = "gres/gpu"
 def counted_jobs(limit: Limit, on_cluster: PlanOnCluster) -> Tuple[QueueJob, ...]:
     """Return the user's own jobs that count for a limit."""
     snapshot = on_cluster.snapshot
-    if limit.scope == Scope.QOS:  # the job's own QOS, or its partition's
+    if limit.scope == Scope.QOS:
         qos, partitions = limit.name.lower(), snapshot.figures.partitions
         names = {partition.name for partition in partitions if partition.qos.lower() == qos}
         return tuple(
@@ -49,17 +48,18 @@ def check_limits(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if "," in on_cluster.job_qos:
         yield Doubt(f"which QOS of {on_cluster.job_qos} the job gets is not known", refusable=True)
     for limit in sorted(on_cluster.limits, key=lambda limit: list(KINDS).index(limit.kind)):
-        if not _is_of_plans_partition(limit):
-            yield from _check(limit, on_cluster)
-    partition, size = on_cluster.partition, on_cluster.size.job
-    most = None if partition is None else partition.max_memory_mb_per_cpu
-    if most is not None and size.get("mem", most * size["cpu"] + 1) > most * size["cpu"]:
+        if not _is_checked_by_rules(limit):
+            yield from _check_limit(limit, on_cluster)
+    most = None if on_cluster.partition is None else on_cluster.partition.max_memory_mb_per_cpu
+    size = on_cluster.size.job
+    is_within = most is None or ("mem" in size and size["mem"] <= most * size["cpu"])
+    if not is_within:
         words = f"the job's memory per core may be over {most} MB (MaxMemPerCPU)"
         yield Doubt(f"{words}: Slurm gives it more cores, or refuses it", refusable=True)
 
 
-def _is_of_plans_partition(limit: Limit) -> bool:
-    """Return True if the plan's partition has the limit; the rules about sizes check it there."""
+def _is_checked_by_rules(limit: Limit) -> bool:
+    """Return True if the rules about sizes check the limit: the plan's partition has it, too."""
     return (
         limit.about.counts == Counts.TIME
         or limit.kind == "MaxNodes"
@@ -67,7 +67,7 @@ def _is_of_plans_partition(limit: Limit) -> bool:
     )
 
 
-def _check(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
+def _check_limit(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield what one limit means for the job."""
     about = limit.about
     if about.counts == Counts.SUBMITTED or (limit.figure == 0 and about.counts == Counts.RUNNING):
@@ -76,9 +76,9 @@ def _check(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if about.counts == Counts.SPENT:
         yield from _check_budget(limit, on_cluster)
         return
-    wanted = _wanted(limit, on_cluster)
+    wanted = _count_wanted(limit, on_cluster)
     if wanted is None:
-        if _concerns(limit, on_cluster):
+        if _may_concern(limit, on_cluster):
             yield Doubt(f"how much the job takes of {limit.named} of {limit.holder} is not known")
     elif not limit.allows(wanted):
         # NC124 compares the plan's GPUs with the partition's figure, which is this limit.
@@ -89,36 +89,35 @@ def _check(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         yield from _check_use(limit, on_cluster, wanted)
 
 
-def _wanted(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
-    """Return what the job takes of a limit; None: unknown."""
+def _count_wanted(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
+    """Return how much the job takes of a limit; None: not known."""
     size = on_cluster.size.node if limit.about.per == Per.NODE else on_cluster.size.job
     if (limit.kind, limit.tres) == ("MaxTRESPU", _GPU):
         return size.get(_GPU) if on_cluster.needs.gpus else on_cluster.gpus_held
     return limit.taken(size, on_cluster.time_limit)
 
 
-def _concerns(limit: Limit, on_cluster: PlanOnCluster) -> bool:
-    """Return True if a limit on something not counted here may still stop the job."""
+def _may_concern(limit: Limit, on_cluster: PlanOnCluster) -> bool:
+    """Return True if a limit may stop the job, although how much the job takes is not known."""
     if limit.tres in TRES_NAMES or limit.tres == "billing" or limit.about.minimum:
         return True
-    gpus = on_cluster.needs.all_gpus
-    kind = limit.tres.partition("gres/gpu:")[2]
-    if kind:
-        types = dict(on_cluster.needs.gpu_types)
-        if types:
-            return kind in types
-        # If a job names no type, some releases of Slurm count the type that it gets, others none.
-        has_kind = any(group.gpu_counts(kind)[0] for group in on_cluster.pool)
-        return has_kind and gpus + limit.used > limit.figure
     if limit.tres.startswith("license/"):
         return on_cluster.plan.request.sbatch_value("licenses") is not None
-    return limit.tres.startswith("gres/gpu") and bool(gpus)
+    gpus, types = on_cluster.needs.all_gpus, dict(on_cluster.needs.gpu_types)
+    _, _, model = limit.tres.partition("gres/gpu:")
+    if not model:
+        return limit.tres.startswith("gres/gpu") and gpus > 0
+    if types:
+        return model in types
+    # If a job names no type, some releases of Slurm count the type that it gets, others none.
+    has_model = any(group.gpu_counts(model) != (0, 0) for group in on_cluster.pool)
+    return has_model and gpus + limit.used > limit.figure
 
 
 def room_in_queue(on_cluster: PlanOnCluster) -> Optional[int]:
     """Return how many more such jobs the user may submit now; None: no limit is known.
 
-    If Slurm tells no limits, the catalog's figure holds.
+    The catalog's limit counts if Slurm does not tell its own.
     """
     partition, jobs = on_cluster.plan.partition, on_cluster.snapshot.jobs
     rooms = [
@@ -127,39 +126,42 @@ def room_in_queue(on_cluster: PlanOnCluster) -> Optional[int]:
         if limit.about.counts == Counts.SUBMITTED
     ]
     if not on_cluster.snapshot.enforced and partition.max_submit_jobs is not None:
-        here = (job for job in jobs if partition.name in job.partitions)
-        rooms.append(partition.max_submit_jobs - sum(job.count for job in here))
+        used = sum(job.count for job in jobs if partition.name in job.partitions)
+        rooms.append(partition.max_submit_jobs - used)
     return max(0, min(rooms)) if rooms else None
 
 
 def _used_in_queue(limit: Limit, on_cluster: PlanOnCluster) -> int:
+    """Return how many jobs count for a limit on jobs; 0 if Slurm does not show it."""
     if limit.about.per == Per.USER and limit.about.counts == Counts.SUBMITTED:
         return limit.held_by(counted_jobs(limit, on_cluster))
     if limit.about.per in (Per.USER, Per.ACCOUNT):
-        return _used_of_each(limit, on_cluster) or 0
+        return _used_of_qos(limit, on_cluster) or 0
     return limit.used
 
 
-def _used_of_each(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
-    """Return the use of a QOS limit on each account or user; None if Slurm does not show it."""
+def _used_of_qos(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
+    """Return what the user or account uses of a QOS limit; None if Slurm does not show it."""
     if limit.scope != Scope.QOS or limit.about.per not in (Per.USER, Per.ACCOUNT):
         return None
     groups = qos_groups(limit.name, on_cluster.snapshot.limited_groups)
-    account = on_cluster.account.lower()
-    mine = [group for group in groups if group.account == account and not group.user]
     if limit.about.per == Per.USER:
-        mine = [group for group in groups if group.user]
-    for group_limit in (group_limit for group in mine for group_limit in group.limits):
-        if (group_limit.kind, group_limit.tres) == (limit.kind, limit.tres):
-            return group_limit.used
-    # A user or account without jobs is not listed.
-    return 0 if groups and not mine else None
+        listed = [group for group in groups if group.user]
+    else:
+        account = on_cluster.account.lower()
+        listed = [group for group in groups if group.account == account and not group.user]
+    if groups and not listed:
+        return 0  # Slurm does not list a user or account without jobs
+    for group in listed:
+        for listed_limit in group.limits:
+            if (listed_limit.kind, listed_limit.tres) == (limit.kind, limit.tres):
+                return listed_limit.used
+    return None
 
 
 def _check_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the refusal by a limit on jobs in the queue, or by one that allows no running job."""
-    figure = limit.figure
-    used = _used_in_queue(limit, on_cluster)
+    figure, used = limit.figure, _used_in_queue(limit, on_cluster)
     is_submitted = limit.about.counts == Counts.SUBMITTED
     tasks = on_cluster.array_size if is_submitted else 1
     if used + tasks <= figure:
@@ -170,9 +172,11 @@ def _check_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         hint = "use another partition, QOS or account"
         yield Finding(f"{words} ({limit.named})", hint, source, code="NC501")
         return
-    who = "you have" if limit.about.per == Per.USER else f"{_group_of(limit)} has"
-    words = f"{who} {counted(used, 'job')} in the queue and may have {figure}"
-    words += "" if limit.about.per == Per.USER else ", counting all its users"
+    if limit.about.per == Per.USER:
+        words = f"you have {counted(used, 'job')} in the queue and may have {figure}"
+    else:
+        words = f"{_group_of(limit)} has {counted(used, 'job')} in the queue and may have {figure}"
+        words += ", counting all its users"
     hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
     if tasks > 1:
         hint = f"split it: {counted(figure, 'task')} may be in the queue, {max(0, figure - used)} "
@@ -180,14 +184,17 @@ def _check_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     yield Finding(f"{words}; {tasks} more would be refused", hint, source, code="NC501")
 
 
+_HOLDERS = {Per.USER: "a user of", Per.ACCOUNT: "an account in", Per.GROUP: "all jobs of"}
+
+
 def _refuse_size(limit: Limit, wanted: int, on_cluster: PlanOnCluster) -> Finding:
-    about = limit.about
-    whose = {Per.USER: "a user of", Per.ACCOUNT: "an account in", Per.GROUP: "all jobs of"}
-    figure = f"must have at least {limit.figure}" if about.minimum else f"may have {limit.figure}"
-    each = " per node" if about.per == Per.NODE else ""
+    """Return the refusal of a size over a limit: Slurm never starts such a job."""
+    holder = f"{_HOLDERS.get(limit.about.per, 'a job in')} {limit.holder}"
+    per_node = " per node" if limit.about.per == Per.NODE else ""
+    may_have = "must have at least" if limit.about.minimum else "may have"
     return Finding(
-        f"requested {limit.amount(wanted)}{each}; {whose.get(about.per, 'a job in')} "
-        f"{limit.holder} {figure}{each} ({limit.kind}): Slurm may accept it but never start it",
+        f"requested {limit.amount(wanted)}{per_node}; {holder} {may_have} {limit.figure}{per_node} "
+        f"({limit.kind}): Slurm may accept it but never start it",
         "change the size, or use another QOS",
         on_cluster.snapshot.says(limit.command),
         code="NC509",
@@ -195,15 +202,17 @@ def _refuse_size(limit: Limit, wanted: int, on_cluster: PlanOnCluster) -> Findin
 
 
 def _check_budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Yield the state of a group's budget: minutes of wall time or of a TRES."""
-    amount = on_cluster.size.job.get(limit.tres) if limit.tres else 1
-    if amount == 0 or (amount is None and not _concerns(limit, on_cluster)):
+    """Yield what a group's budget, of minutes of wall time or of a TRES, means for the job."""
+    amount = on_cluster.size.job.get(limit.tres) if limit.tres else 1  # None: not known
+    if amount == 0 or (amount is None and not _may_concern(limit, on_cluster)):
         return
+    wanted: Optional[int] = 0
+    used = limit.used
     # Slurm starts a job as long as anything is left; with "safe", only if the job can end within
     # the limit (man slurm.conf).
-    safe = "safe" in on_cluster.snapshot.figures.config.enforce
-    wanted = _wanted(limit, on_cluster) if safe else 0
-    used = limit.used + (limit.promised if safe else 0)
+    if "safe" in on_cluster.snapshot.figures.config.enforce:
+        wanted = _count_wanted(limit, on_cluster)
+        used += limit.promised
     words = f"{limit.holder} has used {limit.used} of {limit.amount(limit.figure)} ({limit.kind})"
     if limit.figure == 0 or (wanted is not None and wanted > limit.figure):
         yield _refuse_size(limit, wanted or 1, on_cluster)
@@ -218,8 +227,8 @@ def _check_budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 def _check_use(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Outcome]:
     """Yield the wait for other jobs that hold a limit's resources, the user's or the group's."""
     about = limit.about
-    mine = counted_jobs(limit, on_cluster)
-    used = _used_now(limit, on_cluster, mine)
+    users_jobs = counted_jobs(limit, on_cluster)
+    used = _used_now(limit, on_cluster, users_jobs)
     if used is None:
         yield Doubt(f"how much is left of {limit.named} of {limit.holder} is not known")
         return
@@ -236,48 +245,51 @@ def _check_use(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator
     if about.per == Per.USER:
         code = "NC502" if about.counts == Counts.RUNNING else "NC503"
         held = f"you hold {used} of {figure} in {limit.holder}"
-        end, until = _end_of_wait(replace(limit, used=used), mine, wanted, on_cluster)
+        excess = used + wanted - limit.figure
+        end, until = _find_end_of_wait(limit, users_jobs, excess, on_cluster)
     else:
         code = "NC507"
-        end = "some end; when is not known"
         held = f"jobs of {_group_of(limit)} hold {used} of {figure}, counting all its users"
+        end = "some end; when is not known"
     words = f"{held}; {wanted} more must wait until {end}"
     yield Wait(code, limit.reason, words, on_cluster.snapshot.says(limit.command), until)
 
 
-def _used_now(limit: Limit, on_cluster: PlanOnCluster, mine: Tuple[QueueJob, ...]) -> Optional[int]:
-    """Return what jobs hold of a limit now; None: unknown. mine: the user's jobs that count."""
+def _used_now(
+    limit: Limit, on_cluster: PlanOnCluster, users_jobs: Tuple[QueueJob, ...]
+) -> Optional[int]:
+    """Return what jobs hold of a limit now; None: not known. users_jobs: those that count."""
     if limit.about.bare or limit.tres.startswith("gres/gpu:"):
-        return _used_of_each(limit, on_cluster)
+        return _used_of_qos(limit, on_cluster)
     if limit.about.per != Per.USER:
         return limit.used
-    uncounted = (job for job in running(mine) if "cpu" not in job.tres)
-    if limit.tres and any(job.holds(limit.tres) is None for job in uncounted):
+    # squeue may not tell what a running job holds.
+    untold = (job for job in running(users_jobs) if "cpu" not in job.tres)
+    if limit.tres and any(job.holds(limit.tres) is None for job in untold):
         return None
-    return limit.held_by(mine)
+    return limit.held_by(users_jobs)
 
 
-def _end_of_wait(
-    limit: Limit, mine: Tuple[QueueJob, ...], wanted: int, on_cluster: PlanOnCluster
+def _find_end_of_wait(
+    limit: Limit, users_jobs: Tuple[QueueJob, ...], excess: int, on_cluster: PlanOnCluster
 ) -> Tuple[str, Optional[int]]:
-    """Return when the user's own jobs free enough of a limit: in words, and as a time.
+    """Return when the user's jobs have freed the excess over a limit: in words, and as a time.
 
     The time is in epoch seconds; None: not known.
     """
     unknown = "some of your jobs end; when is not known"
     as_requested = ("JobHeldUser", "JobHeldAdmin", "Dependency", "BeginTime")
-    ahead = sum(
-        job.count for job in mine if job.state in WAITING and job.reason not in as_requested
-    )
+    waiting = (job for job in users_jobs if job.state in WAITING)
+    ahead = sum(job.count for job in waiting if job.reason not in as_requested)
     if ahead:
         return f"{unknown}: {counted(ahead, 'other job')} of yours {verb(ahead)} ahead", None
-    excess = limit.used + wanted - limit.figure
-    ends = [(job.end, job) for job in running(mine) if job.end is not None]
-    for end, job in sorted(ends, key=lambda each: each[0]):
-        excess -= job.count * limit.taken_by(job)
-        if excess <= 0:
-            left = max(0, end - on_cluster.snapshot.asked_at)
-            return f"job {job.id} ends, in at most {units.format_time(left)}", end
+    ends = [(job.end, job) for job in running(users_jobs) if job.end is not None]
+    still_held = excess
+    for end, job in sorted(ends, key=lambda end_and_job: end_and_job[0]):
+        still_held -= job.count * limit.taken_by(job)
+        if still_held <= 0:
+            delay = max(0, end - on_cluster.snapshot.asked_at)
+            return f"job {job.id} ends, in at most {units.format_time(delay)}", end
     return unknown, None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from itertools import chain
 from typing import AbstractSet, Any, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from neuronctl.common import units
@@ -56,16 +57,11 @@ class PlanOnCluster:
     @cached_property
     def associations(self) -> Tuple[Association, ...]:
         """Return the user's associations in the job's account, whatever the partition."""
-        account = self.plan.request.account
-        return tuple(
-            association
-            for association in self.snapshot.figures.associations
-            if (
-                association.is_default
-                if account is None
-                else association.account.lower() == account.lower()
-            )
-        )
+        account, every = self.plan.request.account, self.snapshot.figures.associations
+        if account is None:
+            return tuple(association for association in every if association.is_default)
+        name = account.lower()
+        return tuple(association for association in every if association.account.lower() == name)
 
     @property
     def account(self) -> str:
@@ -140,28 +136,30 @@ class PlanOnCluster:
         partition_limits = () if self.partition is None else self.partition.limits
         if not self.snapshot.enforced:
             return partition_limits
-
-        # The QOS whose limits are in force; the one that counts first comes first.
-        site_qos = None if self.partition is None else figures.qos_named(self.partition.qos)
+        partition_qos = None if self.partition is None else figures.qos_named(self.partition.qos)
         job_qos = figures.qos_named(self.job_qos)
         flags = () if job_qos is None else job_qos.flags
-        in_order = (job_qos, site_qos) if "OverPartQOS" in flags else (site_qos, job_qos)
-        every_qos = [qos for qos in in_order if qos is not None]
+        every_qos = (job_qos, partition_qos) if "OverPartQOS" in flags else (partition_qos, job_qos)
 
         limits = [limit for limit in partition_limits if _LIFTED.get(limit.kind) not in flags]
         limited: Set[Tuple[str, str]] = set()  # the (kind, TRES) that a QOS limits
-        for qos in every_qos:
-            shared = [group.limits for group in qos_groups(qos.name, groups) if group.is_whole]
-            qos_limits = (limit for part in (qos.limits, *shared) for limit in part)
-            new_limits = [limit for limit in qos_limits if (limit.kind, limit.tres) not in limited]
+        factor: Optional[float] = None
+        for qos in filter(None, every_qos):
+            of_all_jobs = (group.limits for group in qos_groups(qos.name, groups) if group.is_whole)
+            new_limits = [
+                limit
+                for limit in chain(qos.limits, *of_all_jobs)
+                if (limit.kind, limit.tres) not in limited
+            ]
             limited.update((limit.kind, limit.tres) for limit in new_limits)
             limits += new_limits
+            factor = qos.factor if factor is None else factor
 
-        factor = next((qos.factor for qos in every_qos if qos.factor is not None), 1)
         for limit in self._association_limits:
             if (limit.kind, limit.tres) not in limited:
-                figure = limit.figure * (factor if limit.kind in _MULTIPLIED else 1)
-                limits.append(replace(limit, figure=int(figure)))
+                if factor is not None and limit.kind in _MULTIPLIED:
+                    limit = replace(limit, figure=int(limit.figure * factor))
+                limits.append(limit)
         return tuple(limits)
 
     @property
@@ -173,9 +171,9 @@ class PlanOnCluster:
         key = Scope.ASSOCIATION, association.account, association.partition
         adopted = [group for group in groups if (group.scope, group.name, group.partition) == key]
         # If slurmctld has not adopted the association, the database's limits count.
-        limits = [limit for holder in adopted or (association,) for limit in holder.limits]
-        above = with_those_above(association.account, groups)
-        return limits + [limit for group in above for limit in group.limits]
+        own_limits = (holder.limits for holder in adopted or (association,))
+        account_limits = (group.limits for group in with_those_above(association.account, groups))
+        return [*chain(*own_limits, *account_limits)]
 
     def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """Return the limit of that kind that counts, or None."""
@@ -249,49 +247,55 @@ class PlanOnCluster:
     @property
     def may_get_more_nodes(self) -> bool:
         """Return True if a script lets Slurm choose the number of nodes for its tasks or GPUs."""
-        needs = self.needs
-        most = max(needs.tasks, needs.gpus)
-        most = min(needs.most_nodes or most, most)
-        return self.plan.request.amounts is not None and most > self.plan.nodes
+        if self.plan.request.amounts is None:
+            return False
+        useful_nodes = max(self.needs.tasks, self.needs.gpus)
+        return min(self.needs.most_nodes or useful_nodes, useful_nodes) > self.plan.nodes
 
     @cached_property
     def size(self) -> JobSize:
         """Return what Slurm will count for the job; a spread job's nodes and memory are unknown."""
         plan, needs, nodes = self.plan, self.needs, self.plan.nodes
-        gpus = plan.gpus_per_node
         cores = whole_cores(-(-needs.all_cores // nodes), self.threads)
-        all_cores = max(whole_cores(needs.all_cores, self.threads), nodes * self.threads)
-        job = {"cpu": all_cores, "gres/gpu": max(needs.all_gpus, nodes * gpus)}
-        if not needs.is_spread:
-            job["cpu"] = nodes * cores
+        gpus = plan.gpus_per_node
         if needs.whole == "nodes":
             cores = max(cores, min(plan.partition.cores_per_node, default=0))
             gpus = self.gpus_held // nodes
-            job = {"cpu": nodes * cores, "gres/gpu": nodes * gpus}
-        node = {"cpu": cores, "gres/gpu": gpus}
-        if self.may_get_more_nodes:
-            amounts = {tres: job[tres] for tres in job if tres == "cpu" or not needs.gpus_per_node}
-            if needs.memory_per_core and not needs.memory_per_node:
-                amounts["mem"] = amounts["cpu"] * needs.memory_per_core
-            return JobSize(amounts, {"node": 1})
-        return JobSize(self._with_memory(job, nodes), self._with_memory(node, 1))
+        all_cores, all_gpus = nodes * cores, nodes * gpus
+        if needs.whole != "nodes":
+            all_gpus = max(all_gpus, needs.all_gpus)
+            if needs.is_spread:
+                all_cores = max(whole_cores(needs.all_cores, self.threads), nodes * self.threads)
+        if not self.may_get_more_nodes:
+            job = self._count_tres(nodes, all_cores, all_gpus)
+            return JobSize(job, self._count_tres(1, cores, gpus))
+        known = {"cpu": all_cores}
+        if not needs.gpus_per_node:
+            known["gres/gpu"] = all_gpus
+        if needs.memory_per_core and not needs.memory_per_node:
+            known["mem"] = all_cores * needs.memory_per_core
+        return JobSize(known, {"node": 1})
 
     @property
     def gpus_held(self) -> int:
-        """Return the GPUs that it holds while it runs: all of its nodes with --exclusive."""
+        """Return the GPUs that the job holds while it runs; with --exclusive, all of its nodes."""
         whole = self.plan.partition.gpus_per_node if self.needs.whole == "nodes" else 0
         return self.plan.nodes * max(self.plan.gpus_per_node, whole)
 
-    def _with_memory(self, amounts: Dict[str, int], nodes: int) -> Dict[str, int]:
+    def _count_tres(self, nodes: int, cores: int, gpus: int) -> Dict[str, int]:
+        """Return what nodes with these cores and GPUs in total count by TRES, as far as known."""
         needs = self.needs
-        memory = nodes * needs.memory_per_node or amounts["cpu"] * needs.memory_per_core
-        memory = memory or amounts.get("gres/gpu", 0) * needs.memory_per_gpu
-        sizes = {group.memory_mb for group in self.pool}
-        if needs.whole_memory and len(sizes) == 1:
-            memory = nodes * sizes.pop()
-        for kind, count in needs.gpu_types:
-            amounts[f"gres/gpu:{kind}"] = nodes * count or amounts.get("gres/gpu", 0)
-        return {**amounts, **({"mem": memory} if memory else {}), "node": nodes}
+        tres = {"node": nodes, "cpu": cores, "gres/gpu": gpus}
+        for model, number in needs.gpu_types:
+            tres[f"gres/gpu:{model}"] = nodes * number or gpus
+        by_gpu = gpus * needs.memory_per_gpu
+        memory = nodes * needs.memory_per_node or cores * needs.memory_per_core or by_gpu
+        node_sizes = {group.memory_mb for group in self.pool}
+        if needs.whole_memory and len(node_sizes) == 1:
+            memory = nodes * node_sizes.pop()
+        if memory:
+            tres["mem"] = memory
+        return tres
 
     @property
     def time_limit(self) -> Optional[int]:
@@ -303,7 +307,7 @@ class PlanOnCluster:
 
     @property
     def array_size(self) -> int:
-        """Return how many jobs it counts for: the tasks of an array, otherwise 1."""
+        """Return how many jobs the plan counts for: the tasks of an array, otherwise 1."""
         text = self.plan.request.array
         return 1 if text is None else JobId(1, tasks=text).count
 

@@ -12,6 +12,7 @@ from neuronctl.common.errors import PolicyError, SlurmError
 from neuronctl.common.words import counted
 from neuronctl.judgement.judgement import Judgement, judge
 from neuronctl.judgement.limit_checks import counted_jobs
+from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import Snapshot, is_reserved, is_up
 from neuronctl.judgement.verdict import CAN_START, NOT_KNOWN, ORDER, WILL_WAIT, Verdict
 from neuronctl.planning import JobPlan, plan
@@ -43,7 +44,7 @@ class Candidate:
         """
         refusals = [error for error in self.judgement.refusals if error.has(Trait.PARTITION)]
         wants_gpus = self.plan.gpus_per_node or self.plan.request.shares_gpus
-        if self.plan.partition.gpus_per_node and not (wants_gpus or refusals):
+        if not refusals and self.plan.partition.gpus_per_node and not wants_gpus:
             return "its GPUs would stay idle"
         return "; ".join(f"{refusal.code}: {refusal.message}" for refusal in refusals)
 
@@ -60,12 +61,12 @@ class Candidate:
     @property
     def verdict(self) -> Verdict:
         """Return what would happen to the job here because of the partition."""
-        elsewhere = self.judgement.refusals and self.fits
-        return Verdict(NOT_KNOWN, "") if elsewhere else self.judgement.verdict
+        has_general_error = self.judgement.refusals and self.fits
+        return Verdict(NOT_KNOWN, "") if has_general_error else self.judgement.verdict
 
     @property
     def rank(self) -> Tuple[bool, int, float, int]:
-        """Return its place: by verdict, by when the job starts at the latest, and by room."""
+        """Return the key to sort candidates: verdict, latest start of the job, and free nodes."""
         kind, until = self.verdict.kind, self.verdict.until
         latest = float("inf") if until is None else until
         return not self.fits, ORDER.index(kind), latest, -self.judgement.free_nodes
@@ -141,7 +142,7 @@ class LimitUse:
 
 @dataclass(frozen=True)
 class PartitionNow:
-    """One partition now. Counts are GPUs, or cores where its nodes have no GPUs.
+    """One partition now. Counts are GPUs, or cores if its nodes have no GPUs.
 
     next: what would happen to a job of one GPU (one core) now.
     """
@@ -170,7 +171,7 @@ class PartitionNow:
         return counted(self.free, self.unit)
 
     def wait(self, now: int) -> str:
-        """Return ``now``, or what it waits for and for how long at most."""
+        """Return ``now``, or what such a job waits for and for how long at most."""
         if self.next.kind == CAN_START:
             return "now"
         kind = "" if self.next.kind == WILL_WAIT else self.next.kind
@@ -204,31 +205,35 @@ def _partition_now(
             free += unused
         else:
             down += unused
-
-    request = JobRequest(script="job", partition=name, gpus_per_node=1 if has_gpus else None)
-    judgement = judge(RuleContext(plan(request, cluster), catalog), snapshot)
-    # Keep only findings that close the partition: those about the made-up request do not matter.
-    closing = tuple(
-        finding for finding in judgement.findings if finding.has(Trait.CLOSES_PARTITION)
-    )
-    judgement = replace(judgement, findings=closing)
-    assert judgement.nodes is not None
-    on_cluster = judgement.nodes.on_cluster
-
-    def share(kind: str, tres: str = "") -> LimitUse:
-        limit = on_cluster.limit(kind, tres)
-        counting = limit or Limit(kind, tres, 0, Scope.PARTITION, name)
-        mine = counting.held_by(counted_jobs(counting, on_cluster))
-        return LimitUse(mine, None if limit is None else limit.figure)
-
+    on_cluster, verdict = _judge_small_job(name, cluster, catalog, snapshot, has_gpus=has_gpus)
     return PartitionNow(
         partition=name,
         unit="GPU" if has_gpus else "core",
         free=free,
         used=used,
         down=down,
-        my_gpus=share("MaxTRESPU", "gres/gpu"),
-        my_running=share("MaxJobsPU"),
-        my_jobs=share("MaxSubmitPU"),
-        next=judgement.verdict,
+        my_gpus=_count_mine(on_cluster, "MaxTRESPU", "gres/gpu"),
+        my_running=_count_mine(on_cluster, "MaxJobsPU"),
+        my_jobs=_count_mine(on_cluster, "MaxSubmitPU"),
+        next=verdict,
     )
+
+
+def _judge_small_job(
+    name: str, cluster: Cluster, catalog: Catalog, snapshot: Snapshot, *, has_gpus: bool
+) -> Tuple[PlanOnCluster, Verdict]:
+    """Judge a job of one GPU or one core in a partition."""
+    request = JobRequest(script="job", partition=name, gpus_per_node=1 if has_gpus else None)
+    judgement = judge(RuleContext(plan(request, cluster), catalog), snapshot)
+    assert judgement.nodes is not None
+    # Keep only findings that close the partition: those about the made-up request do not matter.
+    closing = [finding for finding in judgement.findings if finding.has(Trait.CLOSES_PARTITION)]
+    return judgement.nodes.on_cluster, replace(judgement, findings=tuple(closing)).verdict
+
+
+def _count_mine(on_cluster: PlanOnCluster, kind: str, tres: str = "") -> LimitUse:
+    """Return what the user holds of a limit; without one, what the user holds in the partition."""
+    limit = on_cluster.limit(kind, tres)
+    counting = limit or Limit(kind, tres, 0, Scope.PARTITION, on_cluster.plan.partition.name)
+    used = counting.held_by(counted_jobs(counting, on_cluster))
+    return LimitUse(used, None if limit is None else limit.figure)

@@ -18,7 +18,11 @@ SOURCE = slurm_says("scontrol show reservation")
 
 @dataclass(frozen=True)
 class ReservedNodes:
-    """Nodes that reservations keep from the job, and those of which they keep some cores."""
+    """What reservations keep from the job.
+
+    nodes: whole nodes. parts: nodes of which they keep some cores. by: the reservations of whole
+    nodes.
+    """
 
     nodes: FrozenSet[str]
     parts: FrozenSet[str]
@@ -26,12 +30,12 @@ class ReservedNodes:
 
 
 def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
-    """Return the nodes that reservations take before the job would be over."""
+    """Return the nodes that reservations take now, or before the job has surely ended."""
     snapshot, limit = on_cluster.snapshot, on_cluster.time_limit
     if snapshot.reservations is None:
-        # If Slurm lists none, the nodes show those that have begun.
-        shown = node_names(group for group in snapshot.nodes if is_reserved(group))
-        return ReservedNodes(shown, frozenset(), ())
+        # Slurm did not list them; the nodes' states show those that have begun.
+        nodes = node_names(group for group in snapshot.nodes if is_reserved(group))
+        return ReservedNodes(nodes, frozenset(), ())
     names = node_names(snapshot.nodes)
     whole: Set[str] = set()
     parts: Set[str] = set()
@@ -76,24 +80,24 @@ def reservation_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
 
 def check_access(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the refusal of a reservation that is not the user's or does not exist."""
-    name, every = on_cluster.plan.request.reservation, on_cluster.snapshot.reservations
+    name, reservations = on_cluster.plan.request.reservation, on_cluster.snapshot.reservations
     is_hidden = "reservations" in on_cluster.snapshot.figures.config.private
-    if name is None or "," in name or every is None or is_hidden:
+    if name is None or "," in name or reservations is None or is_hidden:
         return
-    reservation = next((each for each in every if each.name == name), None)
+    by_name = {reservation.name: reservation for reservation in reservations}
+    reservation = by_name.get(name)
     if reservation is None:
-        names = ", ".join(each.name for each in every) or "none"
-        words = f"there is no reservation '{name}'"
-        yield Finding(words, f"reservations here: {names}", SOURCE, code="NC514")
+        hint = f"reservations here: {', '.join(by_name) or 'none'}"
+        yield Finding(f"there is no reservation '{name}'", hint, SOURCE, code="NC514")
         return
     allowed = {*reservation.allowed}
     if allowed and reservation.is_for_named and not users_names(on_cluster) & allowed:
-        who = ", ".join(each.partition("=")[2] for each in reservation.allowed)
+        who = ", ".join(kind_and_name.partition("=")[2] for kind_and_name in reservation.allowed)
         yield Finding(f"reservation {name} is for {who}", "leave it out", SOURCE, code="NC514")
 
 
 def users_names(on_cluster: PlanOnCluster) -> Set[str]:
-    """Return the names by which a reservation may be for the job, as Reservation has them."""
+    """Return the job's user, groups, and accounts in the form of ``Reservation.allowed``."""
     snapshot, association = on_cluster.snapshot, on_cluster.association
     names = {f"Users={snapshot.user}", *(f"Groups={name}" for name in snapshot.groups)}
     accounts = (on_cluster.account, *(association.above if association else ()))

@@ -20,8 +20,8 @@ _UNUSABLE = (
     *("DOWN", "DRAIN", "FAIL", "COMPLETING", "UNKNOWN", "FUTURE", "NO_RESPOND", "NOT_RESPONDING"),
     *("POWER_D", "POWERING_DOWN", "REBOOT", "PERFCTRS", "BLOCKED", "INVAL", "*"),
 )
-"""How the words of a state begin in which no job starts. POWERED_DOWN is none: Slurm boots such a
-node for the job (man sinfo, NODE STATE CODES)."""
+"""How those words of a node's state begin with which no job starts there. POWERED_DOWN is none of
+them: Slurm boots such a node for the job (man sinfo, NODE STATE CODES)."""
 
 
 def slurm_says(command: str, asked_at: Optional[int] = None) -> Citation:
@@ -47,7 +47,7 @@ class Snapshot:
     limited_groups: Tuple[LimitedGroup, ...] = ()
     """Limits of whole QOS and accounts, and what their jobs hold now."""
     reservations: Optional[Tuple[Reservation, ...]] = None
-    """None: not told."""
+    """None: Slurm does not list them."""
     user: str = ""
     queue: Optional[Tuple[QueueJob, ...]] = None
     """All users' jobs in the partitions of the nodes; None: not asked."""
@@ -68,7 +68,7 @@ class Snapshot:
 
     @property
     def budgets(self) -> Tuple[Limit, ...]:
-        """Return the budgets of minutes for the user, the tightest first."""
+        """Return the user's budgets of minutes; first the one with the least share left."""
         return user_budgets(self.figures, self.limited_groups) if self.enforced else ()
 
 
@@ -83,17 +83,17 @@ def is_reserved(group: NodeGroup) -> bool:
 
 
 def is_up(group: NodeGroup) -> bool:
-    """Return True if Slurm may start jobs on the nodes, apart from reservations.
+    """Return True if Slurm may start jobs on the nodes, now or after those that run or end there.
 
-    On one that still ends a job it may.
+    Reservations do not count.
     """
-    return not any(word.startswith(_UNUSABLE) for word in _words(group) - {"COMPLETING"})
+    return not any(word.startswith(_UNUSABLE) for word in _state_words(group) - {"COMPLETING"})
 
 
 def is_usable(group: NodeGroup) -> bool:
     """Return True if Slurm starts jobs on the nodes now, if they have room."""
-    return not any(word.startswith(_UNUSABLE) for word in _words(group))
+    return not any(word.startswith(_UNUSABLE) for word in _state_words(group))
 
 
-def _words(group: NodeGroup) -> Set[str]:
+def _state_words(group: NodeGroup) -> Set[str]:
     return set(re.findall(r"\w+|\*", group.state))

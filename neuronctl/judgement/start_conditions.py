@@ -39,18 +39,22 @@ _JUDGED = {
     # This module judges them.
     **dict.fromkeys(("hold", "begin", "nodes"), r".*"),
 }
-"""Options that change nothing in when a job starts, or whose effect is known, by their values."""
+"""By option, the values with which it does not change when a job starts, or has a known effect."""
 
 _OF_THREADS = ("hint=nomultithread", "hint=multithread", "threads-per-core=1")
-"""Those that change nothing where each core has one thread."""
+"""Options that change nothing if each core has one thread."""
 
 _DATABASE = slurm_says("sacctmgr show associations")
 
 
 def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the waits that the job requests, its possible waits, and what it may not use."""
-    request, now = on_cluster.plan.request, on_cluster.snapshot.asked_at
-    yield from _check_account(on_cluster)
+    request = on_cluster.plan.request
+    figures = on_cluster.snapshot.figures
+    if "associations" in figures.config.enforce and figures.associations:
+        yield from _check_account(on_cluster)
+        if "qos" in figures.config.enforce:
+            yield from _check_qos(on_cluster)
     yield from check_access(on_cluster)
     yield from _check_numbers(on_cluster)
     if request.sbatch_value("hold") is not None:
@@ -58,40 +62,47 @@ def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if request.dependency is not None:
         yield from _check_dependency(request.dependency, on_cluster)
     begin = request.sbatch_value("begin")
-    at = None if begin is None else units.parse_begin(begin, now)
-    if begin is not None and at is None:
-        yield Doubt(f"--begin={begin} is a time that only Slurm can read", refusable=True)
-    elif at is not None and at > now:
-        words = f"it starts at {moment(at, seconds=True)} (--begin={begin})"
-        words += f", {units.format_time(at - now)} from now, at the earliest"
-        yield Wait("NC506", "BeginTime", words, until=at)
-    one_thread = all(group.threads == 1 for group in on_cluster.pool)
+    if begin is not None:
+        yield from _check_begin(begin, on_cluster.snapshot.asked_at)
+    has_one_thread = all(group.threads == 1 for group in on_cluster.pool)
     for option in request.sbatch:
         name, _, value = option.partition("=")
         is_judged = name in _JUDGED and re.fullmatch(_JUDGED[name], value, re.ASCII)
-        if not is_judged and not (one_thread and option in _OF_THREADS):
+        if not is_judged and not (has_one_thread and option in _OF_THREADS):
             words = f"--sbatch {option} is not judged here: Slurm may refuse it, or wait for it"
             yield Doubt(words, refusable=True)
 
 
+def _check_begin(begin: str, now: int) -> Iterator[Outcome]:
+    """Yield the wait for the time of --begin, or the doubt about one that only Slurm can read."""
+    start = units.parse_begin(begin, now)
+    if start is None:
+        yield Doubt(f"--begin={begin} is a time that only Slurm can read", refusable=True)
+    elif start > now:
+        words = f"it starts at {moment(start, seconds=True)} (--begin={begin})"
+        words += f", {units.format_time(start - now)} from now, at the earliest"
+        yield Wait("NC506", "BeginTime", words, until=start)
+
+
 def _check_account(on_cluster: PlanOnCluster) -> Iterator[Finding]:
-    """Yield an account that the user lacks, and a QOS that the account lacks."""
-    request = on_cluster.plan.request
-    enforce = on_cluster.snapshot.figures.config.enforce
-    associations = on_cluster.snapshot.figures.associations
-    if "associations" not in enforce or not associations:
-        return
-    if request.account is not None and not on_cluster.associations:
-        names = ", ".join(dict.fromkeys(each.account for each in associations))
-        words = f"you have no account '{request.account}'"
+    """Yield the refusal of an account that the user lacks."""
+    account = on_cluster.plan.request.account
+    if account is not None and not on_cluster.associations:
+        associations = on_cluster.snapshot.figures.associations
+        names = ", ".join(dict.fromkeys(association.account for association in associations))
+        words = f"you have no account '{account}'"
         yield Finding(words, f"your accounts: {names}", _DATABASE, code="NC514")
+
+
+def _check_qos(on_cluster: PlanOnCluster) -> Iterator[Finding]:
+    """Yield the refusal of a QOS, requested or by default, that the account lacks."""
     association, qos = on_cluster.association, on_cluster.job_qos
-    if "qos" not in enforce or association is None or not qos or "," in qos:
+    if association is None or not qos or "," in qos:
+        return
+    if qos.lower() in (name.lower() for name in association.qos):
         return
     names = ", ".join(association.qos)
-    if qos.lower() in names.lower().split(", "):
-        return
-    if request.qos is not None:
+    if on_cluster.plan.request.qos is not None:
         words = f"QOS {qos} is not one of account {association.account}"
         yield Finding(words, f"its QOS: {names or 'none'}", _DATABASE, code="NC514")
     elif names:
@@ -100,7 +111,7 @@ def _check_account(on_cluster: PlanOnCluster) -> Iterator[Finding]:
 
 
 def _check_numbers(on_cluster: PlanOnCluster) -> Iterator[Finding]:
-    """Yield --nodes=0, and array indexes over the cluster's highest."""
+    """Yield the refusal of --nodes=0, and of array indexes over the cluster's highest."""
     request = on_cluster.plan.request
     if "nodes=0" in request.sbatch:
         words = "--nodes=0 is no number of nodes: Slurm refuses the job"

@@ -19,15 +19,15 @@ SLURM = "Slurm"
 ORDER = (CAN_START, NOT_KNOWN, WILL_WAIT, REFUSED)
 """The best first."""
 PROBABLY = "probably "
-"""Before one of the others: what is not known, and what sbatch --test-only makes likely."""
+"""Precedes another kind if sbatch --test-only makes it likely, but neuronctl cannot tell."""
 
 
 @dataclass(frozen=True)
 class Wait:
     """One thing that a job waits for.
 
-    code: the rule's. cause: Slurm's reason. until: epoch seconds by which it ends at the latest if
-    none of the user's jobs waits before this one; None: unknown.
+    code: the rule's. cause: Slurm's reason. until: epoch seconds by which the wait ends at the
+    latest if none of the user's jobs waits before this one; None: not known.
     """
 
     code: str
@@ -39,10 +39,10 @@ class Wait:
 
 @dataclass(frozen=True)
 class Doubt:
-    """Something that is unknown.
+    """Something that is not known about a job.
 
-    refusable: Slurm may even refuse the job because of it. cause: Slurm's reason if the job waits
-    for it. likely: CAN_START or WILL_WAIT if one of them is.
+    refusable: whether Slurm may even refuse the job because of it. cause: Slurm's reason if the job
+    waits for it. likely: CAN_START or WILL_WAIT if one of them is likely, otherwise "".
     """
 
     words: str
@@ -52,7 +52,7 @@ class Doubt:
 
 
 Outcome = Union["Finding", Wait, Doubt]
-"""A finding has its rule's code, and not yet what is the rule's own."""
+"""A finding has its rule's code, but not yet the rule's severity and traits."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Verdict:
     kind: one of the first four words above, or PROBABLY and one of them. cause: Slurm's reason, or
     the codes that refuse. until: epoch seconds by which it starts at the latest as far as the
     user's own limits allow; None: unknown. judged_by: SLURM, or why only the catalog was used.
-    all_nodes_up: whether none of the partition's is out of service or reserved.
-    likely: as of Doubt.
+    all_nodes_up: whether no node of the partition is out of service or reserved. likely: as in
+    Doubt.
     """
 
     kind: str
@@ -75,11 +75,11 @@ class Verdict:
     likely: str = ""
 
     def tested(self, kind: str) -> Verdict:
-        """Return the verdict after ``sbatch --test-only``. kind: what that means, "" for nothing.
+        """Return the verdict after ``sbatch --test-only``.
 
-        What is known, or likely, stays: the test does not see the gaps in which jobs start before
-        others. REFUSED means nothing if nodes are out of service or reserved: the test then says
-        that no node is large enough.
+        kind: what the test's answer means, "" if nothing. What is known, or likely, stays: the test
+        does not see the gaps in which jobs start before others. REFUSED means nothing if nodes are
+        out of service or reserved: the test then says that no node is large enough.
         """
         is_moot = kind == REFUSED and not self.all_nodes_up
         if self.kind != NOT_KNOWN or is_moot:

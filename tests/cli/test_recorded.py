@@ -175,7 +175,9 @@ def test_names(
     result = run("resubmit", "train")
     assert "train is job 9, the newest of that name" in result.stderr
     assert fake_slurm.stdin() == script and "Submitted batch job 10" in result.stdout
-    assert "'trian' is neither a job id nor the name of" in run("show", "trian", code=8).stderr
+    for words in (["show"], ["show", "--script"], ["resubmit"]):
+        said = run(*words, "trian", code=8).stderr
+        assert "'trian' is neither a job id nor the name of a job" in said
 
 
 def test_resubmit_byte_for_byte(

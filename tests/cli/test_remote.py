@@ -146,6 +146,13 @@ def test_a_dry_run_sends_the_list_and_the_script(node: Login) -> None:
     assert not [path for path in left if path.name in ("train.py", "secret.txt")]
 
 
+def test_a_secret_is_refused_by_name(node: Login) -> None:
+    Path("train.py").touch()
+    Path(".env").touch()
+    assert "not sent: .env (a file of secrets)" in on(*SUBMIT, "train.py", code=2).stderr
+    on("--allow", ".env", *SUBMIT, "train.py")
+
+
 def test_pull_brings_back_what_differs(node: Login) -> None:
     Path("train.py").touch()
     said = on(*SUBMIT, "train.py").stderr

@@ -18,6 +18,30 @@ ALLOCATION: Dict[str, str] = {
 RUN = ("run", "--cluster", "neuron-2022")
 
 
+@pytest.mark.parametrize("launcher", ["horovodrun", "mpirun"])
+@pytest.mark.parametrize(
+    ("part", "line"),
+    [
+        ("", "-np 8 -H gpu32:4,gpu33:4 "),
+        ("--gpus-per-node 2", "-np 4 -H gpu32:2,gpu33:2 "),
+        ("--nodelist gpu33 --gpus-per-node 2", "-np 2 -H gpu33:2 "),
+        ("--nodes 1", "-np 4 -H gpu32:4 "),
+    ],
+)
+def test_the_tutorials_lines(launcher: str, part: str, line: str, run: Callable[..., Any]) -> None:
+    words = [*RUN, "--print", "--launcher", launcher, *part.split(), "train_hvd.py"]
+    launch = run(*words, env=ALLOCATION).stdout.splitlines()[-1]
+    assert launch.startswith(launcher) and launch.endswith(" python train_hvd.py")
+    assert line in launch
+
+
+def test_srun_on_one_named_node(run: Callable[..., Any]) -> None:
+    words = [*RUN, "--print", "--launcher", "srun", "--nodelist", "gpu33", "--gpus-per-node", "2"]
+    text = run(*words, "train.py", env=ALLOCATION).stdout
+    for word in ("--nodelist=gpu33", "--ntasks=2", "--gres=gpu:2"):
+        assert f" {word} " in text.replace("\\\n", " ")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

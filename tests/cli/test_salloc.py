@@ -70,6 +70,7 @@ def test_secret_is_not_on_any_command_line(run: Run, fakes: Path) -> None:
     (fakes / "salloc.argv").unlink()
     shown = run("salloc", *SITE, *options, "--dry-run", "--", "printenv", env=secret)
     assert "hf_secret_value" not in shown.stdout
+    assert shown.stdout.startswith("salloc --job-name=interactive --partition=amd_a100nv_8 ")
     assert not (fakes / "salloc.argv").exists()  # a dry run starts nothing
 
 

@@ -180,6 +180,12 @@ def test_accounting_is_away(run: Run, fake_slurm: FakeSlurm, words: str, said: s
     assert (job["state"], job["source"]) == ("TIMEOUT", "record")
 
 
+def test_some_waiting_tasks_of_an_array(run: Run, fake_slurm: FakeSlurm) -> None:
+    fake_slurm.queue(queue_row("7_[2-9]", own="7", state="PENDING"), queue_row("7_1", own="8"))
+    (row,) = jobs(run("status", "--json", "7_[3-5]").stdout)
+    assert row["job_id"] == "7_[2-9]"
+
+
 def test_ids_and_names_together(run: Run, fake_slurm: FakeSlurm) -> None:
     rows = [queue_row("7", name="prepare"), queue_row("8"), queue_row("9", name="other")]
     fake_slurm.queue(*rows)

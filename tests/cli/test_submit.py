@@ -159,8 +159,15 @@ def test_two_submissions_at_once_are_two_jobs(fake_slurm: FakeSlurm, tmp_path: P
     """One that another process makes at the same time is not one whose answer was lost."""
     fake_slurm.answer("sbatch", "4711\n", delay=0.3)
     command = [sys.executable, "-m", "neuronctl", "submit", *ONE, "train.py"]
-    with begun(command, command, cwd=tmp_path, stdout=subprocess.PIPE) as running:
-        assert all("4711" in process.communicate(timeout=600)[0] for process in running)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with begun(command, command, cwd=tmp_path, **pipes) as running:
+        ended = [(process.communicate(timeout=600), process.returncode) for process in running]
+    for (stdout, stderr), code in ended:
+        assert code == 0, stderr
+        summary, verdict = stderr.splitlines()
+        assert summary.startswith("neuronctl: submitting to ")
+        assert verdict.startswith("neuronctl: not known: ")  # the fake scontrol says nothing
+        assert "4711" in stdout
     assert [record["job_id"] for record in records()] == [4711, 4711]
 
 

@@ -8,7 +8,7 @@ import re
 import time
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from neuronctl.common.datatypes import dataclass, replace
+from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import NoSuchJobError
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_control import scancel
@@ -24,7 +24,7 @@ JobOrName = Union[JobId, str]
 """A job id, or the name of jobs."""
 
 KnownJobs = Dict[JobOrName, List[JobStatus]]
-"""What Slurm knows of each."""
+"""The jobs that Slurm knows of each id or name."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,19 @@ def scancel_targets(
     chosen = [status for status in active if state in (None, status.state)]
     targets: Dict[JobId, List[JobStatus]] = {}
     for status in chosen:
-        id = status.id
-        if isinstance(word, JobId):
-            ends_all = word.task is not None or len(chosen) == len(active)
-            # scancel ignores a task's own job id (4713 for 4711_2), and says nothing.
-            id = word if ends_all and id.job == word.job else _common(word, id)
-        targets.setdefault(id, []).append(status)
+        ends_all = len(chosen) == len(active)
+        targets.setdefault(_target_id(word, status.id, ends_all), []).append(status)
     return targets
+
+
+def _target_id(word: JobOrName, row_id: JobId, ends_all: bool) -> JobId:
+    """Return the id with which scancel ends the jobs of a row that ``word`` names."""
+    if isinstance(word, str):
+        return row_id
+    # scancel ignores a task's own job id (4713 for 4711_2), and says nothing.
+    if (ends_all or word.task is not None) and row_id.job == word.job:
+        return word
+    return _common_tasks(word, row_id)
 
 
 def outcomes(
@@ -70,18 +76,20 @@ def outcomes(
     if not targets:
         return [_untouched(word, statuses, state)]
     rows = []
-    for id, parts in targets.items():
-        name = f" ({parts[0].name})" if isinstance(word, str) else ""
-        words = f"{id}{name} cancelled"
-        row = Outcome(str(id), parts[0].name, states_of(parts), "cancelled", words)
+    for id, jobs in targets.items():
         # scancel's messages print an array without its ``%2``.
         message = refused.get(re.sub("%[0-9]+", "", str(id)))
-        rows.append(row if message is None else replace(row, result="refused", words=message))
+        if message is None:
+            name = f" ({jobs[0].name})" if isinstance(word, str) else ""
+            result, words = "cancelled", f"{id}{name} cancelled"
+        else:
+            result, words = "refused", message
+        rows.append(Outcome(str(id), jobs[0].name, states_of(jobs), result, words))
     return rows
 
 
 def _untouched(word: JobOrName, statuses: Sequence[JobStatus], state: Optional[str]) -> Outcome:
-    """Return why nothing of a job or name is cancelled. state: the only one to cancel, or None."""
+    """Return why no job of an id or name was cancelled. state: the only one to cancel, or None."""
     if not statuses:
         return Outcome(str(word), result="unknown", words="no matching jobs")
     first = statuses[0]
@@ -98,53 +106,52 @@ def _untouched(word: JobOrName, statuses: Sequence[JobStatus], state: Optional[s
     return Outcome(str(word), first.name, states, result, words)
 
 
-def cancel(chosen: Mapping[JobId, Sequence[JobStatus]]) -> Dict[str, str]:
-    """Cancel the targets; return why scancel refused some, by their names.
+def cancel(targets: Mapping[JobId, Sequence[JobStatus]]) -> Dict[str, str]:
+    """Cancel the targets; return scancel's message for each that it refused, by id.
 
-    A job with --until-done must not come back: of a chain, the job that waits is cancelled first,
-    and what its script submits or requeues meanwhile is cancelled too. Raises SlurmError.
+    No later run of a job with --until-done may begin: of a chain, the job that waits is cancelled
+    first, and what the script submits or requeues meanwhile is cancelled too. Raises SlurmError.
     """
-    plain = list(chosen)
-    going_on = []  # jobs with --until-done
-    for id, (status, *other_tasks) in chosen.items():
-        if (
-            not other_tasks
-            and status.record is not None
-            and status.record.runs
-            and id.tasks is None
-        ):
-            plain.remove(id)
-            going_on.append((id, status))
+    plain = [id for id, jobs in targets.items() if not _may_run_again(id, jobs)]
     refused = scancel(plain) if plain else {}
-    for id, status in going_on:
-        messages = _cancel_all_runs(JobId(status.job_id) if status.is_later_run else id, status)
-        refused.update({str(id): message for message in messages.values()})
+    for id, (status, *_) in targets.items():
+        if id not in plain:
+            run_id = JobId(status.job_id) if status.is_later_run else id
+            messages = _cancel_all_runs(run_id, status)
+            refused.update({str(id): message for message in messages.values()})
     return refused
+
+
+def _may_run_again(id: JobId, jobs: Sequence[JobStatus]) -> bool:
+    """Return True for a job with --until-done, whose script may submit or requeue another run."""
+    record = jobs[0].record
+    return len(jobs) == 1 and id.tasks is None and record is not None and bool(record.runs)
 
 
 def _cancel_all_runs(id: JobId, status: JobStatus) -> Dict[str, str]:
     """Cancel a job and every later run that appears within seconds."""
     refused: Dict[str, str] = {}
-    for look in range(_LOOKS):
+    for attempt in range(_ATTEMPTS):
         chain = read_chain(status.record)
         ids = [id] if chain is None else list(jobs_to_end(chain, squeue(user=str(os.getuid()))))
-        refused = scancel(ids or [id]) if not look or ids else refused
+        if ids or attempt == 0:
+            refused = scancel(ids or [id])
         if status.state == PENDING:
             break
-        time.sleep(_BETWEEN_LOOKS)
+        time.sleep(_BETWEEN_ATTEMPTS)
         if chain is None and not any(row.state in _MAY_RUN for row in squeue([id])):
             break
     return refused
 
 
-_LOOKS, _BETWEEN_LOOKS = 3, 1.0  # seconds
+_ATTEMPTS, _BETWEEN_ATTEMPTS = 3, 1.0  # seconds
 _MAY_RUN = frozenset((PENDING, RUNNING, "CONFIGURING", "REQUEUED", "REQUEUE_HOLD"))
 
 
 def known_jobs(words: Sequence[JobOrName], store: RecordStore) -> Tuple[KnownJobs, Sequence[str]]:
-    """Return what Slurm knows of each job or name, and notes for the user.
+    """Return the jobs that Slurm knows of each id or name, and notes for the user.
 
-    Of a name, only the user's own jobs in the queue; else how the newest that has ended did.
+    Of a name, these are the user's own jobs in the queue, or else the newest one that has ended.
     Raises SlurmUnavailableError.
     """
     names = [word for word in words if isinstance(word, str)]
@@ -153,33 +160,32 @@ def known_jobs(words: Sequence[JobOrName], store: RecordStore) -> Tuple[KnownJob
     mine = queued() if names else ()
     for name in names:
         jobs_of[name] = [job for job in mine if is_named(job.name, name)]
-    notes: Sequence[str] = ()
-    if ids:
-        # A part of an array may be folded into a larger one: look at the whole array.
-        numbers = [JobId(job.job) if job.tasks is not None else job for job in ids]
-        answer = look_up(list(dict.fromkeys(numbers)), store).sure()
-        notes = answer.notes
-        jobs_of.update({job: [s for s in answer.jobs if matches(job, s)] for job in ids})
-    for name in names:
         if not jobs_of[name] and name != "*":
             with contextlib.suppress(NoSuchJobError):
                 past = look_up([newest(name, store)], store).jobs
-                jobs_of[name] = [status for status in past if not is_active(status)]
-    return jobs_of, notes
+                jobs_of[name] = [job for job in past if not is_active(job)]
+    if not ids:
+        return jobs_of, ()
+    # A part of an array may be folded into a larger one: look at the whole array.
+    whole_ids = [JobId(id.job) if id.tasks is not None else id for id in ids]
+    answer = look_up(list(dict.fromkeys(whole_ids)), store).sure()
+    for id in ids:
+        jobs_of[id] = [job for job in answer.jobs if matches(id, job)]
+    return jobs_of, answer.notes
 
 
-def _common(wanted: JobId, id: JobId) -> JobId:
+def _common_tasks(wanted: JobId, id: JobId) -> JobId:
     """Return the tasks in both ids: 4711_[4-5] for 4711_[1-5] and 4711_[4-9]."""
     if wanted.tasks is None or id.tasks is None:
         return id
-    others = id.without([wanted])
-    return id if others is None else id.without([others]) or id
+    unwanted = id.without([wanted])
+    return id if unwanted is None else id.without([unwanted]) or id
 
 
-def states_of(parts: Sequence[JobStatus]) -> str:
-    """Return the state; for several tasks of an array, how many are in each."""
-    several = sum(status.id.count for status in parts) > 1
-    return state_counts(parts) if several else parts[0].state
+def states_of(jobs: Sequence[JobStatus]) -> str:
+    """Return the state; for several tasks of an array, how many are in each state."""
+    tasks = sum(status.id.count for status in jobs)
+    return state_counts(jobs) if tasks > 1 else jobs[0].state
 
 
 def is_active(status: JobStatus) -> bool:

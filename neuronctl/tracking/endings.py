@@ -42,29 +42,38 @@ def ending_words(status: JobStatus) -> str:
     cause = ending_cause(status)
     if status.state == CANCELLED:
         return cause or "cancelled"
-    code = status.exit is not None and (status.exit.code or is_launch_failure(status))
-    return ", ".join(filter(None, (cause, exit_words(status) if code or not cause else "")))
+    has_code = status.exit is not None and (status.exit.code or is_launch_failure(status))
+    if cause and not has_code:
+        return cause
+    return f"{cause}, {exit_words(status)}" if cause else exit_words(status)
 
 
 def ending_cause(status: JobStatus) -> str:
     """Return what ended a job other than its own exit (``time limit reached``), or ""."""
-    if status.state == CANCELLED and (option := ended_by(status)):
-        return f"--{option} ended it"
-    if status.state == CANCELLED and (failed := why_left_out(status)):
-        return f"not run: {failed}"
     if status.state == CANCELLED:
-        uid = "" if status.cancelled_by is None else f"uid {status.cancelled_by}"
-        who = canceller(status) or uid
-        return f"cancelled by {who}" if who else ""
-    if status.state in (COMPLETED, FAILED) and (tasks := failed_tasks([status])):
-        return tasks
+        return _cancellation_cause(status)
+    failed = failed_tasks([status]) if status.state in (COMPLETED, FAILED) else ""
+    if failed:
+        return failed
     if status.state in STATES and STATES[status.state].ending:
         return STATES[status.state].ending
     exit = status.exit
-    by_signal = exit is not None and exit.signal and not exit.code
-    if exit is None or not by_signal or is_launch_failure(status):
+    if exit is None or not exit.signal or exit.code or is_launch_failure(status):
         return ""
     return signal_name(exit.signal)
+
+
+def _cancellation_cause(status: JobStatus) -> str:
+    """Return who or what cancelled a job, or ""."""
+    option = ended_by(status)
+    if option:
+        return f"--{option} ended it"
+    failed = why_left_out(status)
+    if failed:
+        return f"not run: {failed}"
+    uid = "" if status.cancelled_by is None else f"uid {status.cancelled_by}"
+    who = canceller(status) or uid
+    return f"cancelled by {who}" if who else ""
 
 
 def ended_by(status: JobStatus) -> str:
@@ -77,8 +86,10 @@ def ended_by(status: JobStatus) -> str:
     return ""
 
 
-ENDED_BY, _TAIL = {"stall": " no longer moves: ", "idle": "idle: no GPU was used"}, 1 << 20
+ENDED_BY = {"stall": " no longer moves: ", "idle": "idle: no GPU was used"}
 """What a script writes before it ends its job (templates/stall.j2, use.j2)."""
+
+_TAIL = 1 << 20  # bytes at the end of a log
 
 
 def why_left_out(status: JobStatus) -> str:
@@ -129,9 +140,9 @@ def signal_name(number: int) -> str:
 def exit_status(status: JobStatus) -> int:
     """Return the exit code of a command that follows or waits for the job.
 
-    The batch script's own if it is not zero; 124 for TIMEOUT and DEADLINE, 143 for CANCELLED
-    and PREEMPTED, 137 for OUT_OF_MEMORY; 128 + signal; 0 for COMPLETED, but 1 if it is a sweep's
-    and tasks failed; 1 for everything else, including unknown.
+    It is the batch script's own if it is not zero; 124 for TIMEOUT and DEADLINE, 143 for CANCELLED
+    and PREEMPTED, 137 for OUT_OF_MEMORY; 128 + signal; 0 for COMPLETED, but 1 if tasks of a sweep
+    failed in the job; 1 for everything else, including unknown.
     """
     if status.state == COMPLETED and failed_tasks([status]):
         return 1
@@ -144,6 +155,6 @@ def exit_status(status: JobStatus) -> int:
 
 
 def exit_text(status: JobStatus) -> str:
-    """``code:signal`` of an ended job, as records store it; "" if not certain."""
+    """Return ``code:signal`` of an ended job, as records store it; "" if not certain."""
     is_certain = status.ended and status.exit is not None and not _or_more(status)
     return str(status.exit) if is_certain else ""

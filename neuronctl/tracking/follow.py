@@ -1,10 +1,10 @@
 """Watch a job until it ends: its states, its growing log, and its exit code.
 
 The exit code is endings.exit_status(): the job's own, or a nonzero one for every other failure.
-Polls every second at first, then every 5; every 15 once the job has run a minute, every 60 after an
-hour; every 10 while it waits; never more often than the site's ``poll`` says. Each poll runs one
-squeue. If slurmctld cannot be reached, polling goes on. Neither COMPLETING nor a requeue is the
-end.
+Each poll runs one squeue: every second at first, then every 5 s; every 15 s once the job has run
+for a minute, every 60 s after an hour; every 10 s while it waits; never more often than the site's
+``poll`` allows. If slurmctld cannot be reached, polling continues. Neither COMPLETING nor a requeue
+is the end.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths, matches, remember
 from neuronctl.tracking.runs import failed_tasks
 
-_FIRST, _LONGEST_WAITING = 1.0, 10.0  # seconds between squeues
-_LONGEST_RUNNING = ((3600, 60.0), (60, 15.0), (0, 5.0))  # of a job that has run so long
-_SHORTEST = 0.2  # seconds until the next look, after another process has asked
-_GROWTH = 1.4
+_FIRST, _LONGEST_WAITING = 1.0, 10.0  # seconds between polls
+_LONGEST_RUNNING = ((3600, 60.0), (60, 15.0), (0, 5.0))  # after so many seconds of running
+_SHORTEST = 0.2  # seconds until the next poll, if another process has just asked
+_GROWTH = 1.4  # from one interval to the next
 _ACCOUNTING_LAG = 10.0  # seconds by which sacct may lag behind slurmctld
 
 
 @functools.cache
 def poll_floor() -> float:
-    """Return the least seconds between two questions to Slurm that the site's catalog allows."""
+    """Return the shortest interval, in seconds, at which the site's catalog allows polling."""
     with contextlib.suppress(errors.NeuronctlError):
         return float(own_cluster().poll or 0)
     return 0.0
@@ -56,22 +56,22 @@ def wait_for(
 ) -> List[JobWatch]:
     """Wait until the jobs have ended, or any of them; return those that have.
 
-    tell: is told how each ended, when it ends. warn: is told that Slurm does not respond, and that
-    it does again. timeout: in seconds; raises TimeoutError. Ctrl-C raises KeyboardInterrupt; the
-    jobs continue.
+    tell: called when a job ends, with a line about how. warn: called when Slurm stops responding,
+    and when it responds again. timeout: in seconds; raises TimeoutError. Ctrl-C raises
+    KeyboardInterrupt; the jobs continue.
     """
     end = float("inf") if timeout is None else time.monotonic() + timeout
     remaining = list(watches)
     while True:
         for watch in remaining:
-            silent = watch.silent
+            was_silent = watch.silent
             lines = watch.poll()
-            if watch.silent != silent and warn is not None:
+            if watch.silent != was_silent and warn is not None:
                 warn(lines[0])
             if watch.ended and tell is not None:
                 tell(watch.last_words())
             if watch.silent:
-                break  # the others share the answer
+                break  # asking about the others would also fail
         remaining = [watch for watch in remaining if not watch.ended]
         if not remaining or (any_of_them and len(remaining) < len(watches)):
             return [watch for watch in watches if watch.ended]
@@ -84,7 +84,7 @@ def wait_for(
 
 
 def wait_while(goes_on: Callable[[], bool], what: str, timeout: Optional[float]) -> None:
-    """Wait for several jobs at once, such as a sweep's; timeout: seconds; raises TimeoutError."""
+    """Wait while ``goes_on`` returns True; raise TimeoutError after ``timeout`` seconds."""
     end = float("inf") if timeout is None else time.monotonic() + timeout
     pause = _FIRST
     while goes_on():
@@ -109,47 +109,50 @@ class JobWatch:
                 self.record = self.store.get(job.job, local_cluster())
         self.statuses: Tuple[JobStatus, ...] = ()
         self.ended = False
-        self.interval = _FIRST
-        self.pause = _FIRST  # seconds until the next look
+        self.interval = _FIRST  # seconds between polls; grows while nothing changes
+        self.pause = _FIRST  # seconds until the next poll
         self._age = 0.0  # of squeue's answer, in seconds
-        self._before = ""  # the summary when last asked
+        self._last_summary = ""
         self.silent = False  # whether Slurm failed to respond when last asked
         self._absent_since: Optional[float] = None
         self._paths: Dict[bool, str] = {}  # False: of standard output, True: of standard error
-        self._others = False  # another user's job
+        self._is_foreign = False  # another user's job
 
     def poll(self) -> List[str]:
         """Look once; return the lines to show to the user."""
-        lines = []
         try:
             self._ask()
         except errors.SlurmUnavailableError as error:
             if not installed():
                 raise
-            if not self.silent:
-                lines.append(f"{error.message}; retrying")
-            self.silent = True
-            self.interval = min(self.interval * _GROWTH, _LONGEST_WAITING)
-            self.pause = max(self.interval, poll_floor())
-            return lines
+            return self._note_silence(error)
+        lines = []
         if self.silent:
             lines.append("Slurm is responding again")
             self.silent = False
-        now = _summary(self.statuses)
-        if now != self._before:
+        summary = _summary(self.statuses)
+        if summary == self._last_summary:
+            self.interval = min(self.interval * _GROWTH, self._longest())
+        else:
             if not self.ended:  # last_words() reports the end
-                lines.append(f"job {self.job}: {now}")
-            self._before = now
+                lines.append(f"job {self.job}: {summary}")
+            self._last_summary = summary
             self.interval = _FIRST
             if self.record is not None:
                 self.record = remember(self.store, self.record, self.statuses)
-        else:
-            self.interval = min(self.interval * _GROWTH, self._longest())
         self.pause = max(_SHORTEST, max(self.interval, poll_floor()) - self._age)
         return lines
 
+    def _note_silence(self, error: errors.SlurmUnavailableError) -> List[str]:
+        """Slow down while Slurm does not respond; return the line that says so the first time."""
+        lines = [] if self.silent else [f"{error.message}; retrying"]
+        self.silent = True
+        self.interval = min(self.interval * _GROWTH, _LONGEST_WAITING)
+        self.pause = max(self.interval, poll_floor())
+        return lines
+
     def _longest(self) -> float:
-        """Return the longest pause between two questions, in seconds."""
+        """Return the longest interval between polls of this job, in seconds."""
         if self.waiting:
             return _LONGEST_WAITING
         elapsed = max((status.elapsed or 0 for status in self.statuses), default=0)
@@ -164,7 +167,7 @@ class JobWatch:
         rows = self._rows()
         if rows:
             self._absent_since = None
-            self.statuses = self._add_earlier(self._own(jobstatus.merge(self.record, rows)))
+            self.statuses = self._add_earlier(self._watched(jobstatus.merge(self.record, rows)))
             self.ended = all(status.ended for status in self.statuses)
             return
         self._ask_accounting()
@@ -176,36 +179,39 @@ class JobWatch:
         another user's job is asked for by its id.
         """
         self._age = 0.0
-        if not self._others:
-            # An answer from before the submission does not have the job.
+        if not self._is_foreign:
+            # A kept answer may be older than the job: if it lacks the job, get a new one.
             for oldest in (max(self.interval, poll_floor()), 0.0):
                 answer = ask_own_queue(oldest)
-                rows: Sequence[QueueJob] = answer.rows
-                if self.record is not None and self.record.runs:
-                    rows = runs.fold(rows, runs.read_chains([self.record]))
-                rows = [row for row in rows if self.job.job in (row.id.job, row.job_id)]
+                rows = self._select(answer.rows)
                 if rows:
                     self._age = min(answer.age, oldest)
                     return rows
             if self.record is not None:
                 return ()
-        rows = list(squeue([self.job]))
-        self._others = bool(rows)
-        return rows
+        foreign_rows = squeue([self.job])
+        self._is_foreign = bool(foreign_rows)
+        return foreign_rows
+
+    def _select(self, rows: Sequence[QueueJob]) -> List[QueueJob]:
+        """Return the rows of the job; one for all jobs of its chain."""
+        chain = runs.read_chain(self.record)
+        folded = rows if chain is None else runs.fold(rows, [chain])
+        return [row for row in folded if self.job.job in (row.id.job, row.job_id)]
 
     def _ask_accounting(self) -> None:
         """Query sacct after slurmctld has forgotten the job (or never knew it)."""
         chain = runs.read_chain(self.record)
         accounting = sacct([self.job] if chain is None else list(map(JobId, sorted(chain.jobs))))
         rows = accounting.jobs if chain is None else runs.fold(accounting.jobs, [chain])
-        merged = self._own(jobstatus.merge(self.record, (), rows))
+        merged = self._watched(jobstatus.merge(self.record, (), rows))
         past = tuple(status for status in merged if status.source == "sacct")
         if past and all(status.ended for status in past):
             self.statuses = past
             self.ended = True
             return
         if not past and not self.statuses:
-            self._raise_unknown(accounting.off)
+            self._check_is_known(accounting.off)
 
         now = time.monotonic()
         if self._absent_since is None:
@@ -214,11 +220,11 @@ class JobWatch:
             # The job has ended; how is unknown, unless squeue showed its final state.
             if not (self.statuses and all(status.ended for status in self.statuses)):
                 absent = accounting.off or "no longer known to Slurm"
-                recorded = self._own(jobstatus.merge(self.record, absent=absent))
+                recorded = self._watched(jobstatus.merge(self.record, absent=absent))
                 self.statuses = self._add_earlier(recorded)
             self.ended = True
 
-    def _raise_unknown(self, hint: str) -> None:
+    def _check_is_known(self, hint: str) -> None:
         """Raise NoSuchJobError for a job without a record, or of another cluster."""
         record = self.record or self.store.get(self.job.job)
         if record is None:
@@ -227,38 +233,39 @@ class JobWatch:
         if elsewhere:
             raise errors.NoSuchJobError(f"job {self.job} is {elsewhere}")
 
-    def _own(self, statuses: Sequence[JobStatus]) -> Tuple[JobStatus, ...]:
+    def _watched(self, statuses: Sequence[JobStatus]) -> Tuple[JobStatus, ...]:
         """Return the watched statuses: of an array, perhaps one task."""
         return tuple(status for status in statuses if matches(self.job, status))
 
     def _add_earlier(self, statuses: Sequence[JobStatus]) -> Tuple[JobStatus, ...]:
         """Add the tasks that ended earlier, which slurmctld forgets one by one."""
-        gone = [
-            earlier
-            for earlier in self.statuses
-            if earlier.ended
-            and earlier.id.task is not None
-            and not any(status.id.covers(earlier.id) for status in statuses)
-        ]
-        return tuple(sorted([*statuses, *gone], key=jobstatus.order))
+        merged = list(statuses)
+        for earlier in self.statuses:
+            is_listed = any(status.id.covers(earlier.id) for status in statuses)
+            if earlier.ended and earlier.id.task is not None and not is_listed:
+                merged.append(earlier)
+        return tuple(sorted(merged, key=jobstatus.order))
 
     def log_path(self, err: bool) -> Optional[str]:
-        """Return the log path, as soon as it is known; None for an array."""
+        """Return the path of a log, None until it is known; None for an array."""
         if not self.statuses:
             return None
         status = self.statuses[0]
         is_array = len(self.statuses) > 1 and status.id.het is None
         if is_array or status.id.tasks is not None:
             return None
-        path = status.stderr if err else status.stdout
-        if path is None:
-            if err not in self._paths:
-                out, error, guessed = log_paths(status)
-                if not guessed and "%N" not in out + error:
-                    self._paths = {False: out, True: error}
-            path = self._paths.get(err)
+        recorded = status.stderr if err else status.stdout
+        path = self._ask_log_path(status, err) if recorded is None else recorded
         # The first node's name is known when the job starts.
         return path if path and "%N" not in path else None
+
+    def _ask_log_path(self, status: JobStatus, err: bool) -> Optional[str]:
+        """Return the path of a log that no record has; ask Slurm until it knows."""
+        if err not in self._paths:
+            out, error, guessed = log_paths(status)
+            if not guessed and "%N" not in out + error:
+                self._paths = {False: out, True: error}
+        return self._paths.get(err)
 
     @property
     def may_have_written(self) -> bool:
@@ -271,7 +278,7 @@ class JobWatch:
         return max((endings.exit_status(status) for status in self.statuses), default=1)
 
     def last_words(self) -> str:
-        """Return the line that reports the end."""
+        """Return the line that says how the job ended."""
         if len(self.statuses) != 1:
             failed = failed_tasks(self.statuses)
             return f"job {self.job} ended: {_summary(self.statuses)}{failed and f' ({failed})'}"
@@ -301,10 +308,10 @@ class GrowingLog:
     def __init__(self, sink: BinaryIO, *, err: bool) -> None:
         self.sink = sink
         self.err = err
-        self.path: Optional[str] = None
-        self.found = False
-        self.position = 0
-        self.cut = False
+        self.path: Optional[str] = None  # not known yet
+        self.found = False  # whether it could be opened
+        self.position = 0  # of the next byte to read
+        self.cut = False  # whether it was truncated
 
     def read(self, most: int = 1 << 16) -> bytes:
         """Read up to ``most`` new bytes; sets ``cut`` if the file was truncated before them."""
@@ -315,7 +322,8 @@ class GrowingLog:
                 size = file.seek(0, 2)
                 if size < self.position:
                     # A requeued job truncates its log.
-                    self.position, self.cut = 0, True
+                    self.position = 0
+                    self.cut = True
                 file.seek(self.position)
                 data = file.read(most)
         except OSError:

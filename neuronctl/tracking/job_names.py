@@ -19,7 +19,7 @@ MOST = 5000
 """Submissions whose states are looked up at once."""
 
 States = Mapping[str, Sequence[JobStatus]]
-"""By the key of a submission's record: what is known of its job or tasks."""
+"""The key of a submission's record -> the states of its job or tasks that are known."""
 
 
 def is_name(word: str) -> bool:
@@ -33,21 +33,20 @@ def is_named(name: str, word: str) -> bool:
 
 
 def newest(word: str, store: RecordStore) -> JobId:
-    """Return the newest job that neuronctl submitted under a name that is, or matches, ``word``.
-
-    ``*`` matches all names.
+    """Return the newest job that neuronctl submitted under a name or pattern.
 
     Raises NoSuchJobError if no record has such a name.
     """
     newest_id = 0
-    for record in store.iter():
-        if record.job_id is not None and is_named(record.job_name, word):
-            latest = store.get(record.job_id, local_cluster())
-            # Skip jobs of other clusters and jobs whose id was reused.
-            if latest is not None and latest.key == record.key:
-                newest_id = max(newest_id, record.job_id)
-                if record.earliest:  # otherwise a clock was ahead: a later job has a higher id
-                    break
+    for record in store.iter():  # the newest first, by the clocks of the login nodes
+        if record.job_id is None or not is_named(record.job_name, word):
+            continue
+        latest = store.get(record.job_id, local_cluster())
+        # Skip jobs of other clusters and jobs whose id was reused.
+        if latest is not None and latest.key == record.key:
+            newest_id = max(newest_id, record.job_id)
+            if record.earliest:  # otherwise a clock was ahead, and only ids tell the newest
+                break
     if newest_id:
         return JobId(newest_id)
     if word == "*":
@@ -61,18 +60,18 @@ def newest(word: str, store: RecordStore) -> JobId:
 def running_job(word: str) -> JobStatus:
     """Return the running job or task of this id, or the user's own of this name; ``*``: the newest.
 
-    Raises UsageError where several run, NoSuchJobError where none does.
+    Raises UsageError if several run, NoSuchJobError if none does.
     """
     if is_name(word):
         jobs = tuple(job for job in queued() if is_named(job.name, word))
     else:
         jobs = look_up([JobId.parse(word)]).sure().jobs
-    running = [status for status in jobs if status.state == RUNNING]
-    if word == "*":
-        running = sorted(running, key=order)[-1:]
+    running = [job for job in jobs if job.state == RUNNING]
+    if running and word == "*":
+        return max(running, key=order)
     if len(running) > 1:
-        names = ", ".join(str(status.id) for status in running)
-        raise UsageError(f"{word} is {len(running)} running jobs or tasks", f"name one: {names}")
+        ids = ", ".join(str(job.id) for job in running)
+        raise UsageError(f"{word} is {len(running)} running jobs or tasks", f"name one: {ids}")
     if running:
         return running[0]
     in_slurm = jobs and jobs[0].source != "record"
@@ -89,18 +88,17 @@ def named_since(store: RecordStore, name: str = "*", since: int = 0) -> Iterator
 
 def failed_ones(records: Sequence[JobRecord], states: States) -> List[JobRecord]:
     """Return the submissions that Slurm refused, and those of which a job or a task failed."""
-    fine = (*GOOD, CANCELLED)
-    return [
-        record
-        for record in records
-        if record.status == "failed"
-        or any(job.ended and job.state not in fine for job in states.get(record.key, ()))
-        or failed_tasks(states.get(record.key, ()))
-    ]
+    return [record for record in records if _has_failed(record, states.get(record.key, ()))]
+
+
+def _has_failed(record: JobRecord, jobs: Sequence[JobStatus]) -> bool:
+    if record.status == "failed" or failed_tasks(jobs):
+        return True
+    return any(job.ended and job.state not in (*GOOD, CANCELLED) for job in jobs)
 
 
 def states_of(records: Sequence[JobRecord], store: RecordStore) -> Tuple[States, Tuple[str, ...]]:
-    """Return the states of all recorded jobs, from one squeue and one sacct, and remarks."""
+    """Return the states of all recorded jobs, from one squeue and one sacct, and notes."""
     ids = [JobId(record.job_id) for record in records if record.job_id is not None]
     if not ids:
         return {}, ()

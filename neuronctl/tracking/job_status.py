@@ -8,18 +8,7 @@ missing.
 from __future__ import annotations
 
 import re
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Dict,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-    TypeVar,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.slurm.conf import local_cluster
@@ -33,10 +22,12 @@ if TYPE_CHECKING:
     from neuronctl.slurm.sacct import AccountingJob
     from neuronctl.slurm.squeue import QueueJob
 
+    AnyRow = Union[QueueJob, AccountingJob]
+
 Row = TypeVar("Row", "QueueJob", "AccountingJob")
 
 NOT_RESPONDING = "Slurm is not responding"
-"""Why it does not say what became of a job."""
+"""Why a job's state is not known."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +35,12 @@ class JobStatus:
     """The status of one job or one array task.
 
     Times are seconds since the epoch, durations are seconds (units.UNLIMITED: no limit), None:
-    unknown. expected: when Slurm expects a pending job to start; start: when a job has started.
-    state and reason: as Slurm gives them, or UNKNOWN. absent: why Slurm does not say what became of
-    it; last_seen: the state that it had when Slurm last did. gpus: of the whole job. source:
-    ``"squeue"``, ``"sacct"``, or ``"record"``. own_id: whether job_id is certain to be
-    the task's own job id. exit_low: the exit code is sacct's,
-    which subtracts 128 from codes above 127 (139 becomes 11). submit_line: accounting's, or
-    the path of the script in the queue.
+    unknown. expected: when Slurm expects a pending job to start. start: when a job has started.
+    state, reason: as Slurm gives them, or UNKNOWN. absent: why Slurm does not know the job any
+    longer. last_seen: the last state that Slurm gave. gpus: of the whole job. source: ``"squeue"``,
+    ``"sacct"``, or ``"record"``. own_id: job_id is certainly the task's own job id. exit_low: the
+    exit code is sacct's, which subtracts 128 from codes above 127 (139 becomes 11). submit_line:
+    accounting's, or the path of the script in the queue.
 
     >>> status = neuronctl.status(70)[0]
     >>> status.name, status.exit.code
@@ -127,7 +117,7 @@ class JobStatus:
         return self.job_id != self.id.job and self.id.task is None
 
     def _log(self, err: bool) -> Optional[str]:
-        # A table of a hundred jobs shows no paths, so compute them on demand.
+        """Return a log by the record, computed on demand: a table of a hundred jobs needs none."""
         if self.record is None:
             return None
         record, task = self.record, self.id.task
@@ -177,7 +167,7 @@ def merge(
     return tuple(sorted(statuses, key=order))
 
 
-def _id_was_reused(record: JobRecord, rows: Sequence[Union[QueueJob, AccountingJob]]) -> bool:
+def _id_was_reused(record: JobRecord, rows: Sequence[AnyRow]) -> bool:
     """Return True if the job id now belongs to another job than the record's.
 
     Then no row is the record's job, and at least one was submitted later, or at an unknown time.
@@ -188,7 +178,7 @@ def _id_was_reused(record: JobRecord, rows: Sequence[Union[QueueJob, AccountingJ
 
 
 def _take_row(
-    rows: Dict[JobId, AccountingJob], taskless_ids: Mapping[int, JobId], job: QueueJob
+    rows: Dict[JobId, AccountingJob], taskless_ids: Dict[int, JobId], job: QueueJob
 ) -> Optional[AccountingJob]:
     """Remove accounting's rows about a job in the queue; return the best one, None without any.
 
@@ -210,33 +200,42 @@ def _distinct(
     Pending tasks that were cancelled are ``4711`` in squeue; in accounting they are ``4711`` or the
     whole array (``4711_[0-9]``), even if some of its tasks have their own rows.
     """
-    parts = [row.id for row in queue if row.id.task is not None or row.id.tasks is not None]
-    parts += [row.id for row in accounting if row.id.task is not None]
+    listed_ids = [row.id for row in queue if row.id.task is not None or row.id.tasks is not None]
+    listed_ids += [row.id for row in accounting if row.id.task is not None]
     array = next((row.id for row in accounting if row.id.tasks is not None), None)
     if record is not None and record.job_id is not None and record.array is not None:
         array = JobId(record.job_id, tasks=record.array)
 
-    def tasks_of(row: Row) -> Optional[JobId]:
-        """Return the tasks that a row stands for: of a bare ``4711``, those without a row."""
-        never_began = row.state in ENDED and not row.node_list
-        if never_began and (array or parts) and row.id == JobId(row.id.job):
-            # If the tasks are unknown, omit them.
-            return array.without(parts) if array is not None else None
-        return row.id
-
-    queue_rows = [replace(row, id=id) for row in queue if (id := tasks_of(row)) is not None]
+    queue_rows = []
+    for row in queue:
+        id = _tasks_of(row, array, listed_ids)
+        if id is not None:
+            queue_rows.append(replace(row, id=id))
     job_ids = {row.job_id for row in queue_rows}
     past_rows = []
-    for row in accounting:
-        is_rest = row.id.tasks is not None and row.job_id not in job_ids
-        id = row.id.without(parts) if is_rest else tasks_of(row)
+    for past in accounting:
+        is_rest = past.id.tasks is not None and past.job_id not in job_ids
+        id = past.id.without(listed_ids) if is_rest else _tasks_of(past, array, listed_ids)
         if id is not None:
-            past_rows.append(replace(row, id=id))
+            past_rows.append(replace(past, id=id))
     return queue_rows, past_rows
 
 
+def _tasks_of(row: AnyRow, array: Optional[JobId], listed_ids: Sequence[JobId]) -> Optional[JobId]:
+    """Return the tasks that a row stands for: of a bare ``4711``, those that have no row.
+
+    None: all have, or the tasks are unknown. array: all tasks, if known. listed_ids: of the tasks
+    that have rows.
+    """
+    never_began = row.state in ENDED and not row.node_list
+    is_array = array is not None or bool(listed_ids)
+    if never_began and is_array and row.id == JobId(row.id.job):
+        return None if array is None else array.without(listed_ids)
+    return row.id
+
+
 def where_else(record: JobRecord) -> str:
-    """Return the other cluster that a job is on, or ""; its Slurm is not asked."""
+    """Return that a job is on another cluster, whose Slurm was not asked; "" if it is not."""
     cluster = record.cluster
     if cluster in (None, local_cluster()):
         return ""
@@ -275,6 +274,7 @@ def recorded_status(record: JobRecord, absent: str) -> JobStatus:
 def _merge_queue_row(
     row: QueueJob, past: Optional[AccountingJob], record: Optional[JobRecord]
 ) -> JobStatus:
+    """Return the status by squeue's row; add what accounting and the record know of the job."""
     ended = row.state in ENDED
     # sacct lags: a row that still says RUNNING is no news about the end.
     end = past if past is not None and ended and past.state == row.state else None
@@ -301,16 +301,15 @@ def _merge_queue_row(
 
 
 def _merge_accounting_row(past: AccountingJob, record: Optional[JobRecord]) -> JobStatus:
+    """Return the status by accounting's row, with the record's spelling of its texts."""
     ended = past.state in ENDED
     exit, exit_low = None, False
     if ended:
         exit, exit_low = _exit_code(past.state, None, past, record)
-    name = past.name
-    if record is not None and is_same(record.job_name, name):
-        name = record.job_name
-    work_dir = past.work_dir
-    if record is not None and is_same(record.cwd, work_dir):
-        work_dir = record.cwd
+    name, work_dir = past.name, past.work_dir
+    if record is not None:
+        name = _prefer_exact(record.job_name, past.name)
+        work_dir = _prefer_exact(record.cwd, past.work_dir)
     return _make_status(
         past,
         name=name,
@@ -325,6 +324,11 @@ def _merge_accounting_row(past: AccountingJob, record: Optional[JobRecord]) -> J
     )
 
 
+def _prefer_exact(exact: str, stored: str) -> str:
+    """Return the record's text if accounting has stored the same one, perhaps with ``?``."""
+    return exact if is_same(exact, stored) else stored
+
+
 def _exit_code(
     state: str, exact: Optional[ExitCode], end: Optional[AccountingJob], record: Optional[JobRecord]
 ) -> Tuple[Optional[ExitCode], bool]:
@@ -337,12 +341,14 @@ def _exit_code(
         return exact, False
     last = record.states[-1] if record is not None and record.states else None
     recorded = ExitCode.parse(last.exit) if last is not None and last.state == state else None
-    if end is None or end.exit is None:
-        return recorded or (ExitCode(0, 0) if state == COMPLETED else None), False
-    code, signal = end.exit.code, end.exit.signal
-    if recorded is not None and recorded.signal == signal and recorded.code in (code, code + 128):
-        return recorded, False
-    return end.exit, code > 0
+    lowered = None if end is None else end.exit
+    if lowered is not None:
+        codes = (lowered.code, lowered.code + 128)
+        if recorded is None or recorded.signal != lowered.signal or recorded.code not in codes:
+            return lowered, lowered.code > 0
+    if recorded is None and state == COMPLETED:
+        return ExitCode(0, 0), False
+    return recorded, False
 
 
 def _make_status(row: Row, **own: Any) -> JobStatus:
@@ -351,7 +357,7 @@ def _make_status(row: Row, **own: Any) -> JobStatus:
     return JobStatus(**{**shared, **own})
 
 
-def _is_of(record: JobRecord, row: Union[QueueJob, AccountingJob]) -> bool:
+def _is_of(record: JobRecord, row: AnyRow) -> bool:
     """Return True if a row is the record's job, not another with the same number."""
     if row.submit is not None and row.submit < record.earliest:
         return False
@@ -368,13 +374,18 @@ def is_same(exact: str, stored: str) -> bool:
 
 
 def _coarse(text: str) -> str:
+    """Return a text with one ``?`` for each run of letters that accounting may not hold."""
     return re.sub(r"(?:\?|[^\x00-\x7f])+", "?", text)
 
 
 def order(status: JobStatus) -> Tuple[int, int, int]:
     """Return a sort key: by job, then task; waiting tasks after those that have started."""
     id = status.id
-    task = id.task if id.task is not None else (2**40 if id.tasks is not None else -1)
+    task = -1
+    if id.tasks is not None:
+        task = 2**40
+    elif id.task is not None:
+        task = id.task
     return (id.job, task, id.het or 0)
 
 

@@ -1,4 +1,4 @@
-"""Where the logs of a job are, or will be, and the part of a log that is wanted."""
+"""Find where the logs of a job are or will be, and the part of a log to show."""
 
 from __future__ import annotations
 
@@ -33,27 +33,28 @@ class LogPlace:
 
 
 def find_logs(id: JobId) -> LogPlace:
-    """Ask Slurm where the logs of a job are.
+    """Return where the logs of a job are, by its record or by Slurm.
 
-    A heterogeneous job has one, its first component's. Raises UsageError for an array of several
-    tasks, NoSuchJobError, SlurmUnavailableError.
+    A heterogeneous job has one log, its first component's. Raises UsageError for an array of
+    several tasks, NoSuchJobError, and SlurmUnavailableError.
     """
-    parts = look_up([id]).sure().jobs
-    if not parts:
+    jobs = look_up([id]).sure().jobs
+    if not jobs:
         raise no_such_job([id])
-    status = parts[0]
+    status = jobs[0]
     if id.task is not None and status.id.tasks is not None:
-        status = replace(status, id=id, own_id=False)
-    if status.id.tasks is not None or (len(parts) > 1 and status.id.het is None):
-        raise _which_task(id, [part.id for part in parts])
+        status = replace(status, id=id, own_id=False)  # a task that waits in a row of several
+    has_several_tasks = len(jobs) > 1 and status.id.het is None
+    if has_several_tasks or status.id.tasks is not None:
+        raise _which_task(id, [job.id for job in jobs])
     out, error, guessed = log_paths(status)
     return LogPlace(status, (out, error), guessed)
 
 
 def read_log(id: JobId, *, err: bool = False) -> str:
-    """Return the text of a job's log, or of standard error's own; "" if there is none yet.
+    """Return the text of a job's output, or of its errors; "" if there is no file yet.
 
-    Raises as find_logs(), and NoSuchJobError if it cannot be read.
+    Raises the errors of find_logs(), and NoSuchJobError if the file cannot be read.
     """
     record = RecordStore.default().get(id.job, local_cluster())
     path = record.log_path(err=err) if record is not None and record.array is None else ""
@@ -71,9 +72,10 @@ def read_log(id: JobId, *, err: bool = False) -> str:
         raise NoSuchJobError(f"the log {path} cannot be read: {error.strerror}") from None
 
 
-def _which_task(id: JobId, parts: Sequence[JobId]) -> UsageError:
-    first = min((part.task for part in parts if part.task is not None), default=None)
-    example = f"{id.job}_{first}" if first is not None else f"{id.job}_INDEX"
+def _which_task(id: JobId, task_ids: Sequence[JobId]) -> UsageError:
+    """Return the error that asks for one task, with the first that has begun as an example."""
+    begun = [task_id.task for task_id in task_ids if task_id.task is not None]
+    example = f"{id.job}_{min(begun)}" if begun else f"{id.job}_INDEX"
     return UsageError(
         f"job {id} has several tasks, each with its own log",
         f"name one of them: neuronctl logs {example}",
@@ -82,10 +84,11 @@ def _which_task(id: JobId, parts: Sequence[JobId]) -> UsageError:
 
 @dataclass(frozen=True)
 class LogPart:
-    """What of a log is wanted; all of it by default.
+    """The part of a log to show; all of it by default.
 
-    lines: so many at its end. since: what was written then or later (epoch seconds), by the first
-    local time in a line. most: bytes at its end, from the beginning of a line; 0: all.
+    lines: the number of lines at its end. since: only what was written then or later (epoch
+    seconds), by the first local time in a line. most: the number of bytes at its end, less those
+    of a broken first line; 0: all.
     """
 
     lines: Optional[int] = None
@@ -99,23 +102,28 @@ class LogPart:
         if self.lines is not None:
             begin = max(begin, _last_lines(file, size, self.lines))
         if self.most and size - begin > self.most:
-            file.seek(size - self.most - 1)
-            rest = file.readline(self.most)
-            begin = size - self.most - 1 + (len(rest) if rest.endswith(b"\n") else 1)
+            begin = _line_start(file, size - self.most, self.most)
         return begin
 
 
+def _line_start(file: BinaryIO, place: int, most: int) -> int:
+    """Return the beginning of the first line at a place or after it; without one, the place."""
+    file.seek(place - 1)
+    line_end = file.readline(most)
+    return place - 1 + len(line_end) if line_end.endswith(b"\n") else place
+
+
 def _last_lines(file: BinaryIO, size: int, lines: int) -> int:
+    """Return the byte at which the last lines begin; 0 if the file has fewer."""
     end = size - 1  # the end of the last line starts no other line
+    lines_left = lines
     while end > 0:
         start = max(0, end - _BLOCK)
         file.seek(start)
-        block = file.read(end - start)
-        while (place := block.rfind(b"\n")) >= 0:
-            lines -= 1
-            if not lines:
-                return start + place + 1
-            block = block[:place]
+        newlines = [match.start() for match in re.finditer(b"\n", file.read(end - start))]
+        if 0 < lines_left <= len(newlines):
+            return start + newlines[-lines_left] + 1
+        lines_left -= len(newlines)
         end = start
     return 0
 

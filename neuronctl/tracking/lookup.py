@@ -1,4 +1,4 @@
-"""Look up jobs in records, squeue, and sacct: at most two processes, however many jobs."""
+"""Look up jobs in records, squeue, and sacct, with at most two processes for all of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_control import scontrol_logs
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED
-from neuronctl.slurm.sacct import Accounting, sacct, sacct_logs
+from neuronctl.slurm.sacct import Accounting, AccountingJob, sacct, sacct_logs
 from neuronctl.slurm.squeue import QueueJob, ask_own_queue, squeue
 from neuronctl.tracking import endings, runs
 from neuronctl.tracking import job_status as jobstatus
@@ -24,7 +24,7 @@ from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.node_faults import remember_failed_nodes
 
 RECENT = 24 * 3600
-"""Seconds for which a submitted job is shown without being requested by id."""
+"""Seconds after its submission for which a job is shown without being asked for."""
 
 # Seconds after which a lookup stops writing states to records.
 _REMEMBERING = 2.0
@@ -35,8 +35,8 @@ class Found:
     """The result of a lookup.
 
     jobs: ordered by id. missing: requested ids that are unknown. notes: messages for the user
-    (damaged records, accounting disabled). unavailable: why Slurm did not respond; ``jobs`` then
-    comes from the records.
+    (damaged records, accounting disabled). unavailable: why Slurm did not respond, so that ``jobs``
+    is from the records.
     """
 
     jobs: tuple[JobStatus, ...]
@@ -67,15 +67,12 @@ def look_up(ids: Sequence[JobId], store: Optional[RecordStore] = None) -> Found:
     answered: set[JobId] = set()
     for status in answer.jobs:
         # A task has a job id of its own, too.
-        job_ids = {status.id.job, status.job_id}
+        candidates = [*ids_by_job.get(status.id.job, ()), *ids_by_job.get(status.job_id, ())]
         task = status.id.task
-        matching = {
-            id
-            for job_id in job_ids
-            for id in ids_by_job.get(job_id, ())
+        if task is not None:
             # matches() alone takes seconds for a thousand tasks that are asked for by id.
-            if (task is None or id.task in (None, task)) and matches(id, status)
-        }
+            candidates = [id for id in candidates if id.task in (None, task)]
+        matching = {id for id in candidates if matches(id, status)}
         if matching:
             jobs.append(status)
             answered |= matching
@@ -92,11 +89,13 @@ def first_run(id: JobId, store: RecordStore) -> Optional[int]:
 
 
 def queued() -> tuple[JobStatus, ...]:
-    """Return the user's own jobs that slurmctld knows, from one squeue; of a chain one."""
+    """Return the user's own jobs that slurmctld knows, from one squeue; one for each chain."""
     search = _Search(RecordStore.default())
     rows_by_job = _group_by_job(search.fold_chains(ask_own_queue().rows))
-    merged = (jobstatus.merge(search.records.get(job), rows) for job, rows in rows_by_job.items())
-    return tuple(status for statuses in merged for status in statuses)
+    jobs: list[JobStatus] = []
+    for job, rows in rows_by_job.items():
+        jobs += jobstatus.merge(search.records.get(job), rows)
+    return tuple(jobs)
 
 
 def nodes_of(status: JobStatus) -> tuple[str, ...]:
@@ -130,8 +129,8 @@ def matches(id: JobId, status: JobStatus) -> bool:
 def log_paths(status: JobStatus) -> tuple[str, str, bool]:
     """Return the files of standard output and error, and whether they are only sbatch's default.
 
-    Slurm is asked if there is no record. A ``%N`` stays if no node is known. Both files are "" for
-    an interactive job.
+    Slurm is asked if there is no record. A ``%N`` stays if no node is known. An interactive job has
+    no files: both are "".
     """
     if status.stdout is not None:
         return status.stdout, status.stderr or status.stdout, False
@@ -142,9 +141,8 @@ def log_paths(status: JobStatus) -> tuple[str, str, bool]:
             paths = scontrol_logs(id)
         elif status.source == "sacct":
             paths = sacct_logs(id) or _submitted_logs(status)
-    guess = f"slurm-{id if id.het is None else id.job}.out"
-    # An interactive job has none.
-    out, err = (path and os.path.join(status.work_dir, path) for path in paths or (guess, guess))
+    default = f"slurm-{id if id.het is None else id.job}.out"
+    out, err = (path and os.path.join(status.work_dir, path) for path in paths or (default,) * 2)
     return out, err, paths is None
 
 
@@ -156,32 +154,34 @@ def _submitted_logs(status: JobStatus) -> Optional[tuple[str, str]]:
     from neuronctl.scripts.header_reader import read_header
     from neuronctl.scripts.sbatch_line import read_line
 
-    words = status.submit_line.split()
-    if os.path.basename("".join(words[:1])) != "sbatch":
+    command, *words = status.submit_line.split() or [""]
+    if os.path.basename(command) != "sbatch":
         return None
     with contextlib.suppress(ValueError, OSError):
-        line = read_line(words[1:])
+        line = read_line(words)
         path = line.path(status.work_dir)
-        text = ""
-        if path and os.stat(path).st_uid == os.getuid():
-            text = head(path, 1 << 20).decode("utf-8", "replace")
-        header = read_header(text, command_line=line.known)
+        is_own = path and os.stat(path).st_uid == os.getuid()
+        script = head(path, 1 << 20).decode("utf-8", "replace") if is_own else ""
+        header = read_header(script, command_line=line.known)
         output, error = header.value("output"), header.value("error")
-        default = "slurm-%j.out" if status.id.task is None else "slurm-%A_%a.out"
-        out, err = (
-            expand_log_pattern(
-                log,
-                job_id=status.job_id,
-                array_job_id=status.id.job,
-                array_task_id=status.id.task,
-                job_name=status.name,
-                user=status.user,
-                node=first_host(status.node_list) or "%N",
-            )
-            for log in (output or default, error or output or default)
-        )
-        return (out, err) if output or error else None
+        if output or error:
+            default = "slurm-%j.out" if status.id.task is None else "slurm-%A_%a.out"
+            out = output or default
+            return _expand(out, status), _expand(error or out, status)
     return None
+
+
+def _expand(pattern: str, status: JobStatus) -> str:
+    """Return the path of a log that sbatch makes of a pattern; ``%N`` stays without a node."""
+    return expand_log_pattern(
+        pattern,
+        job_id=status.job_id,
+        array_job_id=status.id.job,
+        array_task_id=status.id.task,
+        job_name=status.name,
+        user=status.user,
+        node=first_host(status.node_list) or "%N",
+    )
 
 
 def no_such_job(missing: Sequence[Union[JobId, str]]) -> NoSuchJobError:
@@ -193,7 +193,7 @@ def no_such_job(missing: Sequence[Union[JobId, str]]) -> NoSuchJobError:
 
 
 def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus]) -> JobRecord:
-    """Add what Slurm said about a job to its record, and return the record.
+    """Add what Slurm said about a job to its record; return the record.
 
     statuses: the whole job, all tasks of an array. A record that cannot be written stays as it was:
     the submission has warned about the store already.
@@ -242,9 +242,9 @@ class _Search:
         try:
             queue = ask_queue()
         except SlurmUnavailableError as error:
-            records = self.records.values()
             why = jobstatus.NOT_RESPONDING
-            return self._found([jobstatus.recorded_status(one, why) for one in records], error)
+            recorded = [jobstatus.recorded_status(record, why) for record in self.records.values()]
+            return self._found(recorded, error)
         queue = self.fold_chains(queue)
         accounting = self._ask_accounting(queue)
         queue_rows = _group_by_job(queue)
@@ -285,7 +285,10 @@ class _Search:
         self.without_record.update(wanted - set(self.records))
 
     def fold_chains(self, queue: Sequence[QueueJob]) -> tuple[QueueJob, ...]:
-        """Return the requested rows, one for each chain; read the records of all rows."""
+        """Return the requested rows, one for each chain; read the records of all rows.
+
+        A chain may be known only by a later run, whose record is that of the first one.
+        """
         self._find_records({row.id.job for row in queue})
         in_chains = {job for chain in self._chains() for job in chain.jobs}
         # A running job submits its own copy of the script as the next run.
@@ -297,16 +300,18 @@ class _Search:
             and row.id.job not in self.records
         }
         with self._tolerant():
-            self._find_records({one.first for one in runs.chains_with(later_runs, self.store)})
+            continued = runs.chains_with(later_runs, self.store)
+            self._find_records({chain.first for chain in continued})
         chains = self._chains()
-        if self.jobs:
-            in_queue = {row.job_id for row in queue}
-            unasked = {job for chain in chains for job in chain.jobs} - in_queue
+        if not self.jobs:
+            return tuple(runs.fold(queue, chains))
+        rows = list(queue)
+        other_runs = {job for chain in chains for job in chain.jobs} - {row.job_id for row in queue}
+        if other_runs:
             with contextlib.suppress(SlurmError):
-                if unasked:
-                    queue = [*queue, *squeue([JobId(job) for job in sorted(unasked)])]
-        rows = runs.fold(queue, chains)
-        return tuple(row for row in rows if not self.jobs or self.jobs & {row.id.job, row.job_id})
+                rows += squeue([JobId(job) for job in sorted(other_runs)])
+        folded = runs.fold(rows, chains)
+        return tuple(row for row in folded if self.jobs & {row.id.job, row.job_id})
 
     def _chains(self) -> list[runs.Chain]:
         """Return the chains among the records read so far."""
@@ -330,22 +335,26 @@ class _Search:
             return Accounting()
 
         try:
-            if self.since is not None:
-                begins = [one.begun_at for one in self.records.values() if one.job_id in wanted]
-                accounting = sacct(user=str(os.getuid()), since=min([self.since, *begins]))
-            else:
-                accounting = sacct([JobId(job) for job in sorted(wanted)])
+            accounting = self._sacct(wanted)
         except SlurmError as error:
             accounting = Accounting(off=error.message)  # squeue's answer stands
         if accounting.off:
             self.notes.append(f"{accounting.off}; how jobs ended may be unknown")
-        rows = [
-            row
-            for row in accounting.jobs
-            if wanted & {row.id.job, row.job_id}
-            or (self.since is not None and (row.submit or 0) >= self.since)
-        ]
+        rows = [row for row in accounting.jobs if self._is_wanted(row, wanted)]
         return Accounting(tuple(runs.fold(rows, chains)), accounting.off)
+
+    def _is_wanted(self, row: AccountingJob, jobs: set[int]) -> bool:
+        """Return True if a row is of one of these jobs, or was submitted after ``since``."""
+        is_recent = self.since is not None and (row.submit or 0) >= self.since
+        return is_recent or not jobs.isdisjoint((row.id.job, row.job_id))
+
+    def _sacct(self, jobs: set[int]) -> Accounting:
+        """Query sacct about jobs; with ``since``, about all of the user's from then on, too."""
+        if self.since is None:
+            return sacct([JobId(job) for job in sorted(jobs)])
+        records = (record for record in self.records.values() if record.job_id in jobs)
+        begins = (record.begun_at for record in records)
+        return sacct(user=str(os.getuid()), since=min([self.since, *begins]))
 
     @contextlib.contextmanager
     def _tolerant(self) -> Iterator[None]:

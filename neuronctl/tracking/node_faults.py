@@ -1,4 +1,4 @@
-"""What the end of a job says about its nodes: whether one failed."""
+"""Find out from the end of a job whether one of its nodes failed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LOST_GPU = (
     r"|Xid \([^)]*\): (48|62|63|64|74|79|92|94|95|119|120|140|143|149|154)($|[^0-9])"
     r"|Unable to determine the device handle|CUDA driver initialization failed"
 )
-"""What a line of a log says of a GPU that failed under its program.
+"""What a line of a log says if a GPU failed under its program.
 
-Of NVIDIA's Xid numbers, those that are of the hardware or its driver, and not of a program.
+The Xid numbers are those of NVIDIA's that blame the hardware or its driver, not a program.
 """
 
 _NODE_PROBLEMS = (
@@ -30,11 +30,11 @@ _NODE_PROBLEMS = (
     rf"|{LOST_GPU}|no CUDA-capable device"
     r"|hipErrorNoDevice|Stale file handle|Transport endpoint is not connected"
 )
-"""What a line of a log says that is a failure of its node."""
+"""What a line of a log says if the node failed."""
 
 _TAIL = 64 * 1024
 _NODE_STATES = ("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED")
-_DEFECT = r"(?a)preflight: ([\w.-]+): (.{1,200})"
+_DEFECT = r"(?a)preflight: (?P<node>[\w.-]+): (?P<defect>.{1,200})"
 _NODE_FAILURE = "srun: error: Node failure on "
 
 
@@ -48,31 +48,35 @@ def remember_failed_nodes(record: JobRecord, status: JobStatus) -> None:
 def _faults(status: JobStatus, nodes: List[str]) -> Iterator[Tuple[str, str]]:
     """Yield each node that failed, and what went wrong there.
 
-    That a program failed at once says nothing of its node: most that do have a mistake in them.
+    A program that fails at once is no sign of a bad node: most of these have a mistake in them.
     """
     if status.state not in (FAILED, *_NODE_STATES):
         return
-    tails = [tail(path, _TAIL) for path in (status.stdout, status.stderr) if path]
-    lines = [line[:2000] for end in tails for line in end.decode("utf-8", "replace").split("\n")]
+    ends = [tail(path, _TAIL) for path in (status.stdout, status.stderr) if path]
+    text = b"\n".join(ends).decode("utf-8", "replace")
+    lines = [line[:2000] for line in text.split("\n")]
     if status.state in _NODE_STATES:
         named = {line.rpartition(" ")[2] for line in lines if _NODE_FAILURE in line}
         only_node = nodes if len(nodes) == 1 else []
         for node in named.intersection(nodes) or only_node:
             yield node, STATES[status.state].ending
     elif len(nodes) == 1:
-        problem = next(filter(None, (re.search(_NODE_PROBLEMS, line) for line in lines)), None)
+        matches = (re.search(_NODE_PROBLEMS, line) for line in lines)
+        problem = next((match[0] for match in matches if match is not None), "")
         if problem:
-            yield nodes[0], f"a job failed there: {problem[0]}"
+            yield nodes[0], f"a job failed there: {problem}"
     else:
         yield from _failed_preflights(lines, nodes)
 
 
 def _failed_preflights(lines: List[str], nodes: List[str]) -> Iterator[Tuple[str, str]]:
     """Yield the nodes whose preflight failed, unless all did: then it is the job's fault."""
-    defects = {match[1]: match[2] for line in lines if (match := re.fullmatch(_DEFECT, line))}
+    matches = (re.fullmatch(_DEFECT, line) for line in lines)
+    defects = {match["node"]: match["defect"] for match in matches if match is not None}
     failed = sorted(defects.keys() & {*nodes})
-    # The first node always reaches itself.
-    is_about_first = any(defect.startswith("cannot reach ") for defect in defects.values())
-    if len(failed) < len(nodes) - is_about_first:
+    checked = len(nodes)
+    if any(defect.startswith("cannot reach ") for defect in defects.values()):
+        checked -= 1  # the first node, which always reaches itself
+    if len(failed) < checked:
         for node in failed:
             yield node, f"the preflight failed: {defects[node]}"

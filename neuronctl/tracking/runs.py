@@ -10,7 +10,7 @@ import functools
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Iterable, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Iterable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.files import file_state, tail
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 Row = TypeVar("Row", "QueueJob", "AccountingJob")
 
 FINISHED, GOES_ON, FAILED, LAST = "finished", "goes-on", "failed", "last"
-"""How a run ended: the program was done; it is to go on; it failed; no more runs were allowed."""
+"""How a run ended: the program was done; another run follows; it failed; it was the last one."""
 
 SAVED, NOT_SAVED = "saved", "did not save"
-"""What the script says of a program only with evidence; else it ended after the request."""
+"""How a program reacted to the request to save; the script writes either only with evidence."""
 
 _MOST = 16 * 1024 * 1024
-"""Bytes at the end of a log that are looked through."""
+"""Bytes at the end of a log that are read."""
 
 _LINES = (
     rb"\n(?:run (?P<begun>\d{1,6}) of at most (?P<most>\d{1,6}), on (?P<nodes>[^\s,]\S*?)"
@@ -57,10 +57,9 @@ class Run:
     """One run, by its lines in the log.
 
     most: how many runs there may be. begin: where its first line begins in the log, in bytes.
-    job_id: Slurm's id of this run; set only in a chain. asked: whether it was told to save. cause:
-    FINISHED, GOES_ON, FAILED, or LAST; "" while it runs, and if it was cut off. code: the program's
-    exit code. how: in the script's words, how it ended after it was asked to save: SAVED,
-    NOT_SAVED, or others.
+    job_id: Slurm's id of this run; only in a chain. asked: it was asked to save. cause: FINISHED,
+    GOES_ON, FAILED, or LAST; "" while it runs, and if it was cut off. code: the program's exit
+    code. how: how it ended after it was asked to save, as the script puts it: SAVED, NOT_SAVED, …
     """
 
     number: int
@@ -101,8 +100,8 @@ class Runs:
         if not self.runs:
             return ""
         last = self.runs[-1]
-        waits = status.state == PENDING
-        number = last.number + (waits and last.job_id != status.job_id)
+        next_waits = status.state == PENDING and last.job_id != status.job_id
+        number = last.number + 1 if next_waits else last.number
         words = f"run {number} of at most {last.most}" if number > 1 or self.ended else ""
         if number > 1 and status.is_later_run:
             words += f", as job {status.job_id}"
@@ -128,16 +127,18 @@ def runs_words(status: JobStatus) -> str:
 
 def failed_tasks(jobs: Sequence[JobStatus]) -> str:
     """Return how many tasks failed in a sweep's jobs, by their logs, and what shows them; or ""."""
-    ended = [end for job in jobs for end in _task_ends(job)]
-    failed = ended.count(b"failed")
+    ends: List[bytes] = []
+    for job in jobs:
+        ends += _task_ends(job)
+    failed = ends.count(b"failed")
     if not failed:
         return ""
-    words = f"{failed} of the {counted(len(ended), 'task')} that it ran failed"
+    words = f"{failed} of the {counted(len(ends), 'task')} that it ran failed"
     return f"{words}: 'neuronctl sweep status {jobs[0].name} --failed'"
 
 
 def _task_ends(job: JobStatus) -> Sequence[bytes]:
-    """Return how each task ended that a sweep's job ran; () for another job."""
+    """Return how each task that a sweep's job ran ended: ``done`` or ``failed``."""
     if job.record is None or not job.record.rest.get("of_sweep") or job.stdout is None:
         return ()
     return _read_task_ends(job.stdout, file_state(job.stdout))
@@ -153,7 +154,7 @@ _TASK_END = rb"(?m)^task (\d+) (done|failed): exit code "
 """What a sweep's worker writes into its job's log (neuronctl/sweeping/worker/work.py)."""
 
 
-@functools.lru_cache(maxsize=256)  # of a table of jobs; each is asked for several times
+@functools.lru_cache(maxsize=256)  # a table of jobs asks for each several times
 def _read_log(path: str, state: Tuple[int, ...]) -> Runs:
     text = tail(path, _MOST)
     try:
@@ -164,46 +165,43 @@ def _read_log(path: str, state: Tuple[int, ...]) -> Runs:
 
 
 def read_runs(text: bytes, begin: int = 0) -> Runs:
-    """Read the runs from a log or from its end, which starts at byte ``begin``.
-
-    Each line that _LINES matches begins a run, names the next job, or adds to the last run.
-    """
+    """Read the runs from a log or from its end, which starts at byte ``begin``."""
     runs: List[Run] = []
     next_job = None
     for match in re.finditer(_LINES, b"\n" + text):
-        parts = {name: value for name, value in match.groupdict().items() if value is not None}
-        if "begun" in parts:
-            job = int(parts["job"]) if "job" in parts else None
-            nodes = parts["nodes"].decode("ascii", "replace")
+        words = {name: word for name, word in match.groupdict().items() if word is not None}
+        if "begun" in words:
+            nodes = words["nodes"].decode("ascii", "replace")
+            job_id = int(words["job"]) if "job" in words else None
             place = begin + match.start()
-            runs.append(Run(int(parts["begun"]), int(parts["most"]), nodes, place, job))
+            runs.append(Run(int(words["begun"]), int(words["most"]), nodes, place, job_id))
             next_job = None
-        elif "next" in parts:
-            next_job = int(parts["next"])
-        elif runs and "asked" in parts:
-            runs[-1] = replace(runs[-1], asked=True)
-        elif runs and "how" in parts:
-            how = parts["how"].decode()
-            code = int(parts["code"])
-            runs[-1] = replace(runs[-1], cause=GOES_ON, code=code, how=how)
-        elif runs and "ended" in parts:
-            code = int(parts["ended"])
-            how = SAVED if code == 75 else "ended after the request to save"
-            runs[-1] = replace(runs[-1], cause=GOES_ON, code=code, how=how)
-        elif runs and LAST in parts:
-            runs[-1] = replace(runs[-1], cause=LAST)
+        elif "next" in words:
+            next_job = int(words["next"])
         elif runs:
-            ((cause, word),) = parts.items()
-            runs[-1] = replace(runs[-1], cause=cause, code=int(word) if cause == FAILED else 0)
+            runs[-1] = _add_line(runs[-1], words)
     return Runs(tuple(runs), next_job)
+
+
+def _add_line(run: Run, words: Mapping[str, bytes]) -> Run:
+    """Return the run with what another of its lines says. words: the line's, by _LINES' names."""
+    if "asked" in words:
+        return replace(run, asked=True)
+    if "how" in words:
+        how = words["how"].decode()
+        return replace(run, cause=GOES_ON, code=int(words["code"]), how=how)
+    if "ended" in words:
+        code = int(words["ended"])
+        how = SAVED if code == 75 else "ended after the request to save"
+        return replace(run, cause=GOES_ON, code=code, how=how)
+    if "failed" in words:
+        return replace(run, cause=FAILED, code=int(words["failed"]))
+    return replace(run, cause=LAST) if "last" in words else replace(run, cause=FINISHED, code=0)
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain as its log tells it.
-
-    first: the id of its first job, by which it is known. name: of all its jobs.
-    """
+    """A chain, by its log. first: the id of its first job, which users see. name: of all jobs."""
 
     first: int
     runs: Runs
@@ -247,39 +245,44 @@ def chains_with(jobs: set[int], store: RecordStore) -> List[Chain]:
 
 
 _MOST_RECORDS, _OLDEST = 1000, 60 * 24 * 3600
-"""Records that are looked through for a job's chain, and how many seconds old they may be."""
+"""How many records are searched for a job's chain, and how many seconds old they may be."""
 
 
 def fold(rows: Sequence[Row], chains: Iterable[Chain]) -> list[Row]:
-    """Return the row that counts of each chain, under its first job's id, and all other rows."""
-    chain_by_job = {job: chain for chain in chains for job in chain.jobs}
-    parts: dict[Chain, list[Row]] = {}
+    """Return one row for each chain, under its first job's id, and all other rows."""
+    chain_by_job: dict[int, Chain] = {}
+    for chain in chains:
+        chain_by_job.update(dict.fromkeys(chain.jobs, chain))
+    rows_by_chain: dict[Chain, list[Row]] = {}
     folded: list[Row] = []
     for row in rows:
-        chain = chain_by_job.get(row.job_id)
-        if chain is None or not chain.has(row):
+        owner = chain_by_job.get(row.job_id)
+        if owner is None or not owner.has(row):
             folded.append(row)
         else:
-            parts.setdefault(chain, []).append(row)
-    for chain, same in parts.items():
-        folded.append(replace(_main_row(same, chain), id=JobId(chain.first)))
+            rows_by_chain.setdefault(owner, []).append(row)
+    for chain, chain_rows in rows_by_chain.items():
+        folded.append(replace(_main_row(chain_rows, chain), id=JobId(chain.first)))
     return folded
 
 
 def _main_row(rows: Sequence[Row], chain: Chain) -> Row:
-    """Return the row of the job that runs, or waits, or was the last."""
-    rows = sorted(rows, key=lambda row: row.job_id)
-    active = [row for row in rows if row.state not in ENDED]
+    """Return the row of the chain's job that runs, or else waits, or else ended last."""
+    by_id = {row.job_id: row for row in sorted(rows, key=lambda row: row.job_id)}
+    active = [row for row in by_id.values() if row.state not in ENDED]
+    running = [row for row in active if row.state != PENDING]
     if active:
-        return ([row for row in active if row.state != PENDING] or active)[-1]
-    last = chain.runs.runs[-1].job_id or chain.first
-    begun = next((row for row in rows if row.job_id == last), None)
-    if begun is not None and (chain.runs.ended or begun.state == CANCELLED):
-        return begun
-    return rows[-1]
+        return (running or active)[-1]
+    last_begun = by_id.get(chain.runs.runs[-1].job_id or chain.first)
+    if last_begun is not None and (chain.runs.ended or last_begun.state == CANCELLED):
+        return last_begun  # a later job only waited for its end
+    return by_id[max(by_id)]
 
 
 def jobs_to_end(chain: Chain, rows: Iterable[QueueJob]) -> tuple[JobId, ...]:
-    """Return the jobs of a chain that have not ended, the last first, so that it cannot begin."""
+    """Return the chain's jobs that have not ended, in the order in which to cancel them.
+
+    The last one comes first: it must not begin when the others end.
+    """
     ids = {row.job_id for row in rows if row.state not in ENDED and chain.has(row)}
     return tuple(JobId(id) for id in sorted(ids, reverse=True))

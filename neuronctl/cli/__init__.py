@@ -23,7 +23,7 @@ from neuronctl.version import describe_version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, NoReturn, Optional, Tuple
+    from typing import Any, List, NoReturn, Optional
 
 SECTIONS = {
     "Run a job": ("submit", "sbatch", "sweep", "generate", "init", "salloc", "run", "serve"),
@@ -186,7 +186,11 @@ def _report(error: NeuronctlError) -> int:
     from neuronctl.cli.say import say
 
     for problem in (error, *error.others):
-        message, hint = _texts_of(problem)
+        message, hint = problem.message, problem.hint
+        if isinstance(problem, PolicyError):
+            from neuronctl.cli.korean import in_korean
+
+            message, hint = in_korean(message, hint)
         say(f"neuronctl: {message}")
         if hint:
             say(f"  hint: {hint}")
@@ -198,20 +202,8 @@ def _report(error: NeuronctlError) -> int:
     return error.exit_code
 
 
-def _texts_of(error: NeuronctlError) -> Tuple[str, str]:
-    """Return an error's message and hint; for a refusal, in the language of the locale."""
-    if not isinstance(error, PolicyError):
-        return error.message, error.hint
-    from neuronctl.cli.korean import in_korean
-
-    return in_korean(error.message, error.hint)
-
-
 def _unexpected(error: Exception) -> int:
-    """Report an error other than NeuronctlError; return the exit code.
-
-    Only a standard output that is closed or full is an expected one.
-    """
+    """Report an error other than NeuronctlError, or a closed standard output; return the code."""
     from neuronctl.cli.say import drop_output
 
     if isinstance(error, BrokenPipeError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
@@ -40,7 +40,9 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     """
     if not jobs and state is None:
         raise UsageError("no job given", "give a job id, a name or --state")
-    only_state = None if state is None else _active_state(state)
+    if state is not None:
+        active = [active.name for active in STATES.values() if active.short]
+        state = state_name(state, active, "in which a job can be cancelled")
     pipelines = pipelines_of(jobs)
     words = _ids_and_names(jobs, pipelines)
     if pipelines and not words:
@@ -49,10 +51,12 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     matches, notes = cancellation.known_jobs(words or ["*"], RecordStore.default())
     notify(*notes)
     targets = {
-        word: cancellation.scancel_targets(word, statuses, only_state)
+        word: cancellation.scancel_targets(word, statuses, state)
         for word, statuses in matches.items()
     }
-    all_targets = {id: statuses for by_id in targets.values() for id, statuses in by_id.items()}
+    all_targets: Dict[JobId, List[JobStatus]] = {}
+    for by_id in targets.values():
+        all_targets.update(by_id)
     if len(all_targets) > 1 and not yes and not _agreed(all_targets, targets if words else {}):
         say("nothing done")
         return
@@ -60,17 +64,17 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     refused = cancellation.cancel(all_targets) if all_targets else {}
     outcomes: List[cancellation.Outcome] = []
     for word, statuses in matches.items():
-        outcomes += cancellation.outcomes(word, statuses, targets[word], refused, only_state)
+        outcomes += cancellation.outcomes(word, statuses, targets[word], refused, state)
     if not words and not all_targets:
         outcomes = [cancellation.Outcome(words="no matching jobs")]
-    _print(outcomes, as_json)
+    if as_json:
+        data = [asdict(outcome) for outcome in outcomes if outcome.result]
+        print_json("neuronctl.cancel/1", {"jobs": data})
+    else:
+        for outcome in outcomes:
+            if outcome.result not in ("refused", "unknown", "elsewhere"):
+                print_line(outcome.words)
     _raise_failures(outcomes, refused, [word for word in words if not matches[word]])
-
-
-def _active_state(text: str) -> str:
-    """Return the name of a state in which a job can be cancelled; raise UsageError for others."""
-    active = [state.name for state in STATES.values() if state.short]
-    return state_name(text, active, "in which a job can be cancelled")
 
 
 def _ids_and_names(words: Sequence[str], pipelines: Sequence[str]) -> List[cancellation.JobOrName]:
@@ -79,17 +83,6 @@ def _ids_and_names(words: Sequence[str], pipelines: Sequence[str]) -> List[cance
     if pipelines:
         others += jobs_in_queue(pipelines)
     return [word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(others)]
-
-
-def _print(outcomes: Sequence[cancellation.Outcome], as_json: bool) -> None:
-    """Print what became of the jobs; without JSON, leave out what _raise_failures reports."""
-    if as_json:
-        data = [asdict(outcome) for outcome in outcomes if outcome.result]
-        print_json("neuronctl.cancel/1", {"jobs": data})
-        return
-    for outcome in outcomes:
-        if outcome.result not in ("refused", "unknown", "elsewhere"):
-            print_line(outcome.words)
 
 
 def _raise_failures(

@@ -95,10 +95,7 @@ def _arguments(record: JobRecord) -> str:
 
 
 def _metrics(states: States, pattern: str) -> Dict[str, str]:
-    """Return the last metric in the log of each job or task, by its id; "" without one.
-
-    pattern: of --metric; "" for ``neuronctl: metric=``. Raises UsageError for a wrong one.
-    """
+    """Return the last metric in the log of each job or task, by its id; "" without one."""
     from neuronctl.sweeping.parameters import METRIC, check_metric, last_metric
 
     check_metric(pattern)
@@ -122,7 +119,7 @@ def _print(
         Column("REASON OR EXIT"),
         figures("USED", 2),
     ]
-    rows = []
+    rows, urls = [], []
     for record in records:
         jobs = states.get(record.key, ())
         row = _row(record, jobs)
@@ -132,9 +129,9 @@ def _print(
             values = filter(None, (metrics[str(job.id)] for job in jobs))
             row.append(shortened(", ".join(values), 24))
         rows.append(row)
+        urls.append(wandb_url(jobs[-1]) if jobs else "")
     if metrics is not None:
         columns.append(figures("METRIC"))
-    urls = [_wandb_url(states.get(record.key, ())) for record in records]
     if any(urls):
         columns.append(Column("W&B RUN", priority=6, no_wrap=True))
         rows = [[*row, url] for row, url in zip(rows, urls)]
@@ -155,11 +152,6 @@ def _row(record: JobRecord, jobs: Sequence[JobStatus]) -> List[str]:
         _outcome(record, jobs),
         "" if elapsed is None else duration(elapsed),
     ]
-
-
-def _wandb_url(jobs: Sequence[JobStatus]) -> str:
-    """Return the W&B address of the last of the jobs, or ""."""
-    return wandb_url(jobs[-1]) if jobs else ""
 
 
 def _outcome(record: JobRecord, jobs: Sequence[JobStatus]) -> str:

@@ -31,7 +31,6 @@ from neuronctl.submission.distributed_program import distributed
 from neuronctl.submission.first_job import Derived, job_file, programs, software
 
 if TYPE_CHECKING:
-    from neuronctl.planning import JobPlan
     from neuronctl.submission.planned_job import PlannedJob
 
 _SIZE = ("nodes", "ntasks", "ntasks_per_node", "gpus_per_node", "gpus", "gres")
@@ -61,40 +60,35 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     cluster, how = recognise(load(catalog), options["cluster"] or defaults.get("cluster"))
     notify(f"cluster: {cluster.title}" + (f" ({how})" if how else ""))
     chdir = options["chdir"] or defaults.get("chdir")
-    program_words = words or (_only_program(chdir or "."),)
-    given = {**defaults, **options_layer(options, program_words).values}
+    words = words or (_only_program(chdir or "."),)
+    given = {**defaults, **options_layer(options, words).values}
     program = JobRequest(script=given["script"], args=given.get("args", ()), chdir=chdir)
     _refuse_batch_script(program)
     derived = {**_partition_and_gpus(given, cluster), **_comment(program, cluster, given)}
     environment, advice = software(any(name in given for name in _SOFTWARE), program)
     derived.update(environment)
-    _show_derived(derived)
+    for name, value in derived.items():
+        notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")
     every = {**options, **{name: value.value for name, value in derived.items()}}
     planned = plan_job(
-        every,
-        words=program_words,
-        catalog_file=catalog,
-        ask_slurm=which("sbatch") is not None,
-        tell=notify,
+        every, words=words, catalog_file=catalog, ask_slurm=which("sbatch") is not None, tell=notify
     )
     change = _judge(planned)
-    time = _default_time(planned.plan)
-    _show_derived(time)
-    text = job_file(program, every, {**derived, **time}, cluster)
+    time = planned.plan.decision("time")
+    if time is not None and time.source == Source.CLUSTER:  # the site's default
+        derived["time"] = Derived(time.value, "the default here: a shorter one may start earlier")
+        notify(f"time: {time.value} ({derived['time'].why})")
+    text = job_file(program, every, derived, cluster)
     job_output.write_text(JOB_FILE, text, force=force, mode=0o600)
     notify(*filter(None, [advice, change]))
     notify(f"wrote {JOB_FILE}; 'neuronctl submit' submits it, with --dry-run only shows the script")
 
 
-def _show_derived(derived: Mapping[str, Derived]) -> None:
-    for name, value in derived.items():
-        notify(f"{name.replace('_', '-')}: {value.value} ({value.why})")
-
-
 def _judge(planned: PlannedJob) -> str:
-    """Print what is wrong with the job and when it would start; raise PolicyError for a refusal.
+    """Print what is wrong and when the job would start; return how to make its program distributed.
 
-    Return how to make its program distributed, if it is not, and the change is known; else "".
+    Return "" if the program is distributed, or the change is not known. Raise PolicyError for a
+    job that would be refused.
     """
     judged = planned.judge()
     copies = [finding for finding in judged.findings if finding.has(Trait.REWRITES)]
@@ -102,7 +96,7 @@ def _judge(planned: PlannedJob) -> str:
     if change:  # which says more than the findings
         others = tuple(finding for finding in judged.findings if finding not in copies)
         judged = replace(judged, findings=others)
-    job_output.show_findings(judged)
+    job_output.show_findings(judged, set())
     if judged.errors:
         raise judged.refusal(change)
     if change and copies[0].refuses:
@@ -111,14 +105,6 @@ def _judge(planned: PlannedJob) -> str:
     notify(f"the job in {planned.plan.partition_list}: {job_output.summary(judged)}")
     job_output.show_verdict(judged)
     return change
-
-
-def _default_time(plan: JobPlan) -> Dict[str, Derived]:
-    """Return the site's default time limit, if the job has it, for the user to shorten."""
-    time = plan.decision("time")
-    if time is None or time.source != Source.CLUSTER:
-        return {}
-    return {"time": Derived(time.value, "the default here: a shorter one may start earlier")}
 
 
 def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str, Derived]:
@@ -141,10 +127,7 @@ def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str,
 
 
 def _ask(question: str, noun: str, choices: Sequence[str], default: Optional[str]) -> Optional[str]:
-    """Ask on a terminal until the answer is one of the choices; otherwise return the default.
-
-    noun: what is asked for, in the singular. choices: if empty, any answer will do.
-    """
+    """Ask on a terminal until the answer is one of the choices, if any; else return the default."""
     # 'patch' waits for the change on standard output, so no question comes before it.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         return default
@@ -215,10 +198,7 @@ def _refuse_batch_script(program: JobRequest) -> None:
 
 
 def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) -> Dict[str, Derived]:
-    """Return the parts of the comment that the site requires, and that the user did not give.
-
-    They are the user's answers on a terminal; the program's imports suggest the application code.
-    """
+    """Return the parts that the site's comment requires, from the user or the program's imports."""
     comment = cluster.policy.comment
     if not comment.required or given.get("comment") is not None:
         return {}
@@ -228,10 +208,10 @@ def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) ->
         if codes is None or key in given:
             continue
         suggestion = _suggest_application(program, codes) if key == "appl" else None
-        explained = [
+        meanings = [
             f"{code} ({comment.meanings[code]})" for code in codes if code in comment.meanings
         ]
-        examples = ", ".join((explained or [*codes])[:6])
+        examples = ", ".join((meanings or [*codes])[:6])
         question = f"{key.capitalize()} for the site's comment, such as {examples}; "
         question += "'neuronctl partitions --comment' lists all"
         default = None if suggestion is None else suggestion.value

@@ -42,62 +42,72 @@ _SECTIONS = {
     "Parameters": "param together table commands",
     "Tasks of the sweep": "side-by-side task-time retries max-fails metric jobs",
 }
-"""Headings of a job's options in help, in their order; what is in none comes with the others."""
+"""The headings in a command's help, in their order, each with the names of its options.
+
+Options that are not here come last, below ``Other options``.
+"""
 
 
 class JobCommand(click.Command):
     """A command whose help shows the job's options in groups."""
 
     def hint_at_option(self, option: str, other: str) -> str:
-        """Return the hint about an unknown option: ``other``, or how sbatch gets it."""
-        has_sbatch = any(one.name == "sbatch" for one in self.params)
+        """Return the hint about an unknown option: ``other``, or how to pass it to sbatch."""
+        has_sbatch = any(parameter.name == "sbatch" for parameter in self.params)
         return _hint_at_sbatch(option, other) if has_sbatch else other
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
         """Note whether the words follow ``--``; refuse secrets among the options."""
-        before = list(args)
+        typed = list(args)
         rest = super().parse_args(ctx, args)
         _refuse_typed_secrets(ctx.params.get("env") or ())
-        words = len(ctx.params.get("words", ()))
-        ctx.meta[BEHIND_DASHES] = before[: len(before) - words][-1:] == ["--"]
+        word_count = len(ctx.params.get("words", ()))
+        before_words = typed[: len(typed) - word_count]
+        ctx.meta[BEHIND_DASHES] = before_words[-1:] == ["--"]
         return rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in sections."""
-        titles = {name: title for title, names in _SECTIONS.items() for name in names.split()}
-        groups: Dict[str, List[Tuple[str, str]]] = {title: [] for title in _SECTIONS}
+        title_of: Dict[str, str] = {}
+        for title, names in _SECTIONS.items():
+            title_of.update(dict.fromkeys(names.split(), title))
+        sections: Dict[str, List[Tuple[str, str]]] = {title: [] for title in _SECTIONS}
         others: List[Tuple[str, str]] = []
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
+            row = parameter.get_help_record(ctx)
             # Some versions of click also list arguments here; the usage line has them.
-            if record is not None and isinstance(parameter, click.Option):
-                title = titles.get((parameter.name or "").replace("_", "-"), "")
-                groups.get(title, others).append(record)
-        groups["Other options" if any(groups.values()) else "Options"] = others
-        for title, records in groups.items():
-            if records:
+            if row is not None and isinstance(parameter, click.Option):
+                title = title_of.get((parameter.name or "").replace("_", "-"), "")
+                sections.get(title, others).append(row)
+        sections["Other options" if any(sections.values()) else "Options"] = others
+        for title, rows in sections.items():
+            if rows:
                 with formatter.section(title):
-                    formatter.write_dl(records)
+                    formatter.write_dl(rows)
 
 
 def _hint_at_sbatch(option: str, other: str) -> str:
-    """Return how to pass on an option that sbatch has, or that a plugin of it may have."""
+    """Return how to pass an option to sbatch, if sbatch or a plugin of it may have the option.
+
+    other: the hint without sbatch, such as ``did you mean --nodes?``.
+    """
     from neuronctl.slurm.sbatch_options import SBATCH, VALUE
 
     name = option.lstrip("-")
-    same = next((one for one in SBATCH if name in (one.long, one.short)), None)
-    if same is not None:
-        value = "=VALUE" if same.takes == VALUE else ""
-        return f"sbatch has it: --sbatch {same.long}{value}"
+    for known in SBATCH:
+        if name in (known.long, known.short):
+            value = "=VALUE" if known.takes == VALUE else ""
+            return f"sbatch has it: --sbatch {known.long}{value}"
     if not option.startswith("--"):
         return other
-    near = other if other.startswith("did") else ""
-    return f"{near} For one that only sbatch has: --sbatch {name}=VALUE".strip()
+    similar = other if other.startswith("did") else ""
+    return f"{similar} For one that only sbatch has: --sbatch {name}=VALUE".strip()
 
 
 def _refuse_typed_secrets(texts: Sequence[str]) -> None:
     """Raise UsageError for ``--env NAME=SECRET``, unless the shell exports that value already."""
-    for name, _, value in (text.partition("=") for text in texts):
+    for text in texts:
+        name, _, value = text.partition("=")
         if value and value != os.environ.get(name) and is_private(name, value):
             raise UsageError(
                 f"--env {name}=… is a secret: everybody on this machine can read your command line",
@@ -129,13 +139,14 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 def job_command(
     name: str, *, batch: bool = True, cls: Optional[type] = None
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Return a click command with all of a job's options (with ``batch``, a batch job's).
+    """Return a decorator that makes a click command with a job's options.
 
-    SCRIPT and ARGS may follow them. Option parsing stops at SCRIPT: what follows belongs to it.
+    batch: also add the options that only a batch job has. SCRIPT and ARGS may follow the options.
+    Option parsing stops at SCRIPT: the words after it are its arguments.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
-        for add in (  # the last one is shown first
+        for add_option in (  # help shows them from the last to the first
             force_option,
             click.option("--explain", is_flag=True, help="Show where every value comes from."),
             file_option("--template", help="Template for the script: a name or a file."),
@@ -145,16 +156,19 @@ def job_command(
             ),
             job_options([option.long for option in OPTIONS if batch or not option.batch_only]),
         ):
-            function = add(function)
+            function = add_option(function)
         context = {"allow_interspersed_args": False}
-        kind = cls or (BatchCommand if batch else JobCommand)
-        return click.command(name, cls=kind, context_settings=context)(function)
+        command_class = cls or (BatchCommand if batch else JobCommand)
+        return click.command(name, cls=command_class, context_settings=context)(function)
 
     return decorate
 
 
 def plan_given(given: Mapping[str, Any], words: Sequence[str] = (), **how: Any) -> PlannedJob:
-    """Plan the job that a ``job_command`` was given. how: as for plan_job()."""
+    """Plan the job of a ``job_command``.
+
+    given: the values of its options, by name. words: SCRIPT and ARGS. how: arguments of plan_job().
+    """
     from neuronctl.cli.say import notify
     from neuronctl.submission.planned_job import plan_job
 
@@ -162,22 +176,20 @@ def plan_given(given: Mapping[str, Any], words: Sequence[str] = (), **how: Any) 
     if file.endswith((".yaml", ".yml")) and os.path.isfile(file) and not os.access(file, os.X_OK):
         raise UsageError(f"'{file}' is not a program", f"if it is a job file: -f {quote(file)}")
     options = dict(given)
-    how["catalog_file"] = options.pop("catalog")
-    how.update((name, options.pop(name, None)) for name in ("job_file", "body", "template"))
-    return plan_job(options, words=words, tell=notify, **how)
+    files = {name: options.pop(name, None) for name in ("job_file", "body", "template")}
+    catalog = options.pop("catalog")
+    return plan_job(options, words=words, catalog_file=catalog, tell=notify, **files, **how)
 
 
-def file_option(*names: str, metavar: str = "FILE", **how: Any) -> Decorator:
-    """Declare an option that names a file."""
-    return click.option(*names, metavar=metavar, **how)
+def file_option(*names: str, metavar: str = "FILE", **settings: Any) -> Decorator:
+    """Return an option that takes a file name. settings: those of click.option()."""
+    return click.option(*names, metavar=metavar, **settings)
 
 
 catalog_option = file_option("--catalog", help="Catalog file that overrides the others.")
 cluster_option = click.option(
     "--cluster", metavar="NAME", help="Cluster of the catalog (default: the one here)."
 )
-
-
 force_option = click.option("--force", is_flag=True, help="Override errors found by the rules.")
 
 
@@ -187,10 +199,10 @@ def _words(metavar: str) -> Decorator:
 
 program_arguments = _words("SCRIPT [ARGS]...")
 optional_program = _words("[SCRIPT [ARGS]...]")
-"""Where a job file, too, can name it."""
+"""For commands that also take the program from a job file."""
 
 
-def _body(
+def _read_body(
     context: click.Context, parameter: click.Parameter, file: Optional[str]
 ) -> Optional[Body]:
     return None if file is None else read_body(file)
@@ -198,13 +210,13 @@ def _body(
 
 body_option = file_option(
     "--body",
-    callback=_body,
+    callback=_read_body,
     help="Run the shell text in FILE (- for standard input) once, in place of SCRIPT.",
 )
 
 
 def job_options(names: Sequence[str]) -> Decorator:
-    """Return the job options of these names, for a click command."""
+    """Return a decorator that adds the job options of these names to a click command."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(OPTIONS):
@@ -216,14 +228,16 @@ def job_options(names: Sequence[str]) -> Decorator:
 
 
 def _click_option(option: Option) -> Decorator:
-    names = [f"--{option.long}"] + ([f"-{option.short}"] if option.short else [])
     if option.kind == "switch":
-        names = [f"--{option.long}/--no-{option.long}"]
-        return click.option(*names, default=None, help=option.help)
+        pair = f"--{option.long}/--no-{option.long}"
+        return click.option(pair, default=None, help=option.help)
+    names = [f"--{option.long}", *([f"-{option.short}"] if option.short else [])]
     if option.kind == "flag":
         return click.option(*names, is_flag=True, default=None, help=option.help)
-    several = option.kind == "list"
-    help = option.help
-    if option.long == "launcher":
-        help += f" Known: {', '.join(launchers.names())}."
-    return click.option(*names, metavar=option.metavar, multiple=several, help=help)
+    choices = f" Known: {', '.join(launchers.names())}." if option.long == "launcher" else ""
+    return click.option(
+        *names,
+        metavar=option.metavar,
+        multiple=option.kind == "list",
+        help=option.help + choices,
+    )

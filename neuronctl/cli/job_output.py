@@ -19,7 +19,6 @@ from neuronctl.submission.pipeline import Reporter
 
 if TYPE_CHECKING:
     from neuronctl.judgement.partitions import Candidate, Choice
-    from neuronctl.judgement.verdict import Verdict
     from neuronctl.planning.job_plan import Launch
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.submission.pipeline import JudgedJob
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SubmitMode:
-    """How far to go with a job and what to print."""
+    """How far to go with a job, and what to print. key: of --key, "" without it."""
 
     dry_run: bool = False
     as_json: bool = False
@@ -40,7 +39,7 @@ class SubmitMode:
 class TerminalReporter(Reporter):
     """Reports a submission on the terminal.
 
-    before: the draft of the job that is being resubmitted, to show what differs.
+    before: the draft of the job that is being resubmitted; changes against it are shown.
     """
 
     def __init__(
@@ -84,21 +83,24 @@ class TerminalReporter(Reporter):
 
     def submitting(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
         """Say what is submitted and what would happen; with ``--dry-run`` print the script."""
-        if judged is not None and self._before is not None:
-            from neuronctl.records.found_records import changed_values
-
-            for name, before, after in changed_values(self._before, draft, code=False):
-                notify(f"{name}: {before or 'none'} -> {after or 'none'}")
         if judged is not None:
-            would = "would submit" if self._mode.dry_run else "submitting"
-            where = f" to {draft.partition}" if draft.partition else ""
-            notify(f"{would}{where}: {summary(judged)}")
+            if self._before is not None:
+                from neuronctl.records.found_records import changed_values
+
+                for name, old, new in changed_values(self._before, draft, code=False):
+                    notify(f"{name}: {old or 'none'} -> {new or 'none'}")
+            action = "would submit" if self._mode.dry_run else "submitting"
+            target = f" to {draft.partition}" if draft.partition else ""
+            notify(f"{action}{target}: {summary(judged)}")
             show_verdict(judged)
-        if self._mode.dry_run and self._mode.as_json:
+        if not self._mode.dry_run:
+            return
+        if self._mode.as_json:
             self._print_data(draft, judged)
-        elif self._mode.dry_run:
-            print_script(draft.script)
-            notify(*([f"the command is: {join(draft.sbatch)}"] if draft.sbatch else []))
+            return
+        print_script(draft.script)
+        if draft.sbatch:
+            notify(f"the command is: {join(draft.sbatch)}")
 
     def submitted(self, draft: RecordDraft, judged: Optional[JudgedJob], done: Submission) -> None:
         """Print the job's id and logs; a failure to print does not undo the submission."""
@@ -111,8 +113,8 @@ class TerminalReporter(Reporter):
         except OSError as error:
             drop_output()
             if not isinstance(error, BrokenPipeError):
-                words = f"job {done.job_id} is submitted; cannot write standard output"
-                notify(f"{words}: {error.strerror}")
+                problem = f"cannot write standard output: {error.strerror}"
+                notify(f"job {done.job_id} is submitted; {problem}")
 
     def _print_data(
         self,
@@ -121,50 +123,54 @@ class TerminalReporter(Reporter):
         done: Optional[Submission] = None,
         verdict: Optional[Verdict] = None,
     ) -> None:
+        """With ``--json``, print the data. verdict: in place of the job's own."""
         if self._mode.as_json:
             from neuronctl.cli.json_data import submission_data
 
-            verdict = verdict or (None if judged is None else judged.verdict)
-            print_json("neuronctl.submit/2", submission_data(draft, judged, done, verdict))
+            own_verdict = None if judged is None else judged.verdict
+            data = submission_data(draft, judged, done, verdict or own_verdict)
+            print_json("neuronctl.submit/2", data)
 
 
 def show_choice(choice: Optional[Choice]) -> None:
     """Print the partition that ``-p auto`` takes, why, and why not the others."""
-    for number, candidate in enumerate(() if choice is None else choice.candidates):
-        if not (candidate.fits or candidate.is_absent):
-            say(f"  excluded: {candidate.name}: {candidate.exclusion}")
-        elif candidate.fits and number:
-            say(f"  next best: {_candidate(candidate)}")
+    candidates = () if choice is None else choice.candidates
+    for rank, candidate in enumerate(candidates):
+        if candidate.fits and rank == 0:
+            notify(f"-p auto takes {_candidate_words(candidate)}")
         elif candidate.fits:
-            notify(f"-p auto takes {_candidate(candidate)}")
+            say(f"  next best: {_candidate_words(candidate)}")
+        elif not candidate.is_absent:
+            say(f"  excluded: {candidate.name}: {candidate.exclusion}")
 
 
-def _candidate(candidate: Candidate) -> str:
+def _candidate_words(candidate: Candidate) -> str:
     if not candidate.verdict.by_slurm:
         return f"{candidate.name} (by the catalog alone)"
     return f"{candidate.name}: {candidate.verdict}"
 
 
-def show_findings(job: JudgedJob, shown: Optional[Set[str]] = None) -> None:
-    """Print the findings and notes.
+def show_findings(job: JudgedJob, shown: Set[str]) -> None:
+    """Print the warnings and findings, without the findings that the verdict reports.
 
-    shown: messages about the user and the hour that were printed for another job; they are not
-    repeated.
+    shown: the messages about the user or the hour that were printed for other jobs. They are not
+    repeated, and new ones are added.
     """
-    shown = set() if shown is None else shown
-    for warning in job.warnings:
-        notify(warning)
+    notify(*job.warnings)
     for finding in job.findings:
         if finding.waits or finding.message in shown:
-            continue  # the verdict reports it, or it was printed
+            continue
         from neuronctl.cli.korean import in_language
         from neuronctl.rules.base import Trait
 
-        shown.update([finding.message] if finding.has(Trait.ONLY_NOW) else [])
-        finding = in_language(finding, sys.stderr)
-        lines = [f"{finding.severity} {finding.code}: {printable(finding.message)}"]
-        lines += [f"hint: {finding.hint}"] if finding.hint else []
-        lines += [f"from: {finding.source}"] if finding.source else []
+        if finding.has(Trait.ONLY_NOW):
+            shown.add(finding.message)
+        translated = in_language(finding, sys.stderr)
+        lines = [f"{translated.severity} {translated.code}: {printable(translated.message)}"]
+        if translated.hint:
+            lines.append(f"hint: {translated.hint}")
+        if translated.source:
+            lines.append(f"from: {translated.source}")
         notify("\n  ".join(lines))
     if job.errors and job.verdict is not None and not job.verdict.by_slurm:
         notify(f"judged by {job.verdict.judged_by}")
@@ -181,49 +187,48 @@ def show_verdict(job: Optional[JudgedJob]) -> None:
     """Print what would happen to the job if it were submitted now."""
     if job is None or job.verdict is None:
         return
-    if job.errors:  # forced; the findings have said why
+    if job.errors:  # submitted with --force; the findings have said why Slurm may refuse it
         notify("forced: Slurm may refuse the job, or accept it and never start it")
         return
     notify(str(job.verdict))
-    waits = (finding.source for finding in job.findings if finding.waits)
-    for source in dict.fromkeys(filter(None, waits)):
+    sources = (finding.source for finding in job.findings if finding.waits and finding.source)
+    for source in dict.fromkeys(sources):
         say(f"  from: {source}")
 
 
 def show_submission(submission: Submission, *, following: bool = False) -> None:
-    """Print the job's id and logs. following: whether its log is shown from now on."""
-    where = submission.partition and f" to {submission.partition}"
-    print_line(f"Submitted batch job {submission.job_id}{where}")
+    """Print the job's id and logs. following: whether --follow shows its log next."""
+    target = f" to {submission.partition}" if submission.partition else ""
+    print_line(f"Submitted batch job {submission.job_id}{target}")
     print_line(f"  log     {submission.output}")
     if submission.error != submission.output:
         print_line(f"  errors  {submission.error}")
     if following:
-        meanwhile = f"neuronctl why {submission.job_id}, neuronctl cancel {submission.job_id}"
-        print_line(f"  Ctrl-C stops following, not the job; elsewhere: {meanwhile}")
+        commands = f"neuronctl why {submission.job_id}, neuronctl cancel {submission.job_id}"
+        print_line(f"  Ctrl-C stops following, not the job; elsewhere: {commands}")
         return
-    # Each task of an array has its own log.
-    follow = "status --watch" if submission.is_array else "logs -f"
-    print_line(f"  follow  neuronctl {follow} {submission.job_id}")
+    # An array has no single log: each task has its own.
+    command = "status --watch" if submission.is_array else "logs -f"
+    print_line(f"  follow  neuronctl {command} {submission.job_id}")
 
 
 def summary(judged: JudgedJob) -> str:
     """Return ``2 nodes x 2 GPUs, 1 task x 16 cores per node, at most 00:10:00`` and what starts."""
     plan = judged.plan
-    nodes = counted(plan.nodes, "node")
-    if plan.most_nodes > plan.nodes:
-        nodes = f"{plan.nodes} to {plan.most_nodes} nodes"
-    if plan.gpus_per_node:
-        nodes += f" x {counted(plan.gpus_per_node, 'GPU')}"
-    cores = counted(plan.cpus_per_task, "core")
-    if plan.request.cpus_per_task == 0:
-        cores = "the cores that Slurm gives"
-    parts = [nodes, f"{counted(plan.ntasks_per_node, 'task')} x {cores} per node"]
+    is_range = plan.most_nodes > plan.nodes
+    nodes = f"{plan.nodes} to {plan.most_nodes} nodes" if is_range else counted(plan.nodes, "node")
+    gpus = f" x {counted(plan.gpus_per_node, 'GPU')}" if plan.gpus_per_node else ""
+    slurm_decides = plan.request.cpus_per_task == 0
+    cores = "the cores that Slurm gives" if slurm_decides else counted(plan.cpus_per_task, "core")
+    tasks = counted(plan.ntasks_per_node, "task")
+    parts = [f"{nodes}{gpus}", f"{tasks} x {cores} per node"]
     memory = plan.decision("memory per node")
     if memory is not None:
         parts.append(f"{memory.value} per node")
     time = next((directive for directive in plan.directives if directive.option == "time"), None)
     if time is not None:
-        parts.append(f"at most {time.value}" + (f" ({time.remark})" if time.remark else ""))
+        remark = f" ({time.remark})" if time.remark else ""
+        parts.append(f"at most {time.value}{remark}")
     runs = plan.decision("until-done")
     if runs is not None:
         parts.append(runs.value)
@@ -232,21 +237,22 @@ def summary(judged: JudgedJob) -> str:
 
 
 _MOST_STARTS = 4
-"""Programs of a job with steps that are named."""
+"""The most lines about the programs of a job with steps."""
 
 
 def _start_words(launches: Sequence[Launch]) -> List[str]:
     """Return what starts, those that start several processes first: ``2 times: python a.py``."""
-    launches = sorted(launches, key=lambda launch: not launch.starts_several)
-    counts = Counter(launch.starts for launch in launches)
+    by_importance = sorted(launches, key=lambda launch: not launch.starts_several)
+    counts = Counter(launch.starts for launch in by_importance)
     words = [text if count == 1 else f"{count} times: {text}" for text, count in counts.items()]
-    if len(words) > _MOST_STARTS:
-        words[_MOST_STARTS - 1 :] = [f"and {len(words) - _MOST_STARTS + 1} more"]
-    return words
+    if len(words) <= _MOST_STARTS:
+        return words
+    named = words[: _MOST_STARTS - 1]
+    return [*named, f"and {len(words) - len(named)} more"]
 
 
 def write_page(file: str, template: str, **values: Any) -> None:
-    """Write a page of a shipped template, private to its user, and print its name."""
+    """Write a page from a shipped template, readable only by its user, and print its name."""
     from neuronctl.rendering.template_environment import render_page
 
     write_text(file, render_page(template, **values), force=True, mode=0o600)
@@ -256,7 +262,7 @@ def write_page(file: str, template: str, **values: Any) -> None:
 def write_text(path: str, text: str, *, force: bool, mode: int = 0o700) -> None:
     """Write a script, executable and private to its user; over a file only with ``force``.
 
-    A full disk leaves the old file whole.
+    A full disk leaves the old file unchanged.
     """
     if not path:
         raise UsageError("the file name is empty", "name a file, or omit --write")

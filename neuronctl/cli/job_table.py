@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from types import MappingProxyType
@@ -29,8 +30,10 @@ def state_style(jobs: Sequence[JobStatus]) -> str:
 
 
 def shown_name(name: str, record: Optional[JobRecord]) -> str:
-    """Return a job's shortened name; if it is a UUID (Snakemake), its comment."""
-    comment = record.rest.get("request", {}).get("comment") if record and _UUID(name) else None
+    """Return a job's shortened name; if that is a UUID (Snakemake), the job's comment."""
+    comment = None
+    if record is not None and _UUID(name):
+        comment = record.rest.get("request", {}).get("comment")
     return console.shortened(str(comment or name), _NAME)
 
 
@@ -58,16 +61,14 @@ def print_jobs(
     state of the server in a job, by job id.
     """
     bars = console.is_terminal()
-    used = console.figures("USED/LIMIT", 2)
-    if bars:
-        used = console.Column("TIME", no_wrap=True, priority=2)
+    time_as_bar = console.Column("TIME", no_wrap=True, priority=2)
     columns = [
         console.Column("JOB", no_wrap=True, style="bold"),
         console.Column("NAME", priority=1, no_wrap=True),
         console.Column("PARTITION", priority=5, no_wrap=True),
         console.Column("STATE", no_wrap=True, styles=STATE_STYLES),
         console.Column("REASON OR EXIT", min_width=16),
-        used,
+        time_as_bar if bars else console.figures("USED/LIMIT", 2),
         console.figures("NODES", 4),
         console.figures("GPUS", 3),
         console.Column("FROM", priority=6, style="dim"),
@@ -80,73 +81,78 @@ def print_jobs(
 
 def _advice(lines: Sequence[Line]) -> List[str]:
     """Return what to do about each pending reason, with the first job that has it."""
-    firsts: Dict[Tuple[str, str], str] = {}
-    for line in lines:
-        for job in line:
-            if not job.ended and job.reason:
-                advice = job.explained.advice
-                if advice and (job.reason, advice) not in firsts:
-                    firsts[job.reason, advice] = f"{job.id.job} {job.reason.partition(',')[0]}: "
-    return [before + advice for (_, advice), before in firsts.items()]
+    first_jobs: Dict[Tuple[str, str], JobStatus] = {}  # by reason and advice
+    for job in itertools.chain.from_iterable(lines):
+        if not job.ended and job.reason:
+            first_jobs.setdefault((job.reason, job.explained.advice), job)
+    rows = []
+    for (reason, advice), job in first_jobs.items():
+        if advice:
+            rows.append(f"{job.id.job} {reason.partition(',')[0]}: {advice}")
+    return rows
 
 
 def _row(line: Line, server: str, bars: bool) -> List[str]:
     """Return the cells of a line. server: its state, "" without one. bars: draw the time used."""
     job = line[0]
-    id = console.shortened(str(job.id), 16)
-    state = job.state
-    detail = state_detail(job)
-    elapsed, nodes, gpus = job.elapsed, job.nodes, job.gpus
-    if len(line) > 1:
+    if len(line) == 1:
+        id = console.shortened(str(job.id), 16)
+        state = job.state
+        detail = state_detail(job)
+        elapsed, nodes, gpus = job.elapsed, job.nodes, job.gpus
+    else:
         id = console.shortened(f"{job.id.job}_[{sum(task.id.count for task in line)} tasks]", 22)
         state = _main_state(line)
         detail = _counts(line)
+        # The longest time, and the nodes and GPUs of the largest task.
         elapsed = max(task.elapsed or 0 for task in line)
-        # Words for one task fit an array whose tasks all wait.
         nodes = max(task.nodes or 0 for task in line) or None
         gpus = max(task.gpus or 0 for task in line) or None
     bar = _bar(job) if bars and len(line) == 1 else ""
-    used = bar or f"{format_elapsed(elapsed)}/{format_elapsed(job.time_limit)}"
-    sizes = ["" if number is None else str(number) for number in (nodes, gpus)]
     return [
         id,
         shown_name(job.name, job.record),
         job.partition,
         state,
         "; ".join(filter(None, (detail, server))),
-        used,
-        *sizes,
+        bar or f"{format_elapsed(elapsed)}/{format_elapsed(job.time_limit)}",
+        "" if nodes is None else str(nodes),
+        "" if gpus is None else str(gpus),
         job.source,
     ]
 
 
 def _main_state(line: Line) -> str:
+    """Return the state shown for an array: an active one, else a failure, else COMPLETED."""
     states = {job.state for job in line}
     active = [state for state in STATES if state in states - ENDED]
-    return (active or sorted(states - {COMPLETED}) or [COMPLETED])[0]
+    failed = sorted(states - {COMPLETED})
+    return (active or failed or [COMPLETED])[0]
 
 
 def _counts(line: Line) -> str:
-    text = state_counts(line)
+    """Return how many tasks are in each state, and what the pending ones wait for."""
+    counts = state_counts(line)
     waiting = [job for job in line if job.state == PENDING and job.stated_reason]
     reasons = sorted({job.explained.words for job in waiting})
-    return f"{text} ({'; '.join(reasons)})" if reasons else text
+    return f"{counts} ({'; '.join(reasons)})" if reasons else counts
 
 
 def state_detail(job: JobStatus) -> str:
     """Return what the job waits for, where it runs, or how it ended, and its runs."""
-    words = job.explained.words
     if job.ended:
-        words = ending_words(job)
+        parts = [ending_words(job)]
     elif job.node_list and not job.stated_reason:
-        words = f"on {job.node_list}"
-    elif job.expected is not None and job.expected > time.time():
-        words += f"{words and '; '}starts by {moment(job.expected)}"
-    return "; ".join(filter(None, (words, runs_words(job))))
+        parts = [f"on {job.node_list}"]
+    else:
+        parts = [job.explained.words]
+        if job.expected is not None and job.expected > time.time():
+            parts.append(f"starts by {moment(job.expected)}")
+    return "; ".join(filter(None, [*parts, runs_words(job)]))
 
 
 def _bar(job: JobStatus) -> str:
-    """Return the time used and left, ``███░░░░░ 4:12 left``; "" unless the job is running."""
+    """Return ``██░░░░ 4:12 left``, the time used and left; "" unless the job runs with a limit."""
     if job.ended or not job.elapsed or not job.time_limit or job.time_limit == UNLIMITED:
         return ""
     full = round(min(1.0, job.elapsed / job.time_limit) * _BAR)

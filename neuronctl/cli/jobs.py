@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def one_job(word: str, store: RecordStore) -> JobId:
     """Return the job of this id, or the newest that neuronctl submitted under this name.
 
-    Says which job a name stands for. Raises UsageError, and NoSuchJobError for an unknown name.
+    Print which job a name stands for; "*" is any name, and ``NAME-JOB`` a job of a pipeline. Raise
+    UsageError for a wrong id, and NoSuchJobError for an unknown name.
     """
     from neuronctl.tracking.job_names import is_name, newest
 
@@ -27,13 +28,15 @@ def one_job(word: str, store: RecordStore) -> JobId:
     from neuronctl.cli.pipeline import find_jobs, is_pipeline
 
     if is_pipeline(word):
-        hint = f"'neuronctl status {word}' shows its jobs; name one of them, such as {word}-NAME"
-        hint += f"; 'neuronctl resubmit {word} --failed' runs again what failed or did not run"
-        raise NoSuchJobError(f"'{word}' is a pipeline, not a job", hint)
-    ids, sentences = find_jobs(word) or ([], [])
-    if sentences:
-        raise NoSuchJobError(*sentences)
-    id = ids[0] if ids else newest(word, store)
+        raise NoSuchJobError(
+            f"'{word}' is a pipeline, not a job",
+            f"'neuronctl status {word}' shows its jobs; name one of them, such as {word}-NAME; "
+            f"'neuronctl resubmit {word} --failed' runs again what failed or did not run",
+        )
+    pipeline_jobs, why_none = find_jobs(word) or ([], [])
+    if why_none:
+        raise NoSuchJobError(why_none[0])
+    id = pipeline_jobs[0] if pipeline_jobs else newest(word, store)
     if word == "*":
         notify(f"job {id}, your newest")
     else:
@@ -42,7 +45,7 @@ def one_job(word: str, store: RecordStore) -> JobId:
 
 
 def running(word: str) -> JobStatus:
-    """Return the running job, as ``lookup.running_job``; print which job a name stands for."""
+    """Return the running job of this id or name; print which job a name stands for."""
     from neuronctl.tracking.job_names import is_name, running_job
 
     status = running_job(word)
@@ -64,7 +67,10 @@ def one_recorded(word: str, store: RecordStore) -> JobId:
 
 
 def recorded_job(word: str, store: RecordStore) -> JobRecord:
-    """Return the record of a whole job; raise UsageError for a part of an array, NoSuchJobError."""
+    """Return the newest record of a job.
+
+    Raise UsageError for a part of an array, and NoSuchJobError for a job without a record.
+    """
     from neuronctl.records.found_records import newest_record
 
     job = one_recorded(word, store)
@@ -80,29 +86,33 @@ def found_jobs(ids: Sequence[JobId], store: RecordStore) -> Found:
     """Look up these jobs and print the notes about them; raise an error for an unknown one."""
     from neuronctl.tracking.lookup import look_up, no_such_job
 
-    jobs = look_up(ids, store)
-    notify(*jobs.notes)
-    if jobs.missing:
-        raise jobs.unavailable or no_such_job(jobs.missing)
-    return jobs
+    answer = look_up(ids, store)
+    notify(*answer.notes)
+    if answer.missing:
+        raise answer.unavailable or no_such_job(answer.missing)
+    return answer
 
 
 def raise_if_silent(answer: Found) -> None:
-    """Raise an error if Slurm has not answered, after the recorded jobs were shown."""
+    """Raise an error if Slurm has not answered; call it after the recorded jobs were shown."""
     error = answer.unavailable
     if error is not None:
         words = f"{error.message}; what you see is what neuronctl recorded"
         raise SlurmUnavailableError(words, error.hint)
 
 
-def state_name(text: str, states: Iterable[str] = STATES, what: str = "of a job") -> str:
-    """Return Slurm's full name of a state (``running``, ``pd``, ``PENDING``)."""
-    word = text.strip().upper()
-    word = next((state.name for state in STATES.values() if word and state.short == word), word)
+def state_name(text: str, states: Iterable[str] = STATES, which: str = "of a job") -> str:
+    """Return Slurm's full name of a state such as ``running`` or ``pd``.
+
+    Raise UsageError for a state that is not one of ``states``; which: describes these.
+    """
+    typed = text.strip().upper()
+    full_names = {state.short: state.name for state in STATES.values() if state.short}
+    name = full_names.get(typed, typed)
     names = list(states)
-    if word not in names:
+    if name not in names:
         raise UsageError(
-            f"--state: '{text}' is not a state {what}",
-            did_you_mean(word.lower(), [name.lower() for name in names]),
+            f"--state: '{text}' is not a state {which}",
+            did_you_mean(name.lower(), [known.lower() for known in names]),
         )
-    return word
+    return name

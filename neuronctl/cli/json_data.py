@@ -25,20 +25,20 @@ _PLAIN = (
     *("name", "user", "partition", "qos", "state", "reason", "ended", "cancelled_by", "elapsed"),
     *("nodes", "node_list", "gpus", "work_dir", "stdout", "stderr", "source"),
 )
-"""Fields of JobStatus that JSON has unchanged."""
+"""Fields of JobStatus that stay unchanged in JSON."""
 
 
 def status_data(status: JobStatus) -> Dict[str, Any]:
     """Convert a job: times in ISO 8601 (UTC), durations in seconds."""
     unlimited = status.time_limit == UNLIMITED
-    reason = status.explained
+    explained = status.explained
     return {
         "job_id": str(status.id),
         "own_id": status.job_id,
         **{key: getattr(status, key) for key in _PLAIN},
-        "reason": status.stated_reason,  # also if Slurm gives none
-        "reason_words": reason.words,
-        "advice": "" if status.ended else reason.advice,
+        "reason": status.stated_reason,  # if Slurm gives none, this says why
+        "reason_words": explained.words,
+        "advice": "" if status.ended else explained.advice,
         "exit_code": None if status.exit is None else status.exit.code,
         "signal": None if status.exit is None else status.exit.signal,
         **{key: utc(getattr(status, key)) for key in ("submit", "start", "end")},
@@ -51,7 +51,7 @@ def status_data(status: JobStatus) -> Dict[str, Any]:
 
 
 def verdict_data(verdict: Optional[Verdict]) -> Optional[Dict[str, Any]]:
-    """Convert a verdict; None stays None."""
+    """Convert a verdict; None, of a job that was not judged, stays None."""
     if verdict is None:
         return None
     data = {key: getattr(verdict, key) for key in ("kind", "words", "cause", "judged_by")}
@@ -84,8 +84,8 @@ def submission_data(
 ) -> Dict[str, Any]:
     """Convert a job that is, or would be, submitted.
 
-    job: None if a recorded script is submitted again unchanged. submission: None for a dry run.
-    "choice" lists the partitions of ``-p auto``, best first.
+    job: None if a recorded script is submitted again unchanged. submission: None for a dry run, or
+    a refused job. "choice" lists the partitions of ``-p auto``, best first.
     """
     plan = None if job is None else job.plan
     findings = () if job is None else job.findings
@@ -96,6 +96,7 @@ def submission_data(
     logs: Union[RecordDraft, Submission] = submission or draft
     draft_keys = ("partition", "job_name", "nodes", "gpus_per_node", "time_limit")
     plan_keys = ("ntasks_per_node", "cpus_per_task")
+    decision_keys = ("name", "value", "source", "why")
     return {
         "job_id": None if submission is None else str(submission.job_id),
         "cluster": draft.catalog_cluster,
@@ -103,7 +104,7 @@ def submission_data(
         **{key: getattr(plan, key, None) for key in plan_keys},
         "launcher": launcher,
         "logs": {"output": logs.output, "error": logs.error or logs.output},
-        "decisions": [dict(zip(("name", "value", "source", "why"), d)) for d in draft.decisions],
+        "decisions": [dict(zip(decision_keys, decision)) for decision in draft.decisions],
         "verdict": verdict_data(verdict),
         "choice": [
             {
@@ -121,12 +122,12 @@ def submission_data(
 
 def check_data(script: JudgedScript) -> Dict[str, Any]:
     """Convert the findings in a script."""
+    return {"file": script.name, "findings": [_finding_data(each) for each in script.findings]}
 
-    def finding(one: Finding) -> Dict[str, Any]:
-        edits = [{**_columns(edit.place), "text": edit.text} for edit in one.edits]
-        return {**dict(zip(ROW, one.row)), **_columns(one.place), "edits": edits}
 
-    return {"file": script.name, "findings": [*map(finding, script.findings)]}
+def _finding_data(finding: Finding) -> Dict[str, Any]:
+    edits = [{**_columns(edit.place), "text": edit.text} for edit in finding.edits]
+    return {**dict(zip(ROW, finding.row)), **_columns(finding.place), "edits": edits}
 
 
 def _columns(place: SourceSpan) -> Dict[str, int]:

@@ -27,13 +27,13 @@ def login(name: str, address: str) -> None:
         raise UsageError("login asks for your password: it needs a terminal")
     from neuronctl.remote.session import Filter, find_python, run
 
-    out = Filter(False)
-    remote = connection.login(
-        name, address, show=lambda data: os.write(2, out.shown(data)), tell=notify
+    harmless = Filter(raw=False)
+    connected = connection.login(
+        name, address, show=lambda data: os.write(2, harmless.shown(data)), tell=notify
     )
-    connection.keep_remote(remote)  # 'logout' can end the connection even if the next step fails
-    version, machine, python = find_python(remote)
-    remote = remote._replace(python=python, version=version, machine=machine)
+    connection.keep_remote(connected)  # 'logout' can end the connection even if a later step fails
+    version, machine, python = find_python(connected)
+    remote = connected._replace(python=python, version=version, machine=machine)
     session = run(remote, {"verb": "hello"}, notify)
     directory = session.read_json().get("directory")
     session.finish()
@@ -50,8 +50,10 @@ def logout(name: str) -> None:
 
     Jobs and servers there continue.
     """
-    ended = connection.logout(connection.find_remote(name, whole=False))
-    notify(f"the connection to {name} is closed" if ended else f"there was no connection to {name}")
+    if connection.logout(connection.find_remote(name, whole=False)):
+        notify(f"the connection to {name} is closed")
+    else:
+        notify(f"there was no connection to {name}")
 
 
 @click.command("pull")

@@ -117,16 +117,10 @@ def _codes(key: str, command: str) -> Values:
     return [(value, policy.meanings.get(value, "")) for value in policy.values_of(key) or ()]
 
 
-def _launchers(command: str) -> Values:
+def _template_names(kind: str, ending: str, command: str) -> Values:
     from neuronctl.launch.launchers import names
 
-    return [(name, "") for name in names()]
-
-
-def _recipes(command: str) -> Values:
-    from neuronctl.launch.launchers import names
-
-    return [(name, "") for name in names("recipes", ".yaml")]
+    return [(name, "") for name in names(kind, ending)]
 
 
 def _rule_codes(command: str) -> Values:
@@ -153,7 +147,7 @@ _OPTION_VALUES: Mapping[str, Callable[[str], Values]] = {
     "qos": lambda command: [(name, "") for name in _cluster().qos],
     "field": functools.partial(_codes, "field"),
     "appl": functools.partial(_codes, "appl"),
-    "launcher": _launchers,
+    "launcher": functools.partial(_template_names, "launchers", ".j2"),
     **dict.fromkeys(("dependency", "after", "after_ok"), _jobs),
 }
 """The values of options. Each function takes the command's name, such as ``sweep status``."""
@@ -162,7 +156,7 @@ _ARGUMENT_VALUES: Mapping[str, Callable[[str], Values]] = {
     "JOB": _jobs,
     "CODE": _rule_codes,
     **dict.fromkeys(("SCRIPT", "NAME"), _sweep_words),
-    "RECIPE": _recipes,
+    "RECIPE": functools.partial(_template_names, "recipes", ".yaml"),
 }
 """The values of arguments, by their names in the help text."""
 

@@ -122,7 +122,7 @@ def run(words: Tuple[str, ...], catalog: Optional[str], show: bool, **options: A
     from neuronctl.submission.in_allocation import prepare_launch
 
     job = prepare_launch(options, words, catalog_file=catalog, reviewed=show)
-    job_output.show_findings(job)
+    job_output.show_findings(job, set())
     if job.errors:
         raise job.refusal()
     text = render_run(job.plan)

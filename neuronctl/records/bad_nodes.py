@@ -18,7 +18,7 @@ DAYS = 3
 """For how long a failure is remembered."""
 
 _MOST = 500
-"""Failures that are kept."""
+"""The most failures that the file keeps."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def bad_nodes(cluster: Optional[str], now: Optional[float] = None) -> Dict[str, 
     oldest = (time.time() if now is None else now) - DAYS * 86400
     last = {
         fault.node: fault
-        for fault in sorted(_read_faults(), key=lambda one: one.at)
+        for fault in sorted(_read_faults(), key=lambda fault: fault.at)
         if fault.at >= oldest and (None in (cluster, fault.cluster) or cluster == fault.cluster)
     }
     return dict(sorted(last.items()))
@@ -47,7 +47,7 @@ def remember_fault(fault: NodeFault) -> None:
     """Keep a fault; a failure to write loses only the fault."""
     faults = _read_faults()
     if fault not in faults:
-        rows = [asdict(one) for one in [*faults, fault][-_MOST:]]
+        rows = [asdict(kept) for kept in [*faults, fault][-_MOST:]]
         with contextlib.suppress(NeuronctlError, OSError):
             write_private(_file(), json.dumps(rows))
 

@@ -34,7 +34,7 @@ _LOGS = tuple(f":(exclude)*.{kind}" for kind in ("out", "err", "log", "runs", "s
 def plan_snapshot(directory: str, cluster: Cluster) -> CodeSnapshot:
     """Return the snapshot of the code around a directory; nothing is copied yet.
 
-    Raises UsageError outside a repository, and if new files are too much.
+    Raises UsageError outside a repository, and if new files are too large.
     """
     directory = os.path.realpath(directory)
     try:
@@ -44,8 +44,9 @@ def plan_snapshot(directory: str, cluster: Cluster) -> CodeSnapshot:
             f"{directory} is in no git repository of yours, which says what its code is",
             f"git says: {error.message.splitlines()[0]}",
         ) from None
-    listed = git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", ".", *_LOGS)
-    sizes = {name: os.lstat(os.path.join(root, name)).st_size for name in listed.split("\0")[:-1]}
+    listing = git(root, "ls-files", "-z", "--others", "--exclude-standard", "--", ".", *_LOGS)
+    new_files = listing.split("\0")[:-1]
+    sizes = {name: os.lstat(os.path.join(root, name)).st_size for name in new_files}
     if sum(sizes.values()) > LARGEST:
         largest = max(sizes, key=lambda name: sizes[name])
         raise UsageError(
@@ -53,12 +54,11 @@ def plan_snapshot(directory: str, cluster: Cluster) -> CodeSnapshot:
             f"{amount(sum(sizes.values()))}; the largest: {largest} ({amount(sizes[largest])})",
             "list what is no code in .gitignore: it is then linked, and not copied",
         )
-    with tempfile.TemporaryDirectory(prefix="neuronctl-") as place:
-        index = os.path.join(place, "index")
-        with contextlib.suppress(OSError):  # a repository without a commit
-            shutil.copy2(
-                os.path.join(root, git(root, "rev-parse", "--git-path", "index").strip()), index
-            )
+    with tempfile.TemporaryDirectory(prefix="neuronctl-") as scratch:
+        index = os.path.join(scratch, "index")
+        own_index = git(root, "rev-parse", "--git-path", "index").strip()
+        with contextlib.suppress(OSError):  # a repository without a commit has none
+            shutil.copy2(os.path.join(root, own_index), index)
         git(root, "add", "--all", "--", ".", *_LOGS, index=index)
         tree = git(root, "write-tree", index=index).strip()
     store, purge_days = _store(cluster)
@@ -68,9 +68,9 @@ def plan_snapshot(directory: str, cluster: Cluster) -> CodeSnapshot:
 
 
 def _store(cluster: Cluster) -> Tuple[str, Optional[int]]:
-    """Return where snapshots are, and after how many days the site deletes files there.
+    """Return the directory of snapshots, and after how many days the site deletes files there.
 
-    A scratch directory in which others can write is none for code that a job will run.
+    A scratch directory in which others can write is not used: a job will run the code.
     """
     scratch = (cluster.scratch or "").replace("{user}", login_name())
     if scratch and is_own_directory(scratch):
@@ -91,27 +91,29 @@ def _copy_files(snapshot: CodeSnapshot) -> List[str]:
     """Copy the files that git tracks, with their sums, and return the names of submodules."""
     root, code = snapshot.root, snapshot.code
     os.makedirs(os.path.join(code, snapshot.below), mode=0o700, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="neuronctl-") as place:
-        index = os.path.join(place, "index")
+    with tempfile.TemporaryDirectory(prefix="neuronctl-") as scratch:
+        index = os.path.join(scratch, "index")
         git(root, "read-tree", snapshot.tree, index=index)
         staged = git(root, "ls-files", "-z", "--stage", index=index).split("\0")[:-1]
         names = [line.partition("\t")[2] for line in staged]
         modules = [line.partition("\t")[2] for line in staged if line.startswith("160000 ")]
         if not all(os.path.lexists(os.path.join(code, name)) for name in names):
-            where = f"--prefix={code}/"
-            git(root, "checkout-index", "--all", "--force", "--quiet", where, index=index)
-    # A line of sums cannot hold a name with a line break.
-    paths = {name: os.path.join(code, name) for name in names if "\n" not in name}
-    files = {n: p for n, p in paths.items() if os.path.isfile(p) and not os.path.islink(p)}
-    sums = "".join(f"{file_sha256(path)}  {name}\n" for name, path in files.items())
-    write_private(os.path.join(snapshot.place, "sums"), sums)
+            prefix = f"--prefix={code}/"
+            git(root, "checkout-index", "--all", "--force", "--quiet", prefix, index=index)
+    sums = []
+    for name in names:
+        path = os.path.join(code, name)
+        # A line of sums cannot hold a name with a line break.
+        if os.path.isfile(path) and not os.path.islink(path) and "\n" not in name:
+            sums.append(f"{file_sha256(path)}  {name}\n")
+    write_private(os.path.join(snapshot.place, "sums"), "".join(sums))
     return modules
 
 
 def _link_others(snapshot: CodeSnapshot, modules: Sequence[str]) -> None:
     """Link submodules and what git ignores, apart from Python's caches."""
-    which = ("--others", "--ignored", "--exclude-standard", "--directory")
-    ignored = git(snapshot.root, "ls-files", "-z", *which).split("\0")[:-1]
+    options = ("--others", "--ignored", "--exclude-standard", "--directory")
+    ignored = git(snapshot.root, "ls-files", "-z", *options).split("\0")[:-1]
     for name in (*modules, *ignored):
         path = os.path.join(snapshot.code, name.rstrip("/"))
         if name in modules:
@@ -119,7 +121,7 @@ def _link_others(snapshot: CodeSnapshot, modules: Sequence[str]) -> None:
                 os.rmdir(path)
         if not name.endswith(("__pycache__/", ".pyc")) and not os.path.lexists(path):
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            with contextlib.suppress(FileExistsError):  # another submission's
+            with contextlib.suppress(FileExistsError):  # another submission has linked it
                 os.symlink(os.path.join(snapshot.root, name.rstrip("/")), path)
 
 

@@ -55,20 +55,19 @@ def is_code_known(draft: RecordDraft) -> bool:
 
 
 def changed_values(first: RecordDraft, second: RecordDraft, *, code: bool) -> List[Change]:
-    """Return the values that differ between two jobs. code: whether to compare the code as one."""
-    before, after = (
-        {
-            **_requested(draft),
-            **{name: value for name, value, *_ in draft.decisions},
-            **(recorded_code(draft) if code else {}),
-        }
-        for draft in (first, second)
-    )
+    """Return the values that differ between two jobs. code: whether their code is one of them."""
+    before, after = _values(first, code=code), _values(second, code=code)
     return [
         (name, before.get(name, ""), after.get(name, ""))
         for name in {**before, **after}
         if before.get(name) != after.get(name)
     ]
+
+
+def _values(draft: RecordDraft, *, code: bool) -> Dict[str, str]:
+    """Return a job's values by name: those requested, decided, and with ``code`` its code."""
+    decided = {name: value for name, value, *_ in draft.decisions}
+    return {**_requested(draft), **decided, **(recorded_code(draft) if code else {})}
 
 
 def _requested(draft: RecordDraft) -> Dict[str, str]:
@@ -88,7 +87,7 @@ def _requested(draft: RecordDraft) -> Dict[str, str]:
 def _restored_value(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_restored_value(item) for item in value)
-    if isinstance(value, dict):  # no other part of a request is a mapping
-        fields = StepRequest.__annotations__
-        return StepRequest(**{k: _restored_value(v) for k, v in value.items() if k in fields})
+    if isinstance(value, dict):  # only steps are mappings
+        fields = StepRequest.__annotations__.keys() & value
+        return StepRequest(**{name: _restored_value(value[name]) for name in fields})
     return value

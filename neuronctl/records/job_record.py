@@ -24,12 +24,11 @@ class RecordDraft:
     request: JobRequest as plain JSON data. decisions: (name, value, source, why). findings:
     (code, severity, title, message, source, hint). output, error: absolute log patterns for
     sbatch; error is None if standard error goes to output. cwd: the job's directory. submit_dir:
-    where sbatch runs, "" where that is the same. sbatch: the command that submits somebody's own
-    script, () for a script that neuronctl has written. exported: the secret variables that the job
-    gets from the submitting environment, by name; their values are not stored. runs: whether it
-    goes on, run after run (--until-done). of_sweep: whether it takes tasks of the sweep of its
-    name. pipeline: NAME/ID of the one whose job it is. first_job: the one that it is, submitted
-    again without a change.
+    where sbatch runs, "" if in cwd. sbatch: the command that submits a user's own script, () for a
+    script that neuronctl has written. exported: the names of secret variables that the job gets
+    from the submitting environment; their values are not stored. runs: whether it continues, run
+    after run (--until-done). of_sweep: whether it takes tasks of the sweep of its name. pipeline:
+    NAME/ID of its pipeline, or "". first_job: the id of the job that was submitted again unchanged.
     """
 
     cwd: str

@@ -1,8 +1,8 @@
 """Where the code of a job comes from: its program, and the commit and files of its directory.
 
-git gets no setting of the repository that names a program for a plain look (``core.fsmonitor``,
-hooks), fetches nothing that a partial clone lacks, and gets none of the caller's ``GIT_*``
-variables. It refuses other users' repositories by itself.
+git runs no program that the repository's settings name (``core.fsmonitor``, hooks), fetches nothing
+that a partial clone lacks, and gets none of the caller's ``GIT_*`` variables. It refuses other
+users' repositories by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PATIENCE = 3.0
 """Seconds to wait for git on a slow file system before doing without its answer."""
 
 _LISTING = 60.0
-"""Seconds to wait where its answer is needed."""
+"""Seconds to wait for git if its answer is needed."""
 
 
 def read_state(directory: str) -> Tuple[str, Optional[bool]]:
@@ -70,7 +70,7 @@ class Provenance:
 def read_provenance(script: Optional[str], cwd: str, content: bytes = b"") -> Provenance:
     """Return the current provenance of a job that runs ``script`` and is submitted from ``cwd``.
 
-    content: the script's, where it was read already.
+    content: the script's, if it was read already.
     """
     commit, dirty = read_state(cwd)
     path = os.path.join(cwd, script) if script else ""
@@ -101,7 +101,7 @@ def drift(then: Provenance, now: Provenance) -> Tuple[str, ...]:
 def git(directory: str, *words: str, timeout: float = _LISTING, index: str = "") -> str:
     """Return what a git command prints; raises NeuronctlError if it fails.
 
-    index: the file to take for the repository's own.
+    index: the file to use instead of the repository's index.
     """
     from neuronctl.slurm.process import run
 

@@ -72,28 +72,27 @@ class Recovery:
             if record.key not in still_open:
                 continue  # another login node has resolved it
             try:
-                candidates = self.alike(record)
+                candidates = self.find_candidates(record)
                 if record.draft.sbatch and len(candidates) == 1:
                     self._complete(record, *candidates.values())
-                    continue
-                note = self._give_up(record, accounting, ", ".join(map(str, candidates)))
-                self.notes += [note] if note else []
+                else:
+                    self._give_up(record, accounting, ", ".join(map(str, candidates)))
             except RecordError as error:
                 self.notes.append(error.message)
 
     def _complete(self, record: JobRecord, row: Row) -> None:
-        then = "its record is now complete"
+        """Complete a record with its job; a failure to write it becomes the note."""
+        result = "its record is now complete"
         try:
             self.store.complete(record.key, row.id.job, self.cluster, submitted_at=row.submit)
         except RecordError as error:
-            then = error.message
+            result = error.message
         del self.open[record.key]
-        self.notes.append(
-            f"the interrupted submission of {_name(record)} is job {row.id.job}: {then}"
-        )
+        words = f"the interrupted submission of {_name(record)} is job {row.id.job}: {result}"
+        self.notes.append(words)
 
-    def alike(self, record: JobRecord) -> Dict[int, Row]:
-        """Return the jobs without a mark that may be a record's, and have no record, by number.
+    def find_candidates(self, record: JobRecord) -> Dict[int, Row]:
+        """Return the jobs, by number, that have no mark and no record and may be a record's job.
 
         A site's wrapper around sbatch may drop the mark.
         """
@@ -107,32 +106,29 @@ class Recovery:
         recorded = self.store.find(rows, self.cluster)
         return {number: row for number, row in rows.items() if number not in recorded}
 
-    def _give_up(self, record: JobRecord, accounting: Accounting, candidates: str) -> str:
-        """Settle a submission that has no job, if that is certain; return what to tell the user.
+    def _give_up(self, record: JobRecord, accounting: Accounting, candidates: str) -> None:
+        """Settle a submission if it surely has no job; note what the user should know.
 
-        candidates: the jobs that may be its.
+        candidates: the jobs that it may be.
         """
-        start = f"the submission of {_name(record)} was interrupted"
         if record.failure:  # sbatch reported it to the user
             if record.age > IN_FLIGHT:
                 self.store.failed(record.key, record.failure)
-            return ""
+            return
         if candidates:
-            return f"{start}; it may be a job of the same name and directory: {candidates}"
-        if -CLOCK_SKEW <= record.age < SETTLED:
-            return f"{start}; Slurm does not list the job yet: check again before you resubmit"
-        if accounting.off and not accounting.disabled:
-            return f"{start}; {accounting.off}, so it is unknown whether the job reached Slurm"
-
-        end = "it never reached Slurm: neither squeue nor sacct lists the job"
-        if accounting.disabled:
-            end = (
-                "slurmctld does not list the job, and accounting is disabled, so there is no way "
-                "to tell whether it ran"
-            )
-        self.store.failed(record.key, end)
-        del self.open[record.key]
-        return f"{start}; {end}"
+            outcome = f"it may be a job of the same name and directory: {candidates}"
+        elif -CLOCK_SKEW <= record.age < SETTLED:
+            outcome = "Slurm does not list the job yet: check again before you resubmit"
+        elif accounting.off and not accounting.disabled:
+            outcome = f"{accounting.off}, so it is unknown whether the job reached Slurm"
+        else:
+            outcome = "it never reached Slurm: neither squeue nor sacct lists the job"
+            if accounting.disabled:
+                outcome = "slurmctld does not list the job, and accounting is disabled, so there "
+                outcome += "is no way to tell whether it ran"
+            self.store.failed(record.key, outcome)
+            del self.open[record.key]
+        self.notes.append(f"the submission of {_name(record)} was interrupted; {outcome}")
 
 
 def recover(store: RecordStore) -> Tuple[str, ...]:
@@ -148,11 +144,11 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
     user = str(os.getuid())
     try:
         recovery.match(squeue(user=user))
-        alike = {number for record in recovery.open.values() for number in recovery.alike(record)}
-        if alike:
+        candidates = set().union(*map(recovery.find_candidates, recovery.open.values()))
+        if candidates:
             # Newer Slurm versions have the mark only in accounting, and a query for a period omits
             # held jobs.
-            recovery.match(sacct([JobId(number) for number in sorted(alike)]).jobs)
+            recovery.match(sacct([JobId(number) for number in sorted(candidates)]).jobs)
         if recovery.open:
             since = min(record.begun_at for record in recovery.open.values()) - CLOCK_SKEW
             accounting = sacct(user=user, since=since)
@@ -165,7 +161,7 @@ def recover(store: RecordStore) -> Tuple[str, ...]:
 
 
 def is_in_flight(record: JobRecord) -> bool:
-    """Return True if the process that submits it may still be running."""
+    """Return True if the process that submits the job may still be running."""
     if not -CLOCK_SKEW <= record.age <= IN_FLIGHT:
         return False
     return record.host != os.uname().nodename or os.path.exists(f"/proc/{record.pid}")
@@ -195,7 +191,7 @@ def await_outcome(
     return record if record.job_id is not None else None
 
 
-def lost_submission(
+def find_lost_submission(
     draft: Callable[[], RecordDraft], notify: Callable[[str], None], *, anyway: bool
 ) -> Optional[JobRecord]:
     """Return the record of the same submission if its answer was lost; None if there is none.
@@ -204,18 +200,19 @@ def lost_submission(
     None; the records of lost submissions are completed all the same. Raises as await_outcome().
     """
     store = RecordStore.default()
-    same_record: Optional[JobRecord] = None
     with contextlib.suppress(RecordError):  # the submission itself warns about it
-        lost = list(Recovery(store).open.values())
-        for note in recover(store) if lost else ():
+        interrupted = list(Recovery(store).open.values())
+        for note in recover(store) if interrupted else ():
             notify(note)
-        for record in () if anyway else lost:
-            if same_record is None and _is_same(record.draft, draft()):
-                same_record = await_outcome(record, notify, "--force submits another job")
-    if same_record is not None:
-        words = "is this submission, whose answer was lost: nothing else was submitted"
-        notify(f"job {same_record.job_id} {words}; type it again to submit another job")
-    return same_record
+        for lost in () if anyway else interrupted:
+            if not _is_same(lost.draft, draft()):
+                continue
+            record = await_outcome(lost, notify, "--force submits another job")
+            if record is not None:
+                words = "is this submission, whose answer was lost: nothing else was submitted"
+                notify(f"job {record.job_id} {words}; type it again to submit another job")
+                return record
+    return None
 
 
 def _is_same(one: RecordDraft, other: RecordDraft) -> bool:

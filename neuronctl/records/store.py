@@ -4,15 +4,15 @@ Before sbatch runs, ``begin`` writes an intent, ``KEY.intent.json``. Afterwards 
 ``KEY.CLUSTER.JOBID.json`` of it, or ``failed`` makes ``KEY.failed.json``. The key begins with the
 time: file names alone answer "the newest" and "job 4711". Each file is written to a temporary file,
 synced, and renamed, which is safe on NFS and Lustre and across login nodes; there are no locks. An
-intent that remains is an interrupted submission's, whose job carries the key (recovery.py). Where
-login nodes disagree about a submission, a job's record counts for most, and an intent for least.
+intent that remains belongs to an interrupted submission, whose job carries the key (recovery.py).
+If login nodes disagree about a submission, a job's record counts most, and an intent least.
 
 Every method raises RecordError if the directory cannot be read or written; the caller decides
 whether that is more than a warning. Files that are incomplete, foreign, or newer than this program
 are left alone, skipped, and named in ``store.warnings``.
 
 Records hold what was submitted, byte for byte. A secret taken from the environment
-(`--env HF_TOKEN`) is not stored; one that was typed stands in the command line.
+(`--env HF_TOKEN`) is not stored; one that was typed is in the recorded command line.
 """
 
 from __future__ import annotations
@@ -97,12 +97,11 @@ class RecordStore:
     ) -> JobRecord:
         """Turn the intent into the job's record after sbatch accepted the job. Idempotent.
 
-        Also where another login node has given the submission up meanwhile.
+        Do so even if another login node has given up the submission meanwhile.
         """
         name = _name(key, cluster, job_id)
-        record: Optional[JobRecord] = None
-        for there in (name, key + _INTENT, key + _FAILED):
-            record = record or self._read(there)
+        names = (name, key + _INTENT, key + _FAILED)
+        record = next(filter(None, map(self._read, names)), None)
         if record is None:
             raise RecordError(f"record {key} in {self.directory} is missing or damaged")
         if record.status != "submitted":
@@ -120,10 +119,10 @@ class RecordStore:
         return record
 
     def failed(self, key: str, error: str, *, certain: bool = True) -> None:
-        """Note sbatch's message. certain: whether there is no job; else the intent stays one.
+        """Record sbatch's error, unless another login node has settled the submission meanwhile.
 
-        In both cases, its process is done with it. Nothing happens where another login node has
-        settled the submission meanwhile.
+        certain: whether there is surely no job; otherwise the submission stays an intent, on which
+        no process works any more.
         """
         intent = self._read(key + _INTENT)
         if intent is None:
@@ -144,20 +143,20 @@ class RecordStore:
     ) -> JobRecord:
         """Add a state to a submitted job's record, unless it was also the last one seen.
 
-        record: as it was before Slurm was asked. Where another process has added states since, it
-        may have asked later: then only a final state is added.
+        record: as it was before Slurm was asked. If another process has added states since, it may
+        have asked later: then only a final state is added.
         """
         if _last_is(record, state, exit):
             return record
         assert record.job_id is not None
         name = _name(record.key, record.cluster, record.job_id)
-        latest = self._read(name) or record  # another process may have added states meanwhile
+        latest = self._read(name) or record
         if _last_is(latest, state, exit) or (latest.states != record.states and not final):
             return latest
         new_state = SeenState(int(time.time()), state, reason, exit)
-        latest = replace(latest, states=(*latest.states, new_state))
-        self._write(name, latest)
-        return latest
+        changed = replace(latest, states=(*latest.states, new_state))
+        self._write(name, changed)
+        return changed
 
     def get(self, job_id: int, cluster: Optional[str] = None) -> Optional[JobRecord]:
         """Return the newest record with this job id (a reinstalled controller reuses job ids).
@@ -173,18 +172,18 @@ class RecordStore:
 
     def find(self, job_ids: Iterable[int], cluster: Optional[str] = None) -> Dict[int, JobRecord]:
         """Like ``get`` for many job ids; ids without a record are omitted."""
-        wanted = {str(job_id): job_id for job_id in job_ids}
+        missing = {str(job_id): job_id for job_id in job_ids}
         records: Dict[int, JobRecord] = {}
-        for name in self._names() if wanted else ():
-            # Of thousands of names, parse only those of these jobs.
-            word = name[:-5].rpartition(".")[2]
-            entry = re.fullmatch(_NAME, name) if word in wanted else None
+        for name in self._names() if missing else ():
+            _, _, id_text = name[: -len(".json")].rpartition(".")
+            # Parse only the names of these jobs: there may be thousands of others.
+            entry = re.fullmatch(_NAME, name) if id_text in missing else None
             if entry is None or not _same_cluster(entry["cluster"], cluster):
                 continue
             record = self._read(name)
             if record is not None:
-                records[wanted.pop(word)] = record
-                if not wanted:
+                records[missing.pop(id_text)] = record
+                if not missing:
                     break
         return records
 
@@ -196,17 +195,17 @@ class RecordStore:
         If a job id was reused on the same cluster, its older records are omitted.
         """
         records: List[JobRecord] = []
-        ids = set()
+        jobs = set()
         first = time.strftime(_STAMP, time.gmtime(max(0, since)))
         for entry in self._entries():
             if entry["key"] < first or (limit is not None and len(records) >= limit):
                 break
-            id = entry.group("cluster", "job")
-            if entry["job"] is None or id in ids or not _same_cluster(entry["cluster"], cluster):
+            job = entry.group("cluster", "job")
+            if entry["job"] is None or job in jobs or not _same_cluster(entry["cluster"], cluster):
                 continue
             record = self._read(entry.string)
             if record is not None:
-                ids.add(id)
+                jobs.add(job)
                 records.append(record)
         return records
 
@@ -214,8 +213,10 @@ class RecordStore:
         """Return the submissions without a recorded outcome, newest first."""
         names = self._names()
         intents = [name for name in names if name.endswith(_INTENT)]
+        if not intents:
+            return []  # the usual case, in which thousands of names need not be split
         # An interruption between record and intent leaves both; the record counts.
-        settled = {_key(name) for name in names if not name.endswith(_INTENT)} if intents else ()
+        settled = {_key(name) for name in names if not name.endswith(_INTENT)}
         records = (self._read(name) for name in intents if _key(name) not in settled)
         return list(filter(None, records))
 
@@ -236,16 +237,16 @@ class RecordStore:
             ) from None
 
     def _entries(self) -> Iterator[Match[str]]:
-        """Yield the records' file names, newest first; lists no more than the caller consumes."""
+        """Yield the records' file names, newest first, one for each submission."""
         entries = filter(None, map(re.compile(_NAME).fullmatch, self._names()))
-        for _, same in itertools.groupby(entries, key=lambda entry: entry["key"]):
-            # Interrupted between two writes, or two login nodes disagree.
-            yield max(same, key=lambda entry: _WORTH.get(entry["open"], 2))
+        for _, of_submission in itertools.groupby(entries, key=lambda entry: entry["key"]):
+            # There are several after an interrupted write, or if two login nodes disagree.
+            yield max(of_submission, key=lambda entry: _WORTH.get(entry["open"], 2))
 
     def _read(self, name: str) -> Optional[JobRecord]:
         try:
             record = decode(read_private(f"{self.directory}/{name}"))
-            # The record is written and removed under this name.
+            # Later changes are written under the name that the key makes.
             if not name.startswith(f"{record.key}."):
                 raise ValueError(f"its key is {record.key!r}")
             return record

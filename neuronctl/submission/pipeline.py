@@ -175,14 +175,14 @@ def submit_job(
     Raises PolicyError for errors without ``force``, TemplateError, SlurmRefusedError, and
     SlurmUnavailableError, after which the job may be in the queue nevertheless.
     """
-    from neuronctl.records.recovery import lost_submission
+    from neuronctl.records.recovery import find_lost_submission
     from neuronctl.submission.transaction import Submission, submit_draft
 
     def write_draft() -> RecordDraft:
         return replace(job.draft, script=job.script, command_line=tuple(reporter.command_line))
 
     if not dry_run:
-        lost = lost_submission(write_draft, reporter.tell, anyway=bool(force or key))
+        lost = find_lost_submission(write_draft, reporter.tell, anyway=bool(force or key))
         if lost is not None:
             done = Submission.of_record(lost)
             reporter.submitted(lost.draft, None, done)

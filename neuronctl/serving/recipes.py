@@ -1,9 +1,9 @@
-"""Recipes of servers: one file each, found and trusted as launchers are."""
+"""Recipes of servers: one file each, in the same places as launchers, and trusted like them."""
 
 from __future__ import annotations
 
 import os
-from typing import Tuple
+from typing import Any, Dict, Tuple
 
 from neuronctl.common import yamlfile
 from neuronctl.common.datatypes import dataclass
@@ -23,21 +23,21 @@ class Recipe:
     file: str
     title: str
     command: str  # shell text that starts the server
-    ready: str  # shell text that succeeds once it has answered a real request with the token
-    alive: str = ""  # shell text that succeeds while it answers; "": ready
-    used: str = ""  # shell text that succeeds if somebody uses it; "": if somebody is connected
+    ready: str  # shell text that succeeds once the server has answered a request with the token
+    alive: str = ""  # shell text that succeeds while it answers; "": as ready
+    used: str = ""  # shell text that succeeds if it is in use; "": it is while anybody is connected
     open: bool = False  # whether it may answer without the token
-    ready_within: int = 600  # seconds until it must be ready
-    needs: str = ""  # the program that the job's environment must have
-    words: str = ""  # an example of what a user has to name, {port} included; "": nothing
-    files: str = ""  # if the words are files, patterns of those without words
-    holds: str = ""  # what one of the files must contain
-    guard: str = OWN  # whether it asks for the token itself, or stands behind the GATE, which does
-    launcher: str = ""  # the one that starts the command; "": none is needed
-    setup: str = ""  # shell text that the batch shell runs before
+    ready_within: int = 600  # seconds within which it must be ready
+    needs: str = ""  # the program that the job's environment must have; "": none
+    words: str = ""  # an example of the words that a user must type, with {port}; "": none
+    files: str = ""  # not empty: the words are files; the patterns of the files without words
+    holds: str = ""  # a pattern that one of the files must contain
+    guard: str = OWN  # OWN: the server asks for the token; GATE: the gate before it does
+    launcher: str = ""  # the launcher of the command; "": the default one
+    setup: str = ""  # shell text that the batch shell runs first
     model: str = ""  # not empty: the first word is a model, not an option
-    url: str = ""  # what the user opens, with $port, $token, and the like
-    print: str = ""  # what the user is told
+    url: str = ""  # the address for the user, with $port, $token, and the like; "": none
+    print: str = ""  # the instructions for the user
 
 
 _KEYS = tuple(
@@ -79,25 +79,31 @@ def read(name: str, file: str, *, own: bool) -> Recipe:
     """
     text = launchers.template_text(file, own=own)
     document = yamlfile.parse(text, file, TemplateError)
+    values: Dict[str, Any] = {}
     for key, value in document.data.items():
         where = document.where((key,))
         if key not in _KEYS:
             raise TemplateError(f"{where}: unknown key '{key}'", did_you_mean(key, _KEYS))
-        is_text = isinstance(value, str) and value.strip() and "\0" not in value
-        if key == "open" and not isinstance(value, bool):
-            raise TemplateError(f"{where}: open: must be true or false, not '{value}'")
-        if key != "open" and not is_text:
-            raise TemplateError(f"{where}: '{key}' is not text", "quote it, or begin it with '|'")
-        if key == "guard" and value not in (OWN, GATE):
-            raise TemplateError(f"{where}: guard: must be {OWN} or {GATE}, not '{value}'")
+        values[key.replace("-", "_")] = _read_value(key, value, where)
     for key in _REQUIRED:
-        if key not in document.data:
+        if key not in values:
             raise TemplateError(f"{file}:1: key '{key}' is missing", f"write '{key}: …'")
-    values = {key.replace("-", "_"): value for key, value in document.data.items()}
-    if "ready_within" in values:
-        try:
-            values["ready_within"] = parse_timeout(values["ready_within"])
-        except ValueError as error:
-            where = document.where(("ready-within",))
-            raise TemplateError(f"{where}: ready-within: {error}") from None
     return Recipe(name=name, file=file, **values)
+
+
+def _read_value(key: str, value: Any, where: str) -> Any:
+    """Return the value of a recipe's key; raise TemplateError if it is impossible."""
+    if key == "open":
+        if not isinstance(value, bool):
+            raise TemplateError(f"{where}: open: must be true or false, not '{value}'")
+        return value
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise TemplateError(f"{where}: '{key}' is not text", "quote it, or begin it with '|'")
+    if key == "guard" and value not in (OWN, GATE):
+        raise TemplateError(f"{where}: guard: must be {OWN} or {GATE}, not '{value}'")
+    if key != "ready-within":
+        return value
+    try:
+        return parse_timeout(value)
+    except ValueError as error:
+        raise TemplateError(f"{where}: ready-within: {error}") from None

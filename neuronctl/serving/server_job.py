@@ -1,4 +1,4 @@
-"""The job of a server: turn its recipe and the user's words into shell text for plan_job()."""
+"""The job of a server: its recipe and the user's words as shell text, and the files it needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from neuronctl.serving.server_state import MARK, folders
 from neuronctl.submission.planned_job import PlannedJob
 
 _PROGRAM_KEYS = ("name", "guard", "ready", "alive", "used", "open", "ready_within")
-"""What the program beside the server knows of its recipe."""
+"""The fields of a recipe that the program beside the server gets."""
 
 
 def plan_server(
@@ -33,10 +33,10 @@ def plan_server(
     *,
     idle: int = 0,
 ) -> Tuple[PlannedJob, Settings]:
-    """Plan the job of a server, and return what make_place() needs before it is submitted.
+    """Plan the job of a server; return it, and the settings for make_place().
 
-    words: what the user typed after the recipe. plan: plans a job with these options. idle: seconds
-    without use after which the server ends; 0: not given. Raises UsageError.
+    words: what the user typed after the recipe. plan: plans a job with the options that it gets.
+    idle: seconds without use after which the server ends; 0: not given. Raises UsageError.
     """
     check_utf8(words)
     _check_words(recipe, words)
@@ -80,11 +80,13 @@ def _files(recipe: Recipe, words: Sequence[str]) -> Sequence[str]:
 
     Raises UsageError if one is missing, or none contains what the recipe needs.
     """
-    patterns = map(os.path.expanduser, recipe.files.split())
-    files = list(words) or [file for pattern in patterns for file in sorted(glob.glob(pattern))]
-    missing = [file for file in files if not os.path.isfile(file)]
-    if missing:
-        raise UsageError(f"{recipe.name}: there is no file '{missing[0]}'", "name one that exists")
+    files = list(words)
+    if not files:
+        for pattern in recipe.files.split():
+            files += sorted(glob.glob(os.path.expanduser(pattern)))
+    for file in files:
+        if not os.path.isfile(file):
+            raise UsageError(f"{recipe.name}: there is no file '{file}'", "name one that exists")
     texts = [head(file, 1 << 20).decode("utf-8", "replace") for file in files]
     if not any(re.search(recipe.holds, text) for text in texts):
         shown = " ".join(files) or recipe.files
@@ -128,11 +130,14 @@ def make_place(settings: Settings) -> None:
 
 
 Settings = Mapping[str, Any]
-"""What the program beside a server knows of its recipe; its address ("": the node's) and idle."""
+"""The content of recipe.json, for the program beside a server: _PROGRAM_KEYS, address, and idle.
+
+address: on which the server listens; "": the node's. idle: as in plan_server(); 0: it never ends.
+"""
 
 
 def _program_files(settings: Settings) -> Dict[str, str]:
-    """Return the files of the program beside a server, in bash's order."""
+    """Return the files of the program beside a server, in the order in which bash lists them."""
     place = data_path("programs/server")
     names = sorted(name for name in os.listdir(place) if name.endswith(".py"))
     texts = {name: head(os.path.join(place, name), 1 << 20).decode("utf-8") for name in names}

@@ -14,7 +14,7 @@ import re
 import socket
 import time
 from string import Template
-from typing import Callable, Dict, Iterable, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
 
 from neuronctl.catalog.cluster import Cluster
 from neuronctl.common.datatypes import dataclass, field, replace
@@ -40,9 +40,9 @@ BY_SLURM = "Slurm ended its job"
 """What a job notes that was cancelled, requeued, or out of time."""
 
 _KEPT = 7 * 86400  # seconds for which an ended server is listed
-_EVERY = 0.5  # seconds between two looks at a job's note
-_FRESH = 5.0  # seconds for which a note holds; it is written every 3
-_PATIENCE = 10.0  # seconds for a node to say how its server is
+_EVERY = 0.5  # seconds after which a job's note is read again
+_FRESH = 5.0  # seconds for which a note counts; it is written every 3
+_PATIENCE = 10.0  # seconds for a node's answer
 STARTING, ANSWERS, SILENT, ENDED, UNKNOWN = "starting", "answers", "silent", "ended", "not known"
 
 
@@ -154,14 +154,14 @@ def look_at(status: JobStatus) -> Optional[Note]:
 
 
 def running_servers(jobs: Iterable[JobStatus]) -> Dict[int, Note]:
-    """Return the state of the server in each of those jobs that runs."""
+    """Return the notes of the servers in those jobs that run, by job."""
     ids = set(servers())
     running = [job for job in jobs if job.state == RUNNING and job.id.job in ids]
     return {note.job: note for note in map(look_at, running) if note is not None}
 
 
 def all_servers() -> List[Note]:
-    """Return each server's state, for jobs in the queue and of the last week."""
+    """Return a note for each server in the queue, and for each that ended in the last week."""
     recent = mine(since=int(time.time()) - _KEPT).sure().jobs
     jobs = {job.id.job: job for job in recent if job.record and MARK in job.record.draft.script}
     notes = running_servers(jobs.values())
@@ -173,9 +173,9 @@ def all_servers() -> List[Note]:
 
 
 def _note_at_rest(number: int, job: Optional[JobStatus]) -> Optional[Note]:
-    """Return the note of a job that does not run, with its state by Slurm; None without either.
+    """Return the note of a job that does not run, with its state according to Slurm.
 
-    job: None if Slurm does not know the job.
+    job: None if Slurm does not know it. Return None if there is no note either.
     """
     note = read_note(number)
     if note is None:
@@ -211,9 +211,9 @@ def _first_note(job: JobStatus) -> Note:
 def wait_for_server(
     watch: JobWatch, tell: Callable[[str], None], log: Callable[[], None]
 ) -> Optional[Note]:
-    """Wait until a server no longer starts, and return its note; None if its job has ended.
+    """Wait until a server has started, or is silent; return its note, or None if its job has ended.
 
-    tell: gets the job's state, repeatedly. log: is called to show what the server writes.
+    tell: gets the job's state, repeatedly. log: shows what the server has written.
     """
     due = 0.0
     state = ""
@@ -243,18 +243,15 @@ def connect(note: Note, cluster: Cluster) -> Connection:
     user = login_name()
     on_loopback = note.address.startswith("127.")
     login = f"{user}@{cluster.login.host or socket.getfqdn()}"
-    values = {
-        **note.values,
-        **{"token": note.token, "localhost": note.localhost, "recipe": note.recipe},
-        **{"job": note.job, "node": note.node, "port": note.port, "address": note.address},
-        **{"host": note.address, "user": user, "login": login, "cluster": cluster.name},
-        "name": re.sub(r"[^\w.-]+", "-", note.name),
-        "jump": f"{login},{user}@{note.node}" if on_loopback else login,
-    }
+    values: Dict[str, Any] = dict(note.values, token=note.token, localhost=note.localhost)
+    values.update(recipe=note.recipe, job=note.job, node=note.node, port=note.port)
+    values.update(address=note.address, host=note.address, user=user, login=login)
+    values.update(cluster=cluster.name, name=re.sub(r"[^\w.-]+", "-", note.name))
+    values.update(jump=f"{login},{user}@{note.node}" if on_loopback else login)
     url = Template(recipe.url).safe_substitute(values)
-    file = os.path.join(folders(), str(note.job), "tunnel")
+    script = os.path.join(folders(), str(note.job), "tunnel")
     home = os.path.expanduser("~") + os.sep  # where ssh starts a command
-    wait = f"exec sh {quote(file[len(home) :] if file.startswith(home) else file)}"
+    wait = f"exec sh {quote(script[len(home) :] if script.startswith(home) else script)}"
     host = f"-J {login} {user}@{note.node}" if on_loopback else login
     options = f"-S none -o ExitOnForwardFailure=yes -L {note.port}:{note.place}"
     return Connection(

@@ -1,6 +1,6 @@
-"""A sweep as neuronctl sees it: its settings, its tasks and their states, and its jobs.
+"""One sweep: its settings, its tasks with their states, and its jobs.
 
-docs/explanation/design.md says what its files hold; ``worker.files`` reads and writes them.
+docs/explanation/design.md lists its files; ``worker.files`` reads and writes most of them.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ from neuronctl.sweeping.worker.files import CONTINUES, WAITING, Runs, State
 
 @dataclass(frozen=True)
 class SweepSettings:
-    """What the user asked of a sweep; ``retry`` and ``add`` plan from it.
+    """The user's request for a sweep, from which ``retry`` and ``add`` plan, too.
 
-    words: the program's, with ``{name}`` for a parameter. axes: what it varies. request: of one
-    task, as a job's record has it. cwd: where it was made. exported: the secret variables that its
-    jobs need, by name. catalog, template: as for plan_job(). side_by_side: tasks at a time in a
-    job. task_time: seconds a task takes at most; None: as long as the longest so far. retries: how
-    often an interrupted task is done again. max_fails: so many failures without a success pause it.
-    metric: the pattern of a task's metric in its log. jobs: at a time, at most; None: no limit.
+    words: the program and its arguments, with ``{name}`` for a parameter. axes: the parameters.
+    request: of one task, as in a job's record. cwd: the directory of the program. exported: the
+    names of the secret variables that the jobs need. catalog, template: as for plan_job().
+    side_by_side: number of tasks at a time in a job. task_time: seconds that a task takes at most;
+    None: as long as the longest so far. retries: how often an interrupted task is run again.
+    max_fails: number of failures without a success that pause the sweep. metric: the pattern of a
+    task's metric in its log. jobs: the most jobs at a time; None: no limit.
     """
 
     words: Tuple[str, ...]
@@ -74,8 +75,9 @@ class SweepSettings:
 class Sweep:
     """One sweep: its settings, and the folder of its tasks; methods raise RecordError.
 
-    path: of its settings. folder: all else, below a random id, so that a worker of an earlier sweep
-    of this name writes nothing here. is_new: whether create() has yet to make it.
+    path: the folder of the settings. folder: the folder below it for everything else; its name is
+    random, so that a worker of an earlier sweep of this name writes nothing here. is_new: whether
+    create() has not been called yet.
     """
 
     def __init__(self, name: str, settings: SweepSettings, id: str = "") -> None:
@@ -87,7 +89,7 @@ class Sweep:
         self.folder = f"{self.path}/{self.id}"
 
     def create(self) -> None:
-        """Create the folder; raises UsageError if another command was first."""
+        """Create the folder; raises UsageError if another command has just done so."""
         with self._reported():
             for name in files.DIRECTORIES:
                 os.close(open_own_directory(f"{self.folder}/{name}"))
@@ -105,8 +107,6 @@ class Sweep:
     def _encoded(self) -> str:
         return json.dumps({"schema": 2, "id": self.id, **asdict(self.settings)}) + "\n"
 
-    # --------------------------------------------------------------------------- tasks
-
     def add(self, tasks: Iterable[Task]) -> int:
         """Add the tasks that are missing; return how many. Two commands may add at once."""
         by_sizes: Dict[Row, List[Task]] = {}
@@ -115,9 +115,10 @@ class Sweep:
         return sum(self._add(dict(sizes), group) for sizes, group in by_sizes.items())
 
     def _add(self, sizes: Dict[str, str], tasks: Sequence[Task]) -> int:
-        """Add the missing ones of these tasks, all with these sizes, as a part; return how many.
+        """Write a part with those of these tasks that are missing; return how many.
 
-        If another command adds this part first, look again which tasks are missing.
+        sizes: of all these tasks. If another command writes this part first, look again which tasks
+        are missing.
         """
         while True:
             parts = list(self._parts())
@@ -135,7 +136,7 @@ class Sweep:
                     return len(missing)
 
     def _parts(self) -> Iterator[Tuple[Dict[str, str], List[Any]]]:
-        """Yield each part's sizes and its tasks' words and parameters."""
+        """Yield each part's sizes, and its tasks: the words and the parameters of each."""
         for number in sorted(int(name) for name in self._list("tasks") if name.isdigit()):
             with self._reported():
                 head, *lines = self._read(f"tasks/{number}").split("\n")[:-1] or [""]
@@ -166,8 +167,6 @@ class Sweep:
         with self._reported():
             files.remove(f"{self.folder}/paused")
 
-    # --------------------------------------------------------------------------- states
-
     def states(self, ask_runs: Callable[[], Runs]) -> List[TaskState]:
         """Return the state of each task. ask_runs: as for files.read_states()."""
         results = files.Results(self.folder, whole=True)
@@ -194,22 +193,19 @@ class Sweep:
             notes = {**notes, "": self._read("paused").strip()}
         return notes
 
-    # --------------------------------------------------------------------------- jobs
-
     def add_job(self, job_id: int, sizes: Row = ()) -> None:
         """Record a job that takes tasks of these sizes."""
         with self._reported():
             write_private(f"{self.folder}/jobs/{job_id}", json.dumps(dict(sizes)), sync=True)
 
     def jobs(self) -> List[int]:
-        """Return its submitted jobs, the newest last."""
+        """Return the ids of the submitted jobs, the newest last."""
         return sorted(int(name) for name in self._list("jobs") if name.isdigit())
 
     def workers(self, rows: Iterable[QueueJob]) -> Dict[str, int]:
-        """Return how many of the queued jobs take tasks of each size.
+        """Return the number of queued jobs that take tasks, by the tasks' sizes as a line of JSON.
 
-        The keys are the sizes as a line of JSON. A job of a chain whose sizes are not known takes
-        any task; its key is "".
+        A job without recorded sizes, as in a chain, takes any task; its key is "".
         """
         job_ids = set(self.jobs())
         ended_runs = set(self._list("ended"))
@@ -219,8 +215,6 @@ class Sweep:
             if row.id.job in job_ids and not is_over and row.state in ACTIVE - LEAVING:
                 workers[self._read(f"jobs/{row.id.job}")] += row.count
         return workers
-
-    # --------------------------------------------------------------------------- files
 
     def _list(self, directory: str) -> List[str]:
         with self._reported():
@@ -279,7 +273,7 @@ def open_sweep(name: str) -> Sweep:
 
 @contextlib.contextmanager
 def reported(what: str) -> Iterator[None]:
-    """Raise RecordError if files cannot be used or are damaged; what: ``cannot use …``."""
+    """Raise RecordError if files cannot be used or are damaged. what: such as ``cannot use …``."""
     try:
         yield
     except UntrustedFileError as error:
@@ -292,9 +286,9 @@ def reported(what: str) -> Iterator[None]:
 
 
 def worker_code(folder: str, *, write: bool = True) -> str:
-    """Return the directory for this version's worker in a folder, and write the worker there.
+    """Write this version's worker into a folder, and return its directory; raises RecordError.
 
-    write: False to return the directory only. Raises RecordError.
+    write: False to return the directory only.
     """
     from pathlib import Path
 
@@ -322,14 +316,13 @@ _NOT_BEGUN = State(WAITING)
 def _task_state(
     number: int, values: Dict[str, str], sizes: Row, state: State, record: Optional[Tuple[Any, ...]]
 ) -> TaskState:
-    """Return a task with its last attempt. record: the FIELDS, if it ended."""
+    """Return a task with its last attempt. record: the FIELDS of an attempt that has ended."""
     if state.sizes is not None:
         sizes = tuple(state.sizes.items())
-    if state.state == WAITING:  # also one to be run again
+    if state.state == WAITING:  # also a task to run again
         return TaskState(number, values, sizes, WAITING, state.attempt)
-    _, node, _, _, start, end, code, job, metric, last_line, version = record or tuple(
-        map((state.claim or {}).get, files.FIELDS)
-    )
+    fields = record or tuple(map((state.claim or {}).get, files.FIELDS))
+    _, node, _, _, start, end, code, job, metric, last_line, version = fields
     continues = state.state == CONTINUES
     return TaskState(
         number,
@@ -338,8 +331,8 @@ def _task_state(
         WAITING if continues else state.state,
         state.attempt,
         None if continues else code,
-        start if start is None else int(start),
-        end if end is None else int(end),
+        None if start is None else int(start),
+        None if end is None else int(end),
         str(node or ""),
         job,
         str(metric or ""),

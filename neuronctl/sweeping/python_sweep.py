@@ -20,10 +20,10 @@ from neuronctl.tracking.follow import wait_while
 
 
 class Sweep:
-    """A sweep by its name: ``Sweep("train")``, or what sweep() returns.
+    """A sweep: ``Sweep("train")`` by its name, or what sweep() returns.
 
-    change: what sweep() has done; None for a sweep made by its name. Its methods raise
-    NoSuchJobError if there is no such sweep, and RecordError if its folder cannot be read.
+    change: what sweep() has done; None for ``Sweep("train")``. The methods raise NoSuchJobError if
+    there is no such sweep, and RecordError if its folder cannot be read.
 
     >>> neuronctl.Sweep("train").failed()
     ()
@@ -42,9 +42,9 @@ class Sweep:
         return find_status(self.name).tasks
 
     def wait(self, timeout: Optional[float] = None) -> bool:
-        """Wait until no job of it is left in the queue; return whether all tasks are done.
+        """Wait until none of its jobs is in the queue; return True if all tasks are done.
 
-        timeout: in seconds; raises TimeoutError. While Slurm is silent, it waits.
+        timeout: in seconds, after which it raises TimeoutError. While Slurm is silent, it waits.
         """
         wait_while(lambda: find_status(self.name).goes_on, f"the sweep {self.name}", timeout)
         return all(task.state == DONE for task in self.tasks)
@@ -54,7 +54,7 @@ class Sweep:
         return tuple(task for task in self.tasks if task.state == FAILED)
 
     def metrics(self) -> Dict[int, float]:
-        """Return the metric of each task that has one, by its number, the greatest first."""
+        """Return the metric of each task that has one, by the task's number, the highest first."""
         tasks = find_status(self.name).best_first
         return {task.number: task.figure for task in tasks if task.figure is not None}
 

@@ -143,7 +143,7 @@ def _first_failure(group: Sequence[Sign], alone: bool) -> Optional[Sign]:
 
     raised = [sign for sign in group if sign.raised and not sign.consequence]
     raised = raised[-1:] if alone else raised
-    explained = [sign for sign in raised if sign.known]
+    explained = [sign for sign in raised if sign.has_known_message]
     if explained:
         return explained[0]
 
@@ -158,7 +158,7 @@ def _first_failure(group: Sequence[Sign], alone: bool) -> Optional[Sign]:
 
 def _known_causes(group: Sequence[Sign]) -> Sequence[Sign]:
     """Return the known causes, without those that explain others or are weak if others are left."""
-    known = [sign for sign in group if sign.known]
+    known = [sign for sign in group if sign.has_known_message]
     # A sign that explains others is the cause only if it explains one here.
     direct = [sign for sign in known if not sign.entry.explains] or known
     return [sign for sign in direct if not sign.entry.weak] or direct

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 from typing import List, Mapping, Optional, Sequence
@@ -77,12 +78,11 @@ class LogLine:
 class Sign:
     """A line of a log that may say why a job ended.
 
-    line: its text. index: the line's; for an exception, that of its first line. number, path: as in
-    LogLine. entry: what is known about the line; without a name if nothing is. consequence: another
-    process probably failed first. exit: if a launcher reports a process, its exit code, or the
-    negative number of its signal; otherwise 0. where: the place in the user's code, and the rank.
-    raised: the line ends a traceback. stopped: srun then ended the other tasks, with a signal that
-    says nothing.
+    line: its text. number, path: as in LogLine. index: of the line; of an exception's first line.
+    entry: what is known about the line; without a name if nothing is. consequence: another process
+    probably failed first. exit: if a launcher reports a process, its exit code, or the negative
+    number of its signal; otherwise 0. where: the place in the user's code, and the rank. raised:
+    the line ends a traceback. stopped: the other tasks were killed then; their signals say nothing.
     """
 
     kind: str
@@ -100,18 +100,18 @@ class Sign:
     stopped: bool = False
 
     @property
-    def known(self) -> bool:
+    def has_known_message(self) -> bool:
         """Return True if its message, not only its class of exceptions, is a known cause."""
         return bool(self.entry.patterns and not self.consequence)
 
     @property
     def log_line(self) -> LogLine:
-        """Return where it is."""
+        """Return its line, with the place in the log."""
         return LogLine(self.path, self.line, self.number)
 
     @property
     def weight(self) -> int:
-        """Return how much it tells: causes most; least, what only follows or has no meaning."""
+        """Return how much it tells: 5 for a known cause, 0 for what follows from any failure."""
         if self.consequence:
             return 0 if self.kind in FOLLOWS else 3
         if self.exit and -self.exit not in CRASHES:
@@ -130,7 +130,8 @@ def find_signs(lines: Sequence[str]) -> List[Sign]:
     message_end = 0  # the index behind the message of the last exception
     for index, raw in enumerate(lines):
         line = plain_end(raw)
-        if (source_follows and line[:1].isspace()) or index < message_end:
+        is_source = source_follows and line[:1].isspace()
+        if is_source or index < message_end:
             continue
         source_follows = tracebacks.is_frame(line)
         stopped = stopped or line.startswith(STOPPED)
@@ -138,19 +139,20 @@ def find_signs(lines: Sequence[str]) -> List[Sign]:
         exception = exceptions.get(index)
         if sign is not None:
             if stopped and sign.exit == -signal.SIGKILL and line.startswith("srun"):
-                sign = None
+                continue
         elif exception is not None:
             message_end = index + len(exception.lines)
             if exception.ignored:
                 continue
             below_end = message_end + len(exception.below)
-            sign = _match_exception(likely_entries[index:below_end], exception, raw)
+            number = len(lines) - index
+            sign = _match_exception(likely_entries[index:below_end], exception, raw, number)
             if exception.before is not None:
                 sign = _choose_of_chain(signs, sign, exception)
         else:
             sign = _match_line(likely_entries[index], lines, index, joined_lines[index].strip())
         if sign is not None:
-            signs.append(replace(sign, number=len(lines) - sign.index - sign.number))
+            signs.append(sign)
     return [sign for sign in signs if sign.entry.role != NOISE]
 
 
@@ -159,60 +161,66 @@ def _choose_of_chain(signs: List[Sign], sign: Sign, exception: Raised) -> Option
 
     Return ``sign`` (the second), and remove the first from ``signs``; or return None, and keep it.
     """
-    earlier = next((one for one in signs if one.index == exception.before and one.raised), None)
+    earlier = next((sign for sign in signs if sign.index == exception.before and sign.raised), None)
     if earlier is None:
         return sign
-    if earlier.known and (exception.direct or not sign.known):
+    if earlier.has_known_message and (exception.direct or not sign.has_known_message):
         return None
     signs.remove(earlier)
     return sign
 
 
 def _match_exception(
-    likely_entries: Sequence[Sequence[Entry]], exception: Raised, raw: str
+    likely_entries: Sequence[Sequence[Entry]], exception: Raised, raw: str, number: int
 ) -> Sign:
     """Match an exception by its message, then by the paragraphs below, then only by its class.
 
     likely_entries: the entries that may match each line of the message and of the paragraphs. raw:
-    the exception's line with its prefix.
+    the exception's first line with its prefix; number: of that line, from the end of the log.
     """
+    place = exception.frame.words if exception.frame is not None else ""
+    where = " ".join(filter(None, (place, prefix_rank(raw))))
+    line = exception.lines[0]
+    cause = f"the program raised {_raised_words(exception)}"
+    sign = Sign(EXCEPTION, cause, line, exception.index, number=number, where=where, raised=True)
+
     length = len(exception.lines)
-    names = {entry.name for line_entries in likely_entries[:length] for entry in line_entries}
+    names = {entry.name for entry in itertools.chain(*likely_entries[:length])}
     candidates = [entry for entry in entries() if not entry.patterns or entry.name in names]
-    sign = _match_message(candidates, exception, exception.lines, raw)
-    if sign.known or sign.entry.role == NOISE:
-        return sign
-    below = [entry for line_entries in likely_entries[length:] for entry in line_entries]
-    below = [entry for entry in below if entry.role == CAUSE and not entry.weak]
-    sign_below = _match_message(below, exception, [*exception.lines, *exception.below], raw)
-    return sign_below if sign_below.known else sign
+    by_message = _match_message(sign, candidates, exception, exception.lines)
+    if by_message.has_known_message or by_message.entry.role == NOISE:
+        return by_message
+    below = [
+        entry
+        for entry in itertools.chain(*likely_entries[length:])
+        if entry.role == CAUSE and not entry.weak
+    ]
+    by_paragraph = _match_message(sign, below, exception, [*exception.lines, *exception.below])
+    return by_paragraph if by_paragraph.has_known_message else by_message
+
+
+def _raised_words(exception: Raised) -> str:
+    """Return ``KeyError: 'image'``; some messages begin on the line below the name."""
+    first_line, *further_lines = exception.lines
+    message = next(filter(None, (first_line.partition(": ")[2], *further_lines)), "")
+    return exception.name + (message and f": {clipped(message, _MOST_WORDS)}")
 
 
 def _match_message(
-    candidates: Sequence[Entry], exception: Raised, lines: Sequence[str], raw: str
+    sign: Sign, candidates: Sequence[Entry], exception: Raised, lines: Sequence[str]
 ) -> Sign:
-    """Return the sign of an exception, explained by the first candidate that matches, if any."""
-    rank = prefix_rank(raw)
-    where = [exception.frame.words] if exception.frame is not None else []
-    where += [f"(rank {rank})"] if rank else []
-    # Some messages begin on the line below the name.
-    first_line, *further_lines = exception.lines
-    message = next(filter(None, (first_line.partition(": ")[2], *further_lines)), "")
-    raised = exception.name + (message and f": {clipped(message, _MOST_WORDS)}")
-    sign = Sign(EXCEPTION, f"the program raised {raised}", lines[0], exception.index, raised=True)
-    sign = replace(sign, where=" ".join(where))
+    """Return an exception's sign, explained by the first candidate that matches, if any."""
     for entry in candidates:
         if entry.exceptions and exception.name not in entry.exceptions:
             continue
         if entry.frame and not compiled(entry.frame).search(exception.raiser):
             continue
         if not entry.patterns:
-            return _explain(sign, entry, raised)
-        for line_number, line in enumerate(lines[:1] if entry.role == NOISE else lines):
+            return _explain(sign, entry, _raised_words(exception))
+        for offset, line in enumerate(lines[:1] if entry.role == NOISE else lines):
             words = _matched_words(entry, line)
             if words is not None:
-                # find_signs() subtracts the number from the place of the exception's first line.
-                return _explain(replace(sign, line=line, number=line_number), entry, words)
+                return _explain(replace(sign, line=line, number=sign.number - offset), entry, words)
     return sign
 
 
@@ -220,15 +228,16 @@ def _match_line(
     candidates: Sequence[Entry], lines: Sequence[str], index: int, line: str
 ) -> Optional[Sign]:
     """Match a line that is no exception; otherwise quote it if it has the words of an error."""
-    rank = prefix_rank(lines[index])
-    sign = Sign(MESSAGE, "", line, index)
+    sign = Sign(MESSAGE, "", line, index, number=len(lines) - index)
     for entry in candidates:
         words = None if entry.exceptions else _matched_words(entry, line)
-        if words is None or (entry.kind == "preflight" and not _ends_with(lines[index:])):
+        if words is None:
+            continue
+        if entry.kind == "preflight" and not _ends_with_preflight(lines[index:]):
             continue
         if entry.weak and tracebacks.ordinary_lines(lines, index, len(lines), _WEAK) > _WEAK:
             return None
-        return _explain(replace(sign, where=rank and f"(rank {rank})"), entry, words)
+        return _explain(replace(sign, where=prefix_rank(lines[index])), entry, words)
     if not _SAYS_ERROR.search(line):
         return None
     message = line
@@ -247,7 +256,7 @@ def _matched_words(entry: Entry, line: str) -> Optional[str]:
 
 
 def _explain(sign: Sign, entry: Entry, words: str) -> Sign:
-    """Return a sign with what an entry says of it. words: what its pattern matched."""
+    """Return a sign with what an entry says of it. words: the text that its pattern matched."""
     return replace(
         sign,
         kind=entry.kind,
@@ -258,10 +267,10 @@ def _explain(sign: Sign, entry: Entry, words: str) -> Sign:
     )
 
 
-def _ends_with(lines: Sequence[str]) -> bool:
+def _ends_with_preflight(lines: Sequence[str]) -> bool:
     """Return True if a failed preflight ends the log; otherwise the job began."""
-    others = [line for line in lines if not re.match(r"preflight: |srun: |slurmstepd|$", line)]
-    return len(others) <= 2 and "preflight: all is well" not in lines
+    of_job = [line for line in lines if not re.match(r"preflight: |srun: |slurmstepd|$", line)]
+    return len(of_job) <= 2 and "preflight: all is well" not in lines
 
 
 def _read_report(lines: Sequence[str], index: int, line: str) -> Optional[Sign]:
@@ -276,7 +285,8 @@ def _read_report(lines: Sequence[str], index: int, line: str) -> Optional[Sign]:
     who = _reported_process(parts, lines, index) or "a process"
     how = f"with exit code {code}" if code > 0 else f"killed by {signal_name(-code)}"
     kind = SHELL if match.re is _REPORTS[-1] else "exit"
-    return Sign(kind, f"{who} failed first, {how}", line, index, exit=code)
+    cause = f"{who} failed first, {how}"
+    return Sign(kind, cause, line, index, number=len(lines) - index, exit=code)
 
 
 def _reported_exit(parts: Mapping[str, str]) -> int:

@@ -19,7 +19,7 @@ _PREFIX = re.compile(
 )
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?::\s.*|:|$)")
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.*))?')
-_GOES_ON = re.compile(r'\s+File ".*", line \d+, in |    \S')
+_FRAME_OR_SOURCE = re.compile(r'\s+File ".*", line \d+, in |    \S')
 TRACEBACK = "Traceback (most recent call last):"
 _DIRECT = "The above exception was the direct cause"
 _CHAINED = ("During handling of the above exception", _DIRECT)
@@ -31,7 +31,7 @@ _NOT_OF_IT = re.compile(
     r"|During handling|The above exception"
     r"|\[rank\d|[EWI]\d{4} |\d{4}-\d\d-\d\d|[^\n]*" + re.escape(TRACEBACK)
 )
-"""The line behind an exception that is not of its message."""
+"""A line behind an exception that does not belong to its message."""
 
 _CONTINUES = re.compile(
     r"(?:unknown:|requested:|Fatal error:|FOAM FATAL (?:IO )?ERROR ?:.{0,30}|^Error in .* ?:"
@@ -41,11 +41,11 @@ _CONTINUES = re.compile(
 """Lines of Lmod, GROMACS, OpenFOAM, R, MATLAB, Rust, PETSc, C++, and Julia; the message follows."""
 
 _UNREADABLE = ("SyntaxError: ", "IndentationError: ", "TabError: ")
-"""What ends a program before it runs, and stands behind no traceback then."""
+"""Exceptions that end a program before it runs; then no traceback precedes them."""
 
 _MOST, _MOST_BELOW = 12, 60  # lines of a message, and of the paragraphs below it
 
-_OTHERS_CODE = re.compile(
+_LIBRARY = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|^<|^[^/].*\.pyx$"
     r"|/bin/(?:torchrun|accelerate|deepspeed)$"
 )
@@ -53,7 +53,7 @@ _OTHERS_CODE = re.compile(
 
 @dataclass(frozen=True)
 class Frame:
-    """A line of a traceback: where, and its source."""
+    """A place that a traceback names, with its line of source."""
 
     file: str
     line: int
@@ -63,19 +63,20 @@ class Frame:
     @property
     def words(self) -> str:
         """Return ``train.py:21, in forward: x = x.view(…)``."""
-        named = self.function and self.function != "<module>"
-        place = f"{self.file}:{self.line}" + (f", in {self.function}" if named else "")
-        return f"{place}: {self.source[:100]}" if self.source else place
+        words = f"{self.file}:{self.line}"
+        if self.function and self.function != "<module>":
+            words += f", in {self.function}"
+        return f"{words}: {self.source[:100]}" if self.source else words
 
 
 @dataclass(frozen=True)
 class Raised:
     """An exception that ends a traceback.
 
-    index: of its line. lines: its message, with what belongs to it. frame: the last one of the
-    user's own code, or the last one of all. raiser: the file that raised it. before: the exception
-    during whose handling it was raised; direct: which is its cause. below: the lines behind a blank
-    one that may still be of the message. ignored: Python printed it and went on.
+    index: of its first line. lines: its message. frame: the last frame in the user's own code,
+    otherwise the last of all. raiser: the file that raised it. before: the index of the exception
+    during whose handling it was raised; direct: True if that one is its cause. below: lines behind
+    a blank one that may still belong to the message. ignored: Python printed it and continued.
     """
 
     index: int
@@ -116,21 +117,21 @@ def whole_lines(lines: Sequence[str]) -> List[str]:
 
 
 def prefix_rank(line: str) -> str:
-    """Return the rank in the launcher's prefix, or ""."""
+    """Return ``(rank 3)`` if the launcher's prefix has a rank, or ""."""
     match = re.match(r"\[(?:\d+,|rank|default)(\d+)\]|(\d+): ", line)
-    return "" if match is None else match[1] or match[2]
+    return "" if match is None else f"(rank {match[1] or match[2]})"
 
 
 def is_frame(line: str) -> bool:
-    """Return True if a source line follows."""
-    return _GOES_ON.match(line) is not None and "File" in line
+    """Return True if a line names a frame of a traceback; its source may follow."""
+    return _FRAME_OR_SOURCE.match(line) is not None and "File" in line
 
 
 def ordinary_lines(lines: Sequence[str], after: int, before: int, most: int) -> int:
-    """Return how many ordinary lines stand between two, up to ``most`` + 1."""
+    """Return how many ordinary lines stand between two indices, up to ``most`` + 1."""
     between = (plain_end(lines[index]) for index in range(after + 1, before))
-    others = (TRACEBACK, "srun: ", "slurmstepd")
-    ordinary = (line for line in between if line[:1].isalnum() and not line.startswith(others))
+    reports = (TRACEBACK, "srun: ", "slurmstepd")
+    ordinary = (line for line in between if line[:1].isalnum() and not line.startswith(reports))
     return len(list(itertools.islice(ordinary, most + 1)))
 
 
@@ -145,20 +146,6 @@ class _Process:
         self.chained = False  # True: the next exception was raised while `last` was handled
         self.direct = False  # True: `last` is also the direct cause of the next exception
         self.ignored = False  # True: a destructor raised the next exception
-
-    def begin(self) -> None:
-        """Begin a traceback."""
-        self.open_count += 1
-        self.frames = []
-
-    def cut(self) -> None:
-        """Count the innermost traceback, closed just now without an exception, as cut."""
-        self.cut_count += 1
-
-    def take_up(self) -> None:
-        """Reopen a traceback that was cut: the line that seemed to end it was not its own."""
-        self.cut_count -= 1
-        self.open_count = 1
 
     def end_traceback(self, lines: Sequence[str], index: int) -> Raised:
         """Return the exception in a line, which ends the innermost traceback."""
@@ -184,7 +171,8 @@ def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
         process_name = re.sub(r"\d\d:\d\d:\d\d", "", prefix)
         process = processes.setdefault(process_name, _Process())
         if TRACEBACK in line:  # text precedes it if output and errors are mixed
-            process.begin()
+            process.open_count += 1
+            process.frames = []
         elif line.startswith(_IGNORED):
             process.ignored = True
         elif line.startswith(_CHAINED):
@@ -195,21 +183,23 @@ def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
             if _is_exception(line):
                 exceptions[index] = process.end_traceback(lines, index)
             else:
-                process.cut()  # by a line of another process that writes into the same file
+                process.cut_count += 1  # by a line of another process with the same log
             # `direct` needs no reset: it is read only if `chained` is set, and set with it.
             process.chained = False
             process.ignored = False
         elif line.startswith(_UNREADABLE) or _ends_cut_off(lines, index, line):
             message, below = _message(lines, index)
-            exceptions[index] = Raised(index, message, _place(lines[:index]), below=below)
-        elif process.cut_count and not process.open_count and _GOES_ON.match(line):
-            process.take_up()
+            exceptions[index] = Raised(index, message, _last_frame(lines[:index]), below=below)
+        elif process.cut_count and not process.open_count and _FRAME_OR_SOURCE.match(line):
+            process.cut_count -= 1  # the line that seemed to end a traceback was not its own
+            process.open_count = 1
         if process.open_count:
             _add_frame(process.frames, line)
     return exceptions
 
 
 def _add_frame(frames: List[Frame], line: str) -> None:
+    """Add the frame that a line names, or its source to the last one."""
     match = _FRAME.match(line)
     if match is not None:
         frames.append(Frame(match[1], int(match[2]), match[3] or ""))
@@ -223,10 +213,13 @@ def _ends_cut_off(lines: Sequence[str], index: int, line: str) -> bool:
     return match is not None and index > 0 and lines[index - 1].startswith(("    ", "  File "))
 
 
-def _place(lines: Sequence[str]) -> Optional[Frame]:
-    """Return the last place in a file that Python names in these lines."""
-    named = (_FRAME.match(plain_end(line)) for line in reversed(lines[-4:]))
-    return next((Frame(match[1], int(match[2]), "") for match in named if match), None)
+def _last_frame(lines: Sequence[str]) -> Optional[Frame]:
+    """Return the last frame that Python names in the last few lines."""
+    for line in reversed(lines[-4:]):
+        match = _FRAME.match(plain_end(line))
+        if match is not None:
+            return Frame(match[1], int(match[2]), "")
+    return None
 
 
 def _is_exception(line: str) -> bool:
@@ -253,5 +246,5 @@ def _message(lines: Sequence[str], index: int) -> Tuple[List[str], List[str]]:
 
 def _user_frame(frames: Sequence[Frame]) -> Optional[Frame]:
     """Return the last frame outside libraries, otherwise the last one."""
-    users = [frame for frame in frames if not _OTHERS_CODE.search(frame.file)]
-    return next(reversed(users or frames), None)
+    own_frames = [frame for frame in frames if not _LIBRARY.search(frame.file)]
+    return next(reversed(own_frames or frames), None)

@@ -21,7 +21,7 @@ from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import UsageError
 from neuronctl.common.shell import join, quote
 from neuronctl.request.typed_options import refuse_other_dash
-from neuronctl.submission.pipeline import judge_job, tested
+from neuronctl.submission.pipeline import add_sbatch_test, judge_job
 
 # The interactive shell gets its setup in a variable: this needs no shared file, and no process
 # list shows it.
@@ -63,7 +63,7 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
     if dry_run:
         sbatch = ("sbatch", *options, "/dev/stdin")
         draft = replace(planned.draft, script="#!/bin/sh\n", sbatch=sbatch)
-        judged = tested(judged, draft, reporter.tell)
+        judged = add_sbatch_test(judged, draft, reporter.tell)
     job_output.show_verdict(judged)
     arguments, image = words, plan.request.container
     command = '"$@"' if words else None

@@ -1,13 +1,14 @@
-"""The one way to submit: judge, write the script, give it to sbatch, record; somebody hears of it.
+"""The one way to submit a job: judge it, write its script, call sbatch, and record it.
 
-A generated job, an existing script, and a recorded one are each a Submittable; the command line and
-the library are each a Reporter.
+A generated job, a user's own script, and a recorded job are each a Submittable; the command line
+and the library are each a Reporter.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
 from neuronctl.common.datatypes import asdict, dataclass, replace
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class Submittable(Protocol):
-    """A job that can be submitted, whoever wrote its script."""
+    """A job that can be submitted: neuronctl or the user has written its script."""
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Return what sbatch needs in its environment beside the user's, secrets among them."""
+        """Return the variables, secrets included, that sbatch gets besides the user's."""
 
     @property
     def slurm_cluster(self) -> Optional[str]:
@@ -38,30 +39,30 @@ class Submittable(Protocol):
 
     @property
     def draft(self) -> RecordDraft:
-        """Return the job's record as far as it is known before it is judged."""
+        """Return the job's record, without what the judgement adds."""
 
     @property
     def script(self) -> str:
-        """Return what sbatch gets; raise TemplateError."""
+        """Return the script for sbatch; raise TemplateError."""
 
     def judge(self) -> Optional[JudgedJob]:
-        """Judge the job; None if it is submitted unchanged."""
+        """Judge the job; None: it was judged before, and is submitted again unchanged."""
 
 
 def stored_request(plan: JobPlan) -> Dict[str, Any]:
     """Return the request of a plan as a record stores it, without secrets."""
-    env = tuple(pair for pair in plan.request.env if pair[0] not in plan.secrets)
+    env = tuple((name, value) for name, value in plan.request.env if name not in plan.secrets)
     request = asdict(replace(plan.request, origins={}, env=env, typed_dependency=None))
     return {name: value for name, value in request.items() if value not in (None, (), {})}
 
 
 @dataclass(frozen=True)
 class JudgedJob:
-    """A planned and judged job. Nothing has been done with it yet.
+    """A planned and judged job, before it is submitted.
 
-    verdict: what would happen to the job now; None where Slurm is not asked (``generate``). choice:
-    with ``-p auto``, how its partition was chosen. existing_script: whether the script is not one
-    of neuronctl's; it then starts what it starts.
+    verdict: what would happen to the job now; None if Slurm is not asked (``generate``). choice:
+    how ``-p auto`` chose the partition; None without it. existing_script: whether the script is the
+    user's own, so that the plan does not know what it starts.
     """
 
     plan: JobPlan
@@ -78,28 +79,24 @@ class JudgedJob:
 
     @property
     def decisions(self) -> Tuple[Tuple[str, ...], ...]:
-        """The plan's values as rows; of an existing script, those that Slurm is told."""
+        """Return the plan's values as rows; of an existing script, those of sbatch's options."""
         decisions = self.plan.decisions
-        return tuple(
-            decision.row
-            for decision in decisions
-            if not self.existing_script or decision.name in OF_SLURM
-        )
+        if self.existing_script:
+            decisions = tuple(decision for decision in decisions if decision.name in OF_SLURM)
+        return tuple(decision.row for decision in decisions)
 
     def refusal(self, hint: str = "") -> PolicyError:
-        """Return what to raise where there are errors.
-
-        hint: how to override them, left out where Slurm itself refuses the job.
-        """
+        """Return the exception for a job with errors. hint: how to override the rules' errors."""
         count = counted(len(self.errors), "error")
-        final = any(finding.by_slurm for finding in self.errors)
-        return PolicyError(f"refused: {count}; nothing was done", "" if final else hint)
+        slurm_refuses = any(finding.by_slurm for finding in self.errors)
+        return PolicyError(f"refused: {count}; nothing was done", "" if slurm_refuses else hint)
 
     def recorded(self, draft: RecordDraft) -> RecordDraft:
-        """Return the record of a job with what is known of it once it is judged."""
+        """Return the draft of a record with the plan and the judgement."""
         plan = self.plan
         request = stored_request(plan)
-        for name in ("sweep", *(("launcher", "script") if self.existing_script else ())):
+        dropped = ("sweep", "launcher", "script") if self.existing_script else ("sweep",)
+        for name in dropped:
             request.pop(name, None)
         return replace(
             draft,
@@ -119,34 +116,34 @@ class JudgedJob:
 
 
 class Reporter:
-    """Who hears of a submission while it is made; this one keeps still.
+    """Receives the events of a submission. The base class ignores them.
 
-    command_line: what the user called.
+    command_line: the user's command.
     """
 
     command_line: Sequence[str] = ()
 
     def tell(self, message: str) -> None:
-        """Say what a person should hear of."""
+        """Report a message for the user."""
 
     def judged(self, judged: JudgedJob) -> None:
-        """Say which partition was chosen, and what was found."""
+        """Report the chosen partition and the findings."""
 
     def refused(self, draft: RecordDraft, judged: JudgedJob) -> PolicyError:
-        """Return what to raise where errors refuse the job."""
+        """Return the exception to raise for the errors of a job."""
         errors = "; ".join(f"{finding.code}: {finding.message}" for finding in judged.errors)
         return PolicyError(f"refused: {errors}", judged.errors[0].hint)
 
     def slurm_refused(
         self, draft: RecordDraft, judged: Optional[JudgedJob], error: SlurmRefusedError
     ) -> None:
-        """Say that sbatch refuses the job; the error is raised afterwards."""
+        """Report that sbatch refuses the job; the error is raised afterwards."""
 
     def submitting(self, draft: RecordDraft, judged: Optional[JudgedJob]) -> None:
-        """Say what is submitted, or would be."""
+        """Report what is submitted, or would be."""
 
     def submitted(self, draft: RecordDraft, judged: Optional[JudgedJob], done: Submission) -> None:
-        """Say which job it is."""
+        """Report the submitted job."""
 
 
 def judge_job(job: Submittable, reporter: Reporter, *, force: bool = False) -> Optional[JudgedJob]:
@@ -178,28 +175,26 @@ def submit_job(
     from neuronctl.records.recovery import find_lost_submission
     from neuronctl.submission.transaction import Submission, submit_draft
 
-    def write_draft() -> RecordDraft:
-        return replace(job.draft, script=job.script, command_line=tuple(reporter.command_line))
-
+    write_draft = partial(_write_draft, job, reporter)
     if not dry_run:
         lost = find_lost_submission(write_draft, reporter.tell, anyway=bool(force or key))
         if lost is not None:
             done = Submission.of_record(lost)
             reporter.submitted(lost.draft, None, done)
             return done
-    judged, draft = judge_job(job, reporter, force=force), write_draft()
+    judged = judge_job(job, reporter, force=force)
+    draft = write_draft()
     if judged is not None:
         draft = judged.recorded(draft)
     try:
         if dry_run:
-            judged = tested(judged, draft, reporter.tell)
-        elif judged is not None and judged.verdict and judged.verdict.kind == NOT_KNOWN:
+            reporter.submitting(draft, add_sbatch_test(judged, draft, reporter.tell))
+            return None
+        if judged is not None and judged.verdict and judged.verdict.kind == NOT_KNOWN:
             with contextlib.suppress(SlurmRefusedError):  # sbatch reports it at once
-                judged = tested(judged, draft) or judged
+                judged = add_sbatch_test(judged, draft) or judged
                 draft = replace(draft, verdict=str(judged.verdict))
         reporter.submitting(draft, judged)
-        if dry_run:
-            return None
         if judged is not None and judged.plan.code is not None and judged.plan.code.tree:
             from neuronctl.records.code_snapshot import make_snapshot
 
@@ -213,12 +208,16 @@ def submit_job(
     return done
 
 
-def tested(
+def _write_draft(job: Submittable, reporter: Reporter) -> RecordDraft:
+    return replace(job.draft, script=job.script, command_line=tuple(reporter.command_line))
+
+
+def add_sbatch_test(
     judged: Optional[JudgedJob], draft: RecordDraft, tell: Optional[Callable[[str], None]] = None
 ) -> Optional[JudgedJob]:
-    """Return the judgement with what ``sbatch --test-only`` says; raises SlurmRefusedError.
+    """Return the judgement with what ``sbatch --test-only`` says; raise SlurmRefusedError.
 
-    A job is not tested that has errors, that Slurm was not asked about, or that begins with its
+    A job is not tested if it has errors, if Slurm was not asked about it, or if it begins with its
     reservation, before which Slurm refuses to test it.
     """
     verdict = None if judged is None or judged.errors else judged.verdict
@@ -233,10 +232,11 @@ def tested(
     if tell is not None:
         tell(f"sbatch --test-only says, whatever your limits: {answer.said}")
     # A later start means nothing: of 12 such jobs of Slurm 22.05, 12 started at once.
-    soon = answer.start is not None and answer.start <= time.time() + _NOW
-    means = {CAN_START: soon, WILL_WAIT: answer.unavailable, REFUSED: answer.too_small}
-    kind = next((kind for kind, holds in means.items() if holds), "")
-    return replace(judged, verdict=verdict.tested(kind))
+    if answer.start is not None and answer.start <= time.time() + _NOW:
+        return replace(judged, verdict=verdict.tested(CAN_START))
+    if answer.unavailable:
+        return replace(judged, verdict=verdict.tested(WILL_WAIT))
+    return replace(judged, verdict=verdict.tested(REFUSED if answer.too_small else ""))
 
 
 _NOW = 60

@@ -1,7 +1,7 @@
-"""The job of somebody's own batch script: judged, sampled with --monitor, and recorded.
+"""The job of a user's own batch script: with options, --monitor, and --idle; or sbatch's own job.
 
-Its samples need no change of the script: bash reads the file that BASH_ENV names before a script,
-and sbatch passes the variable on. If the file is missing, bash says nothing.
+Sampling needs no change of the script: bash reads the file that BASH_ENV names before a script, and
+sbatch passes the variable on. If the file is missing, bash says nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import UsageError
 from neuronctl.common.shell import join
 from neuronctl.planning import plan
-from neuronctl.records.job_record import RecordDraft
 from neuronctl.request.job import OPTIONS
 from neuronctl.request.job_file import configuration
 from neuronctl.request.typed_options import options_layer
@@ -25,6 +24,7 @@ from neuronctl.scripts.header import Header, interpreter
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm.sbatch import outer_job, parse_submitted
 from neuronctl.submission.existing_script import ExistingJob, read_existing
+from neuronctl.submission.pipeline import JudgedJob
 from neuronctl.submission.transaction import Notify, Recording
 
 
@@ -39,18 +39,19 @@ def existing_job(
     catalog_file: Optional[str] = None,
     recorded: Optional[Mapping[str, Any]] = None,
 ) -> ExistingJob:
-    """Return the job of the script that ``sbatch WORDS`` would submit, with options over it.
+    """Return the job of the script that ``sbatch WORDS`` would submit, with further options.
 
-    options: long names to values, as in options_layer(). others: further options that were given.
-    stdin, text: as for read_existing(). recorded: whether to sample it if the options do not say;
-    None: as configured. tell hears why it is not. Raises UsageError for what cannot be applied to a
-    script, and where sbatch would not return with a job.
+    options: by long name, as in options_layer(); they override the script's. others: options that
+    no script can have, for the message. stdin, text: as in read_existing(). recorded: the request
+    of a job that is submitted again, with its --monitor and --idle; None: the configuration counts.
+    tell hears why the job is not sampled. Raises UsageError for options that do not apply to a
+    script, and if sbatch would not return with a job.
     """
     typed = options_layer(options).values  # raises UsageError for an invalid value
     job = read_existing(words, stdin, text)
-    over = _sbatch_options(options, others)
-    if over:
-        job = job.with_options(*over)
+    sbatch_options = _sbatch_options(options, others)
+    if sbatch_options:
+        job = job.with_options(*sbatch_options)
     for name in ("wait", "test-only"):
         if name in job.header.options:
             raise UsageError(
@@ -64,9 +65,9 @@ def existing_job(
         tell(f"warning: {job.name} reads no arguments, and {join(job.line.args)} is lost")
 
     configured = configuration().values
-    otherwise = configured if recorded is None else recorded
+    monitor = (configured if recorded is None else recorded).get("monitor")
     idle = typed.get("idle") or (recorded or {}).get("idle") or ""
-    job = sampled(job, typed.get("monitor"), otherwise.get("monitor"), tell, idle=idle)
+    job = sampled(job, typed.get("monitor"), monitor, tell, idle=idle)
     catalog = load(catalog_file)
     cluster, _ = recognise(catalog, options.get("cluster") or configured.get("cluster"))
     job = _with_typed(replace(job, catalog=catalog, cluster=cluster), cluster, typed, tell)
@@ -78,56 +79,55 @@ def existing_job(
 
 
 def _with_typed(
-    job: ExistingJob, cluster: Cluster, given: Mapping[str, Any], tell: Notify
+    job: ExistingJob, cluster: Cluster, typed: Mapping[str, Any], tell: Notify
 ) -> ExistingJob:
-    """Return the job with the site's comment, the partition of -p auto, and the --after jobs."""
-    if "field" in given or "appl" in given:
-        # The site requires a comment made of them.
-        parts = replace(job.request, comment=None, field=given.get("field"), appl=given.get("appl"))
+    """Return the job with the options that sbatch lacks: a comment's parts, -p auto, --after."""
+    if "field" in typed or "appl" in typed:
+        request = replace(job.request, comment=None)
+        parts = replace(request, field=typed.get("field"), appl=typed.get("appl"))
         comment = plan(parts, cluster).comment
         job = job if comment is None else job.with_options(f"--comment={comment}")
-    if given.get("partition") == "auto":
+    if typed.get("partition") == "auto":
         from neuronctl.judgement.partitions import choose
 
         anywhere = plan(replace(job.request, partition="auto"), cluster)
         choice = choose(anywhere, job.catalog or load(), ask=True, batch_script=True)
-        job = job.with_options(f"--partition={choice.plan.partition.name}")
-        job = replace(job, choice=choice)
-    if given.get("after") or given.get("after_ok"):
+        job = replace(job.with_options(f"--partition={choice.plan.partition.name}"), choice=choice)
+    if typed.get("after") or typed.get("after_ok"):
         from neuronctl.submission.predecessors import wait_for_named
 
-        named = {name: given.get(name, ()) for name in ("after", "after_ok")}
-        waiting = wait_for_named(replace(job.request, **named), tell).dependency
-        job = job.with_options(f"--dependency={waiting}") if waiting else job
+        predecessors = {name: typed.get(name, ()) for name in ("after", "after_ok")}
+        dependency = wait_for_named(replace(job.request, **predecessors), tell).dependency
+        job = job.with_options(f"--dependency={dependency}") if dependency else job
     return job
 
 
 _NOT_SBATCHS = ("cluster", "field", "appl", "monitor", "idle", "after", "after-ok")
-"""Options that are not sbatch's and mean something for a script all the same."""
+"""Options that sbatch lacks, and that apply to a batch script nevertheless."""
 
 
 def _sbatch_options(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[str, ...]:
-    """Return the options as words of sbatch's; ``-p auto`` is not among them.
+    """Return those of the options that sbatch knows, as its arguments, without ``-p auto``.
 
-    Raises UsageError for those that shape a script of neuronctl's own.
+    Raises UsageError for options that only change a script that neuronctl writes.
     """
     words: List[str] = []
-    shaping = list(others)
+    inapplicable = list(others)
     for option in OPTIONS:
         value = options.get(option.long.replace("-", "_"))
         if value in (None, ()) or option.long in _NOT_SBATCHS:
             continue
         if option.group != "Slurm":
-            shaping.append(f"--{option.long}")
+            inapplicable.append(f"--{option.long}")
         elif option.kind == "list":
             words += [f"--{text.lstrip('-')}" for text in value]
         elif option.is_flag:
             words.append(f"--{'' if value else 'no-'}{option.long}")
         elif (option.long, value) != ("partition", "auto"):
             words.append(f"--{option.long}={value}")
-    if shaping:
+    if inapplicable:
         raise UsageError(
-            f"{' and '.join(shaping)} cannot be applied to a batch script",
+            f"{' and '.join(inapplicable)} cannot be applied to a batch script",
             "make it a job file first: neuronctl import SCRIPT -o job.yaml",
         )
     return tuple(words)
@@ -141,10 +141,11 @@ def sampled(
     *,
     idle: str = "",
 ) -> ExistingJob:
-    """Return the job as --monitor samples it, and as --idle ends it.
+    """Return the job with --monitor and --idle.
 
-    typed: --monitor or --no-monitor on the command line; default: what holds without either. If
-    nothing can be sampled, raises UsageError for a typed option; otherwise tells why.
+    typed: --monitor (True) or --no-monitor on the command line; None: neither. default: what holds
+    then. If the job cannot be sampled, raises UsageError for --idle or a typed --monitor; otherwise
+    tells why.
     """
     monitor = bool(default if typed is None else typed)
     why = _why_unsampled(job.header) if monitor or idle else ""
@@ -167,16 +168,16 @@ def _why_unsampled(header: Header) -> str:
         return f"only bash can start the sampler, and not as '{header.shebang}'"
     if header.components > 1:
         return "a heterogeneous job is not sampled"
-    passed = (header.value("export") or "ALL").split(",")[0].upper() == "ALL"
-    if "export-file" in header.options or not passed:
+    first_export = (header.value("export") or "ALL").split(",")[0]
+    if "export-file" in header.options or first_export.upper() != "ALL":
         return "the sampler needs BASH_ENV, and --export does not pass it on; --export=ALL does"
     return ""
 
 
 _ANSWERED = 5.0
-"""Seconds within which an error is slurmctld's answer, or it was never reached.
+"""Seconds within which a failed sbatch has surely submitted nothing.
 
-A request that it received and did not answer takes Slurm's MessageTimeout, 10 s by default.
+If slurmctld has the request but does not answer, sbatch waits for MessageTimeout, by default 10 s.
 """
 
 
@@ -187,7 +188,7 @@ class Attempt:
     """
 
     def __init__(self, command_line: Sequence[str], tell: Notify, warn: Notify) -> None:
-        """command_line: what the user called. tell hears of the findings, warn of the record."""
+        """command_line: the user's command. tell hears the findings; warn, faults of the record."""
         self.stdin: Optional[bytes] = None
         self._command_line = command_line
         self._tell = tell
@@ -203,11 +204,7 @@ class Attempt:
         line = read_line(words)
         if not line.submits:
             return {}
-        text = None
-        if line.reads_stdin:
-            with open(0, "rb", closefd=False) as stream:
-                self.stdin = stream.read()
-            text = self.stdin.decode("utf-8", "surrogateescape")
+        text = self._read_stdin() if line.reads_stdin else None
         job = read_existing(words, text)
         if "test-only" in job.header.options:
             return {}
@@ -224,20 +221,25 @@ class Attempt:
             variables, job = monitored.variables, monitored
         draft = job.draft
         with contextlib.suppress(Exception):
-            draft = self._judge(job)
+            judged = self._judge(job)
+            draft = judged.recorded(draft)
+            for finding in judged.findings:
+                self._tell(f"{finding.severity} {finding.code}: {finding.message}")
         draft = replace(draft, command_line=tuple(self._command_line))
         self._recording = Recording(draft, self._warn, cluster=job.slurm_cluster)
         self._began = time.monotonic()
         return variables
 
-    def _judge(self, job: ExistingJob) -> RecordDraft:
-        """Tell the findings of the catalog's rules, and return the job's record with them."""
+    def _read_stdin(self) -> str:
+        with open(0, "rb", closefd=False) as stream:
+            self.stdin = stream.read()
+        return self.stdin.decode("utf-8", "surrogateescape")
+
+    def _judge(self, job: ExistingJob) -> JudgedJob:
+        """Judge the job by the catalog's rules, without Slurm."""
         catalog = load()
         cluster, _ = recognise(catalog, configuration().values.get("cluster"))
-        judged = replace(job, catalog=catalog, cluster=cluster, ask_slurm=False).judge()
-        for finding in judged.findings:
-            self._tell(f"{finding.severity} {finding.code}: {finding.message}")
-        return judged.recorded(job.draft)
+        return replace(job, catalog=catalog, cluster=cluster, ask_slurm=False).judge()
 
     def heard(self, line: bytes) -> None:
         """Read a line of sbatch's output; the one with the job's id completes the record."""
@@ -249,7 +251,8 @@ class Attempt:
     def ended(self, code: int) -> None:
         """Note that sbatch ended without a job; its message is only on the terminal."""
         if self._recording is not None and code != 0:
-            by_signal = f"sbatch was ended by signal {-code}"
-            how = by_signal if code < 0 else f"sbatch ended with exit code {code}"
+            how = f"sbatch ended with exit code {code}"
+            if code < 0:
+                how = f"sbatch was ended by signal {-code}"
             certain = code > 0 and time.monotonic() - self._began < _ANSWERED
             self._recording.failed(how, certain=certain)

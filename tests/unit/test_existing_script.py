@@ -211,3 +211,12 @@ def test_a_sampler_that_cannot_be_written_is_not_recorded() -> None:
     assert Attempt(["sbatch", "job.sh"], TOLD.append, TOLD.append).begin(["job.sh"]) == {}
     (record,) = RecordStore.default().iter()
     assert "monitor" not in record.draft.request
+
+
+def test_a_terminal_that_is_gone_takes_no_findings_from_the_record() -> None:
+    def tell(message: str) -> None:
+        raise OSError("Input/output error")
+
+    Attempt(["sbatch", "job.sh"], tell, TOLD.append).begin(["job.sh"])
+    (record,) = RecordStore.default().iter()
+    assert record.draft.findings

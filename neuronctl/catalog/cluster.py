@@ -30,15 +30,15 @@ class WallTime:
     interactive_maximum: Optional[int] = None
 
     def clamped(self) -> WallTime:
-        """Return the same, with the maximum where another time is longer: Slurm does so too."""
+        """Return the limits with each longer time cut to the maximum, as Slurm does."""
         most = self.maximum
         if most is None or most == units.UNLIMITED:
             return self
-
-        def shorter(time: Optional[int]) -> Optional[int]:
-            return time if time is None or 0 <= time <= most else most
-
-        return WallTime(shorter(self.default), most, shorter(self.interactive_maximum))
+        default, interactive = (
+            time if time is None or 0 <= time <= most else most
+            for time in (self.default, self.interactive_maximum)
+        )
+        return WallTime(default, most, interactive)
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class CommentPolicy:
 
     form: ``"any"`` is free text; ``"word"`` is one word, one of ``values`` if there are any;
     ``"fields"`` is ``key=value`` pairs joined by ``;``, in the order of ``fields``, each with the
-    values that the site accepts. pattern: a regular expression for all of it. meanings: what a
-    value stands for, where its name does not say it.
+    values that the site accepts. pattern: a regular expression for the whole comment. meanings:
+    what a value stands for, if its name does not say it.
     """
 
     required: bool = False
@@ -60,16 +60,16 @@ class CommentPolicy:
 
     @property
     def parts(self) -> str:
-        """``field=FIELD;appl=APPL``: the form of structured comments."""
+        """Return the form of structured comments: ``field=FIELD;appl=APPL``."""
         return ";".join(f"{key}={key.upper()}" for key in self.fields)
 
     def part_name(self, key: str) -> str:
-        """Return how a part is given: by an option of its name, if there is one, or ``key=``."""
+        """Return how to type a part: as its option if there is one, otherwise as ``key=``."""
         return f"--{key}" if self._have_options else f"{key}="
 
     @property
     def typed(self) -> str:
-        """What to type for a structured comment."""
+        """Return what to type for a structured comment."""
         if not self._have_options:
             return f'--comment="{self.parts}"'
         return " ".join(f"--{key} {key.upper()}" for key in self.fields)
@@ -79,7 +79,7 @@ class CommentPolicy:
         return {*self.fields} <= {"field", "appl"}
 
     def values_of(self, option: str) -> Optional[Tuple[str, ...]]:
-        """Return what ``field`` or ``appl`` takes, empty: any word; None: there is no such part."""
+        """Return the values of ``field`` or ``appl``; empty: any word, None: no such part."""
         if self.form == "word":
             return self.values if option == "appl" else None
         return self.fields.get(option)
@@ -157,7 +157,7 @@ class Containers:
 
 @dataclass(frozen=True)
 class Price:
-    """What a job costs: its GPUs and its nodes together; nothing is known of it without a price.
+    """What a job costs: the price of its GPUs plus that of its nodes.
 
     gpu_hour, node_hour: the price of a GPU, and of a node, for an hour. currency: ``KRW``, ``SU``.
     """
@@ -178,7 +178,7 @@ class Price:
         return gpu_hours * (self.gpu_hour or 0) + node_hours * (self.node_hour or 0)
 
     def words(self, cost: float) -> str:
-        """As people read it: ``1,234.50 KRW``."""
+        """Return a cost as text: ``1,234.50 KRW``."""
         return f"{cost:,.2f} {self.currency}".rstrip()
 
 
@@ -243,7 +243,7 @@ class Partition:
 
     @property
     def gpu_names(self) -> Tuple[str, ...]:
-        """Its GPU types; empty: unknown."""
+        """Return the types of its GPUs; none if they are not known."""
         return self.gpu_types or ((self.gpu,) if self.gpu else ())
 
     @property
@@ -253,17 +253,17 @@ class Partition:
 
     @property
     def min_cores_per_node(self) -> Optional[int]:
-        """Cores of the smallest node, or None if the catalog does not say."""
+        """Return the cores of the smallest node; None if they are not known."""
         return min(self.cores_per_node) if self.cores_per_node else None
 
     @property
     def max_cores_per_node(self) -> Optional[int]:
-        """Cores of the largest node, or None if the catalog does not say."""
+        """Return the cores of the largest node; None if they are not known."""
         return max(self.cores_per_node) if self.cores_per_node else None
 
     @property
     def cores_per_gpu(self) -> Optional[int]:
-        """Cores of the smallest node / its GPUs; None without GPUs or if the cores are unknown."""
+        """Return the smallest node's cores / its GPUs; None without GPUs or if not known."""
         if not self.gpus_per_node or self.min_cores_per_node is None:
             return None
         return self.min_cores_per_node // self.gpus_per_node
@@ -271,7 +271,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Qos:
-    """A QOS and its limits, which hold for its jobs in place of a partition's of the same name."""
+    """A QOS and its limits, which replace the same limits of its jobs' partitions."""
 
     name: str
     max_submit_jobs: Optional[int] = None
@@ -282,7 +282,7 @@ class Qos:
     """Only the maximum."""
     priority: Optional[int] = None
     partitions: Tuple[str, ...] = ()
-    """Those that take its jobs; empty: all."""
+    """The partitions that take its jobs; empty: all."""
     note: str = ""
 
     def takes(self, partition: str) -> bool:
@@ -347,9 +347,8 @@ class Cluster:
 
     def qos_named(self, name: Optional[str]) -> Optional[Qos]:
         """Return the QOS of that name, in whatever case; None if it is not known."""
-        return next(
-            (qos for qos in self.qos.values() if qos.name.lower() == (name or "").lower()), None
-        )
+        wanted = (name or "").lower()
+        return next((qos for qos in self.qos.values() if qos.name.lower() == wanted), None)
 
     def partition_for(self, name: str, qos: Optional[str]) -> Partition:
         """Return the partition as it limits a job of that QOS; an empty one if it is not known."""
@@ -362,11 +361,11 @@ class Cluster:
         return self.partitions[partition].price if partition in self.partitions else self.price
 
     def cores_per_gpu(self, partition: Partition) -> Optional[int]:
-        """Cores per GPU: the policy's fixed number, or cores per node / GPUs per node."""
+        """Return the policy's fixed number of cores per GPU, or a node's cores / its GPUs."""
         return self.policy.cores.cores_per_gpu or partition.cores_per_gpu
 
     def memory_mb(self, partition: Partition, cores: int) -> Optional[int]:
-        """Return the MB that come with so many cores of a node; None if the catalog cannot tell."""
+        """Return the MB that come with these cores of a node; None if not known."""
         # Both numbers are the largest node's.
         per_node, most = partition.memory_mb_per_node, partition.max_cores_per_node
         if self.policy.memory_fraction is None or per_node is None or most is None:
@@ -376,9 +375,9 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Citation:
-    """Who says a figure: in words, and whether that is Slurm itself and not the catalog.
+    """The source of a figure. by_slurm: whether it is Slurm itself, not the catalog.
 
-    doubtful: whether nobody says that Slurm enforces it.
+    doubtful: whether no source says that Slurm enforces the figure.
     """
 
     text: str
@@ -408,7 +407,7 @@ class Catalog:
         return cluster
 
     def cite(self, *path: str) -> Citation:
-        """Who says the value at ``path`` (the cluster first): ``file:line: source, date``."""
+        """Return the source of the value at a path (cluster first): ``file:line: guide, date``."""
         cluster = self.clusters[path[0]]
         key = self._nearest(path)
         if key is None:
@@ -438,7 +437,7 @@ class Catalog:
         return path_key(path) in self.places
 
     def _nearest(self, path: Path) -> Optional[str]:
-        """Return the key of a value, of the inherited one, or of the nearest above."""
+        """Return the key of the value that counts at ``path``: its own, inherited, or above it."""
         if path[1:2] == ("partitions",) and path_key(path) not in self.places:
             inherited = (path[0], *path[3:])
             if len(inherited) > 1 and path_key(inherited) in self.places:

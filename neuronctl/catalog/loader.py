@@ -63,11 +63,11 @@ def _own_file() -> str:
 
 
 def _made_by() -> str:
-    """Return a text that changes with the code that reads, merges, and checks."""
+    """Return a text that changes when the code of this package changes; "" if it has no files."""
     try:
         return str(max(file.stat().st_mtime_ns for file in os.scandir(os.path.dirname(__file__))))
     except OSError:
-        return ""  # installed without its source
+        return ""
 
 
 def recognise(catalog: Catalog, requested: Optional[str] = None) -> Tuple[Cluster, str]:
@@ -119,7 +119,7 @@ def merge(layers: List[yamlfile.Document]) -> Catalog:
         first.others = tuple(others)
         raise first
 
-    # A catalog's paths begin with the cluster; "clusters" would add nothing.
+    # The catalog's paths begin with the cluster: "clusters" is left out.
     by_key = {
         path_key(path[1:] if path[0] == "clusters" else path): list(place)
         for path, place in places.items()
@@ -141,18 +141,15 @@ def _lay_over(
     keys. places: by path, the number and line of the layer that sets it.
     """
     for key, value in above.items():
-        here = (*path, key)
+        key_path = (*path, key)
         old = below.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
-            _lay_over(old, value, here, layer, places)
-            continue
-        if isinstance(old, (dict, list)):
-            for replaced in [place for place in places if place[: len(here)] == here]:
-                del places[replaced]
-        number, lines = layer
-        places[here] = number, lines[path_key(here)]
+        if not (isinstance(value, dict) and isinstance(old, dict)):
+            if isinstance(old, (dict, list)):
+                depth = len(key_path)
+                for replaced in [place for place in places if place[:depth] == key_path]:
+                    del places[replaced]
+            number, lines = layer
+            places[key_path] = number, lines[path_key(key_path)]
+            below[key] = {} if isinstance(value, dict) else value
         if isinstance(value, dict):
-            below[key] = {}
-            _lay_over(below[key], value, here, layer, places)
-        else:
-            below[key] = value
+            _lay_over(below[key], value, key_path, layer, places)

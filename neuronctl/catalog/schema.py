@@ -21,17 +21,17 @@ from neuronctl.common.shell import BASHS_OWN
 T = TypeVar("T")
 
 Mistake = Tuple[Place, str, str]
-"""Where it is, what is wrong, and what to write."""
+"""Where a mistake is, what is wrong, and what to write."""
 
 Reader = Callable[[Any], Any]
 """Returns a value of YAML as the field has it; raises ValueError with what to write instead."""
 
 
-def _allow(is_right: Callable[[Any], bool], hint: str) -> Reader:
-    """Return the reader of the values for which ``is_right`` is true."""
+def _allow(is_allowed: Callable[[Any], bool], hint: str) -> Reader:
+    """Return the reader of the values for which ``is_allowed`` is true."""
 
     def read(value: object) -> object:
-        if not is_right(value):
+        if not is_allowed(value):
             raise ValueError(hint)
         return value
 
@@ -172,7 +172,7 @@ _BY_KEY: Mapping[str, Reader] = {
     "gpu_option": _choice("gres", "gpus-per-node"),
     "rule": _choice("cap", "default", "none"),
     "runtime": _choice("singularity", "apptainer"),
-    # Also of rules that earlier versions had.
+    # Codes of rules that earlier versions had are allowed, too.
     "rules_off": _form(r"NC[0-9]{3}", "write codes of rules, such as NC304", _words),
     "quota": _form(_COMMAND, "write a command of plain words, which no shell reads"),
     "date": _form(
@@ -200,7 +200,7 @@ _NAMES: Mapping[str, Tuple[str, str]] = {
     ),
     "fields": ("[A-Za-z0-9_-]+", "is not one word; write, for example, 'field: [nlp, cv]'"),
 }
-"""The form of the names in some of these mappings, and what is wrong with another."""
+"""The form of the names in some of these mappings, what is wrong with another, and the hint."""
 
 _TYPES: Mapping[str, Any] = {name: kind for name, kind in vars(types).items() if is_dataclass(kind)}
 
@@ -223,8 +223,8 @@ class Node:
     def refuse(self, key: str, message: str, hint: str = "") -> None:
         """Report an error about a key of this mapping, "" for the mapping itself."""
         path = (*self.path, key) if key else self.path
-        placed = path  # the nearest path above with a place in a file
-        while placed and placed not in self.places:
+        placed = path
+        while placed and placed not in self.places:  # the nearest key above that is in a file
             placed = placed[:-1]
         mistake = self.places.get(placed, (0, 1)), f"{'.'.join(path)}: {message}", hint
         self.errors.setdefault(path, mistake)
@@ -240,7 +240,7 @@ class Node:
         return [key for key in self.data if self.data[key] is not None]
 
     def below(self, key: str) -> Node:
-        """Return the mapping at a key; empty without one."""
+        """Return the mapping at a key; an empty one if there is none."""
         data = self.data.get(key)
         if data is not None and not isinstance(data, dict):
             self.refuse(key, f"{_show(data)} is not allowed", "write a mapping, 'key: value' lines")
@@ -248,7 +248,7 @@ class Node:
         return Node(data or {}, (*self.path, key), self.places, self.errors)
 
     def read(self, key: str, reader: Reader = _text, default: Any = "") -> Any:
-        """Return the value at a key, or the default without one."""
+        """Return the value at a key; the default if there is none, or a wrong one."""
         value = self.data.get(key)
         if value is None:
             return default
@@ -260,6 +260,7 @@ class Node:
 
 
 def _show(value: object) -> str:
+    """Return a value as YAML has it, cut to 60 characters."""
     if isinstance(value, bool):
         return str(value).lower()
     text = "a mapping" if isinstance(value, dict) else repr(value)
@@ -271,28 +272,29 @@ def fields(model: type) -> Tuple[str, ...]:
     return tuple(key for key in model.__annotations__ if key != "name")
 
 
-def _build(model: Type[T], node: Node, inherited: Optional[T] = None, **own: Any) -> T:
+def _build(model: Type[T], node: Node, inherited: Optional[T] = None, **values: Any) -> T:
     """Build an object of a model from a mapping.
 
     inherited: the object with the values of keys that the mapping lacks. A null in the mapping
-    means "none here", whatever is inherited. own: values that were read already.
+    means "none here", whatever is inherited. values: those that were read already.
     """
     node.check_keys(fields(model))
     for key, kind in model.__annotations__.items():
-        if key in own:
+        if key in values:
             continue
-        removed = key in node.data and node.data[key] is None
-        default = getattr(model if removed or inherited is None else inherited, key, None)
+        is_removed = key in node.data and node.data[key] is None
+        default = getattr(model if is_removed or inherited is None else inherited, key, None)
         if key in _MAPPINGS:
-            own[key] = _read_mapping(key, node.below(key))
+            values[key] = _read_mapping(key, node.below(key))
         elif kind in _TYPES:
-            own[key] = _build(_TYPES[kind], node.below(key), getattr(inherited or model, key))
+            values[key] = _build(_TYPES[kind], node.below(key), getattr(inherited or model, key))
         else:
-            own[key] = node.read(key, _BY_KEY.get(key) or _BY_TYPE[kind], default)
-    return model(**own)
+            values[key] = node.read(key, _BY_KEY.get(key) or _BY_TYPE[kind], default)
+    return model(**values)
 
 
 def _read_mapping(key: str, node: Node) -> Dict[str, Any]:
+    """Return a mapping whose names are the user's; ``_MAPPINGS`` has the reader of its values."""
     pattern, mistake = _NAMES.get(key, (".*", ""))
     for name in node.present():
         if not re.fullmatch(pattern, name, re.DOTALL):
@@ -306,17 +308,14 @@ def read_cluster(name: str, node: Node) -> Cluster:
     for key in ("source", "date"):
         if node.data.get(key) is None:
             node.refuse("", f"{key} is missing", f"add '{key}: …': where the figures come from")
-    base = Partition(
+    base = Partition(  # what the cluster's partitions inherit
         name,
         arch=node.read("arch", _BY_KEY["arch"], Cluster.arch),
         wall_time=_build(WallTime, node.below("wall_time")),
         price=_build(Price, node.below("price")),
     )
-    partition_nodes = node.below("partitions")
-    qos_nodes = node.below("qos")
-    partitions = {
-        key: _partition(key, partition_nodes.below(key), base) for key in partition_nodes.present()
-    }
+    entries, qos_entries = node.below("partitions"), node.below("qos")
+    partitions = {key: _partition(key, entries.below(key), base) for key in entries.present()}
     if not partitions and node.path not in node.errors:
         node.refuse("", "the cluster has no partitions", "add at least one under 'partitions:'")
     cluster = _build(
@@ -325,7 +324,7 @@ def read_cluster(name: str, node: Node) -> Cluster:
         name=name,
         title=node.read("title", default=name),
         partitions=partitions,
-        qos={key: _qos(key, qos_nodes.below(key), partitions) for key in qos_nodes.present()},
+        qos={key: _qos(key, qos_entries.below(key), partitions) for key in qos_entries.present()},
     )
     if cluster.default_partition not in (None, *partitions):
         default = str(cluster.default_partition)

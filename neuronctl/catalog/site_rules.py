@@ -10,17 +10,15 @@ from neuronctl.common.words import counted
 
 
 def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
-    """Return the policy's demands: the option or subject, and the rule."""
+    """Return the site's rules, each with the option or subject that it is about."""
     policy = cluster.policy
     lines: List[Tuple[str, str]] = []
     if policy.submit_from:
         lines.append(("submit from", ", ".join(policy.submit_from)))
     if cluster.scratch_days is not None:
-        days = counted(cluster.scratch_days, "day")
-        place = cluster.scratch or "it"
-        lines.append(
-            ("scratch", f"the site removes a file from {place} after {days} without access")
-        )
+        place, days = cluster.scratch or "it", counted(cluster.scratch_days, "day")
+        words = f"the site removes a file from {place} after {days} without access"
+        lines.append(("scratch", words))
     disks: Dict[LocalDisk, List[str]] = {}
     for partition in cluster.partitions.values():
         disks.setdefault(partition.local_disk, []).append(partition.name)
@@ -32,20 +30,19 @@ def site_rules(catalog: Catalog, cluster: Cluster) -> List[Tuple[str, str]]:
         forms = {"any": "any text", "word": "one word", "fields": policy.comment.parts}
         form = policy.comment.pattern or forms[policy.comment.form]
         lines.append(("--comment", f"mandatory, {form}"))
-    words = "mandatory; 'neuronctl partitions --live' lists yours"
-    lines += [(option, words) for option in mandatory(cluster)]
+    for option in mandatory(cluster):
+        lines.append((option, "mandatory; 'neuronctl partitions --live' lists yours"))
     for forbidden, reason in policy.forbidden_options.items():
         doubtful = catalog.cite(cluster.name, "policy", "forbidden_options", forbidden).doubtful
-        word = "to be avoided" if doubtful else "not allowed"
-        lines.append((f"--{forbidden}", f"{word}; {reason}"))
+        demand = "to be avoided" if doubtful else "not allowed"
+        lines.append((f"--{forbidden}", f"{demand}; {reason}"))
     if policy.gpus_required:
         lines.append((f"--{policy.gpu_option}", "mandatory in partitions with GPUs"))
     if policy.cores.rule != "none":
         share = policy.cores.cores_per_gpu or "a node's cores / its GPUs"
-        word = "at most" if policy.cores.rule == "cap" else "by default"
+        force = "at most" if policy.cores.rule == "cap" else "by default"
         evidence = catalog.evidence(cluster.name, "policy", "cores", "rule")
-        remark = f"; {evidence}" if evidence else ""
-        lines.append(("cores per GPU", f"{word} {share}{remark}"))
+        lines.append(("cores per GPU", "; ".join(filter(None, (f"{force} {share}", evidence)))))
     interactive = cluster.wall_time.interactive_maximum
     if interactive is not None:
         lines.append(("interactive jobs", f"at most {units.format_time(interactive)}"))

@@ -8,7 +8,7 @@ from typing import List, Tuple
 
 import click
 
-from neuronctl.catalog.draft import catalog_text, differences
+from neuronctl.catalog.draft import draft_catalog, list_differences
 from neuronctl.catalog.loader import layer_files, load, merge, text_of
 from neuronctl.cli.say import print_script
 from neuronctl.common import yamlfile
@@ -72,7 +72,7 @@ def diff() -> int:
     slurm_layer = yamlfile.parse(draft, "Slurm", CatalogError)
     (name,) = slurm_layer.data["clusters"]
     now = merge([*layers, slurm_layer]).clusters[name]
-    lines = differences(merge(layers).clusters.get(name), now)
+    lines = list_differences(merge(layers).clusters.get(name), now)
     for line in lines:
         print_line(line)
     return 1 if lines else 0
@@ -84,4 +84,4 @@ def _draft_catalog() -> Tuple[List[Document], str]:
     texts = [(text_of(file), file) for file in layer_files()]
     layers = [yamlfile.parse(text, file, CatalogError) for text, file in texts if text]
     figures = Question(timeout=_TIMEOUT).answer().figures
-    return layers, catalog_text(figures, time.strftime("%Y-%m-%d"), merge(layers))
+    return layers, draft_catalog(figures, time.strftime("%Y-%m-%d"), merge(layers))

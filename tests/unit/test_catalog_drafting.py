@@ -9,7 +9,7 @@ from typing import Any
 from slurm_answers import LIMITS, NORMAL, PARTITION, QOS, qos_with
 
 from neuronctl.catalog.cluster import Catalog, Cluster
-from neuronctl.catalog.draft import catalog_text, differences
+from neuronctl.catalog.draft import draft_catalog, list_differences
 from neuronctl.catalog.loader import merge
 from neuronctl.common import yamlfile
 from neuronctl.common.errors import CatalogError
@@ -22,7 +22,7 @@ NEURON = dataclasses.replace(LIMITS, config=dataclasses.replace(LIMITS.config, c
 
 
 def read(limits: ClusterFigures) -> Cluster:
-    text = catalog_text(limits, "2026-11-21")
+    text = draft_catalog(limits, "2026-11-21")
     return merge([yamlfile.parse(text, "draft", CatalogError)]).cluster()
 
 
@@ -33,7 +33,7 @@ def laid_over(limits: ClusterFigures, **lower: Any) -> Catalog:
         yamlfile.read(data_path("partitions.yaml"), CatalogError),
         yamlfile.parse(text, "lower", CatalogError),
     ]
-    draft = catalog_text(limits, "2026-11-21", merge(layers))
+    draft = draft_catalog(limits, "2026-11-21", merge(layers))
     return merge([*layers, yamlfile.parse(draft, "draft", CatalogError)])
 
 
@@ -131,10 +131,10 @@ def test_what_differs_is_one_line_each() -> None:
     old = read(LIMITS)
     longer = dataclasses.replace(PARTITION, max_time=3600, nodes=5)
     new = read(dataclasses.replace(LIMITS, partitions=(longer,)))
-    assert differences(old, old) == []
-    assert differences(old, new) == [
+    assert list_differences(old, old) == []
+    assert list_differences(old, new) == [
         "gpu.nodes: 4, in Slurm 5",
         "gpu.wall_time: 01:00:00 to 2-00:00:00, in Slurm 01:00:00 to 01:00:00",
         "cpu: not in Slurm",
     ]
-    assert differences(None, new) == ["gpu: only in Slurm", "normal: only in Slurm"]
+    assert list_differences(None, new) == ["gpu: only in Slurm", "normal: only in Slurm"]

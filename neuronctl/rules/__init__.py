@@ -1,8 +1,8 @@
-"""Finds what is wrong with a job: pure functions with stable codes, run by apply_rules()."""
+"""The rules on a job: pure functions with stable codes, which apply_rules() runs."""
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import List, Tuple
 
 # These register their rules.
 from neuronctl.rules import (  # noqa: F401
@@ -34,17 +34,16 @@ __all__ = [
 
 
 def apply_rules(context: RuleContext) -> Tuple[Finding, ...]:
-    """Return every finding on ``context``, errors first, in their order within a severity."""
-    findings = [
-        finding
-        for code in JOB_RULES.judges
-        if code not in context.rules_off
-        for step, part in context.parts(RULES[code])
-        for finding in JOB_RULES.judge(code, part, step, reviewed=context.reviewed)
-    ]
-    return tuple(sorted(findings, key=lambda finding: (finding.severity, order(finding))))
+    """Return every finding on ``context``: errors first, and in order() within a severity."""
+    findings: List[Finding] = []
+    for code in JOB_RULES.judges:
+        if code not in context.rules_off:
+            for prefix, judged in context.split(RULES[code]):
+                findings += JOB_RULES.judge(code, judged, prefix, reviewed=context.reviewed)
+    findings.sort(key=order)
+    return tuple(sorted(findings, key=lambda finding: finding.severity))  # "error" comes first
 
 
 def order(finding: Finding) -> Tuple[bool, str]:
-    """Return the key to sort findings by: those that make the others matter less come first."""
+    """Return a sort key: findings of rules with Trait.FIRST come first, then by code."""
     return not finding.has(Trait.FIRST), finding.code

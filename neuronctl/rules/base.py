@@ -35,13 +35,14 @@ UNCITED = Citation("")
 class Finding:
     """One thing that is wrong with a job, or with a line of a batch script.
 
-    A rule's function gives what only it knows; the rule adds its code, its title, and, unless the
-    function names one, its severity: ``"error"`` (refuses), ``"warning"``, or ``"note"``. message
-    has the figure and the limit, hint what to type instead, cited who sets the limit. about: the
-    options of a batch script that it is about. instead: sbatch's option (without dashes) and the
-    only value of it that is right; None if there is not one. word: the word of the request that it
-    is about, of several. place, edits: where a script has it, and what fixes it if there is exactly
-    one way.
+    A rule's function makes it; the rule adds its code, its title, and, if the function names none,
+    its severity: ``"error"`` (refuses), ``"warning"``, or ``"note"``.
+
+    message: the problem, with the figure and the limit. hint: what to type instead. cited: who sets
+    the limit. about: the options of a batch script that have the problem. instead: sbatch's option
+    (without dashes) and the only right value for it; None if there are several, or none. word: the
+    argument of the program that has the problem, or "". place: the problem's in a script. edits:
+    the only way to fix the script; () if there are several, or none.
 
     >>> [finding.code for finding in neuronctl.judge(plan).findings if finding.refuses]
     []
@@ -66,17 +67,17 @@ class Finding:
 
     @property
     def by_slurm(self) -> bool:
-        """Return True if Slurm itself says so."""
+        """Return True if Slurm itself states the limit."""
         return self.cited.by_slurm
 
     @property
     def doubtful(self) -> bool:
-        """Return True if it would be an error if Slurm were known to enforce it."""
+        """Return True if the finding is no error only because its limit may not be Slurm's."""
         return self.rule.severity == ERROR and self.cited.doubtful
 
     @property
     def row(self) -> Tuple[str, ...]:
-        """Return what a record has of it: the values of ROW."""
+        """Return the values of ROW, which a job's record keeps."""
         return tuple(getattr(self, name) for name in ROW)
 
     @property
@@ -86,12 +87,12 @@ class Finding:
 
     @property
     def rule(self) -> Rule:
-        """Return the rule that found it."""
+        """Return the rule that made the finding."""
         return RULES[self.code]
 
     @property
     def waits(self) -> bool:
-        """Return True if the finding only tells what the job waits for."""
+        """Return True if the finding only names what the job waits for."""
         return self.has(Trait.WAITS)
 
     def has(self, trait: Trait) -> bool:
@@ -100,61 +101,58 @@ class Finding:
 
 
 ALONE, NO_SIGN = "alone", "no sign"
-"""What the copies of a program do: each trains everything; or nothing shows that they share the
-work."""
+"""What the copies of a program do: each trains everything, or nothing shows that they share it."""
 
 
 @dataclass(frozen=True)
 class LocalFacts:
-    """Where and by whom a job is to be submitted: what the rules may know of the machine.
+    """What the rules may know of the machine and the user that submit a job.
 
-    chdir, program, image, environment, log: why the job's directory, its program and so on cannot
-    be used; None if nothing is known against it. has_directives: whether the program itself is a
+    chdir, program, image, environment, log: why the job's directory, program, and so on cannot be
+    used; None if they can, or if that is not known. has_directives: whether the program itself is a
     batch script with ``#SBATCH`` lines.
     """
 
     user: str = ""
     directory: str = ""
-    """The working directory, as an absolute path without symbolic links; "": not known, and so is
-    the rest."""
+    """The working directory, as an absolute path without links; "" if nothing is known here."""
     config_file: str = "config.yaml"
     """The user's configuration file, which may not exist."""
     chdir: Optional[Finding] = None
     program: Optional[Finding] = None
     not_on_path: Tuple[str, ...] = ()
-    """The launcher and the interpreter, if PATH, which the job inherits, does not lead to them."""
+    """The launcher and the interpreter, if they are not on PATH, which the job inherits."""
     image: Optional[Finding] = None
     environment: Optional[Finding] = None
     log: Optional[Finding] = None
     has_directives: bool = False
     copies: str = ""
-    """What the copies of a Python program do that starts several times by default: ALONE, NO_SIGN,
-    or "" if they may share the work."""
+    """ALONE, NO_SIGN: what the copies of a Python program do if the launcher starts several by
+    default; "" if they may share the work."""
     imports: Tuple[str, ...] = ()
-    """The names in the import lines of a Python program, in lower case, without those of Python's
-    own modules."""
+    """The names in a Python program's import lines, in lower case, except Python's own modules."""
     stated_sizes: Tuple[Tuple[str, int], ...] = ()
-    """The sizes of its training that a Python program states, such as ("devices", 4)."""
+    """The sizes that a Python program states, such as ("devices", 4)."""
     wandb_line: int = 0
-    """Where the program calls wandb.init on every rank; 0: it does not, or starts one process."""
+    """The line that calls wandb.init on every rank; 0 without one, or if one process starts."""
     variables: FrozenSet[str] = frozenset()
     """The names of the variables that the job inherits, or that would choose its cluster."""
     of_steps: Tuple[LocalFacts, ...] = ()
-    """What is known of each launch of a job with steps, in order."""
+    """The facts about each launch of a job with steps, in order."""
     broken_texts: Tuple[Tuple[str, str, SyntaxProblem], ...] = ()
-    """(step, which text, why) of the user's shell text that bash cannot read."""
+    """The user's shell text that bash cannot read: the step's prefix, its name, the problem."""
     bad_nodes: Mapping[str, NodeFault] = field(default_factory=dict)
-    """Those that have failed in the user's jobs, with how."""
+    """The nodes on which the user's jobs failed, and how."""
     quotas: Tuple[Quota, ...] = ()
-    """What is left where the job writes, as far as it is known."""
+    """The quotas of the directories that the job writes to, as far as they are known."""
 
 
 @dataclass(frozen=True)
 class SlurmFacts:
-    """What Slurm says that hints name.
+    """What hints name of Slurm's configuration.
 
     default_partition: "" if there is none. accounts, qos: those that the user may use for the job.
-    qos_for_time: those of them that allow its time limit.
+    qos_for_time: the QOS among them that allow the job's time limit.
     """
 
     default_partition: str = ""
@@ -165,15 +163,15 @@ class SlurmFacts:
 
 @dataclass(frozen=True)
 class RuleContext:
-    """What is judged: a plan, the catalog it was made from, and the machine it is submitted from.
+    """The job that the rules judge: its plan, the catalog of the plan, and the user's machine.
 
-    reviewed: True if the script is only shown (``generate``): what depends on this machine
-    then warns instead of refusing, as the script may be meant for another. slurm: None if Slurm was
-    not asked or did not answer; sources: who says a figure that is Slurm's and not the catalog's,
-    by its place below the cluster. batch_script: whether the job is a user's batch script: rules
-    on what neuronctl starts do not hold, and hints are about its ``#SBATCH`` lines. comment_parts:
-    what its comment is to say if it is wrong, such as ``{"field": "nlp"}``. launch_index: which of
-    the plan's launches a rule for steps judges.
+    reviewed: whether the script is only shown (``generate``): rules about this machine then warn
+    instead of refusing, as the script may be meant for another. slurm: None if Slurm was not asked
+    or did not answer. sources: who states a figure that is Slurm's and not the catalog's, by its
+    place below the cluster. batch_script: whether the job is a user's batch script: rules about
+    what neuronctl starts are left out, and hints are about ``#SBATCH`` lines. comment_parts: what
+    a corrected comment contains, such as ``{"field": "nlp"}``. launch_index: the launch of the
+    plan that a rule for steps judges.
     """
 
     plan: JobPlan
@@ -196,87 +194,90 @@ class RuleContext:
         """Return the codes of the rules that the site switched off."""
         return self.plan.cluster.policy.rules_off
 
-    def parts(self, rule: Rule) -> Iterator[Tuple[str, RuleContext]]:
-        """Yield the judged job or its steps, each with the beginning of messages about it."""
+    def split(self, rule: Rule) -> Iterator[Tuple[str, RuleContext]]:
+        """Yield what a rule judges, the job or each step, and the prefix of its messages.
+
+        Yield nothing if the rule is not about batch scripts, and the job is one.
+        """
         if self.batch_script and rule.about is None:
             return
-        if not (self.plan.steps and Trait.STEP in rule.traits):
+        if not self.plan.steps or Trait.STEP not in rule.traits:
             yield "", self
             return
-        facts = iter(self.local.of_steps)
         for index, launch in enumerate(self.plan.launches):
-            local = next(facts, LocalFacts())
+            local = self.local.of_steps[index] if self.local.of_steps else LocalFacts()
             yield launch.prefix, replace(self, launch_index=index, local=local)
 
     def cite(self, *path: str) -> Citation:
-        """Return who states a cluster's value: Slurm, or file and line, and its dated source."""
+        """Return who states a value of the cluster: Slurm, or a line of the catalog's file."""
         if path in self.sources:
             return self.sources[path]
         return self.catalog.cite(self.plan.cluster.name, *path)
 
     def cite_partition(self, key: str) -> Citation:
         """Return who states a value of the job's partition, or a smaller one of its QOS."""
+        of_partition = ("partitions", self.plan.partition.name, key)
         qos = self.limiting_qos(key)
-        if ("partitions", self.plan.partition.name, key) in self.sources:
-            qos = ""
-        return self.cite(*(("qos", qos) if qos else ("partitions", self.plan.partition.name)), key)
+        if of_partition in self.sources or not qos:
+            return self.cite(*of_partition)
+        return self.cite("qos", qos, key)
 
     def limiting_qos(self, key: str) -> str:
         """Return the QOS whose limit counts in the job's partition, or ""."""
         partition = self.plan.partition
-        qos = self.plan.cluster.qos_named(self.plan.request.qos)
         source = self.sources.get(("partitions", partition.name, key))
         if source is not None:
             return source.text.partition("sacctmgr show qos ")[2].partition(",")[0]
-        if qos is None:
-            return ""
-        own, in_force = getattr(qos, key, None), getattr(partition, key)
-        if own is not None and key == "wall_time":
-            own, in_force = own.maximum, in_force.maximum
-        return qos.name if own is not None and own == in_force else ""
+        qos = self.plan.cluster.qos_named(self.plan.request.qos)
+        limit = getattr(qos, key, None)
+        in_force = getattr(partition, key)
+        if limit is not None and key == "wall_time":
+            limit, in_force = limit.maximum, in_force.maximum
+        return qos.name if qos is not None and limit is not None and limit == in_force else ""
 
 
 class Trait(Flag):
-    """Properties of a rule."""
+    """A property of a rule, which its docstring calls "it"."""
 
     NONE = 0
     STEP = auto()
     """It judges each step of a job."""
     LAUNCH = auto()
-    """It holds for a launch inside an allocation, too."""
+    """It also judges a launch inside an allocation."""
     MACHINE = auto()
-    """It is about this machine: it warns if the script may be meant for another."""
+    """It is about this machine: it only warns if the script may be meant for another."""
     ONLY_NOW = auto()
-    """It judges a script only while it is submitted: it is about this user and this hour."""
+    """It is about this user and this hour: it judges a script only while that is submitted."""
     FIRST = auto()
-    """It is reported before all others, which matter less then."""
+    """Its findings come first: if there is one, the others matter less."""
     WAITS = auto()
-    """It refuses nothing: it says what the job waits for."""
+    """It refuses nothing: it names what the job waits for."""
     PARTITION = auto()
-    """Another partition, or another QOS with it, may not have this problem."""
+    """Its problem may not exist in another partition, or with another QOS."""
     CLOSES_PARTITION = 1 << 7 | PARTITION
-    """No job of any size may run in that partition."""
+    """It finds that no job of any size may run in the partition."""
     NO_PARTITION = 1 << 8 | CLOSES_PARTITION
-    """The partition does not exist; if that is doubtful, the script may be for another cluster."""
+    """It finds that the partition does not exist. If that is doubtful, the script may be for
+    another cluster."""
     ABSENCE = 1 << 9
-    """It reports what a script lacks; not if a part of the script was not read."""
+    """It reports what a script lacks, and is left out if a part of the script was not read."""
     UNREACHED = 1 << 10
-    """It also holds for lines that bash never reaches, which sbatch or other people read."""
+    """It also judges lines that bash never reaches, which sbatch or other people read."""
     SECRET = 1 << 11
-    """Its place in the script is a secret, which nothing may show."""
+    """It finds secrets: nothing may show the place of a finding."""
     REWRITES = 1 << 12
-    """``neuronctl init`` can change the program so that the rule holds."""
+    """Its problem is one that ``neuronctl init`` can solve by changing the program."""
     SPELLING = 1 << 13
-    """An option's value is not the one that is meant, so other rules do not judge it."""
+    """It finds misspelled values of options, which other rules then do not judge."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What a rule is called, and when it holds; docs/reference explains the rest.
+    """The name and the properties of a rule; docs/reference explains what it finds.
 
-    severity: ``"error"`` refuses the job, ``"warning"`` is only reported; ``"note"`` is advice that
-    the user may have ignored on purpose. about: the options of a batch script that it is about,
-    which are underlined; None if it does not hold for scripts, being about what neuronctl starts.
+    severity: ``"error"`` refuses the job, ``"warning"`` is only reported, ``"note"`` is advice that
+    the user may have ignored on purpose. about: the options that a finding underlines in a batch
+    script; None if the rule is about what neuronctl starts, and so not about scripts.
     """
 
     code: str
@@ -286,17 +287,18 @@ class Rule:
     about: Optional[Tuple[str, ...]] = None
 
     def complete(self, finding: Finding, step: str = "", *, reviewed: bool = False) -> Finding:
-        """Return a finding of its function with what is the rule's own.
+        """Return a finding of the rule's function with its code, title, and severity.
 
-        step: what the messages of the launch begin with.
+        step: the prefix of messages about a step. reviewed: as of RuleContext.
         """
         severity = finding.severity or self.severity
-        doubtful = self.severity == ERROR and finding.cited.doubtful
-        softer = severity == ERROR and doubtful
+        is_doubtful = severity == self.severity == ERROR and finding.cited.doubtful
+        if is_doubtful or (reviewed and Trait.MACHINE in self.traits):
+            severity = WARNING
         return replace(
             finding,
             code=self.code,
-            severity=WARNING if softer or (reviewed and Trait.MACHINE in self.traits) else severity,
+            severity=severity,
             title=self.title,
             message=step + finding.message,
             about=finding.about or self.about or (),
@@ -306,16 +308,16 @@ class Rule:
 RULES: Dict[str, Rule] = {}
 """The rules of all modules that are imported, by code."""
 
-_MOST_OF_ONE = 1_000
-"""Findings of one rule that are listed."""
+_MOST_FINDINGS = 1_000
+"""The most findings of one rule that are reported."""
 
 Subject = TypeVar("Subject")
 Judge = Callable[[Subject], Iterator[Finding]]
-"""Yields a finding for each thing that is wrong with what it is given."""
+"""A rule's function: yields a finding for each problem of its subject."""
 
 
 class Registry(Generic[Subject]):
-    """The rules that judge one kind of subject, each with its function."""
+    """The functions of all rules that judge one type of subject, by code."""
 
     def __init__(self) -> None:
         self.judges: Dict[str, Judge[Subject]] = {}
@@ -329,9 +331,9 @@ class Registry(Generic[Subject]):
         *,
         about: Optional[str] = None,
     ) -> Callable[[Judge[Subject]], Judge[Subject]]:
-        """Register the rule that the function below is; its findings may come from elsewhere.
+        """Return a decorator that registers a function as the rule with this code.
 
-        The arguments are those of Rule; about: separated by blanks.
+        The arguments are the fields of Rule. about: separated by blanks.
         """
         if code in RULES or code not in CODES:
             raise ValueError(f"{code} is declared twice, or is not in rule_codes")
@@ -342,8 +344,8 @@ class Registry(Generic[Subject]):
     def judge(
         self, code: str, subject: Subject, step: str = "", *, reviewed: bool = False
     ) -> Iterator[Finding]:
-        """Yield what one rule finds. step, reviewed: as of Rule.complete()."""
-        for finding in islice(self.judges[code](subject), _MOST_OF_ONE):
+        """Yield the findings of one rule. step, reviewed: as for Rule.complete()."""
+        for finding in islice(self.judges[code](subject), _MOST_FINDINGS):
             yield RULES[code].complete(finding, step, reviewed=reviewed)
 
 
@@ -352,7 +354,7 @@ job_rule = JOB_RULES.rule
 
 
 def nearest(word: str, known: Tuple[str, ...]) -> Tuple[str, ...]:
-    """Return the up to three known words closest to ``word``, best first."""
+    """Return up to three of the known words, those closest to ``word``, best first."""
     import difflib
 
     return tuple(difflib.get_close_matches(word.lower(), known, cutoff=0.5))

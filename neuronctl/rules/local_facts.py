@@ -1,12 +1,13 @@
-"""Read what this machine shows of a job, once; the rules are pure."""
+"""Reads what this machine shows of a job; the rules themselves read nothing."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence, Tuple
 
+from neuronctl.common.datatypes import replace
 from neuronctl.common.files import head
 from neuronctl.common.paths import defaults_file, working_directory
 from neuronctl.common.rule_codes import WARNING
@@ -35,39 +36,37 @@ def gather_local_facts(
     """
     # salloc changes the directory of its command, but the job is submitted from here.
     given = None if plan.interactive else plan.request.chdir
-    directory = os.path.realpath(given or working_directory())
     chdir = _directory_fault(plan)
-    launches = [_launch_facts(plan, launch, chdir) for launch in plan.launches]
-    return LocalFacts(
+    launches = tuple(_launch_facts(plan, launch, chdir) for launch in plan.launches)
+    return replace(
+        LocalFacts(of_steps=launches) if plan.steps else launches[0],
         user=login_name(),
-        directory=directory,
+        directory=os.path.realpath(given or working_directory()),
         config_file=defaults_file(),
         chdir=chdir,
         image=None if chdir else _image_fault(plan),
         environment=None if chdir else _environment_fault(plan),
         log=None if chdir or (elsewhere and _logs_elsewhere(plan)) else _log_fault(plan),
         variables=frozenset(filter(_is_inherited, os.environ)),
-        of_steps=tuple(LocalFacts(**facts) for facts in launches) if plan.steps else (),
         broken_texts=tuple(_broken_texts(plan)),
         bad_nodes=bad_nodes(local_cluster()),
-        quotas=quotas_where_it_writes(plan, launches[0]["imports"]) if quotas else (),
-        **({} if plan.steps else launches[0]),
+        quotas=quotas_where_it_writes(plan, launches[0].imports) if quotas else (),
     )
 
 
-def _launch_facts(plan: JobPlan, launch: Launch, chdir: Optional[Finding]) -> Dict[str, Any]:
-    """Return the fields of LocalFacts for one launch of the plan."""
+def _launch_facts(plan: JobPlan, launch: Launch, chdir: Optional[Finding]) -> LocalFacts:
+    """Return the facts about one launch of the plan. chdir: why its directory cannot be used."""
     request = launch.request
     text = _python_text(request)
-    return {
-        "program": None if chdir else _program_fault(plan, request),
-        "not_on_path": () if chdir else tuple(_not_on_path(plan, launch)),
-        "copies": _copies(launch),
-        "wandb_line": _wandb_line(launch, text),
-        "has_directives": _has_directives(request),
-        "stated_sizes": stated_sizes(text),
-        "imports": _imports(text) if text and software.is_python(request) else (),
-    }
+    return LocalFacts(
+        program=None if chdir else _program_fault(plan, request),
+        not_on_path=() if chdir else tuple(_not_on_path(plan, launch)),
+        copies=_copies(launch),
+        wandb_line=_wandb_line(launch, text),
+        has_directives=_has_directives(request),
+        stated_sizes=stated_sizes(text),
+        imports=_imports(text) if software.is_python(request) else (),
+    )
 
 
 def _wandb_line(launch: Launch, text: str) -> int:
@@ -88,15 +87,16 @@ def _is_inherited(name: str) -> bool:
 
 
 def _broken_texts(plan: JobPlan) -> Iterator[Tuple[str, str, SyntaxProblem]]:
+    """Yield the user's shell text that bash cannot read, as of LocalFacts."""
     texts = [(launch.prefix, "the shell text", launch.request.body) for launch in plan.launches]
     texts.append(("", "--setup", "\n".join(plan.request.setup)))
-    for prefix, what, text in texts:
+    for prefix, name, text in texts:
         if text:
             from neuronctl.scripts.bash_grammar import syntax_problem
 
             problem = syntax_problem(text)
             if problem is not None:
-                yield prefix, what, problem
+                yield prefix, name, problem
 
 
 def _is_file_name(script: str) -> bool:
@@ -141,47 +141,49 @@ def _directory_fault(plan: JobPlan) -> Optional[Finding]:
 
 def _program_fault(plan: JobPlan, request: JobRequest) -> Optional[Finding]:
     script = request.script
-    if script is None or (_brings_programs(plan) and not _is_file_name(script)):
+    if script is None:
         return None
     path = request.resolve_path(script)
-    message = ""
+    if not _is_file_name(script):
+        is_found = not os.path.isdir(path) and _on_path(script, request)
+        if is_found or _brings_programs(plan):
+            return None
     hint = "give a path that is valid on the nodes, relative to the job's directory"
-    if not (_is_file_name(script) or os.path.isdir(path)) and _on_path(script, request):
-        return None
     if not os.path.exists(path):
-        place = os.path.realpath(request.chdir or working_directory())
-        message = f"no program '{script}' in {place} or on PATH"
+        directory = os.path.realpath(request.chdir or working_directory())
+        message = f"no program '{script}' in {directory} or on PATH"
         if _is_file_name(script):
-            message = f"no file '{script}' in {place}"
-        hint = _similar(path) or hint
-    elif os.path.isdir(path):
-        message = f"'{script}' is a directory, not a program"
-    elif not os.path.isfile(path):
-        message = f"'{script}' is not a file"
-    elif not os.access(path, os.R_OK):
-        message = f"cannot read '{script}': permission denied"
-    elif not (script.endswith(".py") or os.access(path, os.X_OK) or _has_directives(request)):
-        message = f"'{script}' is not executable"  # another rule reports directives
-        hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
-    return Finding(message, hint) if message else None
+            message = f"no file '{script}' in {directory}"
+        return Finding(message, _similar(path) or hint)
+    if os.path.isdir(path):
+        return Finding(f"'{script}' is a directory, not a program", hint)
+    if not os.path.isfile(path):
+        return Finding(f"'{script}' is not a file", hint)
+    if not os.access(path, os.R_OK):
+        return Finding(f"cannot read '{script}': permission denied", hint)
+    # NC402 reports a batch script.
+    if script.endswith(".py") or os.access(path, os.X_OK) or _has_directives(request):
+        return None
+    hint = f"chmod +x {quote(script)}, or run it with bash: bash {quote(script)}"
+    return Finding(f"'{script}' is not executable", hint)
 
 
 def _similar(path: str) -> str:
-    """Return, as a hint, a file beside a missing one with nearly the same name."""
+    """Return a hint with the file whose name is most like that of a missing one, or ""."""
     import difflib
 
     names: Sequence[str] = ()
     with contextlib.suppress(OSError):
         names = os.listdir(os.path.dirname(path) or ".")
-    near = difflib.get_close_matches(os.path.basename(path), names, n=1, cutoff=0.7)
-    return f"did you mean {near[0]}?" if near else ""
+    similar = difflib.get_close_matches(os.path.basename(path), names, n=1, cutoff=0.7)
+    return "".join(f"did you mean {name}?" for name in similar)
 
 
 def _brings_programs(plan: JobPlan) -> bool:
-    """Return True if the image or the job's PATH may contain a bare name."""
+    """Return True if the job itself may provide a program that this machine lacks."""
     request = plan.request
-    brought = request.container or request.setup or request.conda or "PATH" in dict(request.env)
-    return bool(brought) or _may_bring(plan)
+    has_own = request.container or request.setup or request.conda or "PATH" in dict(request.env)
+    return bool(has_own) or _may_change_path(plan)
 
 
 def _on_path(name: str, request: JobRequest) -> bool:
@@ -194,18 +196,18 @@ def _on_path(name: str, request: JobRequest) -> bool:
 
 
 def _not_on_path(plan: JobPlan, launch: Launch) -> Iterator[str]:
-    """Yield missing programs that start the user's; the gate checks srun."""
+    """Yield the launcher and the interpreter if they are missing; the preflight checks srun."""
     if plan.interactive or _brings_programs(plan):
         return
     launcher = launch.launcher
-    called = launcher.programs[0][0] if launcher.programs else "srun"
-    names = [called] if called != "srun" else []
+    program = launcher.programs[0][0] if launcher.programs else "srun"
+    names = [program] if program != "srun" else []
     names += launcher.python if software.is_python(launch.request) else ()
     yield from (name for name in names if not _on_path(name, plan.request))
 
 
 def program_imports(request: JobRequest) -> Tuple[str, ...]:
-    """Return what the job's Python program imports, as of LocalFacts."""
+    """Return the names that the job's Python program imports, as LocalFacts has them."""
     return _imports(_python_text(request)) if software.is_python(request) else ()
 
 
@@ -230,75 +232,80 @@ def _copies(launch: Launch) -> str:
     Only a launcher that starts several processes by default makes copies that nobody asked for.
     """
     request = launch.request
-    name, module = software.python_file(request), software.python_module(request)
-    if request.launcher is not None or not launch.starts_several or not (name or module):
+    file, module = software.python_file(request), software.python_module(request)
+    if request.launcher is not None or not launch.starts_several or not (file or module):
         return ""
-    if request.container is not None and (name is None or name.startswith("/")):
+    if request.container is not None and (file is None or file.startswith("/")):
         return ""  # the image has it
-    from neuronctl.rules.python_program import python_program
+    from neuronctl.rules.python_program import judge_copies
 
-    # As Python searches: the program's folder, or for a module the working directory; PYTHONPATH.
-    directory = request.resolve_path("") or "."
-    if name is not None:
-        directory = os.path.dirname(os.path.realpath(request.resolve_path(name)))
+    path = request.resolve_path(file or "")
+    # Python searches the folder of the program, or for a module the working directory.
+    directory = (path or ".") if file is None else os.path.dirname(os.path.realpath(path))
     python_path = dict(request.env).get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     entries = [entry for entry in python_path.split(os.pathsep) if entry]
     search = [directory, *map(request.resolve_path, entries)]
-    return python_program(
-        module or request.resolve_path(name or ""), search, module=module is not None
-    )
+    return judge_copies(module or path, search, module=module is not None)
 
 
 def _image_fault(plan: JobPlan) -> Optional[Finding]:
-    """Return why an image cannot be used; an address such as docker:// is not checked.
-
-    Pyxis takes a name that does not begin with ``.`` or ``/`` for a registry's.
-    """
-    image, places = plan.request.container, plan.cluster.containers.image_dirs
+    """Return why an image, or the directory that it gets, cannot be used."""
+    image, image_dirs = plan.request.container, plan.cluster.containers.image_dirs
     if image is None:
         return None
-    by_pyxis = plan.launches[0].wrapping.srun
+    wrapping = plan.launches[0].wrapping
+    is_pyxis = wrapping.srun
     separator = re.search("[,:]", plan.request.chdir or working_directory())
     if separator is not None:
-        runtime = "Pyxis" if by_pyxis else plan.launches[0].wrapping.prefix[0]
+        runtime = "Pyxis" if is_pyxis else wrapping.prefix[0]
         message = f"{runtime} cannot bind this directory: its path has '{separator[0]}'"
         return Finding(message, "rename the directory: ',' and ':' separate what --bind names")
-    in_registry = by_pyxis and not image.startswith((".", "/")) and not image.endswith(".sqsh")
+    # Pyxis takes any other name for an image in a registry.
+    is_file = not is_pyxis or image.startswith((".", "/")) or image.endswith(".sqsh")
     path = plan.request.resolve_path(image)
-    if "://" in image or in_registry or os.access(path, os.R_OK):
+    if "://" in image or not is_file or os.access(path, os.R_OK):
         return None
-    hint = f"the site's images are in {', '.join(places)}" if places else ""
+    hint = f"the site's images are in {', '.join(image_dirs)}" if image_dirs else ""
     if not os.path.exists(path):
         return Finding(f"no container image '{image}'", hint)
     return Finding(f"cannot read the container image '{image}': permission denied", hint)
 
 
 def _environment_fault(plan: JobPlan) -> Optional[Finding]:
-    """Return why an environment cannot be used; the modules on the node are unknown here."""
+    """Return why the job's environment, of venv or conda, cannot be used."""
+    return _venv_fault(plan.request) or _conda_fault(plan)
+
+
+def _venv_fault(request: JobRequest) -> Optional[Finding]:
+    if request.venv is None:
+        return None
+    directory = request.resolve_path(os.path.expanduser(request.venv)).rstrip("/")
+    if not os.path.isdir(directory):
+        hint = f"create it first: python3 -m venv {quote(directory)}; or name another"
+        return Finding(f"no virtual environment '{directory}'", hint)
+    if not os.path.isfile(f"{directory}/bin/activate"):
+        message = f"'{directory}' is not a virtual environment: it has no bin/activate"
+        return Finding(message, "name the directory that 'python3 -m venv' created")
+    return None
+
+
+def _conda_fault(plan: JobPlan) -> Optional[Finding]:
     request = plan.request
-    if request.venv is not None:
-        directory = request.resolve_path(os.path.expanduser(request.venv)).rstrip("/")
-        if not os.path.isdir(directory):
-            hint = f"create it first: python3 -m venv {quote(directory)}; or name another"
-            return Finding(f"no virtual environment '{directory}'", hint)
-        if not os.path.isfile(f"{directory}/bin/activate"):
-            message = f"'{directory}' is not a virtual environment: it has no bin/activate"
-            return Finding(message, "name the directory that 'python3 -m venv' created")
     if request.conda is None:
         return None
     path = request.resolve_path(os.path.expanduser(request.conda))
     if "/" in request.conda and not os.path.isdir(path):
         message = f"no conda environment '{request.conda}'"
         return Finding(message, "name another; 'conda env list' lists yours")
-    if _may_bring(plan) or find_conda(request.conda, request.resolve_path("")) is not None:
+    if _may_change_path(plan) or find_conda(request.conda, request.resolve_path("")) is not None:
         return None
     message = "--conda needs 'conda', which is neither on PATH (the job inherits it) nor in "
     hint = "load the module that provides it (--module NAME), or name the environment by its path"
     return Finding(message + ", ".join(CONDA_PLACES), hint)
 
 
-def _may_bring(plan: JobPlan) -> bool:
-    """Return True if script lines before the environment may change PATH."""
+def _may_change_path(plan: JobPlan) -> bool:
+    """Return True if lines of the script before the environment may change PATH."""
     request = plan.request
     return bool(request.modules or plan.cluster.policy.login_shell)
 
@@ -314,11 +321,10 @@ def _log_fault(plan: JobPlan) -> Optional[Finding]:
         if pattern is None:
             continue
         directory = os.path.dirname(pattern)
-        if re.search(r"%[0-9]*[AjJ]", directory.replace("%%", "")) and "\\" not in pattern:
-            return Finding(
-                f"the log directory '{directory}' cannot exist yet: it is named after the job id",
-                "put the id into the file name, as in -o %x_%j.out",
-            )
+        has_job_id = re.search(r"%[0-9]*[AjJ]", directory.replace("%%", ""))
+        if has_job_id and "\\" not in pattern:  # a backslash disables the patterns
+            message = f"the log directory '{directory}' cannot exist yet: it is named after the "
+            return Finding(message + "job id", "put the id into the file name, as in -o %x_%j.out")
         user, name = login_name(), plan.job_name
         file = expand_log_pattern(pattern, job_id=1, array_task_id=0, job_name=name, user=user)
         fault = log_fault(plan.request.resolve_path(file))
@@ -338,12 +344,15 @@ def log_fault(path: str) -> Optional[Finding]:
     if not os.path.isdir(directory):
         hint = f"create it first: mkdir -p {quote(directory)}; or {hint}"
         return Finding(f"the log directory '{directory}' does not exist", hint)
-    is_writable = os.path.isfile(path) and os.access(path, os.W_OK)  # it is overwritten
     directory = os.path.abspath(directory)
-    if not is_writable and not os.access(directory, os.W_OK | os.X_OK):
+    may_overwrite = os.path.isfile(path) and os.access(path, os.W_OK)
+    if not may_overwrite and not os.access(directory, os.W_OK | os.X_OK):
         return Finding(f"you cannot write to the log directory '{directory}'", hint)
     space = os.statvfs(directory)
-    if (space.f_blocks and not space.f_bavail) or (space.f_files and not space.f_favail):
-        words = f"the file system of the log directory '{directory}' is full"
-        return Finding(words, f"free some space there, or {hint}", severity=WARNING)
+    # Some file systems have no number of blocks, or of files: 0.
+    has_no_bytes = space.f_blocks and not space.f_bavail
+    has_no_files = space.f_files and not space.f_favail
+    if has_no_bytes or has_no_files:
+        message = f"the file system of the log directory '{directory}' is full"
+        return Finding(message, f"free some space there, or {hint}", severity=WARNING)
     return None

@@ -1,7 +1,7 @@
-"""What the text of a Python program shows of several processes: its own and its local imports'.
+"""Judges from the text of a Python program and its local imports what copies of it would do.
 
-Nothing is run, and what the text does not show is not guessed: only of a program that was read as a
-whole can it be said that its copies all do the same.
+Nothing is run, and nothing is guessed: only if the whole program could be read is it certain that
+all copies do the same.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ast
 import os
 import re
 import warnings
-from typing import Iterator, List, Sequence, Set, Tuple, Union
+from typing import Dict, FrozenSet, Iterator, List, Sequence, Set, Tuple, Union
 
 from neuronctl.common.files import open_regular
 from neuronctl.planning.software import LONGEST_PROGRAM, own_modules
@@ -27,7 +27,7 @@ _SIGNS = (
     r"|(?:transformers|trl|tf|tensorflow)\b[^\n]*(?:Trainer|Strategy)|\b(?:vllm|spawn|device_map)\b"
     r"|ShardedDataParallel|tensor_parallel|MirroredStrategy|cuda:1"  # nn.DataParallel: one process
 )
-"""What a program's text has if its processes know of each other, or one uses several GPUs."""
+"""Text of a program whose processes know of each other, or that uses several GPUs by itself."""
 
 _PLAIN = """
 torch torchvision torchaudio torchtext torchmetrics numpy scipy pandas sklearn skimage matplotlib
@@ -42,7 +42,7 @@ _OPAQUE = (
     r"|\b(?:importlib|runpy|subprocess|multiprocessing|concurrent|asyncio|sockets?|fcntl|uuid)\b"
     r"|\bos\.(?:getpid|uname|system|popen|fork|exec|spawn|rename|replace|link|O_EXCL)"
 )
-"""What may run other text, start others, or tell one copy from another."""
+"""Text that may run other text, start other programs, or tell one copy from another."""
 
 _ONE_DEVICE = r"\bTrainer\([^\n]*\bdevices=(?:1|'1'|\[0\])[,)]"
 """Lightning's trainer for one GPU, whatever the job has."""
@@ -50,63 +50,84 @@ _ONE_DEVICE = r"\bTrainer\([^\n]*\bdevices=(?:1|'1'|\[0\])[,)]"
 _TRAINS = r"\.backward\(|GradientTape"
 
 
-def python_program(name: str, search: Sequence[str], *, module: bool) -> str:
+def judge_copies(name: str, search: Sequence[str], *, module: bool) -> str:
     """Return what the copies of a program do: ALONE, NO_SIGN, or "" if they may share the work.
 
     name: its file, or its module. search: the directories in which Python looks for its imports.
     """
-    waiting, whole, trains = [name], True, False
-    files_read: Set[str] = set()
+    files = [name]
     if module:
         parts = name.split(".")
-        waiting = [*_local(parts, search), *_local([*parts, "__main__"], search)]
+        files = [*_local_files(parts, search), *_local_files([*parts, "__main__"], search)]
+        if not files:
+            return ""
+    is_complete, trains = True, False
+    for text, is_known in _read_all(files, search):
+        if re.search(_ONE_DEVICE, text):
+            return NO_SIGN
+        if re.search(_SIGNS, text):
+            return ""
+        trains = trains or bool(re.search(_TRAINS, text))
+        is_complete = is_complete and is_known and not re.search(_OPAQUE, text)
+    if is_complete:
+        return ALONE if trains else NO_SIGN
+    return NO_SIGN if trains else ""
+
+
+def _read_all(files: Sequence[str], search: Sequence[str]) -> Iterator[Tuple[str, bool]]:
+    """Yield the text of each file of a program, and whether it and its imports are known.
+
+    An import is known if it is here, or is of a package that shares no work by itself.
+    """
+    waiting = [*files]
+    files_read: Set[str] = set()
     while waiting:
         file = os.path.realpath(waiting.pop())
         if file in files_read:
             continue
         if len(files_read) == _MOST_FILES:
-            whole = False
-            break
+            yield "", False
+            return
         files_read.add(file)
-        text, imports, is_whole = _read(file)
-        if re.search(_ONE_DEVICE, text):
-            return NO_SIGN
-        if re.search(_SIGNS, text):
-            return ""
-        trains |= re.search(_TRAINS, text) is not None
-        whole &= is_whole and not re.search(_OPAQUE, text)
+        text, imports, is_known = _read(file)
         for level, parts in imports:
-            above = file
-            for _ in range(level):
-                above = os.path.dirname(above)
-            is_plain = parts[0] in _PLAIN
-            places = search[:1] if is_plain else search
-            files = _local(parts, [above] if level else places)
-            waiting += files
-            if not (files or level or is_plain or parts[0] in own_modules()):
-                whole = False
-    if trains and whole:
-        return ALONE
-    return NO_SIGN if trains or (files_read and whole) else ""
+            imported, is_known_import = _find_import(file, level, parts, search)
+            waiting += imported
+            is_known = is_known and is_known_import
+        yield text, is_known
 
 
-def _local(parts: Sequence[str], places: Sequence[str]) -> List[str]:
+def _find_import(
+    file: str, level: int, parts: Sequence[str], search: Sequence[str]
+) -> Tuple[List[str], bool]:
+    """Return the local files of an import, and whether it is local or of a known package."""
+    if level:
+        directory = file
+        for _ in range(level):
+            directory = os.path.dirname(directory)
+        return _local_files(parts, [directory]), True
+    is_plain = parts[0] in _PLAIN
+    files = _local_files(parts, search[:1] if is_plain else search)
+    return files, bool(files) or is_plain or parts[0] in own_modules()
+
+
+def _local_files(parts: Sequence[str], directories: Sequence[str]) -> List[str]:
     """Return the files of a local module and of its packages; none if they are not here."""
-    for place in places:
+    for directory in directories:
         files: List[str] = []
-        for part in parts:
-            place = os.path.join(place, part)
-            both = (os.path.join(place, "__init__.py"), f"{place}.py")
-            files += [path for path in both if os.path.isfile(path)][:1]
+        for at in range(len(parts)):
+            path = os.path.join(directory, *parts[: at + 1])
+            candidates = (os.path.join(path, "__init__.py"), f"{path}.py")
+            files += [candidate for candidate in candidates if os.path.isfile(candidate)][:1]
         if files:
             return files
     return []
 
 
 def _read(file: str) -> Tuple[str, List[Tuple[int, List[str]]], bool]:
-    """Return a file's text without comments and docstrings, its imports, and if all could be read.
+    """Return a file's text without comments and docstrings, its imports, and if that is all.
 
-    An import is (how many dots it begins with, the names between its dots).
+    An import is the number of dots that it begins with, and the names between its other dots.
     """
     raw = b""
     try:
@@ -120,7 +141,7 @@ def _read(file: str) -> Tuple[str, List[Tuple[int, List[str]]], bool]:
                 node.value = ast.Constant(None)
         return ast.unparse(tree), list(_imports(tree)), len(raw) < LONGEST_PROGRAM
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        # Another Python's syntax, or too long: the words still count.
+        # It is in another Python's syntax, or too long; its words still count.
         return raw.decode("utf-8", "replace"), [], False
 
 
@@ -134,9 +155,8 @@ def _imports(tree: ast.AST) -> Iterator[Tuple[int, List[str]]]:
             yield from ((node.level, [*module, alias.name]) for alias in node.names)
 
 
-_CHOOSES = r"(?i)rank|is_main|main_process|master|zero|primary|chief|\bgroup=|disabled"
+_NAMES_RANK = r"(?i)rank|is_main|main_process|master|zero|primary|chief|\bgroup=|disabled"
 """What tells one process from the others, in a condition or in the arguments of wandb.init."""
-
 
 _Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
@@ -149,43 +169,53 @@ def wandb_init_line(text: str) -> int:
     if "wandb.init" not in text or "WANDB_MODE" in text:
         return 0
     try:
-        tree = ast.parse(text)
+        program = _Program(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return 0
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    inits = [call for call in program.calls if ast.unparse(call.func) == "wandb.init"]
+    lines = [call.lineno for call in inits if not program.is_for_some_ranks(call)]
+    return min(lines, default=0)
 
-    def is_kept(call: ast.AST, within: Set[str]) -> bool:
-        """Return True if only some ranks reach a call. within: functions that it is called in."""
-        if re.search(_CHOOSES, ast.unparse(call)):
+
+class _Program:
+    """The syntax tree of a program: its calls, and the ranks that reach them."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        self.parents: Dict[ast.AST, ast.AST] = {}
+        for node in ast.walk(tree):
+            self.parents.update(dict.fromkeys(ast.iter_child_nodes(node), node))
+
+    def is_for_some_ranks(self, call: ast.AST, within: FrozenSet[str] = frozenset()) -> bool:
+        """Return True if only some ranks reach a call.
+
+        within: the functions that contain it, from the search for their own calls; a function that
+        calls itself ends the search.
+        """
+        if _names_rank(call):
             return True
         node = call
-        while node in parents:
-            node = parents[node]
-            if isinstance(node, (ast.If, ast.IfExp)) and re.search(
-                _CHOOSES, ast.unparse(node.test)
-            ):
+        while node in self.parents:
+            node = self.parents[node]
+            if isinstance(node, (ast.If, ast.IfExp)) and _names_rank(node.test):
                 return True
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                return node.name in within or is_kept_function(node, {*within, node.name})
+                return node.name in within or self._is_called_by_some(node, within | {node.name})
         return False
 
-    def is_kept_function(function: _Function, within: Set[str]) -> bool:
-        leaves = [
+    def _is_called_by_some(self, function: _Function, within: FrozenSet[str]) -> bool:
+        """Return True if a function returns at once on other ranks, or only some ranks call it."""
+        returns = [
             node.test
             for node in ast.walk(function)
             if isinstance(node, ast.If) and isinstance(node.body[-1], (ast.Return, ast.Raise))
         ]
-        if any(
-            re.search(_CHOOSES, ast.unparse(part)) for part in (*function.decorator_list, *leaves)
-        ):
+        if any(map(_names_rank, (*function.decorator_list, *returns))):
             return True
-        used = [call for call in calls if ast.unparse(call.func).split(".")[-1] == function.name]
-        return bool(used) and all(is_kept(call, within) for call in used)
+        name = function.name
+        calls = [each for each in self.calls if ast.unparse(each.func).split(".")[-1] == name]
+        return bool(calls) and all(self.is_for_some_ranks(call, within) for call in calls)
 
-    lines = (
-        call.lineno
-        for call in calls
-        if ast.unparse(call.func) == "wandb.init" and not is_kept(call, set())
-    )
-    return min(lines, default=0)
+
+def _names_rank(node: ast.AST) -> bool:
+    return re.search(_NAMES_RANK, ast.unparse(node)) is not None

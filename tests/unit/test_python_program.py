@@ -12,7 +12,7 @@ from plan_builders import plan_of
 from neuronctl.catalog.cluster import Catalog
 from neuronctl.rules import RuleContext, apply_rules, local_facts
 from neuronctl.rules.base import ALONE, NO_SIGN, Finding
-from neuronctl.rules.python_program import python_program
+from neuronctl.rules.python_program import judge_copies
 
 TRAINS = """
 import argparse
@@ -68,7 +68,7 @@ HIDDEN: Dict[str, str] = {
 
 def known(tmp_path: Path, text: str) -> str:
     (tmp_path / "t.py").write_text(text)
-    return python_program(str(tmp_path / "t.py"), [str(tmp_path)], module=False)
+    return judge_copies(str(tmp_path / "t.py"), [str(tmp_path)], module=False)
 
 
 @pytest.mark.parametrize("text", KNOWN.values(), ids=KNOWN.keys())

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from neuronctl.scripts.bash_grammar import SyntaxProblem
 
 
+_LONGEST_NAME = 255
+"""Bytes of a file's name in Linux."""
+
+
 def gather_local_facts(
     plan: JobPlan, *, elsewhere: bool = False, quotas: bool = False
 ) -> LocalFacts:
@@ -344,6 +348,10 @@ def log_fault(path: str) -> Optional[Finding]:
     if not os.path.isdir(directory):
         hint = f"create it first: mkdir -p {quote(directory)}; or {hint}"
         return Finding(f"the log directory '{directory}' does not exist", hint)
+    length = len(os.fsencode(os.path.basename(path)))
+    if length > _LONGEST_NAME:
+        limit = f"{length} bytes, and at most {_LONGEST_NAME} are possible"
+        return Finding(f"the name of the log file is too long: {limit}", hint)
     directory = os.path.abspath(directory)
     may_overwrite = os.path.isfile(path) and os.access(path, os.W_OK)
     if not may_overwrite and not os.access(directory, os.W_OK | os.X_OK):

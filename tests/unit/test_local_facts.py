@@ -209,6 +209,8 @@ def test_log_files(here: Path) -> None:
     (here / "train_1.out").mkdir()
     assert "the log file 'train_1.out' is a directory" in problem("NC411")
     assert problem("NC411", output="/dev/null") == ""
+    words = problem("NC411", output="x" * 260)
+    assert "too long: 260 bytes, and at most 255 are possible; the job would fail" in words
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="nothing is closed to root")

@@ -25,9 +25,11 @@ _PART = 4096
 
 LOOPS = ("while_statement", "for_statement", "c_style_for_statement")
 _SETTERS = ("read", "mapfile", "readarray", "getopts", "printf")
+"""Commands that set the variables whose names they get."""
 
 _VARIABLE = rb"(?<!\\)\$([A-Za-z_][A-Za-z0-9_]*|[0-9])"
 _REST_OF_WORD = re.compile(rb"[^\s\"'`();|&<>]*")
+# { or {1.. and the character behind it, of two, three, or four bytes.
 _BEHIND_BRACE = (
     rb"(\{[0-9]*(?:\.\.[0-9]*)?)"
     rb"([\xc4-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3})"
@@ -35,10 +37,8 @@ _BEHIND_BRACE = (
 # Bytes of a character -> letters of as many bytes that the grammar's scanner can classify.
 _LETTERS = {2: "é".encode(), 3: "éa".encode(), 4: "éé".encode()}
 
-_parser: Optional[Parser] = None
 
-
-def parsed(text: str) -> Tuple[Node, bytes, int]:
+def parse(text: str) -> Tuple[Node, bytes, int]:
     """Return the tree of shell text, the bytes parsed, and the first line left out (0: none).
 
     The bytes have braces around some variables: the grammar (0.25) ends a word at the second
@@ -72,41 +72,42 @@ def _with_braces(root: Node, data: bytes) -> bytes:
 def _ends_a_word(root: Node, at: int) -> bool:
     """Return True if the grammar takes the dollar at a position for the end of a word."""
     node = root.descendant_for_byte_range(at, at + 1)
-    parent = None if node is None else node.parent
-    within = parent is not None and parent.type == "concatenation"
-    return within and node is not None and node.type == "$"
+    if node is None or node.parent is None:
+        return False
+    return node.type == "$" and node.parent.type == "concatenation"
+
+
+@cache
+def _parser() -> Parser:
+    try:
+        import tree_sitter
+        import tree_sitter_bash
+    except ImportError as error:  # neuronctl.pyz on a machine for which it was not built
+        hint = "install neuronctl with pip, which brings tree_sitter"
+        raise UsageError(f"cannot read batch scripts: {error}", hint) from None
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
 def _tree(data: bytes) -> Tuple[Node, bytes]:
     """Return the tree of as many first lines as can be read in time, and those lines."""
-    global _parser
-    if _parser is None:
-        try:
-            import tree_sitter
-            import tree_sitter_bash
-        except ImportError as error:  # neuronctl.pyz on a machine for which it was not built
-            raise UsageError(
-                f"cannot read batch scripts: {error}",
-                "install neuronctl with pip, which brings tree_sitter",
-            ) from None
-        _parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
     harmless = _harmless(data)
     if len(data) < _PART:
-        return _parser.parse(harmless).root_node, data
+        return _parser().parse(harmless).root_node, data
     deadline = time.process_time() + _SECONDS
-    over = False
+    is_late = False
 
-    def part(at: int, _: object) -> bytes:
-        nonlocal over
-        over = over or time.process_time() > deadline
-        return b"" if over else harmless[at : at + _PART]
+    def read_part(at: int, _: object) -> bytes:
+        """Return the next bytes for the grammar; b"", the end, after the deadline."""
+        nonlocal is_late
+        is_late = is_late or time.process_time() > deadline
+        return b"" if is_late else harmless[at : at + _PART]
 
-    tree = _parser.parse(part)
-    if over:
+    tree = _parser().parse(read_part)
+    if is_late:
         end = data.rfind(b"\n", 0, min(tree.root_node.end_byte, len(data) // 2)) + 1
         return _tree(data[:end])
-    # Before tree-sitter 0.25, the nodes of a partial text lack theirs.
-    return _parser.parse(harmless, tree).root_node, data
+    # Before tree-sitter 0.25, the nodes of a text read in parts lack their texts.
+    return _parser().parse(harmless, tree).root_node, data
 
 
 def _harmless(data: bytes) -> bytes:
@@ -123,39 +124,42 @@ def text_of(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "surrogateescape")
 
 
-def below(node: Node) -> Iterator[Node]:
-    """Yield a node and all below it."""
-    waiting = [node]
-    while waiting:
-        part = waiting.pop()
-        yield part
-        waiting += part.children
+def walk(node: Node) -> Iterator[Node]:
+    """Yield a node and all nodes below it."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += node.children
 
 
-def set_often(root: Node) -> Set[str]:
+def variables_set_often(root: Node) -> Set[str]:
     """Return the variables that may be set several times: by a loop, a function, or a command."""
     often: Set[str] = set()
-    waiting = [(root, False)]
-    while waiting:
-        node, repeated = waiting.pop()
+    stack = [(root, False)]
+    while stack:
+        node, is_repeated = stack.pop()
         kind, children = node.type, node.children
-        repeated = repeated or kind in LOOPS or kind == "function_definition"
-        name = node.child_by_field_name("name") if kind == "variable_assignment" else None
-        # `A=x command` does not change A.
-        if name is not None and (node.parent is None or node.parent.type != "command"):
-            often.update([text_of(name)] if repeated else ())
+        is_repeated = is_repeated or kind in LOOPS or kind == "function_definition"
+        stack += [(child, is_repeated) for child in children]
+        if kind == "variable_assignment":
+            name = node.child_by_field_name("name")
+            # `A=x command` does not change A.
+            is_for_command = node.parent is not None and node.parent.type == "command"
+            if name is not None and is_repeated and not is_for_command:
+                often.add(text_of(name))
         elif kind in ("for_statement", "c_style_for_statement", "unset_command"):
             often.update(text_of(child) for child in children if child.type == "variable_name")
         elif kind == "command":
-            first, *words = [text_of(child) for child in children if child.is_named] or [""]
-            often.update(filter(str.isidentifier, words if first in _SETTERS else ()))
-        waiting += [(child, repeated) for child in children]
+            command, *words = [text_of(child) for child in children if child.is_named] or [""]
+            if command in _SETTERS:
+                often.update(filter(str.isidentifier, words))
     return often
 
 
 @dataclass(frozen=True)
 class SyntaxProblem:
-    """A message of bash about shell text, and its place. warning: whether bash runs it anyway."""
+    """A message of bash about shell text, and its place. warning: True if bash runs it anyway."""
 
     place: SourceSpan
     message: str

@@ -12,7 +12,7 @@ from neuronctl.common.shell import sets_errexit
 from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.request.job import BY_NAME, OF_SLURM, JobRequest
 from neuronctl.request.job_file import parse_job_file
-from neuronctl.scripts.bash_grammar import parsed, text_of
+from neuronctl.scripts.bash_grammar import parse, text_of
 from neuronctl.scripts.header import (
     AFTER_COMMAND,
     INSTEAD_OF,
@@ -220,12 +220,13 @@ def uses_arguments(text: str) -> Optional[int]:
     """Return the first line, from 1, that refers to the script's arguments, or None."""
     if re.search(r"(?m)^[ \t]*set[ \t]+--", text):
         return None  # the script sets its own arguments
-    waiting = [parsed(text)[0]]
-    while waiting:
-        node = waiting.pop()
+    root, _, _ = parse(text)
+    stack = [root]
+    while stack:
+        node = stack.pop()
         # $1, ${1…, $@, $*, $#, ${#}, and ${#1…
         if re.match(r"\$(\{?[1-9@*]|#|\{#[}@*1-9])", text_of(node)) and "expansion" in node.type:
             return node.start_point[0] + 1
         if node.type != "function_definition":
-            waiting += reversed(node.children)
+            stack += reversed(node.children)
     return None

@@ -11,17 +11,19 @@ from neuronctl.slurm.sbatch_options import SBATCH, getopt_with_plugins
 STDIN = "/dev/stdin"
 
 WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"
-"""The script that sbatch makes of what ``--wrap`` gives."""
+"""The script that sbatch makes of the value of ``--wrap``."""
+
+_SUBMIT_NOTHING = {"help", "usage", "version", "test-only"}
 
 
 @dataclass(frozen=True)
 class SbatchLine:
     """The words behind ``sbatch``.
 
-    options: those before the script, without a ``--`` behind them. known: of them, those of the
-    (first) job that neuronctl knows; a site's plugins may have more. submits: whether a job comes
-    of it, and not only an answer. file: the script as typed, "" for standard input and ``--wrap``.
-    wrap: what ``--wrap`` gives. components: of a heterogeneous job, how many.
+    options: the words before the script, without a ``--`` at their end. known: the options of the
+    first job, without those of a site's plugins at their end. submits: False if sbatch only prints
+    something. file: the script as typed, "" for standard input and ``--wrap``. wrap: the value of
+    ``--wrap``. components: how many a heterogeneous job has; else 1.
     """
 
     options: Tuple[str, ...]
@@ -54,26 +56,27 @@ class SbatchLine:
 
 def read_line(words: Sequence[str]) -> SbatchLine:
     """Read sbatch's command line; raise GetoptError if sbatch refuses it."""
-    rest = list(words)
+    remaining = list(words)
     components = 1
     known: Tuple[str, ...] = ()
     submits = True
     wrap: Optional[str] = None
     while True:
-        parsed, end = getopt_with_plugins(rest, SBATCH)
+        parsed, end = getopt_with_plugins(remaining, SBATCH)
         if components == 1:
-            known = tuple(rest[:end])
-        submits &= not {"help", "usage", "version", "test-only"}.intersection(
-            option.known.name for option in parsed
-        )
-        wrap = next((each.value for each in reversed(parsed) if each.known.name == "wrap"), wrap)
-        rest = rest[end:]
-        if rest[:1] != [":"]:
+            known = tuple(remaining[:end])
+        for option in parsed:
+            if option.known.name in _SUBMIT_NOTHING:
+                submits = False
+            elif option.known.name == "wrap":
+                wrap = option.value
+        remaining = remaining[end:]
+        if remaining[:1] != [":"]:
             break
         components += 1
-        rest = rest[1:]
-    file, args = (rest[0], rest[1:]) if rest else ("", [])
-    options = tuple(words[: len(words) - len(rest)])
+        remaining = remaining[1:]
+    options = tuple(words[: len(words) - len(remaining)])
     if options[-1:] == ("--",):
         options = options[:-1]
+    file, *args = remaining or [""]
     return SbatchLine(options, known, submits, file, tuple(args), wrap, components)

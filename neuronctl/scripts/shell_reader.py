@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from neuronctl.common.datatypes import replace
-from neuronctl.scripts.bash_grammar import LOOPS, below, parsed, set_often, text_of
+from neuronctl.scripts.bash_grammar import LOOPS, parse, text_of, variables_set_often, walk
 from neuronctl.scripts.header import NOWHERE, SourceSpan
 from neuronctl.scripts.shell_text import (
     EXPANSION,
@@ -69,7 +69,7 @@ class _Reader:
     """Walks one tree and tracks the known variables."""
 
     def __init__(self, text: str, known: Mapping[str, str]) -> None:
-        self.root, self.data, self.left_out = parsed(text)
+        self.root, self.data, self.left_out = parse(text)
         written = text.encode("utf-8", "surrogateescape")
         self.lines = written.split(b"\n")
         self.parsed_lines = self.lines if self.data == written else self.data.split(b"\n")
@@ -80,7 +80,7 @@ class _Reader:
         """Name -> the variables that its value was made of."""
         self.commands: List[Command] = []
         self.assignments: List[Assignment] = []
-        self.often = set_often(self.root)
+        self.often = variables_set_often(self.root)
         self.files: List[ShellWord] = []
         self.documents: Set[int] = set()
         self.depth = 0
@@ -346,7 +346,7 @@ class _Reader:
 
     def names(self, node: Node) -> List[str]:
         """Return the variables in a node."""
-        return [text_of(part) for part in below(node) if part.type == "variable_name"][::-1]
+        return [text_of(part) for part in walk(node) if part.type == "variable_name"][::-1]
 
     def between(self, start: int, end: int) -> str:
         """Return the text between two bytes."""

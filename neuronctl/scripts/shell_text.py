@@ -16,15 +16,16 @@ _INITIALIZES = r"activate|\.?(conda|mamba|profile|bashrc|bash|modules|lmod)(\.sh
 EXPANSION = r"\$\{[^}]*\}|\$\([^()]*\)|`[^`]*`|\$\w+"
 
 Value = Tuple[str, bool]
-"""A text, and whether all of it is known; else it has expansions as they are written."""
+"""A text, and whether all of it is known; if not, it has expansions as they are written."""
 
 
 @dataclass(frozen=True)
 class ShellWord:
     """One word of a command.
 
-    raw: as it is written. text: what the command gets, as far as it is known. known: whether that
-    is all. names: the variables that this shell expands in it, and in their values.
+    raw: the word as it is written. text: what the command gets, with expansions as they are written
+    if their values are unknown. known: True if it has none of them. names: the variables that the
+    shell expands in the word, and in their values.
     """
 
     raw: str
@@ -59,14 +60,15 @@ def split_words(text: str, known: bool) -> List[Value]:
 
 def reads_more(words: Sequence[ShellWord]) -> bool:
     """Return True if a command reads text (a file, eval) that may set any variable."""
-    called, file = [*(word.text for word in words[:2]), "", ""][:2]
-    initializes = re.fullmatch(_INITIALIZES, file.rpartition("/")[2])
-    return called == "eval" or (called in ("source", ".") and not initializes)
+    name, file, *_ = (*(word.text for word in words[:2]), "", "")
+    if name == "eval":
+        return True
+    return name in ("source", ".") and not re.fullmatch(_INITIALIZES, file.rpartition("/")[2])
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """A variable that is set. sure: by a line that surely runs exactly once."""
+    """A variable that is set. sure: True if the line surely runs exactly once."""
 
     name: str
     word: ShellWord
@@ -79,11 +81,11 @@ class Assignment:
 class Command:
     """A simple command.
 
-    assigned: the variables before it. background: it ends with ``&``. sure: it runs once, whatever
-    happens. looped: it is in a loop or in a function, which may run any number of times. captured:
-    its output is the value of something. piped: it reads what the command before it writes.
-    in_loop: it is in a loop, and in no function. joined: ``&&`` or ``||`` if it depends on what
-    stands before that.
+    assigned: the variables set before it, ``A=x command``. background: it ends with ``&``. sure: it
+    runs exactly once, whatever happens. looped: it is in a loop or a function, and may run any
+    number of times; in_loop: in a loop, and in no function. captured: its output is the value of
+    something. piped: it reads what the command before it writes. joined: ``&&`` or ``||`` if it
+    depends on the command before that.
     """
 
     words: Tuple[ShellWord, ...]
@@ -112,9 +114,10 @@ class Command:
 class ShellText:
     """What a shell runs.
 
-    broken: the grammar cannot read all of it. placeholders: each ``<NAME>``, which bash takes for
-    redirections. left_out: the first line that would take the grammar too long; 0: none.
-    documents: the lines within here-documents. files: the names behind ``<`` and ``>``.
+    broken: the grammar cannot read all of it. placeholders: the places of ``<NAME>``, which bash
+    takes for redirections. left_out: the first line that was not read because the grammar took too
+    long; 0: none. documents: the lines within here-documents. files: the names behind ``<`` and
+    ``>``.
     """
 
     commands: Tuple[Command, ...]
@@ -144,14 +147,19 @@ class ShellText:
         return tuple(command for command in self.commands if command.name in names)
 
     def traps(self, name: str) -> Tuple[Command, ...]:
-        """Return the traps for this or any signal; unknown signals count, EXIT does not."""
-        number = getattr(signals, f"SIG{name}", None) if name else None
-        spelled = {name, f"SIG{name}", "" if number is None else str(int(number))}
-
-        def is_meant(word: Optional[str]) -> bool:
-            own = word is not None and word.upper() in ("EXIT", "0", "ERR", "DEBUG", "RETURN")
-            return word is None or (word.upper() in spelled if name else not own)
-
+        """Return the traps for a signal (``USR1``), or with "" for any signal."""
         return tuple(
-            command for command in self.calls("trap") if any(map(is_meant, command.arguments[1:]))
+            command
+            for command in self.calls("trap")
+            if any(_may_name(word, name) for word in command.arguments[1:])
         )
+
+
+def _may_name(word: Optional[str], name: str) -> bool:
+    """Return True if a word of ``trap`` is or may be a signal, or with "" any signal."""
+    if word is None:
+        return True
+    if not name:
+        return word.upper() not in ("EXIT", "0", "ERR", "DEBUG", "RETURN")
+    number = getattr(signals, f"SIG{name}", None)
+    return word.upper() in (name, f"SIG{name}", "" if number is None else str(int(number)))

@@ -60,16 +60,19 @@ def python_runs(words: Sequence[str]) -> Tuple[str, str, int]:
     """
     at = 1
     while at < len(words) and len(words[at]) > 1 and words[at].startswith("-"):
-        option, at = words[at], at + 1
+        option = words[at]
+        at += 1
         if option == "--":
             break
-        # The first letter with a value ends a word of short options: -um, -Wignore
-        letter = "" if option.startswith("--") else next((c for c in option if c in "cmWX"), "")
-        attached = option.partition(letter)[2] if letter else ""
+        # The first letter that takes a value ends a word of short options: -um, -Wignore
+        short = re.match(r"-(?!-)[^cmWX]*([cmWX])(.*)", option, re.DOTALL)
+        letter, value = ("", "") if short is None else short.groups()
+        takes_next = (letter and not value) or option == "--check-hash-based-pycs"
         if letter in ("c", "m"):
-            name = attached or "".join(words[at : at + 1])
-            return letter, name, at + (not attached)
-        at += bool(letter and not attached) or option == "--check-hash-based-pycs"
+            name = "".join(words[at : at + 1]) if takes_next else value
+            return letter, name, at + 1 if takes_next else at
+        if takes_next:
+            at += 1
     return "script", "".join(words[at : at + 1]), at + 1
 
 
@@ -78,15 +81,17 @@ def program_at(words: Sequence[str]) -> int:
     at = 0
     while at < len(words):
         name = words[at].rpartition("/")[2]
-        length = 2 if (name, *words[at + 1 : at + 2]) in _PREFIXES else 1  # uv run: 2 words
-        options_with_value = _PREFIXES.get((name, *words[at + 1 : at + length]))
-        if options_with_value is None:
+        command = (name, *words[at + 1 : at + 2])  # such as `uv run`
+        if command not in _PREFIXES:
+            command = (name,)
+        if command not in _PREFIXES:
             break
         if name == "command" and words[at + 1 : at + 2] in (["-v"], ["-V"]):
             return len(words)  # it only looks for a program
-        at += length
+        options_with_value = _PREFIXES[command].split()
+        at += len(command)
         while at < len(words) and words[at].startswith("-") and words[at] != "--":
-            at += 2 if words[at] in options_with_value.split() else 1
+            at += 2 if words[at] in options_with_value else 1
         if at < len(words) and words[at] == "--":
             at += 1
         while name == "env" and at < len(words) and re.match(r"\w+=", words[at]):

@@ -23,18 +23,18 @@ from neuronctl.tracking.runs import runs_words
 
 _TICK = 0.5  # seconds between reads of the log
 _DRAIN = 5.0  # seconds during which the end of a log may still arrive over the network
-_LATE = 60.0  # seconds for which NFS may not show a new file (its acdirmax)
+_LATE = 60.0  # seconds during which NFS may not show a new file (its acdirmax)
 
 
 def follow(job: JobId, record: Optional[JobRecord] = None, *, only_err: bool = False) -> int:
     """Print a job's states and log until it ends; return its exit code, or 130 after Ctrl-C.
 
-    record: the job's record; if not given, it is looked up. It has the log paths and stores the
-    states seen; a job without a record can be followed too.
-    only_err: omit the log of standard output. For an array, only counts are printed, without logs.
+    record: the job's record, which has the log paths and stores the states seen; if not given, it
+    is looked up, and a job without one is followed too. only_err: omit the log of standard output.
+    For an array, only counts are printed, without logs.
 
     Raises NoSuchJobError if the job is unknown, and SlurmUnavailableError if there are no Slurm
-    commands. If slurmctld cannot be reached, keeps trying.
+    commands. If slurmctld cannot be reached, it keeps trying.
     """
     watch = JobWatch(job, record)
     screen = _Screen()
@@ -50,22 +50,29 @@ def follow(job: JobId, record: Optional[JobRecord] = None, *, only_err: bool = F
 
 
 def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
-    due = 0.0
+    next_poll = 0.0
+    has_started = False
     while True:
-        waited = watch.waiting
-        if time.monotonic() >= due:
+        if time.monotonic() >= next_poll:
             for line in watch.poll():
                 screen.say(line, watch.statuses)
-            _find(logs, watch)
-            due = time.monotonic() + watch.pause
-        # Print the job's output after the message that it runs, unless Slurm is silent.
-        if watch.silent or not (waited and watch.waiting):
+            _find_logs(logs, watch)
+            next_poll = time.monotonic() + watch.pause
+        has_started = has_started or not watch.waiting
+        # Print the log after the message that the job runs, unless Slurm is silent.
+        if has_started or watch.silent:
             screen.copy(logs)
         if watch.ended:
             break
         time.sleep(_TICK)
     if watch.may_have_written:
         _drain(logs, screen)
+    _say_end(watch, screen, logs)
+    return watch.exit_status
+
+
+def _say_end(watch: JobWatch, screen: _Screen, logs: Sequence[GrowingLog]) -> None:
+    """Print how the job ended and why, and which logs are missing."""
     for log in logs:
         if log.path is not None and not log.found:
             screen.say(f"no log at {log.path}; it may still appear: neuronctl logs {watch.job}")
@@ -80,10 +87,10 @@ def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
     print_offline_runs(watch.statuses, file=sys.stderr)
     if watch.exit_status:
         hint_at_why([watch.job])
-    return watch.exit_status
 
 
-def _find(logs: List[GrowingLog], watch: JobWatch) -> None:
+def _find_logs(logs: List[GrowingLog], watch: JobWatch) -> None:
+    """Set the paths of the logs as soon as they are known; drop the second of two equal ones."""
     for log in logs:
         if log.path is None:
             log.path = watch.log_path(log.err)
@@ -93,21 +100,21 @@ def _find(logs: List[GrowingLog], watch: JobWatch) -> None:
 
 def _drain(logs: Sequence[GrowingLog], screen: _Screen) -> None:
     """Copy what a shared file system shows late, until nothing has arrived for a second."""
-    sought = [log for log in logs if log.path is not None]
+    named = [log for log in logs if log.path is not None]
     start = time.monotonic()
-    quiet = 0  # reads in a row that found nothing new
-    has_said = False
-    while sought and time.monotonic() < start + (_LATE if has_said else _DRAIN):
-        missing = [str(log.path) for log in sought if not log.found]
-        if quiet >= 2 and not missing:
+    has_said = False  # that a log is late
+    empty_reads = 0  # in a row
+    while named and time.monotonic() < start + (_LATE if has_said else _DRAIN):
+        missing = [str(log.path) for log in named if not log.found]
+        if empty_reads >= 2 and not missing:
             break
-        if quiet >= 4 and not has_said and os.path.isdir(os.path.dirname(missing[0])):
+        if empty_reads >= 4 and not has_said and os.path.isdir(os.path.dirname(missing[0])):
             screen.say(f"no log at {missing[0]} yet: waiting for it for up to {_LATE:.0f} s")
             has_said = True
         time.sleep(_TICK)
         for path in missing:
             list_again(path)
-        quiet = 0 if screen.copy(sought) else quiet + 1
+        empty_reads = 0 if screen.copy(named) else empty_reads + 1
 
 
 class _Screen:
@@ -117,7 +124,7 @@ class _Screen:
         self._mid_line = False
 
     def say(self, line: str, jobs: Sequence[JobStatus] = ()) -> None:
-        """Print one line about the job, with the time of day. jobs: those whose states it tells."""
+        """Print a line about the job, with the time of day. jobs: their states color the line."""
         if self._mid_line:
             print_text("", file=sys.stderr)
             self._mid_line = False
@@ -127,15 +134,15 @@ class _Screen:
 
     def copy(self, logs: Sequence[GrowingLog]) -> bool:
         """Print new log content; return True if there was any."""
-        gained = False
+        has_more = False
         for log in logs:
             while data := log.read():
                 if log.cut:
                     self.say("the log was restarted")
                     log.cut = False
-                gained = True
+                has_more = True
                 log.sink.write(data)
                 log.sink.flush()
                 # On a terminal, the next message would continue the log's last line.
                 self._mid_line = log.sink.isatty() and not data.endswith(b"\n")
-        return gained
+        return has_more

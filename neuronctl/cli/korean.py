@@ -1,6 +1,8 @@
-"""Show the commonest rules and causes in Korean if the locale is: korean.yaml, korean_why.yaml.
+"""Show the most frequent rules and causes in Korean if the locale is Korean.
 
-JSON, records, and the library stay English, and so does every text that the files do not have.
+korean.yaml and korean_why.yaml have the translations (``says`` below), such as ``"no file
+'{path}'": "'{path}' 파일이 없습니다"``. A text without one, JSON, records, and the library stay
+English.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def is_korean(file: TextIO) -> bool:
 
 @functools.cache
 def texts() -> Mapping[str, Any]:
-    """Return the content of the file: the title, explanation, and messages of each rule."""
+    """Return the content of korean.yaml: the title, explanation, and messages of each rule."""
     return yamlfile.read(FILE, CatalogError).data
 
 
@@ -42,11 +44,11 @@ def in_language(finding: Finding, file: TextIO) -> Finding:
         return finding
     rule = texts()[finding.code]
     says = {**rule["says"], **texts()["every"]["says"]}
-    place = "".join(re.findall(r"^(?:\S+:\d+|step [^:]*): ", finding.message))
+    place = "".join(re.findall(r"^(?:\S+:\d+|step [^:]*): ", finding.message))  # "job.sh:3: ", ""
     english = finding.message[len(place) :]
     message, hint = korean(english, says), korean(finding.hint, says)
     if message == english or (finding.hint and hint == finding.hint):
-        return finding  # a finding never mixes two languages
+        return finding  # without one translation, both texts stay English
     return replace(finding, title=rule["title"], message=place + message, hint=hint)
 
 
@@ -54,27 +56,30 @@ def in_korean(message: str, hint: str) -> Tuple[str, str]:
     """Return a refusal's message and hint in the language of the locale, both in the same."""
     if not is_korean(sys.stderr):
         return message, hint
-    pair = korean(message, texts()["refused"]), korean(hint, texts()["refused"])
-    return (message, hint) if pair[0] == message or (hint and pair[1] == hint) else pair
+    says = texts()["refused"]
+    korean_message, korean_hint = korean(message, says), korean(hint, says)
+    if korean_message == message or (hint and korean_hint == hint):
+        return message, hint
+    return korean_message, korean_hint
 
 
 def explained(code: str, english: str) -> str:
     """Return the explanation of a rule in Korean, with its example unchanged."""
     if code not in texts():
         return english
-    example = english.partition("\n- is wrong, + is right:\n")[2]
-    head = english.partition(": ")[0]
-    for word in ("error", "warning", "note"):
-        head = head.replace(word, texts()["severities"][word])
-    text = f"{head}: {texts()[code]['title']}\n\n{texts()[code]['explain']}"
-    return text + (f"\n\n-: 틀린 것, +: 맞는 것\n{example}" if example else "")
+    _, _, example = english.partition("\n- is wrong, + is right:\n")
+    head, _, _ = english.partition(": ")  # "NC310 (error, warning)"
+    severities = texts()["severities"]
+    korean_head = re.sub("error|warning|note", lambda match: severities[match[0]], head)
+    text = f"{korean_head}: {texts()[code]['title']}\n\n{texts()[code]['explain']}"
+    return f"{text}\n\n-: 틀린 것, +: 맞는 것\n{example}" if example else text
 
 
 @functools.cache
 def why_texts() -> Mapping[str, str]:
-    """Return the sentences of ``why`` and the shipped causes: English -> Korean.
+    """Return the translations of what ``why`` says, and of the shipped causes.
 
-    A translation whose cause is gone, or no longer quotes anything, is left out.
+    A translation whose cause is gone, or no longer has one of its ``{names}``, is left out.
     """
     from neuronctl.diagnosis import evidence, knowledge
 
@@ -85,19 +90,18 @@ def why_texts() -> Mapping[str, str]:
     data = yamlfile.read(WHY_FILE, CatalogError).data
     says: Dict[str, str] = dict(data["says"])
     for name, translation in data["causes"].items():
-        for key, template in english.get(name, {}).items():
-            template = template.replace("{0}", "{quoted}").replace("{memory}", "{more}")
-            names = re.findall(r"\{\w+\}", translation.get(key, ""))
-            if key in translation and all(name in template for name in names):
+        for key, sentence in english.get(name, {}).items():
+            template = sentence.replace("{0}", "{quoted}").replace("{memory}", "{more}")
+            fields = re.findall(r"\{\w+\}", translation.get(key, ""))
+            if key in translation and all(field in template for field in fields):
                 says[template] = translation[key]
     return says
 
 
 def why_in_korean(lines: Sequence[str], file: TextIO) -> Tuple[List[str], Callable[[str], str]]:
-    """Return the lines of ``why``'s answer as they are to be shown on ``file``.
+    """Return the lines of ``why``'s answer for ``file``, and a function that translates its facts.
 
-    And the function that translates the facts below them: both keep English if the locale is not
-    Korean, or if a part of the answer has no translation.
+    Both keep English if the locale is not Korean, or if one of the lines has no translation.
     """
     if is_korean(file):
         translated = [_translated(line, why_texts()) for line in lines]
@@ -107,7 +111,7 @@ def why_in_korean(lines: Sequence[str], file: TextIO) -> Tuple[List[str], Callab
 
 
 _LONGEST = 1_000
-"""The characters of a text that is looked up: patterns are slow with much longer ones."""
+"""The most characters of a text that is translated: with longer ones, patterns are slow."""
 
 
 def korean(text: str, says: Mapping[str, str]) -> str:
@@ -125,7 +129,7 @@ def korean(text: str, says: Mapping[str, str]) -> str:
 
 
 _SENTENCES = ("what", "cause", "more", "starts")
-"""The names that stand for sentences, which are translated themselves."""
+"""The names whose values are sentences, which are translated in turn."""
 
 _PATTERNS = {
     **dict.fromkeys((*_SENTENCES, "where", "quoted"), ".*?"),  # text with semicolons, too
@@ -133,8 +137,8 @@ _PATTERNS = {
     "jobs": r"\d+ [a-z ]+",
 }
 _PROSE = r"(?:^|\s)(?:the|an?|it|is|are|has|not|of|to|for|in|on|and|or|that|which|than)(?=\s|,|$)"
-"""Words of a sentence, which no figure or name has: it needs a translation of its own."""
-_UNITS = (("s", "초"), ("min", "분"), ("h", "시간"), ("d", "일"))
+"""Words that only a sentence has; it then needs its own translation."""
+_UNITS = {"s": "초", "min": "분", "h": "시간", "d": "일"}
 
 
 def _translated(text: str, says: Mapping[str, str]) -> Optional[str]:
@@ -179,13 +183,11 @@ def _value(name: str, text: str, says: Mapping[str, str]) -> Optional[str]:
     if name in _SENTENCES:
         return _sentence(text, says)
     if re.fullmatch(r"(?:\d+ (?:s|min|h|d) ?)+", text):  # a duration: 1 h 30 min
-        for unit, word in _UNITS:
-            text = re.sub(rf"(\d+) {unit}\b", rf"\1{word}", text)
-        return text
+        return re.sub(r" (s|min|h|d)\b", lambda match: _UNITS[match[1]], text)
     if name == "names":
         return text.replace(" or ", ", ")
-    # Outside of quotes and parentheses, prose has to be translated.
+    # Text outside quotes and parentheses must not stay English.
     if name not in _PATTERNS and re.search(_PROSE, re.sub(r"'[^']*'|\([^)]*\)", "", text)):
         return None
-    # "2" of "2 tasks": Korean has its own counting words.
+    # "2 tasks" becomes "2": the translation has the Korean counting word.
     return re.sub(r"^(\d+) [A-Za-z ]+$", r"\1", text)

@@ -101,3 +101,30 @@ def test_the_log_of_a_job_that_starts_while_slurm_is_silent(
     follow_job(JobId(7), record)
     told = capsys.readouterr()
     assert told.out == "epoch 1\n" and "no answer; retrying" in told.err
+
+
+def test_the_last_lines_of_a_run_are_shown_after_it_was_requeued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = RecordStore.default()
+    record = store.complete(store.begin(RecordDraft("/", {}, "a", "gpu", f"{tmp_path}/7.out")), 7)
+    clock = [0.0]
+
+    def ask(watch: JobWatch) -> None:
+        state = "PENDING" if clock[0] else "RUNNING"
+        watch.statuses = (
+            JobStatus(JobId(7), 7, "a", "kim", "gpu", state, "", "squeue", record=record),
+        )
+
+    def sleep(seconds: float) -> None:
+        if clock[0] > 100:
+            raise KeyboardInterrupt
+        if clock[0]:
+            (tmp_path / "7.out").write_text("late\n")
+        clock[0] += 100
+
+    monkeypatch.setattr(JobWatch, "_ask", ask)
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.sleep", sleep)
+    follow_job(JobId(7), record)
+    assert capsys.readouterr().out == "late\n"

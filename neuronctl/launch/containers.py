@@ -1,11 +1,11 @@
-"""How a container is put around what runs on each node: one small entry per runtime."""
+"""How each container runtime is put around what runs on the nodes."""
 
 from __future__ import annotations
 
 import os
 import re
 from functools import partial
-from typing import Callable, Mapping, Optional, Sequence, Tuple
+from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.shell import CommandWord, Shell
@@ -22,29 +22,28 @@ class Wrapping:
 
 
 Wrap = Callable[[JobRequest, Optional[Shell], str], Wrapping]
-"""Given the request, the user's scratch directory as shell text (or None), and the option that
-passes the node's GPUs in: ``--nv``, ``--rocm``, or "" without GPUs."""
+"""Its arguments are the request, the user's scratch directory as shell text (or None), and the
+option that passes the node's GPUs in: ``--nv``, ``--rocm``, or "" without GPUs."""
 
 
 def _singularity(
     command: str, request: JobRequest, scratch: Optional[Shell], gpus: str
 ) -> Wrapping:
-    words: Tuple[CommandWord, ...] = (command, "exec")
-    if gpus and not {"--nv", "--rocm"} & set(request.container_options):
-        words += (gpus,)
-    words += request.container_options
-    # The runtime alone binds the home directory, but not scratch, and not always $PWD.
     before: Tuple[str, ...] = ()
+    # The runtime alone binds the home directory, but not scratch, and not always $PWD.
     if scratch is not None:
         before = (
             "# Scratch and this directory; binding one twice gives a warning per process.",
             f'export BINDS="{scratch}"; [ "$PWD" = "$BINDS" ] || BINDS+=",$PWD"',
         )
-    words += ("--bind", Shell('"$BINDS"' if before else '"$PWD"'))
-    for bind in request.binds:
-        words += ("--bind", bind)
-    last = ("--pwd", Shell('"$PWD"'), request.container or "")
-    return Wrapping(before=before, prefix=(*words, *last))
+    words: List[CommandWord] = [command, "exec"]
+    if gpus and not {"--nv", "--rocm"} & set(request.container_options):
+        words.append(gpus)
+    words += request.container_options
+    for bind in (Shell('"$BINDS"' if before else '"$PWD"'), *request.binds):
+        words += ["--bind", bind]
+    words += ["--pwd", Shell('"$PWD"'), request.container or ""]
+    return Wrapping(before=before, prefix=tuple(words))
 
 
 def _pyxis(request: JobRequest, scratch: Optional[Shell], gpus: str) -> Wrapping:
@@ -70,16 +69,16 @@ RUNTIMES: Mapping[str, Wrap] = {
     "apptainer": partial(_singularity, "apptainer"),
     "pyxis": _pyxis,
 }
-"""Container runtime -> what it adds to a launch."""
+"""The name of a container runtime -> the function that returns its additions to a launch."""
 
 
 def find_image(image: str, directories: Sequence[str], here: str = "") -> str:
-    """Return the path of an image; look a bare name that is no file here up in ``directories``.
+    """Return the path of an image; a bare name that is no file here is one in ``directories``.
 
-    If none of them has it (on another machine, say), the path is that in the first one. A name
-    with a ``/`` stays as it is, and so does that of a registry (``ubuntu:22.04``). A file here
-    that is not a SIF gets a ``./``, by which Pyxis recognises a file. here: the job's directory,
-    where that is not this process's.
+    If none of them has the image (on another machine, say), the path is in the first one. A name
+    with a ``/`` stays as it is, as does that of a registry (``ubuntu:22.04``). A file here that is
+    not a SIF gets a ``./``, by which Pyxis recognizes a file. here: the job's directory, if it is
+    not this process's.
     """
     if os.path.exists(os.path.join(here, image)):
         return image if image.startswith((".", "/")) or image.endswith(".sif") else f"./{image}"

@@ -1,9 +1,8 @@
-"""Where a job's software lives: small entries, each with the shell lines that activate it.
+"""Find a job's software on this machine, and write the shell lines that activate it.
 
-The order in a script is modules, conda or venv, the address
-and port where the processes meet, the exported variables, the user's ``--setup`` lines, the launch.
-Modules come before conda, which like an MPI may come from one. The user's variables and lines come
-last and so override the others, MASTER_PORT included.
+The order in a script is modules, conda or venv, the address and port where the processes meet, the
+exported variables, the user's ``--setup`` lines, the launch. A module may provide conda or an MPI,
+so modules come first. The user's variables and lines come last, to override the others.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ CONDA_PLACES = (
     *("~/miniconda3", "~/miniforge3", "~/anaconda3", "~/mambaforge"),
     *("/opt/conda", "/opt/miniconda3", "/opt/miniforge3", "/opt/anaconda3"),
 )
-"""Where conda is installed usually."""
+"""The usual places of a conda installation."""
 
 _CONDA_SH = "etc/profile.d/conda.sh"
 
@@ -38,33 +37,33 @@ class ShellLine:
 
 @dataclass(frozen=True)
 class Conda:
-    """A conda that this machine has."""
+    """A conda on this machine."""
 
-    how: str  # in words, how it was found
+    how: str  # how it was found, as users read it
     base: str = ""  # its installation; "": PATH leads to it
-    given: bool = False  # the environment was named by a path in it: no other conda is asked
+    given: bool = False  # the environment's path is in this one, so that no other is considered
 
 
 def find_conda(environment: str, here: str = "") -> Optional[Conda]:
-    """Find the conda for an environment, given by name or path; None if this machine has none.
+    """Find the conda for an environment, a name or path; None if this machine has no conda.
 
-    here: the job's directory, where that is not this process's.
+    here: the job's directory, if it is not this process's.
     """
     if "/" in environment:
         path = os.path.abspath(os.path.join(here, os.path.expanduser(environment)))
         for base in (path, os.path.dirname(os.path.dirname(path))):
             if _is_installation(base):
                 return Conda(f"by the path given: {base}", base, given=True)
-    # Imports bz2 and lzma, which few submissions need.
+    # shutil imports bz2 and lzma, which few submissions need.
     from shutil import which
 
-    program_on_path = which("conda")
-    if program_on_path is not None:
-        return Conda(f"on PATH: {program_on_path}")
+    on_path = which("conda")
+    if on_path is not None:
+        return Conda(f"on PATH: {on_path}")
     program = os.environ.get("CONDA_EXE", "")
-    base = os.path.dirname(os.path.dirname(program))
-    if _is_installation(base):
-        return Conda(f"by CONDA_EXE: {program}", base)
+    program_base = os.path.dirname(os.path.dirname(program))
+    if _is_installation(program_base):
+        return Conda(f"by CONDA_EXE: {program}", program_base)
     places = [place for place in CONDA_PLACES if _is_installation(os.path.expanduser(place))]
     for place in places:
         if os.path.isdir(os.path.join(os.path.expanduser(place), "envs", environment)):
@@ -73,15 +72,17 @@ def find_conda(environment: str, here: str = "") -> Optional[Conda]:
 
 
 def _is_installation(directory: str) -> bool:
+    """Return True for the absolute path of a conda installation."""
     return os.path.isabs(directory) and os.path.isfile(f"{directory}/{_CONDA_SH}")
 
 
 def activate_conda(name: str, conda: Optional[Conda]) -> Tuple[ShellLine, ...]:
-    """Return the lines that activate a conda environment. ``conda``: this machine's."""
-    file = f'"$(conda info --base)/{_CONDA_SH}"'
-    if conda is not None and conda.given:
+    """Return the lines that activate a conda environment. conda: this machine's."""
+    if conda is None or not conda.base:
+        file = f'"$(conda info --base)/{_CONDA_SH}"'
+    elif conda.given:
         file = quote(f"{conda.base}/{_CONDA_SH}")
-    elif conda is not None and conda.base:
+    else:
         base = conda.base if conda.base.startswith("~/") else quote(conda.base)
         file = f'"$(conda info --base 2>/dev/null || echo {base})/{_CONDA_SH}"'
     return (
@@ -100,13 +101,15 @@ def activate_venv(directory: str) -> Tuple[ShellLine, ...]:
 
 
 def find_venv(program: str, directory: str, names: Sequence[str] = (".venv",)) -> Tuple[str, str]:
-    """Return the environment beside a program, and a uv.lock without one; "" for each without.
+    """Return the environment beside a program; without one, "" and the uv.lock beside it, or "".
 
     Both are searched for from the program up to the job's directory, and are relative to it. An
     environment of somebody who owns neither the job nor the program does not count.
     """
     file = os.path.abspath(os.path.join(directory, program))
-    owners = {0, os.getuid(), *(os.stat(path).st_uid for path in [file] if os.path.isfile(file))}
+    owners = {0, os.getuid()}
+    if os.path.isfile(file):
+        owners.add(os.stat(file).st_uid)
     top = os.path.abspath(directory)
     place = os.path.dirname(file) if program else file
     while True:
@@ -124,16 +127,18 @@ def find_venv(program: str, directory: str, names: Sequence[str] = (".venv",)) -
 
 
 def load_modules(modules: Tuple[str, ...], *, login_shell: bool) -> Tuple[ShellLine, ...]:
-    """Return the script lines that load ``modules``, without those that the job inherits.
+    """Return the script lines that load ``modules`` in place of those that the job inherits.
 
-    login_shell: whether the script runs in one, in which ``module`` is defined.
+    login_shell: the script runs in a login shell, which has defined ``module``.
     """
-    # /etc/profile may replace PATH; Debian's does.
-    profile = "{ path=$PATH; . /etc/profile; PATH=$path:$PATH; }"
-    define = (
-        ShellLine("# /etc/profile defines 'module'. Your own PATH entries stay in front."),
-        ShellLine(f"type module >/dev/null 2>&1 || {profile}"),
-    )
+    lines = []
+    if not login_shell:
+        lines.append(
+            ShellLine("# /etc/profile defines 'module'. Your own PATH entries stay in front.")
+        )
+        # /etc/profile may replace PATH; Debian's does.
+        profile = "{ path=$PATH; . /etc/profile; PATH=$path:$PATH; }"
+        lines.append(ShellLine(f"type module >/dev/null 2>&1 || {profile}"))
     names = " ".join(map(quote, modules))
-    load = ShellLine(f"module load {names}", f"cannot load the modules {' '.join(modules)}")
-    return (*(() if login_shell else define), ShellLine("module purge"), load)
+    defect = f"cannot load the modules {' '.join(modules)}"
+    return (*lines, ShellLine("module purge"), ShellLine(f"module load {names}", defect))

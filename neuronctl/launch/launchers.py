@@ -1,9 +1,9 @@
 """How a program is started on the nodes: one template per launcher, its traits in the header.
 
-A launcher is a file ``NAME.j2``. Its first lines, a Jinja comment of ``key: value`` lines, are its
-traits: all that planning, the rules, the preflight, ``check``, and ``import`` ask about it. Its
-blocks are the text of the launch, which neuronctl.rendering fills in. A user's file comes before
-the site's, and that before the one that ships with neuronctl.
+A launcher is a file ``NAME.j2``. It begins with a Jinja comment of ``key: value`` lines, its
+traits: all that planning, the rules, the preflight, ``check``, and ``import`` need to know about
+it. Its blocks are the text of the launch, which neuronctl.rendering fills in. A user's file
+precedes the site's, which precedes the one that ships with neuronctl.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ONE, ALL = "one", "all"
 LAUNCHER, PROGRAM = "launcher", "program"
 
 Options = Tuple[str, ...]
-"""Names of options, as of ``option_name``."""
+"""Names of options, as option_name() returns them."""
 
 
 def option_name(word: str) -> str:
@@ -60,9 +60,9 @@ class Launcher:
     executable: Tuple[str, ...] = ()  # before a program that is not a Python file
     signals: Tuple[str, ...] = ()  # the only ones that it passes on to its processes; (): any
     marks: str = ""  # what NEURONCTL_LAUNCH marks, if a signal is for its processes only
-    programs: Tuple[Tuple[str, ...], ...] = ()  # commands (or Python modules) that are this one
-    akin: Tuple[Tuple[str, ...], ...] = ()  # others like it, which it may not replace
-    chosen_by: Options = ()  # with which a program of several launchers is this one
+    programs: Tuple[Tuple[str, ...], ...] = ()  # its commands, or Python modules
+    akin: Tuple[Tuple[str, ...], ...] = ()  # similar commands, which it may not replace
+    chosen_by: Options = ()  # options that choose this one if several launchers have a command
     # Options by meaning.
     flags: Options = ()
     values: Options = ()
@@ -98,9 +98,9 @@ class Launcher:
     @property
     def own_options(self) -> Options:
         """Return the options that its template sets from the plan."""
-        meeting = self.node_rank + self.address + self.port + self.endpoint + self.backend
+        rendezvous = self.node_rank + self.address + self.port + self.endpoint + self.backend
         program = self.module + tuple(map(option_name, self.executable))
-        return self.nodes + self.counts + meeting + program + self.sets
+        return self.nodes + self.counts + rendezvous + program + self.sets
 
     def starts_processes(self) -> bool:
         """Return True if it starts several processes in one task."""
@@ -129,12 +129,12 @@ def holds(when: str, *, nodes: int, processes: int, python: bool) -> bool:
 
 def not_a_macro(word: str) -> str:
     """Return ``word`` escaped, so that a launcher with ``macros`` passes it on unchanged."""
-    as_read = Template(word).safe_substitute(local_rank="0")
-    return word if as_read == word else word.replace("$", "$$")
+    substituted = Template(word).safe_substitute(local_rank="0")
+    return word if substituted == word else word.replace("$", "$$")
 
 
 def directories(kind: str = "launchers") -> Tuple[str, ...]:
-    """Return the directories of launchers: the user's, the site's, the shipped one."""
+    """Return the directories of templates of a kind: the user's, the site's, the shipped one."""
     templates = os.path.join(config_dir(), "templates"), SITE_DIRECTORY, data_path("templates")
     return tuple(os.path.join(directory, kind) for directory in templates)
 
@@ -150,11 +150,10 @@ def names(kind: str = "launchers", ending: str = ".j2") -> Tuple[str, ...]:
 
 
 def load(name: str) -> Launcher:
-    """Return the launcher ``name``.
+    """Return the launcher ``name``, whose file is read only once.
 
-    Raises UsageError if there is none, and TemplateError with file and line if its file is wrong
-    or may be changed by other users; a site's file that is wrong is left out. The file is read only
-    once.
+    Raises UsageError if there is none, and TemplateError with file and line if its file is wrong or
+    may be changed by other users. In place of a site's file that is wrong, the shipped one is read.
     """
     return _loaded(name, directories())
 
@@ -171,7 +170,7 @@ def _loaded(name: str, places: Sequence[str]) -> Launcher:
 
 
 def read(name: str, places: Sequence[str]) -> Launcher:
-    """Read a launcher from the first place that has it; raise as load() does."""
+    """Read a launcher from the first place that has it; raise UsageError, or TemplateError."""
     file, text = _read(name, places)
     traits = _traits(file, text)
     like = traits.pop("like", "")
@@ -199,7 +198,7 @@ def read(name: str, places: Sequence[str]) -> Launcher:
 
 
 def every() -> Tuple[Launcher, ...]:
-    """Return all launchers, as first read; skip files with errors."""
+    """Return all launchers; skip files with errors."""
     return every_in(directories())
 
 
@@ -214,14 +213,14 @@ def every_in(places: Sequence[str]) -> Tuple[Launcher, ...]:
 
 
 def forget() -> None:
-    """Read the launchers again: one of their files changed."""
+    """Read the launchers again when next needed, because a file has changed."""
     every_in.cache_clear()
     _loaded.cache_clear()
 
 
 @dataclass(frozen=True)
 class LauncherOption:
-    """An option of a launcher: its name (see ``launchers.option_name``), value, and words."""
+    """An option of a launcher. name: as option_name() returns it. words: all of its words."""
 
     name: str
     value: str
@@ -230,11 +229,11 @@ class LauncherOption:
 
 @dataclass(frozen=True)
 class LauncherCall:
-    """A launcher that is called."""
+    """A launcher as a command line calls it."""
 
     launcher: Launcher
-    options: Tuple[LauncherOption, ...]  # in the order of the line
-    length: Optional[int]  # words before what it starts; None if an option is not known
+    options: Tuple[LauncherOption, ...]
+    length: Optional[int]  # how many words precede the program; None if an option is not known
 
 
 def find_call(
@@ -242,16 +241,16 @@ def find_call(
 ) -> Optional[LauncherCall]:
     """Find the launcher that the first of these words call; None if they call none.
 
-    words: of a command, or of what follows ``python -m``; None for one that is not known.
-    launchers: those to choose from, by default every one. A program that starts processes as a
-    launcher does, such as mpiexec.hydra, counts as that launcher.
+    words: a command line, or what follows ``python -m``; None for a word that is not known.
+    launchers: those to choose from, by default all. A similar program, such as mpiexec.hydra,
+    counts as the launcher.
     """
     call: Optional[LauncherCall] = None
     for launcher in every() if launchers is None else launchers:
         for command in (*launcher.programs, *launcher.akin):
             if not words or words[0] != command[0] or tuple(words[: len(command)]) != command:
                 continue
-            options, length = _options_called(launcher, words, len(command))
+            options, length = _read_options(launcher, words, len(command))
             names = {option.name for option in options}
             is_chosen = not names.isdisjoint(launcher.chosen_by)
             if is_chosen or (call is None and not launcher.chosen_by):
@@ -259,19 +258,20 @@ def find_call(
     return call
 
 
-def _options_called(
-    launcher: Launcher, words: Sequence[Optional[str]], at: int
+def _read_options(
+    launcher: Launcher, words: Sequence[Optional[str]], begin: int
 ) -> Tuple[Tuple[LauncherOption, ...], Optional[int]]:
-    """Return the options in the words from ``at`` on, and how many words precede the rest.
+    """Return the options in the words from ``begin`` on, and the index of the word after them.
 
-    The rest is what the launcher starts. None: an option is not known, nor whether it has a value.
+    None in place of the index: an option is not known, nor whether it has a value.
     """
     options: List[LauncherOption] = []
-    while at < len(words):
-        word = words[at]
+    index = begin
+    while index < len(words):
+        word = words[index]
         if word is None or not word.startswith("-") or word == "--":
-            return tuple(options), at
-        typed, equals, value = word.partition("=")
+            return tuple(options), index
+        typed, equals, inline_value = word.partition("=")
         name = typed.lstrip("-").replace("-", "_")
         if equals or name in launcher.flags:
             length = 1
@@ -281,13 +281,12 @@ def _options_called(
             length = 2
         else:
             return tuple(options), None
-        option_words = tuple(word or "" for word in words[at : at + length])
-        if length > 1:
-            value = "".join(option_words[1:2])
+        option_words = tuple(word or "" for word in words[index : index + length])
+        value = inline_value if length == 1 else "".join(option_words[1:2])
         if length == 2 and not launcher.values:  # argparse takes both in one word
             option_words = (f"{typed}={value}",)
         options.append(LauncherOption(name, value, option_words))
-        at += length
+        index += length
     return tuple(options), len(words)
 
 
@@ -304,14 +303,14 @@ _LONGEST = 1024 * 1024  # bytes of a template
 
 
 def template_text(file: str, *, own: bool) -> str:
-    """Read a template; raises TemplateError. own: whether it lies among the user's own."""
+    """Read a template; raises TemplateError. own: refuse a file that other users can change."""
     try:
         if own:
             content = read_trusted(file)
         else:
             with open_regular(file) as stream:
                 content = stream.read(_LONGEST)
-        # As in a file opened as text.
+        # Universal newlines, as in a file that is opened as text.
         return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         problem = f"{file}: byte {error.start + 1} is not UTF-8, as a template must be"
@@ -322,21 +321,10 @@ def template_text(file: str, *, own: bool) -> str:
 
 
 def _traits(file: str, text: str) -> Dict[str, Any]:
-    """Parse a launcher's header into values by field."""
-    lines = text.split("\n")
-    if lines[0] != "{#" or "#}" not in lines:
-        raise TemplateError(
-            f"{file}:1: no header: the file must begin with lines '{{#', 'distributed: yes' … '#}}'"
-        )
+    """Parse a launcher's header into values by field; raise TemplateError."""
     values: Dict[str, Any] = {}
-    entries: List[Tuple[int, str]] = []
-    for number, line in enumerate(lines[1 : lines.index("#}")], 2):
-        if line[:1] == " " and entries:  # continues the line above
-            entries[-1] = (entries[-1][0], f"{entries[-1][1]} {line.strip()}")
-        elif line.strip():
-            entries.append((number, line))
-    for number, line in entries:
-        key, colon, value = (part.strip() for part in line.partition(":"))
+    for number, entry in _header_entries(file, text).items():
+        key, colon, value = (part.strip() for part in entry.partition(":"))
         if not colon or key not in _TRAITS:
             hint = did_you_mean(key, _TRAITS)
             raise TemplateError(f"{file}:{number}: unknown trait '{key}'", hint)
@@ -347,6 +335,24 @@ def _traits(file: str, text: str) -> Dict[str, Any]:
         except ValueError as error:
             raise TemplateError(f"{file}:{number}: {key}: {error}, not '{value}'") from None
     return values
+
+
+def _header_entries(file: str, text: str) -> Dict[int, str]:
+    """Return the entries of a header by their line; an indented line continues the entry above."""
+    lines = text.split("\n")
+    if lines[0] != "{#" or "#}" not in lines:
+        raise TemplateError(
+            f"{file}:1: no header: the file must begin with lines '{{#', 'distributed: yes' … '#}}'"
+        )
+    entries: Dict[int, str] = {}
+    last = 0
+    for number, line in enumerate(lines[1 : lines.index("#}")], 2):
+        if line.startswith(" ") and entries:
+            entries[last] += f" {line.strip()}"
+        elif line.strip():
+            entries[number] = line
+            last = number
+    return entries
 
 
 def _read_trait(trait: str, text: str) -> object:
@@ -375,8 +381,8 @@ _CHOICES: Mapping[str, Mapping[str, object]] = {
     "marks": {LAUNCHER: LAUNCHER, PROGRAM: PROGRAM, "nothing": ""},
     "uncounted": {ONE: ONE, ALL: ALL},
 }
-"""The texts that a trait may have, with their values."""
+"""Trait, or ``bool`` -> the texts that it may have in the header, with their values."""
 
-_FOUND = ("name", "file", "takes_options", "counts_nodes")
-_TRAITS = ("like", *(trait for trait in Launcher.__annotations__ if trait not in _FOUND))
+_NO_TRAITS = ("name", "file", "takes_options", "counts_nodes")
+_TRAITS = ("like", *(trait for trait in Launcher.__annotations__ if trait not in _NO_TRAITS))
 """The keys of a header; ``like`` names another launcher, which supplies the missing traits."""

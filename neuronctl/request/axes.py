@@ -12,7 +12,7 @@ from neuronctl.common.files import open_named
 from neuronctl.common.words import counted
 
 Row = Tuple[Tuple[str, str], ...]
-"""Parameters, each with its value, in their order."""
+"""(parameter, value) pairs, in the order of the parameters."""
 
 Axis = Tuple[Row, ...]
 """Rows of the same parameters; a sweep combines each row of one axis with each of the others."""
@@ -21,13 +21,13 @@ NAME = r"[^\W\d](?:[\w.-]*\w)?"
 """A parameter's name, such as ``lr``, ``optimizer.lr``, and ``gpus-per-node``."""
 
 MOST = 100_000
-"""Tasks of a sweep."""
+"""The most tasks that a sweep may have."""
 
 COMMAND = "command"
 """The parameter that a file of commands sets."""
 
 SHELL_COMMAND = ("bash", "-c", f"{{{COMMAND}}}")
-"""What a sweep over a file of commands runs where no program is named."""
+"""What a sweep over a file of commands runs if no program is named."""
 
 SOURCES = ("params", "zip", "list", "table", "commands")
 """Keys of ``sweep:`` in a job file."""
@@ -94,6 +94,7 @@ def _read_columns(data: Any) -> Dict[str, List[Any]]:
 
 
 def _axis(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Axis:
+    """Return the axis of these parameters; raise ValueError for a wrong name or value."""
     for name in names:
         if not re.fullmatch(NAME, name):
             raise ValueError(
@@ -112,19 +113,24 @@ def _read_values(text: str) -> List[str]:
     """Return the values in ``0.1,0.01`` or ``1..5``."""
     values: List[str] = []
     for part in text.split(","):
-        span = re.fullmatch(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})", part)
-        if span is None:
-            if re.fullmatch(r"[-+0-9.]+\.\.[-+0-9.]+", part):
-                raise ValueError(f"'{part}': a range has whole numbers; list others: 0.1,0.3,0.5")
+        bounds = re.fullmatch(r"(?P<first>-?[0-9]{1,18})\.\.(?P<last>-?[0-9]{1,18})", part)
+        if bounds is not None:
+            values += _count(bounds["first"], bounds["last"])
+        elif re.fullmatch(r"[-+0-9.]+\.\.[-+0-9.]+", part):
+            raise ValueError(f"'{part}': a range has whole numbers; list others: 0.1,0.3,0.5")
+        else:
             values.append(part)
-            continue
-        first, last = int(span[1]), int(span[2])
-        if abs(last - first) >= MOST:
-            raise ValueError(f"'{part}' has more than {MOST} values")
-        width = len(span[1]) if re.match("-?0[0-9]", span[1]) else 0  # as in bash
-        step = 1 if last >= first else -1
-        values += [f"{number:0{width}d}" for number in range(first, last + step, step)]
     return values
+
+
+def _count(first: str, last: str) -> List[str]:
+    """Return the numbers from first to last; as in bash, they are as wide as 01."""
+    distance = int(last) - int(first)
+    if abs(distance) >= MOST:
+        raise ValueError(f"'{first}..{last}' has more than {MOST} values")
+    width = len(first) if re.match("-?0[0-9]", first) else 0
+    step = 1 if distance >= 0 else -1
+    return [f"{number:0{width}d}" for number in range(int(first), int(last) + step, step)]
 
 
 def _read_table(file: Any) -> Axis:

@@ -1,4 +1,4 @@
-"""A requested job: command line over job file over configuration; ``None``: not requested."""
+"""A requested job, merged from command line, job file, and configuration; None: not requested."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Source(enum.Enum):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a value came from: ``where`` is an option, a ``file:line`` or a formula."""
+    """Where a value came from. where: an option, a ``file:line``, or a formula."""
 
     source: Source
     where: str = ""
@@ -51,7 +51,7 @@ class Body:
 class StepRequest:
     """One step of a job: a program, shell text, or several steps side by side.
 
-    What is None is the job's. allow_failure: whether the job goes on where the step fails.
+    None: as the job has it. allow_failure: the job continues if the step fails.
     """
 
     script: Optional[str] = None
@@ -80,13 +80,14 @@ class Amounts:
     gpus_per_node: Optional[int] = None
 
     def least_nodes(self, cores: int, gpus: int) -> int:
-        """Return how many nodes of this size it needs; 0: unknown."""
-        tasks, most = self.ntasks or 1, self.ntasks_per_node or self.ntasks or 1
+        """Return how many nodes with so many cores and GPUs it needs; 0: unknown size."""
+        tasks = self.ntasks or 1
+        tasks_per_node = self.ntasks_per_node or tasks
         if cores:
-            most = min(most, max(1, cores // (self.cpus_per_task or 1)))
+            tasks_per_node = min(tasks_per_node, max(1, cores // (self.cpus_per_task or 1)))
         gpus_per_node = self.gpus_per_node or gpus
-        for_gpus = -(-(self.gpus or 0) // gpus_per_node) if gpus_per_node else 0
-        return max(-(-tasks // most), for_gpus)
+        nodes_for_gpus = -(-(self.gpus or 0) // gpus_per_node) if gpus_per_node else 0
+        return max(-(-tasks // tasks_per_node), nodes_for_gpus)
 
 
 _NOT_IN_A_SCRIPT = ("wait", "test-only", "wrap", "parsable", "help", "usage", "version")
@@ -94,6 +95,7 @@ _NOT_IN_A_SCRIPT = ("wait", "test-only", "wrap", "parsable", "help", "usage", "v
 
 
 def _others_of_sbatch(texts: Sequence[str]) -> Tuple[str, ...]:
+    """Read options of sbatch that neuronctl does not have; raise ValueError."""
     options = []
     for text in texts:
         option = one_line(text).lstrip("-")
@@ -117,9 +119,9 @@ _environment = partial(option, group="Environment")
 class JobRequest:
     """A job as requested, and the table of all options. Names are sbatch's unless stated otherwise.
 
-    A field that an option sets is declared with it: ``option(SPELLING, HELP, GRAMMAR)``. From that
-    follow the command line, the keys of a job file, the reading of directives, and the directive of
-    the same name, in this order.
+    ``option(SPELLING, HELP, GRAMMAR)`` declares a field and the option that sets it. From that
+    follow the command line, the keys of a job file, and the directives that are read and written,
+    in the order of the fields.
     """
 
     script: Optional[str] = None
@@ -129,7 +131,7 @@ class JobRequest:
     body: Optional[str] = None
     """Shell text in place of a program: ``--body``, or ``run:`` in a job file."""
     steps: Tuple[StepRequest, ...] = ()
-    """What runs one after the other in place of one program."""
+    """Programs that run one after the other, in place of a single one."""
     text_file: Optional[str] = None
     """The file that ``body`` or ``steps`` were read from, which names the job."""
     sweep: Tuple[Axis, ...] = ()
@@ -145,7 +147,7 @@ class JobRequest:
         "-N, --nodes N[-MAX]", "Number of nodes, or a range: 2-4.", values.nodes
     )
     max_nodes: Optional[int] = None
-    """Of a range (``-N 2-4``), the end; ``nodes`` is its start."""
+    """The end of a range (``-N 2-4``); ``nodes`` is its start. 0: no maximum."""
     ntasks: Optional[int] = option("-n, --ntasks N", "Total number of tasks.", values.whole_number)
     ntasks_per_node: Optional[int] = option(
         "--ntasks-per-node N",
@@ -165,7 +167,7 @@ class JobRequest:
     gres: Tuple[str, ...] = option(
         "--gres LIST", "Generic resources per node, such as gpu:2.", values.gres, default=()
     )
-    """Those other than GPUs, as typed."""
+    """Resources other than GPUs of one type, as typed."""
     mem: Optional[str] = option("--mem SIZE", "Memory per node, such as 80G.", values.memory)
     exclusive: Optional[bool] = option(
         "--exclusive", "Do not share nodes with other jobs.", values.exclusive
@@ -209,7 +211,7 @@ class JobRequest:
     chdir: Optional[str] = option(
         "-D, --chdir DIR", "Directory to run in, where relative paths begin (default: this one)."
     )
-    """An absolute path once the job is planned; None: where it is submitted."""
+    """An absolute path once the job is planned; None: the directory in which it is submitted."""
     output: Optional[str] = option(
         "-o, --output FILE",
         "Log file (default: %x_%j.out, the job's name and id).",
@@ -231,9 +233,7 @@ class JobRequest:
     appl: Optional[str] = _job("--appl NAME", "Application, for the site's comment.")
     """``appl=`` of a structured comment."""
     after: Tuple[str, ...] = _job(
-        "--after JOB...",
-        "Start after this job (name or id) has ended; repeatable.",
-        values.words,
+        "--after JOB...", "Start after this job (name or id) has ended; repeatable.", values.words
     )
     after_ok: Tuple[str, ...] = _job(
         "--after-ok JOB...",
@@ -253,7 +253,7 @@ class JobRequest:
         "Extra argument for the launcher, such as --tee=3; repeatable.",
         values.words,
     )
-    """They stand behind those that neuronctl gives it."""
+    """They follow the arguments that neuronctl gives it."""
     preflight: Optional[bool] = _job(
         "--[no-]preflight", "Check the nodes before the launch (the default).", batch_only=True
     )
@@ -324,12 +324,12 @@ class JobRequest:
     setup: Tuple[str, ...] = _environment(
         "--setup LINE...", "Shell line to run before the launch; repeatable.", values.setup
     )
-    """Never quoted."""
+    """They stand in the script as typed, unquoted."""
 
     amounts: Optional[Amounts] = None
-    """Of somebody's script; None: nodes, tasks, cores, and GPUs are as planned."""
+    """The size that somebody's script requests; None: neuronctl plans the size."""
     typed_dependency: Optional[str] = None
-    """What --dependency says, if the jobs of --after and --after-ok are in ``dependency`` too."""
+    """--dependency as typed, if ``dependency`` also has the jobs of --after and --after-ok."""
     origins: Mapping[str, Origin] = datatypes.field(default_factory=dict)
     """Field name -> where its value came from, for every requested field."""
 
@@ -362,11 +362,10 @@ BY_NAME: Mapping[str, Option] = {option.long: option for option in OPTIONS}
 OF_SLURM: Mapping[str, Option] = {
     name: entry for name, entry in BY_NAME.items() if entry.group == "Slurm" and name != "sbatch"
 }
-"""Those that sbatch has too, under the same names, in the order of a script's directives."""
-
+"""Options that sbatch also has, under the same names, in the order of a script's directives."""
 
 UNTIL_DONE = ("max-runs", "resume-with")
-"""The options that only --until-done gives a meaning."""
+"""Options that have a meaning only with --until-done."""
 
 
 def find(name: str) -> Optional[Option]:
@@ -376,7 +375,7 @@ def find(name: str) -> Optional[Option]:
 
 @dataclass(frozen=True)
 class Layer:
-    """The fields that one source sets: JobRequest field name -> value, and where each was set."""
+    """The values of the JobRequest fields that one source sets, and where it sets each."""
 
     values: Mapping[str, Any]
     origins: Mapping[str, Origin]
@@ -415,9 +414,10 @@ def merge(layers: Sequence[Layer]) -> Layer:
                 replaced += group if group[0] in layer.values else group[:1]
         for name in replaced:
             values.pop(name, None)
+        variables = dict(values.get("env", ()))
         for name, value in layer.values.items():
-            if name == "env":
-                value = tuple({**dict(values.get("env", ())), **dict(value)}.items())
             values[name] = value
+            if name == "env":
+                values[name] = tuple({**variables, **dict(value)}.items())
             origins[name] = layer.origins[name]
     return Layer(values, {name: origins[name] for name in values})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from neuronctl.request.axes import Axis
 
 JOB_FILE = "job.yaml"
-"""What ``submit`` and ``generate`` read in the current directory where no job is named."""
+"""What ``submit`` and ``generate`` read in the current directory if no job is named."""
 
 JOBS = "jobs"
 """The key of a job file that describes a pipeline: its jobs, by their names."""
@@ -31,7 +31,7 @@ ON = "on"
 """The key of a configuration that names the cluster on which commands run."""
 
 _LONGEST = 4 * 1024 * 1024
-"""Bytes of shell text: sbatch takes no longer script."""
+"""Bytes of shell text: sbatch accepts no longer script."""
 
 # Allowed in a job file, but not in a user's defaults.
 _PROGRAM_KEYS = ("script", "args", "run", "steps", "sweep", JOBS)
@@ -49,8 +49,8 @@ def read_job_file(path: str) -> Layer:
     """Read the job that ``path`` describes; raises JobFileError with file:line."""
     if not path:
         raise JobFileError("empty job file name", "name a YAML file with options")
-    # A pipe can be read only once.
     has_name = os.path.splitext(path)[1] in (".py", ".sh", ".sbatch", ".slurm")
+    # Look into no pipe, which can be read only once.
     if os.path.isfile(path) and (has_name or head(path, 2) == b"#!"):
         hint = "-f takes a YAML file with options; put the program after the options, without -f"
         raise JobFileError(f"{path} is a program, not a job file", hint)
@@ -84,7 +84,7 @@ def read_config(path: str) -> Layer:
 
 
 def _config_document(path: str) -> Document:
-    """Return a configuration file's content; a missing file, or one of comments alone, has none."""
+    """Return a configuration file; one that is missing or has only comments is empty."""
     if not present(path):
         return Document(path, {}, {}, {})
     try:
@@ -106,7 +106,7 @@ def describes_pipeline(path: str) -> bool:
 
 
 def read_pipeline(path: str) -> Dict[str, Layer]:
-    """Return the jobs of a pipeline by their names, each with what the file sets for all.
+    """Return the jobs of a pipeline by name, each with what the file sets for all jobs.
 
     Raises JobFileError with file:line.
     """
@@ -134,7 +134,7 @@ _JOBS_EXAMPLE = (
 
 
 def parse_steps(steps: Sequence[Mapping[str, Any]]) -> Tuple[StepRequest, ...]:
-    """Read steps as a job file has them; raise JobFileError."""
+    """Read steps in the form of a job file's; raise JobFileError."""
     return _steps(_Node(Document("steps", {}, {}, {}), ("steps",), steps))
 
 
@@ -178,7 +178,8 @@ def settings() -> List[Setting]:
     by_key: Dict[str, Setting] = {}
     for document in map(_config_document, config_files()):
         for name, data in document.data.items():
-            key, value = name.replace("_", "-"), _without_secrets(document, name, data)
+            key = name.replace("_", "-")
+            value = _without_secrets(document, name, data)
             by_key[key] = Setting(key, value, document.where((name,)))
     return list(by_key.values())
 
@@ -186,6 +187,7 @@ def settings() -> List[Setting]:
 def _without_secrets(
     document: Document, key: str, data: Any
 ) -> Union[str, List[str], Dict[str, str]]:
+    """Return a setting's value as typed, with ``***`` for secrets."""
     from neuronctl.common.secrets import hide_in_words, hide_value
 
     if isinstance(data, dict):
@@ -223,12 +225,13 @@ class _Node:
         return kinds.get(type(self.data), f"the number {self.data}")
 
     def error(self, message: str, hint: str = "") -> JobFileError:
+        """Return the error for this value, with its line, and its key or the key of its list."""
         keys = [key for key in self.path if not key.isdigit()]
         key = keys[-1] if keys[0] in ("steps", JOBS) else keys[0]
         return JobFileError(f"{self.where}: {key}: {message}", hint)
 
     def text(self) -> str:
-        """Return a number as typed: to a program, 1.10 is not 1.1."""
+        """Return the value as typed: to a program, 1.10 is not 1.1."""
         if self.data is None or isinstance(self.data, (dict, list)):
             raise self.error(f"expected one value, found {self.kind}")
         return self.document.raw.get(path_key(self.path), str(self.data))
@@ -259,7 +262,7 @@ def _nodes(document: Document) -> Dict[str, _Node]:
 
 
 def _layer(nodes: Mapping[str, _Node], source: Source, program_keys: Sequence[str]) -> Layer:
-    """Return the fields that a file, or a part of it, such as a job, sets."""
+    """Return the fields that a file sets, or a part of it, such as one job."""
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
     for key, node in nodes.items():
@@ -370,18 +373,15 @@ def _step(node: _Node) -> StepRequest:
 
 
 def _check_program(values: Mapping[str, Any], places: Mapping[str, str]) -> None:
-    """Raise JobFileError for several programs, or for arguments without one. places: by field."""
+    """Raise JobFileError for several programs, or for arguments of none. places: by field."""
     keys = {"script": "script", "body": "run", "steps": "steps", "together": "together"}
-    fields = [field for field in keys if field in values]
-    if not fields:
-        return
-    first = fields[0]
-    if len(fields) > 1:
+    first, *others = [field for field in keys if field in values] or [""]
+    if others:
         raise JobFileError(
-            f"{places[fields[-1]]}: {keys[first]} and {keys[fields[1]]} contradict each other",
+            f"{places[others[-1]]}: {keys[first]} and {keys[others[0]]} contradict each other",
             "keep one of them; several programs are steps",
         )
-    if "args" in values and first != "script":
+    if "args" in values and first not in ("", "script"):
         raise JobFileError(f"{places[first]}: args belong to a script, and not to {keys[first]}")
 
 
@@ -406,18 +406,19 @@ def read_body(file: str) -> Body:
     name = "standard input" if file == "-" else f"'{file}'"
     try:
         with open_named(file) as stream:
-            text = stream.read(_LONGEST).decode("utf-8-sig")
+            content = stream.read(_LONGEST).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         problem = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"--body: cannot read {name}: {problem}") from None
-    first, _, rest = text.partition("\n")
-    if first.startswith("#!"):
-        if not re.search(r"\b(ba)?sh\b", first):
-            raise UsageError(
-                f"--body: {name} is not for bash: it begins with {first.strip()}",
-                "name the file as SCRIPT, without --body",
-            )
-        text = f"\n{rest}"  # errors name the file's lines
+    first_line = content.partition("\n")[0]
+    is_script = first_line.startswith("#!")
+    if is_script and not re.search(r"\b(ba)?sh\b", first_line):
+        raise UsageError(
+            f"--body: {name} is not for bash: it begins with {first_line.strip()}",
+            "name the file as SCRIPT, without --body",
+        )
+    # Keep the number of lines, so that errors name the file's.
+    text = content[len(first_line) :] if is_script else content
     try:
         return Body(shell_text(text), None if file == "-" else file)
     except ValueError as error:

@@ -14,12 +14,12 @@ from neuronctl.request.values import Fields
 class Option:
     """One option.
 
-    metavar: its value in help, "" where it has none. kind: ``"value"`` takes one text; ``"flag"``
+    metavar: its value in help, "" if it has none. kind: ``"value"`` takes one text; ``"flag"``
     takes none (parse gets ``"true"`` or ``"false"``); ``"switch"`` is a flag with a negative form
-    (``--no-requeue``); ``"list"`` may be repeated (parse gets all texts at once). read: its
-    grammar, as request/values.py has them; of a list, it gets all texts. batch_only: salloc does
-    not have the option, because an interactive job has no log file and is not requeued. field: of
-    JobRequest, that it sets.
+    (``--no-requeue``); ``"list"`` may be repeated (parse gets all texts at once). read: the
+    function of request/values.py that reads its text, or the texts of a list. batch_only: salloc
+    does not have the option, because an interactive job has no log file and is not requeued. field:
+    the field of JobRequest that it sets.
     """
 
     long: str
@@ -45,8 +45,9 @@ class Option:
             return fields
         except ValueError as error:
             dash = next(filter(None, map(other_dash, texts)), "")
-            more = dash and dash not in str(error)
-            raise ValueError(f"{error}; it contains {dash}, not '-'" if more else error) from None
+            if not dash or dash in str(error):
+                raise
+            raise ValueError(f"{error}; it contains {dash}, not '-'") from None
 
     def parse_directive(self, value: Optional[str]) -> Optional[Fields]:
         """Return the fields that a directive sets, or None; raise ValueError."""
@@ -57,7 +58,7 @@ class Option:
 
     @property
     def is_flag(self) -> bool:
-        """Return True for an option without a value; a switch may have its ``word`` as a value."""
+        """Return True for an option without a value: a flag, or a switch."""
         return not self.metavar
 
     @property
@@ -67,7 +68,7 @@ class Option:
 
 
 class _Declared:
-    """The default of an option's field; the option is created once the name is known."""
+    """The default of an option's field, until Python names the field; that creates the option."""
 
     def __init__(self, default: Any, make: Callable[[str], Option]) -> None:
         self._default = default
@@ -102,8 +103,7 @@ def option(
     if long != name:
         kind = "switch"
     elif metavar.endswith("..."):
-        metavar = metavar[:-3]
         kind = "list"
-        default = ()
-    parts = (long, short[1:2], metavar, kind, help, read, group, batch_only)
-    return _Declared(default, lambda field: Option(*parts, field))
+    label = metavar.removesuffix("...")
+    parts = (long, short[1:2], label, kind, help, read, group, batch_only)
+    return _Declared(() if kind == "list" else default, lambda field: Option(*parts, field))

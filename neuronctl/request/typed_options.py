@@ -20,10 +20,10 @@ def options_layer(
 ) -> Layer:
     """Parse options into a layer; raises UsageError.
 
-    options: long option names, with ``_`` for ``-``, to a text, a boolean for a flag or a list of
-    texts; None and an empty list mean "not given". words: the program and its arguments, or only
-    arguments, for a program that is named elsewhere. body: shell text, steps: several programs, in
-    place of the one.
+    options: long option name, with ``_`` for ``-`` -> a text, a boolean for a flag, or a list of
+    texts; None and () mean "not given". words: the program and its arguments, or only arguments for
+    a program that is named elsewhere. body, steps: shell text, or several programs, in place of one
+    program.
     """
     values: Dict[str, Any] = {}
     origins: Dict[str, Origin] = {}
@@ -31,18 +31,8 @@ def options_layer(
         value = options.get(option.long.replace("-", "_"))
         if value is None or value == ():
             continue
-        if option.is_flag:
-            texts = ["true" if value is True else "false"]
-        else:
-            texts = list(value) if option.kind == "list" else [value]
-        if option.long == "env":
-            texts = [_fill_from_environment(text) for text in texts]
-        try:
-            fields = option.parse(texts)
-        except ValueError as error:
-            raise UsageError(f"--{option.long}: {error}", option.usage) from None
-        for name, parsed in fields.items():
-            origin = Origin(Source.ASKED, f"--{option.long}")
+        origin = Origin(Source.ASKED, f"--{option.long}")
+        for name, parsed in _read_option(option, value).items():
             if name in values and values[name] != parsed:
                 raise UsageError(
                     f"{origin.where} and {origins[name].where} contradict each other",
@@ -65,19 +55,35 @@ def options_layer(
     return Layer(values, origins)
 
 
+def _read_option(option: Option, value: Any) -> Dict[str, Any]:
+    """Return the fields that an option's value sets; raise UsageError."""
+    if option.is_flag:
+        texts = ["true" if value is True else "false"]
+    else:
+        texts = list(value) if option.kind == "list" else [value]
+    if option.long == "env":
+        texts = [_fill_from_environment(text) for text in texts]
+    try:
+        return option.parse(texts)
+    except ValueError as error:
+        raise UsageError(f"--{option.long}: {error}", option.usage) from None
+
+
 def _program(words: Sequence[str]) -> Dict[str, Any]:
-    """Return the fields for a program and its arguments."""
+    """Return the fields for a program and its arguments, or for arguments alone."""
     if not words:
         return {}
-    refuse_other_dash(words[0])
-    words = ["python", *words] if words[0] == "-m" else words
-    if is_argument(words[0]):
+    first, *others = words
+    refuse_other_dash(first)
+    if first == "-m":
+        return {"script": "python", "args": tuple(words)}
+    if is_argument(first):
         return {"args": tuple(words)}
-    return {"script": words[0], "args": tuple(words[1:])}
+    return {"script": first, "args": tuple(others)}
 
 
 def is_argument(word: str) -> bool:
-    """Return True if the first word after the options begins with a dash, as no program does."""
+    """Return True for a first word that begins with a dash, as no program does, except ``-m``."""
     return len(word) > 1 and word.startswith("-") and word != "-m"
 
 
@@ -93,7 +99,7 @@ def check_utf8(words: Sequence[str]) -> None:
 
 
 def refuse_other_dash(word: str) -> None:
-    """Raise UsageError for a word that begins with a dash that is not ASCII's."""
+    """Raise UsageError for a word that begins with another dash than ASCII's."""
     dash = other_dash(word[:1])
     if dash:
         raise UsageError(
@@ -102,7 +108,7 @@ def refuse_other_dash(word: str) -> None:
 
 
 def _fill_from_environment(text: str) -> str:
-    """Give ``NAME`` alone its value from this process, as docker and sbatch do."""
+    """Return NAME=VALUE; ``NAME`` alone gets its value from this process, as with docker."""
     if "=" in text or not text.isidentifier():
         return text
     if text in os.environ:
@@ -120,7 +126,7 @@ def _fill_from_environment(text: str) -> str:
 
 
 def words_of(options: Mapping[str, Any]) -> List[str]:
-    """Return the words of a command line with the same options as a program's call."""
+    """Return the words of a command line that has the same options as a call of the library."""
     words = []
     for name, value in texts_of(options).items():
         long = name.replace("_", "-")
@@ -133,7 +139,7 @@ def words_of(options: Mapping[str, Any]) -> List[str]:
 
 
 def program_words(script: Union[str, os.PathLike[str], None], args: Sequence[str]) -> List[str]:
-    """Return a program and its arguments from a call of the library."""
+    """Return the words of the program and its arguments in a call of the library."""
     if isinstance(args, str):
         raise UsageError(f"args: expected a list of texts, got {args!r}", 'give ["A", "B"]')
     words = [] if script is None else [os.fspath(script), *args]
@@ -144,7 +150,7 @@ def program_words(script: Union[str, os.PathLike[str], None], args: Sequence[str
 
 
 def texts_of(options: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return a program's options as the command line has them: texts, booleans, and lists."""
+    """Return the options of a call as the command line has them: texts, booleans, and lists."""
     texts: Dict[str, Any] = {}
     for name, value in options.items():
         option = BY_NAME.get(name.replace("_", "-"))
@@ -157,6 +163,7 @@ def texts_of(options: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _text(option: Option, value: Any) -> Any:
+    """Return an option's value as the command line has it."""
     if option.is_flag:
         if not isinstance(value, bool):
             raise UsageError(f"{option.long}: expected True or False, got {value!r}")

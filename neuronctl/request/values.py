@@ -1,4 +1,7 @@
-"""One function for each kind of option value; it returns field values or raises ValueError."""
+"""One function for each kind of option value; it returns field values or raises ValueError.
+
+None: the value may be right for Slurm, but JobRequest has no fields for it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def one_line(text: str) -> str:
 
 
 def any_text(text: str) -> Any:
-    """Accept any text; sbatch ignores an empty one."""
+    """Accept any text; like sbatch, set nothing for an empty one."""
     return text if text.strip() else {}
 
 
@@ -77,9 +80,10 @@ def command_words(text: str) -> str:
 def nodes(text: str) -> Optional[Fields]:
     """Read a number of nodes or a range; None for a list (``1,2,4``) and thousands (``1k``).
 
-    A script may leave it open how many it gets at most (``2-0``): ``max_nodes`` is 0.
+    ``2-0`` in a script sets no maximum: ``max_nodes`` is 0.
     """
-    match = re.fullmatch(r"\s*\+?([0-9]{1,9})\s*(?:-\s*\+?([0-9]{1,9})\s*)?", text)
+    count = r"\s*\+?([0-9]{1,9})\s*"
+    match = re.fullmatch(f"{count}(?:-{count})?", text)
     if match is None:
         if re.fullmatch(r"[\s0-9kKmM+:,-]*[0-9][\s0-9kKmM+:,-]*", text):
             return None
@@ -89,22 +93,25 @@ def nodes(text: str) -> Optional[Fields]:
         return {"nodes": least, "max_nodes": 0} if least else None
     if most < least:
         raise ValueError(f"'{text}' runs backward")
-    least = max(1, least)
-    return {"nodes": least, **({"max_nodes": most} if most > least else {})}
+    fields = {"nodes": max(1, least)}
+    return {**fields, "max_nodes": most} if most > fields["nodes"] else fields
 
 
 def gpus_per_node(text: str) -> Optional[Fields]:
     """Read ``2`` or ``a100:2``; None for several types."""
-    match = re.fullmatch(r"(?:([A-Za-z0-9_.-]+)[:=])?\s*\+?([0-9]{1,9})", text)
+    match = re.fullmatch(r"(?:(?P<type>[A-Za-z0-9_.-]+)[:=])?\s*\+?(?P<count>[0-9]{1,9})", text)
     if match is None:
         return None
-    return {"gpus_per_node": int(match[2]), **({"gpu_type": match[1]} if match[1] else {})}
+    fields: Fields = {"gpus_per_node": int(match["count"])}
+    return {**fields, "gpu_type": match["type"]} if match["type"] else fields
 
 
 def gpus_in_all(text: str) -> Optional[Fields]:
-    """Read the GPUs on all nodes together."""
+    """Read the GPUs on all nodes together; None for several types."""
     fields = gpus_per_node(text)
-    return fields and {"gpus": fields.pop("gpus_per_node"), **fields}
+    if fields is not None:
+        fields["gpus"] = fields.pop("gpus_per_node")
+    return fields
 
 
 def gpu_type_of_task(text: Optional[str]) -> Optional[str]:
@@ -126,17 +133,22 @@ def gres(text: str) -> Optional[Fields]:
     gpus: Dict[str, int] = {}  # by type; "" for any
     others = []
     for item in text.replace("gres:", "").replace("=", ":").split(","):
-        match = re.fullmatch(r"gpu(?::(?![0-9]+$)([\w.-]+))?(?::([0-9]{1,9}))?", item)
+        match = re.fullmatch(
+            r"gpu(?::(?P<type>(?![0-9]+$)[\w.-]+))?(?::(?P<count>[0-9]{1,9}))?", item
+        )
         if match is not None:
-            gpus[match[1] or ""] = int(match[2] or 1)  # of a type, the last one counts
+            gpus[match["type"] or ""] = int(match["count"] or 1)  # the last count of a type is used
         elif re.fullmatch(r"(?!gpu\b)[A-Za-z0-9_.:/-]+", item):
             others.append(item)
         else:
             return None
-    if len(gpus) > 1 and "" in gpus:
+    has_several_types = len(gpus) > 1
+    if has_several_types and "" in gpus:
         return None
-    fields: Fields = {"gpus_per_node": sum(gpus.values())} if gpus else {}
-    if len(gpus) > 1:
+    fields: Fields = {}
+    if gpus:
+        fields["gpus_per_node"] = sum(gpus.values())
+    if has_several_types:
         others = [*(f"gpu:{kind}:{number}" for kind, number in gpus.items()), *others]
     elif gpus and "" not in gpus:
         fields["gpu_type"] = next(iter(gpus))
@@ -193,15 +205,14 @@ def mail_type(text: str) -> str:
 
 
 def array(text: str) -> Any:
-    """Read indexes; slurmctld accepts them in brackets, too."""
+    """Read the indexes of an array, which may be in brackets."""
     if re.search("%[^%]*,", text):
         raise ValueError(f"'{text}': %N must end the list; Slurm drops what follows it")
-    bare = re.fullmatch(r"\[([^][]*)\](%.*)?", text)
-    return ranges(f"{bare[1]}{bare[2] or ''}" if bare else text)
+    return ranges(re.sub(r"\A\[([^][]*)\](%.*)?\Z", r"\1\2", text))
 
 
 def ranges(text: str) -> Any:
-    """Read indexes or node names; another dash than ASCII's is always a mistake."""
+    """Read indexes or node names; refuse any dash but ASCII's."""
     dash = other_dash(text)
     if dash:
         raise ValueError(f"'{text}' contains {dash}, not '-'")

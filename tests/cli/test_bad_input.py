@@ -39,7 +39,7 @@ def records() -> List[Path]:
 
 USAGE = [
     (["--gpus-per-node", "2", "--gres", "gpu:4"], ["--gpus-per-node", "--gres", "contradict"]),
-    (["--env", "NO_SUCH_NAME"], ["is not exported in the shell", "--env NO_SUCH_NAME=VALUE"]),
+    (["--env", "NO_SUCH_NAME"], ["is not exported in your shell", "--env NO_SUCH_NAME=VALUE"]),
     (["--no-such-option"], ["--sbatch no-such-option=VALUE"]),
     (["--hold"], ["sbatch has it: --sbatch hold\n"]),
     (["-F", "nodes"], ["--sbatch nodefile=VALUE"]),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import is_dataclass, replace
+from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
 from neuronctl.catalog import cluster as types
@@ -38,16 +39,13 @@ def _allow(is_allowed: Callable[[Any], bool], hint: str) -> Reader:
     return read
 
 
-# In Python, bool is an int; to a person who writes `nodes: true`, it is not.
-_count = _allow(
-    lambda value: type(value) is int and value > 0, "write a whole number of at least 1"
-)
-_megabytes = _allow(
-    lambda value: type(value) is int and value > 0, "write a whole number of at least 1 (MB)"
-)
-_count_or_0 = _allow(
-    lambda value: type(value) is int and value >= 0, "write a whole number of at least 0"
-)
+def _whole_number(least: int, unit: str = "") -> Reader:
+    # In Python, bool is an int; to a person who writes `nodes: true`, it is not.
+    hint = f"write a whole number of at least {least}{unit}"
+    return _allow(lambda value: type(value) is int and value >= least, hint)
+
+
+_count = _whole_number(1)
 _number = _allow(
     lambda value: type(value) in (int, float) and 0 <= value <= 1e15, "write a number of at least 0"
 )
@@ -88,10 +86,6 @@ def _words(value: object, read: Reader = _text) -> Tuple[str, ...]:
     if "" in words:
         raise ValueError(f"instead of '', {hint}")
     return tuple(words)
-
-
-def _words_or_numbers(value: object) -> Tuple[str, ...]:
-    return _words(value, _text_or_number)
 
 
 def _duration(value: object) -> int:
@@ -161,9 +155,11 @@ _BY_TYPE: Mapping[str, Reader] = {
 
 _BY_KEY: Mapping[str, Reader] = {
     **dict.fromkeys(("default", "maximum", "interactive_maximum"), _duration),
-    **dict.fromkeys(("gpus_per_node", "priority"), _count_or_0),
+    **dict.fromkeys(("gpus_per_node", "priority"), _whole_number(0)),
     **dict.fromkeys(("gpu", "default_partition"), _text_or_number),
-    **dict.fromkeys(("gpu_types", "accounts", "features", "partitions"), _words_or_numbers),
+    **dict.fromkeys(
+        ("gpu_types", "accounts", "features", "partitions"), partial(_words, read=_text_or_number)
+    ),
     **dict.fromkeys(("submit_from", "image_dirs"), _form(*_DIRECTORY, _words)),
     **dict.fromkeys(("scratch", "path"), _form(*_DIRECTORY)),
     **dict.fromkeys(("interface", "host_suffix", "host"), _PLAIN),
@@ -178,7 +174,7 @@ _BY_KEY: Mapping[str, Reader] = {
     "date": _form(
         r"\d{4}(-\d{2}(-\d{2})?)?", "write 2026-08-12, 2026-08, or 2026", _text_or_number
     ),
-    "memory_mb_per_node": _megabytes,
+    "memory_mb_per_node": _whole_number(1, " (MB)"),
     "memory_fraction": _fraction,
     "cores_per_node": _cores_per_node,
     "node_list": _node_list,

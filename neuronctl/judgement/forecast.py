@@ -7,7 +7,7 @@ from typing import Iterator, Mapping, Sequence
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
 from neuronctl.common.units import hosts
 from neuronctl.common.words import moment
-from neuronctl.judgement.free_nodes import NodeSearch, check_nodes, may_be_planned_for_others
+from neuronctl.judgement.free_nodes import NodeSearch, check_nodes
 from neuronctl.judgement.limit_checks import check_limits
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.reservations import check_reservation
@@ -43,7 +43,7 @@ def _find_hidden(nodes: NodeSearch) -> Iterator[Doubt]:
     private = snapshot.figures.config.private
     if "reservations" in private:
         yield Doubt("reservations of others are not shown here (PrivateData)")
-    if "jobs" in private and may_be_planned_for_others(nodes):
+    if "jobs" in private and nodes.may_be_planned_for_others:
         words = "jobs of others, which may wait for these nodes, are not shown here (PrivateData)"
         yield Doubt(words, cause="Priority")
     accounts = {group.name for group in snapshot.limited_groups if group.scope == Scope.ACCOUNT}

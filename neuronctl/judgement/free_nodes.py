@@ -44,6 +44,20 @@ class NodeSearch:
         """Return True if none of the partition's nodes is out of service or reserved."""
         return all(map(is_usable, self.on_cluster.pool)) and not self.reserved.by
 
+    @property
+    def may_be_planned_for_others(self) -> bool:
+        """Return True if the job has room, but on nodes that others' jobs may wait for.
+
+        Slurm marks such nodes as PLANNED; 22.05 marks only nodes on which nothing runs.
+        """
+        on_cluster = self.on_cluster
+        idle = node_names(group for group in on_cluster.pool if not group.cores_used)
+        unplanned = idle - _nodes_marked_planned(on_cluster)
+        if self.doubt is not None or on_cluster.needs.is_spread:
+            return not node_names(on_cluster.pool) <= unplanned
+        has_room = not on_cluster.are_too_few(self.free)
+        return has_room and on_cluster.are_too_few(self.free & unplanned)
+
 
 def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
     """Return which nodes of the job's partition could take the job."""
@@ -71,10 +85,7 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
 
 
 def _is_large_enough(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
-    """Return True if each node could hold a share of the job, if nothing ran there.
-
-    A node is large enough for a spread job if it could hold a task.
-    """
+    """Return True if each empty node could hold a share of the job; a task if it is spread."""
     if not on_cluster.needs.is_spread:
         return on_cluster.fits(group.emptied)
     tasks, _ = on_cluster.room(group.emptied)
@@ -188,11 +199,8 @@ def _share(on_cluster: PlanOnCluster, *, with_memory: bool) -> str:
     model = f"{needs.gpu_types[0][0]} " if needs.gpu_types else ""
     parts = [counted(gpus, f"{model}GPU")] if gpus else []
     parts += [cores, *(f"{number} {name}" for name, number in on_cluster.resources)]
-    memory = (
-        needs.memory_per_node
-        or plan.cores_per_node * needs.memory_per_core
-        or plan.gpus_per_node * needs.memory_per_gpu
-    )
+    memory = needs.memory_per_node or plan.cores_per_node * needs.memory_per_core
+    memory = memory or plan.gpus_per_node * needs.memory_per_gpu
     if needs.whole_memory:
         parts.append("all of its memory")
     elif memory and with_memory and not needs.is_spread:
@@ -257,9 +265,9 @@ def _busy(search: NodeSearch) -> Wait:
     """Return the wait for nodes that other jobs use."""
     on_cluster, plan = search.on_cluster, search.on_cluster.plan
     name, number = plan.partition.name, len(search.free)
-    # Name the memory only if a node would have room without it.
+    # Name the memory only if a node lacks nothing else.
     lacks_memory = any(
-        is_usable(group) and on_cluster.fits_but_for_memory(group)
+        is_usable(group) and on_cluster.fits(replace(group, memory_mb=1 << 40, memory_mb_used=0))
         for group in on_cluster.pool
         if not search.suitable.isdisjoint({*group.names} - search.free)
     )
@@ -270,13 +278,10 @@ def _busy(search: NodeSearch) -> Wait:
         busy = sorted(on_cluster.named_hosts - search.free)
         words = f"{', '.join(busy)} (--nodelist) {verb(len(busy), 'lacks', 'lack')} {share}"
     else:
-        have = f"{_count_nodes(number)} of {name} {verb(number or 1, 'has', 'have')}"
-        words = f"{have} {share}; requested {plan.nodes}"
+        nodes = counted(number, "node") if number else "no node"
+        words = f"{nodes} of {name} {verb(number or 1, 'has', 'have')} {share}"
+        words += f"; requested {plan.nodes}"
     return Wait("NC504", "Resources", f"{words}; when that changes is not known", _NODES_SHOWN)
-
-
-def _count_nodes(number: int) -> str:
-    return counted(number, "node") if number else "no node"
 
 
 def _not_available(search: NodeSearch) -> Wait:
@@ -286,8 +291,8 @@ def _not_available(search: NodeSearch) -> Wait:
     number = len(search.suitable & up)
     reasons = [f"not all of --nodelist={plan.request.nodelist} is available"]
     if number < plan.nodes:
-        available = f"{_count_nodes(number)} of {plan.partition.name} {verb(number or 1)} available"
-        reasons = [f"{available}; requested {plan.nodes}"]
+        nodes = f"{counted(number, 'node') if number else 'no node'} of {plan.partition.name}"
+        reasons = [f"{nodes} {verb(number or 1)} available; requested {plan.nodes}"]
 
     down = (search.fitting - up) & on_cluster.named_hosts or search.fitting - up
     if down:
@@ -308,10 +313,7 @@ def _not_available(search: NodeSearch) -> Wait:
 
 
 def _time_before_reservations(search: NodeSearch) -> int:
-    """Return the seconds, in whole minutes, that the job could run before its nodes are reserved.
-
-    0 if it cannot start now at all.
-    """
+    """Return for how many seconds, in whole minutes, the job could run now; 0 if not at all."""
     on_cluster, snapshot = search.on_cluster, search.on_cluster.snapshot
     seconds = min(reservation.start for reservation in search.reserved.by) - snapshot.asked_at
     unreserved = replace(on_cluster, snapshot=replace(snapshot, reservations=()))
@@ -391,21 +393,6 @@ def _waits_for_nodes(job: QueueJob) -> bool:
 def _planned_nodes(job: QueueJob) -> List[str]:
     """Return the nodes that Slurm plans for a waiting job; none if it has not planned its start."""
     return [] if job.start is None else hosts(job.planned_nodes)
-
-
-def may_be_planned_for_others(search: NodeSearch) -> bool:
-    """Return True if the job has room, but on nodes that others' jobs may wait for.
-
-    Slurm marks such nodes as PLANNED; 22.05 marks only nodes on which nothing runs.
-    """
-    on_cluster = search.on_cluster
-    idle = node_names(group for group in on_cluster.pool if not group.cores_used)
-    unplanned = idle - _nodes_marked_planned(on_cluster)
-    if search.doubt is not None or on_cluster.needs.is_spread:
-        return not node_names(on_cluster.pool) <= unplanned
-    return not on_cluster.are_too_few(search.free) and on_cluster.are_too_few(
-        search.free & unplanned
-    )
 
 
 def _nodes_marked_planned(on_cluster: PlanOnCluster) -> FrozenSet[str]:

@@ -136,29 +136,32 @@ class JudgeBy:
 
 def judge_plan(plan: JobPlan, by: JudgeBy) -> Judgement:
     """Judge a plan on this machine; by the catalog alone if Slurm is not asked or silent."""
-    if not by.ask_slurm:
-        return judge(_context(plan, by), None)
+    snapshot, unasked_because = _ask(plan, by) if by.ask_slurm else (None, "")
+    from neuronctl.rules import RuleContext
+    from neuronctl.rules.local_facts import gather_local_facts
+
+    elsewhere = by.batch_script and not by.ask_slurm
+    context = RuleContext(
+        plan,
+        by.catalog,
+        local=gather_local_facts(plan, elsewhere=elsewhere, quotas=by.ask_slurm),
+        reviewed=not by.ask_slurm,
+        batch_script=by.batch_script,
+        comment_parts=by.comment_parts,
+    )
+    judgement = judge(context, snapshot, unasked_because)
+    is_open = judgement.verdict.kind in (CAN_START, NOT_KNOWN)
+    if snapshot is None or judgement.nodes is None or by.question is not None or not is_open:
+        return judgement
+    if not judgement.nodes.may_be_planned_for_others:
+        return judgement
     from neuronctl.judgement.ask import ask_queue
 
-    snapshot, unasked_because = _ask(plan, by)
-    context = _context(plan, by)
-    judgement = judge(context, snapshot, unasked_because)
-    if snapshot is None or by.question is not None or not _depends_on_queue(judgement):
-        return judgement
     try:
         return judge(context, replace(snapshot, queue=ask_queue(snapshot)))
     except SlurmError as error:
         words = "there is room for it, but whether jobs of others wait for these nodes"
         return judgement.with_doubt(f"{words} is not known: {error.short}")
-
-
-def _depends_on_queue(judgement: Judgement) -> bool:
-    """Return True if the jobs of others in the queue may change the verdict."""
-    if judgement.nodes is None or judgement.verdict.kind not in (CAN_START, NOT_KNOWN):
-        return False
-    from neuronctl.judgement.free_nodes import may_be_planned_for_others
-
-    return may_be_planned_for_others(judgement.nodes)
 
 
 def _ask(plan: JobPlan, by: JudgeBy) -> Tuple[Optional[Snapshot], str]:
@@ -181,22 +184,6 @@ def _ask(plan: JobPlan, by: JudgeBy) -> Tuple[Optional[Snapshot], str]:
 
         inside = "; your sandbox is up: submit in 'neuronctl sandbox shell'" if is_up() else ""
         return None, error.short + inside
-
-
-def _context(plan: JobPlan, by: JudgeBy) -> RuleContext:
-    """Return what the rules need besides Slurm's answer, read from this machine."""
-    from neuronctl.rules import RuleContext
-    from neuronctl.rules.local_facts import gather_local_facts
-
-    elsewhere = by.batch_script and not by.ask_slurm
-    return RuleContext(
-        plan,
-        by.catalog,
-        local=gather_local_facts(plan, elsewhere=elsewhere, quotas=by.ask_slurm),
-        reviewed=not by.ask_slurm,
-        batch_script=by.batch_script,
-        comment_parts=by.comment_parts,
-    )
 
 
 def judge(

@@ -355,12 +355,6 @@ class PlanOnCluster:
         free = self._free(group)
         return free is not None and self.needs.fits(*free, group.threads)
 
-    def fits_but_for_memory(self, group: NodeGroup) -> bool:
-        """Return True if each node of a group has room for a share, whatever memory it has."""
-        free = self._free(group)
-        needs = replace(self.needs, memory_per_node=0, memory_per_core=0, memory_per_gpu=0)
-        return free is not None and needs.fits(*free, group.threads)
-
     @cached_property
     def resources(self) -> Tuple[Tuple[str, int], ...]:
         """Return the generic resources requested per node, other than GPUs: ``("shard", 2)``."""

@@ -18,10 +18,9 @@ SOURCE = slurm_says("scontrol show reservation")
 
 @dataclass(frozen=True)
 class ReservedNodes:
-    """What reservations keep from the job.
+    """What reservations keep from the job: ``nodes``, and some cores of ``parts``.
 
-    nodes: whole nodes. parts: nodes of which they keep some cores. by: the reservations of whole
-    nodes.
+    by: the reservations of ``nodes``.
     """
 
     nodes: FrozenSet[str]

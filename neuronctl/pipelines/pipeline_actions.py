@@ -1,4 +1,4 @@
-"""What a user does with a pipeline: plan and submit it, look at it, cancel it, and go on with it.
+"""Plan, submit, show, cancel, and continue a pipeline.
 
 ``neuronctl.sweeping.worker.pipeline_folder`` lists its files, and submits its jobs.
 """
@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.datatypes import asdict, dataclass, replace
@@ -42,14 +43,16 @@ from neuronctl.tracking.endings import ending_cause
 from neuronctl.tracking.lookup import look_up
 
 CANCELLED = "cancelled"
-"""State of a failed job that somebody cancelled, as Slurm says."""
+"""State of a failed job that was cancelled, according to Slurm."""
+
+_PREDECESSORS = ("after", "after_ok")
 
 
 @dataclass(frozen=True)
 class PlannedPipeline:
-    """A pipeline's jobs by name, each after those for which it waits.
+    """A planned pipeline.
 
-    rows: the same jobs, as the pipeline's folder has them.
+    jobs: by name, each after those for which it waits. rows: the same jobs, for jobs.json.
     """
 
     name: str
@@ -64,8 +67,8 @@ def plan_pipeline(path: str, options: Mapping[str, Any], **plan_options: Any) ->
     raises.
     """
     layers = read_pipeline(path)
-    after = {name: _names(layers, name, "after") for name in layers}
-    after_ok = {name: _names(layers, name, "after_ok") for name in layers}
+    after = {name: _predecessors(layers, name, "after") for name in layers}
+    after_ok = {name: _predecessors(layers, name, "after_ok") for name in layers}
     order = _sort({name: (*after[name], *after_ok[name]) for name in layers}, path)
     title = str(options.get("job_name") or os.path.splitext(os.path.basename(path))[0])
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", title):
@@ -75,20 +78,7 @@ def plan_pipeline(path: str, options: Mapping[str, Any], **plan_options: Any) ->
     jobs: Dict[str, PlannedJob] = {}
     rows: List[Job] = []
     for name in order:
-        values = dict(layers[name].values)
-        values.pop("after", None)
-        values.pop("after_ok", None)
-        planned = plan_job(
-            {**options, "job_name": values.get("job_name") or f"{title}-{name}"},
-            recorded=merge([*users_layers(), Layer(values, layers[name].origins)]),
-            **plan_options,
-        )
-        if planned.plan.until_done is not None and planned.plan.until_done.chain:
-            raise UsageError(
-                f"job '{name}': until-done needs a job that Slurm requeues, and this one it does "
-                f"not: {planned.plan.until_done.chain}",
-                "let the job save and end before its time limit, or submit it by itself",
-            )
+        planned = _plan_job(name, layers[name], title, options, plan_options)
         jobs[name] = planned
         tasks = [f".{task}" for task in sorted(task_indexes(planned.plan.request.array or ""))]
         directory = planned.draft.submit_dir or planned.draft.cwd
@@ -96,35 +86,53 @@ def plan_pipeline(path: str, options: Mapping[str, Any], **plan_options: Any) ->
     return PlannedPipeline(title, jobs, rows)
 
 
-def _names(layers: Mapping[str, Layer], name: str, option: str) -> List[str]:
+def _plan_job(
+    name: str,
+    layer: Layer,
+    title: str,
+    options: Mapping[str, Any],
+    plan_options: Mapping[str, Any],
+) -> PlannedJob:
+    values = {key: value for key, value in layer.values.items() if key not in _PREDECESSORS}
+    planned = plan_job(
+        {**options, "job_name": values.get("job_name") or f"{title}-{name}"},
+        recorded=merge([*users_layers(), Layer(values, layer.origins)]),
+        **plan_options,
+    )
+    if planned.plan.until_done is not None and planned.plan.until_done.chain:
+        raise UsageError(
+            f"job '{name}': until-done needs a job that Slurm requeues, and this one it does "
+            f"not: {planned.plan.until_done.chain}",
+            "let the job save and end before its time limit, or submit it by itself",
+        )
+    return planned
+
+
+def _predecessors(layers: Mapping[str, Layer], name: str, option: str) -> List[str]:
     """Return the names in a job's ``after`` or ``after_ok``; raise JobFileError if unknown."""
-    earlier_names = list(layers[name].values.get(option, ()))
-    for earlier in earlier_names:
-        if earlier not in layers:
+    predecessors = list(layers[name].values.get(option, ()))
+    for predecessor in predecessors:
+        if predecessor not in layers:
             place = layers[name].origins[option].where
-            hint = did_you_mean(earlier, tuple(layers))
-            raise JobFileError(f"{place}: there is no job '{earlier}' in this pipeline", hint)
-    return earlier_names
+            hint = did_you_mean(predecessor, tuple(layers))
+            raise JobFileError(f"{place}: there is no job '{predecessor}' in this pipeline", hint)
+    return predecessors
 
 
-def _sort(edges: Mapping[str, Sequence[str]], path: str) -> List[str]:
-    """Sort the names so that each follows those it waits for; raise JobFileError for a circle.
-
-    edges: the names that each job waits for.
-    """
+def _sort(predecessors: Mapping[str, Sequence[str]], path: str) -> List[str]:
+    """Return the jobs, each after its predecessors; raise JobFileError for a circle."""
+    try:
+        TopologicalSorter(predecessors).prepare()
+    except CycleError as error:
+        _, circle = error.args  # in which each job waits for the one before
+        words = " waits for ".join(reversed(circle))
+        raise JobFileError(f"{path}: the jobs wait in a circle: {words}") from None
     order: List[str] = []
-    unsorted: Dict[str, Sequence[str]] = dict(edges)
+    unsorted = list(predecessors)
     while unsorted:
-        ready = next((name for name in unsorted if not set(unsorted[name]) - set(order)), None)
-        if ready is None:
-            # Follow one job after another until one comes up twice.
-            way = [next(iter(unsorted))]
-            while way.count(way[-1]) == 1:
-                way.append(next(name for name in unsorted[way[-1]] if name in unsorted))
-            circle = way[way.index(way[-1]) :]
-            raise JobFileError(f"{path}: the jobs wait in a circle: {' waits for '.join(circle)}")
+        ready = next(name for name in unsorted if set(predecessors[name]) <= set(order))
         order.append(ready)
-        del unsorted[ready]
+        unsorted.remove(ready)
     return order
 
 
@@ -141,10 +149,9 @@ def submit_pipeline(
 ) -> Optional[str]:
     """Judge all jobs, and submit those for which there is room; return the pipeline's folder.
 
-    The submitted jobs submit the others. With ``dry_run``, submit nothing and return None.
-
-    Raises what ``judge_job`` raises, before anything is submitted; PolicyError if a pipeline of
-    this name has not ended.
+    The submitted jobs submit the others. With ``dry_run``, submit nothing and return None. Raises
+    PolicyError if a pipeline of this name has not ended, and, before anything is submitted, what
+    ``judge_job`` raises.
     """
     drafts = {}
     for name, job in planned.jobs.items():
@@ -162,15 +169,16 @@ def submit_pipeline(
             name: value for job in planned.jobs.values() for name, value in job.variables.items()
         }
         try:
-            return _advance(folder, reporter.tell, variables)
+            _advance(folder, reporter.tell, variables)
         except SlurmRefusedError:
             files.remove(f"{pipeline_dir(planned.name)}/pipeline.json")
             shutil.rmtree(folder, ignore_errors=True)
             raise
+    return folder
 
 
 def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> str:
-    """Write a pipeline's folder; it replaces an ended pipeline of that name."""
+    """Write a pipeline's folder, and return it; it replaces an ended pipeline of that name."""
     base = pipeline_dir(planned.name)
     id = os.urandom(8).hex()
     folder = os.path.join(base, id)
@@ -204,7 +212,7 @@ def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> st
 
 
 def _refuse_unended(name: str) -> None:
-    """Raise PolicyError for a pipeline with jobs in the queue, or still to be submitted."""
+    """Raise PolicyError if jobs of a pipeline are in the queue, or still to be submitted."""
     pipeline = look(name)
     waits = any(state.state == WAITING for state in pipeline.states.values())
     if goes_on(pipeline) or (waits and not pipeline.is_stopped):
@@ -215,29 +223,32 @@ def _refuse_unended(name: str) -> None:
 def _write_script(
     folder: str, pipeline: str, code: str, name: str, attempt: int, script: str
 ) -> None:
-    """Write sbatch's script, with the directives of the job's script, and the job's script."""
+    """Write two scripts: the job's, and the one for sbatch, which has its directives.
+
+    code: the worker's directory. script: the text of the job's script.
+    """
     from neuronctl.rendering.render import render_pipeline_job
 
     for_sbatch = f"{folder}/scripts/{name}.{attempt}"
     for_job = f"{for_sbatch}.run"
     write_private(for_job, script.encode("utf-8", "surrogateescape"))
     lines = script.split("\n")
-    last = max(number for number, line in enumerate(lines) if line.startswith("#SBATCH"))
+    last = max(index for index, line in enumerate(lines) if line.startswith("#SBATCH"))
     head = "\n".join(line for line in lines[: last + 1] if line.startswith("#"))
     job = {"pipeline": pipeline, "name": name, "attempt": attempt}
     text = render_pipeline_job(**job, code=code, folder=folder, script=for_job)
     write_private(for_sbatch, f"{head}\n{text}")
 
 
-def _advance(folder: str, tell: Callable[[str], None], variables: Dict[str, str]) -> str:
-    """Submit what there is room for; return the folder. Raises SlurmError if nothing is queued."""
+def _advance(folder: str, tell: Callable[[str], None], variables: Dict[str, str]) -> None:
+    """Submit the jobs for which there is room; raise SlurmError if no job is in the queue then."""
     pipeline = Pipeline(folder, lambda message: tell(message.partition(": ")[2]))
     left, queued = pipeline.advance({**os.environ, **variables})
     _record_jobs(folder)
     if not left or queued:
-        return folder
-    reasons = [one.why for one in pipeline.states.values() if one.state == WAITING and one.why]
-    why = reasons[0] if reasons else "Slurm does not answer"
+        return
+    waiting = [state for state in pipeline.states.values() if state.state == WAITING]
+    why = next((state.why for state in waiting if state.why), "Slurm does not answer")
     name = os.path.basename(os.path.dirname(folder))
     if not files.list_names(folder + "/claims"):  # otherwise a job may be in the queue
         raise SlurmRefusedError(f"no job of the pipeline '{name}' was submitted: {why}")
@@ -284,12 +295,14 @@ def goes_on(pipeline: Pipeline) -> bool:
 
 
 def explain_ends(pipeline: Pipeline) -> None:
-    """Set the reasons that Slurm has for failed jobs: cancelled, the time limit, and the like."""
+    """Set Slurm's reasons for failed jobs, such as their time limit or a cancellation."""
     states = pipeline.states
     failed = {
         state.job: name for name, state in states.items() if state.state == FAILED and state.job
     }
-    for status in look_up([*map(JobId, failed)]).jobs if failed else ():
+    if not failed:
+        return
+    for status in look_up([*map(JobId, failed)]).jobs:
         name = failed.get(status.id.job)
         cause = ending_cause(status)
         if name is not None and status.ended and cause:
@@ -304,9 +317,9 @@ def stop(name: str) -> None:
 
 
 def go_on(name: str, tell: Callable[[str], None]) -> Tuple[str, ...]:
-    """Reset the jobs that failed, were cancelled, or did not run; return their names.
+    """Reset the jobs that failed, were cancelled, or did not run, and return their names.
 
-    tell: gets messages. Submit the jobs for which there is room.
+    Submit those for which there is room. tell: gets messages for the user.
     """
     pipeline = look(name)
     folder = pipeline.folder

@@ -29,14 +29,7 @@ from neuronctl.submission.pipeline import Reporter, stored_request
 from neuronctl.submission.planned_job import PlannedJob
 from neuronctl.sweeping.folder import Sweep, SweepSettings, find_sweep, open_sweep
 from neuronctl.sweeping.jobs import plan_task, submit_workers, task_words
-from neuronctl.sweeping.parameters import (
-    METRIC,
-    Task,
-    TaskState,
-    check_metric,
-    make_tasks,
-    parameter_names,
-)
+from neuronctl.sweeping.parameters import Task, TaskState, check_metric, make_tasks, parameter_names
 from neuronctl.sweeping.results import SweepStatus, read_status
 from neuronctl.sweeping.worker.files import FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
 from neuronctl.tracking.cancellation import cancel, is_active, scancel_targets
@@ -70,11 +63,10 @@ def describe_sweep(
     """Return the sweep that a user asks for, new or to be extended, and its tasks.
 
     planned: the job of one task, with the sweep's axes. task_time: as typed; None: not given.
-    metric: a pattern; None: METRIC. more: other fields of SweepSettings. Raises UsageError.
+    metric: a pattern; None: the default. more: other fields of SweepSettings. Raises UsageError.
     """
     plan = planned.plan
     _refuse_options(plan.request)
-    check_metric(metric)
     words = (plan.request.script or "", *plan.request.args)
     if plan.request.body is not None:
         words = ("bash", "-c", plan.request.body)
@@ -89,7 +81,7 @@ def describe_sweep(
         cwd=working_directory(),
         exported=tuple(plan.secrets),
         task_time=_task_seconds(task_time, plan.time_limit or 0),
-        metric=metric or METRIC,
+        metric=check_metric(metric),
         **more,
     )
     return _new_or_same(plan.job_name, settings), tasks
@@ -337,7 +329,6 @@ def remove(name: str, tell: Callable[[str], None]) -> Change:
 
 
 def _active_jobs(sweep: Sweep) -> List[JobStatus]:
-    """Return the sweep's jobs that have not ended."""
     job_ids = set(sweep.jobs())
     return [job for job in queued() if is_active(job) and job.id.job in job_ids]
 

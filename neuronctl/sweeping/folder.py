@@ -11,20 +11,7 @@ import hashlib
 import json
 import os
 import re
-from typing import (
-    Any,
-    Callable,
-    ContextManager,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Set,
-    Tuple,
-)
+from typing import Any, Callable, ContextManager, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from neuronctl.common.datatypes import asdict, dataclass, replace
 from neuronctl.common.errors import NoSuchJobError, RecordError, UsageError
@@ -114,7 +101,7 @@ class Sweep:
             by_sizes.setdefault(task.sizes, []).append(task)
         return sum(self._add(dict(sizes), group) for sizes, group in by_sizes.items())
 
-    def _add(self, sizes: Dict[str, str], tasks: Sequence[Task]) -> int:
+    def _add(self, sizes: Dict[str, str], tasks: List[Task]) -> int:
         """Write a part with those of these tasks that are missing; return how many.
 
         sizes: of all these tasks. If another command writes this part first, look again which tasks
@@ -122,7 +109,7 @@ class Sweep:
         """
         while True:
             parts = list(self._parts())
-            present: Set[Tuple[str, ...]] = set()
+            present: set[Tuple[str, ...]] = set()
             for part_sizes, part_tasks in parts:
                 if part_sizes == sizes:
                     present.update(tuple(words) for words, _ in part_tasks)
@@ -147,13 +134,13 @@ class Sweep:
             yield sizes, tasks
 
     def do_again(
-        self, attempts: Iterable[Tuple[int, int]], sizes: Optional[Mapping[str, str]] = None
+        self, attempts: Iterable[Tuple[int, int]], sizes: Optional[Dict[str, str]] = None
     ) -> None:
         """Request another attempt after each of these (task, attempt).
 
         sizes: other options for the jobs that do these tasks; None: unchanged.
         """
-        changes = {} if sizes is None else {"sizes": dict(sizes)}
+        changes = {} if sizes is None else {"sizes": sizes}
         with self._reported():
             files.do_again(self.folder, ({"task": n, "attempt": a, **changes} for n, a in attempts))
 

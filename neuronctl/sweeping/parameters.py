@@ -165,10 +165,11 @@ def last_metric(logs: Iterable[Optional[str]], pattern: str = METRIC) -> str:
     return next(filter(None, values), "")
 
 
-def check_metric(pattern: Optional[str]) -> None:
-    """Raise UsageError for a pattern that is no regular expression."""
+def check_metric(pattern: Optional[str]) -> str:
+    """Return the pattern, by default METRIC; raises UsageError if it is no regular expression."""
     try:
         re.compile((pattern or "").encode("utf-8", "surrogateescape"))
+        return pattern or METRIC
     except (re.error, RecursionError) as error:
         words = f"--metric: '{pattern}' is not a regular expression: {error}"
         hint = "type such as --metric 'acc ([0-9.]+)'; put a \\ before a literal ( [ * + ?"

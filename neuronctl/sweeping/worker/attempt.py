@@ -42,10 +42,7 @@ class Attempt:
 def start_process(
     words: List[bytes], variables: Dict[str, str], log: int
 ) -> "subprocess.Popen[bytes]":
-    """Start a program in a session of its own, its output in a log; raises OSError.
-
-    log: a descriptor. Bash runs a script without ``#!``.
-    """
+    """Start a program in a session of its own, its output in a log; raises OSError."""
     options: Dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
     options.update(env=variables, start_new_session=True)
     try:
@@ -53,4 +50,5 @@ def start_process(
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
+        # A script without "#!".
         return subprocess.Popen([b"/bin/bash", *words], **options)

@@ -33,7 +33,11 @@ def main(arguments: List[str]) -> int:
     for number in SIGNALS:
         signal.signal(number, lambda number, _: node.kill(worker, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    status = _wait(worker)
+    os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
+    # Its number may belong to another process once it is reaped: pass on no signals from here on.
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    _, status = os.waitpid(worker, 0)
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
     print(f"the sweep's worker was killed by signal {os.WTERMSIG(status)}", flush=True)
@@ -41,15 +45,6 @@ def main(arguments: List[str]) -> int:
     if options.nodes == 1:  # on other nodes, its tasks may still run until Slurm ends them
         files.remove(f"{folder}/alive/{name}")
     return 75
-
-
-def _wait(worker: int) -> int:
-    """Return the worker's wait status; afterwards, pass on no signals."""
-    os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
-    # Until it is reaped, no other process can have its number.
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    return os.waitpid(worker, 0)[1]
 
 
 def _work(folder: str, name: str, options: Options, parent: int) -> int:

@@ -40,11 +40,7 @@ _FROM_JOB = re.compile("SLURM|SBATCH_|PMI|NEURONCTL_|GPU_DEVICE_ORDINAL|[A-Z]+_V
 
 
 class Job(NamedTuple):
-    """A job as jobs.json has it.
-
-    after, after_ok: names of jobs. tasks: ``.7`` and so on for an array, otherwise one "". place:
-    the directory in which sbatch runs.
-    """
+    """A job; after, after_ok: names. tasks: ``.7`` … of an array, else "". place: sbatch's cwd."""
 
     name: str
     after: List[str]
@@ -54,10 +50,7 @@ class Job(NamedTuple):
 
 
 class State(NamedTuple):
-    """The state of a job's last attempt.
-
-    key: its KEY. job: its id; None: not submitted. why: the reason if it has not succeeded.
-    """
+    """The state of a job's last attempt. job: its id. why: the reason if it has not succeeded."""
 
     state: str
     key: str
@@ -121,9 +114,7 @@ class Pipeline:
         return os.path.exists(self.folder + "/stopped")
 
     def look(self, final: str = "") -> Optional[Queue]:
-        """Set the states, in the order of the jobs; return the queue.
-
-        Return None instead if the queue need not be asked, or Slurm does not answer.
+        """Set the states, in the order of the jobs; return the queue, or None if it is not known.
 
         The ids are read before the queue, and the ends after it, so that a job with an id that is
         not in the queue has ended, and has recorded its end if it could. A failed job that is still
@@ -133,16 +124,14 @@ class Pipeline:
         self.begun = sorted(files.list_names(self.folder + "/begun"))
         again = [name.rpartition(".")[0] for name in files.list_names(self.folder + "/again")]
         keys = {job.name: f"{job.name}.{1 + again.count(job.name)}" for job in self.jobs}
-        early_ends: Dict[str, State] = {}
+        ends: Dict[str, State] = {}
+        last_states: Dict[str, State] = {}  # of jobs that do not begin again
         for job in self.jobs:
             end = self._read_end(job, keys[job.name])
             if end is not None:
-                early_ends[job.name] = end
-        last_states = {
-            name: end
-            for name, end in early_ends.items()
-            if end.state != FAILED or not end.job or name == final
-        }
+                ends[job.name] = end
+                if end.state != FAILED or not end.job or job.name == final:
+                    last_states[job.name] = end
         ids = {job.name: self._read_id(keys[job.name]) for job in self.jobs}
         queue = ask_queue() if len(last_states) < len(self.jobs) else None
 
@@ -155,13 +144,11 @@ class Pipeline:
                 state = self._read_end(job, key) or state
             self.states[job.name] = state
         active = queue.states if queue is not None else {}
-        self.ending = [
-            name for name, end in early_ends.items() if active.get(end.job or 0) == RUNNING
-        ]
+        self.ending = [name for name, end in ends.items() if active.get(end.job or 0) == RUNNING]
         return queue
 
     def _list_begun(self, key: str) -> List[str]:
-        """Return the names in begun/ for a key: the key, or a name for each task of an array."""
+        """Return the key if the job has begun; for an array, those of the tasks that have begun."""
         return [name for name in self.begun if name == key or name.startswith(key + ".")]
 
     def _read_id(self, key: str) -> Optional[int]:
@@ -206,7 +193,6 @@ class Pipeline:
         return State(FAILED, key, id, f"{why}: 'neuronctl why {id}'")
 
     def _count_claims(self, key: str) -> int:
-        """Return how many processes have tried to submit a job."""
         names = files.list_names(self.folder + "/claims")
         return sum(name.rpartition(".")[0] == key for name in names)
 
@@ -262,10 +248,7 @@ class Pipeline:
         return True
 
     def _let_one_wait(self, queue: Queue, me: str) -> None:
-        """Make a pending job depend on another one, so that it begins if that one dies.
-
-        Do nothing if one depends on another already.
-        """
+        """Make a pending job depend on another, unless one does: it begins if that one dies."""
         active = {name: state for name, state in self.states.items() if state.state in _ACTIVE}
         pending = [state for name, state in active.items() if state.state == PENDING and name != me]
         pending_ids = [state.job or 0 for state in pending]
@@ -287,10 +270,7 @@ class Pipeline:
             node.ask("scancel", "--state=PENDING", str(state.job))
 
     def _submit(self, job: Job, after: List[int], queue: Queue, variables: Dict[str, str]) -> bool:
-        """Submit a job unless another process does; return False if there is no room for more.
-
-        after: the ids of the jobs for which it waits.
-        """
+        """Submit a job unless another process does; return False if there is no room for more."""
         key = self.states[job.name].key
         claim = self._claim(key, queue)
         if not claim:

@@ -16,10 +16,7 @@ _LAST = 300  # seconds for which an ended job looks for room if no other job in 
 
 
 class Run:
-    """The run of a job: its script is a child of this process, which passes signals on to it.
-
-    attempt: its number, as text.
-    """
+    """The run of a job: its script is a child of this process, which passes signals on to it."""
 
     def __init__(self, folder: str, name: str, attempt: str) -> None:
         self.pipeline = Pipeline(folder, lambda message: print(message, flush=True))
@@ -36,7 +33,6 @@ class Run:
             signal.signal(getattr(signal, "SIG" + number), self._forward)
 
     def _forward(self, number: int, frame: Optional[FrameType]) -> None:
-        """Note a signal, and pass it on to the script if it runs."""
         self.signals.append(number)
         if self.child is not None and self.child.returncode is None:
             node.kill(self.child.pid, number)
@@ -68,10 +64,7 @@ class Run:
         return code
 
     def _advance(self) -> Tuple[int, int]:
-        """Submit other jobs, and return the numbers of Pipeline.advance().
-
-        After an error, return numbers with which this job waits for no room.
-        """
+        """Call Pipeline.advance(); after an error, return numbers with which this job may end."""
         try:
             final = signal.SIGTERM not in self.signals and len(self.job.tasks) == 1
             return self.pipeline.advance(self.variables, self.name, final=final)
@@ -100,10 +93,7 @@ class Run:
         return ""
 
     def _run_script(self, left: Tuple[int, int]) -> int:
-        """Run the script, and return its exit code; meanwhile, submit jobs if some are left.
-
-        left: as _advance() returned.
-        """
+        """Run the script, and return its exit code; meanwhile, submit the jobs that are left."""
         if self.signals:
             return 128 + self.signals[0]
         path = f"{self.pipeline.folder}/scripts/{self.attempt}.run"

@@ -40,6 +40,7 @@ class Worker:
         self.running: Dict[int, Attempt] = {}  # by process
         self.ended: List[Attempt] = []
         self.free_slots = list(range(options.slots))
+        # When it gave a sign of life, when it asked Slurm, and until when it starts no task.
         self.beat_at = self.asked_at = self.rest_until = 0.0
         self.has_started_one = False
         self.signals: List[int] = []  # received, and not handled yet
@@ -84,10 +85,7 @@ class Worker:
         return wake
 
     def _register_job(self) -> None:
-        """Record this job in the folder, unless the command that submitted it has done so.
-
-        The later jobs of a chain are submitted by the job's script.
-        """
+        """Record this job in the folder; of a chain's jobs, only the first one was recorded."""
         job = f"{self.folder}/jobs/{self.this_job.partition('_')[0]}"
         if not os.path.exists(job):
             files.publish(job, json.dumps(self.options.sizes).encode())
@@ -112,11 +110,13 @@ class Worker:
         """Return True if no task runs, and none is expected."""
         if self.running or self.ended:
             return False
+        if self.stop_reason:
+            return True
         waits = self.supply.waits or self.supply.trial or self.supply.suspected
-        return bool(self.stop_reason) or not (waits or time.monotonic() < self.rest_until)
+        return not waits and time.monotonic() >= self.rest_until
 
     def _finds_more(self) -> bool:
-        """Note that this job takes no more tasks, for 'sweep add'; then look for some once more.
+        """Note for 'sweep add' that this job takes no more tasks, then look once more.
 
         Return True, and remove the note, if there are some.
         """
@@ -135,10 +135,7 @@ class Worker:
         return True
 
     def _finish(self, code: int, why: str) -> None:
-        """Start no more tasks, and exit with this code once the running ones have ended.
-
-        If this was called before, the first call counts.
-        """
+        """Start no more tasks, and exit with this code at the end; the first call counts."""
         if not self.stop_reason:
             self.stop_reason = why
             self.code = code
@@ -178,7 +175,7 @@ class Worker:
         files.write(f"{self.folder}/alive/{self.name}", b"%20d\n" % time.monotonic(), 0)
 
     def _job_is_gone(self) -> Optional[bool]:
-        """Return True if Slurm no longer runs this run of the job, after ending all tasks.
+        """Return True if Slurm no longer runs this run of the job; then end all tasks.
 
         Return None if Slurm does not answer.
         """
@@ -217,10 +214,7 @@ class Worker:
         self._signal_tasks(signal.SIGTERM, to_save=False)
 
     def _signal_tasks(self, number: int, to_save: bool) -> None:
-        """Send a signal to the tasks.
-
-        to_save: send it only to processes that handle it; the other tasks may finish.
-        """
+        """Send a signal to the tasks; to_save: only to processes that handle it."""
         attempts = {attempt.key[0]: attempt for attempt in self.running.values()}  # by task
         if self.options.nodes > 1 and attempts and to_save:  # scancel reaches the other nodes
             node.ask("scancel", f"--signal={number}", self.this_job)
@@ -297,10 +291,9 @@ class Worker:
         return f"{self.folder}/logs/{key[0]}.{key[1]}.log"
 
     def _patiently(self, write: Callable[[], Any]) -> Any:
-        """Call a function that writes to the folder, and return what it returns.
+        """Return write(), which writes to the folder; after errors, retry for PATIENCE seconds.
 
-        If it fails, retry for minutes; raises OSError earlier if a signal came, or the folder was
-        deleted.
+        Raises OSError earlier if a signal came, or the folder was deleted.
         """
         end = time.monotonic() + PATIENCE
         while True:
@@ -348,10 +341,7 @@ class Worker:
             self.free_slots.append(attempt.slot)
 
     def _has_left(self, attempt: Attempt) -> bool:
-        """Return True if an ended task has processes left, after asking them to end.
-
-        Kill them a second later.
-        """
+        """Return True if an ended task has processes left; ask them to end, then kill them."""
         pids = node.children() - self.running.keys()
         if pids and (self.running or len(self.ended) > 1):  # some may be of other tasks
             attempts = [*self.running.values(), *self.ended]
@@ -371,7 +361,7 @@ class Worker:
 
     def _record(self, attempt: Attempt) -> bool:
         """Record how a task ended; return False while a step that srun has lost still runs."""
-        task, number = attempt.key
+        task, _ = attempt.key
         with files.open_own(self._log(attempt.key)) as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - files.TAIL))
             tail = log.read()
@@ -386,6 +376,16 @@ class Worker:
             state = CONTINUES
 
         seconds = attempt.ended_at - attempt.start_monotonic
+        self._write_result(attempt, state, code, seconds, tail)
+        # tracking/runs.py reads this line.
+        print(f"task {task} {state}: exit code {code} after {seconds:.0f} s", flush=True)
+        self._react(attempt.key, state, seconds, files.last_line(tail))
+        return True
+
+    def _write_result(
+        self, attempt: Attempt, state: str, code: int, seconds: float, tail: bytes
+    ) -> None:
+        task, number = attempt.key
         record = {"task": task, "attempt": number, "state": state, "code": code}
         record.update(start=round(attempt.start, 2), end=round(attempt.start + seconds, 2))
         record.update(node=self.node, job=self.job, version=attempt.code_version)
@@ -393,20 +393,13 @@ class Worker:
         record.update(last_line=files.last_line(tail))
         path, data = f"{self.folder}/results/{self.name}", files.encode(record)
         self._patiently(lambda: files.write(path, data, os.O_APPEND))
-        # tracking/runs.py reads this line.
-        print(f"task {task} {state}: exit code {code} after {seconds:.0f} s", flush=True)
-        self._react(attempt.key, state, seconds, record["last_line"])
-        return True
 
     def _judge(self, attempt: Attempt, tail: bytes) -> Tuple[str, int]:
-        """Return the state and the exit code of an ended task.
-
-        The state is INTERRUPTED if the task was asked to end, or Slurm no longer runs the job.
-        """
+        """Return the state and the exit code of a task; INTERRUPTED if its job has ended it."""
         state, code = files.judge(attempt.code, attempt.key, tail, self.options.by_srun)
-        in_doubt = state != DONE and (self.options.by_srun or code > 128)
         if attempt.was_asked:
             return INTERRUPTED, code
+        in_doubt = state != DONE and (self.options.by_srun or code > 128)
         if in_doubt and not self.stop_reason and self._job_is_gone():
             attempt.was_asked = True
             return INTERRUPTED, code
@@ -419,11 +412,8 @@ class Worker:
             node.kill(pid, signal.SIGKILL)
         return bool(pids)
 
-    def _react(self, key: Key, state: str, seconds: float, line: Any) -> None:
-        """Act on the end of a task: it may make the sweep or this node suspect.
-
-        seconds: how long it ran. line: the last line of its log.
-        """
+    def _react(self, key: Key, state: str, seconds: float, line: str) -> None:
+        """Act on the end of a task: failures may make the sweep or this node suspect."""
         if state == DONE:
             self.supply.quick = []
             self.supply.healthy = True

@@ -76,7 +76,12 @@ def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
     yield f"# Jobs on {cluster.title}\n"
     yield f"Cluster `{cluster.name}`. Rules: {cluster.source}, {cluster.date}."
     yield source
-    yield from _rules(catalog, cluster)
+    yield "\n## Rules of the cluster\n"
+    for subject, text in site_rules(catalog, cluster):
+        title = f"`{subject}`" if subject[0] == "-" else subject
+        yield f"- {title}: {text.replace('{user}', login_name())}"
+    for option, values in comment_values(cluster) if cluster.policy.comment.fields else ():
+        yield f"- values of `{option}`: {values}"
     yield f"\n## Partitions\n\n{_HEADER}"
     for partition in cluster.partitions.values():
         if not live_partitions or partition.name in live_partitions:
@@ -99,15 +104,6 @@ def _ask_slurm(
     overlaid = overlay(any_job, snapshot)[0].cluster
     live_partitions = partitions_now((), overlaid, catalog, snapshot)
     return snapshot, overlaid, {now.partition: now for now in live_partitions}
-
-
-def _rules(catalog: Catalog, cluster: Cluster) -> Iterator[str]:
-    yield "\n## Rules of the cluster\n"
-    for subject, text in site_rules(catalog, cluster):
-        title = f"`{subject}`" if subject[0] == "-" else subject
-        yield f"- {title}: {text.replace('{user}', login_name())}"
-    for option, values in comment_values(cluster) if cluster.policy.comment.fields else ():
-        yield f"- values of `{option}`: {values}"
 
 
 def _about_you(cluster: Cluster, snapshot: Optional[Snapshot]) -> Iterator[str]:

@@ -121,10 +121,7 @@ def _texts(files: Sequence[str]) -> Dict[str, str]:
 def _fix(
     texts: Mapping[str, str], check: Callable[[str, str], JudgedScript], write: bool
 ) -> List[JudgedScript]:
-    """Apply the fixes, or show what they would change; return the scripts as they are then.
-
-    write: change the files; False: only show the changes.
-    """
+    """Show the fixes as a diff, or with ``write`` apply them; return the scripts as they are."""
     tell: Callable[[str], None] = print_line if write else notify
     fixable = 0
     results: List[JudgedScript] = []
@@ -145,11 +142,9 @@ def _fix(
             codes = ", ".join(sorted({mend.code for mend in before.mends}))
             rest = f"left: {_summary(after.findings)}" if after.findings else "nothing left"
             tell(f"{before.name}: {'fixed' if write else 'would fix'} {codes}; {rest}")
+    hint = "; --write applies the changes" if fixable and not write else ""
     total = f"{fixable} of {counted(len(texts), 'script')}"
-    if write:
-        tell(f"{total} changed")
-    else:
-        tell(f"{total} to change{'; --write applies the changes' if fixable else ''}")
+    tell(f"{total} {'changed' if write else 'to change'}{hint}")
     return results
 
 
@@ -232,7 +227,10 @@ def _marked_line(line: str, finding: Finding) -> List[str]:
     """Return the finding's line and the mark below it; a line with a secret gets no mark."""
     place = finding.place
     text = line.replace("\t", " ")
-    shown = _without_secrets(text, finding)
+    hidden = hide_secrets(text)
+    is_value_alone = hidden == text  # the secret's name is on the line before
+    masked = text[: place.column - 1] + MASK + text[place.end - 1 :]
+    shown = masked if finding.has(Trait.SECRET) and is_value_alone else hidden
     if not shown.strip():
         return []
     lines = [f"  {place.line} | {clipped(printable(shown), _SHOWN)}"]
@@ -241,14 +239,6 @@ def _marked_line(line: str, finding: Finding) -> List[str]:
         width = cell_width(printable(text[place.column - 1 : place.end - 1]))
         lines.append(f"  {' ' * len(str(place.line))} | {' ' * indent}{'^' * max(1, width)}")
     return lines
-
-
-def _without_secrets(line: str, finding: Finding) -> str:
-    """Return a line with *** in place of secrets, also of one whose name is on the line before."""
-    hidden = hide_secrets(line)
-    if finding.has(Trait.SECRET) and hidden == line:
-        return line[: finding.place.column - 1] + MASK + line[finding.place.end - 1 :]
-    return hidden
 
 
 @click.command("import")

@@ -70,14 +70,10 @@ def _show(checks: Sequence[Check], as_json: bool) -> int:
     if as_json:
         print_json("neuronctl.doctor/1", {"checks": [asdict(check) for check in checks]})
         return code
-    columns = [
-        Column("WHAT", style="bold", no_wrap=True),
-        Column("STATE", no_wrap=True),
-        Column("SEEN"),
-    ]
     rows = []
     for check in checks:
         hint = f" -> {check.hint}" if check.hint else ""
         rows.append([check.name, check.state, check.words + hint])
-    print_table(columns, rows)
+    name = Column("WHAT", style="bold", no_wrap=True)
+    print_table([name, Column("STATE", no_wrap=True), Column("SEEN")], rows)
     return code

@@ -42,10 +42,7 @@ _SECTIONS = {
     "Parameters": "param together table commands",
     "Tasks of the sweep": "side-by-side task-time retries max-fails metric jobs",
 }
-"""The headings in a command's help, in their order, each with the names of its options.
-
-Options that are not here come last, below ``Other options``.
-"""
+"""The headings in a command's help, each with its options; all others are ``Other options``."""
 
 
 class JobCommand(click.Command):
@@ -87,10 +84,7 @@ class JobCommand(click.Command):
 
 
 def _hint_at_sbatch(option: str, other: str) -> str:
-    """Return how to pass an option to sbatch, if sbatch or a plugin of it may have the option.
-
-    other: the hint without sbatch, such as ``did you mean --nodes?``.
-    """
+    """Return how to pass an option to sbatch, which may have it; other: the hint without sbatch."""
     from neuronctl.slurm.sbatch_options import SBATCH, VALUE
 
     name = option.lstrip("-")
@@ -235,9 +229,5 @@ def _click_option(option: Option) -> Decorator:
     if option.kind == "flag":
         return click.option(*names, is_flag=True, default=None, help=option.help)
     choices = f" Known: {', '.join(launchers.names())}." if option.long == "launcher" else ""
-    return click.option(
-        *names,
-        metavar=option.metavar,
-        multiple=option.kind == "list",
-        help=option.help + choices,
-    )
+    help = option.help + choices
+    return click.option(*names, metavar=option.metavar, multiple=option.kind == "list", help=help)

@@ -67,10 +67,7 @@ def one_recorded(word: str, store: RecordStore) -> JobId:
 
 
 def recorded_job(word: str, store: RecordStore) -> JobRecord:
-    """Return the newest record of a job.
-
-    Raise UsageError for a part of an array, and NoSuchJobError for a job without a record.
-    """
+    """Return the newest record of a job; raise UsageError for a part of an array."""
     from neuronctl.records.found_records import newest_record
 
     job = one_recorded(word, store)
@@ -102,10 +99,7 @@ def raise_if_silent(answer: Found) -> None:
 
 
 def state_name(text: str, states: Iterable[str] = STATES, which: str = "of a job") -> str:
-    """Return Slurm's full name of a state such as ``running`` or ``pd``.
-
-    Raise UsageError for a state that is not one of ``states``; which: describes these.
-    """
+    """Return Slurm's full name of a state such as ``pd``; which: describes ``states`` in errors."""
     typed = text.strip().upper()
     full_names = {state.short: state.name for state in STATES.values() if state.short}
     name = full_names.get(typed, typed)

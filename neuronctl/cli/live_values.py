@@ -51,11 +51,7 @@ def _offer(
 ) -> List[CompletionItem]:
     """Return the completions of a word; of a list (``a,b``) or ``afterok:7``, of its last part."""
     metavar = (parameter.metavar or "").strip("[].").split(" ")[0]
-    items = []
-    if metavar in _FILES:
-        items.append(CompletionItem(incomplete, type="file"))
-    elif metavar in _DIRECTORIES:
-        items.append(CompletionItem(incomplete, type="dir"))
+    items = [CompletionItem(incomplete, type=_PATHS[metavar])] if metavar in _PATHS else []
     if isinstance(parameter, click.Option):
         values = _OPTION_VALUES.get(parameter.name or "")
     else:
@@ -160,5 +156,8 @@ _ARGUMENT_VALUES: Mapping[str, Callable[[str], Values]] = {
 }
 """The values of arguments, by their names in the help text."""
 
-_FILES = ("FILE", "JOB.YAML", "JOB.yaml", "SCRIPT", "IMAGE", "WORDS")
-_DIRECTORIES = ("DIR", "DIR[:PLACE", "SRC[:DST")
+_PATHS = {
+    **dict.fromkeys(("FILE", "JOB.YAML", "JOB.yaml", "SCRIPT", "IMAGE", "WORDS"), "file"),
+    **dict.fromkeys(("DIR", "DIR[:PLACE", "SRC[:DST"), "dir"),
+}
+"""Names of values that are paths; click's words for what the shell then offers."""

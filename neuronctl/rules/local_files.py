@@ -13,14 +13,14 @@ from neuronctl.rules.base import Finding, RuleContext, Trait, job_rule
 @job_rule(
     ERROR, "NC412", "directory cannot be entered", Trait.MACHINE | Trait.ONLY_NOW, about="chdir"
 )
-def job_directory(context: RuleContext) -> Iterator[Finding]:
+def check_job_directory(context: RuleContext) -> Iterator[Finding]:
     return filter(None, [context.local.chdir])
 
 
 @job_rule(
     ERROR, "NC401", "program cannot be run", Trait.MACHINE | Trait.LAUNCH | Trait.STEP | Trait.FIRST
 )
-def program(context: RuleContext) -> Iterator[Finding]:
+def check_program(context: RuleContext) -> Iterator[Finding]:
     fault = context.local.program
     for name in context.local.not_on_path:
         message = f"no program '{name}' on PATH, which the job inherits: the job would fail at once"
@@ -34,17 +34,17 @@ def program(context: RuleContext) -> Iterator[Finding]:
 
 
 @job_rule(ERROR, "NC403", "container image cannot be used", Trait.MACHINE | Trait.LAUNCH)
-def image(context: RuleContext) -> Iterator[Finding]:
+def check_image(context: RuleContext) -> Iterator[Finding]:
     return filter(None, [context.local.image])
 
 
 @job_rule(ERROR, "NC406", "environment cannot be activated", Trait.MACHINE)
-def environment(context: RuleContext) -> Iterator[Finding]:
+def check_environment(context: RuleContext) -> Iterator[Finding]:
     return filter(None, [context.local.environment])
 
 
 @job_rule(ERROR, "NC411", "log file cannot be written", Trait.MACHINE, about="output error")
-def log(context: RuleContext) -> Iterator[Finding]:
+def check_log(context: RuleContext) -> Iterator[Finding]:
     fault = context.local.log
     if fault is None:
         return
@@ -56,7 +56,7 @@ def log(context: RuleContext) -> Iterator[Finding]:
 
 
 @job_rule(WARNING, "NC413", "quota nearly used up", Trait.ONLY_NOW, about="")
-def quota(context: RuleContext) -> Iterator[Finding]:
+def check_quota(context: RuleContext) -> Iterator[Finding]:
     for one in context.local.quotas:
         if one.is_low:
             yield Finding(
@@ -77,7 +77,7 @@ def _has_directives(body: str) -> bool:
 
 
 @job_rule(ERROR, "NC402", "program is a batch script itself", Trait.LAUNCH | Trait.STEP)
-def batch_script(context: RuleContext) -> Iterator[Finding]:
+def check_batch_script(context: RuleContext) -> Iterator[Finding]:
     here, request = context.local, context.plan.request
     if request.body is not None and _has_directives(request.body):
         message = "the shell text has #SBATCH lines, which Slurm does not read there"
@@ -91,7 +91,7 @@ def batch_script(context: RuleContext) -> Iterator[Finding]:
 
 
 @job_rule(ERROR, "NC407", "shell text that cannot be read")
-def broken_shell_text(context: RuleContext) -> Iterator[Finding]:
+def check_broken_shell_text(context: RuleContext) -> Iterator[Finding]:
     for step, text, problem in context.local.broken_texts:
         message = f"{step}bash cannot read {text}, line {problem.place.line}: {problem.message}"
         hint = "look for an open quote, bracket, block, or here-document at or before that line"
@@ -99,7 +99,7 @@ def broken_shell_text(context: RuleContext) -> Iterator[Finding]:
 
 
 @job_rule(WARNING, "NC405", "modules of another architecture", about="")
-def module_prefix(context: RuleContext) -> Iterator[Finding]:
+def check_module_prefix(context: RuleContext) -> Iterator[Finding]:
     plan, prefix = context.plan, context.plan.partition.module_prefix
     others = [module for module in plan.request.modules if not module.startswith(prefix)]
     if others:
@@ -116,7 +116,7 @@ RANK_0_ONLY = "let rank 0 alone call it: if int(os.environ.get('RANK', 0)) == 0:
 
 
 @job_rule(WARNING, "NC314", "every rank starts a W&B run", Trait.LAUNCH | Trait.STEP)
-def every_rank_logs(context: RuleContext) -> Iterator[Finding]:
+def check_every_rank_logs(context: RuleContext) -> Iterator[Finding]:
     launch, line = context.launch, context.local.wandb_line
     if line:
         message = f"{python_file(launch.request)}:{line} calls wandb.init in each of the "
@@ -140,7 +140,7 @@ SYNC_ONCE = "run 'uv sync' once on the login node, and write uv run --no-sync or
 
 
 @job_rule(WARNING, "NC315", "uv changes one environment in several tasks", Trait.STEP)
-def uv_in_tasks(context: RuleContext) -> Iterator[Finding]:
+def check_uv_in_tasks(context: RuleContext) -> Iterator[Finding]:
     launch, request = context.launch, context.launch.request
     variables = {*context.local.variables, *dict(request.env)}
     if variables & {"UV_NO_SYNC", "UV_PROJECT_ENVIRONMENT"}:

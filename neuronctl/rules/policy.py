@@ -132,7 +132,7 @@ def _with_right_comment(context: RuleContext, finding: Finding) -> Finding:
 
 
 @job_rule(ERROR, "NC201", "comment is mandatory", about="comment")
-def comment_given(context: RuleContext) -> Iterator[Finding]:
+def check_comment_given(context: RuleContext) -> Iterator[Finding]:
     plan, policy = context.plan, context.plan.cluster.policy.comment
     if policy.required and not plan.comment:
         choices = [_choices(context, *each) for each in _comment_values(context).items()]
@@ -143,7 +143,7 @@ def comment_given(context: RuleContext) -> Iterator[Finding]:
 
 
 @job_rule(ERROR, "NC202", "comment is not what the site takes", about="comment")
-def comment_form(context: RuleContext) -> Iterator[Finding]:
+def check_comment_form(context: RuleContext) -> Iterator[Finding]:
     if context.plan.comment:
         for finding in _comment_faults(context, context.plan.comment):
             yield _with_right_comment(context, finding)
@@ -194,7 +194,7 @@ def _wrong_parts(context: RuleContext, comment: str) -> Iterator[Tuple[str, str]
 
 
 @job_rule(ERROR, "NC211", "option is forbidden by the site", about="")
-def forbidden_option(context: RuleContext) -> Iterator[Finding]:
+def check_forbidden_option(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     options = {directive.option: directive.value for directive in plan.directives}
     options.update((f"launcher={launch.launcher.name}", None) for launch in plan.launches)
@@ -210,7 +210,7 @@ def forbidden_option(context: RuleContext) -> Iterator[Finding]:
 
 
 @job_rule(ERROR, "NC221", "wrong directory to submit from", Trait.ONLY_NOW, about="chdir")
-def submit_directory(context: RuleContext) -> Iterator[Finding]:
+def check_submit_directory(context: RuleContext) -> Iterator[Finding]:
     plan, here = context.plan, context.local
     allowed = plan.cluster.policy.submit_from
     if not here.directory or not allowed or context.reviewed:
@@ -248,10 +248,10 @@ def _find_missing_name(context: RuleContext, option: str, key: str, noun: str) -
 
 
 @job_rule(ERROR, "NC231", "account is mandatory", about="account")
-def account(context: RuleContext) -> Iterator[Finding]:
+def check_account(context: RuleContext) -> Iterator[Finding]:
     return _find_missing_name(context, "-A", "account", "an account")
 
 
 @job_rule(ERROR, "NC232", "QOS is mandatory", about="qos")
-def qos(context: RuleContext) -> Iterator[Finding]:
+def check_qos(context: RuleContext) -> Iterator[Finding]:
     return _find_missing_name(context, "-q", "qos", "a QOS")

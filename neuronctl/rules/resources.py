@@ -51,7 +51,7 @@ def _listed(names: Sequence[str], taken: int = 0) -> str:
 
 
 @job_rule(ERROR, "NC101", "partition does not exist", Trait.NO_PARTITION, about="partition")
-def partition_exists(context: RuleContext) -> Iterator[Finding]:
+def check_partition_exists(context: RuleContext) -> Iterator[Finding]:
     plan, name = context.plan, context.plan.partition.name
     if not name:
         yield _no_partition(context)
@@ -101,7 +101,7 @@ def _no_partition(context: RuleContext) -> Finding:
 
 
 @job_rule(WARNING, "NC103", "partition is not in the catalog", Trait.PARTITION)
-def partition_in_catalog(context: RuleContext) -> Iterator[Finding]:
+def check_partition_in_catalog(context: RuleContext) -> Iterator[Finding]:
     name = context.plan.partition.name
     if _known(context) is not None and name not in _catalog_partitions(context):
         yield Finding(
@@ -113,7 +113,7 @@ def partition_in_catalog(context: RuleContext) -> Iterator[Finding]:
 
 
 @job_rule(ERROR, "NC102", "partition is closed to you", Trait.CLOSES_PARTITION, about="partition")
-def partition_is_open(context: RuleContext) -> Iterator[Finding]:
+def check_partition_is_open(context: RuleContext) -> Iterator[Finding]:
     if not context.plan.partition.open:
         source = context.cite_partition("open")
         whose = "your groups, account, or QOS" if source.by_slurm else "users"
@@ -130,7 +130,7 @@ def partition_is_open(context: RuleContext) -> Iterator[Finding]:
 
 
 @job_rule(ERROR, "NC111", "more nodes than the partition has", Trait.PARTITION, about=_NODES)
-def nodes_in_partition(context: RuleContext) -> Iterator[Finding]:
+def check_nodes_in_partition(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     if partition.nodes is not None and plan.nodes > partition.nodes:
         words = f"requested {counted(plan.nodes, 'node')}; {partition.name} has {partition.nodes}"
@@ -145,7 +145,7 @@ def _qos_words(context: RuleContext, key: str) -> str:
 
 
 @job_rule(ERROR, "NC112", "more nodes than a job may have", Trait.PARTITION, about=_NODES)
-def nodes_a_job(context: RuleContext) -> Iterator[Finding]:
+def check_nodes_per_job(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     # Slurm compares the end of a range with this limit.
     if partition.max_nodes is not None and plan.most_nodes > partition.max_nodes:
@@ -157,7 +157,7 @@ def nodes_a_job(context: RuleContext) -> Iterator[Finding]:
 
 
 @job_rule(ERROR, "NC121", "more GPUs per node than it has", Trait.PARTITION, about=_GPUS)
-def gpus_a_node(context: RuleContext) -> Iterator[Finding]:
+def check_gpus_per_node(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, _known(context)
     _, needed = slurm_needs(plan).largest_share
     if partition is None or needed <= partition.gpus_per_node:
@@ -178,7 +178,7 @@ def gpus_a_node(context: RuleContext) -> Iterator[Finding]:
 
 
 @job_rule(ERROR, "NC122", "GPU partition without GPUs", Trait.PARTITION, about="partition")
-def gpus_where_there_are(context: RuleContext) -> Iterator[Finding]:
+def check_gpu_partition(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, _known(context)
     asks = plan.gpus_per_node or plan.request.shares_gpus
     if partition is None or not partition.gpus_per_node or asks:
@@ -195,7 +195,7 @@ def gpus_where_there_are(context: RuleContext) -> Iterator[Finding]:
 
 
 @job_rule(ERROR, "NC123", "other GPU model", Trait.LAUNCH | Trait.PARTITION, about=_GPUS)
-def gpu_model(context: RuleContext) -> Iterator[Finding]:
+def check_gpu_model(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     asked, has = plan.request.gpu_type, partition.gpu_names
     if asked is None or not has or asked in has:
@@ -219,7 +219,7 @@ def gpu_model(context: RuleContext) -> Iterator[Finding]:
 @job_rule(
     ERROR, "NC124", "more GPUs than a user or a job may hold", Trait.CLOSES_PARTITION, about=_GPUS
 )
-def gpus_a_user(context: RuleContext) -> Iterator[Finding]:
+def check_gpus_per_user(context: RuleContext) -> Iterator[Finding]:
     plan, most, held = context.plan, context.plan.partition.max_gpus, gpus_held(context.plan)
     if most is not None and held > most:
         per_node = held // plan.nodes
@@ -261,7 +261,7 @@ def _capped_cores(plan: JobPlan) -> Optional[int]:
 
 
 @job_rule(ERROR, "NC131", "more cores than a node has", Trait.PARTITION, about=_CORES)
-def cores_a_node(context: RuleContext) -> Iterator[Finding]:
+def check_cores_per_node(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     largest = partition.max_cores_per_node
     least = (
@@ -278,7 +278,7 @@ def cores_a_node(context: RuleContext) -> Iterator[Finding]:
 
 
 @job_rule(ERROR, "NC132", "more cores per GPU than the site allows", Trait.PARTITION, about=_CORES)
-def cores_a_gpu(context: RuleContext) -> Iterator[Finding]:
+def check_cores_per_gpu(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     allowed, largest = _capped_cores(plan), partition.max_cores_per_node
     if allowed is None or plan.cores_per_node <= allowed:
@@ -297,7 +297,7 @@ def cores_a_gpu(context: RuleContext) -> Iterator[Finding]:
 
 
 @job_rule(ERROR, "NC134", "more memory than a node has", Trait.PARTITION, about="mem")
-def memory_a_node(context: RuleContext) -> Iterator[Finding]:
+def check_memory_per_node(context: RuleContext) -> Iterator[Finding]:
     plan, partition = context.plan, context.plan.partition
     has = partition.memory_mb_per_node
     wanted = None if plan.request.mem is None else units.parse_memory(plan.request.mem)
@@ -311,7 +311,7 @@ def memory_a_node(context: RuleContext) -> Iterator[Finding]:
 
 
 @job_rule(ERROR, "NC141", "wall time over the limit", Trait.PARTITION, about="time")
-def wall_time(context: RuleContext) -> Iterator[Finding]:
+def check_wall_time(context: RuleContext) -> Iterator[Finding]:
     plan = context.plan
     limits = plan.partition.wall_time
     limit, key, kind = limits.maximum, "maximum", "batch"

@@ -16,7 +16,7 @@ from neuronctl.scripts.shell_text import Assignment
 
 
 @script_rule(NOTE, "NC626", "srun without the cores of its tasks")
-def cores_of_tasks(facts: ScriptFacts) -> Iterator[Finding]:
+def check_cores_of_tasks(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     if plan is None:
         return
@@ -82,7 +82,7 @@ def _one_core_per_task(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Fin
 
 
 @script_rule(WARNING, "NC637", "more threads than cores")
-def threads(facts: ScriptFacts) -> Iterator[Finding]:
+def check_threads(facts: ScriptFacts) -> Iterator[Finding]:
     """Find the first OMP_NUM_THREADS with which the processes of a node exceed its cores."""
     plan = facts.plan
     has_more_cores = facts.has("exclusive", "cpus-per-gpu", "mincpus")

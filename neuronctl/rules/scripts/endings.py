@@ -16,7 +16,7 @@ from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
 
 
 @script_rule(WARNING, "NC635", "signal that nothing handles", Trait.ABSENCE)
-def unhandled_signal(facts: ScriptFacts) -> Iterator[Finding]:
+def check_unhandled_signal(facts: ScriptFacts) -> Iterator[Finding]:
     """Find a --signal that ends the batch shell, waits behind the program, or reaches nothing.
 
     With B:, Slurm sends it to the batch shell; without, to what srun starts.
@@ -59,7 +59,7 @@ _FILTERS = frozenset("head tee ts grep sed awk cat gzip pigz xz zstd sort tail".
 
 
 @script_rule(WARNING, "NC646", "exit code that is hidden")
-def hidden_exit_code(facts: ScriptFacts) -> Iterator[Finding]:
+def check_hidden_exit_code(facts: ScriptFacts) -> Iterator[Finding]:
     if facts.unreadable is None or facts.unreadable.warning:
         yield from _behind_a_pipe(facts)
         yield from _followed_by_success(facts)

@@ -48,7 +48,7 @@ def _is_first(facts: ScriptFacts, command: Command, *readers: str) -> bool:
 
 
 @script_rule(WARNING, "NC638", "environment that is not activated")
-def not_activated(facts: ScriptFacts) -> Iterator[Finding]:
+def check_not_activated(facts: ScriptFacts) -> Iterator[Finding]:
     yield from _out_of_order(facts)
     yield from _init_for_the_next_login(facts)
     # bash -l, bash -i, and bash --login read the files that define conda and module.
@@ -169,7 +169,7 @@ _Used = Mapping[str, SourceSpan]
 
 
 @script_rule(WARNING, "NC660", "variable that nothing sets", Trait.ABSENCE)
-def not_set(facts: ScriptFacts) -> Iterator[Finding]:
+def check_not_set(facts: ScriptFacts) -> Iterator[Finding]:
     used: Dict[str, SourceSpan] = {}
     words = [
         word
@@ -253,7 +253,7 @@ def _variables() -> Tuple[str, ...]:
 
 
 @script_rule(WARNING, "NC661", "environment that steps do not share")
-def environment_of_steps(facts: ScriptFacts) -> Iterator[Finding]:
+def check_environment_of_steps(facts: ScriptFacts) -> Iterator[Finding]:
     yield from _not_exported(facts)
     for variable in facts.shell.assignments:
         is_size = variable.name in _SIZES and variable.name not in variable.word.names

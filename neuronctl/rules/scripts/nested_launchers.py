@@ -42,7 +42,7 @@ def is_trifle(launch: Launch) -> bool:
 
 
 @script_rule(ERROR, "NC665", "program that is no program")
-def no_program(facts: ScriptFacts) -> Iterator[Finding]:
+def check_no_program(facts: ScriptFacts) -> Iterator[Finding]:
     for launch in facts.every_launch:
         yield from _no_name_of_a_program(launch)
         if launch.kind == PYTHON and not launch.command.captured:
@@ -83,7 +83,7 @@ def _python_without_program(facts: ScriptFacts, launch: Launch) -> Iterator[Find
 
 
 @script_rule(WARNING, "NC651", "nothing waits for the program", Trait.ABSENCE)
-def nothing_waits(facts: ScriptFacts) -> Iterator[Finding]:
+def check_nothing_waits(facts: ScriptFacts) -> Iterator[Finding]:
     """Find a background program that Slurm ends together with the batch shell."""
     commands = facts.shell.uncaptured
     indexes = [at for at, command in enumerate(commands) if _runs_on(command)]
@@ -142,7 +142,7 @@ def _python_file(command: Command) -> str:
 
 
 @script_rule(ERROR, "NC621", "launcher within a launcher")
-def launcher_in_launcher(facts: ScriptFacts) -> Iterator[Finding]:
+def check_launcher_in_launcher(facts: ScriptFacts) -> Iterator[Finding]:
     for start in facts.starts:
         outer = next((each for each in reversed(start.outer) if each.is_launcher), None)
         if outer is None or not start.launch.is_launcher:
@@ -214,7 +214,7 @@ def _joins(launch: Launch) -> str:
 
 
 @script_rule(WARNING, "NC624", "program that starts once", Trait.ABSENCE)
-def starts_once(facts: ScriptFacts) -> Iterator[Finding]:
+def check_launch_counts(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     if plan is None or facts.tasks < 2:
         return

@@ -23,7 +23,7 @@ def _expanded(names: Sequence[str], nodes: int) -> str:
 
 
 @script_rule(ERROR, "NC631", "rank expanded by the batch shell")
-def ranks(facts: ScriptFacts) -> Iterator[Finding]:
+def check_ranks(facts: ScriptFacts) -> Iterator[Finding]:
     if facts.tasks < 2 or facts.plan is None:
         return
     yield from _ranks_in_commands(facts, facts.plan.nodes)
@@ -76,7 +76,7 @@ def _ranks_in_variables(facts: ScriptFacts, nodes: int) -> Iterator[Finding]:
 
 
 @script_rule(WARNING, "NC632", "fixed port")
-def fixed_port(facts: ScriptFacts) -> Iterator[Finding]:
+def check_fixed_port(facts: ScriptFacts) -> Iterator[Finding]:
     for port, place in _ports(facts):
         if digits(port) and _nodes_are_shared(facts):
             message = f"port {port} is the same for every job: where two of them share a node, the "
@@ -145,7 +145,7 @@ _FIRST_NODE = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | hea
 
 
 @script_rule(ERROR, "NC642", "address that is not the first node's")
-def first_node(facts: ScriptFacts) -> Iterator[Finding]:
+def check_first_node(facts: ScriptFacts) -> Iterator[Finding]:
     if facts.plan is None:
         return
     several_nodes = facts.plan.nodes > 1

@@ -30,7 +30,7 @@ from neuronctl.slurm.sbatch_options import is_of_a_plugin
 
 
 @script_rule(ERROR, "NC601", "directive that sbatch refuses", Trait.UNREACHED | Trait.SPELLING)
-def refused_directive(facts: ScriptFacts) -> Iterator[Finding]:
+def check_refused_directive(facts: ScriptFacts) -> Iterator[Finding]:
     for refusal in facts.header.refusals:
         not_here = facts.release and refusal.since and facts.release < refusal.since
         if refusal.whole or not_here:
@@ -59,7 +59,7 @@ def refused_directive(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 @script_rule(ERROR, "NC602", "file that sbatch does not take for a batch script", Trait.UNREACHED)
-def refused_file(facts: ScriptFacts) -> Iterator[Finding]:
+def check_refused_file(facts: ScriptFacts) -> Iterator[Finding]:
     # A text without #! and directives may be a part that other scripts read.
     shell = facts.text.lstrip("\ufeff").startswith("#!")
     part = facts.text.strip(BLANKS) and "\0" not in facts.text
@@ -76,7 +76,7 @@ def _ignored(facts: ScriptFacts, *reasons: str) -> Iterator[Ignored]:
 
 
 @script_rule(WARNING, "NC603", "directive after the first command", Trait.UNREACHED)
-def late_directive(facts: ScriptFacts) -> Iterator[Finding]:
+def check_late_directive(facts: ScriptFacts) -> Iterator[Finding]:
     if any(refusal.whole for refusal in facts.header.refusals):
         return  # NC602 reports it
     texts = facts.shell.documents
@@ -92,7 +92,7 @@ def late_directive(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 @script_rule(WARNING, "NC604", "line that only looks like a directive", Trait.UNREACHED)
-def like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
+def check_like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
     for ignored in _ignored(facts, MISSPELLED):
         remark = ignored.text.startswith(("# ", "#\t", "#--"))
         submits = re.search(r"\s[\w./-]+\.(sh|bash|sbatch|slurm|job)\b|\\$", ignored.text)
@@ -111,7 +111,7 @@ def like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 @script_rule(WARNING, "NC605", "directive that is overridden", Trait.UNREACHED)
-def overridden(facts: ScriptFacts) -> Iterator[Finding]:
+def check_overridden(facts: ScriptFacts) -> Iterator[Finding]:
     for ignored in _ignored(facts, OVERRIDDEN):
         later = ignored.instead
         if later is None or later.text == ignored.text or later.source == COMMAND_LINE:
@@ -144,7 +144,7 @@ def _with_patterns(facts: ScriptFacts, given: GivenOption) -> Tuple[Edit, ...]:
 
 
 @script_rule(WARNING, "NC606", "text that sbatch takes as it is", Trait.UNREACHED | Trait.SPELLING)
-def unexpanded(facts: ScriptFacts) -> Iterator[Finding]:
+def check_unexpanded(facts: ScriptFacts) -> Iterator[Finding]:
     for option in facts.header.options.values():
         # A shell expands --wrap, and a value of --export may be meant as it is.
         if not option.place.line or option.name in ("wrap", "export"):
@@ -201,7 +201,7 @@ _INDEX = "SLURM_ARRAY_TASK_ID"
 
 
 @script_rule(WARNING, "NC653", "one log for several jobs")
-def one_log(facts: ScriptFacts) -> Iterator[Finding]:
+def check_one_log(facts: ScriptFacts) -> Iterator[Finding]:
     output, path = facts.given("output"), facts.header.value("output") or ""
     tasks = tasks_of(facts.header.value("array") or "")
     keeps_all = facts.header.value("open-mode") in ("a", "append") or path == "/dev/null"
@@ -220,7 +220,7 @@ _SHOWN_IN_COMMENT = r"(?m)^[ \t]*#.*\bsbatch\b.* (--array|-a)[= ]"
 
 
 @script_rule(NOTE, "NC654", "array without its index, or the index alone", Trait.ABSENCE)
-def no_array(facts: ScriptFacts) -> Iterator[Finding]:
+def check_no_array(facts: ScriptFacts) -> Iterator[Finding]:
     yield from _unused_index(facts)
     yield from _index_without_array(facts)
 
@@ -260,7 +260,7 @@ def _words(facts: ScriptFacts) -> Iterator[ShellWord]:
 
 
 @script_rule(WARNING, "NC655", "array index beyond its list")
-def beyond_the_list(facts: ScriptFacts) -> Iterator[Finding]:
+def check_beyond_the_list(facts: ScriptFacts) -> Iterator[Finding]:
     """Find the first element ``${LIST[INDEX]}`` that is not there for some task of the array."""
     array = facts.given("array")
     tasks = tasks_of(facts.header.value("array") or "")

@@ -22,7 +22,7 @@ _KNOWS = r"scontrol show job|Command=|(\[|\btest) .{0,200}SLURM_|\$\{SLURM_SUBMI
 
 
 @script_rule(WARNING, "NC645", "directory of Slurm's copy")
-def own_directory(facts: ScriptFacts) -> Iterator[Finding]:
+def check_own_directory(facts: ScriptFacts) -> Iterator[Finding]:
     header = facts.header
     if not (header.given or header.ignored) or re.search(_KNOWS, facts.text):
         return
@@ -80,7 +80,7 @@ _PATTERNS = [
 
 
 @script_rule(ERROR, "NC649", "line that bash divides otherwise")
-def divided_otherwise(facts: ScriptFacts) -> Iterator[Finding]:
+def check_divided_otherwise(facts: ScriptFacts) -> Iterator[Finding]:
     if not facts.header.for_bash:
         return
     yield from _lost_options(facts)
@@ -161,7 +161,7 @@ _VALUE_OF_YOURS = r"""(?xi)
 
 
 @script_rule(ERROR, "NC643", "shell text that cannot be read, or is not filled in", Trait.SPELLING)
-def syntax(facts: ScriptFacts) -> Iterator[Finding]:
+def check_syntax(facts: ScriptFacts) -> Iterator[Finding]:
     for given in facts.header.options.values():  # without overridden ones
         if given.source == SCRIPT:
             yield from _unfilled_option(given)
@@ -247,7 +247,7 @@ def _unfilled_for_bash(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 @script_rule(WARNING, "NC640", "secret in the script", Trait.UNREACHED | Trait.SECRET)
-def secrets(facts: ScriptFacts) -> Iterator[Finding]:
+def check_secrets(facts: ScriptFacts) -> Iterator[Finding]:
     lines: Set[int] = set()
     for first, last in find_secrets(facts.text):
         before = facts.text[:first]
@@ -283,7 +283,7 @@ script has if it is closed nevertheless; and why it is open."""
 
 
 @script_rule(WARNING, "NC657", "server open to everybody")
-def open_server(facts: ScriptFacts) -> Iterator[Finding]:
+def check_open_server(facts: ScriptFacts) -> Iterator[Finding]:
     for launch in facts.every_launch:
         words = launch.command.words
         ends = list(accumulate(len(word.raw) + 1 for word in words))

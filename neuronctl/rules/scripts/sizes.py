@@ -29,7 +29,7 @@ from neuronctl.scripts.launches import CONTAINERS, PYTHON, Launch
 
 
 @script_rule(WARNING, "NC611", "tasks that contradict nodes", Trait.UNREACHED)
-def tasks_and_nodes(facts: ScriptFacts) -> Iterator[Finding]:
+def check_tasks_and_nodes(facts: ScriptFacts) -> Iterator[Finding]:
     given = facts.given("ntasks")
     tasks, nodes, per_node = (
         digits(facts.header.value(name)) for name in ("ntasks", "nodes", "ntasks-per-node")
@@ -53,7 +53,7 @@ _AS_HOURS = r"0[0-9]+:00|(12|24|36|48|72|96):00"
 
 
 @script_rule(WARNING, "NC612", "time or memory in another unit", Trait.UNREACHED)
-def other_unit(facts: ScriptFacts) -> Iterator[Finding]:
+def check_other_unit(facts: ScriptFacts) -> Iterator[Finding]:
     has_gpus = facts.plan is not None and facts.plan.gpus_per_node > 0
     for name in ("mem", "mem-per-cpu", "mem-per-gpu"):
         given = facts.given(name)
@@ -80,7 +80,7 @@ def other_unit(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 @script_rule(ERROR, "NC622", "step that does not fit the job")
-def larger_than_the_job(facts: ScriptFacts) -> Iterator[Finding]:
+def check_larger_than_the_job(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     if plan is None or facts.header.components > 1:
         return
@@ -163,7 +163,7 @@ _LAUNCHES = r"(?i)launcher\b|nproc|torchrun|strategy"
 
 
 @script_rule(WARNING, "NC623", "processes and GPUs of a launch differ", Trait.ABSENCE)
-def processes_and_gpus(facts: ScriptFacts) -> Iterator[Finding]:
+def check_processes_and_gpus(facts: ScriptFacts) -> Iterator[Finding]:
     plan = facts.plan
     if plan is None or not plan.gpus_per_node:
         return
@@ -227,7 +227,7 @@ def _differ(launch: Launch, count: int, gpus: int, scope: str) -> Finding:
 
 
 @script_rule(NOTE, "NC625", "GPUs without a process", Trait.ABSENCE)
-def idle_gpus(facts: ScriptFacts) -> Iterator[Finding]:
+def check_idle_gpus(facts: ScriptFacts) -> Iterator[Finding]:
     """Find the first program that starts fewer processes than the job has GPUs."""
     plan = facts.plan
     works = [start for start in facts.starts if not is_trifle(start.launch)]
@@ -304,7 +304,7 @@ _BY_RANK = r"(?i)torch|local_?(rank|id)|--\w*dist|\bddp\b|nccl|lightning"
 
 
 @script_rule(NOTE, "NC627", "each task sees one GPU only")
-def one_visible_gpu(facts: ScriptFacts) -> Iterator[Finding]:
+def check_one_visible_gpu(facts: ScriptFacts) -> Iterator[Finding]:
     """Find --gpus-per-task with several ranks per node: each sees one GPU (tried on 22.05)."""
     given, plan = facts.given("gpus-per-task"), facts.plan
     steps = [launch for launch in facts.every_launch if launch.is_srun]
@@ -322,7 +322,7 @@ _OF_ARRAY = r"\"?\$\{?SLURM_ARRAY_TASK_ID\}?\"?"
 
 
 @script_rule(WARNING, "NC633", "GPUs that the job does not have")
-def gpus_by_hand(facts: ScriptFacts) -> Iterator[Finding]:
+def check_gpus_by_hand(facts: ScriptFacts) -> Iterator[Finding]:
     """Find CUDA_VISIBLE_DEVICES beyond the job's GPUs; Slurm numbers them from 0 in each job."""
     has = 0 if facts.plan is None else facts.plan.gpus_per_node
     for variable in (*facts.shell.assignments, *facts.shell.before_commands) if has else ():
@@ -340,7 +340,7 @@ _DRIVER = r"--nv|(SINGULARITY|APPTAINER)_NV|libcuda\.so|libnvidia|/dev/nvidia|(?
 
 
 @script_rule(WARNING, "NC663", "container that sees no GPU", Trait.ABSENCE)
-def blind_container(facts: ScriptFacts) -> Iterator[Finding]:
+def check_blind_container(facts: ScriptFacts) -> Iterator[Finding]:
     """Find the first program with GPUs in a container that is started without --nv."""
     plan = facts.plan
     if plan is None or not plan.gpus_per_node or re.search(_DRIVER, facts.text):

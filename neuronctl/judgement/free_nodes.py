@@ -52,7 +52,7 @@ class NodeSearch:
         """
         on_cluster = self.on_cluster
         idle = node_names(group for group in on_cluster.pool if not group.cores_used)
-        unplanned = idle - _nodes_marked_planned(on_cluster)
+        unplanned = idle - _find_marked_nodes(on_cluster)
         if self.doubt is not None or on_cluster.needs.is_spread:
             return not node_names(on_cluster.pool) <= unplanned
         has_room = not on_cluster.are_too_few(self.free)
@@ -68,13 +68,13 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
         fitting &= on_cluster.named_hosts
     if on_cluster.matching is not None:
         fitting &= on_cluster.matching
-    reservation = reservations.own_reservation(on_cluster)
+    reservation = reservations.find_own_reservation(on_cluster)
     if reservation is not None:
         fitting &= set(hosts(reservation.node_list))
 
-    reserved = reservations.reserved_nodes(on_cluster)
+    reserved = reservations.find_reserved_nodes(on_cluster)
     suitable = fitting - reserved.nodes
-    doubt = _why_unknown(on_cluster)
+    doubt = _find_node_doubt(on_cluster)
     free = _NONE
     if doubt is None:
         # Another user may own a node for a while (--exclusive=user).
@@ -92,7 +92,7 @@ def _is_large_enough(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
     return tasks > 0
 
 
-def _why_unknown(on_cluster: PlanOnCluster) -> Optional[Doubt]:
+def _find_node_doubt(on_cluster: PlanOnCluster) -> Optional[Doubt]:
     """Return why the job's possible nodes are unknown; None if they are known."""
     request, needs = on_cluster.plan.request, on_cluster.needs
     partition = on_cluster.partition
@@ -113,7 +113,7 @@ def _why_unknown(on_cluster: PlanOnCluster) -> Optional[Doubt]:
             return Doubt(f"{words}: Slurm may refuse it", refusable=True)
     # Last: the job surely waits for its reservation only if Slurm surely takes it.
     name = request.reservation
-    reservation = reservations.own_reservation(on_cluster)
+    reservation = reservations.find_own_reservation(on_cluster)
     is_whole = reservation is not None and reservation.whole_nodes(on_cluster.snapshot.nodes)
     if name is not None and not is_whole:
         has_begun = next(reservations.check_reservation(on_cluster), None) is None
@@ -129,14 +129,14 @@ def check_nodes(search: NodeSearch) -> Iterator[Outcome]:
         return
     never_fits = is_spread and not _has_room(on_cluster, search.fitting, empty=True)
     if never_fits or on_cluster.are_too_few(search.fitting):
-        yield _too_large(search)
+        yield _refuse_size(search)
     elif _is_enough(search):
-        yield from _room_doubts(search)
+        yield from _doubt_room(search)
     elif is_spread and _has_room(on_cluster, search.suitable, empty=False):
         words = "no nodes have room for it in equal parts; whether Slurm spreads it otherwise"
         yield Doubt(f"{words} is not known", cause="Resources")
     else:
-        yield _why_not(search)
+        yield _explain_lack(search)
 
 
 def _is_enough(search: NodeSearch, *, without: AbstractSet[str] = _NONE) -> bool:
@@ -172,14 +172,14 @@ def _has_room(on_cluster: PlanOnCluster, names: FrozenSet[str], *, empty: bool) 
     return len(tasks) >= needs.nodes and most_tasks >= needs.tasks and most_gpus >= needs.gpus
 
 
-def _too_large(search: NodeSearch) -> Outcome:
+def _refuse_size(search: NodeSearch) -> Outcome:
     """Return the refusal of a size that no nodes have, or the doubt about it."""
     on_cluster, partition = search.on_cluster, search.on_cluster.partition
     name = on_cluster.plan.partition.name
     if partition and (partition.max_cores_per_node or partition.max_memory_mb_per_node):
         words = f"{name} has too few nodes that are large enough for it: Slurm may refuse it"
         return Doubt(words, refusable=True)
-    share = _share(on_cluster, with_memory=True)
+    share = _describe_share(on_cluster, with_memory=True)
     number = len(search.fitting)
     if on_cluster.needs.is_spread:
         words = f"all nodes of {name} together have no room for {share}, even if nothing runs"
@@ -189,37 +189,38 @@ def _too_large(search: NodeSearch) -> Outcome:
     return Finding(words, "request less per node, or fewer nodes", _NODES_SHOWN, code="NC113")
 
 
-def _share(on_cluster: PlanOnCluster, *, with_memory: bool) -> str:
+def _describe_share(on_cluster: PlanOnCluster, *, with_memory: bool) -> str:
     """Return what the job needs on each node, in words; of a spread job, what it needs in total."""
     needs, plan = on_cluster.needs, on_cluster.plan
     gpus, cores = plan.gpus_per_node, counted(plan.cores_per_node, "core")
     if needs.is_spread:
         gpus = needs.gpus
         cores = f"{counted(needs.tasks, 'task')} of {counted(needs.cores_per_task, 'core')}"
-    model = f"{needs.gpu_types[0][0]} " if needs.gpu_types else ""
+    model = next((f"{model} " for model, _ in needs.gpu_types), "")
     parts = [counted(gpus, f"{model}GPU")] if gpus else []
     parts += [cores, *(f"{number} {name}" for name, number in on_cluster.resources)]
-    memory = needs.memory_per_node or plan.cores_per_node * needs.memory_per_core
-    memory = memory or plan.gpus_per_node * needs.memory_per_gpu
+    of_gpus = plan.gpus_per_node * needs.memory_per_gpu
+    memory = needs.memory_per_node or plan.cores_per_node * needs.memory_per_core or of_gpus
     if needs.whole_memory:
         parts.append("all of its memory")
     elif memory and with_memory and not needs.is_spread:
         parts.append(f"{memory} MB of memory")
-    share = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
+    *others, last = parts
+    share = f"{', '.join(others)} and {last}" if others else last
     return f"{share} without other jobs" if needs.whole == "nodes" else share
 
 
-def _why_not(search: NodeSearch) -> Outcome:
+def _explain_lack(search: NodeSearch) -> Outcome:
     """Return the wait for nodes with room, or the doubt whether the job gets some another way."""
     on_cluster, partition = search.on_cluster, search.on_cluster.partition
     needs = on_cluster.needs
-    magnetic = _magnetic(on_cluster)
+    magnetic = _find_magnetic_reservation(on_cluster)
     if magnetic:
         return Doubt(f"whether it may start in reservation {magnetic} is not known")
     up = search.suitable & node_names(filter(is_up, on_cluster.pool))
     if on_cluster.are_too_few(up):
-        return _not_available(search)
-    preempted = _preempted(on_cluster)
+        return _wait_for_nodes(search)
+    preempted = _list_preemptable(on_cluster)
     shares = partition is not None and partition.jobs_per_core > 1 and needs.whole != "nodes"
     ways = (
         (preempted != (), f"it preempts those of {' and '.join(preempted)}"),
@@ -230,14 +231,14 @@ def _why_not(search: NodeSearch) -> Outcome:
         if holds:
             words = f"jobs hold what it needs; whether {words} is not known"
             return Doubt(words, cause="Resources")
-    return _busy(search)
+    return _wait_for_jobs(search)
 
 
-def _magnetic(on_cluster: PlanOnCluster) -> str:
+def _find_magnetic_reservation(on_cluster: PlanOnCluster) -> str:
     """Return the name of a reservation in which the job may start unasked, or ""."""
     if on_cluster.plan.request.reservation is not None:
         return ""
-    names = reservations.users_names(on_cluster)
+    names = reservations.list_users_names(on_cluster)
     for reservation in on_cluster.snapshot.reservations or ():
         is_allowed = names & {*reservation.allowed} or not reservation.is_for_named
         if "MAGNETIC" in reservation.flags and is_allowed:
@@ -245,7 +246,7 @@ def _magnetic(on_cluster: PlanOnCluster) -> str:
     return ""
 
 
-def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
+def _list_preemptable(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
     """Return the QOS, or the partitions of the same nodes, whose jobs it may preempt."""
     figures, partition = on_cluster.snapshot.figures, on_cluster.partition
     qos = figures.qos_named(on_cluster.job_qos)
@@ -261,7 +262,7 @@ def _preempted(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
     )
 
 
-def _busy(search: NodeSearch) -> Wait:
+def _wait_for_jobs(search: NodeSearch) -> Wait:
     """Return the wait for nodes that other jobs use."""
     on_cluster, plan = search.on_cluster, search.on_cluster.plan
     name, number = plan.partition.name, len(search.free)
@@ -271,7 +272,7 @@ def _busy(search: NodeSearch) -> Wait:
         for group in on_cluster.pool
         if not search.suitable.isdisjoint({*group.names} - search.free)
     )
-    share = f"{_share(on_cluster, with_memory=lacks_memory)} free now"
+    share = f"{_describe_share(on_cluster, with_memory=lacks_memory)} free now"
     if on_cluster.needs.is_spread:
         words = f"the nodes of {name} together do not have {share}"
     elif number >= plan.nodes:
@@ -284,7 +285,7 @@ def _busy(search: NodeSearch) -> Wait:
     return Wait("NC504", "Resources", f"{words}; when that changes is not known", _NODES_SHOWN)
 
 
-def _not_available(search: NodeSearch) -> Wait:
+def _wait_for_nodes(search: NodeSearch) -> Wait:
     """Return the wait for nodes that are down, drained, or reserved, not for jobs to end."""
     on_cluster, reserved, plan = search.on_cluster, search.reserved, search.on_cluster.plan
     up = node_names(filter(is_up, on_cluster.pool))
@@ -294,7 +295,8 @@ def _not_available(search: NodeSearch) -> Wait:
         nodes = f"{counted(number, 'node') if number else 'no node'} of {plan.partition.name}"
         reasons = [f"{nodes} {verb(number or 1)} available; requested {plan.nodes}"]
 
-    down = (search.fitting - up) & on_cluster.named_hosts or search.fitting - up
+    unavailable = search.fitting - up
+    down = unavailable & on_cluster.named_hosts or unavailable
     if down:
         states = {group.state for group in on_cluster.pool if not down.isdisjoint(group.names)}
         names = units.compress_hostlist(down)
@@ -302,8 +304,8 @@ def _not_available(search: NodeSearch) -> Wait:
 
     until = None
     if reserved.by:
-        reasons.append(reservations.reservation_words(reserved, on_cluster.snapshot))
-        shorter = _time_before_reservations(search)
+        reasons.append(reservations.describe_reservations(reserved, on_cluster.snapshot))
+        shorter = _find_time_before_reservations(search)
         if shorter:
             reasons.append(f"with -t {units.format_time(shorter)} or less it can start now")
         elif not down:
@@ -312,7 +314,7 @@ def _not_available(search: NodeSearch) -> Wait:
     return Wait("NC504", "ReqNodeNotAvail", "; ".join(reasons), source, until)
 
 
-def _time_before_reservations(search: NodeSearch) -> int:
+def _find_time_before_reservations(search: NodeSearch) -> int:
     """Return for how many seconds, in whole minutes, the job could run now; 0 if not at all."""
     on_cluster, snapshot = search.on_cluster, search.on_cluster.snapshot
     seconds = min(reservation.start for reservation in search.reserved.by) - snapshot.asked_at
@@ -321,10 +323,10 @@ def _time_before_reservations(search: NodeSearch) -> int:
     return max(0, seconds // 60 * 60) if has_room else 0
 
 
-def _room_doubts(search: NodeSearch) -> Iterator[Outcome]:
+def _doubt_room(search: NodeSearch) -> Iterator[Outcome]:
     """Yield why a job may not start although it has room."""
     on_cluster = search.on_cluster
-    ahead = _wait_behind(search)
+    ahead = _wait_behind_others(search)
     shared = node_names(group for group in on_cluster.pool if _shares_cores(on_cluster, group))
     if ahead is not None:
         yield ahead
@@ -335,7 +337,7 @@ def _room_doubts(search: NodeSearch) -> Iterator[Outcome]:
         yield Doubt(f"{_ROOM_BUT} {words}; what is left is not known")
 
 
-def _wait_behind(search: NodeSearch) -> Optional[Outcome]:
+def _wait_behind_others(search: NodeSearch) -> Optional[Outcome]:
     """Return the wait, or the doubt, if jobs ahead wait for nodes that have room for this one.
 
     Slurm starts a later job earlier only if that delays no job ahead. It surely does if the later
@@ -346,10 +348,10 @@ def _wait_behind(search: NodeSearch) -> Optional[Outcome]:
     own_jobs = {job.job_id: job for job in snapshot.jobs}
     queue = {**{job.job_id: job for job in snapshot.queue or ()}, **own_jobs}
     ahead = [job for job in queue.values() if _is_ahead(on_cluster, job)]
-    without_plan = [job for job in ahead if not _planned_nodes(job)]
-    kept_nodes: Set[str] = set().union(*map(_planned_nodes, ahead))
+    without_plan = [job for job in ahead if not _read_planned_nodes(job)]
+    kept_nodes: Set[str] = set().union(*map(_read_planned_nodes, ahead))
     if not kept_nodes:  # the jobs that the marked nodes are planned for are not shown
-        kept_nodes |= _nodes_marked_planned(on_cluster)
+        kept_nodes |= _find_marked_nodes(on_cluster)
     if without_plan:  # any suitable node may become theirs
         kept_nodes |= search.suitable
     if _is_enough(search, without=kept_nodes):
@@ -390,12 +392,12 @@ def _waits_for_nodes(job: QueueJob) -> bool:
     return lacks_nodes or reason in ("Resources", "Priority")
 
 
-def _planned_nodes(job: QueueJob) -> List[str]:
+def _read_planned_nodes(job: QueueJob) -> List[str]:
     """Return the nodes that Slurm plans for a waiting job; none if it has not planned its start."""
     return [] if job.start is None else hosts(job.planned_nodes)
 
 
-def _nodes_marked_planned(on_cluster: PlanOnCluster) -> FrozenSet[str]:
+def _find_marked_nodes(on_cluster: PlanOnCluster) -> FrozenSet[str]:
     """Return the nodes of the job's partition that Slurm marks as PLANNED."""
     return node_names(group for group in on_cluster.pool if "PLANNED" in group.state)
 

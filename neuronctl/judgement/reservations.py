@@ -28,7 +28,7 @@ class ReservedNodes:
     by: Tuple[Reservation, ...]
 
 
-def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
+def find_reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
     """Return the nodes that reservations take now, or before the job has surely ended."""
     snapshot, limit = on_cluster.snapshot, on_cluster.time_limit
     if snapshot.reservations is None:
@@ -40,7 +40,7 @@ def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
     parts: Set[str] = set()
     by: List[Reservation] = []
     for reservation in snapshot.reservations:
-        if reservation == own_reservation(on_cluster):
+        if reservation == find_own_reservation(on_cluster):
             continue
         here = names & set(hosts(reservation.node_list))
         begins_later = limit is not None and reservation.start >= snapshot.asked_at + limit
@@ -54,7 +54,7 @@ def reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
     return ReservedNodes(frozenset(whole), frozenset(parts), tuple(by))
 
 
-def own_reservation(on_cluster: PlanOnCluster) -> Optional[Reservation]:
+def find_own_reservation(on_cluster: PlanOnCluster) -> Optional[Reservation]:
     """Return the job's own reservation if it has begun and is the job's only source of nodes."""
     name, now = on_cluster.plan.request.reservation, on_cluster.snapshot.asked_at
     for reservation in on_cluster.snapshot.reservations or ():
@@ -65,7 +65,7 @@ def own_reservation(on_cluster: PlanOnCluster) -> Optional[Reservation]:
     return None
 
 
-def reservation_words(reserved: ReservedNodes, snapshot: Snapshot) -> str:
+def describe_reservations(reserved: ReservedNodes, snapshot: Snapshot) -> str:
     """Return which nodes are reserved, from when and until when."""
     texts = []
     for reservation in reserved.by[:2]:
@@ -90,12 +90,12 @@ def check_access(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
         yield Finding(f"there is no reservation '{name}'", hint, SOURCE, code="NC514")
         return
     allowed = {*reservation.allowed}
-    if allowed and reservation.is_for_named and not users_names(on_cluster) & allowed:
+    if allowed and reservation.is_for_named and not list_users_names(on_cluster) & allowed:
         who = ", ".join(kind_and_name.partition("=")[2] for kind_and_name in reservation.allowed)
         yield Finding(f"reservation {name} is for {who}", "leave it out", SOURCE, code="NC514")
 
 
-def users_names(on_cluster: PlanOnCluster) -> Set[str]:
+def list_users_names(on_cluster: PlanOnCluster) -> Set[str]:
     """Return the job's user, groups, and accounts in the form of ``Reservation.allowed``."""
     snapshot, association = on_cluster.snapshot, on_cluster.association
     names = {f"Users={snapshot.user}", *(f"Groups={name}" for name in snapshot.groups)}

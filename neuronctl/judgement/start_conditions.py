@@ -6,7 +6,7 @@ Also what the user may not use, and which of the job's sbatch options are not ju
 from __future__ import annotations
 
 import re
-from typing import FrozenSet, Iterator, Mapping, Tuple
+from typing import FrozenSet, Iterator, List, Mapping, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.words import moment
@@ -139,16 +139,19 @@ _PREVENTING: Mapping[str, FrozenSet[str]] = {
 """The dependencies that are judged, and in which states the other job prevents this one."""
 
 
-def _judged_terms(text: str) -> Tuple[Tuple[str, int], ...]:
+def _read_terms(text: str) -> List[Tuple[str, int]]:
     """Return the kind and the job of each dependency; nothing if some are not judged.
 
     Judged are ``afterany:12:13``, ``afterok:12``, and ``afternotok:12``, also joined by commas.
     """
-    term = rf"({'|'.join(_PREVENTING)})(:\d{{1,10}})+"
-    if not re.fullmatch(f"{term}(,{term})*", text.lower(), re.ASCII):
-        return ()
-    splits = (part.split(":") for part in text.lower().split(","))
-    return tuple((kind, int(number)) for kind, *numbers in splits for number in numbers)
+    judged_term = rf"({'|'.join(_PREVENTING)})(:\d{{1,10}})+"
+    terms: List[Tuple[str, int]] = []
+    for part in text.lower().split(","):
+        if not re.fullmatch(judged_term, part, re.ASCII):
+            return []
+        kind, *numbers = part.split(":")
+        terms += [(kind, int(number)) for number in numbers]
+    return terms
 
 
 def _check_dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
@@ -169,11 +172,11 @@ def _check_dependency(text: str, on_cluster: PlanOnCluster) -> Iterator[Outcome]
             slurm_says("scontrol show job"),
             code="NC512",
         )
-    terms = _judged_terms(text)
-    needs_end = any(number in unknown and kind != "afterany" for kind, number in terms)
+    terms = _read_terms(text)
+    lacks_end = any(number in unknown and kind != "afterany" for kind, number in terms)
     # An array has several jobs, each with an id of its own; this is the state of one.
-    is_array = not states.keys() <= {*ids}
-    if not terms or needs_end or is_array or not {*states.values()} <= ACTIVE | ENDED:
+    has_array = not states.keys() <= {*ids}
+    if not terms or lacks_end or has_array or not {*states.values()} <= ACTIVE | ENDED:
         words = f"whether it waits for --dependency={text} is not known"
         yield Doubt(words, refusable=not ids or bool(unknown))
         return

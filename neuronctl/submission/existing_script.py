@@ -1,4 +1,4 @@
-"""Somebody's own batch script, read as sbatch reads it, its job, and what is found in both."""
+"""A user's own batch script, read as sbatch reads it; its job; and the findings about both."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ _READS = r"""(?x)
     \$\{?[#!]?[@*\#1-9] | \b(?:shift|getopts?|source|eval|BASH_ARG[CV]|select)\b
     | (?:^|[;&|\s])\.\s | \bfor\s+\w+\s*(?:;|do\b|\n)
 """
-"""What may read a script's arguments, or another file that may."""
+"""Matches text that may read a script's arguments, or run a file that may."""
 
 
 @dataclass(frozen=True)
 class ExistingJob:
-    """The job of a batch script, which sbatch gets by its own command line, without a key.
+    """The job of a user's batch script, submitted by its own command line, without a key.
 
-    script: its text; bytes that are not UTF-8 as surrogates. path: absolute, "" if the text does
-    not come from a file. header: with the command line and the environment over it. monitor:
-    whether the job is sampled. idle: how long it may rest before it is ended; "": for ever.
-    catalog, cluster: by which it is judged. choice: of its partition. ask_slurm: as of PlannedJob.
+    line: that command line. script: the text; bytes that are not UTF-8 are surrogates. path: the
+    absolute path of the file; "" without a file. header: the options of script, environment, and
+    command line. monitor: whether the job is sampled. idle: the time of --idle; "": without it.
+    catalog, cluster: what it is judged by. choice: as in JudgedJob. ask_slurm: as in PlannedJob.
     """
 
     line: SbatchLine
@@ -88,9 +88,9 @@ class ExistingJob:
 
     @property
     def slurm_cluster(self) -> Optional[str]:
-        """Return the one Slurm cluster that ``--clusters`` names, in lower case, or None."""
-        named = self.header.value("clusters")
-        return None if named is None or "," in named or named == "all" else named.lower()
+        """Return the one Slurm cluster of ``--clusters``, in lower case; None: none, or several."""
+        clusters = self.header.value("clusters") or "all"
+        return None if "," in clusters or clusters == "all" else clusters.lower()
 
     @property
     def chdir(self) -> str:
@@ -101,9 +101,9 @@ class ExistingJob:
 
     @property
     def output(self) -> str:
-        """Return the pattern of its log, by default sbatch's."""
-        array = self.header.value("array") is not None
-        return self.header.value("output") or ("slurm-%A_%a.out" if array else "slurm-%j.out")
+        """Return the pattern of the job's log, by default sbatch's."""
+        default = "slurm-%j.out" if self.header.value("array") is None else "slurm-%A_%a.out"
+        return self.header.value("output") or default
 
     def with_options(self, *options: str) -> ExistingJob:
         """Return the job with more sbatch options, which override its own."""
@@ -113,12 +113,12 @@ class ExistingJob:
 
     @property
     def draft(self) -> RecordDraft:
-        """Return the job's record as far as it is known before the judgement."""
+        """Return the job's record, without what the judgement adds."""
         here = working_directory()
         header = self.header
         error = header.value("error")
         time_limit = None
-        with contextlib.suppress(ValueError):  # sbatch refuses it, too
+        with contextlib.suppress(ValueError):  # which sbatch refuses
             time_limit = units.parse_time(header.value("time") or "")
         request = {"script": self.path, "monitor": self.monitor, "idle": self.idle}
         return RecordDraft(
@@ -137,7 +137,7 @@ class ExistingJob:
 
     @property
     def request(self) -> JobRequest:
-        """Return the script's request, with sbatch's defaults, each with its line or option."""
+        """Return what the script requests, with sbatch's defaults, and the origin of each value."""
         assert self.cluster is not None
         default = Origin(Source.DERIVED, "Slurm's default")
         request = request_from_header(self.header, self.name, self.cluster)
@@ -151,45 +151,48 @@ class ExistingJob:
         )
 
     def judge(self) -> JudgedJob:
-        """Judge it as it is submitted here and now; findings name their lines.
+        """Judge the job as it is submitted now; the findings name the script's lines.
 
-        Of a job for another Slurm cluster than this machine's, the script alone is judged.
+        If it is for another Slurm cluster than this machine's, only the script is judged.
         """
         assert self.catalog is not None and self.cluster is not None
-        here = self.slurm_cluster in (None, local_cluster())
+        is_local = self.slurm_cluster in (None, local_cluster())
         by = JudgeBy(
             self.catalog,
-            ask_slurm=self.ask_slurm and here,
+            ask_slurm=self.ask_slurm and is_local,
             snapshot=None if self.choice is None else self.choice.snapshot,
             batch_script=True,
         )
-        request = self.request if here else None
+        request = self.request if is_local else None
         judged = judge_script(
             self.name, self.script, self.header, request, self.cluster, by, now=by.ask_slurm
         )
-        findings = tuple(
-            replace(one, message=f"{self.name}:{one.place.line}: {one.message}")
-            if one.place.line
-            else one
-            for one in judged.findings
-        )
-
+        findings = tuple(map(self._name_line, judged.findings))
         verdict = judged.verdict
         if verdict is None and self.ask_slurm:
-            refusal = next((finding for finding in findings if finding.refuses), None)
-            why = "no plan could be made of its directives"
-            if not here:
-                why = f"the Slurm of {self.slurm_cluster} was not asked"
-            verdict = Verdict(NOT_KNOWN, why)
-            if refusal is not None:
-                verdict = Verdict(REFUSED, refusal.message, refusal.code)
-
+            verdict = self._judge_unplanned(findings, is_local=is_local)
         job_plan = judged.plan
         if job_plan is None:
-            first = self.header.value("partition")  # of a heterogeneous job's first component
-            request = JobRequest(script=self.name, launcher="srun", partition=first)
-            job_plan = plan(request, self.cluster)
+            partition = self.header.value("partition")  # of a heterogeneous job's first component
+            unknown = JobRequest(script=self.name, launcher="srun", partition=partition)
+            job_plan = plan(unknown, self.cluster)
         return JudgedJob(job_plan, findings, verdict, self.choice, existing_script=True)
+
+    def _name_line(self, finding: Finding) -> Finding:
+        """Return the finding with the script's name and its line before the message."""
+        line = finding.place.line
+        return (
+            replace(finding, message=f"{self.name}:{line}: {finding.message}") if line else finding
+        )
+
+    def _judge_unplanned(self, findings: Sequence[Finding], *, is_local: bool) -> Verdict:
+        """Return the verdict on a script that was not judged as a job."""
+        for finding in findings:
+            if finding.refuses:
+                return Verdict(REFUSED, finding.message, finding.code)
+        if not is_local:
+            return Verdict(NOT_KNOWN, f"the Slurm of {self.slurm_cluster} was not asked")
+        return Verdict(NOT_KNOWN, "no plan could be made of its directives")
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -218,10 +221,10 @@ class ExistingJob:
 def read_existing(
     words: Sequence[str], stdin: Optional[str] = None, text: Optional[str] = None
 ) -> ExistingJob:
-    """Read the script that ``sbatch WORDS`` would submit from here.
+    """Read the script that ``sbatch WORDS`` would submit from this directory.
 
-    stdin: the text of standard input, which is not read. text: the file's where it was read
-    already. Raises UsageError where sbatch refuses the words, and where the script cannot be read.
+    stdin: the text of standard input, which is not read here. text: the script's, if it was read
+    before. Raises UsageError if sbatch would refuse the words, or the script cannot be read.
     """
     try:
         line = read_line(words)
@@ -229,26 +232,26 @@ def read_existing(
         raise UsageError(f"sbatch does not take these words: {error}") from None
     path = ""
     if line.wrap is not None:
-        text = WRAPPED.format(line.wrap)
+        script = WRAPPED.format(line.wrap)
     elif line.reads_stdin:
-        text = stdin or ""
+        script = stdin or ""
     else:
         path = line.path(working_directory())
         if not path:
             raise UsageError(f"the batch script cannot be read: no file '{line.file}'")
-        text = read_file(path) if text is None else text
-    header = read_header(text, environment=os.environ, command_line=line.known)
+        script = read_file(path) if text is None else text
+    header = read_header(script, environment=os.environ, command_line=line.known)
     if line.components > 1:
         header = replace(header, components=line.components)
-    return ExistingJob(line, text, path, header)
+    return ExistingJob(line, script, path, header)
 
 
 @dataclass(frozen=True)
 class JudgedScript:
-    """One script and what was found. name: the file's, ``<stdin>`` for standard input.
+    """A script and the findings about it. name: the file's; ``<stdin>`` for standard input.
 
-    plan: what its directives ask for, None where it is not judged as a job. verdict: what would
-    happen to it now, None where Slurm was not asked.
+    plan: of the job that its directives request; None if it is not judged as a job. verdict: what
+    would happen to the job now; None if Slurm was not asked.
     """
 
     name: str
@@ -263,7 +266,7 @@ class JudgedScript:
         return tuple(finding for finding in self.findings if finding.edits)
 
     def line(self, number: int) -> str:
-        """Return the text of a line."""
+        """Return a line's text; "" if there is no such line."""
         lines = self.text.split("\n")
         return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
 
@@ -277,17 +280,15 @@ def judge_text(
     question: Optional[SharedQuestion] = None,
     comment_parts: Mapping[str, str] = {},
 ) -> JudgedScript:
-    """Judge a script for a cluster, by what the Slurm of this machine says where there is one.
+    """Judge a script for a cluster, with what this machine's Slurm says if there is one.
 
     A script without any option is not judged as a job: its options are on a command line. question:
-    what Slurm has said of the scripts before this one. comment_parts: as of JudgeBy.
+    Slurm's answers for the scripts before this one. comment_parts: as in JudgeBy.
     """
     header = read_header(text, environment=os.environ)
-    options_after_commands = header.shebang and any(
-        line.reason == AFTER_COMMAND for line in header.ignored
-    )
+    has_late_options = any(line.reason == AFTER_COMMAND for line in header.ignored)
     request = None
-    if header.given or options_after_commands:
+    if header.given or (header.shebang and has_late_options):
         request = request_from_header(header, name, cluster)
     here = local_cluster() is not None
     by = JudgeBy(
@@ -306,11 +307,10 @@ def judge_script(
     *,
     now: bool = False,
 ) -> JudgedScript:
-    """Judge a script by a script's own rules and by those of a job.
+    """Judge a script by the rules for scripts and, with a request, by those for jobs.
 
-    header, request: of the script with the command line that submits it; without a request it is
-    not judged as a job. now: as it is about to be submitted, by all rules, those about this user
-    and this hour included.
+    header: the options of the script and of the command line that submits it. now: whether it is
+    about to be submitted; rules about this user and this hour then apply as well.
     """
     text = "" if is_too_long(text) else text
     checked = beginning(text.replace("\r\n", "\n"))
@@ -319,23 +319,20 @@ def judge_script(
     if len(checked) > _LONG and (broken is not None or not header.for_bash):
         parsed = checked[: checked.rfind("\n", 0, _LONG) + 1]
     shell = read_shell(parsed, job_variables(header))
+    exits = [one.place.line for one in shell.commands if one.name == "exit" and one.sure]
+    if broken is not None and min(exits, default=broken.place.line) < broken.place.line:
+        broken = None  # bash does not read beyond an exit
     ends = [header.left_out, shell.left_out]
     if parsed != checked:
         ends.append(parsed.count("\n") + 1)
-    exits = [one.place.line for one in shell.commands if one.name == "exit" and one.sure]
-    if broken is not None and min(exits, default=broken.place.line) < broken.place.line:
-        broken = None  # bash does not read beyond the end
 
     job_plan: Optional[JobPlan] = None
     judgement: Optional[Judgement] = None
-    one_job = not header.foreign and header.components == 1 and "\0" not in text
-    if request is not None and one_job and not header.unread:
+    is_one_job = not header.foreign and header.components == 1 and "\0" not in text
+    if request is not None and is_one_job and not header.unread:
         with contextlib.suppress(NeuronctlError):  # such as a name with a control character
             job_plan = plan(replace(request, modules=modules(shell)), cluster)
             judgement = judge_plan(job_plan, by)
-    nodes = None if judgement is None else judgement.nodes
-    version = "" if nodes is None else nodes.on_cluster.snapshot.figures.config.version
-
     facts = ScriptFacts(
         checked,
         header,
@@ -344,17 +341,27 @@ def judge_script(
         broken,
         left_out=min(filter(None, ends), default=0),
         name=name,
-        release=tuple(int(number) for number in re.findall(r"\d+", version)[:2]),
+        release=_slurm_release(judgement),
         read_program=partial(program_text, header.value("chdir") or ""),
     )
-    findings = check_script(facts, () if judgement is None else judgement.findings, now=now)
-    # Only findings about the script count.
-    verdict = judgement.with_rules(findings).verdict if judgement is not None and now else None
+    if judgement is None:
+        return JudgedScript(name, text, check_script(facts, (), now=now), job_plan)
+    findings = check_script(facts, judgement.findings, now=now)
+    # The verdict counts only the findings about the script.
+    verdict = judgement.with_rules(findings).verdict if now else None
     return JudgedScript(name, text, findings, job_plan, verdict)
 
 
+def _slurm_release(judgement: Optional[Judgement]) -> Tuple[int, ...]:
+    """Return Slurm's release, such as (22, 5); () if Slurm was not asked."""
+    if judgement is None or judgement.nodes is None:
+        return ()
+    version = judgement.nodes.on_cluster.snapshot.figures.config.version
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
 def judge_shell_text(job_plan: JobPlan, script: str) -> Tuple[Finding, ...]:
-    """Return what the script rules find in the shell text of a job's script."""
+    """Return the findings about the user's shell text in a script that neuronctl has written."""
     places = {
         line.strip(): f"{launch.prefix}the shell text, line {number}: "
         for launch in job_plan.launches
@@ -364,30 +371,30 @@ def judge_shell_text(job_plan: JobPlan, script: str) -> Tuple[Finding, ...]:
     facts = ScriptFacts(script, header, read_shell(script, job_variables(header)), job_plan)
     findings = []
     for finding in check_script(facts, ()):
-        where = places.get(facts.lines[finding.place.line - 1].strip())
-        if where is not None:
+        place = places.get(facts.lines[finding.place.line - 1].strip())
+        if place is not None:
             hint = finding.hint.replace("#SBATCH --", "--")
-            findings.append(replace(finding, message=where + finding.message, hint=hint))
+            findings.append(replace(finding, message=place + finding.message, hint=hint))
     return tuple(findings)
 
 
 _LONG = 10_000
-"""Characters of a script that the grammar reads where bash cannot: more might take it minutes."""
+"""Characters that our grammar reads of a script that bash cannot: more might take minutes."""
 
 
 def _unreadable(text: str, header: Header) -> Optional[SyntaxProblem]:
-    """Return what bash cannot read in a script; a script with omitted lines is not checked."""
+    """Return what bash cannot parse in a script; None also if the script is not checked."""
     if not header.for_bash or header.left_out or "\0" in text:
         return None
     return syntax_problem(text)
 
 
 _MOST_ROUNDS = 20
-"""More than there are kinds of mends, one of which may show another."""
+"""One fix may reveal another: more rounds than there are kinds of fixes."""
 
 
 def mended(script: JudgedScript, check: Callable[[str], JudgedScript]) -> JudgedScript:
-    """Return the script with all its fixes. check: judges another text of the file."""
+    """Return the script with all its fixes. check: judges the changed text."""
     for _ in range(_MOST_ROUNDS):
         text = edited(script.text, [edit for mend in script.mends for edit in mend.edits])
         if text == script.text:

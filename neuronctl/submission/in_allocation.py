@@ -20,7 +20,7 @@ from neuronctl.rules.local_facts import gather_local_facts
 from neuronctl.slurm.allocation import Allocation, from_environment
 from neuronctl.slurm.job_control import job_gpus
 from neuronctl.submission.pipeline import JudgedJob
-from neuronctl.submission.planned_job import located
+from neuronctl.submission.planned_job import resolve_paths
 
 
 def prepare_launch(
@@ -48,7 +48,7 @@ def prepare_launch(
     # Of the user's defaults, only the cluster applies to a launch.
     cluster, _ = recognise(catalog, request.cluster or configured_cluster())
     request = replace(
-        located(request, cluster),
+        resolve_paths(request, cluster),
         partition=allocation.partition or None,
         nodes=len(hosts),
         max_nodes=None,

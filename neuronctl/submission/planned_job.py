@@ -39,10 +39,9 @@ if TYPE_CHECKING:
 class PlannedJob:
     """A job whose script neuronctl writes: its plan, and the catalog it was made from.
 
-    choice: as in JudgedJob. ask_slurm: whether it is judged by what Slurm says, and not as a
-    script that is only shown. template: the user's own. snapshot: what Slurm has said for it.
-    steps: shell text in place of the plan's steps. surroundings: of a snapshot that runs again.
-    first_job: as in RecordDraft.
+    choice: as in JudgedJob. ask_slurm: whether Slurm is asked about the job; False if its script is
+    only shown. template, steps: as in render_job(). snapshot: Slurm's answers so far; None: it was
+    not asked. surroundings: those of a copy of code that runs again. first_job: as in RecordDraft.
     """
 
     plan: JobPlan
@@ -58,10 +57,7 @@ class PlannedJob:
     slurm_cluster = None
 
     def judge(self) -> JudgedJob:
-        """Judge the job.
-
-        What Slurm said for the choice of the partition holds for the verdict too.
-        """
+        """Judge the job, by Slurm's answers for the choice of the partition if there are any."""
         by = JudgeBy(
             self.catalog, ask_slurm=self.ask_slurm, snapshot=self.snapshot, meanwhile=_load_the_rest
         )
@@ -82,7 +78,7 @@ class PlannedJob:
 
     @property
     def draft(self) -> RecordDraft:
-        """Return what to record."""
+        """Return the job's record, without what the judgement adds."""
         plan = self.plan
         here = working_directory()
         cwd = plan.request.chdir or here
@@ -128,23 +124,23 @@ def plan_job(
     tell: Callable[[str], None] = lambda message: None,
     snapshot_place: str = "",
 ) -> PlannedJob:
-    """Plan a job from options, a job file and the user's configuration, in this order of weight.
+    """Plan a job from options, a job file, and the user's configuration, in this order of weight.
 
-    options, words, body, steps: as in options_layer(). recorded: a recorded request, in place of
-    the user's configuration. ask_slurm: whether to judge by what Slurm says now. template: as in
-    PlannedJob. find_job: whether to use job.yaml if no job is named. sweep: what is varied; None:
-    nothing. tell: receives the files used unasked. snapshot_place: of the copy of the code.
+    options, words, body, steps: as in options_layer(). recorded: a request in place of the user's
+    configuration. ask_slurm, template: as in PlannedJob. find_job: use job.yaml if no job is named.
+    sweep: as in _add_sweep(). tell: hears the files used unasked. snapshot_place: of existing code.
     """
     layers = users_layers(interactive=interactive) if recorded is None else [recorded]
     nameless = not (body or steps) and (not words or is_argument(words[0]))
     layers += _job_file_layers(job_file, tell, find=find_job and nameless)
     layers.append(options_layer(options, words, body, steps))
-    request = _swept(job.build_request(layers), sweep)
-    request = _without_program(request) if interactive else request
+    request = _add_sweep(job.build_request(layers), sweep)
+    if interactive:  # an allocation runs no program of a job file
+        request = replace(request, body=None, steps=(), text_file=None)
     _check_program(request, words, needed=not interactive, find_job=find_job)
     catalog = load(catalog_file)
     cluster, how = recognise(catalog, request.cluster)
-    request = _exclude_bad_nodes(located(request, cluster))
+    request = _exclude_bad_nodes(resolve_paths(request, cluster))
     if recorded is None and not interactive:
         request = _with_venv(request, tell)
     if request.after or request.after_ok:
@@ -157,7 +153,7 @@ def plan_job(
         interactive=interactive,
         recognised=how,
         conda=find_conda(request.conda, request.resolve_path("")) if request.conda else None,
-        code=_code(request, cluster, snapshot_place),
+        code=_plan_snapshot(request, cluster, snapshot_place),
     )
     draft = settle(request)
     choice = snapshot = None
@@ -165,14 +161,9 @@ def plan_job(
         request, choice = _choose_partition(request, draft, catalog, ask=ask_slurm)
         snapshot, draft = choice.snapshot, settle(request)
     if draft.until_done is not None and request.array is None and ask_slurm:
-        snapshot, chain = _how_it_goes_on(draft, snapshot)
+        snapshot, chain = _ask_about_requeue(draft, snapshot)
         draft = settle(request, chain=chain)
     return PlannedJob(draft, catalog, choice, ask_slurm, template, snapshot)
-
-
-def _without_program(request: job.JobRequest) -> job.JobRequest:
-    """Return the request of an allocation, which runs no program of a job file."""
-    return replace(request, body=None, steps=(), text_file=None)
 
 
 def _choose_partition(
@@ -187,7 +178,7 @@ def _choose_partition(
 
 
 def users_layers(*, interactive: bool = False) -> List[job.Layer]:
-    """Return the user's configuration, over a snapshot of code that --on sent."""
+    """Return the user's configuration, over --snapshot for a project that --on has sent."""
     configured = configuration()
     if interactive or not has_sent_code():
         return [configured]
@@ -198,7 +189,7 @@ def users_layers(*, interactive: bool = False) -> List[job.Layer]:
 def _job_file_layers(
     file: Optional[str], tell: Callable[[str], None], *, find: bool
 ) -> List[job.Layer]:
-    """Return the job file's layer. find: take that of the current directory if none is named."""
+    """Return the layer of the job file. find: use that of this directory if none is named."""
     if file is not None:
         return [read_job_file(file)]
     layer = own_job_file() if find else None
@@ -211,7 +202,7 @@ def _job_file_layers(
 def _check_program(
     request: job.JobRequest, words: Sequence[str], *, needed: bool, find_job: bool
 ) -> None:
-    """Raise UsageError if a program is needed and none named, or for arguments without one."""
+    """Raise UsageError if a program is needed and missing, or for arguments without one."""
     if words and request.script is None:
         raise UsageError(
             f"'{words[0]}' is an argument, but no program is named to receive it",
@@ -225,8 +216,8 @@ def _check_program(
         )
 
 
-def _code(request: job.JobRequest, cluster: Cluster, place: str) -> Optional[CodeSnapshot]:
-    """Return the copy of the code that the job runs. place: an existing copy."""
+def _plan_snapshot(request: job.JobRequest, cluster: Cluster, place: str) -> Optional[CodeSnapshot]:
+    """Return the copy of the code that the job runs. place: of an existing copy; "": none."""
     if not request.snapshot:
         return None
     from neuronctl.records.code_snapshot import plan_snapshot
@@ -236,24 +227,22 @@ def _code(request: job.JobRequest, cluster: Cluster, place: str) -> Optional[Cod
 
 
 _load_the_rest = partial(import_module, "neuronctl.rendering.render")
-"""Import what comes after the verdict, which takes longer than Slurm takes to answer."""
+"""Imports rendering, which takes longer than Slurm takes to answer, while Slurm answers."""
 
 
-def _swept(request: job.JobRequest, axes: Optional[Tuple[Axis, ...]]) -> job.JobRequest:
-    """Return the request with its sweep parameters; raise UsageError if they do not fit.
+def _add_sweep(request: job.JobRequest, axes: Optional[Tuple[Axis, ...]]) -> job.JobRequest:
+    """Return the request with the parameters of its sweep; raise UsageError if they do not fit.
 
-    axes: None: not a sweep; (): the job file's own.
+    axes: None: not a sweep; (): the parameters are in the job file.
     """
-    if axes is None:
-        if not request.sweep:
-            return request
+    if axes is None and request.sweep:
         place = request.origin("sweep").where
         hint = "submit it with 'neuronctl sweep'"
         raise UsageError(f"{place}: the job file describes a sweep, not one job", hint)
-    from neuronctl.request.axes import COMMAND, SHELL_COMMAND
-
-    axes = axes or request.sweep
-    if not axes:
+    if axes is None:
+        return request
+    sweep = axes or request.sweep
+    if not sweep:
         hint = (
             "add --param NAME=VALUES, and {NAME} to the program's words; a sweep that is there: "
             "neuronctl sweep status NAME"
@@ -262,18 +251,24 @@ def _swept(request: job.JobRequest, axes: Optional[Tuple[Axis, ...]]) -> job.Job
     if request.steps:
         hint = "let a script take them as arguments: train.sh {lr}"
         raise UsageError("a sweep fills the words of a program or of 'run:', not of steps", hint)
-    names = {name for first_row, *_ in axes for name, _ in first_row}  # all rows have the same
-    if COMMAND in names and request.script is None and request.body is None:
-        file = os.path.splitext(os.path.basename(request.origin("sweep").where))[0]
-        name = request.job_name or file
-        request = replace(request, script=SHELL_COMMAND[0], args=SHELL_COMMAND[1:], job_name=name)
-    return replace(request, sweep=axes)
+    from neuronctl.request.axes import COMMAND, SHELL_COMMAND
+
+    has_commands = any(COMMAND in dict(axis[0]) for axis in sweep)  # all rows have the same names
+    if not has_commands or request.script is not None or request.body is not None:
+        return replace(request, sweep=sweep)
+    shell, *args = SHELL_COMMAND
+    file = os.path.splitext(os.path.basename(request.origin("sweep").where))[0]
+    name = request.job_name or file
+    return replace(request, sweep=sweep, script=shell, args=tuple(args), job_name=name)
 
 
-def _how_it_goes_on(draft: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Optional[Snapshot], str]:
-    """Return Slurm's answers for a plan with --until-done, and why Slurm would not requeue the job.
+def _ask_about_requeue(
+    draft: JobPlan, snapshot: Optional[Snapshot]
+) -> Tuple[Optional[Snapshot], str]:
+    """Return Slurm's answers, and why it would not requeue the job of --until-done.
 
-    snapshot: what it has said already. Where it does not answer, it is thought to requeue.
+    snapshot: its answers so far; None: it was not asked. "": it would requeue the job, or it does
+    not answer.
     """
     from neuronctl.judgement.ask import Question
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
@@ -285,23 +280,23 @@ def _how_it_goes_on(draft: JobPlan, snapshot: Optional[Snapshot]) -> Tuple[Optio
             snapshot = question.answer()
     except SlurmError:
         return None, ""
-    # Of several partitions, Slurm may choose any.
-    for part in (draft.partition, *draft.alternatives):
-        why = PlanOnCluster(replace(draft, partition=part), snapshot).no_requeue
-        if why:
-            return snapshot, why
+    # Slurm may choose any of several partitions.
+    for partition in (draft.partition, *draft.alternatives):
+        reason = PlanOnCluster(replace(draft, partition=partition), snapshot).no_requeue
+        if reason:
+            return snapshot, reason
     return snapshot, ""
 
 
 def _with_venv(request: job.JobRequest, tell: Callable[[str], None]) -> job.JobRequest:
     """Return the request with the environment beside its Python program, unless it has another.
 
-    Another is one that the request names or that is active, which the job inherits.
+    Another one is requested, or is active in this shell, from which the job inherits it.
     """
-    named = (request.venv, request.conda, request.container, request.modules, request.setup)
-    conda = os.environ.get("CONDA_DEFAULT_ENV", "base")
+    requested = (request.venv, request.conda, request.container, request.modules, request.setup)
+    has_active = "VIRTUAL_ENV" in os.environ or os.environ.get("CONDA_DEFAULT_ENV") not in _BASE
     starts_python = (request.script or "").endswith(".py") or request.script in _PYTHONS
-    if any(named) or not starts_python or "VIRTUAL_ENV" in os.environ or conda != "base":
+    if any(requested) or has_active or not starts_python:
         return request
     venv, lock = find_venv(python_file(request) or "", request.resolve_path("") or ".")
     if lock:
@@ -317,10 +312,11 @@ def _with_venv(request: job.JobRequest, tell: Callable[[str], None]) -> job.JobR
 
 
 _PYTHONS = ("python", "python3")
+_BASE = (None, "base")  # conda is not active, or has no environment of the user's
 
 
 def _exclude_bad_nodes(request: job.JobRequest) -> job.JobRequest:
-    """Apply --avoid-bad-nodes: exclude the nodes that failed."""
+    """Return the request with --avoid-bad-nodes applied: nodes that failed are excluded."""
     failed = set(bad_nodes(local_cluster())) if request.avoid_bad_nodes else set()
     more = sorted(failed.difference(hosts(request.exclude), hosts(request.nodelist)))
     if not more:
@@ -330,8 +326,8 @@ def _exclude_bad_nodes(request: job.JobRequest) -> job.JobRequest:
     return replace(request, exclude=exclude, origins=origins)
 
 
-def located(request: job.JobRequest, cluster: Cluster) -> job.JobRequest:
-    """Return the request with incomplete paths resolved on this machine."""
+def resolve_paths(request: job.JobRequest, cluster: Cluster) -> job.JobRequest:
+    """Return the request with its directory, image, and programs as this machine finds them."""
     if request.chdir is not None:
         # sbatch resolves neither `..` nor `~`.
         request = replace(request, chdir=os.path.join(working_directory(), request.chdir))
@@ -339,15 +335,17 @@ def located(request: job.JobRequest, cluster: Cluster) -> job.JobRequest:
         directories = cluster.containers.image_dirs
         image = find_image(request.container, directories, request.resolve_path(""))
         request = replace(request, container=image)
+    steps = tuple(_resolve_step(step, request) for step in request.steps)
+    return replace(request, script=_resolve_program(request.script, request), steps=steps)
 
-    def program(script: Optional[str]) -> Optional[str]:
-        # The nodes do not find a program in the job's directory through PATH.
-        if not script or "/" in script or script.endswith(".py"):
-            return script
-        return f"./{script}" if os.path.isfile(request.resolve_path(script)) else script
 
-    def step(one: job.StepRequest) -> job.StepRequest:
-        together = tuple(map(step, one.together))
-        return replace(one, script=program(one.script), together=together)
+def _resolve_step(step: job.StepRequest, request: job.JobRequest) -> job.StepRequest:
+    together = tuple(_resolve_step(part, request) for part in step.together)
+    return replace(step, script=_resolve_program(step.script, request), together=together)
 
-    return replace(request, script=program(request.script), steps=tuple(map(step, request.steps)))
+
+def _resolve_program(script: Optional[str], request: job.JobRequest) -> Optional[str]:
+    """Return ``./NAME`` for a program in the job's directory: PATH does not lead there."""
+    if not script or "/" in script or script.endswith(".py"):
+        return script
+    return f"./{script}" if os.path.isfile(request.resolve_path(script)) else script

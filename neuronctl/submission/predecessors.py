@@ -24,35 +24,34 @@ from neuronctl.tracking.lookup import look_up, no_such_job, queued
 
 
 def named_layer(layer: Layer) -> Layer:
-    """Return the plain terms of a layer's --dependency as --after and --after-ok."""
-    kinds = _plain_terms(layer.values["dependency"])
+    """Return a layer's --dependency with its plain terms as --after and --after-ok."""
+    ids = _plain_ids(layer.values["dependency"])
     values = {
-        "after": (*layer.values.get("after", ()), *kinds["afterany"]),
-        "after_ok": (*layer.values.get("after_ok", ()), *kinds["afterok"]),
-        "dependency": ",".join(kinds[""]) or None,
+        "after": (*layer.values.get("after", ()), *ids["afterany"]),
+        "after_ok": (*layer.values.get("after_ok", ()), *ids["afterok"]),
+        "dependency": ",".join(ids[""]) or None,
     }
     return Layer(values, dict.fromkeys(values, layer.origins["dependency"]))
 
 
 def refuse_unmeetable(dependency: str) -> None:
     """Raise PolicyError for a --dependency on a job that has failed."""
-    for word in _plain_terms(dependency)["afterok"]:
+    for id in _plain_ids(dependency)["afterok"]:
         with contextlib.suppress(NoSuchJobError):
-            for id, jobs in _find(word):
-                _left(f"--dependency afterok:{word}", "afterok", id, jobs, lambda message: None)
+            _ids_to_wait_for(f"--dependency afterok:{id}", "afterok", id, lambda message: None)
 
 
-def _plain_terms(dependency: str) -> Dict[str, List[str]]:
-    """Return the jobs in a --dependency, by kind; "": the other terms."""
-    kinds: Dict[str, List[str]] = {"afterany": [], "afterok": [], "": []}
+def _plain_ids(dependency: str) -> Dict[str, List[str]]:
+    """Return the job ids of the terms ``afterany:ID`` and ``afterok:ID``; "": the other terms."""
+    ids: Dict[str, List[str]] = {"afterany": [], "afterok": [], "": []}
     for term in dependency.split(","):
-        kind, _, ids = term.partition(":")
-        plain = kind in kinds and re.fullmatch(r"\d+(_\d+)?(:\d+(_\d+)?)*", ids)
-        if plain and "?" not in dependency:
-            kinds[kind] += ids.split(":")
+        kind, _, jobs = term.partition(":")
+        is_plain = kind in ids and re.fullmatch(r"\d+(_\d+)?(:\d+(_\d+)?)*", jobs)
+        if is_plain and "?" not in dependency:
+            ids[kind] += jobs.split(":")
         else:
-            kinds[""].append(term)
-    return kinds
+            ids[""].append(term)
+    return ids
 
 
 def wait_for_named(
@@ -60,8 +59,8 @@ def wait_for_named(
 ) -> JobRequest:
     """Return the request with its --after and --after-ok as a part of --dependency.
 
-    tell hears which jobs these are. ask_slurm: whether to leave out those that have ended, and to
-    refuse what can never be met; else a name is that of the newest recorded job.
+    tell hears which jobs these are. ask_slurm: whether to leave out jobs that have ended, and to
+    refuse what can never be met; False: a name is that of the newest recorded job.
 
     Raises NoSuchJobError for an unknown job, and PolicyError for an --after-ok that cannot be met.
     """
@@ -69,51 +68,76 @@ def wait_for_named(
     named += [("--after-ok", "afterok", word) for word in request.after_ok]
     if not named:
         return request
-    terms = [request.dependency] if request.dependency else []
-    if "?" in (request.dependency or ""):
+    first_option, _, _ = named[0]
+    typed = request.dependency
+    if typed and "?" in typed:
         # Slurm 22.05 takes both, and waits for any of the jobs.
         raise UsageError(
-            f"{named[0][0]} and --dependency {request.dependency} contradict each other: "
+            f"{first_option} and --dependency {typed} contradict each other: "
             "Slurm waits for all jobs, or ('?') for any",
             "keep one of them",
         )
+    terms = [typed] if typed else []
     for option, kind, word in named:
         if ask_slurm:
-            jobs_by_id = _find(word)
-            ids = [_left(f"{option} {word}", kind, id, jobs, tell) for id, jobs in jobs_by_id]
+            ids = _ids_to_wait_for(f"{option} {word}", kind, word, tell)
         else:
             id = newest(word, RecordStore.default()) if is_name(word) else JobId.parse(word)
             ids = [id.asked]
-        terms += [f"{kind}:{id}" for id in ids if id]
-    origins = {**request.origins, "dependency": Origin(Source.DERIVED, named[0][0])}
+        terms += [f"{kind}:{id}" for id in ids]
+    origins = {**request.origins, "dependency": Origin(Source.DERIVED, first_option)}
     dependency = ",".join(dict.fromkeys(terms)) or None
-    typed = request.dependency
     return replace(request, dependency=dependency, typed_dependency=typed, origins=origins)
 
 
-def _find(word: str) -> List[Tuple[JobId, Sequence[JobStatus]]]:
-    """Return the job of this id, or the newest of this name, preferably one that has not ended.
+def _ids_to_wait_for(option: str, kind: str, word: str, tell: Callable[[str], None]) -> List[str]:
+    """Return the ids that Slurm must wait for: those of jobs that have not ended.
 
-    Of a sweep, all jobs that have not ended count.
+    option: as typed, for messages. kind: ``afterok`` or ``afterany``. word: a job's id or name.
+    Raises NoSuchJobError, and PolicyError if a job that must end well has failed.
     """
-    if is_name(word):
-        named = [job for job in queued() if is_named(job.name, word)]
-        active = {job.id.job for job in named if not job.ended}
-        numbers = active & _jobs_of_sweep(word)
-        if named and not numbers:
-            numbers = {max(active or {job.id.job for job in named})}
-        if numbers:
-            return [
-                (JobId(number), [job for job in named if job.id.job == number])
-                for number in sorted(numbers)
-            ]
-        id = newest(word, RecordStore.default())
-    else:
-        id = JobId.parse(word)
+    ids: List[str] = []
+    for id, jobs in _find(word):
+        for job in jobs if kind == "afterok" else ():
+            if job.ended and job.state not in GOOD:
+                raise PolicyError(
+                    f"{option}: job {job.id} ({printable(job.name)}) ended as {job.state}, "
+                    f"{ending_words(job)}: a job that follows it would never start",
+                    f"{_way_out(option, job)}; --after {job.id.job} does not ask how it ended",
+                )
+        current = next((job for job in jobs if not job.ended), jobs[0])
+        state = f"is {current.state}"
+        if current.ended:
+            state = f"has ended as {current.state}: there is nothing to wait for"
+        else:
+            ids.append(str(current.job_id) if current.is_later_run else id.asked)
+        tell(f"{option}: job {current.id.job} ({printable(current.name)}) {state}")
+    return ids
+
+
+def _find(word: str) -> List[Tuple[JobId, Sequence[JobStatus]]]:
+    """Return the job of this id or name, with its tasks; all active jobs of a sweep of this name.
+
+    Of several jobs with the name, it is the newest, preferably one that has not ended.
+    """
+    if not is_name(word):
+        return [_look_up(JobId.parse(word))]
+    named = [job for job in queued() if is_named(job.name, word)]
+    active = {job.id.job for job in named if not job.ended}
+    numbers = active & _jobs_of_sweep(word)
+    if not named:
+        return [_look_up(newest(word, RecordStore.default()))]
+    if not numbers:
+        numbers = {max(active or {job.id.job for job in named})}
+    return [(JobId(one), [job for job in named if job.id.job == one]) for one in sorted(numbers)]
+
+
+def _look_up(id: JobId) -> Tuple[JobId, Sequence[JobStatus]]:
+    """Return a job and its tasks; raise NoSuchJobError."""
     answer = look_up([id]).sure()
     if answer.missing:
         raise no_such_job(answer.missing)
-    return [(id, answer.jobs)]
+    return id, answer.jobs
 
 
 def _newer(job: JobStatus) -> Optional[int]:
@@ -128,40 +152,17 @@ def _newer(job: JobStatus) -> Optional[int]:
 def _jobs_of_sweep(name: str) -> Set[int]:
     """Return the jobs of a sweep; none if the sweep does not exist."""
     place = glob.escape(sweep_dir(name))
-    files = [*glob.glob(f"{place}/*/jobs/*"), *glob.glob(f"{place}/jobs/*")]  # 0.2.0: the latter
+    files = [*glob.glob(f"{place}/*/jobs/*"), *glob.glob(f"{place}/jobs/*")]  # the latter: 0.2.0
     numbers = map(os.path.basename, files)
     return {int(number) for number in numbers if number.isdecimal()}
 
 
-def _left(
-    given: str, kind: str, id: JobId, jobs: Sequence[JobStatus], tell: Callable[[str], None]
-) -> str:
-    """Return the id that Slurm must wait for, or "" if the job has ended; raise PolicyError.
-
-    given: the option as typed, for messages. kind: ``afterok`` or ``afterany``. jobs: the job, or
-    its tasks.
-    """
-    for job in jobs:
-        if kind == "afterok" and job.ended and job.state not in GOOD:
-            raise PolicyError(
-                f"{given}: job {job.id} ({printable(job.name)}) ended as {job.state}, "
-                f"{ending_words(job)}: a job that follows it would never start",
-                f"{_way_out(given, job)}; --after {job.id.job} does not ask how it ended",
-            )
-    first = next((job for job in jobs if not job.ended), jobs[0])
-    end = "has ended as {}: there is nothing to wait for" if first.ended else "is {}"
-    tell(f"{given}: job {first.id.job} ({printable(first.name)}) {end.format(first.state)}")
-    if first.ended:
-        return ""
-    return str(first.job_id) if first.is_later_run else id.asked
-
-
-def _way_out(given: str, job: JobStatus) -> str:
-    """Return what to type if the job that ``given`` names has failed."""
+def _way_out(option: str, job: JobStatus) -> str:
+    """Return what to type instead of an option whose job has failed."""
     if job.id.job in _jobs_of_sweep(job.name):
         return f"'neuronctl sweep retry {job.name}' continues the sweep"
     newer = _newer(job)
     if newer:
-        instead = given.replace(str(job.id.job), str(newer))
+        instead = option.replace(str(job.id.job), str(newer))
         return f"'{instead}' waits for the next job of its name, {newer}"
     return f"'neuronctl resubmit {job.id.job}' submits it again"

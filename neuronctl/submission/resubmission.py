@@ -36,63 +36,76 @@ def plan_resubmission(
 ) -> Submittable:
     """Return the job to submit again; the current directory becomes that of the recorded job.
 
-    options: as in options_layer(), laid over the recorded request. args: the program's, in place of
-    the recorded ones. same_code: whether to run the snapshot of the job although something changes.
-    tell hears what is submitted, and what has changed in the directory. Raises UsageError for what
+    options: as in options_layer(), laid over the recorded request. args: the program's; None: the
+    recorded ones. same_code: whether to run the job's snapshot even if something changes. tell
+    hears what is submitted, and what has changed in the directory. Raises UsageError for what
     cannot be submitted again, and PolicyError if it would wait forever for a recorded job.
     """
-    then = record.draft
     if options.get("chdir"):  # begins where the user is, as with sbatch
         options = {**options, "chdir": os.path.join(working_directory(), options["chdir"])}
     changed = args is not None or any(value not in (None, ()) for value in options.values())
-    _check_group(record, then, tell, changed=changed)
-    _enter_directory(record, then)
+    _check_group(record, tell, changed=changed)
+    _enter_directory(record)
     snapshot = _whole_snapshot(record, tell, needed=same_code) if same_code or not changed else ""
     if not snapshot:
         _tell_changes(record, tell)
     if args is not None:
         _check_arguments(record)
+    draft = record.draft
     what = f"the script of job {record.job_id}"
-    if then.sbatch:
+    if draft.sbatch:
         if not changed:
             tell(f"{what}, from {working_directory()}")
         return _existing_again(record, options, args, tell=tell, catalog_file=catalog_file)
     variables = _exported_variables(record, options)
     # The jobs that it waited for may have ended.
-    waits = any(then.request.get(name) for name in ("after", "after_ok", "dependency"))
-    if not (changed or waits) and (snapshot or not then.snapshot):
+    waits = any(draft.request.get(name) for name in ("after", "after_ok", "dependency"))
+    lost_code = draft.snapshot and not snapshot
+    if not (changed or waits or lost_code):
         tell(f"{what}, byte for byte, from {working_directory()}")
         values = {name: os.environ[name] for name in variables}
-        return RecordedJob(record, _draft_again(record), values, then.script)
-    layer = found_records.stored_layer(then.request, f"record of job {record.job_id}")
-    if args is not None:
-        check_utf8(args)
-        given = Layer({"args": tuple(args)}, {"args": Origin(Source.ASKED, "ARGS")})
-        layer = merge([layer, given])
-    if layer.values.get("dependency") and not options.get("dependency"):
-        layer = merge([layer, named_layer(layer)])
+        return RecordedJob(record, _draft_again(record), values, draft.script)
     options = {**options, "env": (*(options.get("env") or ()), *variables)}
     planned = plan_job(
-        options, catalog_file=catalog_file, recorded=layer, tell=tell, snapshot_place=snapshot
+        options,
+        catalog_file=catalog_file,
+        recorded=_recorded_layer(record, options, args),
+        tell=tell,
+        snapshot_place=snapshot,
     )
     planned = planned if changed else replace(planned, first_job=_draft_again(record).first_job)
-    return replace(planned, surroundings=then.surroundings) if snapshot else planned
+    return replace(planned, surroundings=draft.surroundings) if snapshot else planned
 
 
-def _check_group(record: JobRecord, then: RecordDraft, tell: Notify, *, changed: bool) -> None:
-    """Refuse a job that only its sweep or pipeline may submit again: raise UsageError.
+def _recorded_layer(
+    record: JobRecord, options: Mapping[str, Any], args: Optional[Sequence[str]]
+) -> Layer:
+    """Return the recorded request with new arguments, and with its --dependency to look up anew."""
+    layer = found_records.stored_layer(record.draft.request, f"record of job {record.job_id}")
+    if args is not None:
+        check_utf8(args)
+        typed = Layer({"args": tuple(args)}, {"args": Origin(Source.ASKED, "ARGS")})
+        layer = merge([layer, typed])
+    if layer.values.get("dependency") and not options.get("dependency"):
+        layer = merge([layer, named_layer(layer)])
+    return layer
+
+
+def _check_group(record: JobRecord, tell: Notify, *, changed: bool) -> None:
+    """Raise UsageError for a job that only its sweep or its pipeline may submit again.
 
     changed: whether other options are given; then a pipeline's job is submitted alone.
     """
-    if then.of_sweep:
+    if record.draft.of_sweep:
         raise UsageError(
             f"job {record.job_id} takes tasks of the sweep {record.job_name}",
             f"'neuronctl sweep retry {record.job_name} --failed' submits jobs for what is left",
         )
-    if not then.pipeline:
+    pipeline = record.draft.pipeline
+    if not pipeline:
         return
-    name = os.path.dirname(then.pipeline)
-    if not changed and os.path.isdir(f"{pipeline_dir()}/{then.pipeline}/scripts"):
+    name = os.path.dirname(pipeline)
+    if not changed and os.path.isdir(f"{pipeline_dir()}/{pipeline}/scripts"):
         raise UsageError(
             f"job {record.job_id} belongs to the pipeline {name}",
             f"'neuronctl resubmit {name} --failed' runs again what failed or did not run",
@@ -101,21 +114,21 @@ def _check_group(record: JobRecord, then: RecordDraft, tell: Notify, *, changed:
 
 
 def _draft_again(record: JobRecord) -> RecordDraft:
-    """Return the draft of an unchanged resubmission, without what was found then."""
-    then = record.draft
+    """Return the draft of an unchanged resubmission: the recorded one without its judgement."""
+    draft = record.draft
     return replace(
-        then,
+        draft,
         findings=(),
         forced=False,
         verdict="",
-        surroundings=then.surroundings if then.snapshot else Provenance(),
-        first_job=then.first_job or record.job_id,
+        surroundings=draft.surroundings if draft.snapshot else Provenance(),
+        first_job=draft.first_job or record.job_id,
     )
 
 
-def _enter_directory(record: JobRecord, then: RecordDraft) -> None:
+def _enter_directory(record: JobRecord) -> None:
     """Enter the directory that the job was submitted from; raise UsageError if that fails."""
-    place = then.submit_dir or record.cwd
+    place = record.draft.submit_dir or record.cwd
     try:
         os.chdir(place)
     except OSError as error:
@@ -127,9 +140,9 @@ def _enter_directory(record: JobRecord, then: RecordDraft) -> None:
 
 
 def _whole_snapshot(record: JobRecord, tell: Notify, *, needed: bool) -> str:
-    """Return the place of the job's copy of the code.
+    """Return the directory of the job's copy of the code; "": it is missing or damaged.
 
-    If it is not as it was: "", or UsageError if it is needed.
+    needed: raise UsageError then.
     """
     from neuronctl.records.code_snapshot import is_whole
 
@@ -147,20 +160,25 @@ def _whole_snapshot(record: JobRecord, tell: Notify, *, needed: bool) -> str:
 
 def _tell_changes(record: JobRecord, tell: Notify) -> None:
     """Report changes in the job's directory; raise UsageError if its program is gone."""
-    then = record.draft.surroundings
-    if then.program and not os.path.exists(then.program):
+    recorded = record.draft.surroundings
+    program = recorded.program
+    if program and not os.path.exists(program):
         raise UsageError(
-            f"the program of job {record.job_id} is gone: there is no {then.program}", "restore it"
+            f"the program of job {record.job_id} is gone: there is no {program}", "restore it"
         )
     now = provenance.read_provenance(record.draft.request.get("script"), record.cwd)
-    for change in provenance.drift(then, now):
+    for change in provenance.drift(recorded, now):
         tell(change)
 
 
 def _check_arguments(record: JobRecord) -> None:
     """Raise UsageError if the recorded program takes no arguments."""
-    line = read_line(record.draft.sbatch[1:]) if record.draft.sbatch else None
-    if not (line.file or line.reads_stdin if line else record.draft.request.get("script")):
+    if record.draft.sbatch:
+        line = read_line(record.draft.sbatch[1:])
+        has_program = bool(line.file) or line.reads_stdin
+    else:
+        has_program = bool(record.draft.request.get("script"))
+    if not has_program:
         raise UsageError(
             f"job {record.job_id} runs shell text or several programs, which take no arguments",
             "options such as --env can be changed",
@@ -175,11 +193,12 @@ def _existing_again(
     tell: Notify,
     catalog_file: Optional[str],
 ) -> Submittable:
-    """Return the job of somebody's own script, with ``args`` in place of the recorded ones."""
+    """Return the job of a user's own script. args: None: the recorded ones."""
     from neuronctl.submission.existing_job import existing_job
 
     line = read_line(record.draft.sbatch[1:])
-    line = line if args is None else replace(line, args=tuple(args))
+    if args is not None:
+        line = replace(line, args=tuple(args))
     # Each submission decides anew whether to wait.
     words = (*(word for word in line.options if word not in ("-W", "--wait")), *line.script)
     job = existing_job(
@@ -199,12 +218,12 @@ def _existing_again(
 
 
 def _exported_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]:
-    """Return the secret variables that this process's environment has to supply, by name.
+    """Return the names of the job's secret variables that ``options`` do not set.
 
-    Raises UsageError if it lacks one that ``options`` do not give.
+    Raises UsageError if this process's environment lacks one of them.
     """
-    given = {text.partition("=")[0] for text in options.get("env") or ()}
-    variables = [name for name in record.draft.exported if name not in given]
+    typed = {text.partition("=")[0] for text in options.get("env") or ()}
+    variables = [name for name in record.draft.exported if name not in typed]
     absent = [name for name in variables if name not in os.environ]
     if absent:
         raise UsageError(
@@ -216,10 +235,7 @@ def _exported_variables(record: JobRecord, options: Mapping[str, Any]) -> List[s
 
 @dataclass(frozen=True)
 class RecordedJob:
-    """A script of neuronctl's own that is submitted again, byte for byte; a Submittable.
-
-    draft: the recorded one without its findings, and with the surroundings of today.
-    """
+    """A script of neuronctl's own that is submitted again, byte for byte; a Submittable."""
 
     record: JobRecord
     draft: RecordDraft
@@ -228,9 +244,9 @@ class RecordedJob:
     slurm_cluster: Optional[str] = None
 
     def judge(self) -> None:
-        """Do nothing: the job was judged when it was planned.
+        """Raise UsageError if the log cannot be written: Slurm would end the job without a word.
 
-        Raises UsageError if its log cannot be written: Slurm would end it without a word.
+        All else was judged when the job was planned.
         """
         for err in (False, True):
             fault = log_fault(self.record.log_path(0, err=err))

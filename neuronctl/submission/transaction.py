@@ -1,7 +1,7 @@
-"""sbatch between two writes of the job's record, and one job for each key (``--key``).
+"""Call sbatch between two writes of the job's record, and submit one job for each ``--key``.
 
-The links HASH.1, HASH.2 … in the records' directory ``keys`` lead from a key to its records: link
-N + 1 follows only if Slurm refused N.
+The links HASH.1, HASH.2 … in the records' directory ``keys`` lead from a key to its records. Link
+N + 1 is made only if Slurm refused the job of link N.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from neuronctl.slurm.process import installed
 from neuronctl.slurm.sbatch import Submitted, sbatch, sbatch_existing
 
 Notify = Callable[[str], None]
-"""Receives a message for the user, with its hint, while the work is done."""
+"""Receives a message for the user, with its hint."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A job that Slurm has taken.
+    """A job that Slurm has accepted.
 
-    output, error: the log files, the same if standard error goes into ``output``; of an array,
-    patterns of its tasks' files. record: None if it could not be written. warnings: messages for
-    the user, sbatch's own warnings too.
+    output, error: the log files, the same if standard error goes into ``output``; for an array,
+    patterns of the tasks' files. record: None if it could not be written. warnings: messages for
+    the user, with sbatch's warnings.
 
     >>> job.submission.job_id, job.submission.warnings
     (70, ())
@@ -62,51 +62,51 @@ class Submission:
     def of_job(
         cls,
         job_id: int,
-        described: Union[RecordDraft, JobRecord],
+        job: Union[RecordDraft, JobRecord],
         record: Optional[JobRecord],
         warnings: Tuple[str, ...] = (),
     ) -> Submission:
-        """Return the submission of a job as its draft or record describes it."""
-        is_array = described.array is not None
+        """Return the submission of the job that a draft or a record describes."""
+        is_array = job.array is not None
         output, error = (
             expand_log_pattern(
-                pattern or described.output,
+                pattern,
                 job_id=job_id,
-                job_name=described.job_name,
+                job_name=job.job_name,
                 user=login_name(),
                 node="%N",
                 any_task=is_array,
             )
-            for pattern in (described.output, described.error)
+            for pattern in (job.output, job.error or job.output)
         )
-        return cls(job_id, described.partition, output, error, is_array, record, warnings)
+        return cls(job_id, job.partition, output, error, is_array, record, warnings)
 
 
 class Recording:
-    """A job's record before and after sbatch; one that cannot be kept is only a warning.
+    """Writes a job's record before and after sbatch; warns if it cannot be written.
 
-    key: "" if there is no record.
+    key: the record's; "" if there is no record.
     """
 
     def __init__(self, draft: RecordDraft, warn: Notify, *, cluster: Optional[str] = None) -> None:
-        """Write the intent, with what the job's directory is like now.
+        """Write the intent, with the state of the job's program and directory.
 
-        cluster: Slurm's, if it is not this machine's.
+        cluster: the Slurm cluster; None: this machine's.
         """
         self.key = ""
         self._warn = warn
         self._store = RecordStore.default()
         self._cluster = cluster or local_cluster()
-        # A user's own script was already read.
-        content = draft.script.encode("utf-8", "surrogateescape") if draft.sbatch else b""
-        surroundings = draft.surroundings
-        if surroundings == Provenance():  # otherwise the code of a snapshot runs again
+        if draft.surroundings == Provenance():  # otherwise the code of a snapshot runs again
+            # A user's own script was already read.
+            content = draft.script.encode("utf-8", "surrogateescape") if draft.sbatch else b""
             surroundings = read_provenance(draft.request.get("script"), draft.cwd, content)
+            draft = replace(draft, surroundings=surroundings)
         with self._tolerant():
-            self.key = self._store.begin(replace(draft, surroundings=surroundings), self._cluster)
+            self.key = self._store.begin(draft, self._cluster)
 
     def accepted(self, submitted: Submitted) -> Optional[JobRecord]:
-        """Write the job's record; return None if that fails."""
+        """Complete the record with the job's id and return it; None: that failed."""
         with self._tolerant():
             if self.key:
                 cluster = submitted.cluster or self._cluster
@@ -136,12 +136,12 @@ def submit_draft(
     cluster: Optional[str] = None,
     key: str = "",
 ) -> Submission:
-    """Submit a job, as its draft describes it. A record that cannot be kept is only a warning.
+    """Submit the job that a draft describes, and record it; a failure to record is a warning.
 
     A user's own script is submitted by its own command line, any other with the key of its record.
-    variables: what sbatch needs in its environment. cluster: Slurm's, if not this machine's.
-    key: as for find_submitted_job(); if another process was faster, its job is returned. Raises
-    SlurmRefusedError, and SlurmUnavailableError if it is not known whether Slurm has the job.
+    variables: for sbatch's environment. cluster: the Slurm cluster; None: this machine's. key: of
+    --key; if another process has submitted its job, that job is returned. Raises SlurmRefusedError,
+    and SlurmUnavailableError if it is not known whether Slurm has the job.
     """
     warnings = []
 
@@ -183,12 +183,12 @@ def submit_draft(
 
 
 def find_submitted_job(key: str, notify: Notify) -> Optional[Submission]:
-    """Return the job that was submitted with a key, or None; notify hears its command line.
+    """Return the job that was submitted with a key, or None; notify hears the job's command.
 
     Waits while another process submits it. Raises SlurmUnavailableError while it is not known
     whether Slurm took the job, and RecordError.
     """
-    _, record = _last(key)
+    _, record = _last_link(key)
     record = record and await_outcome(record, notify, _OTHER_KEY)
     if record is None:
         return None
@@ -204,14 +204,14 @@ _OTHER_KEY = "another key submits another job"
 
 
 def _take_key(key: str, recording: Recording, notify: Notify) -> Optional[Submission]:
-    """Give a key to a record; return the job of a faster process, None if there is none."""
+    """Give a key to a record; if another process was faster, return its job instead."""
     if not recording.key:
         raise RecordError("without a record there is no key: nothing was submitted")
     faster: Optional[JobRecord] = None
     has_key = False
     try:
         while faster is None and not has_key:
-            link, record = _last(key)
+            link, record = _last_link(key)
             if record is not None and record.status != "failed":
                 faster = await_outcome(record, notify, _OTHER_KEY)
                 continue
@@ -225,8 +225,8 @@ def _take_key(key: str, recording: Recording, notify: Notify) -> Optional[Submis
     return None if faster is None else Submission.of_record(faster)
 
 
-def _last(key: str) -> Tuple[str, Optional[JobRecord]]:
-    """Return a key's first free link and the record of the link before it."""
+def _last_link(key: str) -> Tuple[str, Optional[JobRecord]]:
+    """Return a key's first free link, and the record of the link before it, or None."""
     store = RecordStore.default()
     name = ""
     words = f"{local_cluster()} {key}".encode("utf-8", "surrogateescape")

@@ -103,7 +103,7 @@ GENERATED = ("-p", "amd_a100nv_8", "--gpus-per-node", "1", "--comment", "pytorch
     ("words", "stops", "climbs"),
     [
         (("submit", *OPTIONS, "job.sh"), 18, 4),
-        (("submit", *OPTIONS, *GENERATED, "-t", "10", "train.py"), 16, 3),
+        (("submit", *OPTIONS, *GENERATED, "-t", "10", "train.py"), 16, 4),
         (("check", *OPTIONS, "job.sh"), 8, 1),
     ],
 )

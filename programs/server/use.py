@@ -70,7 +70,7 @@ class Use:
     def _by_people(self):
         """Return True by what the recipe says, by the gate's note, or by an open connection."""
         if self.server.recipe["used"]:
-            return self.server.holds(self.server.recipe["used"])
+            return self.server.succeeds(self.server.recipe["used"])
         if not self.is_gated:
             return has_connection(self.server.port)
         before = self.gate_used_at

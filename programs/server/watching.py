@@ -52,8 +52,7 @@ class Server:
     """
 
     def __init__(self, serve, recipe):
-        self.recipe = recipe
-        self.serve = serve
+        self.recipe, self.serve = recipe, serve
         self.job = os.environ["SLURM_JOB_ID"]
         self.folder = os.path.join(serve, self.job)
         self.temporary = ""  # the directory for temporary files
@@ -63,8 +62,7 @@ class Server:
         self.token = os.urandom(24).hex()
         self.process = None
         self.ending = None  # why this program ended the server, and the job's exit code
-        self.has_listened = False
-        self.port_is_taken = False
+        self.has_listened = self.port_is_taken = False
         self.lock = threading.Lock()  # of the note
         self.has_stopped = threading.Event()
         self.last_words = ""  # the last line of errors of the recipe's text
@@ -109,10 +107,10 @@ class Server:
             environment[name] = ",".join(filter(None, places))
         return environment
 
-    def holds(self, text, **more):
+    def succeeds(self, text, **more):
         """Return True if a recipe's text succeeds with these variables more; set last_words."""
-        succeeds, self.last_words = try_text(text, {**self.environment(), **more})
-        return succeeds
+        success, self.last_words = try_text(text, {**self.environment(), **more})
+        return success
 
     def end(self, words, code):
         """End the server, and then the job with this exit code. words: why."""
@@ -134,7 +132,7 @@ class Server:
             return True
         wrong = os.urandom(24).hex()
         for without in ("", wrong):  # first with a wrong token, then without any
-            if self.holds(text, TOKEN=wrong, STRANGER="stranger", WITHOUT=without):
+            if self.succeeds(text, TOKEN=wrong, STRANGER="stranger", WITHOUT=without):
                 name = self.recipe["name"]
                 self.end(f"{name} lets everybody in: it answers without the token", 1)
                 return False
@@ -166,7 +164,7 @@ class Server:
                 return False
             if users:
                 self.has_listened = True
-                if self.holds(self.recipe["ready"]):
+                if self.succeeds(self.recipe["ready"]):
                     return self.keeps_strangers_out(self.recipe["ready"])
                 words = self.last_words
             else:
@@ -183,7 +181,7 @@ class Server:
         """Watch the server while it runs, and end it if this program fails."""
         try:
             if self.wait_until_ready():
-                self.write_note(since=time.time(), **look(self.note, self.environment()))
+                self.write_note(since=time.time(), **find_state(self.note, self.environment()))
                 place = f"port {self.port} of {self.note['node']}"
                 say(f"serve: {self.recipe['name']} answers on {place}")
                 self.look_after()
@@ -198,7 +196,7 @@ class Server:
         use = Use(self)
         idle = self.recipe["idle"]
         while self.runs():
-            self.write_note(**look(self.note, self.environment()))
+            self.write_note(**find_state(self.note, self.environment()))
             if time.time() - stranger_at > STRANGER_EVERY and "$TOKEN" in self.note["alive"]:
                 stranger_at = time.time()
                 self.keeps_strangers_out(self.note["alive"])
@@ -219,6 +217,8 @@ class Server:
         self.has_stopped = threading.Event()
         self.write_note()
         self.process = subprocess.Popen([script], env=self.environment())
+        if self.ending is not None:  # TERM came before there was a process
+            self.stop()
         watcher = threading.Thread(target=self.watch, daemon=True)
         watcher.start()
         while self.process.poll() is None:
@@ -298,11 +298,8 @@ def describe_server(note, folder):
     return dict(variables, FOLDER=folder, ENDPOINT=place.format(**variables))
 
 
-def look(note, environment, patience=PATIENCE):
-    """Return the fields of a note for a server that has answered: state, words, and user.
-
-    patience: seconds for the answer.
-    """
+def find_state(note, environment, patience=PATIENCE):
+    """Return state, words, and user for the note of a server that has answered before."""
     users = find_owners(note["address"], int(environment["PORT"]))
     if users != {os.getuid()}:
         words = f"port {environment['PORT']} belongs to {name_users(users)}"
@@ -323,7 +320,7 @@ def check(folder):
         is_watched = False
     if is_watched and note["state"] in ("answers", "silent"):
         environment = dict(os.environ, **describe_server(note, folder))
-        note.update(look(note, environment, CHECKING))
+        note.update(find_state(note, environment, CHECKING))
     elif not is_watched and note["state"] != "ended":
         note.update(state="starting", words="this run's server has not begun", since=0)
     note["asked"] = time.time()

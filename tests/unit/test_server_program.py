@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 from gpu_tools import NVIDIA_SMI, install
@@ -232,6 +232,24 @@ def test_another_exit_is_no_reason_to_start_again(start: Callable[..., Job]) -> 
     assert job.note()["words"] == "mine ended with exit code 7, and never answered"
 
 
+def test_a_signal_that_comes_before_the_server_ends_it(
+    program: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    recipe = dict.fromkeys(("name", "guard", "ready", "alive", "used"), "false")
+    watching = program("watching")
+    server = watching.Server(str(tmp_path), {**recipe, "address": "127.0.0.1", "ready_within": 9})
+    (tmp_path / "7").mkdir()
+    Popen = subprocess.Popen
+
+    def popen(words: List[str], **options: Any) -> Any:
+        server.pass_signal_on(signal.SIGTERM, None)
+        return Popen(["sleep", "1000"], **options)
+
+    monkeypatch.setattr(watching.subprocess, "Popen", popen)
+    assert server.start("script") == 128 + signal.SIGTERM
+
+
 def test_a_server_that_stops_answering_is_silent(start: Callable[..., Job]) -> None:
     job = start()
     job.answers()
@@ -434,7 +452,7 @@ BUSY = "for _ in {1..8}; do (while :; do :; done) & done; wait"
 @pytest.mark.parametrize(("text", "busy"), [(BUSY, True), ("sleep 60", False)])
 def test_cores_count_as_use(program: Callable[[str], Any], text: str, busy: bool) -> None:
     recipe = {"used": "false", "guard": "own"}
-    server = SimpleNamespace(recipe=recipe, job=f"{os.getpid()}00", holds=lambda text: False)
+    server = SimpleNamespace(recipe=recipe, job=f"{os.getpid()}00", succeeds=lambda text: False)
     use = program("use").Use(server)
     env = {**os.environ, "SLURM_JOB_ID": server.job, "CUDA_VISIBLE_DEVICES": ""}
     with subprocess.Popen(["bash", "-c", text], env=env, start_new_session=True) as process:

@@ -27,15 +27,18 @@ from neuronctl.tracking.log_files import LogPart, LogPlace, find_logs
 if TYPE_CHECKING:
     from neuronctl.slurm.job_id import JobId
 
-_PIECE, _MOST = 1 << 20, 1 << 16
-"""Bytes that are read at once, and that are shown without a terminal unless asked for more."""
+_PIECE = 1 << 20
+"""Bytes that are read at once."""
+
+_DEFAULT_BYTES = 1 << 16
+"""Bytes that are shown without a terminal if no option says how much."""
 
 _WHOLE = LogPart()
 
 
 @click.command("logs")
 @click.argument("job", metavar="[JOB]", default="*")
-@click.option("-f", "--follow", "go_on", is_flag=True, help="Follow the log until the job ends.")
+@click.option("-f", "--follow", "follows", is_flag=True, help="Follow the log until the job ends.")
 @click.option("--err", is_flag=True, help="Show only the log of standard error, if separate.")
 @click.option("--tail", type=click.IntRange(1), metavar="N", help="Show the last N lines.")
 @click.option(
@@ -50,7 +53,7 @@ _WHOLE = LogPart()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.logs/1).")
 def command(
     job: str,
-    go_on: bool,
+    follows: bool,
     err: bool,
     tail: Optional[int],
     since: Optional[str],
@@ -64,25 +67,27 @@ def command(
     error, and so are the job's states with -f and the reason if there is no log yet. Ctrl-C stops
     following; the job continues.
     """
-    chosen = {"--tail": tail, "--since": since, "--max-bytes": max_bytes is not None}
-    for name, value in {**chosen, "--json": as_json}.items():
-        at_most_one({"--follow": go_on, name: value})
-    if max_bytes is None:
-        shows_all = tail is not None or since is not None or is_terminal()
-        max_bytes = 0 if shows_all else _MOST
-    after = None if since is None else parse_since(since, int(time.time()))
-    part = LogPart(tail, after, max_bytes)
+    sizes = {"--tail": tail, "--since": since, "--max-bytes": max_bytes is not None}
+    for option, value in {**sizes, "--json": as_json}.items():
+        at_most_one({"--follow": follows, option: value})
+    shows_all = any(sizes.values()) or is_terminal()
+    default_bytes = 0 if shows_all else _DEFAULT_BYTES
+    part = LogPart(
+        lines=tail,
+        since=None if since is None else parse_since(since, int(time.time())),
+        most=default_bytes if max_bytes is None else max_bytes,
+    )
     store = RecordStore.default()
     id = one_recorded(job, store)
     record = store.get(id.job, local_cluster())
     notify(*store.warnings)
-    if go_on:
+    if follows:
         from neuronctl.cli.follow import follow
 
         code = follow(id, record, only_err=err)
         return code if code == INTERRUPTED else None
     show = functools.partial(_print_json, id) if as_json else _show
-    if record is not None and record.array is None:
+    if record is not None and record.array is None:  # it names the log, so Slurm is not asked
         paths = record.log_path(err=False), record.log_path(err=True)
         if show(paths, err, part):
             return None
@@ -128,23 +133,18 @@ def copy_log(
 ) -> Optional[int]:
     """Write a log, or a part of it, to a stream; return its size, or None if there is none.
 
-    header: printed on standard error first, unless the log is empty.
+    header: what to print on standard error first, unless the log is empty.
     """
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             begin = part.first_byte(file)
-            bytes_left = size - begin
-            file.seek(begin)
             if size and header:
                 say(header)
-            if part.most == _MOST and size > _MOST >= bytes_left:
-                notify(f"the last {bytes_left} bytes of {size}; --max-bytes 0 shows all of {path}")
-            # A log that grows meanwhile may have no end.
-            while bytes_left and (data := file.read(min(bytes_left, _PIECE))):
-                sink.write(data)
-                bytes_left -= len(data)
-            sink.flush()
+            if part.most == _DEFAULT_BYTES and size > _DEFAULT_BYTES:
+                shown = f"the last {size - begin} bytes of {size}"
+                notify(f"{shown}; --max-bytes 0 shows all of {path}")
+            _copy_bytes(file, begin, size, sink)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -154,24 +154,30 @@ def copy_log(
     return size
 
 
+def _copy_bytes(file: BinaryIO, begin: int, end: int, sink: BinaryIO) -> None:
+    """Write the bytes of a file from ``begin`` up to ``end``; it may grow meanwhile."""
+    file.seek(begin)
+    while file.tell() < end and (data := file.read(min(end - file.tell(), _PIECE))):
+        sink.write(data)
+    sink.flush()
+
+
 def _explain(place: LogPlace, path: str) -> None:
     """Say that there is no log at ``path``; raise NoSuchJobError if there will never be one."""
     job = place.job
-    state = job.state
-    path = printable(path)
+    path_shown = printable(path)
     if not path:
-        raise NoSuchJobError(f"job {job.id} is interactive and has no log ({state})")
-    if state in ENDED or state == UNKNOWN:
-        guess = " (sbatch's default: accounting does not say)" if place.guessed else ""
-        ended = f"ended ({state})"
-        late = "it may still appear within a minute (NFS); "
-        if job.source != "squeue" or is_launch_failure(job):
-            late = ""  # it ended minutes ago, or never wrote one
-        if job.absent:
-            ended = f"is {job.stated_reason}"
-        raise NoSuchJobError(
-            f"there is no log at {path}{guess}: job {job.id} {ended}",
-            f"{late}'neuronctl why {job.id}' says more",
-        )
-    yet = "its log will be" if state == PENDING else "no log yet at"
-    say(f"job {job.id} is {state}; {yet} {path}")
+        raise NoSuchJobError(f"job {job.id} is interactive and has no log ({job.state})")
+    if job.state not in ENDED and job.state != UNKNOWN:
+        yet = "its log will be" if job.state == PENDING else "no log yet at"
+        say(f"job {job.id} is {job.state}; {yet} {path_shown}")
+        return
+    guess = " (sbatch's default: accounting does not say)" if place.guessed else ""
+    end = f"is {job.stated_reason}" if job.absent else f"ended ({job.state})"
+    # Jobs that squeue has forgotten ended minutes ago; a job that failed to start writes no log.
+    may_be_late = job.source == "squeue" and not is_launch_failure(job)
+    late = "it may still appear within a minute (NFS); " if may_be_late else ""
+    raise NoSuchJobError(
+        f"there is no log at {path_shown}{guess}: job {job.id} {end}",
+        f"{late}'neuronctl why {job.id}' says more",
+    )

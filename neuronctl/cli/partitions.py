@@ -30,6 +30,8 @@ from neuronctl.slurm.conf import local_cluster
 
 if TYPE_CHECKING:
     from neuronctl.judgement.partitions import PartitionNow
+    from neuronctl.judgement.snapshot import Snapshot
+    from neuronctl.slurm.sacctmgr import Association
 
 _BAR = 12
 _TIMEOUT = 20.0
@@ -66,73 +68,86 @@ def command(
     The figures come from the catalog, with the guide and date shown. With --live, they are Slurm's
     current figures, and partitions that only Slurm or only the catalog has are named.
     """
-    clusters = load(catalog)
-    chosen, _ = recognise(clusters, cluster or configured_cluster())
+    known_clusters = load(catalog)
+    chosen, _ = recognise(known_clusters, cluster or configured_cluster())
     if live:
-        _live(clusters, chosen, list(dict.fromkeys(names)), as_json)
+        _show_live(known_clusters, chosen, list(dict.fromkeys(names)), as_json)
         return
     partitions = [chosen.partition(name) for name in dict.fromkeys(names or chosen.partitions)]
     if as_json:
-        print_json("neuronctl.partitions/1", _json(clusters, chosen, partitions))
+        print_json("neuronctl.partitions/1", _json(known_clusters, chosen, partitions))
         return
     print_text(f"{chosen.name}: {chosen.title}", "bold")
     print_text(f"source: {chosen.source}, {chosen.date}")
-    others = [name for name in clusters.clusters if name != chosen.name]
+    others = [name for name in known_clusters.clusters if name != chosen.name]
     if others:
         print_text(f"other clusters (--cluster): {', '.join(others)}", "dim")
     if comment:
         _print_pairs("OPTION", "VALUES", comment_values(chosen))
     else:
-        _print_overview(clusters, chosen, partitions)
+        _print_overview(known_clusters, chosen, partitions)
 
 
-def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -> None:
+def _show_live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -> None:
+    """Ask Slurm, and print the named partitions as they are now; without names, all of them."""
     from neuronctl.judgement.ask import Question
     from neuronctl.judgement.partitions import partitions_now
     from neuronctl.planning import plan
-    from neuronctl.slurm.scontrol import node_names
 
-    look = Question(plan(JobRequest(), cluster), timeout=_TIMEOUT).answer()
-    there = [partition.name for partition in look.figures.partitions]
-    for wanted in names:
-        if wanted not in there:
-            has_catalog = "; the catalog has one" if wanted in cluster.partitions else ""
-            hint = did_you_mean(wanted, there)
-            raise PolicyError(f"Slurm has no partition '{wanted}'{has_catalog}", hint)
-    partitions = partitions_now(names, cluster, catalog, look)
-    associations = look.figures.associations
-    only_in_catalog = [name for name in cluster.partitions if name not in there]
-    only_in_slurm = [name for name in there if name not in cluster.partitions]
+    snapshot = Question(plan(JobRequest(), cluster), timeout=_TIMEOUT).answer()
+    in_slurm = [partition.name for partition in snapshot.figures.partitions]
+    for name in names:
+        if name not in in_slurm:
+            catalog_words = "; the catalog has one" if name in cluster.partitions else ""
+            hint = did_you_mean(name, in_slurm)
+            raise PolicyError(f"Slurm has no partition '{name}'{catalog_words}", hint)
+    partitions = partitions_now(names, cluster, catalog, snapshot)
+    only_in_catalog = [name for name in cluster.partitions if name not in in_slurm]
+    only_in_slurm = [name for name in in_slurm if name not in cluster.partitions]
     if as_json:
-        from neuronctl.cli.json_data import budget_rows, verdict_data
-
-        shown = {partition.partition for partition in partitions}
-        nodes = node_names(group for group in look.nodes if shown.intersection(group.partitions))
-        bad = [fault for node, fault in bad_nodes(local_cluster()).items() if node in nodes]
-        keys = ("account", "partition", "qos", "default_qos")
         data = {
             "cluster": cluster.name,
-            "partitions": [{**asdict(one), "next": verdict_data(one.next)} for one in partitions],
-            "accounts": [{key: getattr(each, key) for key in keys} for each in associations],
-            "budgets": budget_rows(look),
-            "bad_nodes": [asdict(fault) for fault in bad],
+            **_live_data(partitions, snapshot),
             "only_in_catalog": only_in_catalog,
             "only_in_slurm": only_in_slurm,
         }
         print_json("neuronctl.partitions-live/1", data)
         return
-    _print_live(partitions, look.asked_at)
+    _print_live(partitions, snapshot.asked_at)
     if names:
         return
     if only_in_catalog:
         _print_note(f"In the catalog, not in this Slurm: {', '.join(only_in_catalog)}")
     if only_in_slurm:
         _print_note(f"In this Slurm, not in the catalog: {', '.join(only_in_slurm)}")
+    _print_accounts(snapshot.figures.associations, cluster)
+
+
+def _live_data(partitions: Sequence[PartitionNow], snapshot: Snapshot) -> Dict[str, Any]:
+    """Return the partitions, the user's accounts and budgets, and bad nodes for JSON."""
+    from neuronctl.cli.json_data import budget_rows, verdict_data
+    from neuronctl.slurm.scontrol import node_names
+
+    names = {partition.partition for partition in partitions}
+    nodes = node_names(group for group in snapshot.nodes if names.intersection(group.partitions))
+    faults = [fault for node, fault in bad_nodes(local_cluster()).items() if node in nodes]
+    keys = ("account", "partition", "qos", "default_qos")
+    associations = snapshot.figures.associations
+    return {
+        "partitions": [{**asdict(now), "next": verdict_data(now.next)} for now in partitions],
+        "accounts": [{key: getattr(account, key) for key in keys} for account in associations],
+        "budgets": budget_rows(snapshot),
+        "bad_nodes": [asdict(fault) for fault in faults],
+    }
+
+
+def _print_accounts(associations: Sequence[Association], cluster: Cluster) -> None:
+    """Print the user's accounts, each with its QOS, the default one first."""
     rows = []
-    for each in associations:
-        where = f" in {each.partition}" if each.partition else ""
-        qos = sorted(each.qos, key=lambda name: name != each.default_qos)
-        rows.append([each.account + where, ", ".join(qos) or "-"])
+    for account in associations:
+        where = f" in {account.partition}" if account.partition else ""
+        qos = sorted(account.qos, key=lambda name: name != account.default_qos)
+        rows.append([account.account + where, ", ".join(qos) or "-"])
     _print_pairs("MY ACCOUNTS", "MY QOS", rows)
     for option in mandatory(cluster) if rows else ():
         _print_note(f"{option} is mandatory on {cluster.name}.")
@@ -141,21 +156,20 @@ def _live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bool) -
 def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
     """Print the table and why a job would have to wait."""
     signs = "█░x" if draws_blocks() else "#.x"
-    rows = [
-        [
-            *(one.partition, one.bar(_BAR, signs=signs), one.free_words, str(one.used)),
-            *(str(one.down), str(one.my_gpus), str(one.my_running), str(one.my_jobs)),
-            one.wait(now).partition(",")[0],
-        ]
-        for one in partitions
-    ]
+    rows = []
+    reasons = []
+    for line in partitions:
+        wait = line.wait(now)
+        cells = [line.partition, line.bar(_BAR, signs=signs), line.free_words]
+        cells += map(str, (line.used, line.down, line.my_gpus, line.my_running, line.my_jobs))
+        rows.append([*cells, wait.partition(",")[0]])
+        if wait != "now":
+            reasons.append((line.partition, f"{wait}: {line.next.words}"))
     print_table(_LIVE, rows)
-    waits = [one for one in partitions if one.wait(now) != "now"]
-    reasons = [(one.partition, f"{one.wait(now)}: {one.next.words}") for one in waits]
     _print_pairs("NOT NOW", "WHY", reasons)
     print_text("")
-    shown = "{} used, {} free, {} down".format(*signs)
-    _print_note(f"{shown}. MY GPUS, RUNNING, JOBS: yours, of your limit.")
+    legend = "{} used, {} free, {} down".format(*signs)
+    _print_note(f"{legend}. MY GPUS, RUNNING, JOBS: yours, of your limit.")
 
 
 def _print_overview(catalog: Catalog, cluster: Cluster, shown: Sequence[Partition]) -> None:
@@ -165,27 +179,26 @@ def _print_overview(catalog: Catalog, cluster: Cluster, shown: Sequence[Partitio
     print_text("CORES, GPUS: per node. SUBMIT, RUN, MAX GPUS: limits per user.", "dim")
     uses = [(partition.name, partition.good_for) for partition in shown if partition.good_for]
     _print_pairs("PARTITION", "GOOD FOR", uses)
-    lines = site_rules(catalog, cluster)
+    notes = site_rules(catalog, cluster)
     for partition in shown:
-        other = partition.arch if partition.arch != cluster.arch else ""
+        other_arch = partition.arch if partition.arch != cluster.arch else ""
         closed = "" if partition.open else "closed to ordinary users"
-        remarks = filter(None, (partition.note or other, closed))
-        lines.append((partition.name, "; ".join(remarks)))
-    lines += [(f"QOS {qos.name}", _qos_words(qos)) for qos in cluster.qos.values()]
-    _print_pairs("ABOUT", "RULES AND NOTES", [line for line in lines if line[1]])
+        remarks = filter(None, (partition.note or other_arch, closed))
+        notes.append((partition.name, "; ".join(remarks)))
+    notes += [(f"QOS {qos.name}", _qos_words(qos)) for qos in cluster.qos.values()]
+    _print_pairs("ABOUT", "RULES AND NOTES", [(name, note) for name, note in notes if note])
 
 
 def _overview_row(partition: Partition) -> List[str]:
     low, high = partition.min_cores_per_node, partition.max_cores_per_node
+    cores = _text(low) if low == high else f"{low}-{high}"
     gpus = "-"
     if partition.gpus_per_node:
         parts = (str(partition.gpus_per_node), *partition.gpu_names, partition.interconnect)
         gpus = " ".join(filter(None, parts))
     limits = (partition.max_submit_jobs, partition.max_running_jobs, partition.max_gpus)
-    return [
-        *(partition.name, _text(partition.nodes), _text(low) if low == high else f"{low}-{high}"),
-        *(gpus, *map(_text, limits), _time(partition.wall_time.maximum)),
-    ]
+    time_limit = _time(partition.wall_time.maximum)
+    return [partition.name, _text(partition.nodes), cores, gpus, *map(_text, limits), time_limit]
 
 
 def _qos_words(qos: Qos) -> str:
@@ -200,7 +213,7 @@ def _qos_words(qos: Qos) -> str:
 
 
 def _print_pairs(first: str, second: str, rows: Sequence[Sequence[str]]) -> None:
-    """Print a table of two columns after an empty line; nothing without rows."""
+    """Print an empty line and a table of two columns, if there are rows."""
     if rows:
         print_text("")
         print_table([Column(first, style="bold", no_wrap=True), Column(second)], rows)
@@ -219,19 +232,19 @@ def _time(seconds: Optional[int]) -> str:
 
 
 def _json(catalog: Catalog, cluster: Cluster, partitions: Sequence[Partition]) -> Dict[str, Any]:
-    described = asdict(cluster)
-    del described["partitions"]
+    cluster_data = asdict(cluster)
+    del cluster_data["partitions"]
     rows = [asdict(partition) for partition in partitions]
-    for each in (described, *described["qos"].values(), *rows):
+    for data in (cluster_data, *cluster_data["qos"].values(), *rows):
         # Seconds, null if unknown, or the word UNLIMITED.
-        each["wall_time"] = {
+        data["wall_time"] = {
             key: "UNLIMITED" if seconds == units.UNLIMITED else seconds
-            for key, seconds in each["wall_time"].items()
+            for key, seconds in data["wall_time"].items()
         }
     return {
         "files": list(catalog.files),
         "default_cluster": catalog.default_cluster,
         "clusters": list(catalog.clusters),
-        "cluster": described,
+        "cluster": cluster_data,
         "partitions": rows,
     }

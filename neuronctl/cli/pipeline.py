@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import sys
@@ -34,7 +35,7 @@ def submit(
     options = dict(given)
     path, catalog = options.pop("job_file"), options.pop("catalog")
     template, body = options.pop("template"), options.pop("body")
-    others = {
+    unusable = {
         "a program": words,
         "--body": body,
         "--follow": mode.follow,
@@ -43,16 +44,17 @@ def submit(
         "--json": mode.as_json,
         "--after": options.get("after") or options.get("after_ok"),
     }
-    for option, value in others.items():
+    for option, value in unusable.items():
         if value:
             hint = "its file names its jobs; 'neuronctl wait NAME' waits for all of them"
             raise UsageError(f"{option} cannot be used for a pipeline", hint)
     planned = plan_pipeline(path, options, catalog_file=catalog, template=template, tell=notify)
     reporter = TerminalReporter(mode, explain=explain)
     if submit_pipeline(planned, reporter, force=force, dry_run=mode.dry_run) is not None:
-        queued, count = len(jobs_in_queue([planned.name])), counted(len(planned.jobs), "job")
-        rest = "" if queued == len(planned.jobs) else f", {queued} of them in the queue now"
-        print_line(f"Submitted pipeline {planned.name} of {count}{rest}")
+        job_count = len(planned.jobs)
+        queued_count = len(jobs_in_queue([planned.name]))
+        queued = "" if queued_count == job_count else f", {queued_count} of them in the queue now"
+        print_line(f"Submitted pipeline {planned.name} of {counted(job_count, 'job')}{queued}")
         print_line(f"  follow  neuronctl status {planned.name}")
 
 
@@ -71,7 +73,10 @@ def pipelines_of(words: Sequence[str]) -> Tuple[str, ...]:
 
 
 def show_pipelines(names: Sequence[str], *, as_json: bool = False, watching: bool = False) -> bool:
-    """Print the jobs of pipelines; return True if all are done. watching: until all have ended."""
+    """Print the jobs of pipelines; return True if all are done.
+
+    watching: print them again and again, until nothing goes on.
+    """
     from neuronctl.pipelines.pipeline_actions import explain_ends, goes_on, look
     from neuronctl.tracking.follow import poll_floor
 
@@ -83,20 +88,28 @@ def show_pipelines(names: Sequence[str], *, as_json: bool = False, watching: boo
         for name, pipeline in zip(names, pipelines):
             explain_ends(pipeline)
             if as_json:
-                rows = []
-                for job, (state, _, id, why) in zip(pipeline.jobs, pipeline.states.values()):
-                    named = {"name": job.name, "after": job.after, "after_ok": job.after_ok}
-                    rows.append({**named, "state": state, "job_id": id, "why": why})
-                print_json("neuronctl.pipeline/1", {"pipeline": name, "jobs": rows})
+                _print_json(name, pipeline)
                 continue
             if len(names) > 1:
                 print_line(f"Pipeline {name}", "bold")
             _print(name, pipeline)
         if not watching or not any(map(goes_on, pipelines)):
-            states = [state.state for one in pipelines for state in one.states.values()]
-            return set(states) == {"done"}
+            return all(map(_is_done, pipelines))
         sys.stdout.flush()
         time.sleep(max(_PAUSE, poll_floor()))
+
+
+def _is_done(pipeline: Pipeline) -> bool:
+    return all(job.state == "done" for job in pipeline.states.values())
+
+
+def _print_json(name: str, pipeline: Pipeline) -> None:
+    rows = []
+    for job in pipeline.jobs:
+        state, _, id, why = pipeline.states[job.name]
+        request = {"name": job.name, "after": job.after, "after_ok": job.after_ok}
+        rows.append({**request, "state": state, "job_id": id, "why": why})
+    print_json("neuronctl.pipeline/1", {"pipeline": name, "jobs": rows})
 
 
 def _print(name: str, pipeline: Pipeline) -> None:
@@ -115,15 +128,15 @@ def _print(name: str, pipeline: Pipeline) -> None:
         after = ", ".join([*job.after, *(f"{name} (ok)" for name in job.after_ok)])
         rows.append([job.name, after, state.state, str(state.job or ""), _why(job, pipeline)])
     print_table(columns, rows)
-    kinds = [state.state for state in pipeline.states.values()]
-    undone = sum(kinds.count(kind) for kind in ("failed", "cancelled", "not run"))
-    stands = "waiting" in kinds and not goes_on(pipeline)
+    states = [state.state for state in pipeline.states.values()]
+    undone_count = sum(states.count(state) for state in ("failed", "cancelled", "not run"))
+    is_stuck = "waiting" in states and not goes_on(pipeline)
+    reasons = [f"{counted(undone_count, 'job')} failed or did not run"] if undone_count else []
+    reasons += ["none of its jobs is in the queue"] if is_stuck else []
     if pipeline.is_stopped:
         notify(f"the pipeline was cancelled; 'neuronctl resubmit {name} --failed' continues it")
-    elif undone or stands:
-        words = [f"{counted(undone, 'job')} failed or did not run"] if undone else []
-        words += ["none of its jobs is in the queue"] if stands else []
-        notify(f"{'; '.join(words)}: 'neuronctl resubmit {name} --failed' continues it")
+    elif reasons:
+        notify(f"{'; '.join(reasons)}: 'neuronctl resubmit {name} --failed' continues it")
 
 
 def _why(job: Job, pipeline: Pipeline) -> str:
@@ -132,9 +145,9 @@ def _why(job: Job, pipeline: Pipeline) -> str:
 
     state = pipeline.states[job.name]
     if state.state in ("waiting", "pending"):
-        waits = ("waiting", "pending", "running", "not known")
-        others = (*job.after, *job.after_ok)
-        names = [name for name in others if pipeline.states[name].state in waits]
+        unended = ("waiting", "pending", "running", "not known")
+        earlier_jobs = (*job.after, *job.after_ok)
+        names = [name for name in earlier_jobs if pipeline.states[name].state in unended]
         if names:
             return f"waits for {', '.join(names)}"
         if state.state == "waiting" and (not state.why or re.search(OVER_LIMIT, state.why)):
@@ -142,61 +155,62 @@ def _why(job: Job, pipeline: Pipeline) -> str:
     return state.why
 
 
-def find_jobs(word: str) -> Optional[Tuple[List[JobId], List[str]]]:
-    """Return the jobs that a word names if it is a pipeline, or ``NAME-JOB``; else None.
+_MISSING = {"not run": "did not run", "waiting": "is not in the queue yet"}
+"""What a sentence says about a job in these states, which has no id."""
 
-    Those are the jobs that failed, or else those in the queue; and sentences about those that
-    were not submitted, or did not run.
+
+def find_jobs(word: str) -> Optional[Tuple[List[JobId], List[str]]]:
+    """Return the jobs of a pipeline ``NAME``, or the one job of ``NAME-JOB``; None for others.
+
+    Of a pipeline, return those that failed, or else those that are not done. Jobs that were not
+    submitted or did not run have no id: return a sentence about each instead.
     """
     match = _find_pipeline(word)
     if match is None:
         return None
-    name, pipeline, only = match
+    name, pipeline, job_name = match
     ids: Dict[str, List[JobId]] = {}  # by the state of the job
     sentences = []
     for job in pipeline.jobs:
-        if only and job.name != only:
+        if job_name and job.name != job_name:
             continue
         state = pipeline.states[job.name]
         if state.job is None or state.state == "not run":
-            how = _UNBORN.get(state.state, f"is {state.state}")
+            how = _MISSING.get(state.state, f"is {state.state}")
             sentence = f"Job {job.name} of the pipeline {name} {how}: {_why(job, pipeline)}"
             sentences.append(sentence.rstrip(": "))
-        elif only or state.state != "done":
+        elif job_name or state.state != "done":
             ids.setdefault(state.state, []).append(JobId(state.job))
-    chosen = ids.get("failed") or [id for same in ids.values() for id in same]
-    if not (chosen or sentences):
+    if not (ids or sentences):
         sentences.append(f"All jobs of the pipeline {name} are done")
-    return chosen, sentences
+    return ids.get("failed") or list(itertools.chain(*ids.values())), sentences
 
 
 def _find_pipeline(word: str) -> Optional[Tuple[str, Pipeline, str]]:
-    """Return a pipeline's name, the pipeline, and the job of ``NAME-JOB``; "" for all its jobs."""
+    """Return the name, the pipeline, and the job's name of ``NAME-JOB``; "" for all its jobs."""
     from neuronctl.pipelines.pipeline_actions import look
     from neuronctl.tracking.job_names import is_name
 
+    if not is_name(word):
+        return None
     names: List[str] = []
     with contextlib.suppress(OSError):
-        names = os.listdir(pipeline_dir()) if is_name(word) else []
+        names = os.listdir(pipeline_dir())
     for name in names:
         if f"{word}-".startswith(f"{name}-") and is_pipeline(name):
             pipeline = look(name)
-            only = word[len(name) + 1 :]
-            if not only or only in pipeline.states:
-                return name, pipeline, only
+            job_name = word[len(name) + 1 :]
+            if not job_name or job_name in pipeline.states:
+                return name, pipeline, job_name
     return None
-
-
-_UNBORN = {"not run": "did not run", "waiting": "is not in the queue yet"}
-"""What is said of jobs in these states."""
 
 
 def jobs_in_queue(names: Sequence[str]) -> Tuple[str, ...]:
     """Return the ids of the jobs of pipelines that are in the queue."""
     from neuronctl.pipelines.pipeline_actions import look
 
-    states = [state for name in names for state in look(name).states.values()]
-    return tuple(str(one.job) for one in states if one.state in ("pending", "running"))
+    states = itertools.chain(*(look(name).states.values() for name in names))
+    return tuple(str(state.job) for state in states if state.state in ("pending", "running"))
 
 
 def stop_pipelines(names: Sequence[str]) -> None:
@@ -204,20 +218,22 @@ def stop_pipelines(names: Sequence[str]) -> None:
     for name in names:
         from neuronctl.pipelines.pipeline_actions import look, stop
 
-        if all(state.state == "done" for state in look(name).states.values()):
+        if _is_done(look(name)):
             notify(f"all jobs of the pipeline {name} are done")
             continue
         stop(name)
         notify(f"no other job of the pipeline {name} will start")
 
 
-def go_on_with(name: str, words: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Run again the jobs that failed or did not run."""
+def resubmit_failed(name: str, words: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Run again the jobs of a pipeline that failed or did not run.
+
+    words, options: what else the user typed; neither is allowed.
+    """
     if not is_pipeline(name):
         hint = "'neuronctl submit -f FILE' makes one of a file with 'jobs:'"
         raise NoSuchJobError(f"there is no pipeline '{name}'", hint)
-    changed = [option for option, value in options.items() if value not in (None, (), False, "")]
-    if words or changed:
+    if words or any(value not in (None, (), False, "") for value in options.values()):
         raise UsageError(
             "--failed runs the jobs as they were submitted, and takes no other option",
             "cancel the pipeline, change its file, and submit that",

@@ -26,41 +26,46 @@ _KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "COLORTERM", "NO_COLOR", "
 class Call:
     """A command line for a cluster.
 
-    allowed, browse: of --allow and --open. options: as click reads them. sends: whether the project
-    is sent before. serves: whether a server answers in the end, to which a tunnel is opened.
-    gives_job_code: whether the exit code is the job's. waits: whether Ctrl-C ends it there, and
-    loses nothing.
+    allowed: the files of --allow. browse: whether --open is given. options: as click reads them.
+    sends: whether the project is sent before. serves: whether a server answers in the end, to which
+    a tunnel is opened. gives_job_code: whether the exit code is the job's. waits: whether the
+    command only waits, so that Ctrl-C may end it on the cluster, too.
     """
 
     def __init__(self, words: Sequence[str], allowed: Sequence[str], browse: bool) -> None:
-        self.words, self.allowed, self.browse = tuple(words), allowed, browse
-        self.options = options = _options(words)
-        self.command, below = words[0], {*words[1:2]}
-        self.sends = self.command in _SENDS and not below & {*_ABOUT_JOBS}
-        self.is_dry = self.command == "generate" or bool(options.get("dry_run"))
-        lists = {"list", "--list"} & below or options.get("list_recipes")
+        self.words = tuple(words)
+        self.allowed = allowed
+        self.browse = browse
+        self.options = _options(words)
+        self.command = words[0]
+        subcommand = words[1] if len(words) > 1 else ""
+        self.sends = self.command in _SENDS and subcommand not in _ABOUT_JOBS
+        self.is_dry = self.command == "generate" or bool(self.options.get("dry_run"))
+        lists = subcommand in ("list", "--list") or self.options.get("list_recipes")
         self.serves = self.command == "serve" and not (lists or self.is_dry)
-        self.gives_job_code = bool(options.get("follow") or options.get("wait"))
-        follows = not options and {"-f", "--follow", "--watch", "-w"} & {*words}
-        self.waits = bool(follows) or self.command in ("wait", "top", "serve")
-        self.waits = self.waits or self.gives_job_code
+        self.gives_job_code = bool(self.options.get("follow") or self.options.get("wait"))
+        # Of other commands, such as logs, the options have not been read.
+        follows = not self.options and {"-f", "--follow", "--watch", "-w"}.intersection(words)
+        is_wait = self.command in ("wait", "top", "serve")
+        self.waits = bool(follows or is_wait or self.gives_job_code)
 
 
 def run_remote(words: Sequence[str], configured: str) -> int:
     """Run a command line on the cluster that it or ``configured`` names; return the exit code."""
     words = list(words)
-    named, allowed, browse = _take_options(words)
+    on, allowed, browse = _take_options(words)
     if not words:
         raise UsageError("no command follows --on NAME", "see 'neuronctl --help'")
     if words[0] not in COMMANDS:
         raise UsageError(f"no such command '{words[0]}'", did_you_mean(words[0], COMMANDS))
-    if not (named or configured):
+    if not (on or configured):
         raise UsageError("--allow and --open need --on NAME before them")
-    names = (named or configured).split(",")
+    names = (on or configured).split(",")
     for name in names:
         check_name(name)
     is_local = words[0] in HERE and words[0] not in _ANYWHERE
-    if is_local or {"--help", "-h"} & {*words[1:2]} or all(map(_is_here, names)):
+    asks_help = words[1:2] in (["--help"], ["-h"])
+    if is_local or asks_help or all(map(_is_here, names)):
         return run_here(words)
     call = Call(words, allowed, browse)
     if len(names) > 1:
@@ -79,7 +84,7 @@ def run_remote(words: Sequence[str], configured: str) -> int:
 
 def _take_options(words: List[str]) -> Tuple[str, List[str], bool]:
     """Remove --on, --allow, and --open from the beginning of ``words``; return their values."""
-    named = ""
+    on = ""
     allowed: List[str] = []
     browse = False
     while words and words[0].partition("=")[0] in ("--on", "--allow", "--open"):
@@ -94,8 +99,8 @@ def _take_options(words: List[str]) -> Tuple[str, List[str], bool]:
         if option == "--allow":
             allowed.append(value)
         else:
-            named = value
-    return named, allowed, browse
+            on = value
+    return on, allowed, browse
 
 
 def _is_here(name: str) -> bool:
@@ -110,15 +115,18 @@ def _is_here(name: str) -> bool:
     from neuronctl.request.job_file import configured_cluster
     from neuronctl.slurm.conf import local_cluster
 
-    here = (local_cluster() or "", configured_cluster() or "")
+    local_names = (local_cluster() or "", configured_cluster() or "")
+    if name.lower() in local_names:
+        return True
     cluster = load().clusters.get(name)
-    return name.lower() in here or (
-        cluster is not None and any(is_cluster(cluster, one) for one in here)
-    )
+    return cluster is not None and any(is_cluster(cluster, local) for local in local_names)
 
 
 def _options(words: Sequence[str]) -> Mapping[str, Any]:
-    """Return a command's options; raise UsageError as the command would."""
+    """Return a command's options, {} for those of which none matters here.
+
+    Raises UsageError as the command would.
+    """
     if words[0] not in ("submit", "resubmit", "generate", "serve", "sweep", "pull"):
         return {}
     import click
@@ -134,21 +142,31 @@ def _options(words: Sequence[str]) -> Mapping[str, Any]:
         raise usage_error(error, root, list(words)) from None
 
 
-def _request(remote: Remote, call: Call, words: Sequence[str], **more: Any) -> Dict[str, Any]:
+def _request(
+    remote: Remote,
+    call: Call,
+    words: Sequence[str],
+    *,
+    tty: bool = False,
+    takes_input: bool = False,
+    dry: str = "",
+) -> Dict[str, Any]:
     """Return what the other side needs for a command line, on this terminal.
 
-    more: tty; input, whether it reads standard input; dry, the folder of a dry run.
+    tty: whether it gets a terminal. takes_input: whether it reads standard input. dry: the folder
+    of a dry run; "" for no dry run.
     """
     from neuronctl.remote.project import find_project
 
-    more = {"tty": False, "input": False, "dry": "", **more}
     return {
         **find_project().request(remote, "run", name=remote.name, commands=list(COMMANDS)),
         # JSON cannot hold bytes that are not UTF-8.
         "words": [word.encode("utf-8", "surrogateescape").decode("latin-1") for word in words],
         "environment": _environment(),
         "waits": call.waits,
-        **more,
+        "tty": tty,
+        "input": takes_input,
+        "dry": dry,
     }
 
 
@@ -163,22 +181,23 @@ def _environment() -> Dict[str, str]:
 
 
 def _run_on(remote: Remote, call: Call) -> int:
+    """Run a command line on a cluster; return the exit code."""
     from neuronctl.remote.session import run
 
-    dry = ""
+    dry_folder = ""
     if call.sends:
         try:
-            dry = _send(remote, call)
+            dry_folder = _send(remote, call)
         except (ConnectionLostError, KeyboardInterrupt):
             notify(f"'{call.command}' had not begun on {remote.name}: nothing was submitted")
             raise
-    words, pending = _with_key(remote, call)
+    words, key_file = _with_key(remote, call)
     tty = all(map(os.isatty, range(3))) and call.command != "serve"
     takes_input = not tty and ("-" in call.words[1:] or _reads_script(call))
     if call.serves:
-        at = 2 if words[1:2] == ("connect",) else 1
-        words = (*words[:at], "--json", *words[at:])
-    request = _request(remote, call, words, tty=tty, input=takes_input, dry=dry)
+        name_length = 2 if words[1:2] == ("connect",) else 1
+        words = (*words[:name_length], "--json", *words[name_length:])
+    request = _request(remote, call, words, tty=tty, takes_input=takes_input, dry=dry_folder)
     try:
         session = run(remote, request, notify, tty=tty, takes_input=takes_input)
         if call.serves:
@@ -187,23 +206,26 @@ def _run_on(remote: Remote, call: Call) -> int:
             as_json = "--json" in call.words
             return open_tunnel(remote, session, as_json=as_json, browse=call.browse)
         code = session.show(raw=call.command in SHELLS)
-        if code == 255 and pending and not call.gives_job_code:
+        if code == 255 and key_file and not call.gives_job_code:
             raise session.loss()  # the command there was killed
     except (ConnectionLostError, KeyboardInterrupt) as error:
-        if isinstance(error, KeyboardInterrupt) and not pending:
+        if isinstance(error, KeyboardInterrupt) and not key_file:
             raise
         raise _lost(remote, call, error) from None
-    # The other side may not know how the job ended.
-    if pending and (call.gives_job_code or code not in (6, 9, INTERRUPTED, 137, 143)):
+    # With these codes, the other side may not know whether the job was accepted.
+    is_known = call.gives_job_code or code not in (6, 9, INTERRUPTED, 137, 143)
+    if key_file and is_known:
         with contextlib.suppress(FileNotFoundError):  # the same command was typed twice
-            os.unlink(pending)
+            os.unlink(key_file)
     return code
 
 
 def _reads_script(call: Call) -> bool:
     """Return True if sbatch reads the script from standard input."""
-    wraps = any(word.startswith("--wrap") for word in call.words)
-    return call.command == "sbatch" and not wraps and not any(map(os.path.isfile, call.words[1:]))
+    if call.command != "sbatch":
+        return False
+    is_given = any(word.startswith("--wrap") or os.path.isfile(word) for word in call.words[1:])
+    return not is_given
 
 
 def _send(remote: Remote, call: Call) -> str:
@@ -216,6 +238,7 @@ def _send(remote: Remote, call: Call) -> str:
     from neuronctl.common.console import printable
     from neuronctl.common.words import amount, counted
 
+    # Of other files, the cluster gets only the names.
     scripts = (*call.words, "job.yaml")
     folder, files = send(remote, find_project(), call.allowed, notify, scripts=scripts)
     for name, size in files:
@@ -226,10 +249,10 @@ def _send(remote: Remote, call: Call) -> str:
 
 
 def _with_key(remote: Remote, call: Call) -> Tuple[Tuple[str, ...], str]:
-    """Return the words of a submission with a key, and the file that keeps the key.
+    """Return the words of a submission with --key, and the file that keeps the key.
 
-    The key is kept until the answer is known, so that the same command typed again is the same
-    submission. The file is "" if no key is added: for other commands, and if the user gave one.
+    The file is kept until it is known whether the job was accepted, so that the same command typed
+    again is the same submission. It is "" for other commands, and if the user gave a key.
     """
     if call.command not in ("submit", "resubmit") or call.is_dry or call.options.get("key"):
         return call.words, ""

@@ -61,16 +61,16 @@ def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_j
     if not jobs and since is None:
         hint = "'neuronctl status' lists your jobs; --since 7d sums up those of a week"
         raise UsageError("report needs JOB or --since", hint)
-    used = read_use(_find_jobs(jobs, since))
-    notify(*(job.unread for job in used if job.unread))
+    uses = read_use(_find_jobs(jobs, since))
+    notify(*(use.unread for use in uses if use.unread))
     if html is not None:
-        _write_page(html, used)
+        _write_page(html, uses)
     elif as_json:
-        print_json("neuronctl.report/1", {"jobs": [_data(job) for job in used]})
-    elif len(used) == 1:
-        _print_job(used[0])
+        print_json("neuronctl.report/1", {"jobs": [_data(use) for use in uses]})
+    elif len(uses) == 1:
+        _print_job(uses[0])
     else:
-        _print_sums(used)
+        _print_sums(uses)
 
 
 def _find_jobs(words: Sequence[str], since: Optional[str]) -> Sequence[JobStatus]:
@@ -80,36 +80,37 @@ def _find_jobs(words: Sequence[str], since: Optional[str]) -> Sequence[JobStatus
     if since is None:
         store = RecordStore.default()
         return found_jobs([one_job(word, store) for word in words], store).jobs
-    after = parse_since(since, int(time.time()))
-    answer = mine(since=after).sure()
+    begin = parse_since(since, int(time.time()))
+    answer = mine(since=begin).sure()
     notify(*answer.notes)
-    return [status for status in answer.jobs if status.submit is None or status.submit >= after]
+    return [status for status in answer.jobs if status.submit is None or status.submit >= begin]
 
 
-def _print_sums(used: Sequence[JobUse]) -> None:
+def _print_sums(jobs: Sequence[JobUse]) -> None:
     """Print the sums and the jobs that took most."""
-    if not used:
+    if not jobs:
         print_line("no matching jobs")
         return
-    gpu_hours = sum(job.gpu_hours for job in used)
-    nodes = sum(job.node_hours for job in used)
-    words = [f"{counted(sum(job.status.id.count for job in used), 'job')}: {nodes:.1f} node hours"]
-    words += [f"{gpu_hours:.1f} GPU hours"] if gpu_hours else []
-    costs = [job.cost for job in used if job.cost is not None]
-    words += [used[0].price.words(sum(costs))] if costs else []
-    print_text(", ".join(words), "bold")
+    job_count = sum(job.status.id.count for job in jobs)
+    node_hours = sum(job.node_hours for job in jobs)
+    gpu_hours = sum(job.gpu_hours for job in jobs)
+    costs = [job.cost for job in jobs if job.cost is not None]
+    sums = [f"{counted(job_count, 'job')}: {node_hours:.1f} node hours"]
+    sums += [f"{gpu_hours:.1f} GPU hours"] if gpu_hours else []
+    sums += [jobs[0].price.words(sum(costs))] if costs else []
+    print_text(", ".join(sums), "bold")
     print_line()
     columns = [Column("JOB", no_wrap=True, style="bold"), Column("NAME", no_wrap=True, priority=1)]
     columns += [Column("STATE", no_wrap=True, priority=2), figures("TIME"), figures("GPU H")]
     columns += [figures("GPU USE"), figures("GPU IDLE", 3)]
     rows = []
-    for job in sorted(used, key=lambda job: (-job.gpu_hours, -job.node_hours))[:_MOST]:
+    for job in sorted(jobs, key=lambda job: (-job.gpu_hours, -job.node_hours))[:_MOST]:
         row = [str(job.status.id), shortened(job.status.name, 20), job.status.state]
         row += [duration(int(job.seconds)), f"{job.gpu_hours:.1f}"]
         rows.append([*row, _figure(job.use), _figure(job.idle, times=100)])
     print_table(columns, rows)
-    if len(used) > _MOST:
-        print_line(f"the {_MOST} that took most of {len(used)}; --json has all")
+    if len(jobs) > _MOST:
+        print_line(f"the {_MOST} that took most of {len(jobs)}; --json has all")
 
 
 def _print_job(job: JobUse) -> None:
@@ -128,15 +129,16 @@ def _print_job(job: JobUse) -> None:
 
 def _title(status: JobStatus) -> str:
     how = ending_words(status) if status.ended else ""
-    return f"Job {status.id} ({status.name}): {status.state}{how and f', {how}'}"
+    title = f"Job {status.id} ({status.name}): {status.state}"
+    return f"{title}, {how}" if how else title
 
 
-def _write_page(file: str, used: Sequence[JobUse]) -> None:
+def _write_page(file: str, jobs: Sequence[JobUse]) -> None:
     from neuronctl.cli.job_output import write_page
 
-    if len(used) != 1:
+    if len(jobs) != 1:
         raise UsageError("--html shows one job", "name one, or one task of an array: 4711_3")
-    job = used[0]
+    job = jobs[0]
     facts = _figures(job)
     for gpu in job.last_gpus:
         words = "in use {}; idle {}; at most {}; power {}".format(*_gpu_figures(gpu))
@@ -173,7 +175,7 @@ def _print_over_time(nodes: Sequence[NodeUse]) -> None:
 
 
 def _figures(job: JobUse) -> List[Tuple[str, str]]:
-    """Return the figures of the whole job, in words."""
+    """Return the figures of a job, in words."""
     status = job.status
     rows = [("time", f"{duration(status.elapsed)} of {duration(status.time_limit)}")]
     if len(job.runs) > 1:
@@ -183,8 +185,8 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
     if job.nodes and (status.gpus or job.last_gpus):
         rows.append((counted(len(job.last_gpus) or status.gpus or 0, "GPU"), _gpu_words(job)))
     if job.cores_busy is not None:
-        held = f" of {job.cores}" if job.cores else ""
-        rows.append(("cores", f"{job.cores_busy:.1f}{held} busy on average"))
+        requested = f" of {job.cores}" if job.cores else ""
+        rows.append(("cores", f"{job.cores_busy:.1f}{requested} busy on average"))
     if job.nodes:
         rows += _sampled_figures(job)
     elif job.accounted is not None and job.accounted.memory is not None:
@@ -196,25 +198,27 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
 def _gpu_words(job: JobUse) -> str:
     if job.use is None or job.idle is None:
         return "not known: nvidia-smi or rocm-smi did not answer, or does not report it (MIG)"
-    longest = max(job.measured, key=lambda gpu: gpu.longest_idle)
-    stretch = ""
-    if longest.longest_idle:
-        stretch = f", at most {duration(longest.longest_idle)} at a stretch ({job.place(longest)})"
-    return f"in use {job.use:.0f}%; idle {percent(job.idle)} of the time{stretch}"
+    words = f"in use {job.use:.0f}%; idle {percent(job.idle)} of the time"
+    idlest = max(job.measured, key=lambda gpu: gpu.longest_idle)
+    if not idlest.longest_idle:
+        return words
+    return f"{words}, at most {duration(idlest.longest_idle)} at a stretch ({job.place(idlest)})"
 
 
 def _sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
+    """Return the figures that only samples give: memory, the samples themselves, and energy."""
     nodes = job.last_nodes
     fullest = max(job.nodes, key=lambda node: node.memory_peak)
-    held = "" if fullest.memory is None else f" of {amount(fullest.memory)}"
-    on = f" on {fullest.node}" if len(nodes) > 1 else ""
-    origin = counted(len(nodes), "node") + f", every {nodes[0].every:g} s"
-    origin += f"; {counted(job.silent, 'node')} wrote none" if job.silent else ""
+    requested = "" if fullest.memory is None else f" of {amount(fullest.memory)}"
+    where = f" on {fullest.node}" if len(nodes) > 1 else ""
+    sample_count = max(node.samples for node in job.nodes)
+    samples = [f"{sample_count} from {counted(len(nodes), 'node')}, every {nodes[0].every:g} s"]
+    samples += [f"{counted(job.silent, 'node')} wrote none"] if job.silent else []
     gaps = sum(node.silent for node in job.nodes)
-    origin += f"; {duration(int(gaps))} without samples" if gaps else ""
+    samples += [f"{duration(int(gaps))} without samples"] if gaps else []
     rows = [
-        ("memory", f"at most {amount(fullest.memory_peak)}{held}{on}, without caches"),
-        ("samples", f"{max(node.samples for node in job.nodes)} from {origin}"),
+        ("memory", f"at most {amount(fullest.memory_peak)}{requested}{where}, without caches"),
+        ("samples", "; ".join(samples)),
     ]
     joules = sum((gpu.power or 0) * node.seconds for node in job.nodes for gpu in node.gpus)
     if joules:
@@ -224,23 +228,24 @@ def _sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
 
 def _print_gpus(job: JobUse) -> None:
     """Print the GPUs of the last run; of many, the least used."""
-    gpus = sorted(job.last_gpus, key=lambda gpu: (gpu.use is None, gpu.use))
+    gpus: Sequence[GpuUse] = job.last_gpus
+    if len(gpus) > _MOST:
+        gpus = sorted(gpus, key=lambda gpu: (gpu.use is None, gpu.use))[:_MOST]
     columns = [Column("NODE", no_wrap=True), figures("GPU"), figures("USE"), figures("IDLE")]
     columns += [figures("MEMORY"), figures("POWER", 1)]
-    shown = job.last_gpus if len(gpus) <= _MOST else gpus[:_MOST]
     print_line()
-    print_table(columns, [[gpu.node, gpu.index, *_gpu_figures(gpu)] for gpu in shown])
-    if len(gpus) > _MOST:
-        print_line(f"the {_MOST} least used of {len(gpus)}; --json has all")
+    print_table(columns, [[gpu.node, gpu.index, *_gpu_figures(gpu)] for gpu in gpus])
+    if len(gpus) < len(job.last_gpus):
+        print_line(f"the {_MOST} least used of {len(job.last_gpus)}; --json has all")
 
 
 def _figure(value: Optional[float], unit: str = "%", times: int = 1) -> str:
-    """Return a figure, or "?" if it is unknown."""
+    """Return a figure in words; "?" if it is unknown."""
     return "?" if value is None else f"{times * value:.0f}{unit}"
 
 
 def _data(job: JobUse) -> Dict[str, Any]:
-    # The files beside the log have the samples.
+    # Leave out the samples, which are in files beside the log.
     nodes = [asdict(without_series(node), dict_factory=_without_series) for node in job.nodes]
     return {
         **status_data(job.status),

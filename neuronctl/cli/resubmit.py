@@ -54,9 +54,10 @@ def command(
     With --follow or --wait, neuronctl exits with the job's own exit code.
     """
     if failed:
-        from neuronctl.cli.pipeline import go_on_with
+        from neuronctl.cli.pipeline import resubmit_failed
 
-        go_on_with(job, words, {**options, **asdict(mode), "same_code": same_code, "force": force})
+        options.update(asdict(mode), same_code=same_code, force=force)
+        resubmit_failed(job, words, options)
         return None
     args = words if click.get_current_context().meta[job_options.BEHIND_DASHES] else None
     if words and args is None:
@@ -71,8 +72,8 @@ def command(
     store = RecordStore.default()
     record = recorded_job(job, store)
     notify(*store.warnings)
-    again = plan_resubmission(
+    planned = plan_resubmission(
         record, options, tell=notify, args=args, same_code=same_code, catalog_file=catalog
     )
     reporter = TerminalReporter(mode, before=record.draft)
-    return submit_job(again, reporter, force=force, dry_run=mode.dry_run, key=mode.key)
+    return submit_job(planned, reporter, force=force, dry_run=mode.dry_run, key=mode.key)

@@ -147,13 +147,10 @@ def plan_job(
         from neuronctl.submission.predecessors import wait_for_named
 
         request = wait_for_named(request, tell, ask_slurm=ask_slurm)
+    conda = find_conda(request.conda, request.resolve_path("")) if request.conda else None
+    code = _plan_snapshot(request, cluster, snapshot_place)
     settle = partial(
-        plan,
-        cluster=cluster,
-        interactive=interactive,
-        recognised=how,
-        conda=find_conda(request.conda, request.resolve_path("")) if request.conda else None,
-        code=_plan_snapshot(request, cluster, snapshot_place),
+        plan, cluster=cluster, interactive=interactive, recognised=how, conda=conda, code=code
     )
     draft = settle(request)
     choice = snapshot = None

@@ -41,8 +41,8 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     if not jobs and state is None:
         raise UsageError("no job given", "give a job id, a name or --state")
     if state is not None:
-        active = [active.name for active in STATES.values() if active.short]
-        state = state_name(state, active, "in which a job can be cancelled")
+        active_states = [active.name for active in STATES.values() if active.short]
+        state = state_name(state, active_states, "in which a job can be cancelled")
     pipelines = pipelines_of(jobs)
     words = _ids_and_names(jobs, pipelines)
     if pipelines and not words:

@@ -190,6 +190,8 @@ def test_on_a_terminal_findings_are_told_and_nothing_steers_it(
     run: Run, fake_slurm: FakeSlurm, script: Path
 ) -> None:
     script.write_text(WRONG)
+    fake_slurm.answer("sbatch", stderr="sbatch: error: No\n", code=1)
+    assert run("sbatch", "job.sh", code=1).stderr == "sbatch: error: No\n"
     fake_slurm.answer("sbatch", "Submitted batch job 7\n", "sbatch: \033[2Jdear\tuser\n")
     assert run("sbatch", "job.sh").stderr == "sbatch: \033[2Jdear\tuser\n"
     assert records()[0]["draft"]["findings"][0][0] == "NC141"

@@ -163,7 +163,7 @@ def _print(checked: Sequence[JudgedScript]) -> None:
     """Print the findings that several scripts share, then those of each script."""
     has_several = len(checked) > 1
     _print_causes(checked)
-    all_hints: Set[str] = set()
+    all_hints: Set[str] = set()  # of several scripts, each hint is printed once
     for script in checked:
         by_row: Dict[Tuple[str, ...], List[Finding]] = {}  # findings that differ only in place
         for finding in script.findings:
@@ -187,9 +187,11 @@ def _print_causes(checked: Sequence[JudgedScript]) -> None:
             for finding in script.findings
         }
         script_counts.update(sorted(causes))
-    shared = [(*cause, count) for cause, count in script_counts.most_common() if count > 1]
-    for severity, code, title, count in sorted(shared, key=lambda row: _SEVERITIES.index(row[0])):
-        print_line(f"{severity} {code} in {count} scripts: {title}")
+    shared = [(cause, count) for cause, count in script_counts.most_common() if count > 1]
+    for worst_first in _SEVERITIES:
+        for (severity, code, title), count in shared:
+            if severity == worst_first:
+                print_line(f"{severity} {code} in {count} scripts: {title}")
     if shared:
         print_line()
 
@@ -198,7 +200,8 @@ def _summary(findings: Sequence[Finding]) -> str:
     """Return ``1 error, 2 warnings``, or ``nothing found``."""
     severities = [finding.severity for finding in findings]
     counts = [(severities.count(severity), severity) for severity in _SEVERITIES]
-    return ", ".join(counted(number, what) for number, what in counts if number) or "nothing found"
+    words = [counted(count, severity) for count, severity in counts if count]
+    return ", ".join(words) or "nothing found"
 
 
 def _print_finding(script: JudgedScript, findings: Sequence[Finding], hints: Set[str]) -> None:
@@ -214,9 +217,10 @@ def _print_finding(script: JudgedScript, findings: Sequence[Finding], hints: Set
     for text in _marked_line(script.line(place.line), first):
         print_line(text)
     if finding.hint not in hints:
-        for word, text in (("hint", finding.hint), ("from", finding.source)):
-            if text:
-                print_line(f"  {word}: {text}")
+        if finding.hint:
+            print_line(f"  hint: {finding.hint}")
+        if finding.source:
+            print_line(f"  from: {finding.source}")
     hints.add(finding.hint)
     if others:
         numbers = ", ".join(str(other.place.line) for other in others)

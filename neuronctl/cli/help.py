@@ -31,11 +31,11 @@ def command(words: Tuple[str, ...]) -> None:
     pages = topics()
     topic = words[0].lower() if words else ""
     if not topic:
-        rows = [
-            f"- {name}: {_parts(file)[0][0]}"
-            for name, file in pages.items()
-            if not name.startswith("ko/")
-        ]
+        rows = []
+        for name, file in pages.items():
+            (title, _), *_ = _parts(file)
+            if not name.startswith("ko/"):
+                rows.append(f"- {name}: {title}")
         print_markdown("\n".join(["# Topics", "", *rows, "", "`neuronctl --help` lists commands."]))
     elif topic in pages:
         print_markdown(_section(topic, _parts(pages[topic]), " ".join(words[1:])))
@@ -141,9 +141,10 @@ def _search_results(words: Sequence[str], pages: Mapping[str, str]) -> str:
     rows = _sections_with(patterns, pages)
     causes = _causes_with(patterns) if patterns else []
     if causes:
-        rows += ["", "What a log with such a line means:", "", *causes[:3], ""]
+        rows += [""] if rows else []
+        rows += ["What a log with such a line means:", "", *causes[:3], ""]
     if rows:
-        return "\n".join([f"# {' '.join(words)}", "", *rows]).replace("\n\n\n", "\n\n")
+        return "\n".join([f"# {' '.join(words)}", "", *rows])
     headings = [heading for file in pages.values() for heading, _ in _parts(file)]
     names = {*pages, *COMMANDS, *re.findall(r"\w{4,}", " ".join(headings).lower())}
     similar = did_you_mean(words[0].lower(), names)
@@ -180,7 +181,7 @@ def _causes_with(patterns: Sequence[Pattern[str]]) -> List[str]:
 
 
 def _word_pattern(word: str) -> Pattern[str]:
-    """Return a pattern of a word or its beginning; Korean words have endings and compounds."""
+    """Return a pattern for a word and longer ones; a Korean one may also be inside of a word."""
     boundary = r"\b" if word.isascii() else ""
     return re.compile(boundary + re.escape(word), re.IGNORECASE)
 

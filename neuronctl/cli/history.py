@@ -64,8 +64,9 @@ def command(
     """
     store = RecordStore.default()
     if metric and "(" not in metric and any(named_since(store, metric)):
-        words = f"--metric read '{metric}' as its pattern, but it is the name of a job"
-        raise UsageError(words, f"put the name first: neuronctl history {quote(metric)} --metric")
+        problem = f"--metric read '{metric}' as its pattern, but it is the name of a job"
+        hint = f"put the name first: neuronctl history {quote(metric)} --metric"
+        raise UsageError(problem, hint)
     earliest = 0 if since is None else parse_since(since, int(time.time()))
     notify(*recover(store))
     records = list(itertools.islice(named_since(store, name, earliest), MOST if failed else limit))
@@ -123,7 +124,7 @@ def _print(
     for record in records:
         jobs = states.get(record.key, ())
         row = _row(record, jobs)
-        if len(jobs) > 1:  # the words count the states of an array; color the one that matters most
+        if len(jobs) > 1:  # an array has the color of the state that matters most
             styles.setdefault(_state_words(record, jobs), state_style(jobs))
         if metrics is not None:
             values = filter(None, (metrics[str(job.id)] for job in jobs))
@@ -165,7 +166,7 @@ def _outcome(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
 
 
 def _state_words(record: JobRecord, jobs: Sequence[JobStatus]) -> str:
-    """Return the state; ``3 COMPLETED, 1 FAILED`` for an array; REFUSED if Slurm refused it."""
+    """Return the state, ``3 COMPLETED, 1 FAILED`` for an array, or what the submission became."""
     if record.status == "failed" or record.failure:
         return "REFUSED"
     if record.status == "intent":

@@ -73,38 +73,37 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     planned = plan_job(
         every, words=words, catalog_file=catalog, ask_slurm=which("sbatch") is not None, tell=notify
     )
-    change = _judge(planned)
+    instructions = _judge(planned)
     time = planned.plan.decision("time")
     if time is not None and time.source == Source.CLUSTER:  # the site's default
         derived["time"] = Derived(time.value, "the default here: a shorter one may start earlier")
         notify(f"time: {time.value} ({derived['time'].why})")
     text = job_file(program, every, derived, cluster)
     job_output.write_text(JOB_FILE, text, force=force, mode=0o600)
-    notify(*filter(None, [advice, change]))
+    notify(*filter(None, [advice, instructions]))
     notify(f"wrote {JOB_FILE}; 'neuronctl submit' submits it, with --dry-run only shows the script")
 
 
 def _judge(planned: PlannedJob) -> str:
-    """Print what is wrong and when the job would start; return how to make its program distributed.
+    """Print what is wrong with the job, and when it would start; raise PolicyError if refused.
 
-    Return "" if the program is distributed, or the change is not known. Raise PolicyError for a
-    job that would be refused.
+    Return how to make its program distributed, or "".
     """
     judged = planned.judge()
     copies = [finding for finding in judged.findings if finding.has(Trait.REWRITES)]
-    change = _show_distributed(planned.plan.request, copies[0]) if copies else ""
-    if change:  # which says more than the findings
+    instructions = _show_distributed(planned.plan.request, copies[0]) if copies else ""
+    if instructions:  # they replace the findings about copies
         others = tuple(finding for finding in judged.findings if finding not in copies)
         judged = replace(judged, findings=others)
     job_output.show_findings(judged, set())
     if judged.errors:
-        raise judged.refusal(change)
-    if change and copies[0].refuses:
+        raise judged.refusal(instructions)
+    if instructions and copies[0].refuses:
         again = f"change {planned.plan.request.script}, then run init again to write {JOB_FILE}"
-        raise PolicyError(again, change)
+        raise PolicyError(again, instructions)
     notify(f"the job in {planned.plan.partition_list}: {job_output.summary(judged)}")
     job_output.show_verdict(judged)
-    return change
+    return instructions
 
 
 def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str, Derived]:
@@ -113,13 +112,13 @@ def _partition_and_gpus(given: Mapping[str, Any], cluster: Cluster) -> Dict[str,
     partition = given.get("partition")
     if partition is None:
         derived["partition"] = Derived("auto", "the one where it starts first; or name one")
-    sizes = [
+    gpu_counts = [
         candidate.gpus_per_node
         for candidate in cluster.partitions.values()
         if partition in (None, "auto") or candidate.name in str(partition).split(",")
     ]
-    if any(sizes) and not any(name in given for name in _SIZE):
-        numbers = [str(number) for number in range(1, max(sizes) + 1)]
+    if any(gpu_counts) and not any(name in given for name in _SIZE):
+        numbers = [str(number) for number in range(1, max(gpu_counts) + 1)]
         gpus = _ask("GPUs per node", "number of GPUs", numbers, "1") or "1"
         why = "nothing else was requested" if gpus == "1" else "as you said"
         derived["gpus_per_node"] = Derived(gpus, why)
@@ -143,10 +142,9 @@ def _ask(question: str, noun: str, choices: Sequence[str], default: Optional[str
 
 
 def _show_distributed(request: JobRequest, copies: Finding) -> str:
-    """Print the change that makes a program for one GPU train once on all GPUs, if it is known.
+    """Print the change that makes a program for one GPU train once on all; return what to do.
 
-    copies: the finding that it would train once on each. Return what to do; "" if the change is
-    not known.
+    copies: the finding that it would train once on each. Return "" if the change is not known.
     """
     path = request.resolve_path(python_file(request) or "")
     try:
@@ -208,12 +206,12 @@ def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) ->
         if codes is None or key in given:
             continue
         suggestion = _suggest_application(program, codes) if key == "appl" else None
-        meanings = [
-            f"{code} ({comment.meanings[code]})" for code in codes if code in comment.meanings
-        ]
-        examples = ", ".join((meanings or [*codes])[:6])
-        question = f"{key.capitalize()} for the site's comment, such as {examples}; "
-        question += "'neuronctl partitions --comment' lists all"
+        explained = [code for code in codes if code in comment.meanings]
+        examples = [f"{code} ({comment.meanings[code]})" for code in explained] or [*codes]
+        question = (
+            f"{key.capitalize()} for the site's comment, such as {', '.join(examples[:6])}; "
+            "'neuronctl partitions --comment' lists all"
+        )
         default = None if suggestion is None else suggestion.value
         answer = _ask(question, f"code for --{key}", codes, default)
         if suggestion is not None and answer == suggestion.value:

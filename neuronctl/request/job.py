@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 from neuronctl.common import datatypes
 from neuronctl.common.datatypes import dataclass
 from neuronctl.request import values
-from neuronctl.request.options import DECLARED, Option, option
+from neuronctl.request.options import Option, option
 from neuronctl.request.values import one_line
 
 if TYPE_CHECKING:
@@ -357,7 +357,11 @@ class JobRequest:
         return os.path.join(self.chdir or "", path)
 
 
-OPTIONS: Tuple[Option, ...] = tuple(DECLARED)
+OPTIONS: Tuple[Option, ...] = tuple(
+    declared.metadata["option"](declared.name)
+    for declared in datatypes.fields(JobRequest)
+    if declared.metadata
+)
 BY_NAME: Mapping[str, Option] = {option.long: option for option in OPTIONS}
 OF_SLURM: Mapping[str, Option] = {
     name: entry for name, entry in BY_NAME.items() if entry.group == "Slurm" and name != "sbatch"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence
+from functools import partial
+from typing import Any, Optional, Sequence
 
-from neuronctl.common.datatypes import dataclass
+from neuronctl.common.datatypes import dataclass, field
 from neuronctl.common.words import other_dash
 from neuronctl.request import values
 from neuronctl.request.values import Fields
@@ -67,21 +68,6 @@ class Option:
         return f"--{self.long} {self.metavar}: {self.help}"
 
 
-class _Declared:
-    """The default of an option's field, until Python names the field; that creates the option."""
-
-    def __init__(self, default: Any, make: Callable[[str], Option]) -> None:
-        self._default = default
-        self._make = make
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        DECLARED.append(self._make(name))
-        setattr(owner, name, self._default)
-
-
-DECLARED: List[Option] = []
-
-
 def option(
     spelling: str,
     help: str,
@@ -105,5 +91,5 @@ def option(
     elif metavar.endswith("..."):
         kind = "list"
     label = metavar.removesuffix("...")
-    parts = (long, short[1:2], label, kind, help, read, group, batch_only)
-    return _Declared(() if kind == "list" else default, lambda field: Option(*parts, field))
+    make = partial(Option, long, short[1:2], label, kind, help, read, group, batch_only)
+    return field(default=() if kind == "list" else default, metadata={"option": make})

@@ -263,7 +263,7 @@ class Limit:
         return f"{name or self.kind} {tres}{self.figure}"
 
     def things(self, figure: int = 2) -> str:
-        """Return what it counts, in words, for one or several; otherwise Slurm's own name."""
+        """Return our word for what it counts, or else Slurm's; the plural unless figure is 1."""
         counts, tres = self.about.counts, self.tres
         if tres and tres not in TRES_NAMES:
             return tres
@@ -324,10 +324,7 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
 
 
 def _read_uses(text: str) -> Iterator[Tuple[str, Optional[int], int]]:
-    """Yield (TRES, figure, used) of ``cpu=N(4),gres/gpu=8(1)``, ``30(2)``, or ``30``.
-
-    figure: None for ``N``, which is no limit.
-    """
+    """Yield (TRES, figure, used) of ``cpu=N(4),gres/gpu=8(1)``, ``30(2)``, or ``30``; N is None."""
     for part in text.split(","):
         tres, _, figures = part.rpartition("=")
         match = re.fullmatch(r"(?P<figure>[^(]*)(?:\((?P<used>[0-9]+)(?:\..*)?\))?", figures)

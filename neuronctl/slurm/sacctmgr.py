@@ -6,14 +6,7 @@ import re
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from neuronctl.common.datatypes import dataclass, replace
-from neuronctl.slurm.fields import (
-    column,
-    columns_of,
-    count,
-    names_of,
-    parse_number,
-    read_columns,
-)
+from neuronctl.slurm.fields import column, columns_of, count, names_of, parse_number, read_columns
 from neuronctl.slurm.limits import (
     ASSOCIATION_FIELDS,
     QOS_FIELDS,

@@ -108,10 +108,7 @@ class GetoptError(ValueError):
 
 @dataclass(frozen=True)
 class Parsed:
-    """An option among words.
-
-    value: None if it has none. index: of its word. value_index: of the word with the value.
-    """
+    """An option among words, at ``index``; its value, if it has one, is at ``value_index``."""
 
     known: OptionSpec
     value: Optional[str]

@@ -87,7 +87,7 @@ class SitePartition:
 
     @property
     def jobs_per_core(self) -> int:
-        """Return how many jobs share each core, even without asking for it."""
+        """Return how many jobs share each core, even if they do not ask for it."""
         return count(self.oversubscribe.partition("FORCE:")[2]) or 1
 
     def takes_qos(self, name: str) -> bool:

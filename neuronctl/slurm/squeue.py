@@ -185,10 +185,7 @@ class OwnQueue:
 
 
 def ask_own_queue(oldest: float = 0.0, *, timeout: float = TIMEOUT) -> OwnQueue:
-    """Return the user's own jobs, at most ``oldest`` seconds old; raise SlurmError.
-
-    Of several commands that need them at the same moment, one asks squeue.
-    """
+    """Return the user's own jobs, at most ``oldest`` seconds old; raise SlurmError."""
     deadline = time.monotonic() + _PATIENCE
     name, _ = _cache_place()
     while oldest > 0:
@@ -196,6 +193,7 @@ def ask_own_queue(oldest: float = 0.0, *, timeout: float = TIMEOUT) -> OwnQueue:
         if answer is not None and answer.age <= oldest:
             return answer
         with cache.working_out(_KIND, name) as is_first:
+            # Of several commands at the same moment, only the first asks squeue.
             if is_first or time.monotonic() > deadline:
                 return _ask(timeout)
         time.sleep(0.1)

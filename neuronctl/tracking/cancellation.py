@@ -1,4 +1,4 @@
-"""Which jobs a cancellation is for (never more than were named), and what became of them."""
+"""Find the jobs to cancel (never more than were named), cancel them, and tell the outcome."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class JobWatch:
 
     @property
     def waiting(self) -> bool:
-        """Return True if all of it was pending when last asked."""
+        """Return True if the job, or all its tasks, were pending when last asked."""
         return all(status.state == PENDING for status in self.statuses)
 
     def _ask(self) -> None:
@@ -173,10 +173,9 @@ class JobWatch:
         self._ask_accounting()
 
     def _rows(self) -> Sequence[QueueJob]:
-        """Return the job's rows.
+        """Return the job's rows, from the answer about all of the user's jobs, which is shared.
 
-        They come from the answer about all of the user's jobs, which other commands share; only
-        another user's job is asked for by its id.
+        Only another user's job is asked for by its id.
         """
         self._age = 0.0
         if not self._is_foreign:

@@ -33,10 +33,7 @@ def is_named(name: str, word: str) -> bool:
 
 
 def newest(word: str, store: RecordStore) -> JobId:
-    """Return the newest job that neuronctl submitted under a name or pattern.
-
-    Raises NoSuchJobError if no record has such a name.
-    """
+    """Return the newest recorded job of a name or pattern; raise NoSuchJobError without one."""
     newest_id = 0
     for record in store.iter():  # the newest first, by the clocks of the login nodes
         if record.job_id is None or not is_named(record.job_name, word):

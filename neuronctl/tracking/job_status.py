@@ -87,13 +87,13 @@ class JobStatus:
 
     @property
     def explained(self) -> Explained:
-        """Return the same in plain English, and what to do about it."""
+        """Return the reason in plain English, and what to do about it."""
         job = self.job_id if self.is_later_run else self.id.job  # Slurm's own commands know this id
         return explain(self.reason, str(job)) if self.reason else Explained(self.stated_reason)
 
     @property
     def ended(self) -> bool:
-        """Return True if it has ended."""
+        """Return True if the job has ended."""
         return self.state in ENDED
 
     @property
@@ -157,10 +157,11 @@ def merge(
     for job in queue:
         past = _take_row(rows_left, taskless_ids, job)
         statuses.append(_merge_queue_row(job, past, record))
-    waiting = [job.id for job in queue if job.id.tasks is not None]
+    waiting_ids = [job.id for job in queue if job.id.tasks is not None]
     for id, row in rows_left.items():
         # Before an array's tasks start, sacct has one row for all of them, as squeue does.
-        if not any(id.tasks is not None or folded.covers(id) for folded in waiting):
+        is_folded = id.tasks is not None or any(waiting.covers(id) for waiting in waiting_ids)
+        if not (waiting_ids and is_folded):
             statuses.append(_merge_accounting_row(row, record))
     if record is not None and record.job_id is not None and not statuses:
         statuses.append(recorded_status(record, absent))
@@ -235,7 +236,7 @@ def _tasks_of(row: AnyRow, array: Optional[JobId], listed_ids: Sequence[JobId]) 
 
 
 def where_else(record: JobRecord) -> str:
-    """Return that a job is on another cluster, whose Slurm was not asked; "" if it is not."""
+    """Return on which other cluster a job is, and how to ask about it there; "" for this one."""
     cluster = record.cluster
     if cluster in (None, local_cluster()):
         return ""

@@ -285,13 +285,10 @@ class _Search:
         self.without_record.update(wanted - set(self.records))
 
     def fold_chains(self, queue: Sequence[QueueJob]) -> tuple[QueueJob, ...]:
-        """Return the requested rows, one for each chain; read the records of all rows.
-
-        A chain may be known only by a later run, whose record is that of the first one.
-        """
+        """Return the requested rows, one for each chain; read the records of all rows."""
         self._find_records({row.id.job for row in queue})
         in_chains = {job for chain in self._chains() for job in chain.jobs}
-        # A running job submits its own copy of the script as the next run.
+        # A running job submits its own copy of the script as the next run, which has no record.
         later_runs = {
             row.job_id
             for row in queue

@@ -280,9 +280,6 @@ def _main_row(rows: Sequence[Row], chain: Chain) -> Row:
 
 
 def jobs_to_end(chain: Chain, rows: Iterable[QueueJob]) -> tuple[JobId, ...]:
-    """Return the chain's jobs that have not ended, in the order in which to cancel them.
-
-    The last one comes first: it must not begin when the others end.
-    """
+    """Return the chain's jobs to cancel; first the last one, which must not begin meanwhile."""
     ids = {row.job_id for row in rows if row.state not in ENDED and chain.has(row)}
     return tuple(JobId(id) for id in sorted(ids, reverse=True))

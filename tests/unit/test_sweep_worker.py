@@ -186,8 +186,8 @@ def test_what_is_done_again(folder: str, no_jobs: None) -> None:
         end(folder, number, state)
     again = {"task": 2, "attempt": 1}
     files.publish(f"{folder}/again/1", files.encode(again))
-    assert supplied(folder).undone() == [(2, 2), (3, 2), (5, 2), (6, 1)]
-    assert supplied(folder, retries=0).undone() == [(2, 2), (5, 2), (6, 1)]
+    assert supplied(folder).list_undone() == [(2, 2), (3, 2), (5, 2), (6, 1)]
+    assert supplied(folder, retries=0).list_undone() == [(2, 2), (5, 2), (6, 1)]
 
 
 def test_a_node_leaves_what_it_may_not_do_to_others_for_a_while(
@@ -198,13 +198,13 @@ def test_a_node_leaves_what_it_may_not_do_to_others_for_a_while(
     mark = {"task": 1, "attempt": 1, "avoid": "n1", "until": time.time() + 9}
     files.do_again(folder, [mark])
     first, other = supplied(folder, "n1"), supplied(folder, "n2")
-    assert first.undone() == [(2, 1)] and first.waits
-    assert other.undone() == [(1, 2), (2, 1)] and not other.waits
+    assert first.list_undone() == [(2, 1)] and first.waits
+    assert other.list_undone() == [(1, 2), (2, 1)] and not other.waits
     other.trial = ([], 0.0)
-    assert other.undone() == [(1, 2)]  # two nodes in doubt do not wait for each other
+    assert other.list_undone() == [(1, 2)]  # two nodes in doubt do not wait for each other
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 10)
-    assert first.undone() == [(1, 2), (2, 1)]
+    assert first.list_undone() == [(1, 2), (2, 1)]
 
 
 def test_a_failure_that_could_not_be_noted_counts_once(
@@ -228,9 +228,9 @@ def test_what_continues_is_no_retry(folder: str, no_jobs: None) -> None:
     add(folder, ["a"])
     for attempt in range(1, 9):
         end(folder, 1, CONTINUES if attempt < 7 else INTERRUPTED, attempt)
-    assert supplied(folder).undone() == [(1, 9)]
+    assert supplied(folder).list_undone() == [(1, 9)]
     end(folder, 1, INTERRUPTED, 9)
-    assert supplied(folder).undone() == []
+    assert supplied(folder).list_undone() == []
 
 
 def test_a_task_with_other_sizes_is_for_other_jobs(folder: str, no_jobs: None) -> None:
@@ -238,8 +238,8 @@ def test_a_task_with_other_sizes_is_for_other_jobs(folder: str, no_jobs: None) -
     end(folder, 1, FAILED)
     record = {"task": 1, "attempt": 1, "sizes": {"mem": "9G"}}
     files.publish(f"{folder}/again/1", files.encode(record))
-    assert supplied(folder).undone() == []
-    assert supplied(folder, sizes={"mem": "9G"}).undone() == [(1, 2)]
+    assert supplied(folder).list_undone() == []
+    assert supplied(folder, sizes={"mem": "9G"}).list_undone() == [(1, 2)]
     end(folder, 1, FAILED, 2)
     found = files.read_states(folder, dict, lambda *_: True, files.Results(folder))
     assert found[1].sizes == {"mem": "9G"}  # 'sweep retry --failed' keeps them
@@ -266,9 +266,9 @@ def test_free_tasks_are_found_in_few_looks() -> None:
         looks.append(index)
         return index < 70000
 
-    assert files.next_free(0, 100000, is_taken) == 70000 and len(looks) < 40
-    assert files.next_free(70000, 100000, is_taken) == 70000
-    assert files.next_free(0, 100, lambda _: True) == 100
+    assert files.find_free(0, 100000, is_taken) == 70000 and len(looks) < 40
+    assert files.find_free(70000, 100000, is_taken) == 70000
+    assert files.find_free(0, 100, lambda _: True) == 100
 
 
 def fail(folder: str, name: str = "n2", **options: Any) -> supply.Supply:
@@ -318,7 +318,11 @@ def test_failures_before_the_first_success_count_too(folder: str) -> None:
     made = fail(folder)
     end(folder, 9, DONE)
     made.suspect_at = 0
-    assert not made.suspects() and supplied(folder, "n1").undone(True) == [(1, 2), (2, 2), (3, 2)]
+    assert not made.suspects() and supplied(folder, "n1").list_undone(True) == [
+        (1, 2),
+        (2, 2),
+        (3, 2),
+    ]
 
 
 def test_a_node_is_cleared_if_its_failures_fail_elsewhere(folder: str) -> None:
@@ -368,7 +372,7 @@ def test_metrics_and_last_lines() -> None:
     assert files.find_metric(text, "best acc ([0-9.]+)") == "0.75"
     assert files.find_metric(text, "^end") == "end"
     assert files.find_metric(text, "(") == files.find_metric(text, "none") == ""
-    assert files.last_line(text) == "end"
+    assert files.find_last_line(text) == "end"
 
 
 @pytest.mark.parametrize(
@@ -381,15 +385,15 @@ def test_the_time_left(text: str, seconds: Optional[int]) -> None:
 def test_the_commit_is_read_from_the_repository(tmp_path: Path) -> None:
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a"]
     subprocess.run([*git, "init", "-q"], check=True)
-    assert node.commit(str(tmp_path)) == ""
+    assert node.read_commit(str(tmp_path)) == ""
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
     head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
     (tmp_path / "below").mkdir()
-    assert node.commit(str(tmp_path / "below")) == head
+    assert node.read_commit(str(tmp_path / "below")) == head
     subprocess.run([*git, "worktree", "add", "-q", "-b", "other", "tree"], check=True)
-    assert node.commit(str(tmp_path / "tree")) == head
+    assert node.read_commit(str(tmp_path / "tree")) == head
     subprocess.run([*git, "pack-refs", "--all"], check=True)
-    assert node.commit(str(tmp_path)) == node.commit(str(tmp_path / "tree")) == head
+    assert node.read_commit(str(tmp_path)) == node.read_commit(str(tmp_path / "tree")) == head
 
 
 # ------------------------------------------------------------------------------------- a real one
@@ -526,7 +530,7 @@ def test_a_killed_worker_leaves_nothing_and_its_job_continues(job: Job, folder: 
     os.kill(claimed["pid"], signal.SIGKILL)
     process.communicate()
     assert process.returncode == 75 and states(folder, {7: 100}) == {1: INTERRUPTED}
-    assert list(node.processes(claimed["worker"])) == []
+    assert list(node.list_processes(claimed["worker"])) == []
 
 
 AT_THE_FORK = """

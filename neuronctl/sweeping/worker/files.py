@@ -331,7 +331,7 @@ def _claim_state(
     return INTERRUPTED if is_silent(worker, beat) else ENDING
 
 
-def next_free(start: int, count: int, is_taken: Callable[[int], bool]) -> int:
+def find_free(start: int, count: int, is_taken: Callable[[int], bool]) -> int:
     """Return an index from start on that is not taken, with few calls; count if all are taken.
 
     If the tasks were not taken in their order, this may skip free ones.
@@ -391,7 +391,7 @@ def judge(code: int, key: Key, tail: bytes, by_srun: bool) -> Tuple[str, int]:
     return INTERRUPTED if was_stopped or not error_codes else FAILED, code
 
 
-def last_line(tail: bytes) -> str:
+def find_last_line(tail: bytes) -> str:
     """Return the program's last line, up to 200 characters; "" if there is none."""
     for line in reversed(re.split(rb"[\0\r\n]+", tail[-4096:].rstrip())):
         if not re.match(rb"neuronctl: task \d+\.\d+: process ", line):  # not of PROVE

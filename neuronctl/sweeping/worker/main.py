@@ -22,9 +22,9 @@ def main(arguments: List[str]) -> int:
         return pipeline_job.main(arguments[1:])
     folder = arguments[0]
     options = Options(**json.loads(arguments[1]))
-    name = f"{node.this_job()}.{os.urandom(8).hex()}"
+    name = f"{node.find_this_job()}.{os.urandom(8).hex()}"
     parent = os.getpid()
-    node.set_process(adopts=True)
+    node.adopt_orphans()
     # A signal waits until its handler is set, here and in the worker.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     worker = os.fork()
@@ -50,7 +50,8 @@ def main(arguments: List[str]) -> int:
 def _work(folder: str, name: str, options: Options, parent: int) -> int:
     """Run the worker; return its exit code."""
     try:
-        node.set_process(adopts=True, ends_with=parent)
+        node.adopt_orphans()
+        node.end_with(parent)
         return Worker(folder, name, options).run()
     except OSError as error:
         print(f"the sweep's folder cannot be used, or was deleted: {error}", flush=True)
@@ -62,7 +63,7 @@ def _work(folder: str, name: str, options: Options, parent: int) -> int:
 def _end_all(worker: str) -> None:
     """End what the tasks of a worker have started."""
     while True:
-        pids = node.children() | {process.pid for process in node.processes(worker)}
+        pids = node.list_children() | {process.pid for process in node.list_processes(worker)}
         if not pids:
             return
         for pid in pids:

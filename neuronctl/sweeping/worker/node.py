@@ -27,15 +27,15 @@ class Process(NamedTuple):
 
 
 class JobRun(NamedTuple):
-    """What Slurm says of the job. began: epoch seconds; left: seconds until its end, if known."""
+    """A run of the job, by Slurm. began: epoch seconds. left: seconds until its end, if known."""
 
     state: str
     began: int
     left: Optional[int]
 
 
-def this_job() -> str:
-    """Return the job's id, as Slurm's commands take it."""
+def find_this_job() -> str:
+    """Return this job's id, as Slurm's commands take it: ``5``, or ``5_7`` in an array."""
     array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"{array}_{index}" if array and index else os.environ["SLURM_JOB_ID"]
 
@@ -43,9 +43,9 @@ def this_job() -> str:
 def run(
     command: Sequence[str], variables: Dict[str, str], place: Optional[str], seconds: int
 ) -> Tuple[Optional[int], str, str]:
-    """Return a Slurm command's exit code (None: it took too long), output, and message.
+    """Run a Slurm command; return its exit code, its output, and its message as one line.
 
-    place: its directory; None: this one. seconds: the time it may take.
+    place: the command's directory; None: this process's. After this many seconds, the code is None.
     """
     options: Dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     options.update(stdin=subprocess.DEVNULL, encoding="utf-8", errors="replace", timeout=seconds)
@@ -76,8 +76,9 @@ def ask_runs() -> Runs:
 
 
 def ask_run(job: str, job_id: int) -> Optional[JobRun]:
-    """Return what Slurm says of a job; None: no answer. State "": Slurm does not know it."""
+    """Return the run of a job; None: Slurm does not answer. State "": it does not know the job."""
     text = ask("squeue", "--all", "-h", "-r", "-j", job, "-o", "%A %T %S %L")
+    # squeue also fails for a job that Slurm has forgotten.
     if text is None and ask("squeue", "-h", "-t", "R", "-o", " ") is None:
         return None
     for id, state, began, left in re.findall(r"(?m)^(\d+) (\w+) (\d+) (\S+)$", text or ""):
@@ -104,13 +105,13 @@ def peek(path: str) -> bytes:
         return b""
 
 
-def processes(worker: str, number: int = signal.SIGTERM) -> Iterator[Process]:
+def list_processes(worker: str, number: int = signal.SIGTERM) -> Iterator[Process]:
     """Yield the processes on this node that the tasks of a worker have started.
 
     number: of the signal that they may handle.
     """
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-        marks = task_marks(pid)
+        marks = read_marks(pid)
         if marks.get("WORKER") == worker and marks.get("TASK", "").isdigit():
             words = peek(f"/proc/{pid}/cmdline")
             is_srun = os.path.basename(words.split(b"\0")[0]) == b"srun"
@@ -128,42 +129,44 @@ def _catches(pid: int, number: int, marks: Dict[str, str]) -> bool:
     parent = re.search(rb"PPid:\s*(\d+)", status)
     if not caught or not parent:
         return False
-    parents_launch = task_marks(int(parent.group(1))).get("LAUNCH")
+    parents_launch = read_marks(int(parent.group(1))).get("LAUNCH")
     is_launcher = marks.get("LAUNCH", parents_launch) != parents_launch
     is_handled = int(caught.group(1), 16) >> (number - 1) & 1
     return bool(is_handled) and not is_launcher
 
 
-def task_marks(pid: int) -> Dict[str, str]:
+def read_marks(pid: int) -> Dict[str, str]:
     """Return the NEURONCTL_ variables of a process, without that prefix."""
     items = peek(f"/proc/{pid}/environ").split(b"\0")
     texts = (item[10:].decode("utf-8", "replace") for item in items if item[:10] == b"NEURONCTL_")
     return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
-def children() -> Set[int]:
-    """Return this process's children, adopted ones included."""
+def list_children() -> Set[int]:
+    """Return the ids of this process's children, with those that it has adopted."""
     return {int(pid) for pid in peek(f"/proc/self/task/{os.getpid()}/children").split()}
 
 
 def kill(pid: int, number: int) -> None:
-    """Send a signal to a process, or to the group of a negative number, if it exists."""
+    """Send a signal to a process, or to a process group for a negative id, if it exists."""
     with contextlib.suppress(OSError):
         os.kill(pid, number)
 
 
-def set_process(adopts: bool, ends_with: int = 0) -> None:
-    """Let this process adopt orphaned descendants, and get TERM when its parent dies."""
-    libc = ctypes.CDLL(None)
-    libc.prctl(36, int(adopts), 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-    if ends_with:
-        libc.prctl(1, int(signal.SIGTERM), 0, 0, 0)  # PR_SET_PDEATHSIG
-        if os.getppid() != ends_with:
-            kill(os.getpid(), signal.SIGTERM)
+def adopt_orphans() -> None:
+    """Become the parent of orphaned descendants."""
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
-def environment() -> Dict[str, str]:
-    """Return the environment as the job's script gave it, byte for byte; Python may change its own.
+def end_with(parent: int) -> None:
+    """Get TERM when the parent dies, or now if it is dead."""
+    ctypes.CDLL(None).prctl(1, int(signal.SIGTERM), 0, 0, 0)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        kill(os.getpid(), signal.SIGTERM)
+
+
+def read_environment() -> Dict[str, str]:
+    """Return the environment from the job's script, byte for byte; Python may change os.environ.
 
     The script passes LD_LIBRARY_PATH and LD_PRELOAD under other names, to keep them from Python.
     """
@@ -178,7 +181,7 @@ def environment() -> Dict[str, str]:
     return variables
 
 
-def commit(directory: str) -> str:
+def read_commit(directory: str) -> str:
     """Return the commit of the repository around a directory, by its files; "": not known."""
     while not os.path.exists(f"{directory}/.git"):
         if directory in ("", "/"):

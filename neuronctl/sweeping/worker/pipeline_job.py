@@ -20,7 +20,7 @@ class Run:
 
     def __init__(self, folder: str, name: str, attempt: str) -> None:
         self.pipeline = Pipeline(folder, lambda message: print(message, flush=True))
-        self.variables = node.environment()
+        self.variables = node.read_environment()
         self.name = name
         self.job = next(job for job in self.pipeline.jobs if job.name == name)
         task = os.environ.get("SLURM_ARRAY_TASK_ID", "")

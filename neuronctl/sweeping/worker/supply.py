@@ -75,13 +75,13 @@ class Supply:
         marks = len(files.list_names(f"{self.folder}/again"))
         if marks != self.marks:
             self.marks = marks
-            self.again = self.undone(begun_only=True)
+            self.again = self.list_undone(begun_only=True)
         if self.again:
             return self.again.pop(0)
         if self.trial:
             return None
 
-        self.index = files.next_free(self.index, len(self.mine), self._is_taken)
+        self.index = files.find_free(self.index, len(self.mine), self._is_taken)
         if self.index < len(self.mine):
             self.index += 1
             return self.mine[self.index - 1], 1
@@ -89,7 +89,7 @@ class Supply:
         # All have begun: look now and then for those that were interrupted.
         if time.monotonic() < self.look_at:
             return None
-        self.again = self.undone()
+        self.again = self.list_undone()
         self.look_at = time.monotonic() + (SOON if self.waits else HOLD)
         return self.again.pop(0) if self.again else None
 
@@ -112,7 +112,7 @@ class Supply:
             return False
         return time.monotonic() > since + SILENCE
 
-    def undone(self, begun_only: bool = False) -> List[Key]:
+    def list_undone(self, begun_only: bool = False) -> List[Key]:
         """Return the attempts to run again, then the tasks that nobody has begun.
 
         begun_only: leave out the latter. In a trial of this node, return only what other suspect
@@ -134,7 +134,7 @@ class Supply:
                     keys.append((number, task.attempt + 1))
             elif task.state in (FAILED, INTERRUPTED):
                 self.failed += 1
-        if not begun_only and not self.trial:  # next_free() may have skipped some
+        if not begun_only and not self.trial:  # find_free() may have skipped some
             keys += [(number, 1) for number in self.mine if number not in states]
         return keys
 

@@ -29,11 +29,11 @@ class Worker:
 
     def __init__(self, folder: str, name: str, options: Options) -> None:
         self.folder, self.name, self.options = folder, name, options
-        self.variables = dict(node.environment(), NEURONCTL_WORKER=name)
+        self.variables = dict(node.read_environment(), NEURONCTL_WORKER=name)
         self.variables.update(NEURONCTL_PROVE=files.PROVE)
         self.node = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
         self.job = int(os.environ["SLURM_JOB_ID"])
-        self.this_job = node.this_job()
+        self.this_job = node.find_this_job()
         self.began = 0  # when this run of the job began, in epoch seconds; 0: not known yet
         self.deadline: Optional[float] = None  # monotonic; None: no time limit is known
         self.supply = Supply(folder, options, self.node)
@@ -68,7 +68,7 @@ class Worker:
                 continue
             if self._is_over() and not self._finds_more():
                 files.remove(f"{self.folder}/alive/{self.name}")
-                return self._exit_code()
+                return self._choose_exit_code()
             is_busy = self.ended or self.kill_at or self.supply.trial or self.supply.suspected
             if select.select([wake], [], [], 0.1 if is_busy else 2)[0]:
                 os.read(wake, 4096)
@@ -99,7 +99,7 @@ class Worker:
             self._begin(key)
         return key is not None
 
-    def _exit_code(self) -> int:
+    def _choose_exit_code(self) -> int:
         """Return the exit code of the job; 1 after failed tasks, so that --after-ok is not met."""
         if self.code or not self.supply.failed:
             return self.code
@@ -127,7 +127,9 @@ class Worker:
         files.publish(ended_mark, b"")
         if self.stop_reason:
             return False
-        has_tasks = supply.read_tasks() or supply.undone() or supply.waits  # undone() sets waits
+        has_tasks = (
+            supply.read_tasks() or supply.list_undone() or supply.waits
+        )  # list_undone() sets waits
         if not has_tasks:
             return False
         files.remove(ended_mark)
@@ -153,7 +155,7 @@ class Worker:
 
     def _kill_tasks(self, is_late: bool) -> None:
         """Kill all tasks; srun, which passes TERM on, only if it is late."""
-        for process in node.processes(self.name):
+        for process in node.list_processes(self.name):
             number = signal.SIGTERM if process.is_srun and not is_late else signal.SIGKILL
             node.kill(process.pid, number)
         for pid, attempt in self.running.items():
@@ -221,7 +223,7 @@ class Worker:
             for running in attempts.values():
                 running.was_asked = True
             return
-        for process in node.processes(self.name, number):
+        for process in node.list_processes(self.name, number):
             attempt = attempts.get(process.task)
             gets_signal = not process.is_srun and (process.catches or not to_save)
             if attempt and gets_signal:
@@ -266,13 +268,13 @@ class Worker:
 
     def _begin(self, key: Key) -> None:
         """Start a claimed task, with its output in a log; if that fails, put it among the ended."""
-        version = self.options.snapshot or node.commit(os.getcwd())
+        version = self.options.snapshot or node.read_commit(os.getcwd())
         attempt = Attempt(key, self.free_slots.pop(), version)
         self.has_started_one = True
         words = self.supply.tasks.words(key[0])
         if self.options.launch:
             words = [b"/bin/bash", b"-c", b'export -nf launch; launch "$@"', b"launch", *words]
-        log = self._patiently(lambda: os.open(self._log(key), os.O_WRONLY | os.O_CREAT, 0o600))
+        log = self._patiently(lambda: os.open(self._log_path(key), os.O_WRONLY | os.O_CREAT, 0o600))
         variables = attempt.environment(self.variables, os.path.basename(self.folder))
         try:
             attempt.process = start_process(words, variables, log)
@@ -287,7 +289,7 @@ class Worker:
         finally:
             os.close(log)
 
-    def _log(self, key: Key) -> str:
+    def _log_path(self, key: Key) -> str:
         return f"{self.folder}/logs/{key[0]}.{key[1]}.log"
 
     def _patiently(self, write: Callable[[], Any]) -> Any:
@@ -342,12 +344,12 @@ class Worker:
 
     def _has_left(self, attempt: Attempt) -> bool:
         """Return True if an ended task has processes left; ask them to end, then kill them."""
-        pids = node.children() - self.running.keys()
+        pids = node.list_children() - self.running.keys()
         if pids and (self.running or len(self.ended) > 1):  # some may be of other tasks
             attempts = [*self.running.values(), *self.ended]
             other_tasks = {str(other.key[0]) for other in attempts}
             other_tasks.discard(str(attempt.key[0]))
-            pids = {pid for pid in pids if node.task_marks(pid).get("TASK") not in other_tasks}
+            pids = {pid for pid in pids if node.read_marks(pid).get("TASK") not in other_tasks}
         if not pids:
             return False
         if not attempt.cleared_at:
@@ -362,7 +364,7 @@ class Worker:
     def _record(self, attempt: Attempt) -> bool:
         """Record how a task ended; return False while a step that srun has lost still runs."""
         task, _ = attempt.key
-        with files.open_own(self._log(attempt.key)) as log:
+        with files.open_own(self._log_path(attempt.key)) as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - files.TAIL))
             tail = log.read()
         state, code = self._judge(attempt, tail)
@@ -379,7 +381,7 @@ class Worker:
         self._write_result(attempt, state, code, seconds, tail)
         # tracking/runs.py reads this line.
         print(f"task {task} {state}: exit code {code} after {seconds:.0f} s", flush=True)
-        self._react(attempt.key, state, seconds, files.last_line(tail))
+        self._react(attempt.key, state, seconds, files.find_last_line(tail))
         return True
 
     def _write_result(
@@ -390,7 +392,7 @@ class Worker:
         record.update(start=round(attempt.start, 2), end=round(attempt.start + seconds, 2))
         record.update(node=self.node, job=self.job, version=attempt.code_version)
         record.update(metric=files.find_metric(tail, self.options.metric))
-        record.update(last_line=files.last_line(tail))
+        record.update(last_line=files.find_last_line(tail))
         path, data = f"{self.folder}/results/{self.name}", files.encode(record)
         self._patiently(lambda: files.write(path, data, os.O_APPEND))
 
@@ -407,7 +409,7 @@ class Worker:
 
     def _kill_lost_step(self, task: int) -> bool:
         """Kill the processes of a task that srun has lost; return False if there are none."""
-        pids = [process.pid for process in node.processes(self.name) if process.task == task]
+        pids = [process.pid for process in node.list_processes(self.name) if process.task == task]
         for pid in pids:
             node.kill(pid, signal.SIGKILL)
         return bool(pids)

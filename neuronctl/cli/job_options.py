@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import click
 
@@ -23,7 +23,7 @@ BEHIND_DASHES = "neuronctl.behind_dashes"
 
 
 _NO_PROGRAMS = ("--dry-run", "--explain", "--follow", "--preflight", "--no-preflight", "--wait")
-"""Options that are probably not meant for the program that they follow."""
+"""Options that, after a program, are probably meant for neuronctl."""
 
 _SECTIONS = {
     "Partition, size, and time limit": (
@@ -113,17 +113,22 @@ class BatchCommand(JobCommand):
     """A command whose words are a program and its arguments."""
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
-        """Parse the words; raise UsageError for an option of this command behind the program."""
+        """Parse the words; raise UsageError for an option of this command after the program."""
         rest = super().parse_args(ctx, args)
         words = ctx.params.get("words", ())
-        options = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
-        behind = [word for word in words[1:] if word in _NO_PROGRAMS and word in options]
-        if behind and not ctx.meta[BEHIND_DASHES]:
-            harm = ": the job would be submitted" if behind[0] == "--dry-run" else ""
-            raise UsageError(
-                f"{behind[0]} comes after {words[0]}, which would receive it{harm}",
-                f"put it before {words[0]}; to pass it to the program, put -- before {words[0]}",
-            )
+        if ctx.meta[BEHIND_DASHES]:
+            return rest
+        options: Set[str] = set()
+        for parameter in self.params:
+            options.update(parameter.opts, parameter.secondary_opts)
+        for word in words[1:]:
+            if word in _NO_PROGRAMS and word in options:
+                harm = ": the job would be submitted" if word == "--dry-run" else ""
+                raise UsageError(
+                    f"{word} comes after {words[0]}, which would receive it{harm}",
+                    f"put it before {words[0]}; to pass it to the program, put -- before "
+                    f"{words[0]}",
+                )
         return rest
 
 

@@ -130,25 +130,33 @@ class Policy:
 
 @dataclass(frozen=True)
 class Network:
-    """The high-speed network."""
+    """The high-speed network.
 
-    interface: Optional[str] = None  # its name (``ib0``), for NCCL_SOCKET_IFNAME and the like
-    host_suffix: str = ""  # what turns a node's name into its name there (JSC: ``i``)
+    interface: its name (``ib0``), for variables such as NCCL_SOCKET_IFNAME. host_suffix: what turns
+    a node's name into its name in that network (JSC: ``i``).
+    """
+
+    interface: Optional[str] = None
+    host_suffix: str = ""
 
 
 @dataclass(frozen=True)
 class Login:
-    """How users log in."""
+    """How users log in.
 
-    host: Optional[str] = None  # the name of the login nodes for ``ssh`` from outside
-    ssh_to_nodes: bool = False  # whether users may also log in to the nodes of their jobs
+    host: the login nodes' name for ``ssh`` from outside. ssh_to_nodes: whether users may also log
+    in to the nodes of their jobs.
+    """
+
+    host: Optional[str] = None
+    ssh_to_nodes: bool = False
 
 
 @dataclass(frozen=True)
 class Containers:
-    """runtime: ``"singularity"`` or ``"apptainer"``.
+    """The container runtime, ``"singularity"`` or ``"apptainer"``.
 
-    image_dirs: the directories searched, in order, for an image given by its bare name.
+    image_dirs: the directories to search, in order, for an image given by its bare name.
     """
 
     runtime: str = "singularity"
@@ -328,7 +336,8 @@ class Cluster:
     """Days without access after which the site removes a file there: deletes or renames it."""
     quota: Optional[str] = None
     """The site's command that prints the user's quotas, besides ``lfs quota`` and ``quota``."""
-    poll: Optional[int] = None  # the least seconds between two questions of a waiting command
+    poll: Optional[int] = None
+    """The least seconds between two queries of Slurm by a command that waits."""
     default_partition: Optional[str] = None
     qos: Mapping[str, Qos] = field(default_factory=dict)
     evidence: Mapping[str, str] = field(default_factory=dict)

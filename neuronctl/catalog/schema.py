@@ -40,6 +40,7 @@ def _allow(is_allowed: Callable[[Any], bool], hint: str) -> Reader:
 
 
 def _whole_number(least: int, unit: str = "") -> Reader:
+    """Return the reader of a whole number. unit: of the number, for the hint."""
     # In Python, bool is an int; to a person who writes `nodes: true`, it is not.
     hint = f"write a whole number of at least {least}{unit}"
     return _allow(lambda value: type(value) is int and value >= least, hint)
@@ -74,6 +75,7 @@ def _text_or_number(value: object) -> Any:
 
 
 def _words(value: object, read: Reader = _text) -> Tuple[str, ...]:
+    """Return a list of words. read: the reader of each."""
     hint = "write a list of words: [one, two]; quote words that look like numbers"
     if not isinstance(value, list):
         raise ValueError(hint)
@@ -89,6 +91,7 @@ def _words(value: object, read: Reader = _text) -> Tuple[str, ...]:
 
 
 def _duration(value: object) -> int:
+    """Return a time in seconds, or UNLIMITED."""
     if str(value).upper() == "UNLIMITED":
         return units.UNLIMITED
     seconds = 0

@@ -158,7 +158,7 @@ def _has_room(on_cluster: PlanOnCluster, names: FrozenSet[str], *, empty: bool) 
     empty: count the room as if nothing ran there.
     """
     needs = on_cluster.needs
-    tasks: List[int] = []  # for each node with room, how many tasks it could take
+    tasks: List[int] = []  # for each node with room: how many tasks it could take
     gpus: List[int] = []
     for group in on_cluster.pool:
         node_tasks, node_gpus = on_cluster.room(group.emptied if empty else group)
@@ -350,9 +350,9 @@ def _wait_behind_others(search: NodeSearch) -> Optional[Outcome]:
     ahead = [job for job in queue.values() if _is_ahead(on_cluster, job)]
     without_plan = [job for job in ahead if not _read_planned_nodes(job)]
     kept_nodes: Set[str] = set().union(*map(_read_planned_nodes, ahead))
-    if not kept_nodes:  # the jobs that the marked nodes are planned for are not shown
+    if not kept_nodes:  # Slurm may have marked nodes for jobs that it does not show
         kept_nodes |= _find_marked_nodes(on_cluster)
-    if without_plan:  # any suitable node may become theirs
+    if without_plan:  # Slurm may plan any suitable node for them
         kept_nodes |= search.suitable
     if _is_enough(search, without=kept_nodes):
         return None

@@ -96,18 +96,18 @@ def judge_candidates(
     candidates = []
     for name in draft.cluster.partitions:
         request = replace(draft.request, partition=name)
-        here = plan(request, draft.cluster, interactive=draft.interactive)
+        candidate = plan(request, draft.cluster, interactive=draft.interactive)
         is_reviewed = snapshot is None
-        context = RuleContext(here, catalog, local, is_reviewed, batch_script=batch_script)
-        candidates.append(Candidate(here, judge(context, snapshot)))
+        context = RuleContext(candidate, catalog, local, is_reviewed, batch_script=batch_script)
+        candidates.append(Candidate(candidate, judge(context, snapshot)))
     return tuple(sorted(candidates, key=lambda candidate: candidate.rank))
 
 
 def choose(plan: JobPlan, catalog: Catalog, *, ask: bool, batch_script: bool = False) -> Choice:
     """Choose among the partitions of a plan's cluster.
 
-    ask: whether to ask Slurm. batch_script: whether the job is somebody's batch script. Raises
-    PolicyError if no partition can hold it.
+    ask: whether to ask Slurm. batch_script: whether the job is a user's batch script. Raises
+    PolicyError if no partition can hold the job.
     """
     snapshot = None
     if ask:
@@ -192,6 +192,7 @@ def partitions_now(
 def _partition_now(
     name: str, cluster: Cluster, catalog: Catalog, snapshot: Snapshot
 ) -> PartitionNow:
+    """Count a partition's GPUs or cores, and judge one more job there."""
     groups = [group for group in snapshot.nodes if name in group.partitions]
     has_gpus = any(group.gpus for group in groups)
     free = used = down = 0

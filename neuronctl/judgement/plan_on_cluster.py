@@ -19,7 +19,7 @@ from neuronctl.slurm.sacctmgr import Association, association_in, qos_groups, wi
 from neuronctl.slurm.scontrol import NodeGroup, SitePartition, node_names
 
 _LIFTED = {"MaxTime": "PartitionTimeLimit", "MaxNodes": "PartitionMaxNodes"}
-"""A partition's limits, and the flag of a QOS whose jobs may pass it."""
+"""By limit of a partition, the flag of a QOS whose jobs may exceed it."""
 
 _MULTIPLIED = ("GrpTRES", "MaxTRES")
 """Limits of associations that the LimitFactor of a QOS multiplies."""
@@ -99,13 +99,13 @@ class PlanOnCluster:
             return False
         enforced = "associations" in self.snapshot.figures.config.enforce
         if enforced and self.associations and self.association is None:
-            return False  # they are all for other partitions
+            return False  # the user's associations are for other partitions
         if self.account and not self._account_may_use(partition):
             return False
         return not self.job_qos or "," in self.job_qos or partition.takes_qos(self.job_qos)
 
     def _account_may_use(self, partition: SitePartition) -> bool:
-        """Return True if the partition takes jobs of the account; DenyAccounts counts last."""
+        """Return True if the partition takes jobs of the account, by AllowAccounts if it is set."""
         account = self.account.lower()
         allowed = {name.lower() for name in partition.allow_accounts}
         if allowed:
@@ -190,7 +190,7 @@ class PlanOnCluster:
 
     @cached_property
     def needs(self) -> Needs:
-        """Return what Slurm looks for, with its own defaults."""
+        """Return what the job needs of nodes, with Slurm's defaults."""
         partition = self.partition
         needs = slurm_needs(self.plan)
         if partition is None:
@@ -373,7 +373,7 @@ class PlanOnCluster:
     def _free(self, group: NodeGroup) -> Optional[Tuple[int, int, int]]:
         """Return the cores, GPUs, and MB that the job could get of each node of a group.
 
-        None if the nodes do not take it at all.
+        None if it cannot run there now.
         """
         needs = self.needs
         # The job might share a node with the same user's jobs, but whose jobs run is unknown.

@@ -76,7 +76,7 @@ def _partitions(
         base = plan.cluster.partitions.get(site.name) or Partition(
             site.name, arch=plan.cluster.arch, wall_time=plan.cluster.wall_time
         )
-        # The QOS and the association that the job has there count.
+        # Limits depend on the QOS and the association that the job has there.
         on_cluster = PlanOnCluster(replace(plan, partition=base), snapshot)
         figures = list(_partition_figures(site, on_cluster))
         if site.name in groups:
@@ -123,6 +123,6 @@ def _node_figures(groups: Sequence[NodeGroup]) -> Iterator[_Figure]:
     yield "cores_per_node", cores if len(set(cores)) > 1 else cores[:1], show
     yield "memory_mb_per_node", max(group.memory_mb for group in groups) or None, show
     yield "gpus_per_node", max(group.gpus for group in groups), show
-    models = gpu_types(groups)  # "" for GPUs whose model Slurm does not tell
+    models = gpu_types(groups)  # a model is "" if Slurm does not name it
     yield "gpu", (models[0] or None) if len(models) == 1 else None, show
     yield "gpu_types", models if len(models) > 1 and all(models) else (), show

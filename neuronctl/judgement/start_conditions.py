@@ -1,6 +1,6 @@
-"""What a job itself asks to wait for: --hold, --begin, and --dependency. Pure.
+"""Find what a job itself requests to wait for: --hold, --begin, and --dependency. Pure.
 
-Also what the user may not use, and which of the job's sbatch options are not judged at all.
+Also find what the user may not use, and which of the job's sbatch options are not judged at all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _JUDGED = {
     **dict.fromkeys(("cpus-per-gpu", "mincpus", "ntasks-per-gpu"), _NUMBER),
     **dict.fromkeys(("mem-per-cpu", "mem-per-gpu"), r"\d{1,9}[KMGTkmgt]?[Bb]?"),
     "exclusive": r"user",
-    # They change what is measured or charged.
+    # These change only what is measured or charged.
     **dict.fromkeys(("profile", "acctg-freq", "wckey"), r".+"),
     "delay-boot": r"\d{1,9}",
     "gpus-per-task": rf"(gpu:)?([\w.-]+:)?{_NUMBER}",

@@ -2,7 +2,7 @@
 
 What git tracks, and what is new and not ignored, is copied; what is ignored (data, outputs,
 environments) and submodules are linked to where they are, and logs of jobs are left out. Jobs with
-the same code share a copy, of which each makes its own at its start (``runs``).
+the same code share a copy, which each of them copies again when it starts (``runs``).
 """
 
 from __future__ import annotations

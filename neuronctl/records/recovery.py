@@ -60,7 +60,7 @@ class Recovery:
             record = self.open.get(row.mark)
             if record is not None:
                 self._complete(record, row)
-            elif row.mark:  # another submission's job
+            elif row.mark:  # the job of another submission
                 self._unmarked.pop(row.id.job, None)
             elif self.open:
                 self._unmarked.setdefault(row.id.job, row)

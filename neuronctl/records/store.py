@@ -171,7 +171,7 @@ class RecordStore:
         return next(filter(None, map(self._read, names)), None)
 
     def find(self, job_ids: Iterable[int], cluster: Optional[str] = None) -> Dict[int, JobRecord]:
-        """Like ``get`` for many job ids; ids without a record are omitted."""
+        """Return what ``get`` does, for many job ids; ids without a record are omitted."""
         missing = {str(job_id): job_id for job_id in job_ids}
         records: Dict[int, JobRecord] = {}
         for name in self._names() if missing else ():
@@ -244,6 +244,7 @@ class RecordStore:
             yield max(of_submission, key=lambda entry: _WORTH.get(entry["open"], 2))
 
     def _read(self, name: str) -> Optional[JobRecord]:
+        """Return a file's record; None without one, with a warning if it is unreadable."""
         try:
             record = decode(read_private(f"{self.directory}/{name}"))
             # Later changes are written under the name that the key makes.
@@ -255,7 +256,8 @@ class RecordStore:
         except (OSError, ValueError) as error:
             problem = getattr(error, "strerror", None) or error
             warning = f"skipped record {self.directory}/{name}: {problem}"
-            self.warnings += [warning] if warning not in self.warnings else []
+            if warning not in self.warnings:
+                self.warnings.append(warning)
             return None
 
     def _write(self, name: str, record: JobRecord) -> None:

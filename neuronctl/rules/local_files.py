@@ -1,4 +1,4 @@
-"""NC314, NC315, NC4xx: what this machine shows: the program, its software, the log directory."""
+"""NC314, NC315, NC4xx: the program, its software, and its log directory on this machine."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ def check_program(context: RuleContext) -> Iterator[Finding]:
         message = f"no program '{name}' on PATH, which the job inherits: the job would fail at once"
         hint = "name the environment that has it: --conda NAME, --venv DIR, or --module NAME"
         yield Finding(message, hint, severity=WARNING)
-    if fault is not None and context.plan.request.setup:
-        # Such a line may change the directory or create the program.
+    if fault is None:
+        return
+    if context.plan.request.setup:  # it may change the directory or create the program
         message = f"{fault.message}, unless a setup line provides it"
-        fault = replace(fault, message=message, severity=WARNING)
-    yield from filter(None, [fault])
+        yield replace(fault, message=message, severity=WARNING)
+    else:
+        yield fault
 
 
 @job_rule(ERROR, "NC403", "container image cannot be used", Trait.MACHINE | Trait.LAUNCH)
@@ -48,32 +50,33 @@ def check_log(context: RuleContext) -> Iterator[Finding]:
     fault = context.local.log
     if fault is None:
         return
-    effect = "the job would fail at start (exit code 0:53), without a log"
-    late = "; a mkdir in the script comes too late" if context.batch_script else ""
-    if fault.severity == WARNING:
-        effect, late = "what the job writes would be lost", ""
-    yield replace(fault, message=f"{fault.message}; {effect}", hint=fault.hint + late)
+    if fault.severity == WARNING:  # the file system is full
+        yield replace(fault, message=f"{fault.message}; what the job writes would be lost")
+        return
+    message = f"{fault.message}; the job would fail at start (exit code 0:53), without a log"
+    remark = "; a mkdir in the script comes too late" if context.batch_script else ""
+    yield replace(fault, message=message, hint=fault.hint + remark)
 
 
 @job_rule(WARNING, "NC413", "quota nearly used up", Trait.ONLY_NOW, about="")
 def check_quota(context: RuleContext) -> Iterator[Finding]:
-    for one in context.local.quotas:
-        if one.is_low:
-            yield Finding(
-                f"{one.words}; the job writes there: {', '.join(one.holds)}",
-                "use the options named, or free some space: du -xh -d 1 DIR | sort -h shows what "
-                "takes it, and du --inodes where the files are",
-            )
+    for quota in context.local.quotas:
+        if quota.is_low:
+            message = f"{quota.words}; the job writes there: {', '.join(quota.holds)}"
+            hint = "use the options named, or free some space: du -xh -d 1 DIR | sort -h shows "
+            hint += "what takes it, and du --inodes where the files are"
+            yield Finding(message, hint)
 
 
 def _has_directives(body: str) -> bool:
+    """Return True if shell text has #SBATCH lines that are not those of a script that it writes."""
     if "#SBATCH " not in body:
         return False
     from neuronctl.scripts.shell_reader import read_shell
 
-    texts = read_shell(body).documents  # the text of another script
+    documents = read_shell(body).documents
     lines = enumerate(body.split("\n"), 1)
-    return any(line.startswith("#SBATCH ") and number not in texts for number, line in lines)
+    return any(line.startswith("#SBATCH ") and number not in documents for number, line in lines)
 
 
 @job_rule(ERROR, "NC402", "program is a batch script itself", Trait.LAUNCH | Trait.STEP)
@@ -83,17 +86,16 @@ def check_batch_script(context: RuleContext) -> Iterator[Finding]:
         message = "the shell text has #SBATCH lines, which Slurm does not read there"
         yield Finding(message, "give these options to neuronctl, and remove the lines")
     if here.has_directives:
-        yield Finding(
-            f"{request.script} is a batch script: Slurm ignores the #SBATCH lines of a program",
-            f"'neuronctl submit {request.script}' submits it as it is; or give its options to "
-            "neuronctl, and the program that it starts as SCRIPT",
-        )
+        script = request.script
+        message = f"{script} is a batch script: Slurm ignores the #SBATCH lines of a program"
+        hint = f"'neuronctl submit {script}' submits it as it is; or give its options to "
+        yield Finding(message, f"{hint}neuronctl, and the program that it starts as SCRIPT")
 
 
 @job_rule(ERROR, "NC407", "shell text that cannot be read")
 def check_broken_shell_text(context: RuleContext) -> Iterator[Finding]:
-    for step, text, problem in context.local.broken_texts:
-        message = f"{step}bash cannot read {text}, line {problem.place.line}: {problem.message}"
+    for prefix, name, problem in context.local.broken_texts:
+        message = f"{prefix}bash cannot read {name}, line {problem.place.line}: {problem.message}"
         hint = "look for an open quote, bracket, block, or here-document at or before that line"
         yield Finding(message, hint)
 
@@ -103,13 +105,10 @@ def check_module_prefix(context: RuleContext) -> Iterator[Finding]:
     plan, prefix = context.plan, context.plan.partition.module_prefix
     others = [module for module in plan.request.modules if not module.startswith(prefix)]
     if others:
-        yield Finding(
-            f"modules for the nodes of {plan.partition.name} begin with {prefix}; these do not: "
-            f"{', '.join(others)}",
-            f"list them with 'module avail {prefix}' on such a node",
-            context.cite_partition("module_prefix"),
-            word=others[0],
-        )
+        message = f"modules for the nodes of {plan.partition.name} begin with {prefix}; these do "
+        message += f"not: {', '.join(others)}"
+        hint = f"list them with 'module avail {prefix}' on such a node"
+        yield Finding(message, hint, context.cite_partition("module_prefix"), word=others[0])
 
 
 RANK_0_ONLY = "let rank 0 alone call it: if int(os.environ.get('RANK', 0)) == 0:"
@@ -129,11 +128,10 @@ def uv_changes(words: Sequence[str]) -> str:
     names = [word.rpartition("/")[2] for word in words]
     if "uv" not in names:
         return ""
-    own = words[names.index("uv") + 1 :]
-    call = next((word for word in own if not word.startswith("-")), "")
-    if call not in ("run", "sync", "add") or {"--no-sync", "--no-project", "--isolated"} & set(own):
-        return ""
-    return f"uv {call}"
+    arguments = words[names.index("uv") + 1 :]
+    command = next((word for word in arguments if not word.startswith("-")), "")
+    keeps_environment = {"--no-sync", "--no-project", "--isolated"} & {*arguments}
+    return f"uv {command}" if command in ("run", "sync", "add") and not keeps_environment else ""
 
 
 SYNC_ONCE = "run 'uv sync' once on the login node, and write uv run --no-sync or .venv/bin/python"
@@ -146,9 +144,11 @@ def check_uv_in_tasks(context: RuleContext) -> Iterator[Finding]:
     if variables & {"UV_NO_SYNC", "UV_PROJECT_ENVIRONMENT"}:
         return
     program = uv_changes((request.script or "", *request.args))
-    line = next(filter(None, (uv_changes(line.split()) for line in request.setup)), "")
-    array = "each task of the array" if request.array else ""
-    tasks = f"each of {launch.processes} processes" if program and launch.processes > 1 else array
-    if tasks and (program or line):
-        message = f"'{program or line}' in {tasks} changes .venv while the others use it"
-        yield Finding(f"{message}, and can break it", SYNC_ONCE)
+    calls = [program, *(uv_changes(line.split()) for line in request.setup)]
+    call = next(filter(None, calls), "")
+    tasks = "each task of the array" if request.array else ""
+    if program and launch.processes > 1:
+        tasks = f"each of {launch.processes} processes"
+    if tasks and call:
+        message = f"'{call}' in {tasks} changes .venv while the others use it, and can break it"
+        yield Finding(message, SYNC_ONCE)

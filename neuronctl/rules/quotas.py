@@ -1,4 +1,4 @@
-"""What is left of the user's quotas where a job writes."""
+"""The user's quotas where a job writes, and what is left of them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from neuronctl.common.words import amount, moment
 from neuronctl.planning import JobPlan
 
 TIMEOUT = 0.8
-"""Seconds for a command; with what ending it takes, a submission waits at most 1 s."""
+"""Seconds for a command; a submission waits at most 1 s, including the time to end it."""
 _PAUSE = 3600
 """The least seconds between two starts of a command."""
 _MOUNTS = "/proc/self/mounts"
 _WITHOUT = ("", "lustre", "overlay", "ramfs", "tmpfs")
-"""File systems of whose quotas ``quota`` knows nothing."""
+"""File systems without quotas, or with quotas that ``quota`` does not print."""
 _HUGGING_FACE = {"transformers", "datasets", "huggingface_hub", "diffusers", "peft", "trl"}
 
 _NUMBER = r"\[?(\d+(?:\.\d+)?)([kKMGTPE]?)\]?\*?"
@@ -40,10 +40,11 @@ _OWNERS = {"grp": "group", "prj": "project"}
 
 @dataclass(frozen=True)
 class Quota:
-    """What a quota leaves: used and limit in bytes, and in files; a limit of 0 is none.
+    """A quota on a file system.
 
+    used, limit: in bytes. files, most_files: the used number and the limit. A limit of 0 is none.
     owner: "group lab", or "" for the user's own. source: the command and when it answered. holds:
-    what is there.
+    what the user has there, such as "home".
     """
 
     place: str
@@ -64,7 +65,7 @@ class Quota:
 
     @property
     def words(self) -> str:
-        """Return what is left, of which limits, and who says so."""
+        """Return how much is left of which limits, and the source."""
         parts = []
         if self.limit:
             parts.append(f"{amount(max(0, self.limit - self.used))} of {amount(self.limit)}")
@@ -79,14 +80,15 @@ def quotas_where_it_writes(plan: JobPlan, imports: Sequence[str]) -> Tuple[Quota
     directory = os.path.join(working_directory(), plan.request.chdir or "")
     places = {directory: "working directory (--chdir DIR)"} if plan.code is None else {}
     for pattern in filter(None, (plan.output, plan.error)):
-        above = os.path.dirname(os.path.join(directory, pattern)).partition("%")[0]
-        places.setdefault(above, "log (-o DIR/%x_%j.out)")
+        # The part of the path before the first %, which may be a directory that exists.
+        log_directory, _, _ = os.path.dirname(os.path.join(directory, pattern)).partition("%")
+        places.setdefault(log_directory, "log (-o DIR/%x_%j.out)")
     if plan.code is not None:
         places.setdefault(plan.code.place, "copy of the code")
-    given = {**os.environ, **dict(plan.request.env)}
+    variables = {**os.environ, **dict(plan.request.env)}
     if _HUGGING_FACE & set(imports):
-        given.setdefault("HF_HOME", "~/.cache/huggingface")
-    caches = {path: f"{name} (--env {name}=DIR)" for path, name in _named(given).items()}
+        variables.setdefault("HF_HOME", "~/.cache/huggingface")
+    caches = {path: f"{name} (--env {name}=DIR)" for path, name in _caches(variables).items()}
     return quotas_at({**caches, **places}, plan.cluster)
 
 
@@ -95,14 +97,15 @@ def quotas_of_user(cluster: Cluster) -> Tuple[Quota, ...]:
     scratch = (cluster.scratch or "").replace("{user}", login_name())
     places = {os.path.expanduser("~"): "home", working_directory(): "this directory"}
     places.update({scratch: "scratch"} if scratch else {})
-    return quotas_at({**_named(os.environ), state_dir(): "records", **places}, cluster)
+    return quotas_at({**_caches(os.environ), state_dir(): "records", **places}, cluster)
 
 
-def _named(variables: Mapping[str, Any]) -> Dict[str, str]:
-    """Return the directories that variables name for caches of models and W&B's runs."""
-    names = ("HF_HOME", "WANDB_DIR")
-    given = {os.path.expanduser(variables.get(name) or ""): name for name in names}
-    return {path: name for path, name in given.items() if path.startswith("/")}
+def _caches(variables: Mapping[str, Any]) -> Dict[str, str]:
+    """Return the directories for models and W&B's runs, each with the variable that names it."""
+    paths = {
+        os.path.expanduser(variables.get(name) or ""): name for name in ("HF_HOME", "WANDB_DIR")
+    }
+    return {path: name for path, name in paths.items() if path.startswith("/")}
 
 
 @dataclass(frozen=True)
@@ -122,15 +125,16 @@ class _Directory:
 
 def quotas_at(places: Mapping[str, str], cluster: Cluster) -> Tuple[Quota, ...]:
     """Return the quotas that apply to directories. places: path -> what is there."""
-    directories = _directories(places)
-    answers = _answers(_quota_commands(directories, cluster), cluster.name)
-    rows = [row for answer in answers for row in read_quotas(*answer)]
+    directories = _find_directories(places)
+    rows: List[Quota] = []
+    for command, text, asked_at in _ask(_quota_commands(directories, cluster), cluster.name):
+        rows += read_quotas(command, text, asked_at)
     quotas: Dict[Tuple[str, str], Quota] = {}
     for row, directory in itertools.product(rows, directories):
         is_device = row.place == directory.device
         # A row may name the mount point or a folder below it, such as a project's.
         is_above = _is_below(directory.path, row.place) and _is_below(row.place, directory.mount)
-        if not (is_device or is_above):
+        if not is_device and not is_above:
             continue
         place = directory.mount if is_device else row.place
         quota = quotas.get((place, row.owner), replace(row, place=place))
@@ -140,9 +144,9 @@ def quotas_at(places: Mapping[str, str], cluster: Cluster) -> Tuple[Quota, ...]:
     return tuple(quotas.values())
 
 
-def _directories(places: Mapping[str, str]) -> List[_Directory]:
-    """Return the directories with the file systems that they are on."""
-    mounts = _mounts()
+def _find_directories(places: Mapping[str, str]) -> List[_Directory]:
+    """Return the directories, each with its file system."""
+    mounts = _read_mounts()
     directories = []
     for name, content in places.items():
         path = os.path.realpath(name)
@@ -163,18 +167,18 @@ def _quota_commands(directories: Sequence[_Directory], cluster: Cluster) -> List
     return commands
 
 
-def _mounts() -> Dict[str, Tuple[str, str]]:
+def _read_mounts() -> Dict[str, Tuple[str, str]]:
     """Return the mount points of this machine, with their device and type."""
     mounts: Dict[str, Tuple[str, str]] = {}
     with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
             device, mount, kind = line.split()[:3]
-            mounts[_unescaped(mount)] = _unescaped(device), kind
+            mounts[_unescape(mount)] = _unescape(device), kind
     return mounts
 
 
-def _unescaped(path: str) -> str:
-    """Return a path of /proc/mounts, where a space is an octal number."""
+def _unescape(path: str) -> str:
+    """Return a path of /proc/mounts with its spaces, which have octal numbers there."""
     return re.sub(r"\\(\d{3})", lambda m: chr(int(m[1], 8)), path)
 
 
@@ -182,64 +186,68 @@ def _is_below(path: str, top: str) -> bool:
     return path == top or path.startswith(top.rstrip("/") + "/")
 
 
-def _answers(commands: Sequence[Tuple[str, ...]], cluster: str) -> Iterator[Tuple[str, str, float]]:
+def _ask(commands: Sequence[Tuple[str, ...]], cluster: str) -> Iterator[Tuple[str, str, float]]:
     """Yield each command's name, what it printed, and when (epoch seconds).
 
-    Start each at most once an hour. One that failed, or that another process has just started,
-    has printed "".
+    Start each at most once an hour. A command that failed, or that another process has just
+    started, has printed "".
     """
     now = time.time()
     due = []
     for words in commands:
-        cached = cache.read("quota", " ".join(words), cluster)
-        if cached is not None:
-            started_at, output = cached
-            if 0 <= now - started_at < _PAUSE:
-                yield words[0], output, started_at
-                continue
-        cache.write("quota", " ".join(words), [now, ""], cluster)
-        due.append(words)
-    if not due:
+        started_at, output = cache.read("quota", " ".join(words), cluster) or (0, "")
+        if 0 <= now - started_at < _PAUSE:
+            yield words[0], output, started_at
+        else:
+            cache.write("quota", " ".join(words), [now, ""], cluster)
+            due.append(words)
+    for words, output in _run(due):
+        cache.write("quota", " ".join(words), [now, output], cluster)
+        yield words[0], output, now
+
+
+def _run(commands: Sequence[Tuple[str, ...]]) -> Iterator[Tuple[Tuple[str, ...], str]]:
+    """Yield each command that answers in time, and what it printed."""
+    if not commands:
         return
     from neuronctl.slurm.process import Queries, Result
 
     answers: List[object] = []
-    queries = Queries([(words, None) for words in due], timeout=TIMEOUT)
-    # Nobody waits longer for one that cannot be killed because its file server is dead.
-    waiting = threading.Thread(target=lambda: answers.extend(queries.answers()), daemon=True)
-    waiting.start()
-    waiting.join(TIMEOUT + 0.2)
-    for words, answer in zip(due, answers):
-        if isinstance(answer, Result):  # whoever exceeds a quota gets 1 from quota(1)
-            text = answer.stdout[:100_000]
-            cache.write("quota", " ".join(words), [now, text], cluster)
-            yield words[0], text, now
+    queries = Queries([(words, None) for words in commands], timeout=TIMEOUT)
+    # A command whose file server is dead cannot be killed; the thread waits for it alone.
+    thread = threading.Thread(target=lambda: answers.extend(queries.answers()), daemon=True)
+    thread.start()
+    thread.join(TIMEOUT + 0.2)
+    for words, answer in zip(commands, answers):
+        if isinstance(answer, Result):  # quota(1) exits with 1 if a quota is exceeded
+            yield words, answer.stdout[:100_000]
 
 
 def read_quotas(command: str, text: str, asked_at: float) -> Iterator[Quota]:
     """Yield the quotas in a command's output that have a limit."""
     owner = ""
     for row in re.finditer(_ROW, text):
-        if row[1]:
+        if row[1]:  # a heading: "group lab"
             kind, _, name = row[1].partition(" ")
             owner = "" if kind in ("user", "usr") else f"{_OWNERS.get(kind, kind)} {name}"
             continue
         # The groups of _ROW: a number and its unit for each of six columns, with the grace time
         # (group 9) after the third.
-        used, soft, hard = (_count(row[at], row[at + 1], 1024, 1) for at in (3, 5, 7))
+        used, soft, hard = (_read_number(row[at], row[at + 1], 1024, 1) for at in (3, 5, 7))
         files, soft_files, hard_files = (
-            _count(row[at], row[at + 1], 1000, 0) for at in (10, 12, 14)
+            _read_number(row[at], row[at + 1], 1000, 0) for at in (10, 12, 14)
         )
         place, grace = row[2], row[9]
-        is_over = grace in ("none", "expired") or (grace.isdigit() and 0 < int(grace) < asked_at)
-        limit = soft if is_over and soft else hard or soft
+        # The time until which the soft limit may be exceeded, in words or as epoch seconds.
+        is_past = grace in ("none", "expired") or (grace.isdigit() and 0 < int(grace) < asked_at)
+        limit = soft if is_past and soft else hard or soft
         most_files = hard_files or soft_files
         if limit or most_files:
             source = f"{command}, {moment(asked_at)}"
             yield Quota(place, used, limit, files, most_files, owner, source)
 
 
-def _count(number: str, unit: str, base: int, power: int) -> int:
+def _read_number(number: str, unit: str, base: int, power: int) -> int:
     """Return the value of a number such as ``4.5G``. power: of the base, for one without a unit."""
     power = "kMGTPE".index(unit.replace("K", "k")) + 1 if unit else power
     return int(float(number) * base**power)

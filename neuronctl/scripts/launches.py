@@ -19,15 +19,17 @@ CONTAINERS = ("singularity", "apptainer")
 _SHELLS = ("bash", "sh", "zsh", "dash")
 
 _NONE = Launcher("", "", distributed=False, one_task_per_node=False)
+_SRUN = replace(_NONE, name="srun")
+"""If there is no launcher file for srun."""
 
 
 @dataclass(frozen=True)
 class Launch:
     """One program that is started, and what it starts.
 
-    kind: PYTHON, SHELL, PROGRAM, or how a launcher is called. options: its own, without dashes and
-    with ``_`` for ``-``. certain: whether every option is known. inside: what it starts, as far as
-    the text shows.
+    kind: PYTHON, SHELL, PROGRAM, or how a launcher is called. word: its name. options: its own,
+    without dashes and with ``_`` for ``-``. certain: True if every option is known. inside: the
+    programs that it starts, as far as the text shows.
     """
 
     kind: str
@@ -49,17 +51,19 @@ class Launch:
         return self.word.basename
 
     @property
-    def works(self) -> bool:
-        """Return True for a program of the job, or its launcher."""
-        by_text = self.kind == SHELL and self.has("c") and any(run.works for run in self.inside)
-        own = self.is_launcher or self.kind == PYTHON or by_text
-        return own and not self.command.captured
+    def is_work(self) -> bool:
+        """Return True for a program of the job, or its launcher; not if its output is a value."""
+        if self.command.captured:
+            return False
+        if self.is_launcher or self.kind == PYTHON:
+            return True
+        return self.kind == SHELL and self.has("c") and any(run.is_work for run in self.inside)
 
     @cached_property
     def own_words(self) -> Tuple[ShellWord, ...]:
-        """Return the words of the command from the program on."""
+        """Return the words of its command from the program on."""
         words = self.command.words
-        return words[next((at for at, word in enumerate(words) if word == self.word), len(words)) :]
+        return words[words.index(self.word) :] if self.word in words else ()
 
     def count(self, *names: str) -> Optional[int]:
         """Return the number that one of these options gives; None if unknown."""
@@ -83,14 +87,14 @@ class Launch:
         """Return True for srun, which has Slurm's options."""
         return self.launcher.name == "srun"
 
-    def written(self, *names: str) -> Iterator[Tuple[str, SourceSpan]]:
-        """Yield the known values of these options in the command, with their places."""
+    def values_of(self, *names: str) -> Iterator[Tuple[str, SourceSpan]]:
+        """Yield the values of these options in the command, with the options' places."""
         words = self.command.words
-        for word, following in zip(words, (*words[1:], None)):
+        for index, word in enumerate(words):
             option, equals, value = word.text.partition("=")
             if option.startswith("-") and _key(option) in names:
-                after = "" if following is None else following.text
-                yield value if equals else after, word.place
+                next_word = words[index + 1].text if index + 1 < len(words) else ""
+                yield value if equals else next_word, word.place
 
     def below(self) -> Iterator[Launch]:
         """Yield all that it starts, at any depth."""
@@ -101,9 +105,13 @@ class Launch:
 
 def launches(commands: Iterable[Command]) -> Tuple[Launch, ...]:
     """Return the programs that commands start; skip shell builtins such as ``cd``."""
-    return tuple(launch for each in commands for launch in _Starts(each).of(each.words))
+    programs: List[Launch] = []
+    for command in commands:
+        programs += _Starts(command).find(command.words)
+    return tuple(programs)
 
 
+# The options of singularity and apptainer without a value.
 _CONTAINER_FLAGS = """
 nv rocm c contain cleanenv e writable_tmpfs no_home fakeroot f containall C userns u pid p ipc i
 writable w nvccli compat net no_eval no_privs keep_privs no_init no_umask disable_cache oci unsquash
@@ -125,6 +133,7 @@ def _container_image_at(words: Sequence[str]) -> int:
 
 
 _DEEPEST = 8
+"""How many programs that start another one are followed."""
 
 
 class _Starts:
@@ -134,9 +143,9 @@ class _Starts:
         self.command = command
         self.depth = depth
 
-    def of(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
-        """Return the program that the words name, or nothing."""
-        words = words[program_at([word.text for word in words]) :]
+    def find(self, command_words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
+        """Return the program that the words name; () if there is none, or it is unknown."""
+        words = command_words[program_at([word.text for word in command_words]) :]
         name = words[0].basename if words else ""
         if not name or self.depth > _DEEPEST:
             return ()
@@ -150,27 +159,28 @@ class _Starts:
             return (self.shell(words),)
         may_be_file = "/" in words[0].raw or words[0] is not self.command.words[0]
         if may_be_file and name.endswith(".py"):
-            return (self.found(PYTHON, words),)  # ./train.py, uv run train.py
+            return (self.launch(PYTHON, words),)  # ./train.py, uv run train.py
         launch = self.launcher([name, *[word.text for word in words[1:]]], words)
-        return (launch or self.found(PROGRAM, words),)
+        return (launch or self.launch(PROGRAM, words),)
 
-    def found(
+    def launch(
         self,
         kind: str,
         words: Sequence[ShellWord],
         options: Mapping[str, str] = {},
         launcher: Launcher = _NONE,
-        behind: Optional[Sequence[ShellWord]] = (),
+        inner: Optional[Sequence[ShellWord]] = (),
     ) -> Launch:
-        """Return the launch that the first word makes.
+        """Return the launch of the program that the first word names.
 
-        behind: the words of the program that it starts in turn; empty if it starts none, None if
-        that is unknown.
+        inner: the words of the program that it starts in turn; () if it starts none, None if they
+        are unknown.
         """
         # An unquoted variable before the program may contain options.
-        certain = behind is not None and not (behind and behind[0].may_be_several)
-        inside = _Starts(self.command, self.depth + 1).of(behind or ()) if certain else ()
-        return Launch(kind, words[0], self.command, launcher, options, certain, inside)
+        if inner is None or (inner and inner[0].may_be_several):
+            return Launch(kind, words[0], self.command, launcher, options, certain=False)
+        inside = _Starts(self.command, self.depth + 1).find(inner)
+        return Launch(kind, words[0], self.command, launcher, options, inside=inside)
 
     def launcher(self, called_as: Sequence[str], words: Sequence[ShellWord]) -> Optional[Launch]:
         """Return a launcher's launch; None if it is no launcher.
@@ -181,38 +191,38 @@ class _Starts:
         if call is None:
             return None
         options = {option.name: option.value for option in call.options}
-        behind = None if call.length is None else words[len(words) - len(called_as) + call.length :]
-        launch = self.found(call.launcher.called, words, options, call.launcher, behind)
-        if behind and launch.certain and launch.has(*call.launcher.module):
-            return replace(launch, inside=(self.found(PYTHON, behind),))
+        inner = None if call.length is None else words[len(words) - len(called_as) + call.length :]
+        launch = self.launch(call.launcher.called, words, options, call.launcher, inner)
+        if inner and launch.certain and launch.has(*call.launcher.module):
+            return replace(launch, inside=(self.launch(PYTHON, inner),))
         return launch
 
     def srun(self, words: Sequence[ShellWord]) -> Launch:
         """Return srun's launch, whose options are Slurm's."""
-        known = (each for each in every() if each.name == "srun")
-        launcher = next(known, replace(_NONE, name="srun"))
+        launcher = next((each for each in every() if each.name == "srun"), _SRUN)
         try:
             parsed, end = getopt_with_plugins([word.text for word in words[1:]], SRUN)
         except GetoptError:
-            return self.found("srun", words, {}, launcher, None)
+            return self.launch("srun", words, {}, launcher, None)
         options = {_key(option.known.name): option.value or "" for option in parsed}
-        return self.found("srun", words, options, launcher, words[1 + end :])
+        return self.launch("srun", words, options, launcher, words[1 + end :])
 
     def container(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:
         """Return the program inside a container, as if it were started outside."""
         verb = words[1].value if len(words) > 1 else ""
         if verb not in ("exec", "run"):
-            return (self.found(PROGRAM, words),)
-        inner = words[2 + _container_image_at([word.text for word in words[2:]]) :]
+            return (self.launch(PROGRAM, words),)
+        from_image = words[2 + _container_image_at([word.text for word in words[2:]]) :]
         # An image's name in a variable is usually one word; two variables may be anything.
-        if all(word.may_be_several for word in inner[:2]):
-            return (self.found(PROGRAM, words, behind=None),)
-        started = _Starts(self.command, self.depth + 1).of(inner[1:])
+        if all(word.may_be_several for word in from_image[:2]):
+            return (self.launch(PROGRAM, words, inner=None),)
+        programs = _Starts(self.command, self.depth + 1).find(from_image[1:])
         if verb == "exec":
-            return started
+            return programs
         # With `run`, an image may pass the words after it to its own program.
-        is_program = started and (started[0].kind in (SHELL, PYTHON) or started[0].is_launcher)
-        return started if is_program else (self.found(PROGRAM, words),)
+        if programs and (programs[0].kind in (SHELL, PYTHON) or programs[0].is_launcher):
+            return programs
+        return (self.launch(PROGRAM, words),)
 
     def python(self, words: Sequence[ShellWord]) -> Launch:
         """Return what a python command starts: a launcher (``-m``) or another program."""
@@ -221,24 +231,24 @@ class _Starts:
         launch = None
         if kind == "m":
             launch = self.launcher([name, *texts[first_argument:]], words)
-        return launch or self.found(PYTHON, words, {kind: name})
+        return launch or self.launch(PYTHON, words, {kind: name})
 
     def shell(self, words: Sequence[ShellWord]) -> Launch:
         """Return a shell's launch, with the programs in the text of ``-c``."""
         for word, text in zip(words[1:], words[2:]):
             if re.fullmatch(r"-[a-z]*c", word.value or ""):
-                launch = self.found(SHELL, words, {"c": ""})
-                return replace(launch, inside=self.of_text(text))
+                launch = self.launch(SHELL, words, {"c": ""})
+                return replace(launch, inside=self.find_in_text(text))
             if not (word.value or "").startswith("-"):
                 break
-        return self.found(SHELL, words)
+        return self.launch(SHELL, words)
 
-    def of_text(self, text: ShellWord) -> Tuple[Launch, ...]:
+    def find_in_text(self, text: ShellWord) -> Tuple[Launch, ...]:
         """Return the programs that shell text starts."""
-        started: List[Launch] = []
+        programs: List[Launch] = []
         for inner in read_shell(text.text).commands:
             # Positions within the text mean nothing to the script's reader.
-            placed = tuple(replace(word, place=text.place) for word in inner.words)
-            command = replace(inner, words=placed, place=text.place)
-            started += _Starts(command, self.depth + 1).of(placed)
-        return tuple(started)
+            words = tuple(replace(word, place=text.place) for word in inner.words)
+            command = replace(inner, words=words, place=text.place)
+            programs += _Starts(command, self.depth + 1).find(words)
+        return tuple(programs)

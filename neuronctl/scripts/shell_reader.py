@@ -39,21 +39,26 @@ _PLACEHOLDER = (
 )
 
 
-def _before(line: bytes, parsed_line: bytes, column: int) -> int:
+def _original_column(line: bytes, parsed_line: bytes, column: int) -> int:
     """Return the column in the original line for a column in the line with braces."""
-    at = 0
+    original = 0
     for byte in parsed_line[:column]:
-        at += at < len(line) and line[at] == byte
-    return at
+        if original < len(line) and line[original] == byte:
+            original += 1
+    return original
+
+
+def _count_characters(data: bytes) -> int:
+    return len(data.decode("utf-8", "surrogateescape"))
 
 
 _AT_THE_TOP = Command((), (), NOWHERE, sure=True)
-"""A command as far as it is known by what stands around it."""
+"""The surroundings of a command, as far as they concern it: here, none."""
 
 
 def _literal_value(raw: str, *, quoted: bool) -> Value:
     """Return the value of a text without expansions; unknown if it may match file names."""
-    # Each backslash that quotes the character after it; in double quotes, few need one.
+    # A backslash that quotes the next character; in double quotes, only these characters.
     escape = r'\\([$`"\\])' if quoted else r"\\(.)"
     plain = re.sub(escape, r"\1", raw.replace("\\\n", ""), flags=re.DOTALL)
     # A * ? [ or { without a backslash: bash makes file names or several words of it.
@@ -73,11 +78,11 @@ class _Reader:
         written = text.encode("utf-8", "surrogateescape")
         self.lines = written.split(b"\n")
         self.parsed_lines = self.lines if self.data == written else self.data.split(b"\n")
+        # Of the variables whose values are known so far, at least in part.
         self.values: Dict[str, Value] = {name: (value, True) for name, value in known.items()}
-        """Of the variables that are known so far, at least in part."""
         self.arrays: Dict[str, Tuple[ShellWord, ...]] = {}
+        # Name of a variable -> the variables that its value was made of.
         self.origins: Dict[str, Tuple[str, ...]] = {}
-        """Name -> the variables that its value was made of."""
         self.commands: List[Command] = []
         self.assignments: List[Assignment] = []
         self.often = variables_set_often(self.root)
@@ -113,32 +118,32 @@ class _Reader:
         """Return the place of a node's beginning, and its end on that line."""
         row, column = node.start_point
         end_row, end_column = node.end_point
-        line, parsed = self.lines[row], self.parsed_lines[row]
-        end_column = end_column if end_row == row else len(parsed)
-        if parsed is not line and parsed != line:
-            column, end_column = _before(line, parsed, column), _before(line, parsed, end_column)
-        before, until = (
-            line[:at].decode("utf-8", "surrogateescape") for at in (column, end_column)
-        )
-        return SourceSpan(row + 1, len(before) + 1, len(until) + 1)
+        line, parsed_line = self.lines[row], self.parsed_lines[row]
+        if end_row != row:
+            end_column = len(parsed_line)
+        if parsed_line != line:
+            column = _original_column(line, parsed_line, column)
+            end_column = _original_column(line, parsed_line, end_column)
+        before, until = line[:column], line[:end_column]
+        return SourceSpan(row + 1, _count_characters(before) + 1, _count_characters(until) + 1)
 
     def visit(self, node: Node, where: Command) -> None:
         """Collect the commands and assignments below a node. where: its surroundings."""
         kind = node.type
         if self.depth > _DEEPEST:
-            return
+            return  # Python's own stack is limited
         self.depth += 1
         if kind == "command":
-            self.command(node, where)
+            self.add_command(node, where)
         elif kind in ("declaration_command", "unset_command"):
-            self.declaration(node, where)
+            self.add_declaration(node, where)
         elif kind == "variable_assignment":
-            self.assignment(node, where, exported=False)
+            self.add_assignment(node, where, exported=False)
         elif kind == "function_definition":
-            before = self.values, self.arrays, self.origins
+            outside = self.values, self.arrays, self.origins
             self.forget()  # they may have another value when it is called
             self.visit_all(node, replace(where, sure=False, looped=True, in_loop=False))
-            self.values, self.arrays, self.origins = before
+            self.values, self.arrays, self.origins = outside
         else:
             if kind == "heredoc_body":
                 self.documents.update(range(node.start_point[0] + 1, node.end_point[0] + 2))
@@ -146,11 +151,11 @@ class _Reader:
         self.depth -= 1
 
     def visit_all(self, node: Node, where: Command) -> None:
-        """Collect the commands and assignments below a node's children. where: as for visit."""
+        """Collect the commands and assignments below a node's children. where: as for visit()."""
         kind, children = node.type, node.children
-        surely = where.sure
+        is_node_sure = where.sure
         if kind == "file_redirect":
-            self.files.append(self.word(children[-1], node))
+            self.files.append(self.read_word(children[-1], node))
         if kind in LOOPS:
             where = replace(where, sure=False, looped=True, in_loop=True)
         elif kind in _SUBSTITUTIONS:
@@ -160,7 +165,7 @@ class _Reader:
         for number, child in enumerate(children):
             changes: Dict[str, Any] = {}  # to what `where` says of the other children
             if kind == "list" and number == 0:
-                changes["sure"] = surely  # of `a && b`, the first one
+                changes["sure"] = is_node_sure  # of `a && b`, a runs surely
             elif kind == "list":
                 changes["joined"] = children[number - 1].type
             elif kind == "pipeline" and number:
@@ -170,30 +175,25 @@ class _Reader:
             if child.is_named:
                 self.visit(child, replace(where, **changes) if changes else where)
 
-    def command(self, node: Node, where: Command) -> None:
-        """Add a simple command: its words and the variables expanded in them."""
+    def add_command(self, node: Node, where: Command) -> None:
+        """Add a simple command: its words and the variables set before it."""
         words: List[ShellWord] = []
         assigned: List[Assignment] = []
         for child in node.children:
             name = child.child_by_field_name("name")
             if child.type == "variable_assignment" and name is not None:
-                word = self.word(child.child_by_field_name("value"), child)
+                value = self.read_word(child.child_by_field_name("value"), child)
                 place = self.place(child)
                 assigned.append(
-                    Assignment(text_of(name), word, exported=True, sure=False, place=place)
+                    Assignment(text_of(name), value, exported=True, sure=False, place=place)
                 )
             elif child.type == "command_name":
-                words += self.words(child.children[0] if child.children else child, child)
+                words += self.read_words(child.children[0] if child.children else child, child)
             elif child.is_named and not child.type.endswith("_redirect"):
-                words += self.words(child, child)
-        self.commands.append(
-            replace(
-                where,
-                words=tuple(words),
-                assigned=tuple(assigned),
-                place=self.place(node),
-            )
-        )
+                words += self.read_words(child, child)
+        place = self.place(node)
+        command = replace(where, words=tuple(words), assigned=tuple(assigned), place=place)
+        self.commands.append(command)
         for child in node.children:
             self.visit_all(child, where)
         if reads_more(words):
@@ -206,84 +206,83 @@ class _Reader:
         }
         self.arrays, self.origins = {}, {}
 
-    def declaration(self, node: Node, where: Command) -> None:
+    def add_declaration(self, node: Node, where: Command) -> None:
         """Add the variables that ``export A=x B``, ``declare``, ``local``, and ``readonly`` set."""
-        first = node.children[0].type if node.children else ""
+        keyword = node.children[0].type if node.children else ""
         flags = [text_of(child) for child in node.children if child.type == "word"]
-        exported = first == "export" or any(re.match("-[a-zA-Z]*x", flag) for flag in flags)
+        exported = keyword == "export" or any(re.match("-[a-zA-Z]*x", flag) for flag in flags)
         for child in node.children:
             if child.type == "variable_assignment":
-                self.assignment(child, where, exported)
+                self.add_assignment(child, where, exported)
             elif child.type == "variable_name" and exported:
-                for number, each in enumerate(self.assignments):
-                    if each.name == text_of(child):
-                        self.assignments[number] = replace(each, exported=True)
+                for index, assignment in enumerate(self.assignments):
+                    if assignment.name == text_of(child):
+                        self.assignments[index] = replace(assignment, exported=True)
             else:
                 self.visit(child, where)
 
-    def assignment(self, node: Node, where: Command, exported: bool) -> None:
+    def add_assignment(self, node: Node, where: Command, exported: bool) -> None:
         """Add a ``NAME=value``."""
         name_node = node.child_by_field_name("name")
         if name_node is None:
             return
-        name, word = text_of(name_node), self.word(node.child_by_field_name("value"), node)
-        self.assignments.append(Assignment(name, word, exported, where.sure, self.place(node)))
-        self.origins[name] = word.names[:_MOST_ORIGINS]
+        name, value = text_of(name_node), self.read_word(node.child_by_field_name("value"), node)
+        self.assignments.append(Assignment(name, value, exported, where.sure, self.place(node)))
+        self.origins[name] = value.names[:_MOST_ORIGINS]
         follows = where.sure and name_node.type == "variable_name" and name not in self.often
-        self.follow(name, node, word, follows)
+        self.follow(name, node, value, follows)
         self.visit_all(node, where)
 
-    def follow(self, name: str, node: Node, word: ShellWord, follows: bool) -> None:
-        """Track a variable's value from here on; forget it if ``follows`` is False.
+    def follow(self, name: str, node: Node, value: ShellWord, follows: bool) -> None:
+        """Track a variable's value from its assignment on; forget it if ``follows`` is False.
 
         follows: the line surely runs once, and nothing else sets the variable.
         """
-        value = node.child_by_field_name("value")
-        adds = any(child.type == "+=" for child in node.children)
-        before, before_known = "", True
-        if adds:
-            before, before_known = self.values.get(name, (f"${name}", False))
-        text, known = before + word.text, before_known and word.known
-        items = self.arrays.get(name, ()) if adds else ()
-        known_array = not adds or name in self.arrays
-        self.values.pop(name, None)
-        self.arrays.pop(name, None)
+        before, before_known = self.values.pop(name, (f"${name}", False))
+        items = self.arrays.pop(name, None)
+        if not any(child.type == "+=" for child in node.children):
+            before, before_known, items = "", True, ()
+        text, known = before + value.text, before_known and value.known
         if not follows or len(text) > _LONGEST_VALUE:
             return
-        if value is not None and value.type == "array":
-            for child in value.children:
+        value_node = node.child_by_field_name("value")
+        if value_node is not None and value_node.type == "array":
+            if items is None:
+                return  # what precedes += is unknown
+            for child in value_node.children:
                 if child.is_named and child.type != "comment":
-                    items += tuple(self.words(child, child))
-            if known_array:
-                self.arrays[name] = items
+                    items += tuple(self.read_words(child, child))
+            self.arrays[name] = items
         elif known or re.sub(EXPANSION, "", text):
             self.values[name] = text, known
 
-    def words(self, node: Node, around: Node) -> List[ShellWord]:
+    def read_words(self, node: Node, around: Node) -> List[ShellWord]:
         """Return a word of a command, or the words of the variable that it consists of."""
-        written = self.word(node, around)
-        if "$" not in written.raw:
-            return [written]
+        word = self.read_word(node, around)
+        if "$" not in word.raw:
+            return [word]
         # ${NAME[@]}, ${NAME[*]}, or "${NAME[@]}"
-        array = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}|\"\$\{(\w+)\[@\]\}\"", written.raw)
+        array = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}|\"\$\{(\w+)\[@\]\}\"", word.raw)
         items = self.arrays.get(array[1] or array[2]) if array is not None else None
         if items is not None:
-            return [replace(item, raw=written.raw, place=written.place) for item in items]
-        alone = re.fullmatch(r"\$(\w+)|\$\{(\w+)\}", written.raw)
-        value = self.values.get(alone[1] or alone[2]) if alone is not None else None
-        if value is None or (written.known and re.fullmatch(r"\S+", written.text)):
-            return [written]
-        return [replace(written, text=text, known=known) for text, known in split_words(*value)]
+            return [replace(item, raw=word.raw, place=word.place) for item in items]
+        variable = re.fullmatch(r"\$(\w+)|\$\{(\w+)\}", word.raw)
+        value = self.values.get(variable[1] or variable[2]) if variable is not None else None
+        is_one_word = word.known and re.fullmatch(r"\S+", word.text) is not None
+        if value is None or is_one_word:
+            return [word]
+        return [replace(word, text=text, known=known) for text, known in split_words(*value)]
 
-    def word(self, node: Optional[Node], around: Node) -> ShellWord:
+    def read_word(self, node: Optional[Node], around: Node) -> ShellWord:
         """Return a word, or the empty value of ``A=``."""
         if node is None:
             return ShellWord("", "", True, (), self.place(around))
         names: List[str] = []
         text, known = self.value_of(node, names)
-        origins = [origin for name in names for origin in self.origins.get(name, ())]
-        every = tuple(dict.fromkeys((*names, *origins)))
-        return ShellWord(text_of(node), text, known, every, self.place(node))
+        all_names = dict.fromkeys(names)
+        for name in names:
+            all_names.update(dict.fromkeys(self.origins.get(name, ())))
+        return ShellWord(text_of(node), text, known, tuple(all_names), self.place(node))
 
     def value_of(self, node: Node, names: List[str], *, quoted: bool = False) -> Value:
         """Return the value of a part of a word; add its variables to ``names``.
@@ -329,19 +328,18 @@ class _Reader:
             names.append(name)
         else:
             names += self.names(node)
+        if kind == "expansion":
             # ${NAME}, ${NAME-default}, and ${NAME:-default}
-            braced = re.fullmatch(r"\$\{(\w+)(:?-[^{}]*)?\}", raw) if kind == "expansion" else None
-            if braced is not None:
-                name, default = braced[1], braced[2] or ""
+            braced = re.fullmatch(r"\$\{(\w+)(:?-[^{}]*)?\}", raw)
+            name, default = braced.groups("") if braced is not None else ("", "")
         value = self.values.get(name) if name else None
         if value is None:
             # A dollar, or another sign that the grammar has no name for, is itself.
-            known = kind == "$" or (not name and not node.is_named)
-            return raw, known
+            return raw, kind == "$" or (not name and not node.is_named)
         text, known = value
         if default and not text:
             return raw, False
-        may_be_several = not quoted and re.search(r"[\s*?\[]", text)
+        may_be_several = not quoted and re.search(r"[\s*?\[]", text) is not None
         return text, known and not may_be_several
 
     def names(self, node: Node) -> List[str]:

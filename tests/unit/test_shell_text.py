@@ -113,7 +113,7 @@ def test_counts(text: str, names: Tuple[str, ...], count: Optional[int]) -> None
 def test_an_option_has_its_value_behind_it() -> None:
     run = launch(only('mpirun --np=1 "--n=$A/b" --np 2 -n=3 -x a=1 --n'))
     assert run is not None
-    assert [value for value, _ in run.written("np", "n")] == ["1", "$A/b", "2", "3", ""]
+    assert [value for value, _ in run.values_of("np", "n")] == ["1", "$A/b", "2", "3", ""]
 
 
 def test_export_takes_the_assignments_before_it() -> None:

@@ -22,7 +22,7 @@ def check_unhandled_signal(facts: ScriptFacts) -> Iterator[Finding]:
     With B:, Slurm sends it to the batch shell; without, to what srun starts.
     """
     given = facts.given("signal")
-    works = [launch for launch in facts.launches if launch.works]
+    works = [launch for launch in facts.launches if launch.is_work]
     if given is None or not works:
         return
     flags, name, _ = split_signal(given.value or "")
@@ -67,7 +67,7 @@ def check_hidden_exit_code(facts: ScriptFacts) -> Iterator[Finding]:
 
 def _works(facts: ScriptFacts) -> Dict[int, str]:
     """Return the commands that do the job's work, by identity, with the program's name."""
-    return {id(run.command): run.word.raw for run in reversed(facts.launches) if run.works}
+    return {id(run.command): run.word.raw for run in reversed(facts.launches) if run.is_work}
 
 
 _TELLS = r"notif|slack|telegram|mail|stats"

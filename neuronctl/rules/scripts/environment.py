@@ -105,7 +105,7 @@ def _module_is_missing(facts: ScriptFacts) -> Iterator[Finding]:
 
 def _out_of_order(facts: ScriptFacts) -> Iterator[Finding]:
     """Find the first module of a Python that hides the environment activated before it."""
-    work_lines = [run.command.place.line for run in facts.launches if run.works]
+    work_lines = [run.command.place.line for run in facts.launches if run.is_work]
     active: Optional[Command] = None  # the command that activated the environment
     for command in facts.shell.calls(*_CONDA, "source", ".", "module", "ml"):
         if command.captured or not command.sure or not work_lines:

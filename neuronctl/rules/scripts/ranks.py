@@ -100,8 +100,8 @@ def _ports(facts: ScriptFacts) -> List[Tuple[Optional[str], SourceSpan]]:
             continue
         before = launch.command.assigned
         ports += [(each.word.value, each.place) for each in before if each.name == "MASTER_PORT"]
-        ports += launch.written(*launch.launcher.port)
-        for value, place in launch.written(*launch.launcher.endpoint):
+        ports += launch.values_of(*launch.launcher.port)
+        for value, place in launch.values_of(*launch.launcher.endpoint):
             port = re.search(r":\"?([0-9]+)\"?$", value)  # HOST:PORT
             ports += [(port[1], place)] if port is not None else []
     return ports
@@ -246,7 +246,7 @@ def _loopback_in_launchers(facts: ScriptFacts) -> Iterator[Tuple[str, SourceSpan
         # Within single quotes, each task expands the name of its own node.
         outer = start.outer[0].command.words if start.outer else ()
         quoted = any(word.raw.startswith("'") for word in outer)
-        for value, place in launch.written(*launcher.address, *launcher.endpoint):
+        for value, place in launch.values_of(*launcher.address, *launcher.endpoint):
             own_name = quoted and re.match(_OWN_NAME, value.strip("\"'"))
             if own_name or _IS_LOOPBACK.fullmatch(value):
                 yield value, place

@@ -62,30 +62,29 @@ def draft_job_file(
     header = read_header(text)
     _refuse(header, name, text)
     documents = read_shell(text).documents
-    ignored = (each for each in header.ignored if each.place.line not in documents)
-    header = replace(header, ignored=tuple(ignored))
+    ignored = tuple(each for each in header.ignored if each.place.line not in documents)
+    header = replace(header, ignored=ignored)
     lines = text.split("\n")
-    first = max([1, *(option.place.line for option in header.given)]) + 1
-    body = "\n".join(lines[first - 1 :])
+    last_directive = max([1, *(option.place.line for option in header.given)])
+    body = "\n".join(lines[last_directive:])
+
     remarks: List[Remark] = []
-    request = request_from_header(header, name, cluster)
-    keys = [Entry("cluster", cluster.name)] if name_cluster else []
-    keys += _directive_entries(header, name, request, remarks)
+    entries = [Entry("cluster", cluster.name)] if name_cluster else []
+    entries += _directive_entries(header, name, cluster, remarks)
+    lost = _lost_variables(header, cluster)
+    entries += [Entry("env", lost)] if lost else []
+    entries.append(Entry("run", _run_text(body, header)))
+    line = uses_arguments(body)
+    if line is not None:
+        message = "refers to the arguments of the script, and shell text in a job file has none"
+        remarks.append(Remark(last_directive + line, message, "write the values themselves"))
     comments = [
         line[1:].lstrip()
-        for line in lines[1 : first - 1]
+        for line in lines[1:last_directive]
         if line.startswith("#") and not line.startswith(DIRECTIVE)
     ]
-    arguments = uses_arguments(body)
-    if arguments is not None:
-        message = "refers to the arguments of the script, and shell text in a job file has none"
-        remarks.append(Remark(first - 1 + arguments, message, "write the values themselves"))
-    given, names = header.options, _VARIABLES.keys() - {cluster.policy.gpu_option}
-    lost = {_VARIABLES[option]: given[option].value for option in names if option in given}
-    entries = [Entry("env", lost)] if lost else []
-    entries.append(Entry("run", _run_text(body, header)))
     above = [f"From {'standard input' if name == '<stdin>' else name}", *comments]
-    job_file = write([*keys, *entries], above=above)
+    job_file = write(entries, above=above)
     try:
         parse_job_file(job_file, "job.yaml")
     except JobFileError as error:
@@ -95,52 +94,58 @@ def draft_job_file(
 
 
 _VARIABLES = {"gpus-per-node": "SLURM_GPUS_PER_NODE", "gpus": "SLURM_GPUS"}
-"""What Slurm sets if GPUs are requested by such an option."""
+"""Option -> the variable that Slurm sets if GPUs are requested by it."""
+
+
+def _lost_variables(header: Header, cluster: Cluster) -> Dict[str, object]:
+    """Return such variables, with their values, for options that the job's script will not have."""
+    lost: Dict[str, object] = {}
+    for option, variable in _VARIABLES.items():
+        if option in header.options and option != cluster.policy.gpu_option:
+            lost[variable] = header.value(option)
+    return lost
 
 
 def _refuse(header: Header, name: str, text: str) -> None:
     """Raise UsageError for a script that no job file can replace."""
-    lines = text.split("\n")
-    unprintable = (
-        number for number, line in enumerate(lines, 1) if not line.replace("\t", "").isprintable()
-    )
-    number = 1  # of the line at fault; 0: none is
     hint = "submit the script itself: neuronctl submit FILE"
     if len(text) > MOST_CHARACTERS:
         message = f"has more than {MOST_CHARACTERS:,} characters, too many for a job file"
-    elif header.refusals:
-        first = header.refusals[0]
-        number = max(1, first.place.line)
-        message = f"sbatch refuses this script: {first.message}"
-        hint = first.hint or f"'neuronctl check {name}' says more"
-    elif header.components > 1:
+        raise UsageError(f"{name}:1: {message}", hint)
+    if header.refusals:
+        refusal = header.refusals[0]
+        place = f"{name}:{max(1, refusal.place.line)}"
+        hint = refusal.hint or f"'neuronctl check {name}' says more"
+        raise UsageError(f"{place}: sbatch refuses this script: {refusal.message}", hint)
+    if header.components > 1:
         message = f"a heterogeneous job of {header.components} components: a job file has one"
-    elif not header.for_bash:
+        raise UsageError(f"{name}:1: {message}", hint)
+    if not header.for_bash:
         shell = interpreter(header.shebang) or "no interpreter"
         message = f"a script for {shell}: bash reads what a job file runs"
         hint = "write a job file that starts it as a program: script: FILE"
-    else:
-        number = next(unprintable, 0)
-        message = "cannot be imported: it contains a control character, or bytes that are not UTF-8"
-        hint = "remove the character"
-    if number:
-        raise UsageError(f"{name}:{number}: {message}", hint)
+        raise UsageError(f"{name}:1: {message}", hint)
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.replace("\t", "").isprintable():
+            problem = "it contains a control character, or bytes that are not UTF-8"
+            message = f"{name}:{number}: cannot be imported: {problem}"
+            raise UsageError(message, "remove the character")
 
 
 def _directive_entries(
-    header: Header, name: str, asked: JobRequest, remarks: List[Remark]
+    header: Header, name: str, cluster: Cluster, remarks: List[Remark]
 ) -> List[Entry]:
     """Return the keys for the directives; append what no key can express to ``remarks``."""
-    remarked: Dict[str, str] = {}
-    behind = {each.place.line: each.text for each in header.ignored if each.reason == REMARK}
+    line_comments = {each.place.line: each.text for each in header.ignored if each.reason == REMARK}
+    comments: Dict[str, str] = {}
     values: Dict[str, object] = {}
     others: List[str] = []
     for option in header.options.values():
         key, value, number = option.name, option.value or "true", option.place.line
         if key == "no-requeue":
             key, value = "requeue", "false"
-        if key in OF_SLURM and number in behind:
-            remarked[key] = behind[number][1:].strip()
+        if key in OF_SLURM and number in line_comments:
+            comments[key] = line_comments[number][1:].strip()
         if key in _CANNOT_SAY:
             message = f"{option.text}: a job file cannot say this"
             remarks.append(Remark(number, message, _CANNOT_SAY[key]))
@@ -149,19 +154,17 @@ def _directive_entries(
         else:
             try:
                 BY_NAME[key].parse([value])
+                values[key] = _typed(key, value)
             except ValueError as error:
                 remarks.append(Remark(number, f"--{key} is not carried over: {error}"))
-            else:
-                values[key] = _typed(key, value)
-    _add_defaults(values, header, name, asked)
+    _add_defaults(values, header, name, request_from_header(header, name, cluster))
     for ignored in header.ignored:
         if ignored.reason in (AFTER_COMMAND, MISSPELLED):
             shown = ignored.text if len(ignored.text) < 60 else f"{ignored.text[:57]}…"
             message = f"'{shown}' has no effect ({ignored.reason})"
             remarks.append(Remark(ignored.place.line, message))
-    entries = [
-        Entry(key, values[key], remark=remarked.get(key, "")) for key in OF_SLURM if key in values
-    ]
+    keys = [key for key in OF_SLURM if key in values]
+    entries = [Entry(key, values[key], remark=comments.get(key, "")) for key in keys]
     return [*entries, Entry("sbatch", others)] if others else entries
 
 
@@ -202,18 +205,19 @@ def _first_lines(header: Header) -> List[str]:
             "source /etc/profile",
             f'{files} if [ -r "$file" ]; then source "$file"; break; fi; done',
         ]
-    others = "".join(letter for letter in "eux" if letter in flags)
-    return [*lines, f"set -{others}"] if others else lines
+    kept_flags = "".join(letter for letter in "eux" if letter in flags)
+    return [*lines, f"set -{kept_flags}"] if kept_flags else lines
 
 
 def _run_text(body: str, header: Header) -> str:
     """Return the text of ``run``: the script's commands, at least ``:``."""
-    text = "\n".join([*_first_lines(header), body.strip("\n")])
-    lines = text.split("\n")
-    has_command = any(line.strip() and not line.lstrip().startswith("#") for line in lines)
-    text = (text if has_command else f"{text}\n:").strip("\n") + "\n"
-    # A job file's text stops at its first failing line; a script does not.
-    return text if text.count("\n") == 1 or sets_errexit(text) else f"set +e\n{text}"
+    lines = [*_first_lines(header), *body.strip("\n").split("\n")]
+    if all(not line.strip() or line.lstrip().startswith("#") for line in lines):
+        lines.append(":")
+    commands = "\n".join(lines).strip("\n") + "\n"
+    if commands.count("\n") == 1 or sets_errexit(commands):
+        return commands
+    return f"set +e\n{commands}"  # a job file's text stops at its first failing line
 
 
 def uses_arguments(text: str) -> Optional[int]:

@@ -77,11 +77,13 @@ def scripts_at(path: str, unreadable: List[OSError]) -> List[str]:
     if not os.path.isdir(path):
         return [path]
     scripts: List[str] = []
-    for here, folders, names in os.walk(path, onerror=unreadable.append):
+    for folder, folders, names in os.walk(path, onerror=unreadable.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for file in (os.path.join(here, name) for name in sorted(names)):
+        for name in sorted(names):
+            file = os.path.join(folder, name)
             try:
-                scripts += [file] if _batch_script(file) is not None else []
+                if _batch_script(file) is not None:
+                    scripts.append(file)
             except OSError as error:
                 unreadable.append(OSError(error.errno, error.strerror, file))
     return scripts
@@ -104,9 +106,12 @@ def _batch_script(path: str) -> Optional[str]:
         if not first.startswith((b"#!", b"\xef\xbb\xbf#!", b"#SBATCH")):
             return None
         text = first + file.read(MAX_BYTES)
-    # In another language, sbatch's lines are among the comments and blank lines at the top.
-    head = None if re.match(_SHELL, text) else re.match(rb"(?:[ \t]*(?:#[^\n]*)?\n)*", text)
-    if re.search(_DIRECTIVE, text if head is None else head[0]) is None:
+    searched = text
+    top = re.match(rb"(?:[ \t]*(?:#[^\n]*)?\n)*", text)
+    if top is not None and not re.match(_SHELL, text):
+        # In another language, sbatch's lines are among the comments and blank lines at the top.
+        searched = top[0]
+    if re.search(_DIRECTIVE, searched) is None:
         return None
     return text.decode("utf-8", "surrogateescape")
 
@@ -139,7 +144,7 @@ def unified_diff(name: str, before: str, after: str) -> str:
     import difflib
 
     # splitlines() would split at other characters, too.
-    old, new = ([part for part in re.split("(?<=\n)", text) if part] for text in (before, after))
+    old, new = (re.findall("[^\n]*\n|[^\n]+", text) for text in (before, after))
     lines = difflib.unified_diff(old, new, name, name)
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines

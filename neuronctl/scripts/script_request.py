@@ -8,7 +8,6 @@ of it must be.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -17,7 +16,7 @@ from neuronctl.common.datatypes import replace
 from neuronctl.common.units import hosts
 from neuronctl.request.job import OF_SLURM, Amounts, JobRequest, Origin, Source
 from neuronctl.request.values import gpu_type_of_task
-from neuronctl.scripts.header import SCRIPT, Header, digits
+from neuronctl.scripts.header import SCRIPT, GivenOption, Header, digits
 from neuronctl.scripts.shell_text import ShellText
 from neuronctl.slurm.sbatch_options import EARLY
 
@@ -33,28 +32,32 @@ def request_from_header(header: Header, file: str, cluster: Cluster) -> JobReque
     if not file.isprintable():  # no plan may hold it; the request is the same
         file = "script"
     # --gres=gpu overrides --gpus-per-node, whichever comes first.
-    for name, given in sorted(header.options.items(), key=lambda item: item[0] == "gres"):
-        values: Optional[Mapping[str, Any]] = {}  # None: sbatch alone knows the option
-        if name == "no-requeue":
-            values = {"requeue": False}
-        elif name in OF_SLURM:
-            with contextlib.suppress(ValueError):  # from a variable, and already reported
-                values = OF_SLURM[name].parse_directive(given.value)
-        elif name not in _NOT_ABOUT_THE_JOB:
-            values = None
+    for option in sorted(header.options.values(), key=lambda option: option.name == "gres"):
+        values = _fields_of(option)
         if values is None:
-            others.append(given.text[2:])
+            others.append(option.text[2:])
             continue
-        place = f"{file}:{given.place.line}" if given.source == SCRIPT else given.source
-        for field, value in values.items():
-            fields[field] = value
-            origins[field] = Origin(Source.ASKED, place)
+        place = f"{file}:{option.place.line}" if option.source == SCRIPT else option.source
+        fields.update(values)
+        origins.update(dict.fromkeys(values, Origin(Source.ASKED, place)))
     if "gpus" in fields and "gpus_per_node" in fields:
         # These determine the nodes; beside node names, some releases refuse no combination.
         others = [option for option in others if not option.startswith("nodes=")]
     fields["sbatch"] = tuple(others)
-    _size(header, fields, cluster)
+    _settle_sizes(header, fields, cluster)
     return JobRequest(script=file, launcher="srun", cluster=cluster.name, origins=origins, **fields)
+
+
+def _fields_of(option: GivenOption) -> Optional[Mapping[str, Any]]:
+    """Return the fields of JobRequest that an option sets; None if sbatch alone knows it."""
+    if option.name == "no-requeue":
+        return {"requeue": False}
+    if option.name in OF_SLURM:
+        try:
+            return OF_SLURM[option.name].parse_directive(option.value)
+        except ValueError:
+            return {}  # from a variable, and already reported
+    return {} if option.name in _NOT_ABOUT_THE_JOB else None
 
 
 def job_variables(header: Header) -> Dict[str, str]:
@@ -96,29 +99,23 @@ def modules(shell: ShellText) -> Tuple[str, ...]:
     return tuple(loaded)
 
 
-def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
+def _settle_sizes(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
     """Settle nodes, tasks, cores, and GPUs in ``fields`` as Slurm would on equal nodes.
 
     Afterwards, ``fields`` has them per node and per task, and no totals.
     """
     tasks, tasks_per_node = fields.get("ntasks"), fields.get("ntasks_per_node")
-    nodes: Optional[int] = fields.get("nodes")
+    nodes, gpus = fields.get("nodes"), fields.get("gpus")
     if fields.get("max_nodes") == 0:
         del fields["max_nodes"]  # as many as Slurm likes
-    gpus = fields.get("gpus")
     if nodes is not None and gpus and fields.get("max_nodes", 0) > gpus:
         fields["max_nodes"] = max(nodes, gpus)  # sbatch uses no more of a range
     names = "nodes max_nodes ntasks ntasks_per_node cpus_per_task gpus gpus_per_node"
-    fields["amounts"] = asked = Amounts(**{name: fields.get(name) for name in names.split()})
+    fields["amounts"] = Amounts(**{name: fields.get(name) for name in names.split()})
     gpus_per_task = header.count("gpus-per-task")
-    cores_per_gpu = header.count("cpus-per-gpu")
     if nodes is None:
-        has_names = fields.get("nodelist") is not None
-        all_gpus = gpus or (gpus_per_task or 0) * (tasks or 1)
-        cores_of_node, gpus_of_node = _of_partition(fields.get("partition"), cluster)
-        least = replace(asked, gpus=all_gpus).least_nodes(cores_of_node, gpus_of_node)
-        nodes = max(least, len(set(hosts(fields.get("nodelist")))))
-        if not has_names or nodes > 1:
+        nodes = _least_nodes(fields, gpus or (gpus_per_task or 0) * (tasks or 1), cluster)
+        if fields.get("nodelist") is None or nodes > 1:
             fields["nodes"] = nodes
     elif tasks is not None and tasks < nodes:
         fields["nodes"] = nodes = tasks  # sbatch reduces them with a warning
@@ -140,13 +137,17 @@ def _size(header: Header, fields: Dict[str, Any], cluster: Cluster) -> None:
         if kind:
             fields["gpu_type"] = kind
     if "cpus_per_task" not in fields:
-        cores_per_node = (cores_per_gpu or 0) * fields.get("gpus_per_node", 0)
+        cores_per_node = (header.count("cpus-per-gpu") or 0) * fields.get("gpus_per_node", 0)
         fields["cpus_per_task"] = max(1, cores_per_node // tasks_per_node)
 
 
-def _of_partition(name: Optional[str], cluster: Cluster) -> Tuple[int, int]:
-    """Return the cores of a partition's largest node and its GPUs per node; 0 if unknown."""
-    partition = cluster.partitions.get(name or cluster.default_partition or "")
-    if partition is None:
-        return 0, 0
-    return partition.max_cores_per_node or 0, partition.gpus_per_node
+def _least_nodes(fields: Dict[str, Any], gpus: int, cluster: Cluster) -> int:
+    """Return the fewest nodes of the partition that have what a job with so many GPUs requests."""
+    cores_of_node = gpus_of_node = 0  # unknown
+    partition = cluster.partitions.get(fields.get("partition") or cluster.default_partition or "")
+    if partition is not None:
+        cores_of_node = partition.max_cores_per_node or 0
+        gpus_of_node = partition.gpus_per_node
+    amounts: Amounts = replace(fields["amounts"], gpus=gpus)
+    named_nodes = set(hosts(fields.get("nodelist")))
+    return max(amounts.least_nodes(cores_of_node, gpus_of_node), len(named_nodes))

@@ -165,6 +165,8 @@ def test_options_for_gpus_keep_their_variables() -> None:
     both = imported(script("./a", "-N 1 --gres=gpu:2 --gpus-per-node=2"))
     assert data(both)["gres"] == "gpu:2" and data(both)["env"] == {"SLURM_GPUS_PER_NODE": 2}
     assert data(imported(script("./a", "-N 2 --gpus=4")))["env"] == {"SLURM_GPUS": 4}
+    three = data(imported(script("./a", "-N 1 --gres=gpu:2 --gpus-per-node=2 --gpus=2")))
+    assert [*three["env"]] == ["SLURM_GPUS_PER_NODE", "SLURM_GPUS"], "the same order each time"
 
 
 @pytest.mark.parametrize("option", ["--exclusive=user", "--image=docker:a/b"])

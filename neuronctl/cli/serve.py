@@ -161,11 +161,11 @@ def connect(job: str, as_json: bool) -> int:
 
 
 def _newest_server() -> JobId:
-    from neuronctl.serving.server_state import servers
+    from neuronctl.serving.server_state import list_servers
     from neuronctl.slurm.job_states import RUNNING
     from neuronctl.tracking.lookup import queued
 
-    numbers = servers()
+    numbers = list_servers()
     running = [job.id for job in queued() if job.state == RUNNING and job.id.job in numbers]
     if not running:
         raise errors.NoSuchJobError(
@@ -181,9 +181,9 @@ def list_servers(as_json: bool) -> int:
 
     USER is whose the port is. A server that has ended stays in the list for a week.
     """
-    from neuronctl.serving.server_state import all_servers
+    from neuronctl.serving.server_state import find_all_servers
 
-    notes = all_servers()
+    notes = find_all_servers()
     if as_json:
         servers = [{"job_id": str(note.job), **asdict(note)} for note in notes]
         for server in servers:

@@ -155,9 +155,9 @@ def _servers(answer: Found) -> Dict[int, str]:
     """Return how the server in each job is; most users have none."""
     if not os.path.isdir(os.path.join(state_dir(), "serve")):
         return {}
-    from neuronctl.serving.server_state import running_servers
+    from neuronctl.serving.server_state import find_running_servers
 
-    return {job: note.summary for job, note in running_servers(answer.jobs).items()}
+    return {job: note.summary for job, note in find_running_servers(answer.jobs).items()}
 
 
 def _watch(question: _Question) -> None:

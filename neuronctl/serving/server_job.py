@@ -19,7 +19,7 @@ from neuronctl.rendering.template_environment import gpu_reader
 from neuronctl.request.job import Body, JobRequest
 from neuronctl.request.typed_options import check_utf8
 from neuronctl.serving.recipes import OWN, Recipe
-from neuronctl.serving.server_state import MARK, folders
+from neuronctl.serving.server_state import MARK, servers_dir
 from neuronctl.submission.planned_job import PlannedJob
 
 _PROGRAM_KEYS = ("name", "guard", "ready", "alive", "used", "open", "ready_within")
@@ -116,7 +116,7 @@ def _check_program(recipe: Recipe, request: JobRequest) -> None:
 
 def make_place(settings: Settings) -> None:
     """Write the program of a server's job into the private directory of servers."""
-    place = folders()
+    place = servers_dir()
     files = _program_files(settings)
     try:
         os.close(open_own_directory(place))
@@ -173,7 +173,7 @@ def _setup(recipe: Recipe, settings: Settings) -> List[str]:
     program = _program_name(_program_files(settings))
     return [
         "# serve: its program runs this script again with PORT and TOKEN, and watches the server.",
-        f"program={quote(os.path.join(folders(), program))}",
+        f"program={quote(os.path.join(servers_dir(), program))}",
         f'[[ $(cat "$program"/*.{{py,json,sh}} | sha256sum) == {program[7:]}* ]] ||',
         '    { echo "serve: $(hostname -s) cannot read $program as it was" >&2; exit 1; }',
         f'[ "${MARK}" = "$SLURM_JOB_ID" ] || exec python3 -EsB "$program/main.py" run "$0"',

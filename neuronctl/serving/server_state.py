@@ -95,23 +95,25 @@ class Connection:
     text: str  # the instructions to show
 
 
-def folders() -> str:
+def servers_dir() -> str:
     """Return the directory with a folder for each server job of this cluster."""
     cluster = re.sub(r"[^A-Za-z0-9_-]", "_", local_cluster() or "-")
     return os.path.join(state_dir(), "serve", cluster)
 
 
-def servers() -> List[int]:
-    """Return the jobs that are, or recently were, servers."""
+def list_servers() -> List[int]:
+    """Return the ids of the jobs that are, or recently were, servers."""
     with contextlib.suppress(OSError):
-        return sorted(int(name) for name in os.listdir(folders()) if re.fullmatch("[0-9]+", name))
+        return sorted(
+            int(name) for name in os.listdir(servers_dir()) if re.fullmatch("[0-9]+", name)
+        )
     return []
 
 
 def read_note(job: int) -> Optional[Note]:
     """Return a job's note; None without a complete one."""
     with contextlib.suppress(OSError):
-        return parse_note(read_private(os.path.join(folders(), str(job), "note")))
+        return parse_note(read_private(os.path.join(servers_dir(), str(job), "note")))
     return None
 
 
@@ -136,7 +138,7 @@ def look_at(status: JobStatus) -> Optional[Note]:
     is_fresh = note.state == ENDED or time.time() - note.asked < _FRESH
     if is_fresh and note.asked >= (status.start or 0):
         return note
-    folder = os.path.join(folders(), str(note.job))
+    folder = os.path.join(servers_dir(), str(note.job))
     check = [note.python, "-EsB", os.path.join(note.program, "main.py"), "check", folder]
     try:
         answer = on_each_node(note.job, nodes_of(status)[:1], check, _PATIENCE)
@@ -153,19 +155,19 @@ def look_at(status: JobStatus) -> Optional[Note]:
     return replace(new_note, token=note.token)
 
 
-def running_servers(jobs: Iterable[JobStatus]) -> Dict[int, Note]:
+def find_running_servers(jobs: Iterable[JobStatus]) -> Dict[int, Note]:
     """Return the notes of the servers in those jobs that run, by job."""
-    ids = set(servers())
+    ids = set(list_servers())
     running = [job for job in jobs if job.state == RUNNING and job.id.job in ids]
     return {note.job: note for note in map(look_at, running) if note is not None}
 
 
-def all_servers() -> List[Note]:
+def find_all_servers() -> List[Note]:
     """Return a note for each server in the queue, and for each that ended in the last week."""
     recent = mine(since=int(time.time()) - _KEPT).sure().jobs
     jobs = {job.id.job: job for job in recent if job.record and MARK in job.record.draft.script}
-    notes = running_servers(jobs.values())
-    for number in {*servers(), *jobs} - set(notes):
+    notes = find_running_servers(jobs.values())
+    for number in {*list_servers(), *jobs} - set(notes):
         note = _note_at_rest(number, jobs.get(number))
         if note is not None:
             notes[number] = note
@@ -249,7 +251,7 @@ def connect(note: Note, cluster: Cluster) -> Connection:
     values.update(cluster=cluster.name, name=re.sub(r"[^\w.-]+", "-", note.name))
     values.update(jump=f"{login},{user}@{note.node}" if on_loopback else login)
     url = Template(recipe.url).safe_substitute(values)
-    script = os.path.join(folders(), str(note.job), "tunnel")
+    script = os.path.join(servers_dir(), str(note.job), "tunnel")
     home = os.path.expanduser("~") + os.sep  # where ssh starts a command
     wait = f"exec sh {quote(script[len(home) :] if script.startswith(home) else script)}"
     host = f"-J {login} {user}@{note.node}" if on_loopback else login

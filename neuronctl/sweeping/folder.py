@@ -62,9 +62,9 @@ class SweepSettings:
 class Sweep:
     """One sweep: its settings, and the folder of its tasks; methods raise RecordError.
 
-    path: the folder of the settings. folder: the folder below it for everything else; its name is
+    path: the folder of the settings. folder: the one below it for everything else; its name is
     random, so that a worker of an earlier sweep of this name writes nothing here. is_new: whether
-    create() has not been called yet.
+    create() has yet to be called.
     """
 
     def __init__(self, name: str, settings: SweepSettings, id: str = "") -> None:
@@ -102,12 +102,8 @@ class Sweep:
         return sum(self._add(dict(sizes), group) for sizes, group in by_sizes.items())
 
     def _add(self, sizes: Dict[str, str], tasks: List[Task]) -> int:
-        """Write a part with those of these tasks that are missing; return how many.
-
-        sizes: of all these tasks. If another command writes this part first, look again which tasks
-        are missing.
-        """
-        while True:
+        """Write a part with those of these tasks that are missing; return how many."""
+        while True:  # until no other command has just written this part
             parts = list(self._parts())
             present: set[Tuple[str, ...]] = set()
             for part_sizes, part_tasks in parts:
@@ -136,13 +132,11 @@ class Sweep:
     def do_again(
         self, attempts: Iterable[Tuple[int, int]], sizes: Optional[Dict[str, str]] = None
     ) -> None:
-        """Request another attempt after each of these (task, attempt).
-
-        sizes: other options for the jobs that do these tasks; None: unchanged.
-        """
+        """Request another attempt after each of these (task, attempt). sizes: new ones, if any."""
         changes = {} if sizes is None else {"sizes": sizes}
+        requests = ({"task": task, "attempt": number, **changes} for task, number in attempts)
         with self._reported():
-            files.do_again(self.folder, ({"task": n, "attempt": a, **changes} for n, a in attempts))
+            files.do_again(self.folder, requests)
 
     def pause(self, why: str) -> None:
         """Let no job take more tasks."""
@@ -177,7 +171,7 @@ class Sweep:
         """Return why the sweep is paused (key ""), and why nodes are excluded (key: the node)."""
         notes = {node: self._read(f"bad/{node}").strip() for node in self._list("bad")}
         if os.path.exists(f"{self.folder}/paused"):
-            notes = {**notes, "": self._read("paused").strip()}
+            notes[""] = self._read("paused").strip()
         return notes
 
     def add_job(self, job_id: int, sizes: Row = ()) -> None:
@@ -190,10 +184,7 @@ class Sweep:
         return sorted(int(name) for name in self._list("jobs") if name.isdigit())
 
     def workers(self, rows: Iterable[QueueJob]) -> Dict[str, int]:
-        """Return the number of queued jobs that take tasks, by the tasks' sizes as a line of JSON.
-
-        A job without recorded sizes, as in a chain, takes any task; its key is "".
-        """
+        """Return how many of these jobs take tasks, by the tasks' sizes as a line of JSON."""
         job_ids = set(self.jobs())
         ended_runs = set(self._list("ended"))
         workers: Dict[str, int] = collections.Counter()
@@ -236,7 +227,7 @@ def find_sweep(name: str) -> Optional[Sweep]:
             raise ValueError("it is of another version of neuronctl")
         id = data.pop("id", "")
         axes = [[tuple(map(tuple, row)) for row in axis] for axis in data.pop("axes")]
-        settings = restore(SweepSettings, {**data, "axes": []})  # slow for 100,000
+        settings = restore(SweepSettings, {**data, "axes": []})  # which is slow for 100,000 rows
         settings = replace(settings, axes=tuple(map(tuple, axes)))
     if not id:
         raise RecordError(

@@ -233,4 +233,4 @@ def _count_workers(sweep: Sweep, sizes: Row) -> Tuple[int, int]:
         workers = sweep.workers(ask_own_queue().rows)
     except SlurmError:
         return 0, 0
-    return workers[json.dumps(dict(sizes))] + workers[""], sum(workers.values())
+    return workers[json.dumps(dict(sizes))], sum(workers.values())

@@ -23,7 +23,7 @@ from neuronctl.rendering.render import render_job
 from neuronctl.scripts.script_file import read_file, scripts_at
 from neuronctl.serving import recipes
 from neuronctl.serving.server_job import plan_server
-from neuronctl.serving.server_state import connect, folders, read_note
+from neuronctl.serving.server_state import connect, read_note, servers_dir
 from neuronctl.submission import planned_job
 from neuronctl.submission.resubmission import _draft_again, _exported_variables
 
@@ -213,7 +213,7 @@ def test_recipes(text: str) -> None:
 @inputs(1)
 @given(texts(NOTES))
 def test_what_a_job_has_noted(text: str) -> None:
-    folder = Path(folders(), "7")
+    folder = Path(servers_dir(), "7")
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
     (folder / "note").write_bytes(content(text))
     with assert_bounded():

@@ -329,7 +329,7 @@ def test_the_list_says_what_slurm_says_of_a_server(
         words = f"http ended: {noted}" if noted != BY_SLURM and state != "PENDING" else words
     elif state == "COMPLETING":
         words = "http starts"
-    assert [server.summary for server in server_state.all_servers()] == [words]
+    assert [server.summary for server in server_state.find_all_servers()] == [words]
 
 
 def test_connect_shows_only_the_end_of_a_log(

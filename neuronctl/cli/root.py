@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from itertools import chain
 from typing import TYPE_CHECKING, List, Optional, Tuple
 
 import click
@@ -28,18 +29,18 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> Optional[click.Command]:
-        """Import a command and return it."""
+        """Import a command and return it; return None for an unknown name."""
         if name not in COMMANDS:
             return None
         module, function = ELSEWHERE.get(name, (name, "command"))
-        holder = importlib.import_module(f"neuronctl.cli.{module}")
-        command: click.Command = getattr(holder, function)
-        command.epilog = EPILOGS[name]
-        commands = [command]
-        for below in command.commands.values() if isinstance(command, click.Group) else ():
-            below.epilog = EPILOGS[f"{name} {below.name}"]
-            commands.append(below)
-        for each in commands:
+        command: click.Command = getattr(
+            importlib.import_module(f"neuronctl.cli.{module}"), function
+        )
+        commands = {name: command}
+        if isinstance(command, click.Group):
+            commands.update((f"{name} {below}", sub) for below, sub in command.commands.items())
+        for full_name, each in commands.items():
+            each.epilog = EPILOGS[full_name]
             _note_json(each)
             if ctx.resilient_parsing:
                 from neuronctl.cli.live_values import add_values
@@ -70,9 +71,9 @@ class LazyGroup(click.Group):
 
 
 def _note_json(command: click.Command) -> None:
-    """Have a command note early that errors, too, are printed as JSON."""
-    for parameter in command.params if "--json" in sys.argv else ():
-        if parameter.name == "as_json":
+    """Have a command note --json before its other options, so that their errors are JSON, too."""
+    for parameter in command.params:
+        if parameter.name == "as_json" and "--json" in sys.argv:
             parameter.is_eager = True
             parameter.callback = _asked_json
 
@@ -103,7 +104,7 @@ root = LazyGroup(
 def invoke(words: List[str]) -> int:
     """Run a command line; return the exit code that the command returns, or 0.
 
-    Not Group.main(), which exits with 1 where standard output is a closed pipe.
+    Group.main() would exit with 1 if standard output is a closed pipe.
     """
     try:
         with root.make_context("neuronctl", list(words)) as context:
@@ -120,23 +121,27 @@ def invoke(words: List[str]) -> int:
 
 def usage_error(error: click.ClickException, group: click.Group, words: List[str]) -> UsageError:
     """Return click's error about a command line in the words of our own messages."""
-    context, rest = _context_of(group, words)
+    context, other_words = _context_of(group, words)
     command = context.command
-    parameter = getattr(error, "param", None)
-    option = getattr(error, "option_name", "")
     if isinstance(error, click.NoSuchOption):
-        return UsageError(f"no such option {option}", _hint_at_option(option, context, words))
-    if option:
-        taker = next((one for one in command.params if option in one.opts), None)
-        return UsageError(f"{option} needs a value", _help_of(taker, context))
+        name = error.option_name
+        return UsageError(f"no such option {name}", _hint_at_option(name, context, words))
+    if isinstance(error, click.BadOptionUsage):
+        name = error.option_name
+        option = next((option for option in command.params if name in option.opts), None)
+        needs = "takes no" if getattr(option, "is_flag", False) else "needs a"
+        return UsageError(f"{name} {needs} value", _help_of(option, context))
+    parameter = getattr(error, "param", None)
     usage = " ".join(command.get_usage(context).split()).replace("Usage", "usage")
     if isinstance(error, click.MissingParameter) and parameter is not None:
         return UsageError(f"{parameter.human_readable_name} is missing", usage)
     if isinstance(error, click.BadParameter) and parameter is not None:
         return UsageError(_bad_value(error.message, parameter), _help_of(parameter, context))
-    if isinstance(command, click.Group) and rest:
-        hint = did_you_mean(rest[0], command.list_commands(context))
-        return UsageError(f"no such command '{words[0]} {rest[0]}'", hint)
+    if isinstance(command, click.Group) and other_words:
+        name = other_words[0]
+        hint = did_you_mean(name, command.list_commands(context))
+        return UsageError(f"no such command '{words[0]} {name}'", hint)
+    # Click's message is: Got unexpected extra arguments (a b)
     extra = error.message.partition("(")[2].rstrip(")")
     return UsageError(f"too many arguments: {extra}" if extra else error.message, usage)
 
@@ -154,16 +159,20 @@ def _context_of(group: click.Group, words: List[str]) -> Tuple[click.Context, Li
 
 
 def _hint_at_option(option: str, context: click.Context, words: List[str]) -> str:
+    """Return the nearest options of a command, or what else to type for an unknown option."""
     if option == "--on":
         return f"--on comes before the command: neuronctl --on NAME {words[0]}"
     from difflib import get_close_matches
 
     command = context.command
-    names = [name[2:] for one in command.get_params(context) for name in one.opts if name[2:]]
-    near = [f"--{name}" for name in get_close_matches(option.lstrip("-"), names, n=2)]
+    options = chain(*(parameter.opts for parameter in command.get_params(context)))
+    names = [option[2:] for option in options if option[2:]]
+    near_names = [f"--{name}" for name in get_close_matches(option.lstrip("-"), names, n=2)]
     see = f"see '{context.command_path} --help'"
-    other = f"did you mean {' or '.join(near)}?" if near else see
-    hint: str = getattr(command, "hint_at_option", lambda _, other: other)(option, other)
+    usual_hint = f"did you mean {' or '.join(near_names)}?" if near_names else see
+    if not hasattr(command, "hint_at_option"):
+        return usual_hint
+    hint: str = command.hint_at_option(option, usual_hint)
     return hint
 
 

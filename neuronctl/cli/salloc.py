@@ -23,16 +23,14 @@ from neuronctl.common.shell import join, quote
 from neuronctl.request.typed_options import refuse_other_dash
 from neuronctl.submission.pipeline import add_sbatch_test, judge_job
 
-# The interactive shell gets its setup in a variable: this needs no shared file, and no process
-# list shows it.
+# A variable brings the setup to the node: this needs no shared file, and no process list shows it.
 _WIRING = "NEURONCTL_WIRING"
 _SHELL = f'exec bash --rcfile <(printf %s "${_WIRING}") -i'
 _COMMAND = f'eval "${_WIRING}"'
 
-# srun for one task on the first node. --overlap leaves the step's resources to the sruns inside,
-# which would wait for it for ever; --preserve-env keeps SLURM_NTASKS and the like those of the
-# allocation, not of this one task; the sruns inside inherit --distribution, whose default for one
-# task deals ranks out in turn.
+# srun starts one task on the first node. --overlap lets the sruns inside use the same resources;
+# otherwise they would wait for ever. --preserve-env keeps the allocation's SLURM_NTASKS and the
+# like. The sruns inside inherit --distribution, whose default for a single task is cyclic.
 _STEP = (
     *("srun", "--nodes=1", "--ntasks=1", "--overlap", "--preserve-env"),
     "--distribution=block",
@@ -65,15 +63,20 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
         draft = replace(planned.draft, script="#!/bin/sh\n", sbatch=sbatch)
         judged = add_sbatch_test(judged, draft, reporter.tell)
     job_output.show_verdict(judged)
-    arguments, image = words, plan.request.container
-    command = '"$@"' if words else None
-    if words and image is not None:
-        command, arguments = contained_launch(plan, words), ()  # the launch has the words
+    image = plan.request.container
+    command: Optional[str] = None
+    if not words:
+        program = ["--pty", "bash", "-c", _SHELL]
+        if image is not None:
+            enter = f"neuronctl run --container {quote(image)} …"
+            notify(f"the shell runs outside the image; '{enter}' enters it")
+    elif image is None:
+        command = '"$@"'
+        program = _run_command(words)
+    else:
+        command = contained_launch(plan, words)
+        program = _run_command(())
     wiring = render_shell(plan, command=command, template=given["template"])
-    if image is not None and not words:
-        enter = f"neuronctl run --container {quote(image)} …"
-        notify(f"the shell runs outside the image; '{enter}' enters it")
-    program = _run_command(arguments) if words else ["--pty", "bash", "-c", _SHELL]
     argv = ["salloc", *options, *_STEP, *program]
     if dry_run:
         where = "on the first node, before CMD" if words else "in the shell on the first node"
@@ -84,8 +87,11 @@ def command(words: Tuple[str, ...], force: bool, explain: bool, dry_run: bool, *
 
 
 def _run_command(arguments: Sequence[str]) -> List[str]:
-    """Return the words that run the setup, and in it the command, with its arguments."""
-    if ":" in arguments:  # at which srun would begin another command
+    """Return the words for srun that run the setup, which ends with the command.
+
+    arguments: what the command finds in "$@".
+    """
+    if ":" in arguments:  # srun would begin another command there
         return ["bash", "-c", f"set -- {join(arguments)}; {_COMMAND}", "bash"]
     return ["bash", "-c", _COMMAND, "bash", *arguments]
 
@@ -93,10 +99,10 @@ def _run_command(arguments: Sequence[str]) -> List[str]:
 def _refuse_script(words: Tuple[str, ...]) -> NoReturn:
     """Raise UsageError for a program among the options."""
     refuse_other_dash(words[0])
-    there = join([*(["python"] if words[0].endswith(".py") else []), *words])
+    python = ["python"] if words[0].endswith(".py") else []
     raise UsageError(
         f"'{words[0]}' among the options: salloc takes no SCRIPT",
-        f"omit it to get a shell, or run it in the allocation: -- {there}",
+        f"omit it to get a shell, or run it in the allocation: -- {join([*python, *words])}",
     )
 
 

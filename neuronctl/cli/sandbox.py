@@ -16,6 +16,7 @@ from neuronctl.common.words import counted
 
 
 def _counts(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...]) -> Dict[str, int]:
+    """Return the number of nodes of each partition in values such as ``amd_a100nv_8=4``."""
     counts = {}
     for value in values:
         partition, equals, number = value.rpartition("=")
@@ -75,16 +76,17 @@ def up(
     from neuronctl.catalog.loader import load
     from neuronctl.sandbox import client, layout
 
-    before = time.monotonic()
+    begin = time.monotonic()
     built = layout.build(load().cluster(cluster), counts)
-    running, done = client.up(built, os.path.realpath(root), tuple(map(client.parse_bind, binds)))
+    mounts = tuple(map(client.parse_bind, binds))
+    running, is_new = client.up(built, os.path.realpath(root), mounts)
     nodes = counted(sum(len(names) for names in running.partitions.values()), "node")
-    if done:
-        took = time.monotonic() - before
-        print_line(f"sandbox up: {running.cluster}, {nodes}, in {took:.1f} s")
-        others = [name for name in built.cluster.partitions if name not in running.partitions]
-        if others and catalog is not None and not counts:
-            print_line(f"  without --nodes NAME=N, not built: {', '.join(others)}")
+    if is_new:
+        seconds = time.monotonic() - begin
+        print_line(f"sandbox up: {running.cluster}, {nodes}, in {seconds:.1f} s")
+        missing = [name for name in built.cluster.partitions if name not in running.partitions]
+        if missing and catalog is not None and not counts:
+            print_line(f"  without --nodes NAME=N, not built: {', '.join(missing)}")
     else:
         print_line(f"sandbox is up already: {running.cluster}, {nodes}")
     print_line("  run a command there: neuronctl sandbox exec -- sinfo")
@@ -103,9 +105,9 @@ def status(as_json: bool) -> int:
     elif running is None:
         print_line("no sandbox is running")
     else:
-        nodes = {name: compress_hostlist(names) for name, names in running.partitions.items()}
-        del facts["partitions"]
-        print_rows([(name, str(value)) for name, value in {**facts, **nodes}.items()])
+        partitions = facts.pop("partitions")
+        facts.update((name, compress_hostlist(nodes)) for name, nodes in partitions.items())
+        print_rows([(name, str(value)) for name, value in facts.items()])
     return 0 if running is not None else 6
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from neuronctl.submission.existing_job import Attempt
 
 _WHATEVER_BREAKS = contextlib.suppress(Exception)
-"""sbatch still gets its arguments, and the user sbatch's output."""
+"""Whatever fails in neuronctl, sbatch gets its arguments, and the user gets sbatch's output."""
 
 
 def call(words: Sequence[str]) -> int:
@@ -26,14 +26,14 @@ def call(words: Sequence[str]) -> int:
     path = find_sbatch()
     # A program may read standard error, so only sbatch writes to it.
     tell = notify if sys.stderr.isatty() else (lambda message: None)
-    attempt: Optional[Attempt] = None
     if outer_job() and "SLURM_CPU_BIND" in os.environ:
         tell(
             f"warning: this is inside job {outer_job()}, and the new job inherits its "
             "SLURM_CPU_BIND, which may make srun fail there: unset ${!SLURM_CPU_BIND@} first"
         )
+    attempt: Optional[Attempt] = None
     variables: Mapping[str, str] = {}
-    unrecorded = ""
+    problem = ""
     if not started_sbatches():  # otherwise a neuronctl above this process records the job
         try:
             from neuronctl.submission.existing_job import Attempt
@@ -41,8 +41,7 @@ def call(words: Sequence[str]) -> int:
             attempt = Attempt(["neuronctl", *sys.argv[1:]], tell, notify)
             variables = attempt.begin(words)
         except Exception as error:  # sbatch itself may say more
-            unrecorded = f"the job has no record: {error}"
-    environment = {**os.environ, **variables}
+            problem = f"the job has no record: {error}"
 
     def hear(line: bytes) -> None:
         if attempt is not None:
@@ -50,9 +49,9 @@ def call(words: Sequence[str]) -> int:
                 attempt.heard(line)
 
     stdin = None if attempt is None else attempt.stdin
-    code = run_sbatch(path, words, environment, stdin=stdin, hear=hear)
-    if code <= 0 and unrecorded:
-        notify(unrecorded)
+    code = run_sbatch(path, words, {**os.environ, **variables}, stdin=stdin, hear=hear)
+    if code <= 0 and problem:  # sbatch has submitted the job, or a signal ended it
+        notify(problem)
     if attempt is not None:
         with _WHATEVER_BREAKS:
             attempt.ended(code)

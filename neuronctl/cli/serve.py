@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from neuronctl.serving.server_state import Note
     from neuronctl.slurm.job_id import JobId
     from neuronctl.submission.transaction import Submission
-    from neuronctl.tracking.follow import JobWatch
+    from neuronctl.tracking.follow import GrowingLog, JobWatch
 
 
 class _Serve(BatchCommand):
@@ -37,14 +37,14 @@ class _Serve(BatchCommand):
     """
 
     def hint_at_option(self, option: str, other: str) -> str:
-        """Return a near option of ours, or where an option of the server belongs."""
-        ours = "options of the server follow --: neuronctl serve RECIPE -- ARGS"
-        return ours if other.startswith("see") else other
+        """Return ``other`` if it names a near option; otherwise where the server's options go."""
+        place = "options of the server follow --: neuronctl serve RECIPE -- ARGS"
+        return place if other.startswith("see") else other
 
     def make_context(self, info_name: Any, args: Any, *more: Any, **extra: Any) -> click.Context:
-        if args[:1] in (["connect"], ["list"]):
-            other = connect if args[0] == "connect" else list_servers
-            return other.make_context(f"{info_name} {args[0]}", args[1:], *more, **extra)
+        subcommand = {"connect": connect, "list": list_servers}.get(args[0] if args else "")
+        if subcommand is not None:
+            return subcommand.make_context(f"{info_name} {args[0]}", args[1:], *more, **extra)
         extra["allow_interspersed_args"] = True
         return super().make_context(info_name, args, *more, **extra)
 
@@ -88,14 +88,12 @@ def command(
     from neuronctl.slurm.job_id import JobId
 
     recipe = load(words[0])
-    within = _seconds("--ready-within", ready_within)
-    if within:
-        recipe = replace(recipe, ready_within=within)
+    seconds = _seconds("--ready-within", ready_within)
+    if seconds:
+        recipe = replace(recipe, ready_within=seconds)
+    idle = _seconds("--idle", given.pop("idle"))
     job, settings = plan_server(
-        recipe,
-        words[1:],
-        lambda more: plan_given({**given, **more}),
-        idle=_seconds("--idle", given.pop("idle")),
+        recipe, words[1:], lambda more: plan_given({**given, **more}), idle=idle
     )
     if job.plan.most_nodes > 1 and not recipe.launcher:
         notify(f"warning: {recipe.name} runs on one node, and the job gets {job.plan.most_nodes}")
@@ -124,7 +122,7 @@ def _list_recipes() -> int:
 
 
 def _seconds(option: str, text: Optional[str]) -> int:
-    """Return the seconds of an option, or 0."""
+    """Return the seconds of an option; 0 if it is not given."""
     try:
         return 0 if text is None else parse_timeout(text)
     except ValueError as error:
@@ -187,27 +185,25 @@ def list_servers(as_json: bool) -> int:
     if as_json:
         servers = [{"job_id": str(note.job), **asdict(note)} for note in notes]
         for server in servers:
-            for name in ("job", "token", "values", "pid", "python", "program"):
-                del server[name]
+            for private in ("job", "token", "values", "pid", "python", "program"):
+                del server[private]
         print_json("neuronctl.servers/1", {"servers": servers})
         return 0
     if not notes:
         print_line("no servers of yours, running or ended within a week")
         return 0
-    columns = [Column(name, no_wrap=True) for name in ("JOB", "NAME")]
-    columns += [Column("STATE")]
-    columns += [Column(name, no_wrap=True) for name in ("ADDRESS", "USER", "READY SINCE")]
+    names = ("JOB", "NAME", "STATE", "ADDRESS", "USER", "READY SINCE")
     rows = []
     for note in notes:
         since = moment(int(note.since)) if note.since else "never"
         row = [str(note.job), shortened(note.name, 16), note.summary, note.place, note.user, since]
         rows.append(row)
-    console.print_table(columns, rows)
+    console.print_table([Column(name, no_wrap=name != "STATE") for name in names], rows)
     return 0
 
 
 class _Reporter(TerminalReporter):
-    """Keeps standard output free for the connection."""
+    """Reports a submission on standard error; standard output is for the connection."""
 
     def submitted(self, draft: Any, judged: Any, done: Submission) -> None:
         notify(f"submitted batch job {done.job_id}; its log: {done.output}")
@@ -216,17 +212,11 @@ class _Reporter(TerminalReporter):
 def _wait(
     job: JobId, record: Optional[JobRecord], cluster: Cluster, as_json: bool, *, again: bool = False
 ) -> int:
-    """Wait for the server's first answer, and print how to reach it; returns the exit code.
+    """Wait for the server's first answer, and print how to reach it; return the exit code.
 
-    again: whether its log was shown before; then only its end is.
+    again: whether its log was shown before, so that the end of the log suffices.
     """
-    from neuronctl.serving.server_state import (
-        ANSWERS,
-        BY_SLURM,
-        UNKNOWN,
-        read_note,
-        wait_for_server,
-    )
+    from neuronctl.serving.server_state import ANSWERS, UNKNOWN, wait_for_server
     from neuronctl.tracking.follow import JobWatch
 
     watch = JobWatch(job, record)
@@ -242,15 +232,8 @@ def _wait(
         return errors.INTERRUPTED
     progress.show("")
     if note is None:
-        from neuronctl.cli.why import explain_end
-
         progress.show_log(last=True)
-        notify(watch.last_words())
-        note = read_note(job.job)
-        if note is not None and note.words not in ("", BY_SLURM):
-            notify(note.summary)
-        explain_end(watch.statuses, file=sys.stderr)
-        hint_at_why([job])
+        _explain_end(watch)
         return watch.exit_status or 1
     if note.state == UNKNOWN:
         raise errors.SlurmUnavailableError(
@@ -265,14 +248,28 @@ def _wait(
     return 0
 
 
+def _explain_end(watch: JobWatch) -> None:
+    """Say how the job of a server ended before the server answered."""
+    from neuronctl.cli.why import explain_end
+    from neuronctl.serving.server_state import BY_SLURM, read_note
+
+    notify(watch.last_words())
+    note = read_note(watch.job.job)
+    if note is not None and note.words not in ("", BY_SLURM):
+        notify(note.summary)
+    explain_end(watch.statuses, file=sys.stderr)
+    hint_at_why([watch.job])
+
+
 def _print_connection(note: Note, cluster: Cluster, as_json: bool) -> None:
     from neuronctl.serving import server_state
 
     connection = server_state.connect(note, cluster)
     if as_json:
-        shown = ("name", "recipe", "node", "address", "port", "token")
-        data = {"job_id": str(note.job), **{name: getattr(note, name) for name in shown}}
-        print_json("neuronctl.serve/2", {**data, **asdict(connection)})
+        keys = ("name", "recipe", "node", "address", "port", "token")
+        server = {key: getattr(note, key) for key in keys}
+        data = {"job_id": str(note.job), **server, **asdict(connection)}
+        print_json("neuronctl.serve/2", data)
         return
     print_line(f"{note.recipe} answers: job {note.job}, port {note.port} of {note.node}")
     if connection.tunnel:
@@ -292,44 +289,53 @@ _SHORT = 3.0  # seconds of waiting before the log is shown
 class _Progress:
     """Shows a wait on standard error: the job's state and, after a while, its log.
 
-    The state is redrawn on a terminal, and elsewhere printed when it changes.
+    On a terminal, one line shows the state; elsewhere, each new state is printed. only_end: show
+    only the end of the log.
     """
 
     def __init__(self, watch: JobWatch, *, only_end: bool) -> None:
         from neuronctl.tracking.follow import GrowingLog
 
         self._watch = watch
-        self._begun = time.monotonic()
-        self._shown = ""
+        self._begin = time.monotonic()
+        self._last_state = ""
         self._only_end = only_end
         self._logs = [GrowingLog(sys.stderr.buffer, err=err) for err in (False, True)]
-        self._rest = [b"", b""]
+        self._unfinished = [b"", b""]  # the last line of each log, if it may continue
 
     def show(self, state: str) -> None:
         """Show a state; "" clears the line."""
         if sys.stderr.isatty():
-            waited = f" ({time.monotonic() - self._begun:.0f} s)" if state else ""
-            line = shortened(state, console.terminal_width() - len(waited) - 1) + waited
+            seconds = f" ({time.monotonic() - self._begin:.0f} s)" if state else ""
+            line = shortened(state, console.terminal_width() - len(seconds) - 1) + seconds
             sys.stderr.write(f"\r\033[K{console.printable(line)}")
             sys.stderr.flush()
-        elif state not in ("", self._shown):
+        elif state not in ("", self._last_state):
             notify(state)
-            self._shown = state
+            self._last_state = state
 
     def show_log(self, *, last: bool = False) -> None:
-        """Show the new whole lines, unless the wait is short. last: show the rest, too."""
-        if not last and time.monotonic() - self._begun < _SHORT:
+        """Show the new whole lines of the logs, unless the wait is short.
+
+        last: show what follows the last whole line, too, even after a short wait.
+        """
+        if not last and time.monotonic() - self._begin < _SHORT:
             return
-        for place, log in enumerate(self._logs):
+        out, err = self._logs
+        for number, log in enumerate(self._logs):
             if log.path is None:
-                log.path = self._watch.log_path(log.err)
-                with contextlib.suppress(OSError):
-                    size = os.stat(log.path or "").st_size
-                    log.position = max(0, size - 4096) if self._only_end else 0
-            if place and log.path == self._logs[0].path:
+                self._find(log)
+            if log is err and err.path == out.path:
                 continue  # both streams go to one file
-            *lines, self._rest[place] = (self._rest[place] + log.read()).split(b"\n")
-            lines += [self._rest[place]] if last and self._rest[place] else []
+            *lines, self._unfinished[number] = (self._unfinished[number] + log.read()).split(b"\n")
+            lines += [self._unfinished[number]] if last and self._unfinished[number] else []
             for line in lines[-10:] if self._only_end else lines:
                 self.show("")
                 sys.stderr.write(console.printable(f"  | {line.decode('utf-8', 'replace')}") + "\n")
+
+    def _find(self, log: GrowingLog) -> None:
+        """Set a log's path, None while the job has none, and where to begin in it."""
+        log.path = self._watch.log_path(log.err)
+        with contextlib.suppress(OSError):
+            size = os.stat(log.path or "").st_size
+            log.position = max(0, size - 4096) if self._only_end else 0

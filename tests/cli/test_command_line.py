@@ -47,6 +47,7 @@ def test_help_is_in_groups(run: Run) -> None:
         (["show"], "JOB is missing", "usage: neuronctl show [OPTIONS] JOB [JOB]"),
         (["logs", "a", "b"], "too many arguments: b", "usage: neuronctl logs [OPTIONS] [JOB]"),
         (["logs", "--tail"], "--tail needs a value", "--tail N: Show the last N lines."),
+        (["status", "--json=x"], "--json takes no value", "--json: Print JSON"),
         (["logs", "--tail=x"], "--tail: 'x' is not a whole number of at least 1", "--tail N: Sho"),
         (["history", "-n0"], "--limit: '0' is not a whole number of at least 1 and", "-n, --lim"),
         (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'", "see 'neuronctl c"),

@@ -130,26 +130,22 @@ class Policy:
 
 @dataclass(frozen=True)
 class Network:
-    """The high-speed network.
-
-    interface: its name (``ib0``), for variables such as NCCL_SOCKET_IFNAME. host_suffix: what turns
-    a node's name into its name in that network (JSC: ``i``).
-    """
+    """The high-speed network."""
 
     interface: Optional[str] = None
+    """Its name (``ib0``), for variables such as NCCL_SOCKET_IFNAME."""
     host_suffix: str = ""
+    """What turns a node's name into its name there (JSC: ``i``)."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """How users log in.
-
-    host: the login nodes' name for ``ssh`` from outside. ssh_to_nodes: whether users may also log
-    in to the nodes of their jobs.
-    """
+    """How users log in."""
 
     host: Optional[str] = None
+    """The login nodes' name for ``ssh`` from outside."""
     ssh_to_nodes: bool = False
+    """Whether users may also log in to the nodes of their jobs."""
 
 
 @dataclass(frozen=True)

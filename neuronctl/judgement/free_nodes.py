@@ -112,12 +112,11 @@ def _find_node_doubt(on_cluster: PlanOnCluster) -> Optional[Doubt]:
             words = f"which nodes of {partition.name} a job with {words} gets is not known"
             return Doubt(f"{words}: Slurm may refuse it", refusable=True)
     # Last: the job surely waits for its reservation only if Slurm surely takes it.
-    name = request.reservation
     reservation = reservations.find_own_reservation(on_cluster)
     is_whole = reservation is not None and reservation.whole_nodes(on_cluster.snapshot.nodes)
-    if name is not None and not is_whole:
+    if request.reservation is not None and not is_whole:
         has_begun = next(reservations.check_reservation(on_cluster), None) is None
-        return Doubt(f"what is free in reservation {name} is not known", refusable=has_begun)
+        return Doubt(f"what is free in reservation {request.reservation} is not known", has_begun)
     return None
 
 
@@ -348,11 +347,12 @@ def _wait_behind_others(search: NodeSearch) -> Optional[Outcome]:
     own_jobs = {job.job_id: job for job in snapshot.jobs}
     queue = {**{job.job_id: job for job in snapshot.queue or ()}, **own_jobs}
     ahead = [job for job in queue.values() if _is_ahead(on_cluster, job)]
-    without_plan = [job for job in ahead if not _read_planned_nodes(job)]
-    kept_nodes: Set[str] = set().union(*map(_read_planned_nodes, ahead))
+    # By job ahead, the nodes that Slurm plans for it; none if it has not planned its start.
+    planned = [[] if job.start is None else hosts(job.planned_nodes) for job in ahead]
+    kept_nodes: Set[str] = set().union(*planned)
     if not kept_nodes:  # Slurm may have marked nodes for jobs that it does not show
         kept_nodes |= _find_marked_nodes(on_cluster)
-    if without_plan:  # Slurm may plan any suitable node for them
+    if not all(planned):  # Slurm may still plan any suitable node
         kept_nodes |= search.suitable
     if _is_enough(search, without=kept_nodes):
         return None
@@ -360,7 +360,7 @@ def _wait_behind_others(search: NodeSearch) -> Optional[Outcome]:
     who = "a job of others" if users_job is None else f"your job {users_job.id}"
     words = f"{_ROOM_BUT} {who} waits before it for these nodes"
     words += "; it starts earlier only if that is not delayed"
-    if without_plan or not ahead:
+    if not ahead or not all(planned):
         # Slurm keeps no nodes for a job whose start it has not planned.
         return Doubt(words, cause="Priority", likely=CAN_START)
     if snapshot.figures.config.first_in_first_out:
@@ -390,11 +390,6 @@ def _waits_for_nodes(job: QueueJob) -> bool:
         return job.start is not None
     lacks_nodes = reason.startswith("Nodes required for job are DOWN, DRAINED or")
     return lacks_nodes or reason in ("Resources", "Priority")
-
-
-def _read_planned_nodes(job: QueueJob) -> List[str]:
-    """Return the nodes that Slurm plans for a waiting job; none if it has not planned its start."""
-    return [] if job.start is None else hosts(job.planned_nodes)
 
 
 def _find_marked_nodes(on_cluster: PlanOnCluster) -> FrozenSet[str]:

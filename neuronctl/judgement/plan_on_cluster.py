@@ -42,8 +42,6 @@ class PlanOnCluster:
     plan: JobPlan
     snapshot: Snapshot
 
-    # ------------------------------------------------------------ account, QOS, and limits
-
     @cached_property
     def partition(self) -> Optional[SitePartition]:
         """Return the job's partition as the controller has it."""
@@ -186,8 +184,6 @@ class PlanOnCluster:
         times = [limit for limit in self.limits if limit.about.counts == Counts.TIME]
         return min(times, default=None, key=lambda limit: limit.figure)
 
-    # ---------------------------------------------------------------- what the job takes
-
     @cached_property
     def needs(self) -> Needs:
         """Return what the job needs of nodes, with Slurm's defaults."""
@@ -310,8 +306,6 @@ class PlanOnCluster:
         """Return how many jobs the plan counts for: the tasks of an array, otherwise 1."""
         text = self.plan.request.array
         return 1 if text is None else JobId(1, tasks=text).count
-
-    # -------------------------------------------------------------------------- its nodes
 
     @cached_property
     def pool(self) -> Tuple[NodeGroup, ...]:

@@ -56,13 +56,17 @@ def find_reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
 
 def find_own_reservation(on_cluster: PlanOnCluster) -> Optional[Reservation]:
     """Return the job's own reservation if it has begun and is the job's only source of nodes."""
-    name, now = on_cluster.plan.request.reservation, on_cluster.snapshot.asked_at
-    for reservation in on_cluster.snapshot.reservations or ():
-        has_begun = reservation.start <= now < reservation.end
-        # Jobs in a FLEX reservation may also use other nodes, and start before it.
-        if reservation.name == name and has_begun and "FLEX" not in reservation.flags:
-            return reservation
-    return None
+    reservation, now = _find_requested(on_cluster), on_cluster.snapshot.asked_at
+    # Jobs in a FLEX reservation may also use other nodes, and start before it.
+    if reservation is None or "FLEX" in reservation.flags:
+        return None
+    return reservation if reservation.start <= now < reservation.end else None
+
+
+def _find_requested(on_cluster: PlanOnCluster) -> Optional[Reservation]:
+    """Return the reservation that the job requests; None if Slurm does not list it."""
+    name, every = on_cluster.plan.request.reservation, on_cluster.snapshot.reservations or ()
+    return next((reservation for reservation in every if reservation.name == name), None)
 
 
 def describe_reservations(reserved: ReservedNodes, snapshot: Snapshot) -> str:
@@ -83,11 +87,11 @@ def check_access(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     is_hidden = "reservations" in on_cluster.snapshot.figures.config.private
     if name is None or "," in name or reservations is None or is_hidden:
         return
-    by_name = {reservation.name: reservation for reservation in reservations}
-    reservation = by_name.get(name)
+    reservation = _find_requested(on_cluster)
     if reservation is None:
-        hint = f"reservations here: {', '.join(by_name) or 'none'}"
-        yield Finding(f"there is no reservation '{name}'", hint, SOURCE, code="NC514")
+        names = ", ".join(reservation.name for reservation in reservations) or "none"
+        words = f"there is no reservation '{name}'"
+        yield Finding(words, f"reservations here: {names}", SOURCE, code="NC514")
         return
     allowed = {*reservation.allowed}
     if allowed and reservation.is_for_named and not list_users_names(on_cluster) & allowed:
@@ -105,8 +109,7 @@ def list_users_names(on_cluster: PlanOnCluster) -> Set[str]:
 
 def check_reservation(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the wait for the job's own reservation to begin."""
-    name, now = on_cluster.plan.request.reservation, on_cluster.snapshot.asked_at
-    for reservation in on_cluster.snapshot.reservations or ():
-        if reservation.name == name and "FLEX" not in reservation.flags and reservation.start > now:
-            words = f"reservation {reservation.name} begins at {moment(reservation.start)}"
-            yield Wait("NC506", "Reservation", words, SOURCE, reservation.start)
+    reservation, now = _find_requested(on_cluster), on_cluster.snapshot.asked_at
+    if reservation is not None and "FLEX" not in reservation.flags and reservation.start > now:
+        words = f"reservation {reservation.name} begins at {moment(reservation.start)}"
+        yield Wait("NC506", "Reservation", words, SOURCE, reservation.start)

@@ -6,6 +6,7 @@ NC611, NC612, NC622, NC623, NC625, NC627, NC633, and NC663.
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import Iterator, Tuple
 
 from neuronctl.common import units
@@ -26,6 +27,7 @@ from neuronctl.rules.scripts.script_facts import (
 )
 from neuronctl.scripts.header import GPU_OPTIONS, digits
 from neuronctl.scripts.launches import CONTAINERS, PYTHON, Launch
+from neuronctl.scripts.shell_text import ShellWord
 
 
 @script_rule(WARNING, "NC611", "tasks that contradict nodes", Trait.UNREACHED)
@@ -52,31 +54,34 @@ _AS_HOURS = r"0[0-9]+:00|(12|24|36|48|72|96):00"
 """Half a day, a day, or as a clock shows it: few people mean minutes."""
 
 
+_FEW_SECONDS = "0?0:00:0[1-9]"
+
+
 @script_rule(WARNING, "NC612", "time or memory in another unit", Trait.UNREACHED)
-def check_other_unit(facts: ScriptFacts) -> Iterator[Finding]:
+def check_units(facts: ScriptFacts) -> Iterator[Finding]:
+    yield from _find_little_memory(facts)
+    given = facts.given("time")
+    value = "" if given is None else given.value or ""
+    if given is not None and re.fullmatch(_AS_HOURS, value):
+        message = f"--time={value} is minutes and seconds: {duration(units.parse_duration(value))}"
+        hint = f"if hours are meant, write {value}:00; if not, 0:{value}"
+        yield Finding(message, hint, place=given.place)
+    elif given is not None and re.fullmatch(_FEW_SECONDS, value):
+        message = f"--time={value} is {duration(units.parse_duration(value))}"
+        yield Finding(message, "write 5 for minutes, or 5:00:00 for hours", place=given.place)
+
+
+def _find_little_memory(facts: ScriptFacts) -> Iterator[Finding]:
+    """Yield each option for memory with a plain number, so in MB, that is too small for a job."""
     has_gpus = facts.plan is not None and facts.plan.gpus_per_node > 0
-    for name in ("mem", "mem-per-cpu", "mem-per-gpu"):
+    for name, least in (("mem", 65), ("mem-per-cpu", 32), ("mem-per-gpu", 32)):
         given = facts.given(name)
         size = digits(given.value) if given is not None else None
         cores = facts.plan.cores_per_node if facts.plan and name == "mem-per-cpu" else 1
-        least = 1000 if has_gpus else 65 if name == "mem" else 32
-        if given is not None and size and size * cores < least:
+        if given is not None and size and size * cores < (1000 if has_gpus else least):
             program = "a program that uses a GPU" if has_gpus else "a program"
             message = f"--{name}={size} is {size} MB: {program} needs more"
             yield Finding(message, f"if GB are meant, write {size}G", place=given.place)
-    given = facts.given("time")
-    value = given.value or "" if given is not None else ""
-    as_hours = re.fullmatch(_AS_HOURS, value)
-    in_seconds = re.fullmatch("0?0:00:0[1-9]", value)  # 1 to 9 s
-    if given is None or not (as_hours or in_seconds):
-        return
-    time = duration(units.parse_duration(value))
-    message = f"--time={value} is {time}"
-    hint = "write 5 for minutes, or 5:00:00 for hours"
-    if as_hours:
-        message = f"--time={value} is minutes and seconds: {time}"
-        hint = f"if hours are meant, write {value}:00; if not, 0:{value}"
-    yield Finding(message, hint, place=given.place)
 
 
 @script_rule(ERROR, "NC622", "step that does not fit the job")
@@ -96,27 +101,32 @@ _MORE_TASKS = ("overcommit", "jobid", "hint", "map_by", "oversubscribe", "use_hw
 
 def _more_than_the_job(facts: ScriptFacts, plan: JobPlan, launch: Launch) -> Iterator[Finding]:
     """Yield an srun with more cores, or an mpirun with more processes, than the job has."""
-    sized = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
-    shared = facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu")
-    unknown = not launch.certain or launch.command.looped
-    if not sized or shared or unknown or launch.has(*_MORE_TASKS, *launch.launcher.places):
+    has_size = facts.has("ntasks", "ntasks-per-node") and facts.has("nodes", "ntasks")
+    may_have_more = facts.has("exclusive", "overcommit", "mincpus", "cpus-per-gpu")
+    if not has_size or may_have_more or not launch.certain or launch.command.looped:
         return
+    if launch.has(*_MORE_TASKS, *launch.launcher.places):
+        return
+    per_task = 1  # cores
     if launch.is_srun:
-        tasks, cores_each = launch.count("ntasks"), launch.count("cpus_per_task") or 1
+        available, unit = facts.tasks * plan.cpus_per_task, "core"
+        per_task = launch.count("cpus_per_task") or 1
+        tasks = launch.count("ntasks")
         if not launch.has("ntasks", "nodes", "ntasks_per_node", "ntasks_per_gpu"):
             tasks = facts.tasks  # the job's (SLURM_NTASKS)
-        available, unit = facts.tasks * plan.cpus_per_task, "core"
     elif launch.launcher.uncounted == ALL:
-        tasks, cores_each = launch.count(*launch.launcher.processes), 1
         available, unit = facts.tasks, "task"
+        tasks = launch.count(*launch.launcher.processes)
     else:
         return
-    if tasks and tasks * cores_each > available:
-        of_cores = f" of {cores_each} cores" if cores_each > 1 else ""
-        cores = f" --cpus-per-task={cores_each}" if cores_each > 1 else ""
-        message = f"{launch.kind} starts {counted(tasks, 'process')}{of_cores}, and the job has "
-        message += f"{counted(available, unit)}: it fails if nodes are shared"
-        hint = f"request #SBATCH --ntasks={tasks}{cores}, or start fewer"
+    if tasks and tasks * per_task > available:
+        processes, option = counted(tasks, "process"), f"--ntasks={tasks}"
+        if per_task > 1:
+            processes += f" of {per_task} cores"
+            option += f" --cpus-per-task={per_task}"
+        message = f"{launch.kind} starts {processes}, and the job has {counted(available, unit)}: "
+        message += "it fails if nodes are shared"
+        hint = f"request #SBATCH {option}, or start fewer"
         yield Finding(message, hint, place=launch.place, severity=WARNING)
 
 
@@ -124,32 +134,25 @@ def _other_nodes(facts: ScriptFacts, plan: JobPlan, start: Start) -> Iterator[Fi
     """Yield launches with another number of nodes than the job or step has."""
     launch, launcher = start.launch, start.launch.launcher
     # A launcher that joins no others takes the nodes that exist.
-    waits = bool({*launcher.nodes} & {*launcher.joins})
-    if not launch.is_srun and not (waits and start.per_node == 1):
-        return
+    joins_others = bool({*launcher.nodes} & {*launcher.joins})
     count = launch.count(*launcher.nodes)
-    if count is None:
+    if count is None or not (launch.is_srun or (joins_others and start.per_node == 1)):
         return
     if count > plan.nodes and facts.fixed_nodes and not launch.has("jobid"):
+        effect = "srun refuses it" if launch.is_srun else "it waits for the others"
+        message = f"{launch.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}: "
+        hint = f"request #SBATCH --nodes={count}, or use {plan.nodes} here"
         # With its own rank and address, it may be one of several jobs.
         is_part = launch.count(*launcher.node_rank) is not None and launch.has(*launcher.address)
-        effect = "srun refuses it" if launch.is_srun else "it waits for the others"
-        message = f"{launch.kind} is for {counted(count, 'node')}, and the job has {plan.nodes}"
-        yield Finding(
-            f"{message}: {effect}",
-            f"request #SBATCH --nodes={count}, or use {plan.nodes} here",
-            place=launch.place,
-            severity=WARNING if is_part else ERROR,
-        )
-    elif waits and count < (start.nodes or 0):
+        severity = WARNING if is_part else ERROR
+        yield Finding(message + effect, hint, place=launch.place, severity=severity)
+    elif joins_others and count < (start.nodes or 0):
         effect = "each trains alone" if count == 1 else "the others wait in vain, or fail"
-        yield Finding(
-            f"{start.outer[-1].kind} starts {launch.kind} on {start.nodes} nodes, and each is for "
-            f"{counted(count, 'node')}: {effect}",
-            f'write --{launcher.nodes[0]}="$SLURM_NNODES"'.replace("_", "-"),
-            place=launch.place,
-            severity=WARNING if count == 1 or launch.command.looped else ERROR,
-        )
+        message = f"{start.outer[-1].kind} starts {launch.kind} on {start.nodes} nodes, and each "
+        message += f"is for {counted(count, 'node')}: {effect}"
+        hint = f'write --{launcher.nodes[0]}="$SLURM_NNODES"'.replace("_", "-")
+        severity = WARNING if count == 1 or launch.command.looped else ERROR
+        yield Finding(message, hint, place=launch.place, severity=severity)
 
 
 _SEVERAL = re.compile(r"(?i)--?[\w.-]*(gpus|n_?gpu|num[_-]gpu|parallel|world[_-]size)")
@@ -181,8 +184,8 @@ def check_processes_and_gpus(facts: ScriptFacts) -> Iterator[Finding]:
         if processes == 1:  # one process per start; NC621 reports several starts
             processes = start.per_node
         # Several launches may each take a share of the GPUs.
-        alone = len(launchers) == 1 and not launch.command.background
-        if processes is not None and (processes > gpus or (processes < gpus and alone)):
+        is_alone = len(launchers) == 1 and not launch.command.background
+        if processes is not None and (processes > gpus or (processes < gpus and is_alone)):
             yield _differ(launch, processes, gpus, scope)
 
 
@@ -195,9 +198,8 @@ def _gpus_for(start: Start, plan: JobPlan) -> Tuple[int, str]:
     launch, launcher = start.launch, start.launch.launcher
     hosts = [launch.options[name] for name in launcher.places if launch.has(name)]
     names_others = launcher.ssh and hosts and not hosts[0].startswith("localhost")
-    asks_for_one = launch.count(*launcher.nodes) in (None, 1)
-    stays_on_one_node = start.nodes == 1 and asks_for_one and not names_others
-    if not launcher.processes or stays_on_one_node:
+    is_for_one_node = launch.count(*launcher.nodes) in (None, 1) and not names_others
+    if not launcher.processes or (start.nodes == 1 and is_for_one_node):
         return plan.gpus_per_node, "per node"
     return plan.nodes * plan.gpus_per_node, "in all"
 
@@ -207,18 +209,18 @@ def _too_many_tasks(start: Start, plan: JobPlan) -> Iterator[Finding]:
 
     Several that share a single GPU may be intentional.
     """
-    run = start.outer[0] if len(start.outer) == 1 else None
-    by_task = run is not None and (run.is_srun or run.launcher.uncounted == ALL)
-    if run is None or not by_task or start.launch.kind != PYTHON or run.has(*GPU_OPTIONS):
+    if len(start.outer) != 1 or start.launch.kind != PYTHON:
         return
-    each, gpus = start.per_node or 0, plan.gpus_per_node
-    if each > gpus:
-        finding = _differ(run, each, gpus, "per node")
+    (run,) = start.outer
+    starts_tasks = run.is_srun or run.launcher.uncounted == ALL
+    processes, gpus = start.per_node or 0, plan.gpus_per_node
+    if starts_tasks and not run.has(*GPU_OPTIONS) and processes > gpus:
+        finding = _differ(run, processes, gpus, "per node")
         yield replace(finding, severity=NOTE if gpus == 1 else "")
 
 
 def _differ(launch: Launch, count: int, gpus: int, scope: str) -> Finding:
-    """Return the finding for a number of processes. scope: of the GPUs: "per node", "in all"."""
+    """Return the finding for a launch of ``count`` processes. scope: "per node" or "in all"."""
     effect = "some share a GPU or fail" if count > gpus else "the other GPUs stay idle"
     message = f"{launch.kind} starts {counted(count, 'process')}, and the job has "
     message += f"{counted(gpus, 'GPU')} {scope}: {effect}"
@@ -230,36 +232,40 @@ def _differ(launch: Launch, count: int, gpus: int, scope: str) -> Finding:
 def check_idle_gpus(facts: ScriptFacts) -> Iterator[Finding]:
     """Find the first program that starts fewer processes than the job has GPUs."""
     plan = facts.plan
-    works = [start for start in facts.starts if not is_trifle(start.launch)]
-    # Several launches side by side may have a share each.
-    beside = any(run.launch.command.background or run.launch.command.captured for run in works)
-    if plan is None or not plan.gpus_per_node or beside:
+    starts = [start for start in facts.starts if not is_trifle(start.launch)]
+    # Programs side by side may have a share each.
+    commands = [start.launch.command for start in starts]
+    are_beside = any(command.background or command.captured for command in commands)
+    if plan is None or not plan.gpus_per_node or are_beside:
         return
-    gpus = plan.gpus_per_node * plan.nodes
-    launchers = [start for start in works if start.launch.launcher.starts_processes()]
-    sized = re.search("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=", facts.text)
-    if plan.gpus_per_node > 1 and launchers and not sized and all(map(_starts_one, launchers)):
+    per_node = plan.gpus_per_node
+    launchers = [start for start in starts if start.launch.launcher.starts_processes()]
+    has_number = re.search("CUDA_VISIBLE_DEVICES=|PET_|NPROC_PER_NODE=", facts.text)
+    if per_node > 1 and launchers and not has_number and all(map(_starts_one, launchers)):
         launch = launchers[0].launch
         option = f"--{launch.launcher.processes_per_node[0]}".replace("_", "-")
-        message = f"without {option}, {launch.kind} starts 1 process for the {plan.gpus_per_node} "
-        hint = f"write {option}={plan.gpus_per_node}"
-        yield Finding(message + "GPUs of its node", hint, place=launch.place, severity=WARNING)
+        message = (
+            f"without {option}, {launch.kind} starts 1 process for the {per_node} GPUs of its "
+        )
+        hint = f"write {option}={per_node}"
+        yield Finding(f"{message}node", hint, place=launch.place, severity=WARNING)
         return
-    for start in works:
-        count = _processes(facts, start)
-        if 0 < count < gpus:
-            yield Finding(
-                f"{counted(count, 'process')} for {counted(gpus, 'GPU')}: the others stay idle "
-                "unless the program uses several by itself",
-                f"start one process per GPU (torchrun --nproc_per_node={plan.gpus_per_node}, or "
-                f"--ntasks-per-node={plan.gpus_per_node} and srun), or request fewer GPUs",
-                place=start.launch.place,
+    gpus = per_node * plan.nodes
+    for start in starts:
+        processes = _count_one_gpu_processes(facts, start)
+        if 0 < processes < gpus:
+            message = (
+                f"{counted(processes, 'process')} for {counted(gpus, 'GPU')}: the others stay "
             )
+            message += "idle unless the program uses several by itself"
+            hint = f"start one process per GPU (torchrun --nproc_per_node={per_node}, or "
+            hint += f"--ntasks-per-node={per_node} and srun), or request fewer GPUs"
+            yield Finding(message, hint, place=start.launch.place)
             return
 
 
-def _processes(facts: ScriptFacts, start: Start) -> int:
-    """Return how many one-GPU processes of a program start, or 0 if unknown."""
+def _count_one_gpu_processes(facts: ScriptFacts, start: Start) -> int:
+    """Return how many processes of a program start, 0 if unknown, or if it may use several GPUs."""
     launch = start.launch
     words = " ".join(word.text for word in launch.own_words[1:])
     if not is_own_program(launch) or _SEVERAL.search(words) or re.search(_LAUNCHES, words):
@@ -269,9 +275,11 @@ def _processes(facts: ScriptFacts, start: Start) -> int:
     if not start.outer:
         return 1 if facts.tasks == 1 and not facts.uses_launcher else 0
     run = start.outer[0]
-    by_task = len(start.outer) == 1 and run.is_launcher and not run.launcher.starts_processes()
+    is_srun_or_mpirun = run.is_launcher and not run.launcher.starts_processes()
     has_share = run.has(*GPU_OPTIONS, "exact") or run.launcher.ssh
-    return (start.nodes or 0) * (start.per_node or 0) if by_task and not has_share else 0
+    if len(start.outer) > 1 or not is_srun_or_mpirun or has_share:
+        return 0
+    return (start.nodes or 0) * (start.per_node or 0)
 
 
 def _starts_one(start: Start) -> bool:
@@ -279,21 +287,22 @@ def _starts_one(start: Start) -> bool:
     launch, launcher = start.launch, start.launch.launcher
     if launcher.uncounted != ONE or start.per_node != 1 or not launch.certain:
         return False
-    words = (word.text for each in launch.below() for word in each.own_words)
-    sized = launch.has(*launcher.counts, "help", "h") or any(map(_SEVERAL.match, words))
-    return not sized
+    if launch.has(*launcher.counts, "help", "h"):
+        return False
+    words = chain.from_iterable(each.own_words for each in launch.below())
+    return not any(_SEVERAL.match(word.text) for word in words)
 
 
 def _stated_sizes(facts: ScriptFacts) -> Iterator[Finding]:
     """Find sizes that a job's only Python program states, and that are not the job's."""
-    works = [run for run in facts.every_launch if run.kind == PYTHON and not run.command.captured]
-    if facts.plan is None or len(works) != 1 or not facts.fixed_nodes or facts.shell.calls("cd"):
+    runs = [run for run in facts.every_launch if run.kind == PYTHON and not run.command.captured]
+    if facts.plan is None or len(runs) != 1 or not facts.fixed_nodes or facts.shell.calls("cd"):
         return
-    (run,) = works
+    (run,) = runs
     program = run.options.get("script") or run.word.value or ""
-    sizes = stated_sizes(facts.read_program(program))
-    several = [each for each in sizes if each != ("devices", 1)]  # NC625 reports that one
-    for finding in contradictions(program, several, facts.plan):
+    stated = stated_sizes(facts.read_program(program))
+    sizes = [size for size in stated if size != ("devices", 1)]  # NC625 reports that one
+    for finding in contradictions(program, sizes, facts.plan):
         yield replace(finding, place=run.place)
 
 
@@ -307,9 +316,9 @@ _BY_RANK = r"(?i)torch|local_?(rank|id)|--\w*dist|\bddp\b|nccl|lightning"
 def check_one_visible_gpu(facts: ScriptFacts) -> Iterator[Finding]:
     """Find --gpus-per-task with several ranks per node: each sees one GPU (tried on 22.05)."""
     given, plan = facts.given("gpus-per-task"), facts.plan
-    steps = [launch for launch in facts.every_launch if launch.is_srun]
-    bound = facts.has("gpu-bind") or any(launch.has("gpu_bind") for launch in steps)
-    if given is None or plan is None or plan.ntasks_per_node < 2 or not steps or bound:
+    sruns = [launch for launch in facts.every_launch if launch.is_srun]
+    has_binding = facts.has("gpu-bind") or any(srun.has("gpu_bind") for srun in sruns)
+    if given is None or plan is None or plan.ntasks_per_node < 2 or not sruns or has_binding:
         return
     if facts.header.count("gpus-per-task") == 1 and re.search(_BY_RANK, facts.text):
         message = f"{given.text} shows each task its own GPU only, as number 0: a program that "
@@ -324,16 +333,23 @@ _OF_ARRAY = r"\"?\$\{?SLURM_ARRAY_TASK_ID\}?\"?"
 @script_rule(WARNING, "NC633", "GPUs that the job does not have")
 def check_gpus_by_hand(facts: ScriptFacts) -> Iterator[Finding]:
     """Find CUDA_VISIBLE_DEVICES beyond the job's GPUs; Slurm numbers them from 0 in each job."""
-    has = 0 if facts.plan is None else facts.plan.gpus_per_node
-    for variable in (*facts.shell.assignments, *facts.shell.before_commands) if has else ():
-        word = variable.word
-        # CUDA reads the list up to the first number that does not exist.
-        first = re.match(r"\d{1,3}(?=,|$)", word.value or "")
-        beyond = int(first[0]) >= has if first else has == 1 and re.fullmatch(_OF_ARRAY, word.raw)
-        if variable.name == "CUDA_VISIBLE_DEVICES" and beyond:
-            message = f"CUDA_VISIBLE_DEVICES={word.raw} hides the job's GPUs: it has "
-            message += f"{counted(has, 'GPU')}, numbered from 0"
+    gpus = 0 if facts.plan is None else facts.plan.gpus_per_node
+    for variable in (*facts.shell.assignments, *facts.shell.before_commands):
+        if gpus and variable.name == "CUDA_VISIBLE_DEVICES" and _is_beyond(variable.word, gpus):
+            message = f"CUDA_VISIBLE_DEVICES={variable.word.raw} hides the job's GPUs: it has "
+            message += f"{counted(gpus, 'GPU')}, numbered from 0"
             yield Finding(message, "remove it: Slurm sets it", place=variable.place)
+
+
+def _is_beyond(word: ShellWord, gpus: int) -> bool:
+    """Return True if a list of GPUs begins with one that does not exist; CUDA ends the list there.
+
+    An array's index does not exist in most tasks of a job with one GPU.
+    """
+    first = re.match(r"\d{1,3}(?=,|$)", word.value or "")
+    if first is None:
+        return gpus == 1 and re.fullmatch(_OF_ARRAY, word.raw) is not None
+    return int(first[0]) >= gpus
 
 
 _DRIVER = r"--nv|(SINGULARITY|APPTAINER)_NV|libcuda\.so|libnvidia|/dev/nvidia|(?i:rocm)"
@@ -350,30 +366,27 @@ def check_blind_container(facts: ScriptFacts) -> Iterator[Finding]:
     for launch in facts.every_launch:
         words = launch.command.words
         program = len(words) - len(launch.own_words)
-        names = [word.basename for word in words[: program + 1]]
-        runtime = next((at for at, name in enumerate(names) if name in CONTAINERS), None)
-        if runtime is None:
+        before = enumerate(words[: program + 1])
+        runtimes = [at for at, word in before if word.basename in CONTAINERS]
+        if not runtimes or not launch.certain or not _may_use_gpus(launch):
             continue
-        verbs = words[runtime + 1 : runtime + 2]
-        if [verb.value for verb in verbs] not in (["exec"], ["run"]):
-            continue
+        runtime = runtimes[0]
+        verb = words[runtime + 1].value if runtime + 1 < len(words) else ""
         # A variable before the image may contain the option.
         options = words[runtime + 2 : program if runtime < program else runtime + 3]
-        hidden = any("$" in word.raw and "/" not in word.raw for word in options)
-        if launch.certain and not hidden and _may_use_gpus(launch):
-            yield Finding(
-                "without --nv, the container has no GPU driver: the program fails or uses the "
-                "CPU, unless the site has set 'always use nv'",
-                f"write {words[runtime].raw} {verbs[0].raw} --nv",
-                place=words[runtime].place,
-            )
+        may_have_option = any("$" in word.raw and "/" not in word.raw for word in options)
+        if verb in ("exec", "run") and not may_have_option:
+            message = "without --nv, the container has no GPU driver: the program fails or uses "
+            message += "the CPU, unless the site has set 'always use nv'"
+            hint = f"write {words[runtime].raw} {words[runtime + 1].raw} --nv"
+            yield Finding(message, hint, place=words[runtime].place)
             return
 
 
 def _may_use_gpus(launch: Launch) -> bool:
     """Return True unless a program only prepares, or has no code for GPUs."""
-    without = (
-        is_trifle(launch) or launch.command.captured or re.fullmatch(_WITHOUT_GPUS, launch.name)
-    )
-    within = launch.has("c") and launch.inside and not any(map(_may_use_gpus, launch.inside))
-    return not (without or launch.is_launcher or within)
+    if is_trifle(launch) or launch.is_launcher or launch.command.captured:
+        return False
+    if launch.has("c") and launch.inside and not any(map(_may_use_gpus, launch.inside)):
+        return False
+    return not re.fullmatch(_WITHOUT_GPUS, launch.name)

@@ -35,7 +35,7 @@ from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.job_id import JobId, task_indexes
 from neuronctl.submission.pipeline import Reporter, judge_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job, users_layers
-from neuronctl.sweeping.folder import reported, worker_code
+from neuronctl.sweeping.folder import copy_worker, reported
 from neuronctl.sweeping.worker import files
 from neuronctl.sweeping.worker.files import FAILED, NOT_KNOWN, RUNNING, WAITING
 from neuronctl.sweeping.worker.pipeline_folder import DIRECTORIES, NOT_RUN, PENDING, Job, Pipeline
@@ -187,7 +187,7 @@ def _make_folder(planned: PlannedPipeline, drafts: Dict[str, RecordDraft]) -> st
         _refuse_unended(planned.name)
     for directory in DIRECTORIES:
         os.close(open_own_directory(f"{folder}/{directory}"))
-    code = worker_code(folder)
+    code = copy_worker(folder)
     for name, job in planned.jobs.items():
         draft = replace(drafts[name], pipeline=f"{planned.name}/{id}")
         write_private(f"{folder}/drafts/{name}.json", json.dumps(asdict(draft)))
@@ -326,7 +326,7 @@ def go_on(name: str, tell: Callable[[str], None]) -> Tuple[str, ...]:
     states = pipeline.states
     again = [job for job, state in states.items() if state.state in (FAILED, NOT_RUN)]
     with _reported(name):
-        code = worker_code(folder)
+        code = copy_worker(folder)
         for job in again:
             attempt = int(states[job].key.rpartition(".")[2]) + 1
             script = _read_draft(folder, job).script

@@ -41,9 +41,9 @@ def plan_server(
     check_utf8(words)
     _check_words(recipe, words)
     if recipe.files:
-        words = _files(recipe, words)
+        words = _find_files(recipe, words)
     launcher = {"launcher": recipe.launcher} if recipe.launcher else {}
-    job = plan({"body": Body(_body(recipe, words), recipe.file), **launcher})
+    job = plan({"body": Body(_make_body(recipe, words), recipe.file), **launcher})
     request = job.plan.request
     for name in ("array", "until_done"):
         if getattr(request, name):
@@ -57,7 +57,7 @@ def plan_server(
     settings["idle"] = idle or job.plan.idle or 0
 
     setup = [*request.setup, "set +e"] if request.setup else []
-    setup += _setup(recipe, settings)
+    setup += _make_setup(recipe, settings)
     if job.plan.launches[0].wrapping.srun:
         setup.append("unset TMPDIR  # a container of Pyxis has a /tmp of its own")
     planned = replace(job.plan, request=replace(request, setup=tuple(setup), idle=None))
@@ -75,7 +75,7 @@ def _check_words(recipe: Recipe, words: Sequence[str]) -> None:
         raise UsageError(f"{recipe.name}: {{port}} is not named", hint)
 
 
-def _files(recipe: Recipe, words: Sequence[str]) -> Sequence[str]:
+def _find_files(recipe: Recipe, words: Sequence[str]) -> Sequence[str]:
     """Return the paths of the files to serve: those named, or those of the recipe's patterns.
 
     Raises UsageError if one is missing, or none contains what the recipe needs.
@@ -117,11 +117,11 @@ def _check_program(recipe: Recipe, request: JobRequest) -> None:
 def make_place(settings: Settings) -> None:
     """Write the program of a server's job into the private directory of servers."""
     place = servers_dir()
-    files = _program_files(settings)
+    files = _read_program(settings)
     try:
         os.close(open_own_directory(place))
         for name, text in files.items():
-            write_private(os.path.join(place, _program_name(files), name), text)
+            write_private(os.path.join(place, _name_program(files), name), text)
     except OSError as error:
         raise UsageError(
             f"cannot write {place}: {error.strerror}",
@@ -136,7 +136,7 @@ address: on which the server listens; "": the node's. idle: as in plan_server();
 """
 
 
-def _program_files(settings: Settings) -> Dict[str, str]:
+def _read_program(settings: Settings) -> Dict[str, str]:
     """Return the files of the program beside a server, in the order in which bash lists them."""
     place = data_path("programs/server")
     names = sorted(name for name in os.listdir(place) if name.endswith(".py"))
@@ -145,12 +145,12 @@ def _program_files(settings: Settings) -> Dict[str, str]:
     return {**texts, "recipe.json": recipe, "gpus.sh": gpu_reader()}
 
 
-def _program_name(files: Mapping[str, str]) -> str:
+def _name_program(files: Mapping[str, str]) -> str:
     """Return the program directory's name, which contains the digest of its content."""
     return "server-" + hashlib.sha256("".join(files.values()).encode()).hexdigest()[:32]
 
 
-def _body(recipe: Recipe, words: Sequence[str]) -> str:
+def _make_body(recipe: Recipe, words: Sequence[str]) -> str:
     """Return the shell text that starts the server, in the container if there is one."""
     # "$PORT" must not be quoted as text: quote what is around each {port}.
     quoted_words = []
@@ -166,11 +166,11 @@ def _body(recipe: Recipe, words: Sequence[str]) -> str:
     return f"{beginning}\nserver() {{\n{recipe.command.rstrip()}\n}}\nexport -f server; {gate}"
 
 
-def _setup(recipe: Recipe, settings: Settings) -> List[str]:
+def _make_setup(recipe: Recipe, settings: Settings) -> List[str]:
     """Return the lines that the batch shell runs before the launch."""
     umask = os.umask(0o077)
     os.umask(umask)
-    program = _program_name(_program_files(settings))
+    program = _name_program(_read_program(settings))
     return [
         "# serve: its program runs this script again with PORT and TOKEN, and watches the server.",
         f"program={quote(os.path.join(servers_dir(), program))}",

@@ -28,7 +28,7 @@ from neuronctl.slurm.job_id import JobId
 from neuronctl.submission.pipeline import Reporter, stored_request
 from neuronctl.submission.planned_job import PlannedJob
 from neuronctl.sweeping.folder import Sweep, SweepSettings, find_sweep, open_sweep
-from neuronctl.sweeping.jobs import plan_task, submit_workers, task_words
+from neuronctl.sweeping.jobs import make_words, plan_task, submit_workers
 from neuronctl.sweeping.parameters import Task, TaskState, check_metric, make_tasks, parameter_names
 from neuronctl.sweeping.results import SweepStatus, read_status
 from neuronctl.sweeping.worker.files import FAILED, INTERRUPTED, NOT_KNOWN, RUNNING, WAITING
@@ -77,14 +77,14 @@ def describe_sweep(
     settings = SweepSettings(
         words=words,
         axes=plan.request.sweep,
-        request=stored_request(replace(plan, request=_task_request(plan.request, tasks))),
+        request=stored_request(replace(plan, request=_make_task_request(plan.request, tasks))),
         cwd=working_directory(),
         exported=tuple(plan.secrets),
-        task_time=_task_seconds(task_time, plan.time_limit or 0),
+        task_time=_parse_task_time(task_time, plan.time_limit or 0),
         metric=check_metric(metric),
         **more,
     )
-    return _new_or_same(plan.job_name, settings), tasks
+    return _find_or_make(plan.job_name, settings), tasks
 
 
 def _refuse_options(request: JobRequest) -> None:
@@ -95,7 +95,7 @@ def _refuse_options(request: JobRequest) -> None:
             raise UsageError(f"--{option} is not for a sweep, whose jobs do several tasks")
 
 
-def _task_request(request: JobRequest, tasks: Sequence[Task]) -> JobRequest:
+def _make_task_request(request: JobRequest, tasks: Sequence[Task]) -> JobRequest:
     """Return the request of the first task; raises UsageError if the tasks' programs differ."""
     program, *args = tasks[0].words
     if any(task.words[0] != program for task in tasks):
@@ -107,7 +107,7 @@ def _task_request(request: JobRequest, tasks: Sequence[Task]) -> JobRequest:
     return replace(request, sweep=(), after=(), after_ok=())  # request.dependency has the jobs
 
 
-def _task_seconds(task_time: Optional[str], limit: int) -> Optional[int]:
+def _parse_task_time(task_time: Optional[str], limit: int) -> Optional[int]:
     """Return --task-time in seconds; raises UsageError if it exceeds the limit (0: none)."""
     if task_time is None:
         return None
@@ -123,7 +123,7 @@ def _task_seconds(task_time: Optional[str], limit: int) -> Optional[int]:
     return seconds
 
 
-def _new_or_same(name: str, settings: SweepSettings) -> Sweep:
+def _find_or_make(name: str, settings: SweepSettings) -> Sweep:
     """Return the sweep of this name with new settings, or a new one.
 
     Raises UsageError if the existing one runs another command, or runs elsewhere.
@@ -179,7 +179,7 @@ def add_tasks(
             submit_workers(sweep, sizes, count, reporter, dry_run=True, **submit_options)
         return Change(sweep.name)
     full_tasks = [
-        replace(task, words=task_words(plans[task.sizes], task.words[1:])) for task in tasks
+        replace(task, words=make_words(plans[task.sizes], task.words[1:])) for task in tasks
     ]
     if not sweep.is_new:
         sweep.save()

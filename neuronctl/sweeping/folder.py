@@ -72,7 +72,7 @@ class Sweep:
         self.settings = settings
         self.is_new = not id
         self.id = id or os.urandom(8).hex()
-        self.path = _place(name)
+        self.path = _find_place(name)
         self.folder = f"{self.path}/{self.id}"
 
     def create(self) -> None:
@@ -160,7 +160,7 @@ class Sweep:
             for number, (_, values) in enumerate(tasks, len(states) + 1):
                 state = attempts.get(number, _NOT_BEGUN)
                 record = results.ended.get((number, state.attempt))
-                states.append(_task_state(number, values, row, state, record))
+                states.append(_make_task_state(number, values, row, state, record))
         return states
 
     def log(self, number: int, attempt: int) -> str:
@@ -206,7 +206,7 @@ class Sweep:
         return reported(f"cannot use the sweep's folder {self.path}")
 
 
-def _place(name: str) -> str:
+def _find_place(name: str) -> str:
     """Return the folder of the sweep of this name; raises UsageError for an impossible name."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", name):
         raise UsageError(
@@ -218,7 +218,7 @@ def _place(name: str) -> str:
 
 def find_sweep(name: str) -> Optional[Sweep]:
     """Return the sweep of this name, or None; raises RecordError if it cannot be read."""
-    place = _place(name)
+    place = _find_place(name)
     if not os.path.exists(f"{place}/sweep.json"):
         return None
     with reported(f"cannot use the sweep's folder {place}"):
@@ -263,11 +263,8 @@ def reported(what: str) -> Iterator[None]:
         raise RecordError(f"{what}: it is damaged: {error!r}") from None
 
 
-def worker_code(folder: str, *, write: bool = True) -> str:
-    """Write this version's worker into a folder, and return its directory; raises RecordError.
-
-    write: False to return the directory only.
-    """
+def copy_worker(folder: str, *, dry_run: bool = False) -> str:
+    """Copy this version's worker into a folder; return the copy's place. Raises RecordError."""
     from pathlib import Path
 
     place = Path(files.__file__).parent
@@ -275,8 +272,8 @@ def worker_code(folder: str, *, write: bool = True) -> str:
     digest = hashlib.sha256(b"\0".join(sources.values())).hexdigest()[:12]
     path = f"{folder}/code/{digest}"
     with reported(f"cannot write {path}"):
-        for name, source in sources.items() if write else ():
-            if not os.path.exists(f"{path}/worker/{name}"):
+        for name, source in sources.items():
+            if not dry_run and not os.path.exists(f"{path}/worker/{name}"):
                 write_private(f"{path}/worker/{name}", source)
     return path
 
@@ -291,7 +288,7 @@ def names() -> List[str]:
 _NOT_BEGUN = State(WAITING)
 
 
-def _task_state(
+def _make_task_state(
     number: int, values: Dict[str, str], sizes: Row, state: State, record: Optional[Tuple[Any, ...]]
 ) -> TaskState:
     """Return a task with its last attempt. record: the FIELDS of an attempt that has ended."""

@@ -21,7 +21,7 @@ from neuronctl.request.job import Layer, StepRequest
 from neuronctl.slurm.squeue import ask_own_queue
 from neuronctl.submission.pipeline import Reporter, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
-from neuronctl.sweeping.folder import Sweep, SweepSettings, worker_code
+from neuronctl.sweeping.folder import Sweep, SweepSettings, copy_worker
 from neuronctl.sweeping.worker.pipeline_folder import OVER_LIMIT
 
 _MOST = 1000
@@ -34,7 +34,7 @@ _SAVE = 60
 """Seconds before a job's end at which its tasks are asked to save, without --signal."""
 
 
-def task_words(plan: JobPlan, args: Iterable[str]) -> Tuple[str, ...]:
+def make_words(plan: JobPlan, args: Iterable[str]) -> Tuple[str, ...]:
     """Return the words that start a task with these arguments. plan: of one task."""
     launch = plan.launches[0]
     macros = launchers.holds(
@@ -71,15 +71,15 @@ def submit_workers(
     settings = sweep.settings
     workers, all_workers = (0, 0) if dry_run else _count_workers(sweep, sizes)
     task = plan_task(settings, sizes)
-    planned = _plan(settings, _job_layer(sweep, task))
-    room = min(_room(planned), (settings.jobs or _MOST) - all_workers)
+    planned = _plan(settings, _make_layer(sweep, task))
+    room = min(_count_room(planned), (settings.jobs or _MOST) - all_workers)
     wanted = math.ceil(tasks / settings.side_by_side) - workers
     if all_workers and min(room, wanted) <= 0:
         message = f"{counted(all_workers, 'job')} in the queue, and room for {max(0, room)} more"
         later = "" if workers else f": 'neuronctl sweep retry {sweep.name}' once there is room"
         reporter.tell(f"{message}; {counted(tasks, 'task')} to do{later}")
         return []
-    code = worker_code(sweep.folder, write=not dry_run)
+    code = copy_worker(sweep.folder, dry_run=dry_run)
     count = max(1, min(_MOST, wanted, room))
     jobs: List[int] = []
     while True:
@@ -117,7 +117,7 @@ def _make_jobs(
     """
     if count == 1 or _is_chain(planned):
         return [_with_worker(planned, sweep, task, sizes, code)] * count
-    array = _plan(sweep.settings, _job_layer(sweep, task), array=f"1-{count}")
+    array = _plan(sweep.settings, _make_layer(sweep, task), array=f"1-{count}")
     array = replace(array, snapshot=planned.snapshot)  # Slurm's answers hold for both
     return [_with_worker(array, sweep, task, sizes, code)]
 
@@ -143,7 +143,7 @@ def _with_worker(
         code,
         sweep.folder,
         sizes=dict(sizes),
-        signal=_asked_signal(task)[0],
+        signal=_find_signal(task)[0],
         task_time=settings.task_time or 0,
         retries=settings.retries,
         max_fails=settings.max_fails,
@@ -154,7 +154,7 @@ def _with_worker(
     return replace(planned, plan=replace(plan, launches=launches), steps=steps)
 
 
-def _asked_signal(task: JobPlan) -> Tuple[str, int]:
+def _find_signal(task: JobPlan) -> Tuple[str, int]:
     """Return the signal on which a task saves, and its seconds before the job's end."""
     seconds = split_signal(task.request.signal or "")[2]
     signal = parse_signal(task.request)
@@ -162,7 +162,7 @@ def _asked_signal(task: JobPlan) -> Tuple[str, int]:
     return name, int(seconds or _SAVE)
 
 
-def _room(planned: PlannedJob) -> int:
+def _count_room(planned: PlannedJob) -> int:
     """Return how many more jobs the limits allow."""
     from neuronctl.judgement.limit_checks import room_in_queue
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
@@ -175,7 +175,7 @@ def _room(planned: PlannedJob) -> int:
     return room // 2 if _is_chain(planned) else room  # a chain has two jobs in the queue
 
 
-def _job_layer(sweep: Sweep, task: JobPlan) -> Layer:
+def _make_layer(sweep: Sweep, task: JobPlan) -> Layer:
     """Return the request of a job that runs tasks like this one. task: the plan of one task."""
     request = task.request
     slots = sweep.settings.side_by_side
@@ -195,17 +195,17 @@ def _job_layer(sweep: Sweep, task: JobPlan) -> Layer:
         until_done=True,
         checkpoint=None,  # a task's; the worker reports the job's progress
         max_runs=request.max_runs or _RUNS,
-        signal=f"USR2@{_asked_signal(task)[1]}",  # the worker signals the tasks
+        signal=f"USR2@{_find_signal(task)[1]}",  # the worker signals the tasks
         job_name=sweep.name,
         requeue=request.requeue is not False,  # even if Slurm's default differs
         exclude=compress_hostlist(sorted(bad_nodes)) or None,
     )
     if slots > 1:
-        values.update(_side_by_side(step, task, slots))
+        values.update(_multiply_options(step, task, slots))
     return Layer(values, {name: request.origin(name) for name in values})
 
 
-def _side_by_side(step: StepRequest, task: JobPlan, slots: int) -> Dict[str, Any]:
+def _multiply_options(step: StepRequest, task: JobPlan, slots: int) -> Dict[str, Any]:
     """Return the options of a job with room for several tasks; raises UsageError."""
     if task.most_nodes > 1:
         raise UsageError(

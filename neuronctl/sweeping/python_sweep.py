@@ -82,10 +82,10 @@ def sweep(
     """Run a program once for each combination of parameters, in as few jobs as the limits allow.
 
     script, args: the program, with ``{NAME}`` for a parameter. params: values by name, such as
-    ``{"lr": [0.1, 0.01], "seed": "1..5"}``; zip: the same, whose values advance together; table,
-    commands: files, as for ``neuronctl sweep``, like all that follows. options: of the job of one
-    task, as for plan(). Under the name of a sweep of the same program, only new tasks are added.
-    Raises what plan() and submit() raise.
+    ``{"lr": [0.1, 0.01], "seed": "1..5"}``. zip: the same, but the values advance together. table,
+    commands: files, as for ``neuronctl sweep``; so are the parameters that follow. options: of the
+    job of one task, as for plan(). If there is a sweep of the same name and program, only new tasks
+    are added. Raises what plan() and submit() raise.
 
     >>> rates = {"lr": [0.1, 0.01]}
     >>> sweep = neuronctl.sweep("train.py", ["--lr", "{lr}"], params=rates, gpus_per_node=1)
@@ -116,21 +116,20 @@ def sweep(
     counts = {"jobs": jobs, "side_by_side": side_by_side, "retries": retries}
     counts["max_fails"] = max_fails
     files = {"catalog": catalog, "template": template}
-    described, tasks = describe_sweep(planned, task_time, metric, **files, **counts)
+    new_sweep, tasks = describe_sweep(planned, task_time, metric, **files, **counts)
     reporter = Reporter()
     reporter.command_line = ["python", *sys.argv]
-    plans = plan_sizes(described, tasks)
-    change = add_tasks(described, tasks, plans, reporter, force=force)
-    return Sweep(described.name, change)
+    plans = plan_sizes(new_sweep, tasks)
+    change = add_tasks(new_sweep, tasks, plans, reporter, force=force)
+    return Sweep(new_sweep.name, change)
 
 
 def _texts(values: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the values of parameters as a job file has them: text, or a list of texts."""
     texts: Dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, str):
-            texts[name] = value
-            continue
-        several = value if isinstance(value, (list, tuple, range)) else [value]
-        texts[name] = list(map(str, several))
+        if isinstance(value, (list, tuple, range)):
+            texts[name] = list(map(str, value))
+        else:
+            texts[name] = value if isinstance(value, str) else [str(value)]
     return texts

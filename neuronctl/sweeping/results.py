@@ -138,7 +138,7 @@ def compare_scales(tasks: Sequence[TaskState]) -> List[Scale]:
     """
     curves: Dict[Tuple[str, Tuple[str, ...]], List[TaskState]] = {}
     for task in tasks:
-        sizes = _sizes(task)
+        sizes = _find_sizes(task)
         if task.state == DONE and task.seconds and sizes:
             rest = [(name, value) for name, value in task.values.items() if not size_option(name)]
             curve = (show_parameters(rest), tuple(sorted(sizes)))
@@ -151,19 +151,21 @@ def compare_scales(tasks: Sequence[TaskState]) -> List[Scale]:
 
 def _compare(rest: str, tasks: List[TaskState]) -> List[Scale]:
     """Return how the tasks of a curve compare with the smallest one. rest: as in Scale."""
-    least = {name: min(_sizes(task)[name] for task in tasks) for name in _sizes(tasks[0])}
-    by_size = sorted(tasks, key=lambda task: _ratio(_sizes(task), least))
+    least = {name: min(_find_sizes(task)[name] for task in tasks) for name in _find_sizes(tasks[0])}
+    by_size = sorted(tasks, key=lambda task: _compare_sizes(_find_sizes(task), least))
     smallest = by_size[0]
     scales = []
     for task in by_size:
-        ratio = _ratio(_sizes(task), least) / _ratio(_sizes(smallest), least)
+        ratio = _compare_sizes(_find_sizes(task), least) / _compare_sizes(
+            _find_sizes(smallest), least
+        )
         speedup = (smallest.seconds or 1) / (task.seconds or 1)
         shown = show_parameters(task.values.items())
         scales.append(Scale(task.number, shown, rest, task.seconds or 1, ratio, speedup))
     return scales
 
 
-def _sizes(task: TaskState) -> Dict[str, int]:
+def _find_sizes(task: TaskState) -> Dict[str, int]:
     """Return the sizes that a task's parameters set, by option, such as 2 for ``a100:2``."""
     sizes: Dict[str, int] = {}
     for name, text in task.values.items():
@@ -174,7 +176,7 @@ def _sizes(task: TaskState) -> Dict[str, int]:
     return sizes
 
 
-def _ratio(sizes: Mapping[str, int], least: Mapping[str, int]) -> float:
+def _compare_sizes(sizes: Mapping[str, int], least: Mapping[str, int]) -> float:
     """Return how many times as large a job of these sizes is as one of the least sizes."""
     ratios = {name: sizes[name] / least[name] for name in least}
     job_ratio = max((ratios[name] for name in _TOTALS if name in ratios), default=1.0)

@@ -11,7 +11,7 @@ from typing import List
 import pytest
 
 from neuronctl.common.errors import NoSuchJobError, RecordError, UsageError
-from neuronctl.sweeping.folder import Sweep, SweepSettings, open_sweep, worker_code
+from neuronctl.sweeping.folder import Sweep, SweepSettings, copy_worker, open_sweep
 from neuronctl.sweeping.parameters import Task
 from neuronctl.sweeping.worker import files
 
@@ -79,7 +79,7 @@ def test_two_cannot_make_one_sweep() -> None:
 
 def test_the_code_of_the_worker_is_whole() -> None:
     sweep = made()
-    code = Path(worker_code(sweep.folder), "worker")
+    code = Path(copy_worker(sweep.folder), "worker")
     names = {path.name for path in Path(files.__file__).parent.glob("*.py")}
     assert {path.name for path in code.iterdir()} == names
 

@@ -75,7 +75,7 @@ def publish(path: str, data: bytes) -> bool:
         write(aside, data, os.O_EXCL)
         os.link(aside, path)
         return True
-    except FileExistsError:  # NFS repeats a request whose answer was lost
+    except FileExistsError:  # this one's, if NFS has repeated a request whose answer was lost
         return os.stat(aside).st_nlink > 1
     finally:
         remove(aside)
@@ -155,7 +155,7 @@ class Tasks:
         path, _ = self._part(number)
         with open_own(path) as file:
             file.seek(self.offsets[number - 1])
-            words = json.loads(file.readline().decode())[0]
+            words, _ = json.loads(file.readline().decode())
         return [word.encode("utf-8", "surrogateescape") for word in words]
 
 
@@ -306,12 +306,16 @@ def _read_requests(folder: str) -> Dict[Key, Dict[str, Any]]:
     requests = {}
     for name in sorted(list_names(f"{folder}/again"), key=lambda name: (len(name), name)):
         for record in decode(read(f"{folder}/again/{name}")):
-            task, attempt = record.get("task"), record.get("attempt")
-            is_valid = isinstance(record.get("until", 0), (int, float))
-            is_valid = is_valid and isinstance(record.get("sizes", {}), dict)
-            if isinstance(task, int) and isinstance(attempt, int) and is_valid:
-                requests[task, attempt] = record
+            if _is_request(record):
+                requests[record["task"], record["attempt"]] = record
     return requests
+
+
+def _is_request(record: Dict[str, Any]) -> bool:
+    """Return True if the values that a request must or may have are of the right types."""
+    has_key = isinstance(record.get("task"), int) and isinstance(record.get("attempt"), int)
+    has_sizes = isinstance(record.get("sizes", {}), dict)
+    return has_key and has_sizes and isinstance(record.get("until", 0), (int, float))
 
 
 def _claim_state(
@@ -406,7 +410,8 @@ TAIL = 8 << 20
 def find_metric(tail: bytes, pattern: str) -> str:
     """Return the last match of a pattern, or of its first group; "" if there is none."""
     with contextlib.suppress(re.error, RecursionError):  # an older Python's patterns know less
-        sought = re.compile(pattern.encode("utf-8", "surrogateescape"), re.MULTILINE)
-        matches = [match.group(bool(sought.groups)) for match in sought.finditer(tail)]
-        return (matches[-1] or b"")[:100].decode("utf-8", "replace") if matches else ""
+        regex = re.compile(pattern.encode("utf-8", "surrogateescape"), re.MULTILINE)
+        group = 1 if regex.groups else 0
+        matches = [match.group(group) or b"" for match in regex.finditer(tail)]
+        return matches[-1][:100].decode("utf-8", "replace") if matches else ""
     return ""

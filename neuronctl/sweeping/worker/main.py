@@ -29,7 +29,7 @@ def main(arguments: List[str]) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     worker = os.fork()
     if not worker:
-        os._exit(_work(folder, name, options, parent))
+        os._exit(_run_worker(folder, name, options, parent))
     for number in SIGNALS:
         signal.signal(number, lambda number, _: node.kill(worker, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
@@ -47,7 +47,7 @@ def main(arguments: List[str]) -> int:
     return 75
 
 
-def _work(folder: str, name: str, options: Options, parent: int) -> int:
+def _run_worker(folder: str, name: str, options: Options, parent: int) -> int:
     """Run the worker; return its exit code."""
     try:
         node.adopt_orphans()

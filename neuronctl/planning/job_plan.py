@@ -21,10 +21,7 @@ from neuronctl.request.job import JobRequest, Source
 
 @dataclass(frozen=True)
 class Directive:
-    """One ``#SBATCH --option=value`` line.
-
-    value: None for a flag. remark: why it has this value, if the user did not request it.
-    """
+    """One ``#SBATCH --option=value`` line. value: None: a flag. remark: why it has this value."""
 
     option: str
     value: Optional[str] = None

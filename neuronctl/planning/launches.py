@@ -42,10 +42,7 @@ class Share:
         return Share(1, gpus, self.job_gpus, per_node)
 
     def count_cores(self, gpus: int, job_cores: int) -> int:
-        """Return the cores per node of a step with ``gpus`` GPUs per node.
-
-        job_cores: the whole job's cores per node.
-        """
+        """Return a step's cores per node. gpus: its GPUs per node. job_cores: the job's cores."""
         if self.job_gpus:  # cores come with the GPUs
             return max(1, job_cores * gpus // self.job_gpus)
         return max(1, job_cores // self.per_node) if self.side_by_side else job_cores
@@ -65,10 +62,7 @@ _STEPS_OWN = (
 
 
 def _step_request(step: StepRequest, share: Share, job: JobRequest, name: str) -> JobRequest:
-    """Return the job's request with a step's program and sizes; raise UsageError.
-
-    name: what messages call the step.
-    """
+    """Return the job's request with a step's program and sizes; raise UsageError."""
     nodes = share.nodes if step.nodes is None else step.nodes
     gpus = share.gpus if step.gpus_per_node is None else step.gpus_per_node
     job_nodes = job.nodes or share.nodes
@@ -96,10 +90,7 @@ def _step_request(step: StepRequest, share: Share, job: JobRequest, name: str) -
 
 
 class LaunchBuilder(SizeBuilder):
-    """Settles what a launch needs besides its sizes: the only one of a job, or a step's.
-
-    number, name: of the step, as in Launch.
-    """
+    """Settles what a launch needs besides its sizes: the only one of a job, or a step's."""
 
     wandb: Optional[Export] = None
     code: Optional[CodeSnapshot] = None
@@ -177,10 +168,7 @@ class LaunchBuilder(SizeBuilder):
 
 
 class StepBuilder(LaunchBuilder):
-    """Builds the launch of one step of a job, or of one part of it.
-
-    number: of the step. name: what messages call it. job: the builder of the whole job.
-    """
+    """Builds the launch of one step, or of one part of it. job: the builder of the whole job."""
 
     def __init__(
         self, step: StepRequest, share: Share, number: int, name: str, job: LaunchBuilder

@@ -292,14 +292,12 @@ class _PlanBuilder(LaunchBuilder):
         return default, self.decide("time", units.format_time(default), Source.CLUSTER, reason)
 
     def _requested_time(self, text: str) -> Tuple[int, str]:
-        """Return the requested time limit in seconds and as sbatch gets it.
-
-        A bare number (of minutes) and MM:SS, which looks like HH:MM, are written out.
-        """
+        """Return the requested time limit in seconds and as sbatch gets it."""
         origin = self.request.origin("time_limit")
         seconds = units.parse_time(text)
         if seconds == units.UNLIMITED or text.count(":") == 2:
             return seconds, self.keep_requested("time", "time_limit", text)
+        # A bare number is minutes, and MM:SS looks like HH:MM.
         written_out = units.format_time(seconds)
         if text.count(":") == 1 and "-" not in text:
             reason = f"{text} is MM:SS to Slurm; hours are {text}:00"

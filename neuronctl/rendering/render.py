@@ -71,10 +71,7 @@ def _check_options_kept(plan: JobPlan, text: str) -> None:
 
 
 def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
-    """Return the lines before the launch, and the launch.
-
-    is_last: no line follows the launch, so that it may replace the batch shell.
-    """
+    """Return the lines before the launch, and the launch. is_last: no line follows it."""
     first = plan.launches[0]
     if plan.steps or first.inline:
         return [], _inline_text(plan)

@@ -52,10 +52,8 @@ def variable_lines(plan: JobPlan, port_number: str = "SLURM_JOB_ID") -> List[str
 
 
 def _meeting_lines(plan: JobPlan, launch: Launch, port_number: str) -> List[RemarkedLine]:
-    """Return the lines that set MASTER_ADDR and MASTER_PORT, or those that unset them.
-
-    The port is below the range that the kernel uses for outgoing connections.
-    """
+    """Return the lines that set MASTER_ADDR and MASTER_PORT, or those that unset them."""
+    # The port is below the range that the kernel uses for outgoing connections.
     port = f"MASTER_PORT=$((10000 + {port_number} % 20000))"
     if plan.rendezvous and plan.most_nodes > 1:
         host = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'

@@ -121,10 +121,7 @@ _WORDS = {RecursionError: "endless recursion", MemoryError: "out of memory"}
 
 @contextlib.contextmanager
 def reported(name: str, directories: Sequence[str]) -> Iterator[None]:
-    """Turn every error of the template ``name`` into a TemplateError.
-
-    directories: of templates, the user's first.
-    """
+    """Turn every error of a template into a TemplateError. directories: the user's first."""
     hint = ""
     try:
         yield

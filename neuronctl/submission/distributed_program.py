@@ -1,7 +1,7 @@
-"""The change that makes one training on several GPUs of a PyTorch program for one GPU.
+"""Change a PyTorch program for one GPU so that it trains on several.
 
-Only the text is read. What it does not show, such as a model that another file makes, is left to
-the user, in words.
+Only the program's text is read. What the text does not show, such as a model that another file
+makes, is listed for the user to change by hand.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from typing import Dict, Iterator, List, Optional, Tuple, Union
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from neuronctl.common.datatypes import dataclass
 
 
 @dataclass(frozen=True)
 class Change:
-    """text: the changed program. by_hand: what remains to be done, a sentence each."""
+    """A changed program. by_hand: what the user must still change, a sentence each."""
 
     text: str
     by_hand: Tuple[str, ...]
@@ -38,25 +38,29 @@ _WRAPPER_HAS = (
     "train|eval|(named_)?(parameters|modules|buffers)|zero_grad|requires_grad_|to|cuda|no_sync|module"
     "|forward|apply|register_forward_hook"
 )
-"""What DistributedDataParallel passes on to the model or has itself; the rest is the model's."""
+"""Attributes that DistributedDataParallel has, or passes on to the model that it wraps."""
 
 _ONE_PROCESS_ONLY = r"\bDataParallel\(|^torch\.cuda\.set_device|^torch\.device\(.*, |\.cuda\(\d+\)$"
-"""Calls that choose GPUs where one process has all of them."""
+"""Calls that choose one of several GPUs."""
 
 _LOCAL_RANK = 'int(os.environ["LOCAL_RANK"])'
 
 
-class _Program:
-    """A program's lines, its tree, and the edits so far.
+class _Edit(NamedTuple):
+    line: int
+    column: int
+    length: int  # bytes that the text replaces
+    text: str
 
-    Lines are bytes, as the tree counts them. edits: (line, column, bytes taken, text).
-    """
+
+class _Program:
+    """A program's lines (of bytes, as the syntax tree counts), its tree, and the edits so far."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.rstrip("\n").encode().split(b"\n")
         self.step = "\t" if "\n\t" in text else "    "
         self.tree = ast.parse(text)
-        self.edits: List[Tuple[int, int, int, str]] = []
+        self.edits: List[_Edit] = []
         self.by_hand: List[str] = []
         # In the order of the text: ast.walk() begins with all of the outermost statements.
         self.nodes = sorted(ast.walk(self.tree), key=lambda node: getattr(node, "lineno", 0))
@@ -75,6 +79,7 @@ class _Program:
         return node
 
     def changed(self) -> Optional[Change]:
+        """Return the changed program; None if there is neither a model nor data to change."""
         wraps = self._wrap_models()
         divides = self._divide_data()
         if not (wraps or divides):
@@ -87,33 +92,37 @@ class _Program:
         self._take_own_gpu()
         self._begin_and_end(divides)
         lines = [*self.lines, b""]
-        for line, column, taken, text in sorted(self.edits, key=lambda edit: edit[:2])[::-1]:
-            old = lines[line - 1]
-            lines[line - 1] = old[:column] + text.encode() + old[column + taken :]
+        in_order = sorted(self.edits, key=lambda edit: (edit.line, edit.column))
+        for edit in reversed(in_order):  # so that the places of earlier edits stay right
+            old = lines[edit.line - 1]
+            end = edit.column + edit.length
+            lines[edit.line - 1] = old[: edit.column] + edit.text.encode() + old[end:]
         return Change(b"\n".join(lines).decode(), tuple(self.by_hand))
 
     def _wrap_models(self) -> bool:
-        """Wrap each model whose parameters an optimizer gets, once it is on its GPU."""
-        saved = {node for save in self._calls("save") for node in ast.walk(save)}
+        """Wrap each model whose parameters an optimizer gets; return whether there is one."""
         models: Dict[str, ast.stmt] = {}
         for statement in self.statements:
             for name in _optimized_models(statement):
                 models.setdefault(name, statement)
         for name, optimizer in models.items():
-            function = self._function(optimizer)
-            place = self._line_behind_moves(name, optimizer)
-            self._insert(place, optimizer, f"{name} = DistributedDataParallel({name})")
-            for node in self.nodes:
-                if not isinstance(node, ast.Attribute) or _dotted(node.value) != name:
-                    continue
-                # The wrapper lacks the model's own attributes; saves keep the unwrapped names.
-                is_wrapped = node.lineno >= place and self._function(node) is function
-                if not re.fullmatch(_WRAPPER_HAS, node.attr) and (is_wrapped or node in saved):
-                    self.edits.append((_end(node.value), _column(node.value), 0, ".module"))
+            line = self._line_behind_moves(name, optimizer)
+            self._insert(line, optimizer, f"{name} = DistributedDataParallel({name})")
+            self._unwrap_attributes(name, line, self._function(optimizer))
         return bool(models)
 
+    def _unwrap_attributes(self, model: str, line: int, function: ast.AST) -> None:
+        """Insert ``.module`` where the wrapper lacks an attribute: from a line on, and in saves."""
+        saved = {node for save in self._calls("save") for node in ast.walk(save)}
+        for node in self.nodes:
+            if not isinstance(node, ast.Attribute) or _dotted(node.value) != model:
+                continue
+            is_wrapped = node.lineno >= line and self._function(node) is function
+            if not re.fullmatch(_WRAPPER_HAS, node.attr) and (is_wrapped or node in saved):
+                self.edits.append(_Edit(_end(node.value), _column(node.value), 0, ".module"))
+
     def _line_behind_moves(self, name: str, optimizer: ast.stmt) -> int:
-        """Return the line of the optimizer, or the one behind a later ``model.to(device)``."""
+        """Return the line of the optimizer, or the line after a later ``model.to(device)``."""
         place = optimizer.lineno
         for statement in self.statements:
             call = getattr(statement, "value", None)
@@ -124,25 +133,25 @@ class _Program:
 
     def _divide_data(self) -> bool:
         """Give each shuffling DataLoader a sampler; return whether one has it."""
-        divided = False
+        is_divided = False
         for call in self._calls("DataLoader"):
-            words = {word.arg: word.value for word in call.keywords}
-            value = words.get("shuffle")
-            data = words.get("dataset", call.args[0] if call.args else None)
-            if value is None or (isinstance(value, ast.Constant) and not value.value):
+            options = {option.arg: option.value for option in call.keywords}
+            shuffle = options.get("shuffle")
+            if shuffle is None or (isinstance(shuffle, ast.Constant) and not shuffle.value):
                 continue  # for evaluation, each process reads all data
-            named = isinstance(data, (ast.Name, ast.Attribute))
-            if data is None or not (isinstance(value, ast.Constant) and named):
+            data = options.get("dataset", call.args[0] if call.args else None)
+            is_named = isinstance(data, (ast.Name, ast.Attribute))
+            if data is None or not (isinstance(shuffle, ast.Constant) and is_named):
                 self._leave(call, "replace shuffle by a DistributedSampler")
                 continue
             sampler = f"sampler=DistributedSampler({ast.unparse(data)})"
-            self._replace(value, sampler, back=len("shuffle="))
+            self._replace(shuffle, sampler, back=len("shuffle="))
             self._set_epoch(call)
-            divided = True
-        return divided
+            is_divided = True
+        return is_divided
 
     def _set_epoch(self, call: ast.Call) -> None:
-        """Call set_epoch in the loop over epochs around the loader of this call."""
+        """Call set_epoch in the loop over epochs that uses the loader of this call."""
         loader = self.parents[call]
         name = _dotted(loader.targets[0]) if isinstance(loader, ast.Assign) else ""
         for loop in self.nodes if name else ():
@@ -155,6 +164,7 @@ class _Program:
         self.by_hand.append("call set_epoch(epoch) of the sampler before each epoch")
 
     def _save_once(self) -> None:
+        """Let only rank 0 run each statement that is a call of torch.save."""
         saves = [call for call in self._calls("save") if _dotted(call.func) == "torch.save"]
         for statement in self.statements:
             if not isinstance(statement, ast.Expr) or statement.value not in saves:
@@ -164,9 +174,10 @@ class _Program:
                 continue
             self._insert(statement.lineno, statement, "if dist.get_rank() == 0:")
             lines = range(statement.lineno, _end(statement) + 1)
-            self.edits += [(line, 0, 0, self.step) for line in lines]
+            self.edits += [_Edit(line, 0, 0, self.step) for line in lines]
 
     def _take_own_gpu(self) -> None:
+        """Replace GPU 0 by the process's own; leave other choices of a GPU to the user."""
         for node in self.nodes:
             if isinstance(node, ast.Constant) and node.value == "cuda:0":
                 self._replace(node, '"cuda"')
@@ -176,7 +187,7 @@ class _Program:
                 self._leave(node, "each process has one GPU, its current one: name no other")
 
     def _begin_and_end(self, divides: bool) -> None:
-        """Begin the process group where the program begins, and end it where that ends."""
+        """Add imports, and begin and end the process group, in the main part if there is one."""
         begin = [
             "if torch.cuda.is_available():",
             f"{self.step}torch.cuda.set_device({_LOCAL_RANK})",
@@ -187,30 +198,30 @@ class _Program:
             begin += ["if dist.get_rank() > 0:", f"{self.step}{alone}"]
         end = "dist.destroy_process_group()"
         main = self._main_part()
-        if main:
-            for line in begin:
-                self._insert(main[0].lineno, main[0], line)
-            if not (isinstance(main[-1], ast.Raise) or "exit(" in ast.unparse(main[-1])):
-                self._insert(_end(main[-1]) + 1, main[-1], end)
-            begin = []
-        else:
-            self.edits.append((len(self.lines) + 1, 0, 0, f"{end}\n"))
-        self._add_imports(divides, behind=begin)
+        if not main:
+            self.edits.append(_Edit(len(self.lines) + 1, 0, 0, f"{end}\n"))
+            self._add_imports(divides, begin)
+            return
+        first, last = main[0], main[-1]
+        for line in begin:
+            self._insert(first.lineno, first, line)
+        if not (isinstance(last, ast.Raise) or "exit(" in ast.unparse(last)):
+            self._insert(_end(last) + 1, last, end)
+        self._add_imports(divides)
 
     def _main_part(self) -> List[ast.stmt]:
-        """Return the statements under the last ``if __name__ == "__main__":``; or none."""
-        parts = [
-            one.body
-            for one in self.tree.body
-            if isinstance(one, ast.If)
-            and "__name__" in ast.unparse(one.test)
-            and one.body[0].lineno > one.lineno
-        ]
-        return parts[-1] if parts else []
+        """Return the statements under the last ``if __name__ == "__main__":``, or none."""
+        main: List[ast.stmt] = []
+        for node in self.tree.body:
+            if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+                main = node.body if node.body[0].lineno > node.lineno else main
+        return main
 
-    def _add_imports(self, divides: bool, behind: List[str]) -> None:
-        """Add the modules that the change needs, and the lines ``behind`` them."""
-        imports = [one for one in self.tree.body if isinstance(one, (ast.Import, ast.ImportFrom))]
+    def _add_imports(self, divides: bool, then: Sequence[str] = ()) -> None:
+        """Add the imports that the change needs, and the lines ``then`` after them."""
+        imports = [
+            node for node in self.tree.body if isinstance(node, (ast.Import, ast.ImportFrom))
+        ]
         # DDP imports torch.distributed.nn too; after init_process_group, it would keep hold of the
         # group, whose threads then abort some processes at their end (pytorch issue 190489).
         lines = [] if "import os" in map(ast.unparse, imports) else ["import os"]
@@ -218,9 +229,9 @@ class _Program:
         lines.append("import torch.distributed.nn  # before init_process_group")
         lines.append("from torch.nn.parallel import DistributedDataParallel")
         lines += ["from torch.utils.data import DistributedSampler"] if divides else []
-        lines += ["", *behind] if behind else []
-        place = _end(imports[-1]) + 1 if imports else 1
-        self.edits.insert(0, (place, 0, 0, "\n".join([*lines, ""])))
+        lines += ["", *then] if then else []
+        line = _end(imports[-1]) + 1 if imports else 1
+        self.edits.insert(0, _Edit(line, 0, 0, "\n".join([*lines, ""])))
 
     def _calls(self, name: str) -> Iterator[ast.Call]:
         for node in self.nodes:
@@ -232,17 +243,17 @@ class _Program:
         self.by_hand.append(f"line {node.lineno} before the change: {what}")
 
     def _insert(self, line: int, beside: ast.stmt, text: str) -> None:
-        """Insert a line before this one, with a statement's indentation."""
+        """Insert a line before line ``line``, indented as the statement ``beside``."""
         indent = self.lines[beside.lineno - 1][: beside.col_offset].decode()
         if indent.strip():
             raise ValueError("two statements on a line")
-        self.edits.append((line, 0, 0, f"{indent}{text}\n"))
+        self.edits.append(_Edit(line, 0, 0, f"{indent}{text}\n"))
 
     def _replace(self, node: ast.expr, text: str, back: int = 0) -> None:
-        """Replace a node on one line, and ``back`` characters before it."""
+        """Replace a node, and ``back`` characters before it; one of several lines stays."""
         if node.lineno == node.end_lineno:
             first = node.col_offset - back
-            self.edits.append((node.lineno, first, _column(node) - first, text))
+            self.edits.append(_Edit(node.lineno, first, _column(node) - first, text))
 
 
 def _end(node: Union[ast.expr, ast.stmt]) -> int:
@@ -259,15 +270,18 @@ def _dotted(node: ast.AST) -> str:
     """Return a dotted name such as ``self.model``; "" for any other expression."""
     if isinstance(node, ast.Name):
         return node.id
-    before = _dotted(node.value) if isinstance(node, ast.Attribute) else ""
-    return f"{before}.{node.attr}" if isinstance(node, ast.Attribute) and before else ""
+    if not isinstance(node, ast.Attribute):
+        return ""
+    owner = _dotted(node.value)
+    return f"{owner}.{node.attr}" if owner else ""
 
 
 def _optimized_models(statement: ast.stmt) -> List[str]:
     """Return the models whose parameters a statement gives to an optimizer."""
-    value = getattr(statement, "value", None)
-    if not isinstance(statement, ast.Assign) or not isinstance(value, ast.Call):
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
         return []
-    optimizer = _dotted(value.func).rpartition(".")[2][:1].isupper()
-    given = (_dotted(node).rpartition(".") for node in ast.walk(value) if optimizer)
-    return [model for model, _, what in given if model and what.endswith("parameters")]
+    call = statement.value
+    if not _dotted(call.func).rpartition(".")[2][:1].isupper():  # no class, such as Adam
+        return []
+    names = (_dotted(node).rpartition(".") for node in ast.walk(call))
+    return [model for model, _, attribute in names if model and attribute.endswith("parameters")]

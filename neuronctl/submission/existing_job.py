@@ -107,10 +107,7 @@ _NOT_SBATCHS = ("cluster", "field", "appl", "monitor", "idle", "after", "after-o
 
 
 def _sbatch_options(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[str, ...]:
-    """Return those of the options that sbatch knows, as its arguments, without ``-p auto``.
-
-    Raises UsageError for options that only change a script that neuronctl writes.
-    """
+    """Return the options that sbatch has too, as its arguments; raise UsageError for others."""
     words: List[str] = []
     inapplicable = list(others)
     for option in OPTIONS:
@@ -182,14 +179,11 @@ If slurmctld has the request but does not answer, sbatch waits for MessageTimeou
 
 
 class Attempt:
-    """The judgement and the record of a job that sbatch itself submits.
-
-    stdin: the script, if it was read from standard input.
-    """
+    """The judgement and the record of a job that sbatch itself submits."""
 
     def __init__(self, command_line: Sequence[str], tell: Notify, warn: Notify) -> None:
         """command_line: the user's command. tell hears the findings; warn, faults of the record."""
-        self.stdin: Optional[bytes] = None
+        self.stdin: Optional[bytes] = None  # the script, if it was read from there
         self._command_line = command_line
         self._tell = tell
         self._warn = warn
@@ -197,10 +191,7 @@ class Attempt:
         self._began = time.monotonic()
 
     def begin(self, words: Sequence[str]) -> Mapping[str, str]:
-        """Judge the script, tell the findings, and write the intent to submit it.
-
-        Returns the variables with which sbatch passes the sampler on.
-        """
+        """Judge the script and write the intent; return the variables that start the sampler."""
         line = read_line(words)
         if not line.submits:
             return {}

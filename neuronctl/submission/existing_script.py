@@ -196,10 +196,7 @@ class ExistingJob:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Return BASH_ENV, which names the file that starts the sampler; {} without a sampler.
-
-        Raises UsageError if the file that bash reads cannot be written.
-        """
+        """Return BASH_ENV, whose file starts the sampler; {} without one. Raise UsageError."""
         if not self.monitor and not self.idle:
             return {}
         from neuronctl.rendering.render import render_batch_shell
@@ -333,6 +330,8 @@ def judge_script(
         with contextlib.suppress(NeuronctlError):  # such as a name with a control character
             job_plan = plan(replace(request, modules=modules(shell)), cluster)
             judgement = judge_plan(job_plan, by)
+    nodes = None if judgement is None else judgement.nodes
+    version = "" if nodes is None else nodes.on_cluster.snapshot.figures.config.version
     facts = ScriptFacts(
         checked,
         header,
@@ -341,7 +340,7 @@ def judge_script(
         broken,
         left_out=min(filter(None, ends), default=0),
         name=name,
-        release=_slurm_release(judgement),
+        release=tuple(int(number) for number in re.findall(r"\d+", version)[:2]),
         read_program=partial(program_text, header.value("chdir") or ""),
     )
     if judgement is None:
@@ -350,14 +349,6 @@ def judge_script(
     # The verdict counts only the findings about the script.
     verdict = judgement.with_rules(findings).verdict if now else None
     return JudgedScript(name, text, findings, job_plan, verdict)
-
-
-def _slurm_release(judgement: Optional[Judgement]) -> Tuple[int, ...]:
-    """Return Slurm's release, such as (22, 5); () if Slurm was not asked."""
-    if judgement is None or judgement.nodes is None:
-        return ()
-    version = judgement.nodes.on_cluster.snapshot.figures.config.version
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 def judge_shell_text(job_plan: JobPlan, script: str) -> Tuple[Finding, ...]:

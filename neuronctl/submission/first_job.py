@@ -26,10 +26,7 @@ class Derived:
 
 
 def programs(directory: str) -> List[str]:
-    """Return the Python files that can be the program, preferring those with a main part.
-
-    Raises UsageError where the directory cannot be read.
-    """
+    """Return the Python files with a main part, or all if none has one; raise UsageError."""
     try:
         names = sorted(name for name in os.listdir(directory) if name.endswith(".py"))
     except OSError as error:
@@ -38,18 +35,16 @@ def programs(directory: str) -> List[str]:
     main: List[str] = []
     others: List[str] = []
     for name in names:
+        program = f"./{name}" if name.startswith("-") else name
         with contextlib.suppress(OSError), open_regular(os.path.join(directory, name)) as file:
-            runs = re.search(rb"(?m)^if\s*\(?__name__\b", file.read(LONGEST_PROGRAM))
-            (main if runs else others).append(f"./{name}" if name.startswith("-") else name)
+            has_main = re.search(rb"(?m)^if\s*\(?__name__\b", file.read(LONGEST_PROGRAM))
+            (main if has_main else others).append(program)
     return main or others
 
 
-def software(is_named: bool, program: JobRequest) -> Tuple[Dict[str, Derived], str]:
-    """Return the environment beside the program, and what to do if only its list is there.
-
-    is_named: whether the options or the configuration name one.
-    """
-    if is_named:
+def software(has_environment: bool, program: JobRequest) -> Tuple[Dict[str, Derived], str]:
+    """Return the environment beside the program, and what to do if only its list is there."""
+    if has_environment:
         return {}, ""
     directory = program.chdir or "."
     venv, lock = find_venv(program.script or "", directory, (".venv", "venv"))
@@ -69,21 +64,20 @@ def job_file(
     derived: Mapping[str, Derived],
     cluster: Cluster,
 ) -> str:
-    """Return the text of a job file. derived: of the options, those that nobody gave."""
+    """Return the text of a job file. options: as typed. derived: values for other options."""
     entries = [Entry("script", program.script, ("The program, and its arguments.",))]
     if program.args:
         entries.append(Entry("args", list(program.args)))
-    gap = "What it needs. 'neuronctl partitions --live' shows what there is, and what is free."
+    comment = "What it needs. 'neuronctl partitions --live' shows what there is, and what is free."
+    lines_before: Tuple[str, ...] = ("", comment)
     for option in OPTIONS:
         name = option.long.replace("-", "_")
-        row = derived.get(name)
-        value = options.get(name) if row is None else row.value
-        if value is None or value == ():
+        known = derived.get(name, Derived(options.get(name), ""))
+        if known.value in (None, ()):
             continue
-        value = list(value) if option.kind == "list" else value
-        why = "" if row is None else row.why
-        entries.append(Entry(option.long, value, ("", gap) if gap else (), why))
-        gap = ""
+        value = list(known.value) if option.kind == "list" else known.value
+        entries.append(Entry(option.long, value, lines_before, known.why))
+        lines_before = ()  # only the first option has them
     above = [
         f"The job that 'neuronctl submit' submits from this directory, on {cluster.title}.",
         "Options on the command line come before these: neuronctl submit -t 30",

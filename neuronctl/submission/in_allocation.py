@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.loader import load, recognise
 from neuronctl.common import units
@@ -32,7 +32,7 @@ def prepare_launch(
 ) -> JudgedJob:
     """Plan and check a launch on this process's allocation.
 
-    The launch gets all of the allocation unless the options ask for less. reviewed: the launch is
+    The launch gets the whole allocation unless the options request less. reviewed: the launch is
     only shown. Raises UsageError outside an allocation, and for more than it has.
     """
     if not words:
@@ -57,66 +57,70 @@ def prepare_launch(
         ntasks_per_node=request.ntasks_per_node or (None if gpus else allocation.ntasks_per_node),
     )
 
-    warnings: List[str] = []
-    step_options = _gpu_options(allocation, gpus, most)
     cores = allocation.cores
     if gpus and fewest:
         cores = max(1, cores * gpus // fewest)
-    launch = plan(request, cluster, place=AllocationPart(hosts, cores, tuple(step_options)))
+    part = AllocationPart(hosts, cores, _gpu_options(allocation, gpus, most))
+    launch = plan(request, cluster, place=part)
+    warnings: Tuple[str, ...] = ()
     if launch.cores_per_node > cores:
         tasks = counted(launch.ntasks_per_node, "task")
-        each = counted(launch.cpus_per_task, "core")
-        warnings.append(f"warning: {tasks} x {each} per node share {counted(cores, 'core')}")
-        step_options.append("--overcommit")
-        launch = plan(request, cluster, place=AllocationPart(hosts, cores, tuple(step_options)))
+        task_cores = counted(launch.cpus_per_task, "core")
+        shared = counted(cores, "core")
+        warnings = (f"warning: {tasks} x {task_cores} per node share {shared}",)
+        part = replace(part, step_options=(*part.step_options, "--overcommit"))
+        launch = plan(request, cluster, place=part)
     findings = apply_rules(
         RuleContext(launch, catalog, gather_local_facts(launch), reviewed=reviewed)
     )
     # The other rules judge a job; this allocation already exists.
     judged = tuple(finding for finding in findings if finding.has(Trait.LAUNCH))
-    return JudgedJob(launch, judged, warnings=tuple(warnings))
+    return JudgedJob(launch, judged, warnings=warnings)
 
 
-def _gpu_options(allocation: Allocation, gpus: Optional[int], most: Optional[int]) -> List[str]:
-    """Return srun's option for a launch on ``gpus`` per node; none if each node has that many.
-
-    gpus: None: not known, and not needed. most: the GPUs of the node with the most.
-    """
+def _gpu_options(
+    allocation: Allocation, gpus: Optional[int], most: Optional[int]
+) -> Tuple[str, ...]:
+    """Return srun's option for ``gpus`` per node; none if all have as many. most: of a node."""
     if gpus is None:
-        return []
+        return ()
     # If Slurm's variables do not count the GPUs, a step might request those of all nodes.
     is_counted = allocation.gpus is not None or gpus == 0
     if gpus == most and is_counted:
-        return []
+        return ()
     # Newer versions of Slurm refuse --gres beside the variable of salloc --gpus-per-node.
     name = "gpus-per-node=" if "SLURM_GPUS_PER_NODE" in os.environ else "gres=gpu:"
-    return [f"--{name}{gpus}"]
+    return (f"--{name}{gpus}",)
 
 
 def _hosts(allocation: Allocation, request: JobRequest) -> Tuple[str, ...]:
-    """Return the nodes to launch on."""
+    """Return the nodes to launch on; raise UsageError for others than the allocation's."""
     hosts = allocation.nodes
     if request.nodelist is not None:
-        try:
-            hosts = tuple(dict.fromkeys(units.expand_hostlist(request.nodelist)))
-        except ValueError as error:
+        hosts = _named_hosts(allocation, request.nodelist)
+    nodes = request.nodes or len(hosts)
+    if nodes > len(hosts):
+        raise UsageError(
+            f"--nodes: requested {nodes} nodes; there are {len(hosts)}",
+            f"request at most --nodes {len(hosts)}",
+        )
+    return hosts[: request.max_nodes or nodes]
+
+
+def _named_hosts(allocation: Allocation, nodelist: str) -> Tuple[str, ...]:
+    """Return the nodes that --nodelist names; raise UsageError."""
+    try:
+        hosts = tuple(dict.fromkeys(units.expand_hostlist(nodelist)))
+    except ValueError as error:
+        raise UsageError(f"--nodelist: '{nodelist}' is not a host list: {error}") from None
+    for host in hosts:
+        if host not in allocation.nodes:
             raise UsageError(
-                f"--nodelist: '{request.nodelist}' is not a host list: {error}"
-            ) from None
-        strangers = [host for host in hosts if host not in allocation.nodes]
-        if strangers:
-            raise UsageError(
-                f"--nodelist: {strangers[0]} is not in this allocation, which has "
+                f"--nodelist: {host} is not in this allocation, which has "
                 f"{', '.join(allocation.nodes)}",
                 "name some of these, or omit --nodelist",
             )
-    wanted = request.nodes or len(hosts)
-    if wanted > len(hosts):
-        raise UsageError(
-            f"--nodes: requested {wanted} nodes; there are {len(hosts)}",
-            f"request at most --nodes {len(hosts)}",
-        )
-    return hosts[: request.max_nodes or wanted]
+    return hosts
 
 
 def _gpu_counts(
@@ -136,7 +140,7 @@ def _gpu_counts(
 
 
 def _launch_gpus(request: JobRequest, fewest: Optional[int]) -> Optional[int]:
-    """Return the GPUs per node to launch on; None if unknown and not needed."""
+    """Return the launch's GPUs per node; None: unknown, and not needed. fewest: of a node."""
     gpus = fewest if request.gpus_per_node is None else request.gpus_per_node
     if gpus is not None and fewest is not None and gpus > fewest:
         raise UsageError(

@@ -116,12 +116,9 @@ class JudgedJob:
 
 
 class Reporter:
-    """Receives the events of a submission. The base class ignores them.
+    """Receives the events of a submission. The base class ignores them."""
 
-    command_line: the user's command.
-    """
-
-    command_line: Sequence[str] = ()
+    command_line: Sequence[str] = ()  # the user's
 
     def tell(self, message: str) -> None:
         """Report a message for the user."""

@@ -286,11 +286,9 @@ def _ask_about_requeue(
 
 
 def _with_venv(request: job.JobRequest, tell: Callable[[str], None]) -> job.JobRequest:
-    """Return the request with the environment beside its Python program, unless it has another.
-
-    Another one is requested, or is active in this shell, from which the job inherits it.
-    """
+    """Return the request with the environment beside its Python program, unless it has another."""
     requested = (request.venv, request.conda, request.container, request.modules, request.setup)
+    # The job inherits the active environment of this shell.
     has_active = "VIRTUAL_ENV" in os.environ or os.environ.get("CONDA_DEFAULT_ENV") not in _BASE
     starts_python = (request.script or "").endswith(".py") or request.script in _PYTHONS
     if any(requested) or has_active or not starts_python:

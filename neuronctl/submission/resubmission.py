@@ -140,10 +140,7 @@ def _enter_directory(record: JobRecord) -> None:
 
 
 def _whole_snapshot(record: JobRecord, tell: Notify, *, needed: bool) -> str:
-    """Return the directory of the job's copy of the code; "": it is missing or damaged.
-
-    needed: raise UsageError then.
-    """
+    """Return the place of the job's intact snapshot, or ""; raise UsageError if it is needed."""
     from neuronctl.records.code_snapshot import is_whole
 
     place = record.draft.snapshot
@@ -218,10 +215,7 @@ def _existing_again(
 
 
 def _exported_variables(record: JobRecord, options: Mapping[str, Any]) -> List[str]:
-    """Return the names of the job's secret variables that ``options`` do not set.
-
-    Raises UsageError if this process's environment lacks one of them.
-    """
+    """Return the job's secrets that ``options`` do not set; raise UsageError if one is missing."""
     typed = {text.partition("=")[0] for text in options.get("env") or ()}
     variables = [name for name in record.draft.exported if name not in typed]
     absent = [name for name in variables if name not in os.environ]
@@ -244,10 +238,7 @@ class RecordedJob:
     slurm_cluster: Optional[str] = None
 
     def judge(self) -> None:
-        """Raise UsageError if the log cannot be written: Slurm would end the job without a word.
-
-        All else was judged when the job was planned.
-        """
+        """Raise UsageError if the log cannot be written: Slurm would end the job without a word."""
         for err in (False, True):
             fault = log_fault(self.record.log_path(0, err=err))
             if fault is not None:

@@ -83,16 +83,10 @@ class Submission:
 
 
 class Recording:
-    """Writes a job's record before and after sbatch; warns if it cannot be written.
-
-    key: the record's; "" if there is no record.
-    """
+    """Writes a job's record before and after sbatch. key: of the record; "": there is none."""
 
     def __init__(self, draft: RecordDraft, warn: Notify, *, cluster: Optional[str] = None) -> None:
-        """Write the intent, with the state of the job's program and directory.
-
-        cluster: the Slurm cluster; None: this machine's.
-        """
+        """Write the intent, with the state of the job's directory. cluster: None: here."""
         self.key = ""
         self._warn = warn
         self._store = RecordStore.default()

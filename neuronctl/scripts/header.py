@@ -32,7 +32,7 @@ REMARK = "in a remark"
 OVERRIDDEN = "overridden"
 
 ACCUMULATED = ("mail-type", "verbose")
-"""Each of these adds to those before it; of any other option the last holds."""
+"""Options that add to their earlier occurrences; of any other option, the last one counts."""
 
 _EXCLUDING = (("exclusive", "oversubscribe"), ("requeue", "no-requeue"))
 
@@ -67,7 +67,7 @@ NOWHERE = SourceSpan(0)
 
 @dataclass(frozen=True)
 class Edit:
-    """The text that belongs in a place of the file; what is missing there if the place is empty."""
+    """The text to write in a place of the file; if the place is empty, the text to insert."""
 
     place: SourceSpan
     text: str
@@ -75,11 +75,11 @@ class Edit:
 
 @dataclass(frozen=True)
 class GivenOption:
-    """One option as it was given.
+    """One option of a directive, a variable, or the command line.
 
-    name: the long name, whatever the spelling. value: None without one. source: SCRIPT, or the
-    variable's name, or COMMAND_LINE. place: from the option's first to its value's last character
-    on its line; value_place: of the word with the value.
+    name: the long name, however it is spelled. value: None without one. source: SCRIPT,
+    COMMAND_LINE, or the variable's name. place: of the option with its value; value_place: of the
+    word that has the value.
     """
 
     name: str
@@ -96,9 +96,9 @@ class GivenOption:
 
 @dataclass(frozen=True)
 class Ignored:
-    """What sbatch does not read, or reads without effect, and why: one of the constants above.
+    """What sbatch does not read, or reads without effect.
 
-    instead: of an option that is overridden, what overrides it.
+    reason: AFTER_COMMAND, MISSPELLED, REMARK, or OVERRIDDEN. instead: the option that overrides it.
     """
 
     reason: str
@@ -109,10 +109,11 @@ class Ignored:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why sbatch refuses the script. whole: not for a directive, but for the file as it is.
+    """Why sbatch refuses the script.
 
-    meant: the line was read as its author meant it. edits: what fixes it, if there is exactly
-    one way. since: Slurm's first release that refuses it; empty: all do.
+    whole: True if it refuses the file, not a directive. meant: True if the line was read as its
+    author meant it. edits: what fixes it, if there is exactly one way. since: Slurm's first release
+    that refuses it; (): all do.
     """
 
     message: str
@@ -128,13 +129,12 @@ class Refusal:
 class Header:
     """What sbatch reads of a script.
 
-    given: every option in the order in which sbatch takes it; what it refuses is left out.
-    refusals: empty if sbatch's own reading succeeds (slurmctld may still refuse the job), else
-    at most one for each line. foreign: whether it has lines of other schedulers,
-    which sbatch translates.
-    components: 1, or how many a heterogeneous job has, of which ``given`` is the first.
-    first_command: the line that ends the directives, one past the last if there is none.
-    left_out: the first line that is not read, because there is more than any script has; 0: none.
+    given: every option that sbatch accepts, in its order. refusals: at most one for each line; ()
+    if sbatch itself accepts the script, which slurmctld may still refuse. foreign: True if it has
+    lines of other schedulers, which sbatch translates. components: how many a heterogeneous job
+    has, of which ``given`` is the first; else 1. first_command: the line that ends the directives;
+    without commands, one past the last line. left_out: the first line that is not read because the
+    script is longer than any real one; 0: none.
     """
 
     given: Tuple[GivenOption, ...]
@@ -149,15 +149,16 @@ class Header:
     @cached_property
     def options(self) -> Mapping[str, GivenOption]:
         """Return the options that hold in the end, by name."""
-        found: Dict[str, GivenOption] = {}
+        options: Dict[str, GivenOption] = {}
         for option in self.given:
             for name in excluding(option.name):
-                found.pop(name, None)
-            before = found.get(option.name)
-            if before is not None and option.name in ACCUMULATED and option.value is not None:
-                option = replace(option, value=f"{before.value},{option.value}")
-            found[option.name] = option
-        return found
+                options.pop(name, None)
+            earlier = options.get(option.name)
+            options[option.name] = option
+            if earlier is not None and option.name in ACCUMULATED and option.value is not None:
+                value = f"{earlier.value},{option.value}"
+                options[option.name] = replace(option, value=value)
+        return options
 
     @property
     def for_bash(self) -> bool:
@@ -166,9 +167,9 @@ class Header:
 
     @property
     def unread(self) -> bool:
-        """Return True if it may give unknown options: sbatch refuses a line, or it is too long."""
-        refused = any(not (refusal.whole or refusal.meant) for refusal in self.refusals)
-        return refused or 0 < self.left_out < self.first_command
+        """Return True if it may have more options: in a line that is refused, or left out."""
+        has_unread_line = any(not refusal.whole and not refusal.meant for refusal in self.refusals)
+        return has_unread_line or 0 < self.left_out < self.first_command
 
     def value(self, name: str) -> Optional[str]:
         """Return an option's value; None if it is not given or has none."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common.datatypes import replace
 from neuronctl.common.words import DASHES, other_dash, replace_other_dashes
@@ -98,34 +98,37 @@ def line_options(
     if odd and odd not in refusal.message:
         refusal = replace(refusal, message=f"{refusal.message}; it has {odd}")
     try:
-        given, _ = _line_options(plain, number)
+        options, _ = _line_options(plain, number)
     except Refused:
         return [], [], refusal
-    whole = SourceSpan(number, 1, len(line) + 1)
     # A comment or a name may contain such characters on purpose.
-    free = any(each.name in _FREE_TEXT and (each.value or "") not in line for each in given)
-    edits = () if free or "#" in plain[1:] else (_smallest_edit(number, line, plain),)
-    meant = [replace(option, place=whole, value_place=whole) for option in given]
+    is_in_free_text = any(
+        option.name in _FREE_TEXT and (option.value or "") not in line for option in options
+    )
+    may_edit = not is_in_free_text and "#" not in plain[1:]
+    edits = (_smallest_edit(number, line, plain),) if may_edit else ()
+    place = SourceSpan(number, 1, len(line) + 1)
+    meant = [replace(option, place=place, value_place=place) for option in options]
     hint = f"write {plain.strip(BLANKS)}"
     return meant, [], replace(refusal, hint=hint, edits=edits, meant=True)
 
 
 def _smallest_edit(number: int, line: str, plain: str) -> Edit:
-    """Return the edit from one text of a line to another that leaves all other characters alone."""
+    """Return the edit that makes ``plain`` of a line, and leaves all other characters alone."""
     start = _common_length(line, plain)
-    behind = _common_length(line[start:][::-1], plain[start:][::-1])
-    changed = SourceSpan(number, start + 1, len(line) - behind + 1)
-    return Edit(changed, plain[start : len(plain) - behind])
+    end = _common_length(line[start:][::-1], plain[start:][::-1])  # counted from the line's end
+    place = SourceSpan(number, start + 1, len(line) - end + 1)
+    return Edit(place, plain[start : len(plain) - end])
 
 
-def _common_length(one: str, other: str) -> int:
+def _common_length(one: str, two: str) -> int:
     """Return the length of the common beginning of two texts."""
-    differences = (at for at, (a, b) in enumerate(zip(one, other)) if a != b)
-    return next(differences, min(len(one), len(other)))
+    differences = (index for index, (a, b) in enumerate(zip(one, two)) if a != b)
+    return next(differences, min(len(one), len(two)))
 
 
 def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignored]]:
-    """Return what line_options() returns first; raise Refused if sbatch refuses the line."""
+    """Return the options of a directive, and what sbatch ignores; raise Refused."""
     words, ignored = _words(line, number)
     try:
         texts = [text for text, _ in words]
@@ -138,27 +141,28 @@ def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignor
         hint = "write --NAME=VALUE without blanks, or quotes around the value, and a remark as # …"
         text, place = words[end]
         raise Refused(Refusal(f"'{text}' is not an option", place, hint))
-    given = [_given(option, words) for option in parsed if option.known.name not in EARLY]
-    for option in given:
+    options = [_given(option, words) for option in parsed if option.known.name not in EARLY]
+    for option in options:
         _check(option)
-    return given, ignored
+    return options, ignored
 
 
 def _words(line: str, number: int) -> Tuple[List[_Word], List[Ignored]]:
     """Return the words of a directive and the rest of the line, which sbatch does not read."""
     words: List[_Word] = []
-    at = next(len(prefix) for prefix in DIRECTIVE if line.startswith(prefix))
+    end = next(len(prefix) for prefix in DIRECTIVE if line.startswith(prefix))
     while True:
-        while at < len(line) and line[at] in BLANKS:
-            at += 1
-        begin = at
-        text, at = _word(line, number, begin)
+        start = end
+        while start < len(line) and line[start] in BLANKS:
+            start += 1
+        text, end = _word(line, number, start)
         if not text:
             break
-        words.append((text, SourceSpan(number, begin + 1, at + 1)))
-    rest = line[at:].rstrip(BLANKS)
-    remark = Ignored(REMARK, rest, SourceSpan(number, at + 1, at + 1 + len(rest)))
-    return words, [remark] if rest.startswith("#") else []
+        words.append((text, SourceSpan(number, start + 1, end + 1)))
+    rest = line[end:].rstrip(BLANKS)
+    if not rest.startswith("#"):
+        return words, []
+    return words, [Ignored(REMARK, rest, SourceSpan(number, end + 1, end + 1 + len(rest)))]
 
 
 _PART = re.compile(
@@ -167,19 +171,21 @@ _PART = re.compile(
 """A part of a word: in quotes, with a backslash, or a character; a backslash alone is dropped."""
 
 
-def _word(line: str, number: int, at: int) -> Tuple[str, int]:
+def _word(line: str, number: int, start: int) -> Tuple[str, int]:
     """Return the word at a position, without its quotes, and its end."""
-    begin, text = at, ""
-    while part := _PART.match(line, at):
-        text += re.sub(r"\\(.)", r"\1", part[1] or part[2] or "") + (part[3] or part[4] or "")
-        at = part.end()
-    if line[at : at + 1] in ("'", '"') and at < len(line):
-        place = SourceSpan(number, begin + 1, len(line) + 1)
-        raise Refused(Refusal(f"a {line[at]} is not closed", place))
-    return text, at
+    end, text = start, ""
+    while part := _PART.match(line, end):
+        double_quoted, single_quoted, escaped, plain = part.groups("")
+        text += re.sub(r"\\(.)", r"\1", double_quoted or single_quoted) + escaped + plain
+        end = part.end()
+    if line[end : end + 1] in ("'", '"') and end < len(line):
+        place = SourceSpan(number, start + 1, len(line) + 1)
+        raise Refused(Refusal(f"a {line[end]} is not closed", place))
+    return text, end
 
 
 def _given(option: Parsed, words: Sequence[_Word]) -> GivenOption:
+    """Return an option of a directive with its place."""
     _, name_place = words[option.index]
     _, value_place = words[option.value_index]
     place = replace(name_place, end=value_place.end)
@@ -228,26 +234,25 @@ def _hint(word: str) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name, [option.long for option in SBATCH], n=2, cutoff=0.7)
-    meant = " or ".join(f"--{each}" for each in near)
-    return f"did you mean {meant}?" if near else "'man sbatch' lists the options"
+    if not near:
+        return "'man sbatch' lists the options"
+    return f"did you mean {' or '.join(f'--{option}' for option in near)}?"
 
 
 def command_line_options(words: Sequence[str], refusals: List[Refusal]) -> List[GivenOption]:
     """Return the options of sbatch's command line; append what sbatch refuses to ``refusals``."""
-    given: List[GivenOption] = []
+    options: List[GivenOption] = []
     try:
-        given += [
-            GivenOption(parsed.known.name, parsed.value, COMMAND_LINE)
-            for parsed in getopt_with_plugins(words, SBATCH)[0]
-            if parsed.known.name not in EARLY
-        ]
-        for option in given:
+        for parsed in getopt_with_plugins(words, SBATCH)[0]:
+            if parsed.known.name not in EARLY:
+                options.append(GivenOption(parsed.known.name, parsed.value, COMMAND_LINE))
+        for option in options:
             _check(option)
     except GetoptError as error:
         refusals.append(Refusal(str(error), NOWHERE))
     except Refused as error:
         refusals.append(error.refusal)
-    return given
+    return options
 
 
 def environment_options(environment: Mapping[str, str]) -> List[GivenOption]:
@@ -274,11 +279,10 @@ def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
             if option.name in group and option.source in (SCRIPT, COMMAND_LINE)
         }
         if len(typed) > 1:
-            names = " and ".join(f"--{name}" for name in typed)
-            place = list(typed.values())[-1]
+            message = f"{' and '.join(f'--{name}' for name in typed)} exclude each other"
+            *_, last_place = typed.values()
             since = (23, 2) if "oversubscribe" in typed else ()
-            words, hint = f"{names} exclude each other", "keep one of them"
-            refusals.append(Refusal(words, place, hint, since=since))
+            refusals.append(Refusal(message, last_place, "keep one of them", since=since))
     return refusals
 
 
@@ -306,15 +310,12 @@ def read_header(
 ) -> Header:
     """Read a script as ``sbatch COMMAND_LINE script`` would in that environment.
 
-    text: the file's; bytes that are not UTF-8 as surrogates. Every option that any release of Slurm
-    has is taken. Of a heterogeneous job, the options of the first component are kept.
+    text: of the file; bytes that are not UTF-8 are surrogates. An option counts if any release of
+    Slurm has it. Of a heterogeneous job, the options of the first component are kept.
     """
-    refusals: List[Refusal] = _whole_file(text)
-    if refusals:
-        text = "" if is_too_long(text) else text.replace("\r\n", "\n")
-        # Keep the number of characters, so that places match the file.
-        text = re.sub("\\A\ufeff+", lambda mark: " " * len(mark[0]), text)
-    lines = beginning(text).split("\n")
+    refusals = [*_refuse_file(text)]
+    readable = _readable(text)
+    lines = beginning(readable).split("\n")
     first_command = _first_command(lines)
     ignored: List[Ignored] = []
     components: List[List[GivenOption]] = [[]]
@@ -322,67 +323,73 @@ def read_header(
         if separates_components(line):
             components.append([])
         elif line.startswith(DIRECTIVE):
-            options, rest, refusal = line_options(line, number)
+            options, remarks, refusal = line_options(line, number)
             components[-1] += options
-            ignored += rest
-            refusals += [] if refusal is None else [refusal]
+            ignored += remarks
+            if refusal is not None:
+                refusals.append(refusal)
     outside = environment_options(environment) + command_line_options(command_line, refusals)
     for component in components:
         component += outside
         refusals += contradictions(component)
     given = components[0]
-    foreign = any(line.startswith(("#PBS", "#BSUB")) for line in lines)
     ignored += [*_unread(lines, first_command), *_overridden(given)]
+    has_foreign_lines = any(line.startswith(("#PBS", "#BSUB")) for line in lines)
     return Header(
-        tuple(given),
-        tuple(refusals),
-        tuple(sorted(ignored, key=lambda part: (part.place.line, part.place.column))),
-        foreign and not any(option.name == "ignore-pbs" for option in given),
-        len(components),
-        first_command,
-        lines[0][2:].strip() if lines[0].startswith("#!") else "",
-        len(lines) if len(beginning(text)) < len(text) else 0,
+        given=tuple(given),
+        refusals=tuple(refusals),
+        ignored=tuple(sorted(ignored, key=lambda part: (part.place.line, part.place.column))),
+        foreign=has_foreign_lines and all(option.name != "ignore-pbs" for option in given),
+        components=len(components),
+        first_command=first_command,
+        shebang=lines[0][2:].strip() if lines[0].startswith("#!") else "",
+        left_out=len(lines) if len(beginning(readable)) < len(readable) else 0,
     )
 
 
-def _whole_file(text: str) -> List[Refusal]:
-    """Return why sbatch refuses the file, whatever its directives say."""
-    refusals: List[Refusal] = []
+def _readable(text: str) -> str:
+    """Return a script without what makes sbatch refuse the file; "" if it is too long."""
+    if is_too_long(text):
+        return ""
+    # Blanks keep the number of characters, so that places match the file.
+    return re.sub("\\A\ufeff+", lambda mark: " " * len(mark[0]), text.replace("\r\n", "\n"))
 
-    def refuse(message: str, place: SourceSpan, hint: str = "", edits: Sequence[Edit] = ()) -> None:
-        refusals.append(Refusal(message, place, hint, whole=True, edits=tuple(edits)))
 
-    lines, plain = text.split("\n"), text.lstrip("\ufeff")
+def _refuse_file(text: str) -> Iterator[Refusal]:
+    """Yield why sbatch refuses the file, whatever its directives say."""
+    lines = text.split("\n")
     first = SourceSpan(1, 1, len(lines[0].rstrip("\r")) + 1)
     if is_too_long(text):
         message = f"it has more than {MAX_BYTES:,} bytes, which is Slurm's limit (max_script_size)"
-        refuse(message, first, "leave the data out: let the script read them from another file")
-        return refusals
+        hint = "leave the data out: let the script read them from another file"
+        yield Refusal(message, first, hint, whole=True)
+        return
     if not text.strip(BLANKS):
-        refuse(f"the script {'contains only blanks' if text else 'is empty'}", first)
-        return refusals
+        message = f"the script {'contains only blanks' if text else 'is empty'}"
+        yield Refusal(message, first, whole=True)
+        return
+    plain = text.lstrip("\ufeff")
     if plain != text:
         mark = SourceSpan(1, 1, len(text) - len(plain) + 1)
         message = "the file begins with a byte order mark (BOM), and so not with #!"
         hint = "save it as UTF-8 without BOM: sed -i '1s/^\\xEF\\xBB\\xBF//' FILE"
-        refuse(message, mark, hint, [Edit(mark, "")])
+        yield Refusal(message, mark, hint, whole=True, edits=(Edit(mark, ""),))
     if not plain.startswith("#!"):
         message = "the first line is not #! and the path of an interpreter"
-        refuse(message, first, "let the file begin with #!/bin/bash")
+        yield Refusal(message, first, "let the file begin with #!/bin/bash", whole=True)
     if "\0" in text:
-        line = text[: text.index("\0")].count("\n") + 1
-        refuse("the file contains a NUL character", SourceSpan(line))
-    ends = [
+        place = SourceSpan(text[: text.index("\0")].count("\n") + 1)
+        yield Refusal("the file contains a NUL character", place, whole=True)
+    returns = [
         SourceSpan(number, len(line), len(line) + 1)
         for number, line in enumerate(lines[:-1], 1)
         if line.endswith("\r")
     ]
-    if ends:
+    if returns:
         is_whole = beginning(text) == text
-        returns = [Edit(place, "") for place in ends] if is_whole else []
-        hint = "convert the file: sed -i 's/\\r$//' FILE"
-        refuse("the lines end as on Windows (CR LF)", ends[0], hint, returns)
-    return refusals
+        edits = tuple(Edit(place, "") for place in returns) if is_whole else ()
+        message, hint = "the lines end as on Windows (CR LF)", "sed -i 's/\\r$//' FILE"
+        yield Refusal(message, returns[0], f"convert the file: {hint}", whole=True, edits=edits)
 
 
 def _first_command(lines: Sequence[str]) -> int:
@@ -394,7 +401,7 @@ def _first_command(lines: Sequence[str]) -> int:
 
 
 _MEANT = r"[ \t]+#SBATCH\b|#[ \t]*(?i:sbatch)[ \t]+-"
-"""What is meant for a directive, and is none."""
+"""A comment that is meant as a directive, but is none."""
 
 
 def _is_meant(line: str) -> bool:
@@ -428,11 +435,12 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
 
 def _overridden(given: Sequence[GivenOption]) -> List[Ignored]:
     """Return the options overridden by a later one, the environment, or the command line."""
-    found = []
-    following: Dict[str, GivenOption] = {}
+    overridden = []
+    later_options: Dict[str, GivenOption] = {}
     for option in reversed(given):
-        later = following.get(option.name)
+        later = later_options.get(option.name)
         if later is not None and option.source == SCRIPT and option.name not in ACCUMULATED:
-            found.append(Ignored(OVERRIDDEN, option.text, option.place, later))
-        following.update(dict.fromkeys((option.name, *excluding(option.name)), option))
-    return found
+            overridden.append(Ignored(OVERRIDDEN, option.text, option.place, later))
+        names = (option.name, *excluding(option.name))
+        later_options.update(dict.fromkeys(names, option))
+    return overridden

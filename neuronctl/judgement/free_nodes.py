@@ -88,7 +88,7 @@ def _is_large_enough(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
     """Return True if each empty node could hold a share of the job; a task if it is spread."""
     if not on_cluster.needs.is_spread:
         return on_cluster.fits(group.emptied)
-    tasks, _ = on_cluster.room(group.emptied)
+    tasks, _ = on_cluster.count_room(group.emptied)
     return tasks > 0
 
 
@@ -160,7 +160,7 @@ def _has_room(on_cluster: PlanOnCluster, names: FrozenSet[str], *, empty: bool) 
     tasks: List[int] = []  # for each node with room: how many tasks it could take
     gpus: List[int] = []
     for group in on_cluster.pool:
-        node_tasks, node_gpus = on_cluster.room(group.emptied if empty else group)
+        node_tasks, node_gpus = on_cluster.count_room(group.emptied if empty else group)
         if node_tasks and (empty or is_usable(group)):
             number = len(names.intersection(group.names))
             tasks += [node_tasks] * number

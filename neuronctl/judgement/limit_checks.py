@@ -18,7 +18,7 @@ from neuronctl.slurm.squeue import QueueJob
 _GPU = "gres/gpu"
 
 
-def counted_jobs(limit: Limit, on_cluster: PlanOnCluster) -> Tuple[QueueJob, ...]:
+def list_counted_jobs(limit: Limit, on_cluster: PlanOnCluster) -> Tuple[QueueJob, ...]:
     """Return the user's own jobs that count for a limit."""
     snapshot = on_cluster.snapshot
     if limit.scope == Scope.QOS:
@@ -114,14 +114,14 @@ def _may_concern(limit: Limit, on_cluster: PlanOnCluster) -> bool:
     return has_model and gpus + limit.used > limit.figure
 
 
-def room_in_queue(on_cluster: PlanOnCluster) -> Optional[int]:
+def count_room_in_queue(on_cluster: PlanOnCluster) -> Optional[int]:
     """Return how many more such jobs the user may submit now; None: no limit is known.
 
     The catalog's limit counts if Slurm does not tell its own.
     """
     partition, jobs = on_cluster.plan.partition, on_cluster.snapshot.jobs
     rooms = [
-        limit.figure - _used_in_queue(limit, on_cluster)
+        limit.figure - _count_used_in_queue(limit, on_cluster)
         for limit in on_cluster.limits
         if limit.about.counts == Counts.SUBMITTED
     ]
@@ -131,16 +131,16 @@ def room_in_queue(on_cluster: PlanOnCluster) -> Optional[int]:
     return max(0, min(rooms)) if rooms else None
 
 
-def _used_in_queue(limit: Limit, on_cluster: PlanOnCluster) -> int:
+def _count_used_in_queue(limit: Limit, on_cluster: PlanOnCluster) -> int:
     """Return how many jobs count for a limit on jobs; 0 if Slurm does not show it."""
     if limit.about.per == Per.USER and limit.about.counts == Counts.SUBMITTED:
-        return limit.held_by(counted_jobs(limit, on_cluster))
+        return limit.held_by(list_counted_jobs(limit, on_cluster))
     if limit.about.per in (Per.USER, Per.ACCOUNT):
-        return _used_of_qos(limit, on_cluster) or 0
+        return _find_qos_use(limit, on_cluster) or 0
     return limit.used
 
 
-def _used_of_qos(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
+def _find_qos_use(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
     """Return what the user or account uses of a QOS limit; None if Slurm does not show it."""
     if limit.scope != Scope.QOS or limit.about.per not in (Per.USER, Per.ACCOUNT):
         return None
@@ -161,7 +161,7 @@ def _used_of_qos(limit: Limit, on_cluster: PlanOnCluster) -> Optional[int]:
 
 def _check_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     """Yield the refusal by a limit on jobs in the queue, or by one that allows no running job."""
-    figure, used = limit.figure, _used_in_queue(limit, on_cluster)
+    figure, used = limit.figure, _count_used_in_queue(limit, on_cluster)
     is_submitted = limit.about.counts == Counts.SUBMITTED
     tasks = on_cluster.array_size if is_submitted else 1
     if used + tasks <= figure:
@@ -175,7 +175,9 @@ def _check_queue(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
     if limit.about.per == Per.USER:
         words = f"you have {counted(used, 'job')} in the queue and may have {figure}"
     else:
-        words = f"{_group_of(limit)} has {counted(used, 'job')} in the queue and may have {figure}"
+        words = (
+            f"{_name_group(limit)} has {counted(used, 'job')} in the queue and may have {figure}"
+        )
         words += ", counting all its users"
     hint = "wait until some end, or cancel some ('neuronctl status' lists them)"
     if tasks > 1:
@@ -227,8 +229,8 @@ def _check_budget(limit: Limit, on_cluster: PlanOnCluster) -> Iterator[Outcome]:
 def _check_use(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator[Outcome]:
     """Yield the wait for other jobs that hold a limit's resources, the user's or the group's."""
     about = limit.about
-    users_jobs = counted_jobs(limit, on_cluster)
-    used = _used_now(limit, on_cluster, users_jobs)
+    users_jobs = list_counted_jobs(limit, on_cluster)
+    used = _count_used(limit, on_cluster, users_jobs)
     if used is None:
         yield Doubt(f"how much is left of {limit.named} of {limit.holder} is not known")
         return
@@ -249,18 +251,18 @@ def _check_use(limit: Limit, on_cluster: PlanOnCluster, wanted: int) -> Iterator
         end, until = _find_end_of_wait(limit, users_jobs, excess, on_cluster)
     else:
         code = "NC507"
-        held = f"jobs of {_group_of(limit)} hold {used} of {figure}, counting all its users"
+        held = f"jobs of {_name_group(limit)} hold {used} of {figure}, counting all its users"
         end = "some end; when is not known"
     words = f"{held}; {wanted} more must wait until {end}"
     yield Wait(code, limit.reason, words, on_cluster.snapshot.says(limit.command), until)
 
 
-def _used_now(
+def _count_used(
     limit: Limit, on_cluster: PlanOnCluster, users_jobs: Tuple[QueueJob, ...]
 ) -> Optional[int]:
     """Return what jobs hold of a limit now; None: not known. users_jobs: those that count."""
     if limit.about.bare or limit.tres.startswith("gres/gpu:"):
-        return _used_of_qos(limit, on_cluster)
+        return _find_qos_use(limit, on_cluster)
     if limit.about.per != Per.USER:
         return limit.used
     # squeue may not tell what a running job holds.
@@ -293,6 +295,6 @@ def _find_end_of_wait(
     return unknown, None
 
 
-def _group_of(limit: Limit) -> str:
+def _name_group(limit: Limit) -> str:
     """Return whose jobs a limit counts together."""
     return limit.holder if limit.about.per == Per.GROUP else f"your account in {limit.holder}"

@@ -11,7 +11,7 @@ from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import PolicyError, SlurmError
 from neuronctl.common.words import counted
 from neuronctl.judgement.judgement import Judgement, judge
-from neuronctl.judgement.limit_checks import counted_jobs
+from neuronctl.judgement.limit_checks import list_counted_jobs
 from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 from neuronctl.judgement.snapshot import Snapshot, is_reserved, is_up
 from neuronctl.judgement.verdict import CAN_START, NOT_KNOWN, ORDER, WILL_WAIT, Verdict
@@ -234,7 +234,7 @@ def _judge_small_job(
 
 def _count_mine(on_cluster: PlanOnCluster, kind: str, tres: str = "") -> LimitUse:
     """Return what the user holds of a limit; without one, what the user holds in the partition."""
-    limit = on_cluster.limit(kind, tres)
+    limit = on_cluster.find_limit(kind, tres)
     counting = limit or Limit(kind, tres, 0, Scope.PARTITION, on_cluster.plan.partition.name)
-    used = counting.held_by(counted_jobs(counting, on_cluster))
+    used = counting.held_by(list_counted_jobs(counting, on_cluster))
     return LimitUse(used, None if limit is None else limit.figure)

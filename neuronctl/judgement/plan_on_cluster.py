@@ -173,7 +173,7 @@ class PlanOnCluster:
         account_limits = (group.limits for group in with_those_above(association.account, groups))
         return [*chain(*own_limits, *account_limits)]
 
-    def limit(self, kind: str, tres: str = "") -> Optional[Limit]:
+    def find_limit(self, kind: str, tres: str = "") -> Optional[Limit]:
         """Return the limit of that kind that counts, or None."""
         matching = (limit for limit in self.limits if (limit.kind, limit.tres) == (kind, tres))
         return next(matching, None)
@@ -250,7 +250,7 @@ class PlanOnCluster:
 
     @cached_property
     def size(self) -> JobSize:
-        """Return what Slurm will count for the job; a spread job's nodes and memory are unknown."""
+        """Return what Slurm will count for the job, as far as it is known."""
         plan, needs, nodes = self.plan, self.needs, self.plan.nodes
         cores = whole_cores(-(-needs.all_cores // nodes), self.threads)
         gpus = plan.gpus_per_node
@@ -346,7 +346,7 @@ class PlanOnCluster:
 
     def fits(self, group: NodeGroup) -> bool:
         """Return True if each node of a group has room for a share of the job."""
-        free = self._free(group)
+        free = self._count_free(group)
         return free is not None and self.needs.fits(*free, group.threads)
 
     @cached_property
@@ -359,16 +359,13 @@ class PlanOnCluster:
             if name not in ("gpu", "none")
         )
 
-    def room(self, group: NodeGroup) -> Tuple[int, int]:
+    def count_room(self, group: NodeGroup) -> Tuple[int, int]:
         """Return how many tasks and GPUs of a spread job each node of a group could take."""
-        free = self._free(group)
+        free = self._count_free(group)
         return (0, 0) if free is None else self.needs.room(*free, group.threads)
 
-    def _free(self, group: NodeGroup) -> Optional[Tuple[int, int, int]]:
-        """Return the cores, GPUs, and MB that the job could get of each node of a group.
-
-        None if it cannot run there now.
-        """
+    def _count_free(self, group: NodeGroup) -> Optional[Tuple[int, int, int]]:
+        """Return the cores, GPUs, and MB that the job could get of each node; None: it gets none."""
         needs = self.needs
         # The job might share a node with the same user's jobs, but whose jobs run is unknown.
         if (needs.whole and group.cores_used) or (needs.whole_memory and group.memory_mb_used):
@@ -387,7 +384,7 @@ class PlanOnCluster:
                 return None
             gpus = gpus if count else total - used
 
-        shared, gpus = _free_shares(group, gpus)
+        shared, gpus = _count_free_shares(group, gpus)
         if any(shared.get(name, 0) < number for name, number in self.resources):
             return None
 
@@ -400,7 +397,7 @@ class PlanOnCluster:
         return min((group.threads for group in self.pool), default=1)
 
 
-def _free_shares(group: NodeGroup, gpus: int) -> Tuple[Dict[str, int], int]:
+def _count_free_shares(group: NodeGroup, gpus: int) -> Tuple[Dict[str, int], int]:
     """Return what each node has free of other generic resources, and how many of ``gpus``.
 
     The shards of a job are all on one GPU, and Slurm fills one GPU after the other (22.05.8).

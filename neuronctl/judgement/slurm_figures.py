@@ -99,7 +99,7 @@ def _partition_figures(site: SitePartition, on_cluster: PlanOnCluster) -> Iterat
     if site.node_list:
         yield "node_list", site.node_list, show
     yield "open", on_cluster.is_open, show
-    most_nodes = on_cluster.limit("MaxNodes", "node")
+    most_nodes = on_cluster.find_limit("MaxNodes", "node")
     yield "max_nodes", None if most_nodes is None else most_nodes.figure, show
     shortest, wall_time = on_cluster.wall_time, on_cluster.plan.partition.wall_time
     if shortest is not None:

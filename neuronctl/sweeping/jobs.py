@@ -164,12 +164,12 @@ def _find_signal(task: JobPlan) -> Tuple[str, int]:
 
 def _count_room(planned: PlannedJob) -> int:
     """Return how many more jobs the limits allow."""
-    from neuronctl.judgement.limit_checks import room_in_queue
+    from neuronctl.judgement.limit_checks import count_room_in_queue
     from neuronctl.judgement.plan_on_cluster import PlanOnCluster
 
     if planned.snapshot is None:
         return _MOST
-    room = room_in_queue(PlanOnCluster(planned.plan, planned.snapshot))
+    room = count_room_in_queue(PlanOnCluster(planned.plan, planned.snapshot))
     if room is None:
         return _MOST
     return room // 2 if _is_chain(planned) else room  # a chain has two jobs in the queue

@@ -104,9 +104,8 @@ def servers_dir() -> str:
 def list_servers() -> List[int]:
     """Return the ids of the jobs that are, or recently were, servers."""
     with contextlib.suppress(OSError):
-        return sorted(
-            int(name) for name in os.listdir(servers_dir()) if re.fullmatch("[0-9]+", name)
-        )
+        names = os.listdir(servers_dir())
+        return sorted(int(name) for name in names if re.fullmatch("[0-9]+", name))
     return []
 
 
@@ -139,15 +138,16 @@ def look_at(status: JobStatus) -> Optional[Note]:
     if is_fresh and note.asked >= (status.start or 0):
         return note
     folder = os.path.join(servers_dir(), str(note.job))
-    check = [note.python, "-EsB", os.path.join(note.program, "main.py"), "check", folder]
+    command = [note.python, "-EsB", os.path.join(note.program, "main.py"), "check", folder]
     try:
-        answer = on_each_node(note.job, nodes_of(status)[:1], check, _PATIENCE)
+        answer = on_each_node(note.job, nodes_of(status)[:1], command, _PATIENCE)
     except (SlurmError, NoSuchJobError) as error:
         last_note = read_note(note.job) or note
         if last_note.state == ENDED:
             return last_note
         return replace(note, state=UNKNOWN, words=error.message)
-    new_note = parse_note("\n".join(split_by_task(answer).get(0, ())).encode())
+    lines_of_node = split_by_task(answer).get(0, ())
+    new_note = parse_note("\n".join(lines_of_node).encode())
     if new_note is None:
         return replace(note, state=UNKNOWN, words=f"{note.node} does not say")
     if (new_note.pid, new_note.port) != (note.pid, note.port):  # another server: its own token
@@ -221,7 +221,8 @@ def wait_for_server(
     state = ""
     while True:
         if time.monotonic() >= due:
-            state = (watch.poll() or [state])[-1]
+            lines = watch.poll()
+            state = lines[-1] if lines else state
             due = time.monotonic() + watch.pause
         log()
         if watch.ended:

@@ -107,23 +107,29 @@ class Scale:
         return self.speedup / self.ratio
 
 
+class _Queue:
+    """The user's jobs in the queue, or why Slurm does not list them; empty before ask_runs()."""
+
+    rows: Sequence[QueueJob] = ()
+    problem = ""
+
+    def ask_runs(self) -> Runs:
+        """Ask Slurm; return when each running job began, or None if Slurm does not answer."""
+        try:
+            self.rows = ask_own_queue().rows
+        except SlurmError as error:
+            self.problem = error.short
+            return None
+        return runs_of(self.rows)
+
+
 def read_status(sweep: Sweep) -> SweepStatus:
     """Return the status of a sweep by its folder and Slurm; raises RecordError."""
     job_ids = set(sweep.jobs())
-    rows: List[QueueJob] = []
-    problems: List[str] = []
-
-    def ask_runs() -> Runs:
-        try:
-            rows.extend(ask_own_queue().rows)
-        except SlurmError as error:
-            problems.append(error.short)
-            return None
-        return runs_of(rows)
-
-    tasks = tuple(sweep.states(ask_runs))
-    jobs = tuple(row for row in rows if row.id.job in job_ids and row.state in ACTIVE)
-    return SweepStatus(sweep.name, tasks, jobs, sweep.notes(), "".join(problems[:1]), sweep.folder)
+    queue = _Queue()
+    tasks = tuple(sweep.states(queue.ask_runs))
+    jobs = tuple(row for row in queue.rows if row.id.job in job_ids and row.state in ACTIVE)
+    return SweepStatus(sweep.name, tasks, jobs, sweep.notes(), queue.problem, sweep.folder)
 
 
 def find_status(name: str) -> SweepStatus:
@@ -151,14 +157,14 @@ def compare_scales(tasks: Sequence[TaskState]) -> List[Scale]:
 
 def _compare(rest: str, tasks: List[TaskState]) -> List[Scale]:
     """Return how the tasks of a curve compare with the smallest one. rest: as in Scale."""
-    least = {name: min(_find_sizes(task)[name] for task in tasks) for name in _find_sizes(tasks[0])}
-    by_size = sorted(tasks, key=lambda task: _compare_sizes(_find_sizes(task), least))
+    all_sizes = [_find_sizes(task) for task in tasks]
+    least = {name: min(sizes[name] for sizes in all_sizes) for name in all_sizes[0]}
+    job_size = {task.number: _compare_sizes(_find_sizes(task), least) for task in tasks}
+    by_size = sorted(tasks, key=lambda task: job_size[task.number])
     smallest = by_size[0]
     scales = []
     for task in by_size:
-        ratio = _compare_sizes(_find_sizes(task), least) / _compare_sizes(
-            _find_sizes(smallest), least
-        )
+        ratio = job_size[task.number] / job_size[smallest.number]
         speedup = (smallest.seconds or 1) / (task.seconds or 1)
         shown = show_parameters(task.values.items())
         scales.append(Scale(task.number, shown, rest, task.seconds or 1, ratio, speedup))

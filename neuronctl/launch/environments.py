@@ -101,7 +101,7 @@ def activate_venv(directory: str) -> Tuple[ShellLine, ...]:
 
 
 def find_venv(program: str, directory: str, names: Sequence[str] = (".venv",)) -> Tuple[str, str]:
-    """Return the environment beside a program; without one, "" and the uv.lock beside it, or "".
+    """Return the environment beside a program, and the uv.lock if there is none; "" for neither.
 
     Both are searched for from the program up to the job's directory, and are relative to it. An
     environment of somebody who owns neither the job nor the program does not count.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import partial
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from neuronctl.common import units
@@ -56,9 +57,8 @@ def whole_number(text: str, least: int = 1) -> int:
     return number
 
 
-def cores(text: str) -> int:
-    """Read a number of cores; 0 leaves them to Slurm."""
-    return whole_number(text, 0)
+cores = partial(whole_number, least=0)
+"""Reads a number of cores; 0 leaves them to Slurm."""
 
 
 def still_time(text: str) -> str:

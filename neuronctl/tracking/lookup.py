@@ -240,12 +240,12 @@ class _Search:
                 self.notes += recover(self.store)
             self._read_records()
         try:
-            queue = ask_queue()
+            rows = ask_queue()
         except SlurmUnavailableError as error:
             why = jobstatus.NOT_RESPONDING
             recorded = [jobstatus.recorded_status(record, why) for record in self.records.values()]
             return self._found(recorded, error)
-        queue = self.fold_chains(queue)
+        queue = self.fold_chains(rows)
         accounting = self._ask_accounting(queue)
         queue_rows = _group_by_job(queue)
         past_rows = _group_by_job(accounting.jobs)
@@ -258,9 +258,8 @@ class _Search:
         remember_until = time.monotonic() + _REMEMBERING
         for job in sorted({*queue_rows, *past_rows, *self.records}):
             record = self.records.get(job)
-            statuses = jobstatus.merge(
-                record, queue_rows.get(job, ()), past_rows.get(job, ()), absent=absent
-            )
+            rows_of_job = queue_rows.get(job, ()), past_rows.get(job, ())
+            statuses = jobstatus.merge(record, *rows_of_job, absent=absent)
             jobs += statuses
             # Write the rest of many new states at the next look.
             if record is not None and time.monotonic() <= remember_until:
@@ -287,15 +286,10 @@ class _Search:
     def fold_chains(self, queue: Sequence[QueueJob]) -> tuple[QueueJob, ...]:
         """Return the requested rows, one for each chain; read the records of all rows."""
         self._find_records({row.id.job for row in queue})
-        in_chains = {job for chain in self._chains() for job in chain.jobs}
         # A running job submits its own copy of the script as the next run, which has no record.
-        later_runs = {
-            row.job_id
-            for row in queue
-            if "/slurm_script" in row.command
-            and row.job_id not in in_chains
-            and row.id.job not in self.records
-        }
+        copies = [row for row in queue if "/slurm_script" in row.command]
+        later_runs = {row.job_id for row in copies if row.id.job not in self.records}
+        later_runs -= runs.jobs_of(self._chains())
         with self._tolerant():
             continued = runs.chains_with(later_runs, self.store)
             self._find_records({chain.first for chain in continued})
@@ -303,7 +297,7 @@ class _Search:
         if not self.jobs:
             return tuple(runs.fold(queue, chains))
         rows = list(queue)
-        other_runs = {job for chain in chains for job in chain.jobs} - {row.job_id for row in queue}
+        other_runs = runs.jobs_of(chains) - {row.job_id for row in queue}
         if other_runs:
             with contextlib.suppress(SlurmError):
                 rows += squeue([JobId(job) for job in sorted(other_runs)])
@@ -316,21 +310,11 @@ class _Search:
 
     def _ask_accounting(self, queue: Sequence[QueueJob]) -> Accounting:
         """Query sacct for what squeue lacks: forgotten jobs, and how listed jobs ended."""
-        ended = {row.id.job for row in queue if row.state in ENDED}
-        active = {row.id.job for row in queue if row.state not in ENDED}
-        # slurmctld forgets the tasks of an array one by one.
-        arrays = {job for job, record in self.records.items() if record.array is not None}
-        if self.jobs:
-            arrays.update(row.id.job for row in queue if row.id != JobId(row.id.job))
-        wanted = ended | arrays | set(self.records) | self.jobs
-        wanted -= active - ended - arrays
-        # A task's own job id (4713 for 4711_2) is covered by the row of its array.
-        wanted -= {row.job_id for row in queue if row.job_id != row.id.job}
-        chains = [chain for chain in self._chains() if chain.first in wanted]
-        wanted.update(job for chain in chains for job in chain.jobs)
+        jobs = self._incomplete_jobs(queue)
+        chains = [chain for chain in self._chains() if chain.first in jobs]
+        wanted = jobs | runs.jobs_of(chains)
         if not wanted and self.since is None:
             return Accounting()
-
         try:
             accounting = self._sacct(wanted)
         except SlurmError as error:
@@ -339,6 +323,19 @@ class _Search:
             self.notes.append(f"{accounting.off}; how jobs ended may be unknown")
         rows = [row for row in accounting.jobs if self._is_wanted(row, wanted)]
         return Accounting(tuple(runs.fold(rows, chains)), accounting.off)
+
+    def _incomplete_jobs(self, queue: Sequence[QueueJob]) -> set[int]:
+        """Return the jobs of which squeue does not show all."""
+        ended = {row.id.job for row in queue if row.state in ENDED}
+        active = {row.id.job for row in queue if row.state not in ENDED}
+        # slurmctld forgets the tasks of an array one by one.
+        arrays = {job for job, record in self.records.items() if record.array is not None}
+        if self.jobs:
+            arrays.update(row.id.job for row in queue if row.id != JobId(row.id.job))
+        complete = active - ended - arrays
+        # A task's own job id (4713 for 4711_2) is covered by the row of its array.
+        task_ids = {row.job_id for row in queue if row.job_id != row.id.job}
+        return (ended | arrays | set(self.records) | self.jobs) - complete - task_ids
 
     def _is_wanted(self, row: AccountingJob, jobs: set[int]) -> bool:
         """Return True if a row is of one of these jobs, or was submitted after ``since``."""
@@ -368,6 +365,7 @@ class _Search:
 
 
 def _group_by_job(rows: Iterable[runs.Row]) -> dict[int, list[runs.Row]]:
+    """Return the rows of each job, of an array all, by the id that sbatch printed."""
     grouped: dict[int, list[runs.Row]] = {}
     for row in rows:
         grouped.setdefault(row.id.job, []).append(row)

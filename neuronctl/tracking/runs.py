@@ -234,6 +234,11 @@ def read_chains(records: Iterable[JobRecord]) -> List[Chain]:
     return [chain for record in records if (chain := read_chain(record)) is not None]
 
 
+def jobs_of(chains: Iterable[Chain]) -> set[int]:
+    """Return the ids of all jobs of these chains."""
+    return set().union(*(chain.jobs for chain in chains))
+
+
 def chains_with(jobs: set[int], store: RecordStore) -> List[Chain]:
     """Return the recorded chains that contain one of these jobs, according to their logs."""
     if not jobs:

@@ -283,7 +283,7 @@ def resubmit(
             )
             done = submit_job(planned, _reporter(), force=force, key=key)
         finally:
-            os.chdir(directory)  # which plan_resubmission() has left for the job's
+            os.chdir(directory)  # plan_resubmission() changes to the job's directory
     assert done is not None  # only a dry run returns None
     return Job(done.job_id, replace(done, warnings=(*remarks, *done.warnings)))
 

@@ -43,7 +43,7 @@ ELSEWHERE = {
     **{name: ("laptop", name) for name in ("login", "logout", "pull")},
     **{name: ("help", name) for name in ("explain", "completion")},
 }
-"""Module and function of some commands; of the others, ``command`` in the module of their name."""
+"""Module and function of the commands that are not ``command`` in the module of their name."""
 
 HERE = (
     *("login", "logout", "help", "explain", "completion", "sandbox", "init", "check", "import"),
@@ -112,7 +112,7 @@ def main(argv: Optional[List[str]] = None) -> NoReturn:
 
 
 def process() -> NoReturn:
-    """Run ``program``, and end the process without freeing its objects: that takes a tenth."""
+    """Run ``program``, and end the process without freeing its objects, which takes long."""
     try:
         program()
     except SystemExit as end:

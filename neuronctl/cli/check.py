@@ -232,9 +232,10 @@ def _marked_line(line: str, finding: Finding) -> List[str]:
     place = finding.place
     text = line.replace("\t", " ")
     hidden = hide_secrets(text)
-    is_value_alone = hidden == text  # the secret's name is on the line before
     masked = text[: place.column - 1] + MASK + text[place.end - 1 :]
-    shown = masked if finding.has(Trait.SECRET) and is_value_alone else hidden
+    # hide_secrets() misses a secret whose name is on the line before.
+    is_missed = finding.has(Trait.SECRET) and hidden == text
+    shown = masked if is_missed else hidden
     if not shown.strip():
         return []
     lines = [f"  {place.line} | {clipped(printable(shown), _SHOWN)}"]

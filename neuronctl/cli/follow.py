@@ -102,15 +102,15 @@ def _drain(logs: Sequence[GrowingLog], screen: _Screen) -> None:
     """Copy what a shared file system shows late, until nothing has arrived for a second."""
     named = [log for log in logs if log.path is not None]
     start = time.monotonic()
-    has_said = False  # that a log is late
-    empty_reads = 0  # in a row
-    while named and time.monotonic() < start + (_LATE if has_said else _DRAIN):
+    expects_late_log = False
+    empty_reads = 0  # since something new was read
+    while named and time.monotonic() < start + (_LATE if expects_late_log else _DRAIN):
         missing = [str(log.path) for log in named if not log.found]
         if empty_reads >= 2 and not missing:
             break
-        if empty_reads >= 4 and not has_said and os.path.isdir(os.path.dirname(missing[0])):
+        if empty_reads >= 4 and not expects_late_log and os.path.isdir(os.path.dirname(missing[0])):
             screen.say(f"no log at {missing[0]} yet: waiting for it for up to {_LATE:.0f} s")
-            has_said = True
+            expects_late_log = True
         time.sleep(_TICK)
         for path in missing:
             list_again(path)

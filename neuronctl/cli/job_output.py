@@ -63,7 +63,7 @@ class TerminalReporter(Reporter):
         """Print the findings; with ``--explain`` also the plan's values."""
         show_choice(judged.choice)
         if self._explain:
-            # On standard error: the script may go into a file.
+            # Standard output is for the script, which may go into a file.
             print_decisions(judged.decisions, sys.stderr)
         conda = judged.plan.decision("conda")
         if conda is not None and self._mode.dry_run:

@@ -132,7 +132,7 @@ _SENTENCES = ("what", "cause", "more", "starts")
 """The names whose values are sentences, which are translated in turn."""
 
 _PATTERNS = {
-    **dict.fromkeys((*_SENTENCES, "where", "quoted"), ".*?"),  # text with semicolons, too
+    **dict.fromkeys((*_SENTENCES, "where", "quoted"), ".*?"),  # these may contain semicolons
     **dict.fromkeys(("code", "line", "rank"), r"\d+"),
     "jobs": r"\d+ [a-z ]+",
 }

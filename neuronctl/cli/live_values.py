@@ -126,7 +126,7 @@ def _rule_codes(command: str) -> Values:
 
 
 def _sweep_words(command: str) -> Values:
-    """Return the commands of ``sweep``, and after one of them the names of sweeps."""
+    """Return the commands of ``sweep``; after one of them, the names of sweeps."""
     if command == "sweep":
         from neuronctl.cli.sweep import command as sweep
 

@@ -179,10 +179,12 @@ If slurmctld has the request but does not answer, sbatch waits for MessageTimeou
 
 
 class Attempt:
-    """The judgement and the record of a job that sbatch itself submits."""
+    """The judgement and the record of a job that sbatch itself submits.
+
+    command_line: the user's. tell: hears the findings. warn: hears about faults of the record.
+    """
 
     def __init__(self, command_line: Sequence[str], tell: Notify, warn: Notify) -> None:
-        """command_line: the user's command. tell hears the findings; warn, faults of the record."""
         self.stdin: Optional[bytes] = None  # the script, if it was read from there
         self._command_line = command_line
         self._tell = tell

@@ -180,10 +180,9 @@ class ExistingJob:
 
     def _name_line(self, finding: Finding) -> Finding:
         """Return the finding with the script's name and its line before the message."""
-        line = finding.place.line
-        return (
-            replace(finding, message=f"{self.name}:{line}: {finding.message}") if line else finding
-        )
+        if not finding.place.line:
+            return finding
+        return replace(finding, message=f"{self.name}:{finding.place.line}: {finding.message}")
 
     def _judge_unplanned(self, findings: Sequence[Finding], *, is_local: bool) -> Verdict:
         """Return the verdict on a script that was not judged as a job."""
@@ -310,45 +309,51 @@ def judge_script(
     about to be submitted; rules about this user and this hour then apply as well.
     """
     text = "" if is_too_long(text) else text
-    checked = beginning(text.replace("\r\n", "\n"))
-    broken = _unreadable(checked, header)
-    parsed = checked  # by our own grammar
-    if len(checked) > _LONG and (broken is not None or not header.for_bash):
-        parsed = checked[: checked.rfind("\n", 0, _LONG) + 1]
-    shell = read_shell(parsed, job_variables(header))
-    exits = [one.place.line for one in shell.commands if one.name == "exit" and one.sure]
-    if broken is not None and min(exits, default=broken.place.line) < broken.place.line:
-        broken = None  # bash does not read beyond an exit
-    ends = [header.left_out, shell.left_out]
-    if parsed != checked:
-        ends.append(parsed.count("\n") + 1)
-
-    job_plan: Optional[JobPlan] = None
+    facts = _parse_script(name, text, header)
     judgement: Optional[Judgement] = None
     is_one_job = not header.foreign and header.components == 1 and "\0" not in text
     if request is not None and is_one_job and not header.unread:
         with contextlib.suppress(NeuronctlError):  # such as a name with a control character
-            job_plan = plan(replace(request, modules=modules(shell)), cluster)
+            job_plan = plan(replace(request, modules=modules(facts.shell)), cluster)
+            facts = replace(facts, plan=job_plan)
             judgement = judge_plan(job_plan, by)
-    nodes = None if judgement is None else judgement.nodes
-    version = "" if nodes is None else nodes.on_cluster.snapshot.figures.config.version
-    facts = ScriptFacts(
-        checked,
-        header,
-        shell,
-        job_plan,
-        broken,
-        left_out=min(filter(None, ends), default=0),
-        name=name,
-        release=tuple(int(number) for number in re.findall(r"\d+", version)[:2]),
-        read_program=partial(program_text, header.value("chdir") or ""),
-    )
     if judgement is None:
-        return JudgedScript(name, text, check_script(facts, (), now=now), job_plan)
+        return JudgedScript(name, text, check_script(facts, (), now=now), facts.plan)
+    nodes = judgement.nodes
+    if nodes is not None:
+        version = nodes.on_cluster.snapshot.figures.config.version
+        numbers = re.findall(r"\d+", version)[:2]
+        facts = replace(facts, release=tuple(map(int, numbers)))
     findings = check_script(facts, judgement.findings, now=now)
     # The verdict counts only the findings about the script.
     verdict = judgement.with_rules(findings).verdict if now else None
-    return JudgedScript(name, text, findings, job_plan, verdict)
+    return JudgedScript(name, text, findings, facts.plan, verdict)
+
+
+def _parse_script(name: str, text: str, header: Header) -> ScriptFacts:
+    """Return a script as bash and our grammar parse it, without a plan."""
+    checked = beginning(text.replace("\r\n", "\n"))
+    broken = _unreadable(checked, header)
+    parsed = checked
+    if len(checked) > _LONG and (broken is not None or not header.for_bash):
+        parsed = checked[: checked.rfind("\n", 0, _LONG) + 1]
+    shell = read_shell(parsed, job_variables(header))
+    exits = [one.place.line for one in shell.commands if one.name == "exit" and one.sure]
+    if broken is not None and exits and min(exits) < broken.place.line:
+        broken = None  # bash does not read beyond an exit
+    ends = [header.left_out, shell.left_out]
+    if parsed != checked:
+        ends.append(parsed.count("\n") + 1)
+    return ScriptFacts(
+        checked,
+        header,
+        shell,
+        plan=None,
+        unreadable=broken,
+        left_out=min(filter(None, ends), default=0),
+        name=name,
+        read_program=partial(program_text, header.value("chdir") or ""),
+    )
 
 
 def judge_shell_text(job_plan: JobPlan, script: str) -> Tuple[Finding, ...]:

@@ -21,8 +21,6 @@ from neuronctl.rules import LocalFacts, RuleContext, Trait
 from neuronctl.rules.local_facts import gather_local_facts
 from neuronctl.slurm.limits import Limit, Scope
 
-# ------------------------------------------------------------------------------------ -p auto
-
 
 @dataclass(frozen=True)
 class Candidate:
@@ -124,9 +122,6 @@ def choose(plan: JobPlan, catalog: Catalog, *, ask: bool, batch_script: bool = F
             "request less, or name a partition with -p",
         )
     return Choice(candidates[0].plan, candidates, snapshot)
-
-
-# ------------------------------------------------------------------------- partitions --live
 
 
 @dataclass(frozen=True)

@@ -365,7 +365,7 @@ class PlanOnCluster:
         return (0, 0) if free is None else self.needs.room(*free, group.threads)
 
     def _count_free(self, group: NodeGroup) -> Optional[Tuple[int, int, int]]:
-        """Return the cores, GPUs, and MB that the job could get of each node; None: it gets none."""
+        """Return the cores, GPUs, and MB of each node that the job could get; None: nothing."""
         needs = self.needs
         # The job might share a node with the same user's jobs, but whose jobs run is unknown.
         if (needs.whole and group.cores_used) or (needs.whole_memory and group.memory_mb_used):

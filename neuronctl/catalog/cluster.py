@@ -150,13 +150,11 @@ class Login:
 
 @dataclass(frozen=True)
 class Containers:
-    """The container runtime, ``"singularity"`` or ``"apptainer"``.
-
-    image_dirs: the directories to search, in order, for an image given by its bare name.
-    """
+    """The container runtime, ``"singularity"`` or ``"apptainer"``."""
 
     runtime: str = "singularity"
     image_dirs: Tuple[str, ...] = ()
+    """The directories to search, in order, for an image given by its bare name."""
 
 
 @dataclass(frozen=True)
@@ -344,10 +342,8 @@ class Cluster:
         """Return the partition of that name; raise PolicyError with close names if unknown."""
         partition = self.partitions.get(name)
         if partition is None:
-            raise PolicyError(
-                f"cluster {self.name} has no partition {name!r}",
-                did_you_mean(name, self.partitions),
-            )
+            words = f"cluster {self.name} has no partition {name!r}"
+            raise PolicyError(words, did_you_mean(name, self.partitions))
         return partition
 
     def qos_named(self, name: Optional[str]) -> Optional[Qos]:
@@ -406,9 +402,8 @@ class Catalog:
         wanted = self.default_cluster if name is None else name
         cluster = self.clusters.get(wanted)
         if cluster is None:
-            raise CatalogError(
-                f"the catalog has no cluster {wanted!r}", did_you_mean(wanted, self.clusters)
-            )
+            words = f"the catalog has no cluster {wanted!r}"
+            raise CatalogError(words, did_you_mean(wanted, self.clusters))
         return cluster
 
     def cite(self, *path: str) -> Citation:

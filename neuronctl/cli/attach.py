@@ -34,9 +34,8 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
         raise UsageError(f"job {status.id} is not on {node}", f"its nodes: {', '.join(nodes)}")
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not words and not has_terminal:
-        raise UsageError(
-            "a shell needs a terminal", f"give a command: neuronctl attach {job} nvidia-smi"
-        )
+        hint = f"give a command: neuronctl attach {job} nvidia-smi"
+        raise UsageError("a shell needs a terminal", hint)
     typed = list(words) or [os.environ.get("SHELL") or "/bin/bash"]
     # srun takes the words after a lone colon for another command.
     program = ["bash", "-c", f"exec {join(typed)}"] if ":" in typed else typed

@@ -116,10 +116,8 @@ def _agreed(
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         for word, by_id in targets.items():
             if isinstance(word, str) and len({id.job for id in by_id}) > 1:
-                raise UsageError(
-                    f"'{word}' stands for {len(by_id)} jobs: {', '.join(map(str, by_id))}",
-                    "name one by its id, or add --yes for all of them",
-                )
+                problem = f"'{word}' stands for {len(by_id)} jobs: {', '.join(map(str, by_id))}"
+                raise UsageError(problem, "name one by its id, or add --yes for all of them")
         return True
     for id, parts in all_targets.items():
         say(f"  {id}  {parts[0].name}  {cancellation.states_of(parts)}")

@@ -49,12 +49,7 @@ from neuronctl.tracking.wandb_runs import wandb_url
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.history/2).")
 def command(
-    name: str,
-    since: Optional[str],
-    failed: bool,
-    limit: int,
-    metric: Optional[str],
-    as_json: bool,
+    name: str, since: Optional[str], failed: bool, limit: int, metric: Optional[str], as_json: bool
 ) -> None:
     """List recorded submissions, newest first, and their states.
 

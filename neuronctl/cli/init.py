@@ -171,16 +171,12 @@ def _only_program(directory: str) -> str:
     """Return the only Python program of a directory; raise UsageError for none, or several."""
     files = programs(directory)
     if not files:
-        raise UsageError(
-            "no program is named, and there is no Python file here",
-            "name it: neuronctl init PROGRAM [ARGS]",
-        )
+        hint = "name it: neuronctl init PROGRAM [ARGS]"
+        raise UsageError("no program is named, and there is no Python file here", hint)
     if len(files) > 1:
         listed = ", ".join(files[:6]) + (", …" if len(files) > 6 else "")
-        raise UsageError(
-            f"which program? There are {len(files)} here: {listed}",
-            f"name it: neuronctl init {quote(files[0])}",
-        )
+        hint = f"name it: neuronctl init {quote(files[0])}"
+        raise UsageError(f"which program? There are {len(files)} here: {listed}", hint)
     notify(f"program: {files[0]} (the only one here)")
     return files[0]
 
@@ -189,10 +185,8 @@ def _refuse_batch_script(program: JobRequest) -> None:
     script = program.resolve_path(program.script or "")
     if batch_script(script) is not None:
         file = quote(script)
-        raise UsageError(
-            f"'{script}' is a batch script: it needs no job file",
-            f"neuronctl submit {file}; or neuronctl import {file} -o {JOB_FILE}",
-        )
+        hint = f"neuronctl submit {file}; or neuronctl import {file} -o {JOB_FILE}"
+        raise UsageError(f"'{script}' is a batch script: it needs no job file", hint)
 
 
 def _comment(program: JobRequest, cluster: Cluster, given: Mapping[str, Any]) -> Dict[str, Derived]:

@@ -124,11 +124,9 @@ class BatchCommand(JobCommand):
         for word in words[1:]:
             if word in _NO_PROGRAMS and word in options:
                 harm = ": the job would be submitted" if word == "--dry-run" else ""
-                raise UsageError(
-                    f"{word} comes after {words[0]}, which would receive it{harm}",
-                    f"put it before {words[0]}; to pass it to the program, put -- before "
-                    f"{words[0]}",
-                )
+                problem = f"{word} comes after {words[0]}, which would receive it{harm}"
+                hint = f"to pass it to the program, put -- before {words[0]}"
+                raise UsageError(problem, f"put it before {words[0]}; {hint}")
         return rest
 
 

@@ -72,10 +72,8 @@ def recorded_job(word: str, store: RecordStore) -> JobRecord:
 
     job = one_recorded(word, store)
     if job.task is not None or job.tasks is not None:
-        raise UsageError(
-            f"'{job}' is part of a job array, and the record describes the whole job",
-            f"use {job.job}",
-        )
+        problem = f"'{job}' is part of a job array, and the record describes the whole job"
+        raise UsageError(problem, f"use {job.job}")
     return newest_record(store, job.job)
 
 
@@ -105,8 +103,6 @@ def state_name(text: str, states: Iterable[str] = STATES, which: str = "of a job
     name = full_names.get(typed, typed)
     names = list(states)
     if name not in names:
-        raise UsageError(
-            f"--state: '{text}' is not a state {which}",
-            did_you_mean(name.lower(), [known.lower() for known in names]),
-        )
+        hint = did_you_mean(name.lower(), [known.lower() for known in names])
+        raise UsageError(f"--state: '{text}' is not a state {which}", hint)
     return name

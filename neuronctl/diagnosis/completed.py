@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Callable, Optional
 
 from neuronctl.common.words import duration
 from neuronctl.diagnosis.evidence import Diagnosis, JobEvidence
@@ -29,28 +29,16 @@ def diagnose_completed(evidence: JobEvidence) -> Diagnosis:
     if evidence.failed_tasks:
         remedy = "fix the cause, then 'neuronctl sweep retry {name} --failed' runs them again"
         return Diagnosis("tasks-failed", what, evidence.failed_tasks, remedy)
-    diagnosis = (
+    return (
         diagnose_killed_step(evidence, f"{what}, though not all of it")
         or _diagnose_idle_server(evidence, what)
         or _diagnose_failed_step(evidence, what)
+        or _diagnose_continued(evidence, what, _is_failed_command)
+        or _diagnose_asked(evidence, what)
+        or _diagnose_signaled_step(evidence, what)
+        or _diagnose_continued(evidence, what, _is_error_at_end)
+        or Diagnosis("completed", what)
     )
-    if diagnosis is not None:
-        return diagnosis
-    sign = evidence.sign
-    if sign is not None and _is_failed_command(sign):
-        return _diagnose_continued(sign, what)
-    if evidence.runs.runs and evidence.runs.runs[-1].asked:
-        remedy = (
-            "if it only left when it was asked to save, with work undone, let it end with 75 then, "
-            "and 'neuronctl resubmit {id}'"
-        )
-        return Diagnosis("completed", f"{what}, and after it was told to save", remedy=remedy)
-    by_signal = _diagnose_signaled_step(evidence, what)
-    if by_signal is not None:
-        return by_signal
-    if sign is not None and _is_error_at_end(sign):
-        return _diagnose_continued(sign, what)
-    return Diagnosis("completed", what)
 
 
 def diagnose_killed_step(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
@@ -93,6 +81,17 @@ def _diagnose_failed_step(evidence: JobEvidence, what: str) -> Optional[Diagnosi
     return Diagnosis("completed", what, cause, sign.remedy or _SET_E, line=sign.log_line)
 
 
+def _diagnose_asked(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
+    """Return the diagnosis of a job whose last run was asked to save; None for another."""
+    if not evidence.runs.runs or not evidence.runs.runs[-1].asked:
+        return None
+    remedy = (
+        "if it only left when it was asked to save, with work undone, let it end with 75 then, "
+        "and 'neuronctl resubmit {id}'"
+    )
+    return Diagnosis("completed", f"{what}, and after it was told to save", remedy=remedy)
+
+
 def _diagnose_signaled_step(evidence: JobEvidence, what: str) -> Optional[Diagnosis]:
     """Return Slurm's report of a step that a signal ended; None if there is none."""
     for step in evidence.steps:
@@ -119,8 +118,13 @@ def _is_error_at_end(sign: Sign) -> bool:
     return bool(is_known and sign.number in _LAST_LINES)
 
 
-def _diagnose_continued(sign: Sign, what: str) -> Diagnosis:
-    """Return the diagnosis of a script that continued after an error."""
+def _diagnose_continued(
+    evidence: JobEvidence, what: str, is_failure: Callable[[Sign], bool]
+) -> Optional[Diagnosis]:
+    """Return the diagnosis of a script that continued after a failure; None without one."""
+    sign = evidence.sign
+    if sign is None or not is_failure(sign):
+        return None
     cause = f"its log shows an error, after which the script continued: {sign.cause}"
     remedy = sign.remedy or _SET_E
     return Diagnosis("completed", what, cause, remedy, certain=False, line=sign.log_line)

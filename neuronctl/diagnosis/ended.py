@@ -17,8 +17,6 @@ from neuronctl.diagnosis.evidence import (
     JobEvidence,
     began,
     describe_ending,
-    ending_meaning,
-    first_process,
 )
 from neuronctl.diagnosis.signs import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, LogLine, Sign
 from neuronctl.diagnosis.waiting import hang_remedy, quiet_words, running, waiting
@@ -113,34 +111,28 @@ _AGAIN = "resubmit it; if it happens again, contact your site's support"
 
 _RESUBMIT = "resubmit it ('neuronctl resubmit {id}'); with --requeue, Slurm does this by itself"
 
-_BY_STATE: Dict[str, Tuple[str, str]] = {
-    "TIMEOUT": ("time-limit", ""),
-    "DEADLINE": ("deadline", "set a later deadline, or none"),
-    "OUT_OF_MEMORY": ("out-of-memory", LESS_MEMORY),
-    "NODE_FAIL": ("node-failure", f"the program is not at fault: {_RESUBMIT}"),
-    "BOOT_FAIL": ("node-failure", _AGAIN),
-    "LAUNCH_FAILED": ("launch-failure", _AGAIN),
-    "RECONFIG_FAIL": ("launch-failure", _AGAIN),
-    "PREEMPTED": ("preempted", f"{_RESUBMIT}, and checkpoints save the work"),
-    "REVOKED": ("revoked", "check its state there"),
-    CANCELLED: ("cancelled", ""),
+_BY_STATE: Dict[str, Tuple[str, str, str]] = {
+    "TIMEOUT": ("time-limit", "", "time limit"),
+    "DEADLINE": ("deadline", "set a later deadline, or none", ""),
+    "OUT_OF_MEMORY": ("out-of-memory", LESS_MEMORY, "oom"),
+    "NODE_FAIL": ("node-failure", f"the program is not at fault: {_RESUBMIT}", "node failure"),
+    "BOOT_FAIL": ("node-failure", _AGAIN, ""),
+    "LAUNCH_FAILED": ("launch-failure", _AGAIN, ""),
+    "RECONFIG_FAIL": ("launch-failure", _AGAIN, ""),
+    "PREEMPTED": ("preempted", f"{_RESUBMIT}, and checkpoints save the work", "preemption"),
+    "REVOKED": ("revoked", "check its state there", ""),
+    CANCELLED: ("cancelled", "", "cancelled"),
 }
-"""State -> (kind, remedy); "": the remedy depends on more than the state."""
+"""State -> (kind, remedy, words of the line that slurmstepd or srun writes then).
 
-_SLURMS_WORDS = {
-    "OUT_OF_MEMORY": "oom",
-    "TIMEOUT": "time limit",
-    "NODE_FAIL": "node failure",
-    "PREEMPTED": "preemption",
-    CANCELLED: "cancelled",
-}
-"""State -> words of the line that slurmstepd or srun writes at such an end."""
+Without a remedy here, it depends on more than the state.
+"""
 
 
 def _diagnose_state(evidence: JobEvidence) -> Diagnosis:
     """Diagnose a job whose state says how it ended, such as TIMEOUT."""
     status = evidence.status
-    kind, remedy = _BY_STATE[status.state]
+    kind, remedy, words = _BY_STATE[status.state]
     what = STATES[status.state].ending
     if status.state == CANCELLED:
         kind, what, remedy = _describe_cancellation(evidence)
@@ -150,32 +142,22 @@ def _diagnose_state(evidence: JobEvidence) -> Diagnosis:
             what += f" ({duration(status.time_limit)})"
     elif status.node_list and kind in ("node-failure", "launch-failure"):
         what += f" ({status.node_list})"
-    diagnosis = Diagnosis(kind, what, remedy=remedy, line=_slurms_line(evidence))
+    line = None
+    if began(status):
+        line = (words and evidence.line_of_slurm(words)) or evidence.last_line()
+    diagnosis = Diagnosis(kind, what, remedy=remedy, line=line)
 
     # An error that did not end the job may be why it still ran.
     error = _earlier_error(evidence, kind)
     if error is not None:
-        return replace(
-            diagnosis,
-            cause=f"before that, its log shows an error: {error.cause}",
-            remedy=remedy or error.remedy,
-            certain=False,
-            where=evidence.add_node(error.where),
-        )
+        cause = f"before that, its log shows an error: {error.cause}"
+        where, remedy = evidence.add_node(error.where), remedy or error.remedy
+        return replace(diagnosis, cause=cause, remedy=remedy, certain=False, where=where)
     quiet = quiet_words(evidence) if kind == "time-limit" else ""
     if quiet:
         cause = f"its log had not changed for {quiet}, as if it hung"
         return replace(diagnosis, cause=cause, remedy=hang_remedy(status), certain=False)
     return diagnosis
-
-
-def _slurms_line(evidence: JobEvidence) -> Optional[LogLine]:
-    """Return Slurm's own line about a job's state, otherwise the last line of its log."""
-    if not began(evidence.status):
-        return None
-    words = _SLURMS_WORDS.get(evidence.status.state)
-    line = None if words is None else evidence.line_of_slurm(words)
-    return line or evidence.last_line()
 
 
 def _earlier_error(evidence: JobEvidence, kind: str) -> Optional[Sign]:
@@ -272,7 +254,7 @@ def _diagnose_failed(evidence: JobEvidence) -> Diagnosis:
     if sign.exit:
         # A launcher has its own exit code, and names the process that failed first.
         line = evidence.last_line() if sign.exit == ending.code else sign.log_line
-        return _diagnose_exit(evidence, first_process(ending, sign), line, silent=False)
+        return _diagnose_exit(evidence, ending.of_process(sign), line, silent=False)
     if _outweighs(sign, ending):
         return _diagnose_sign(evidence, ending.what, sign)
     return _diagnose_exit(evidence, ending, sign.log_line, silent=False)
@@ -281,7 +263,7 @@ def _diagnose_failed(evidence: JobEvidence) -> Diagnosis:
 def _outweighs(sign: Sign, ending: Ending) -> bool:
     """Return True if a log message says more than the usual meaning of a signal or exit code."""
     is_message = sign.kind == MESSAGE
-    if not ending.signal or not ending_meaning(ending):
+    if not ending.signal or not ending.meaning:
         # timeout(1) ends a program whatever its log says.
         return not (is_message and ending.code == _TIMEOUT)
     if is_message or sign.kind in FOLLOWS:
@@ -321,7 +303,7 @@ def _diagnose_exit(
 
 def _usual_diagnosis(evidence: JobEvidence, ending: Ending, line: Optional[LogLine]) -> Diagnosis:
     """Return what a signal or an exit code usually means; without a cause if that is unknown."""
-    meaning = ending_meaning(ending)
+    meaning = ending.meaning
     kind = meaning.get("kind", "signal" if ending.signal else "exit-code")
     cause, remedy = meaning.get("means", ""), meaning.get("do", "")
     if ending.signal == signal.SIGKILL and evidence.memory_share() >= _NEAR:
@@ -359,15 +341,9 @@ def _diagnose_sign(evidence: JobEvidence, what: str, sign: Sign) -> Diagnosis:
     where = evidence.add_node(sign.where)
     if not where and sign.consequence:
         where = evidence.first_failed_task()
+    line, entry = sign.log_line, sign.entry.name
     diagnosis = Diagnosis(
-        sign.kind,
-        what,
-        sign.cause,
-        sign.remedy,
-        certain=False,
-        line=sign.log_line,
-        where=where,
-        entry=sign.entry.name,
+        sign.kind, what, sign.cause, sign.remedy, certain=False, line=line, where=where, entry=entry
     )
     return diagnosis if diagnosis.entry else _with_surroundings(evidence, diagnosis)
 
@@ -385,9 +361,5 @@ def _with_surroundings(evidence: JobEvidence, diagnosis: Diagnosis) -> Diagnosis
         remedy = f"see what that line of the program expects; {logs} shows what came before"
     else:
         remedy = f"{logs} shows what came before"
-    return replace(
-        diagnosis,
-        remedy=remedy,
-        where=diagnosis.where or evidence.first_failed_task(),
-        around=evidence.lines_around(line),
-    )
+    where, around = diagnosis.where or evidence.first_failed_task(), evidence.lines_around(line)
+    return replace(diagnosis, remedy=remedy, where=where, around=around)

@@ -216,6 +216,20 @@ class Ending:
     code: int = 0
     signal: int = 0
 
+    @property
+    def meaning(self) -> Mapping[str, str]:
+        """Return exits.yaml's entry for the signal or the exit code: kind, means, do."""
+        # signal_name() returns "signal 9, SIGKILL".
+        name = signal_name(self.signal).rpartition(" ")[2] if self.signal else str(self.code)
+        return meanings().get(name, {})
+
+    def of_process(self, report: Sign) -> Ending:
+        """Return the ending of the process that a launcher's report names."""
+        what = self.what
+        if report.exit not in (self.code, -self.signal):
+            what += f": {report.cause}"
+        return Ending(what, code=max(report.exit, 0), signal=max(-report.exit, 0))
+
 
 def describe_ending(evidence: JobEvidence) -> Ending:
     """Return how a job failed."""
@@ -239,16 +253,6 @@ def _slurms_ending(evidence: JobEvidence, reported: int) -> Ending:
     if number and reported in (0, exit.code, -number):
         what += f": a program in it was killed by {signal_name(number)}"
     return Ending(what, exit.code, number)
-
-
-def first_process(ending: Ending, report: Sign) -> Ending:
-    """Return the ending of the process that a launcher's report names."""
-    what = ending.what
-    if report.exit not in (ending.code, -ending.signal):
-        what += f": {report.cause}"
-    if report.exit < 0:
-        return Ending(what, signal=-report.exit)
-    return Ending(what, code=report.exit)
 
 
 _DEADLY = CRASHES | {signal.SIGABRT}
@@ -288,14 +292,6 @@ def says_signal(evidence: JobEvidence, code: int) -> bool:
             if line.rstrip().endswith((word, f"{word} (core dumped)")) or f": {word} " in line:
                 return True
     return False
-
-
-def ending_meaning(ending: Ending) -> Mapping[str, str]:
-    """Return exits.yaml's entry for a signal or an exit code: kind, means, do."""
-    number = ending.signal
-    # signal_name() returns "signal 9, SIGKILL".
-    name = signal_name(number).rpartition(" ")[2] if number else str(ending.code)
-    return meanings().get(name, {})
 
 
 @cache

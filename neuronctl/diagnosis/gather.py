@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from neuronctl.catalog.cluster import Cluster, Partition
 from neuronctl.common.datatypes import dataclass, replace
@@ -30,9 +30,6 @@ from neuronctl.tracking.endings import canceller, is_launch_failure, why_left_ou
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
 from neuronctl.tracking.runs import Runs, failed_tasks, read_chain, runs_of
-
-if TYPE_CHECKING:
-    from neuronctl.rules.base import Finding
 
 
 def examine(status: JobStatus) -> Tuple[JobEvidence, Diagnosis]:
@@ -137,7 +134,9 @@ def gather(status: JobStatus) -> JobEvidence:
     fault = None
     if _has_failed(status):
         logs = [*_named_logs(logs, paths), *logs]
-        fault = None if guessed else _first_log_fault(paths)
+        from neuronctl.rules.local_facts import log_fault
+
+        fault = None if guessed else next(filter(None, map(log_fault, paths)), None)
     partition = _partition(status)
     return JobEvidence(
         status=status,
@@ -182,13 +181,6 @@ def _read_logs(status: JobStatus, paths: Sequence[str], runs: Runs) -> List[LogT
         return []  # a log of that name would be another job's
     begin = runs.runs[-1].begin if runs.runs else 0
     return [read_tail(path, begin=begin if path == paths[0] else 0) for path in paths]
-
-
-def _first_log_fault(paths: Sequence[str]) -> Optional[Finding]:
-    """Return why one of the logs cannot be written now; None if all can be."""
-    from neuronctl.rules.local_facts import log_fault
-
-    return next(filter(None, map(log_fault, paths)), None)
 
 
 def _queue(status: JobStatus) -> Tuple[QueueJob, ...]:

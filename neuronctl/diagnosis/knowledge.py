@@ -87,13 +87,13 @@ _KEYS = tuple("do" if field == "remedy" else field for field in Entry.__annotati
 """The keys of an entry in a file; its name is the key that leads to it."""
 
 
+@dataclass(frozen=True)
 class _EntryReader:
     """Reads one entry of a file of causes; raises CatalogError, with the file and the line."""
 
-    def __init__(self, document: yamlfile.Document, name: str, data: Any) -> None:
-        self.document = document
-        self.name = name
-        self.data = data
+    document: yamlfile.Document
+    name: str
+    data: Any
 
     def read(self, *, shipped: bool) -> Entry:
         """Return the entry. shipped: as for read_entries()."""

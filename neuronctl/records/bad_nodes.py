@@ -35,12 +35,12 @@ class NodeFault:
 def bad_nodes(cluster: Optional[str], now: Optional[float] = None) -> Dict[str, NodeFault]:
     """Return the last fault of each node of a cluster, by the node's name. Never raises."""
     oldest = (time.time() if now is None else now) - DAYS * 86400
-    last = {
-        fault.node: fault
-        for fault in sorted(_read_faults(), key=lambda fault: fault.at)
-        if fault.at >= oldest and (None in (cluster, fault.cluster) or cluster == fault.cluster)
-    }
-    return dict(sorted(last.items()))
+    last_faults = {}
+    for fault in sorted(_read_faults(), key=lambda fault: fault.at):
+        may_be_here = None in (cluster, fault.cluster) or cluster == fault.cluster
+        if may_be_here and fault.at >= oldest:
+            last_faults[fault.node] = fault
+    return dict(sorted(last_faults.items()))
 
 
 def remember_fault(fault: NodeFault) -> None:

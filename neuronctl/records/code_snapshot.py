@@ -130,12 +130,12 @@ def compare_snapshots(first: RecordDraft, second: RecordDraft, names: Sequence[s
     places = first.snapshot, second.snapshot
     for name, place in zip(names, places):
         if not os.path.exists(os.path.join(place, "sums")):
-            what = f"the snapshot of {name} is gone" if place else f"{name} has no snapshot"
+            problem = f"the snapshot of {name} is gone" if place else f"{name} has no snapshot"
             commits = [draft.surroundings.git_commit[:12] for draft in (first, second)]
             hint = "--snapshot keeps a copy of the code of the next jobs"
             if all(commits) and commits[0] != commits[1]:
                 hint = f"compare their commits: git diff {' '.join(commits)}"
-            raise UsageError(f"{what}: its code cannot be compared", hint)
+            raise UsageError(f"{problem}: its code cannot be compared", hint)
     words = ["git", "diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-color"]
     copies = [os.path.join(place, "code") for place in places]
     return run([*words, "--", *copies], timeout=300).stdout.splitlines()

@@ -45,13 +45,12 @@ class Recovery:
         self.store = store
         self.cluster = local_cluster()
         self.notes: List[str] = []
-        self.open: Dict[str, JobRecord] = {
-            record.key: record
-            for record in store.open_intents()
+        self.open: Dict[str, JobRecord] = {}
+        for record in store.open_intents():
             # Clusters may share a home directory without knowing each other's jobs.
-            if (None in (record.cluster, self.cluster) or record.cluster == self.cluster)
-            and not is_in_flight(record)
-        }
+            may_be_here = None in (record.cluster, self.cluster) or record.cluster == self.cluster
+            if may_be_here and not is_in_flight(record):
+                self.open[record.key] = record
         self._unmarked: Dict[int, Row] = {}
 
     def match(self, rows: Iterable[Row]) -> None:

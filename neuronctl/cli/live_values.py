@@ -72,14 +72,15 @@ def _offer(
 def _jobs(command: str) -> Values:
     """Return the names and ids of the jobs that a command may be for, newest first.
 
-    Commands such as ``why`` take any job, also one that is only recorded; ``cancel`` takes one
-    that has not ended, and most others take a running one.
+    Commands such as ``why`` take any job, also one that is only recorded; others take one that has
+    not ended, and most a running one.
     """
     from neuronctl.slurm.job_states import ACTIVE, RUNNING
     from neuronctl.slurm.squeue import ask_own_queue
 
     takes_any = command in SECTIONS["Look back"] or command in ("status", "why", "logs")
-    states = ACTIVE if command in ("cancel", "wait", "submit", "generate") else {RUNNING}
+    takes_waiting = command in ("cancel", "wait", "submit", "generate", "sweep", "serve")
+    states = ACTIVE if takes_waiting else {RUNNING}
     meanings: Dict[str, str] = {}
     with contextlib.suppress(SlurmError):
         for row in ask_own_queue(_OLDEST, timeout=_PATIENCE).rows:

@@ -73,10 +73,13 @@ def test_a_command_is_offered_without_its_import(monkeypatch: pytest.MonkeyPatch
 
 
 def test_jobs_of_this_moment(offered: Offered, fake_slurm: FakeSlurm) -> None:
-    fake_slurm.queue(queue_row("41", name="train"), queue_row("42", name="a$(id)"))
-    assert offered("cancel", "") == {"train": "41 RUNNING", "41": "train RUNNING",
-                                     "42": "a$(id) RUNNING"}  # fmt: skip
-    assert list(offered("submit", "-d", "afterok:4")) == ["afterok\\:41", "afterok\\:42"]
+    waiting = queue_row("43", name="next", state="PENDING")
+    fake_slurm.queue(queue_row("41", name="train"), queue_row("42", name="a$(id)"), waiting)
+    assert offered("top", "") == {"train": "41 RUNNING", "41": "train RUNNING",
+                                  "42": "a$(id) RUNNING"}  # fmt: skip
+    assert "next" in offered("cancel", "") and "next" in offered("sweep", "--after", "")
+    ids = ["afterok\\:41", "afterok\\:42", "afterok\\:43"]
+    assert list(offered("submit", "-d", "afterok:4")) == ids
     assert "train" in offered("why", "tr")
 
 

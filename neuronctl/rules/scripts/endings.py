@@ -10,6 +10,7 @@ from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.units import split_signal
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts.script_facts import ScriptFacts, script_rule
+from neuronctl.scripts.header import GivenOption
 from neuronctl.scripts.launches import Launch
 from neuronctl.scripts.shell_text import Command
 from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
@@ -22,31 +23,42 @@ def check_unhandled_signal(facts: ScriptFacts) -> Iterator[Finding]:
     With B:, Slurm sends it to the batch shell; without, to what srun starts.
     """
     given = facts.given("signal")
-    works = [launch for launch in facts.launches if launch.is_work]
-    if given is None or not works:
+    launches = [launch for launch in facts.launches if launch.is_work]
+    if given is None or not launches:
         return
-    flags, name, _ = split_signal(given.value or "")
-    if name.isdigit():
-        name = next((each.name[3:] for each in signals.Signals if each == int(name)), "")
-    program, command = works[-1].word.raw, works[-1].command.words[0].raw
-    beside = facts.shell.calls("wait", "exec") or any(run.command.background for run in works)
+    flags, spelling, _ = split_signal(given.value or "")
+    name = _name_signal(spelling)
     traps = facts.shell.traps(name.upper())
     if "B" in flags:
-        if not traps and not facts.shell.calls("exec") and not facts.reads_more:
-            message = f"bash has no trap for the signal {name}, which ends it and the job"
-            hint = f"write a trap for {name}, or remove B:, and start the program with srun"
-            yield Finding(message, hint, place=given.place)
-        elif traps and not beside:
-            message = f"bash runs this trap only when {program} has ended: a command in the "
-            message += "foreground holds it back"
-            hint = f"start it in the background: {command} … & wait $!"
-            yield Finding(message, hint, place=traps[0].place)
+        yield from _find_trapless_shell(facts, given, name)
+        is_delayed = not any(launch.command.background for launch in launches)
+        if traps and is_delayed and not facts.shell.calls("wait", "exec"):
+            message = f"bash runs this trap only when {launches[-1].word.raw} has ended: a command "
+            hint = f"start it in the background: {launches[-1].command.words[0].raw} … & wait $!"
+            yield Finding(f"{message}in the foreground holds it back", hint, place=traps[0].place)
     elif traps and name.upper() not in ("TERM", "INT"):
         message = f"without B:, Slurm sends {name} to what srun starts, not to this shell's trap"
         yield Finding(message, f"write --signal=B:{name}@…", place=given.place)
-    elif not any(each.is_srun or _may_be_srun(each) for each in facts.every_launch):
+    elif not any(map(_may_be_srun, facts.every_launch)):
         message = "Slurm sends this signal to what srun starts, and here srun starts nothing"
-        yield Finding(message, f"write srun before {program}", place=given.place)
+        hint = f"write srun before {launches[-1].word.raw}"
+        yield Finding(message, hint, place=given.place)
+
+
+def _name_signal(spelling: str) -> str:
+    """Return the name of a signal that may be a number; "" for a number without a signal."""
+    if not spelling.isdigit():
+        return spelling
+    return next((each.name[3:] for each in signals.Signals if each == int(spelling)), "")
+
+
+def _find_trapless_shell(facts: ScriptFacts, given: GivenOption, name: str) -> Iterator[Finding]:
+    """Yield a --signal=B: for a script without a trap for the signal."""
+    if facts.shell.traps(name.upper()) or facts.shell.calls("exec") or facts.reads_more:
+        return
+    message = f"bash has no trap for the signal {name}, which ends it and the job"
+    hint = f"write a trap for {name}, or remove B:, and start the program with srun"
+    yield Finding(message, hint, place=given.place)
 
 
 def _may_be_srun(launch: Launch) -> bool:
@@ -65,8 +77,8 @@ def check_hidden_exit_code(facts: ScriptFacts) -> Iterator[Finding]:
         yield from _followed_by_success(facts)
 
 
-def _works(facts: ScriptFacts) -> Dict[int, str]:
-    """Return the commands that do the job's work, by identity, with the program's name."""
+def _name_programs(facts: ScriptFacts) -> Dict[int, str]:
+    """Return the name of the program of each command that does the job's work, by its id()."""
     return {id(run.command): run.word.raw for run in reversed(facts.launches) if run.is_work}
 
 
@@ -77,37 +89,33 @@ _ASKS = ("--version", "-version", "-V", "--help", "-h")
 
 def _wraps_up(command: Command) -> bool:
     """Return True if a command after the work only reports or moves files."""
-    name, words = command.name, command.arguments
+    name, arguments = command.name, command.arguments
     if name in ("conda", "mamba", "micromamba", "source", "."):
-        return words[:1] == ("deactivate",)
+        return arguments[:1] == ("deactivate",)
     if name in ("eval", "exec", "sbatch"):
         return False
-    sends = name == "wandb" and words[:1] == ("sync",)
-    asks = bool(words) and words[-1] in _ASKS
-    return name in LOOKS_OR_PREPARES or sends or asks or re.search(_TELLS, name) is not None
+    uploads = name == "wandb" and arguments[:1] == ("sync",)
+    asks = bool(arguments) and arguments[-1] in _ASKS
+    return name in LOOKS_OR_PREPARES or uploads or asks or re.search(_TELLS, name) is not None
 
 
 def _behind_a_pipe(facts: ScriptFacts) -> Iterator[Finding]:
     """Find the first program whose exit code is lost to a filter: ``program | tee log``."""
     if re.search(r"pipefail|PIPESTATUS", facts.text):
         return
-    works, commands = _works(facts), facts.shell.uncaptured
+    programs, commands = _name_programs(facts), facts.shell.uncaptured
     for number, (command, reader) in enumerate(zip(commands, commands[1:]), 2):
+        program = programs.get(id(command))
         is_filtered = reader.piped and reader.name in _FILTERS and not command.background
-        if not is_filtered or id(command) not in works:
-            continue
         is_last_work = all(each.piped or _wraps_up(each) for each in commands[number:])
-        if facts.strict or is_last_work:
-            effect = "the job ends as COMPLETED" if is_last_work else "the script goes on"
-            # Without -e, only the exit code of the last command counts.
-            flags = "-o" if facts.strict or number == len(commands) else "-eo"
-            yield Finding(
-                f"the exit code here is that of {reader.name}: {works[id(command)]} may fail, and "
-                f"{effect}",
-                f"write set {flags} pipefail before it",
-                place=reader.place,
-            )
-            return
+        if program is None or not is_filtered or not (facts.strict or is_last_work):
+            continue
+        effect = "the job ends as COMPLETED" if is_last_work else "the script goes on"
+        message = f"the exit code here is that of {reader.name}: {program} may fail, and {effect}"
+        # Without -e, only the exit code of the last command counts.
+        flags = "-o" if facts.strict or number == len(commands) else "-eo"
+        yield Finding(message, f"write set {flags} pipefail before it", place=reader.place)
+        return
 
 
 _SUCCEED = frozenset(
@@ -117,63 +125,76 @@ _READS = (
     r"\|\||&&|PIPESTATUS|\b(if|while|until|case|scancel|false|test|trap)\b|\[|\(\("
     r"|\b(exit|return) +[^\s;#]"
 )
-"""What a text has that may look at an exit code."""
+"""Text that may look at an exit code."""
 
 
 def _followed_by_success(facts: ScriptFacts) -> Iterator[Finding]:
     """Find ``|| true``, ``wait`` without a process id, and a last command that always succeeds."""
-    works, commands = _works(facts), [each for each in facts.shell.uncaptured if each.words]
+    programs = _name_programs(facts)
+    commands = [each for each in facts.shell.uncaptured if each.words]
     while commands and commands[-1].name == "exit" and not commands[-1].arguments:
-        commands.pop()  # has the code of the one before it
-    for at, command in enumerate(commands[:-1]):
-        name, rest = works.get(id(command)), commands[at + 1 :]
-        if name is None or (rest[0].piped and "pipefail" not in facts.text):
+        commands.pop()  # it exits with the code of the command before it
+    for number, command in enumerate(commands[:-1], 1):
+        program, following = programs.get(id(command)), commands[number:]
+        if program is None or (following[0].piped and "pipefail" not in facts.text):
             continue
-        hidden_by, hint = _hides(facts, command, rest)
-        if hidden_by is not None:
-            message = f"{hidden_by.name} hides the exit code of {name}: the job may end as "
-            message += f"COMPLETED, even if {name} fails"
-            yield Finding(message, hint, place=hidden_by.place)
+        hiding, hint = _find_hiding(facts, command, following)
+        if hiding is not None:
+            message = f"{hiding.name} hides the exit code of {program}: the job may end as "
+            message += f"COMPLETED, even if {program} fails"
+            yield Finding(message, hint, place=hiding.place)
             return
 
 
-def _hides(
-    facts: ScriptFacts, command: Command, rest: Sequence[Command]
+def _find_hiding(
+    facts: ScriptFacts, command: Command, following: Sequence[Command]
 ) -> Tuple[Optional[Command], str]:
-    """Return which of ``rest``, the commands after a command, hides its exit code, and a hint.
-
-    None: none of them does.
-    """
-    following, end = rest[0], rest[-1]
-    only_wraps_up = all(map(_wraps_up, rest))
-    if following.joined == "||":
-        line = facts.lines[following.place.line - 1]
-        is_intended = "[" in line or any(each.joined for each in rest[1:2])
-        is_work = only_wraps_up or re.search("train|tune", line)
-        hides = following.name in _SUCCEED and not is_intended and is_work
-        return following if hides else None, "remove it: the job then fails if the program does"
-    waits = [each for each in rest if each.name == "wait"]
+    """Return which of the following commands hides a command's exit code, or None; and a hint."""
+    alternative, end = following[0], following[-1]
+    waits = [each for each in following if each.name == "wait"]
+    if alternative.joined == "||":
+        hiding = alternative if _ignores_failure(facts, following) else None
+        return hiding, "remove it: the job then fails if the program does"
     if command.background and waits and not waits[0].arguments:
-        hint = "write wait PID for each program, and exit with its code"
-        return None if _reads_code(facts, command, None) else waits[0], hint
-    last_line = facts.lines[end.place.line - 1].lstrip()
+        hiding = None if _reads_code(facts, command, None) else waits[0]
+        return hiding, "write wait PID for each program, and exit with its code"
     exits = end.name == "exit" and end.arguments == ("0",) and end.sure
-    succeeds = exits or end.name in _SUCCEED or last_line.startswith("rm -")
-    awaited = (end.name == "wait" and end.arguments) or (command.background and not waits)
-    if facts.strict or awaited or not (only_wraps_up and succeeds):
+    removes = facts.lines[end.place.line - 1].lstrip().startswith("rm -")
+    succeeds = exits or removes or end.name in _SUCCEED
+    has_its_code = end.name == "wait" and end.arguments
+    is_lost = command.background and not waits  # NC651 reports this
+    if (
+        facts.strict
+        or has_its_code
+        or is_lost
+        or not succeeds
+        or not all(map(_wraps_up, following))
+    ):
         return None, ""
     if _reads_code(facts, command, end if exits else None):
         return None, ""
     return end, "write set -e above it: the job then ends at its first failure"
 
 
+def _ignores_failure(facts: ScriptFacts, following: Sequence[Command]) -> bool:
+    """Return True for ``|| true`` after the job's work, and not as a part of a condition."""
+    line = facts.lines[following[0].place.line - 1]
+    is_intended = "[" in line or any(command.joined for command in following[1:2])
+    is_work = all(map(_wraps_up, following)) or re.search("train|tune", line)
+    return following[0].name in _SUCCEED and not is_intended and bool(is_work)
+
+
 def _reads_code(facts: ScriptFacts, command: Command, end: Optional[Command]) -> bool:
-    """Return True if the text around or after a command, up to the end, may look at its code."""
+    """Return True if the text around or after a command may look at its exit code.
+
+    end: the command above which that text ends; None if it is the whole script.
+    """
+    if re.search(r"\btrap\b.*\b(ERR|EXIT|(SIG)?CHLD)\b", facts.text):
+        return True
     first, last = command.place, command.words[-1].place
     before = facts.lines[first.line - 1][: first.column - 1]
     until = len(facts.lines) if end is None else end.place.line - 1
-    behind = [facts.lines[last.line - 1][last.end - 1 :], *facts.lines[last.line : until]]
+    after = [facts.lines[last.line - 1][last.end - 1 :], *facts.lines[last.line : until]]
     # Leave out quoted texts and comments.
-    text = re.sub(r"(?m)'[^'\n]*'|\"[^\"\n]*\"|(^|\s)#.*", "_", "\n".join(behind))
-    own_trap = re.search(r"\btrap\b.*\b(ERR|EXIT|(SIG)?CHLD)\b", facts.text)
-    return bool(own_trap or re.search(r"\b(if|while|until)\b|!", before) or re.search(_READS, text))
+    text = re.sub(r"(?m)'[^'\n]*'|\"[^\"\n]*\"|(^|\s)#.*", "_", "\n".join(after))
+    return bool(re.search(r"\b(if|while|until)\b|!", before) or re.search(_READS, text))

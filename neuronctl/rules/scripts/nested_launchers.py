@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import dropwhile
-from typing import Iterator, Optional
+from typing import Iterator, Sequence
 
 from neuronctl.common.datatypes import replace
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
@@ -90,30 +90,33 @@ def check_nothing_waits(facts: ScriptFacts) -> Iterator[Finding]:
     # wait, fg, or a line that begins with exec
     if not indexes or re.search(r"\b(wait|fg)\b|(?m:(^|[;&|{])[ \t]*exec[ \t])", facts.text):
         return
-    last = commands[indexes[-1]]
+    background = [commands[at] for at in indexes]
     following = commands[indexes[-1] + 1 :]
-    behind_its_loop = following
-    if last.in_loop:
-        behind_its_loop = tuple(dropwhile(lambda command: command.in_loop, following))
-    # Such as a loop that asks whether the program still runs.
-    if any(command.in_loop for command in behind_its_loop):
+    if _begins_loop(background[-1], following):
         return
-    lost: Optional[Command] = last
-    end = "at once"
+    lost, end = background[-1:], "at once"
     foreground = [command for command in following if _keeps_alive(command)]
     if foreground:
-        # Of a server and its client, the client ends the job. Of two runs of one program, the
-        # run in the foreground ends it.
+        # A client in the foreground is meant to end the job with its server. Another run of the
+        # same program is not.
         files = {_python_file(command) for command in foreground} - {""}
-        background = (commands[at] for at in indexes)
-        lost = next((command for command in background if _python_file(command) in files), None)
+        lost = [command for command in background if _python_file(command) in files]
         end = f"when line {foreground[-1].place.line} is done"
-    if lost is not None:
+    for command in lost[:1]:
         message = f"nothing waits for this: it is killed with the job, which ends {end}"
-        hint = "write wait as the last line"
-        if not lost.background:
-            hint = "start the program itself, in the foreground"
-        yield Finding(message, hint, place=lost.place)
+        hint = "start the program itself, in the foreground"
+        if command.background:
+            hint = "write wait as the last line"
+        yield Finding(message, hint, place=command.place)
+
+
+def _begins_loop(command: Command, following: Sequence[Command]) -> bool:
+    """Return True if a loop follows a command, such as one that asks if it still runs.
+
+    The loop that contains the command does not count.
+    """
+    rest = dropwhile(lambda each: command.in_loop and each.in_loop, following)
+    return any(each.in_loop for each in rest)
 
 
 def _runs_on(command: Command) -> bool:
@@ -147,12 +150,12 @@ def check_launcher_in_launcher(facts: ScriptFacts) -> Iterator[Finding]:
         outer = next((each for each in reversed(start.outer) if each.is_launcher), None)
         if outer is None or not start.launch.is_launcher:
             continue
-        for finding in [*_too_often(outer, start)] or _alone(facts, start):
+        for finding in [*_started_too_often(outer, start)] or _not_joined(facts, start):
             yield replace(finding, place=start.launch.place)
 
 
-def _too_often(outer: Launch, start: Start) -> Iterator[Finding]:
-    """Yield what goes wrong if one launcher, ``outer``, starts another."""
+def _started_too_often(outer: Launch, start: Start) -> Iterator[Finding]:
+    """Yield a launcher that ``outer`` starts so often that its processes start several times."""
     inner = start.launch
     per_node = start.per_node or 1
     total = (start.nodes or 1) * per_node
@@ -173,41 +176,48 @@ def _too_often(outer: Launch, start: Start) -> Iterator[Finding]:
         yield Finding(message, hint)
 
 
-def _alone(facts: ScriptFacts, start: Start) -> Iterator[Finding]:
-    """Yield what a launcher of one node's processes is missing about the other nodes.
+def _not_joined(facts: ScriptFacts, start: Start) -> Iterator[Finding]:
+    """Yield a launcher that starts once on each of several nodes, and joins none of the others."""
+    launch, launcher = start.launch, start.launch.launcher
+    is_one_per_node = (start.nodes or 1) > 1 and start.per_node == 1
+    is_known = launch.certain and "PET_" not in facts.text
+    if not is_one_per_node or not is_known or not launcher.starts_processes():
+        return
+    place = f"{launch.kind} starts on {start.nodes} nodes"
+    if not launch.has(*launcher.joins) or (launcher.endpoint and not launch.has(*launcher.nodes)):
+        message = f"{place}, and each is for 1 node: they do not train together"
+        yield Finding(message, _how_to_join(launch))
+    elif launcher.endpoint and not launch.has("rdzv_conf", "standalone"):
+        yield from _without_rendezvous(launch, place)
+
+
+def _without_rendezvous(launch: Launch, place: str) -> Iterator[Finding]:
+    """Yield a torchrun on several nodes that lacks an address, or its node's rank.
 
     Source: torch/distributed/run.py (2.9): without --rdzv-backend, it is "static", where each node
-    has the rank 0 unless --node-rank says another, and meets at 127.0.0.1 unless told otherwise.
+    has the rank 0 unless --node-rank gives another, and meets at 127.0.0.1 without an address.
     """
-    launch, launcher = start.launch, start.launch.launcher
-    several = (start.nodes or 1) > 1 and start.per_node == 1 and launcher.starts_processes()
-    if not several or not launch.certain or "PET_" in facts.text:
+    launcher, nodes = launch.launcher, launch.count(*launch.launcher.nodes)
+    if nodes == 1:
         return
-    on_nodes = f"{launch.kind} starts on {start.nodes} nodes"
-    hint = _joins(launch)
-    if not launch.has(*launcher.joins) or (launcher.endpoint and not launch.has(*launcher.nodes)):
-        yield Finding(f"{on_nodes}, and each is for 1 node: they do not train together", hint)
-        return
-    count = launch.count(*launcher.nodes)
-    if not launcher.endpoint or launch.has("rdzv_conf", "standalone") or count == 1:
-        return
-    backends = (launch.options[name] for name in launcher.backend if launch.has(name))
-    static = next(backends, "static") == "static"
-    if not launch.has(*launcher.endpoint) and not (static and launch.has(*launcher.address)):
-        severity = WARNING if count is None else ""  # it may be 1
-        yield Finding(f"{on_nodes}, and nothing tells it where they meet", hint, severity=severity)
-    elif static and not launch.has(*launcher.node_rank):
-        yield Finding(f"{on_nodes}, and each takes itself for the first", hint, severity=WARNING)
+    backends = [launch.options[name] for name in launcher.backend if launch.has(name)]
+    is_static = backends[:1] in ([], ["static"])
+    addresses = (*launcher.endpoint, *(launcher.address if is_static else ()))
+    if not launch.has(*addresses):
+        message = f"{place}, and nothing tells it where they meet"
+        severity = WARNING if nodes is None else ""  # it may be 1
+        yield Finding(message, _how_to_join(launch), severity=severity)
+    elif is_static and not launch.has(*launcher.node_rank):
+        message = f"{place}, and each takes itself for the first"
+        yield Finding(message, _how_to_join(launch), severity=WARNING)
 
 
-def _joins(launch: Launch) -> str:
+def _how_to_join(launch: Launch) -> str:
     """Return the options that join a launcher's nodes, as a hint."""
     launcher = launch.launcher
     if launcher.endpoint:
-        return (
-            'write --nnodes="$SLURM_NNODES" --rdzv-backend=c10d --rdzv-endpoint="$FIRST", and '
-            "before it export FIRST=$(hostname):$((10000 + SLURM_JOB_ID % 20000))"
-        )
+        hint = 'write --nnodes="$SLURM_NNODES" --rdzv-backend=c10d --rdzv-endpoint="$FIRST", and '
+        return hint + "before it export FIRST=$(hostname):$((10000 + SLURM_JOB_ID % 20000))"
     if not launcher.joins:
         return "name the job's nodes (-H or --hostfile)"
     return "write " + " ".join(f"--{name}" for name in launcher.joins[:2] + launcher.address[:1])
@@ -215,38 +225,42 @@ def _joins(launch: Launch) -> str:
 
 @script_rule(WARNING, "NC624", "program that starts once", Trait.ABSENCE)
 def check_launch_counts(facts: ScriptFacts) -> Iterator[Finding]:
-    plan = facts.plan
-    if plan is None or facts.tasks < 2:
+    if facts.plan is None or facts.tasks < 2:
         return
     if facts.uses_launcher:
-        yield from _launcher_once(facts, plan)
-        return
-    several = plan.nodes > 1 or not facts.fixed_nodes
+        yield from _launcher_once(facts, facts.plan)
+    else:
+        yield from _program_once(facts, facts.plan)
+
+
+def _program_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
+    """Yield the last program that the batch shell starts once, in a job with several tasks."""
+    may_have_nodes = plan.nodes > 1 or not facts.fixed_nodes
     names = {launch.name for launch in facts.launches}
-    if re.search(r"(?i)parsl|dask", facts.text) or (several and names & _GO_ELSEWHERE):
+    if re.search(r"(?i)parsl|dask", facts.text) or (may_have_nodes and names & _GO_ELSEWHERE):
         return  # they start their workers themselves
-    starts = [start for start in facts.starts if _is_for_tasks(start.launch, several=several)]
-    programs = [start.launch for start in starts]
-    # Several side by side, or in a function, may be what the tasks are for.
-    if not programs or any(
-        run.command.background or (run.command.looped and not (run.command.in_loop and several))
-        for run in [*programs, *(outer for start in starts for outer in start.outer)]
-    ):
+    starts = [start for start in facts.starts if _is_for_tasks(start.launch, may_have_nodes)]
+    commands = [launch.command for start in starts for launch in (start.launch, *start.outer)]
+    # Programs side by side, or in a function, may be what the tasks are for; so may a loop, but
+    # not on other nodes.
+    loops = [each for each in commands if each.looped and not (each.in_loop and may_have_nodes)]
+    if not starts or loops or any(command.background for command in commands):
         return
-    words = [word for run in programs for word in run.own_words[1:]]
-    starts_processes = any(re.match(_ITSELF, word.raw) for word in words)
+    words = [word for start in starts for word in start.launch.own_words[1:]]
+    starts_processes = any(re.match(_STARTS_PROCESSES, word.raw) for word in words)
     if starts_processes and plan.nodes == 1:
         return
-    may_start = re.fullmatch(_ON_ONE_NODE, programs[-1].name)  # such as julia's SlurmManager
+    launch = starts[-1].launch
     message = f"this starts once, on the first node: the job has {counted(facts.tasks, 'task')} on "
     message += f"{counted(plan.nodes, 'node')}, which nothing starts"
     hint = "write srun before it, or request --ntasks=1"
     hint += f" --cpus-per-task={facts.tasks} if cores are meant" if plan.nodes == 1 else ""
-    severity = NOTE if starts_processes or plan.nodes == 1 or may_start else WARNING
-    yield Finding(message, hint, place=programs[-1].place, severity=severity)
+    may_start_tasks = re.fullmatch(_ON_ONE_NODE, launch.name)  # such as julia's SlurmManager
+    severity = NOTE if starts_processes or plan.nodes == 1 or may_start_tasks else WARNING
+    yield Finding(message, hint, place=launch.place, severity=severity)
 
 
-_ITSELF = (
+_STARTS_PROCESSES = (
     r"(?i)--?([\w.-]*[_-])?(n_?jobs|n?procs?|n?processes|spawn\w*|multi-?process\w*|n?gpus?|n?cores"
     r"|n?cpus|n?tasks?|n?ranks?|mpi)([_-]?\w*)?(=|$)"
 )
@@ -263,12 +277,12 @@ _ON_ONE_NODE = (
 _GO_ELSEWHERE = frozenset("ssh pdsh pssh clush parallel flux".split())  # noqa: SIM905
 
 
-def _is_for_tasks(launch: Launch, *, several: bool) -> bool:
+def _is_for_tasks(launch: Launch, may_have_nodes: bool) -> bool:
     """Return True if srun would start the program in each task."""
-    if launch.kind == PROGRAM and not launch.command.captured:
-        one_node = several and re.fullmatch(_ON_ONE_NODE, launch.name)
-        return bool(one_node or re.fullmatch(_OF_MPI, launch.name))
-    return is_own_program(launch)
+    if launch.kind != PROGRAM or launch.command.captured:
+        return is_own_program(launch)
+    uses_one_node = may_have_nodes and re.fullmatch(_ON_ONE_NODE, launch.name)
+    return bool(uses_one_node or re.fullmatch(_OF_MPI, launch.name))
 
 
 def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
@@ -283,34 +297,32 @@ def _launcher_once(facts: ScriptFacts, plan: JobPlan) -> Iterator[Finding]:
         return
     launch = starts[-1].launch
     launcher = launch.launcher
-    nodes = launch.count(*launcher.nodes)
-    rank = launch.count(*launcher.node_rank)
+    nodes, rank = launch.count(*launcher.nodes), launch.count(*launcher.node_rank)
     if rank and launch.has(*launcher.address):
         return  # another process is the first
-    effect = "the others do nothing"
-    severity = WARNING
-    waits = {*launcher.nodes} & {*launcher.joins}
-    if waits and nodes is not None and 1 < nodes <= plan.nodes:
+    effect, severity = "the others do nothing", WARNING
+    joins_others = {*launcher.nodes} & {*launcher.joins}
+    if joins_others and nodes is not None and 1 < nodes <= plan.nodes:
         effect = f"it waits for {counted(nodes - 1, 'more node')}, on which nothing starts"
         severity = ERROR if rank is None and launch.command.sure else WARNING
     srun = next((each.once_per_node for each in every() if each.name == "srun"), "srun")
     message = f"{launch.kind} starts once, on the first node of {plan.nodes}: {effect}"
-    hint = f"start it on each node, {srun} {launch.kind} …, and {_joins(launch)}; or request 1 node"
-    yield Finding(message, hint, place=launch.place, severity=severity)
+    hint = f"start it on each node, {srun} {launch.kind} …, and {_how_to_join(launch)}; or request "
+    yield Finding(message, f"{hint}1 node", place=launch.place, severity=severity)
 
 
 def _is_for_one_node(start: Start) -> bool:
     """Return True if the batch shell starts a launcher for one node."""
     launch, launcher = start.launch, start.launch.launcher
-    # horovodrun starts them by ssh on the nodes it was given.
-    here = launcher.starts_processes() or (launcher.ssh and not launch.has(*launcher.places))
-    # torchrun never goes to another node, whatever options a variable contains.
-    known = launch.certain or launcher.endpoint
-    by_another = any(outer.is_launcher for outer in start.outer)
-    if not here or not known or by_another or launch.command.captured or launch.has("help", "h"):
+    # horovodrun starts processes over ssh on the nodes that it gets.
+    starts_here = launcher.starts_processes() or (launcher.ssh and not launch.has(*launcher.places))
+    # torchrun never uses another node, whatever options a variable contains.
+    is_known = launch.certain or launcher.endpoint
+    if not starts_here or not is_known or any(outer.is_launcher for outer in start.outer):
         return False
     # With a file of hosts or settings, it may use the other nodes.
-    return not any("host" in name or "config" in name for name in launch.options)
+    names_hosts = any("host" in name or "config" in name for name in launch.options)
+    return not names_hosts and not launch.command.captured and not launch.has("help", "h")
 
 
 def _reaches_others(launch: Launch) -> bool:

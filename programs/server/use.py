@@ -84,11 +84,6 @@ class Use:
         if self.is_gated:
             return False
         before, read_at = self.core_seconds, self.cores_read_at
-        self.core_seconds = read_core_seconds(self.server.job)
-        self.cores_read_at = time.time()
-        spent = sum(
-            max(0, seconds - before[pid])
-            for pid, seconds in self.core_seconds.items()
-            if pid in before
-        )
+        self.core_seconds, self.cores_read_at = read_core_seconds(self.server.job), time.time()
+        spent = sum(max(0, now - before.get(pid, now)) for pid, now in self.core_seconds.items())
         return spent > CORES_IDLE * (self.cores_read_at - read_at)

@@ -242,7 +242,7 @@ def _write_script(
 
 def _advance(folder: str, tell: Callable[[str], None], variables: Dict[str, str]) -> None:
     """Submit the jobs for which there is room; raise SlurmError if no job is in the queue then."""
-    pipeline = Pipeline(folder, lambda message: tell(message.partition(": ")[2]))
+    pipeline = Pipeline(folder, tell)
     left, queued = pipeline.advance({**os.environ, **variables})
     _record_jobs(folder)
     if not left or queued:

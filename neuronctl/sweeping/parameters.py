@@ -124,7 +124,8 @@ def _check_names(names: Sequence[str], words: Sequence[str]) -> None:
     for index, option in enumerate(options):
         if option in options[:index]:
             raise UsageError(f"the parameter {option} is set twice", "keep one of them")
-    places = [match["name"] for word in words for match in _PLACE.finditer(word) if match["name"]]
+    matches = itertools.chain.from_iterable(map(_PLACE.finditer, words))
+    places = [match["name"] for match in matches if match["name"]]
     for place in places:
         if place not in names:
             raise UsageError(
@@ -149,10 +150,14 @@ def size_option(name: str) -> str:
 
 def _fill(words: Sequence[str], values: Dict[str, str]) -> Tuple[str, ...]:
     """Return the words with the values inserted, byte for byte."""
-    return tuple(
-        _PLACE.sub(lambda at: f"{{{at['literal']}}}" if at["literal"] else values[at["name"]], word)
-        for word in words
-    )
+    fill_place = functools.partial(_fill_place, values)
+    return tuple(_PLACE.sub(fill_place, word) for word in words)
+
+
+def _fill_place(values: Dict[str, str], place: re.Match[str]) -> str:
+    """Return the value for ``{name}``, or the text ``{name}`` for ``{{name}}``."""
+    literal = place["literal"]
+    return f"{{{literal}}}" if literal else values[place["name"]]
 
 
 METRIC = r"neuronctl: metric=(\S+)"

@@ -304,7 +304,7 @@ def do_again(folder: str, requests: Iterator[Dict[str, Any]]) -> None:
 def _read_requests(folder: str) -> Dict[Key, Dict[str, Any]]:
     """Return the requests of do_again() by attempt; of several, the newest one."""
     requests = {}
-    for name in sorted(list_names(f"{folder}/again"), key=lambda name: (len(name), name)):
+    for name in sorted(filter(str.isdecimal, list_names(f"{folder}/again")), key=int):
         for record in decode(read(f"{folder}/again/{name}")):
             if _is_request(record):
                 requests[record["task"], record["attempt"]] = record

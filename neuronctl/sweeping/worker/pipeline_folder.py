@@ -265,7 +265,7 @@ class Pipeline:
         state = self.states[name]
         self.publish("not_run/" + state.key, {"why": why})
         self.states[name] = state._replace(state=NOT_RUN, why=why)
-        self.tell(f"pipeline: {name} does not run: {why}")
+        self.tell(f"{name} does not run: {why}")
         if state.job is not None:
             node.ask("scancel", "--state=PENDING", str(state.job))
 
@@ -288,7 +288,7 @@ class Pipeline:
             self.publish("ids/" + key, {"job": id})
             queue.waits[id] = bool(after)
             self.states[job.name] = State(PENDING, key, id)
-            self.tell(f"pipeline: {job.name} is job {id}")
+            self.tell(f"{job.name} is job {id}")
             return True
 
         is_refused = code is not None and not re.search(_UNSURE, message)

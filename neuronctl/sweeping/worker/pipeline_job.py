@@ -19,7 +19,7 @@ class Run:
     """The run of a job: its script is a child of this process, which passes signals on to it."""
 
     def __init__(self, folder: str, name: str, attempt: str) -> None:
-        self.pipeline = Pipeline(folder, lambda message: print(message, flush=True))
+        self.pipeline = Pipeline(folder, lambda message: print("pipeline:", message, flush=True))
         self.variables = node.read_environment()
         self.name = name
         self.job = next(job for job in self.pipeline.jobs if job.name == name)

@@ -24,29 +24,29 @@ def draft_catalog(figures: ClusterFigures, date: str, below: Optional[Catalog] =
     not have, is removed. What Slurm does not report (comments, submit directories, modules) is left
     for a person to add.
     """
+    slurm_name = figures.config.cluster
     clusters = below.clusters.values() if below is not None else ()
-    entries_below = (entry for entry in clusters if is_cluster(entry, figures.config.cluster))
-    lower = next(entries_below, None)  # this cluster's entry in the catalog below
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", figures.config.cluster) or "cluster"
+    # This cluster's entry in the catalog below.
+    lower = next((cluster for cluster in clusters if is_cluster(cluster, slurm_name)), None)
+    valid_name = re.sub(r"[^A-Za-z0-9._-]", "-", slurm_name) or "cluster"
+    name = valid_name if lower is None else lower.name
     cluster: Data = {
-        "title": name,
+        "title": valid_name if lower is None else lower.title,
         "source": f"Slurm {figures.config.version}: scontrol, sacctmgr",
         "date": date,
         "evidence": {"partitions": "slurm", **({"qos": "slurm"} if figures.qos else {})},
     }
-    if lower is not None:
-        name, cluster["title"] = lower.name, lower.title
-    elif name != figures.config.cluster:
-        cluster["slurm_cluster_names"] = [figures.config.cluster]
+    if lower is None and name != slurm_name:
+        cluster["slurm_cluster_names"] = [slurm_name]
 
     default = next((site.name for site in figures.partitions if site.default), None)
     if default is not None or (lower is not None and lower.default_partition is not None):
         cluster["default_partition"] = default
     # A partition named "auto" is left out: `-p auto` means that neuronctl chooses.
     sites = [site for site in figures.partitions if site.name != "auto"]
-    partitions: Data = {site.name: _partition(site, figures) for site in sites}
-    every_qos: Data = {qos.name: _qos(qos, figures) for qos in _qos_of_jobs(figures)}
-    if lower is not None:
+    partitions: Data = {site.name: _draft_partition(site, figures) for site in sites}
+    every_qos: Data = {qos.name: _draft_qos(qos, figures) for qos in _list_qos_of_jobs(figures)}
+    if lower is not None:  # null removes what Slurm does not have
         partitions.update((name, None) for name in lower.partitions if name not in partitions)
         if figures.qos is not None:
             every_qos.update((name, None) for name in lower.qos if name not in every_qos)
@@ -54,27 +54,27 @@ def draft_catalog(figures: ClusterFigures, date: str, below: Optional[Catalog] =
     cluster["partitions"] = partitions
     if every_qos:
         cluster["qos"] = every_qos
-    head = [
+    remarks = [
         f"Drafted by 'neuronctl catalog import' from Slurm on {date}. Review it.",
         "Add what Slurm does not report: required comments, submit directories, modules,",
         "containers. Check it with 'neuronctl catalog check FILE'. 'neuronctl help",
         "reference/catalog' describes every key.",
     ]
     entries = [Entry("default_cluster", name), Entry("clusters", {name: cluster})]
-    return write(entries, above=head)
+    return write(entries, above=remarks)
 
 
-def _partition(site: SitePartition, figures: ClusterFigures) -> Data:
+def _draft_partition(site: SitePartition, figures: ClusterFigures) -> Data:
     """Return the catalog's entry of a partition."""
     data: Data = {}
     if site.nodes:
         data["nodes"] = site.nodes
     if 0 < len(units.hosts(site.node_list)) <= (site.nodes or 0):
         data["node_list"] = site.node_list
-    data.update(_sizes(site, figures))
+    data.update(_draft_sizes(site, figures))
     qos = figures.qos_named(site.qos) if site.qos else None
     if qos is not None:
-        data.update(_limits_per_user(qos))
+        data.update(_draft_user_limits(qos))
     if site.max_nodes and site.max_nodes <= (site.nodes or site.max_nodes):
         data["max_nodes"] = site.max_nodes
     times = {"default": site.default_time, "maximum": site.max_time}
@@ -88,7 +88,7 @@ def _partition(site: SitePartition, figures: ClusterFigures) -> Data:
     return data
 
 
-def _sizes(site: SitePartition, figures: ClusterFigures) -> Data:
+def _draft_sizes(site: SitePartition, figures: ClusterFigures) -> Data:
     """Return the figures of a partition's nodes: the largest memory and number of GPUs."""
     groups = [group for group in figures.nodes if site.name in group.partitions]
     if not groups:
@@ -121,7 +121,7 @@ def _sizes(site: SitePartition, figures: ClusterFigures) -> Data:
     return data
 
 
-def _limits_per_user(qos: SlurmQos) -> Dict[str, int]:
+def _draft_user_limits(qos: SlurmQos) -> Dict[str, int]:
     figures = {
         "max_submit_jobs": qos.limit("MaxSubmitPU"),
         "max_running_jobs": qos.limit("MaxJobsPU"),
@@ -130,7 +130,7 @@ def _limits_per_user(qos: SlurmQos) -> Dict[str, int]:
     return {key: figure for key, figure in figures.items() if figure}
 
 
-def _qos_of_jobs(figures: ClusterFigures) -> List[SlurmQos]:
+def _list_qos_of_jobs(figures: ClusterFigures) -> List[SlurmQos]:
     """Return the QOS that a job may name, without those of partitions only."""
     of_partitions = [figures.qos_named(site.qos) for site in figures.partitions if site.qos]
     of_user = {name.lower() for row in figures.associations for name in row.qos}
@@ -138,9 +138,9 @@ def _qos_of_jobs(figures: ClusterFigures) -> List[SlurmQos]:
     return [qos for qos in every if qos not in of_partitions or qos.name.lower() in of_user]
 
 
-def _qos(qos: SlurmQos, figures: ClusterFigures) -> Data:
+def _draft_qos(qos: SlurmQos, figures: ClusterFigures) -> Data:
     """Return a QOS's limits, which replace its partitions' limits in the catalog."""
-    data: Data = {"priority": qos.priority or 0, **_limits_per_user(qos)}
+    data: Data = {"priority": qos.priority or 0, **_draft_user_limits(qos)}
     sites = [site for site in figures.partitions if site.takes_qos(qos.name)]
     nodes = qos.limit("MaxTRES", "node")
     longest = qos.limit("MaxWall")

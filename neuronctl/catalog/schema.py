@@ -313,8 +313,10 @@ def read_cluster(name: str, node: Node) -> Cluster:
         wall_time=_build(WallTime, node.below("wall_time")),
         price=_build(Price, node.below("price")),
     )
-    entries, qos_entries = node.below("partitions"), node.below("qos")
-    partitions = {key: _partition(key, entries.below(key), base) for key in entries.present()}
+    entries = node.below("partitions")
+    partitions = {key: _read_partition(key, entries.below(key), base) for key in entries.present()}
+    of_qos = node.below("qos")
+    every_qos = {key: _read_qos(key, of_qos.below(key), partitions) for key in of_qos.present()}
     if not partitions and node.path not in node.errors:
         node.refuse("", "the cluster has no partitions", "add at least one under 'partitions:'")
     cluster = _build(
@@ -323,7 +325,7 @@ def read_cluster(name: str, node: Node) -> Cluster:
         name=name,
         title=node.read("title", default=name),
         partitions=partitions,
-        qos={key: _qos(key, qos_entries.below(key), partitions) for key in qos_entries.present()},
+        qos=every_qos,
     )
     if cluster.default_partition not in (None, *partitions):
         default = str(cluster.default_partition)
@@ -335,7 +337,8 @@ def read_cluster(name: str, node: Node) -> Cluster:
     return cluster
 
 
-def _partition(name: str, node: Node, base: Partition) -> Partition:
+def _read_partition(name: str, node: Node, base: Partition) -> Partition:
+    """Return a partition. base: the values that it inherits from its cluster."""
     _check_name(name, node)
     if name == "auto":
         node.refuse("", "reserved name", "-p auto lets neuronctl choose a partition")
@@ -349,7 +352,7 @@ def _partition(name: str, node: Node, base: Partition) -> Partition:
     return entry
 
 
-def _qos(name: str, node: Node, partitions: Mapping[str, Partition]) -> Qos:
+def _read_qos(name: str, node: Node, partitions: Mapping[str, Partition]) -> Qos:
     _check_name(name, node)
     entry = _build(Qos, node, name=name)
     for partition in entry.partitions:

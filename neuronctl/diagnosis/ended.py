@@ -215,10 +215,10 @@ def _more_time(evidence: JobEvidence) -> str:
         if status.time_limit is not None and status.time_limit >= maximum:
             return f"it had all the time that {status.partition} allows: {save}"
         limit = f"{status.partition} allows {format_time(maximum)}"
-    more = "submit it again with a longer -t"
+    command = "submit it again with a longer -t"
     if record is not None:
-        more = "'neuronctl resubmit {id} -t TIME'"
-    return f"request more time: {more} ({limit}); or {save}"
+        command = "'neuronctl resubmit {id} -t TIME'"
+    return f"request more time: {command} ({limit}); or {save}"
 
 
 _NEAR = 0.9

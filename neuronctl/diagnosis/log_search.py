@@ -158,9 +158,9 @@ def _first_failure(group: Sequence[Sign], alone: bool) -> Optional[Sign]:
 
 def _known_causes(group: Sequence[Sign]) -> Sequence[Sign]:
     """Return the known causes, without those that explain others or are weak if others are left."""
-    known = [sign for sign in group if sign.has_known_message]
+    causes = [sign for sign in group if sign.has_known_message]
     # A sign that explains others is the cause only if it explains one here.
-    direct = [sign for sign in known if not sign.entry.explains] or known
+    direct = [sign for sign in causes if not sign.entry.explains] or causes
     return [sign for sign in direct if not sign.entry.weak] or direct
 
 

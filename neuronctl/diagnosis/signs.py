@@ -17,9 +17,11 @@ from neuronctl.tracking.endings import signal_name
 EXCEPTION, MESSAGE, SHELL = "exception", "message", "shell"
 """Kinds: an unknown exception; an unknown line with the words of an error; a report of bash."""
 
-FOLLOWS = ("child", "peer", "mpi-abort")  # consequences that say nothing of what came first
+FOLLOWS = ("child", "peer", "mpi-abort")
+"""Kinds of consequences that do not say what came first."""
 
-CRASHES = frozenset((4, 7, 8, 9, 11))  # signals of which a process dies without a message
+CRASHES = frozenset((4, 7, 8, 9, 11))
+"""Signals that end a process without a message."""
 
 STOPPED = (
     "srun: launch/slurm: _step_signal",
@@ -30,11 +32,14 @@ STOPPED = (
 )
 """What srun and Slurm write when they kill the other tasks of a step."""
 
-_WEAK = 6  # other lines that may follow what counts only at the end
+_WEAK = 6
+"""A weak sign counts only if at most so many ordinary lines follow."""
 
-_MOST_WORDS, _MOST_QUOTED = 100, 180  # characters of a line in a cause: at most three lines
+_MOST_WORDS, _MOST_QUOTED = 100, 180
+"""How many characters of a line a cause quotes, so that it fits into three lines."""
 
 _NAMES = {signal.strsignal(number): number for number in signal.valid_signals()}
+"""What srun and bash call a signal -> its number."""
 
 # Reports of launchers, srun, and bash about a process: its rank or task, its code or signal.
 _REPORTS = tuple(
@@ -122,7 +127,7 @@ class Sign:
 def find_signs(lines: Sequence[str]) -> List[Sign]:
     """Return the signs in a log's lines, in their order, without noise."""
     exceptions = tracebacks.find_raised(lines)
-    joined_lines = tracebacks.whole_lines(lines)
+    joined_lines = tracebacks.join_messages(lines)
     likely_entries = knowledge.likely(entries(), joined_lines)
     signs: List[Sign] = []
     source_follows = False  # True: the previous line named a frame, and its source may follow
@@ -144,9 +149,9 @@ def find_signs(lines: Sequence[str]) -> List[Sign]:
             message_end = index + len(exception.lines)
             if exception.ignored:
                 continue
-            below_end = message_end + len(exception.below)
+            paragraphs_end = message_end + len(exception.paragraphs)
             number = len(lines) - index
-            sign = _match_exception(likely_entries[index:below_end], exception, raw, number)
+            sign = _match_exception(likely_entries[index:paragraphs_end], exception, raw, number)
             if exception.before is not None:
                 sign = _choose_of_chain(signs, sign, exception)
         else:
@@ -190,12 +195,13 @@ def _match_exception(
     by_message = _match_message(sign, candidates, exception, exception.lines)
     if by_message.has_known_message or by_message.entry.role == NOISE:
         return by_message
-    below = [
+    of_paragraphs = [
         entry
         for entry in itertools.chain(*likely_entries[length:])
         if entry.role == CAUSE and not entry.weak
     ]
-    by_paragraph = _match_message(sign, below, exception, [*exception.lines, *exception.below])
+    all_lines = [*exception.lines, *exception.paragraphs]
+    by_paragraph = _match_message(sign, of_paragraphs, exception, all_lines)
     return by_paragraph if by_paragraph.has_known_message else by_message
 
 
@@ -242,8 +248,8 @@ def _match_line(
         return None
     message = line
     if re.fullmatch(r".{,60}[:;!.]", line):  # a heading of the message
-        below = next((text.strip() for text in lines[index + 1 : index + 4] if text.strip()), "")
-        message = f"{line} {below}".strip()
+        next_line = next(filter(str.strip, lines[index + 1 : index + 4]), "")
+        message = f"{line} {next_line.strip()}".strip()
     whose = "Slurm's" if line.startswith(("srun", "slurmstepd")) else "the program's"
     return replace(sign, cause=f"{whose} own error: {clipped(message, _MOST_QUOTED)}")
 
@@ -284,7 +290,7 @@ def _read_report(lines: Sequence[str], index: int, line: str) -> Optional[Sign]:
         return None
     who = _reported_process(parts, lines, index) or "a process"
     how = f"with exit code {code}" if code > 0 else f"killed by {signal_name(-code)}"
-    kind = SHELL if match.re is _REPORTS[-1] else "exit"
+    kind = SHELL if match.re is _REPORTS[-1] else "exit"  # the last pattern is bash's
     cause = f"{who} failed first, {how}"
     return Sign(kind, cause, line, index, number=len(lines) - index, exit=code)
 

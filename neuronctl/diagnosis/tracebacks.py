@@ -75,8 +75,8 @@ class Raised:
 
     index: of its first line. lines: its message. frame: the last frame in the user's own code,
     otherwise the last of all. raiser: the file that raised it. before: the index of the exception
-    during whose handling it was raised; direct: True if that one is its cause. below: lines behind
-    a blank one that may still belong to the message. ignored: Python printed it and continued.
+    during whose handling it was raised; direct: True if that one is its cause. paragraphs: lines
+    below a blank one that may still belong to the message. ignored: Python continued after it.
     """
 
     index: int
@@ -85,7 +85,7 @@ class Raised:
     raiser: str = ""
     before: Optional[int] = None
     direct: bool = False
-    below: Sequence[str] = ()
+    paragraphs: Sequence[str] = ()
     ignored: bool = False
 
     @property
@@ -106,14 +106,14 @@ def plain_end(line: str) -> str:
     return line[len(launcher_prefix(line)) :].rstrip()
 
 
-def whole_lines(lines: Sequence[str]) -> List[str]:
+def join_messages(lines: Sequence[str]) -> List[str]:
     """Return the lines without prefixes; join a line that announces a message with the message."""
-    whole = [plain_end(line) for line in lines]
-    for index, line in enumerate(whole):
+    joined = [plain_end(line) for line in lines]
+    for index, line in enumerate(joined):
         if _CONTINUES.search(line):
-            message = next(filter(str.strip, whole[index + 1 : index + 4]), "")
-            whole[index] = f"{line} {message.strip()}"
-    return whole
+            message = next(filter(str.strip, joined[index + 1 : index + 4]), "")
+            joined[index] = f"{line} {message.strip()}"
+    return joined
 
 
 def prefix_rank(line: str) -> str:
@@ -149,12 +149,12 @@ class _Process:
 
     def end_traceback(self, lines: Sequence[str], index: int) -> Raised:
         """Return the exception in a line, which ends the innermost traceback."""
-        message, below = _message(lines, index)
+        message, paragraphs = _message(lines, index)
         raiser = self.frames[-1].file if self.frames else ""
         before = self.last if self.chained else None
         self.last = index
         frame = _user_frame(self.frames)
-        return Raised(index, message, frame, raiser, before, self.direct, below, self.ignored)
+        return Raised(index, message, frame, raiser, before, self.direct, paragraphs, self.ignored)
 
 
 def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
@@ -188,8 +188,10 @@ def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
             process.chained = False
             process.ignored = False
         elif line.startswith(_UNREADABLE) or _ends_cut_off(lines, index, line):
-            message, below = _message(lines, index)
-            exceptions[index] = Raised(index, message, _last_frame(lines[:index]), below=below)
+            message, paragraphs = _message(lines, index)
+            exceptions[index] = Raised(
+                index, message, _last_frame(lines[:index]), paragraphs=paragraphs
+            )
         elif process.cut_count and not process.open_count and _FRAME_OR_SOURCE.match(line):
             process.cut_count -= 1  # the line that seemed to end a traceback was not its own
             process.open_count = 1
@@ -225,23 +227,26 @@ def _last_frame(lines: Sequence[str]) -> Optional[Frame]:
 def _is_exception(line: str) -> bool:
     """Return True if a line names an exception: ``ValueError: …``, not ``srun: …``."""
     match = _EXCEPTION.match(line)
-    return match is not None and (not match[1][0].islower() or "." in line[: match.end(1)])
+    if match is None:
+        return False
+    has_module = "." in line[: match.end(1)]
+    return has_module or not match[1][0].islower()
 
 
 def _message(lines: Sequence[str], index: int) -> Tuple[List[str], List[str]]:
     """Return an exception's line with its continuation, and the paragraphs below."""
     prefix = launcher_prefix(lines[index])
     message = [lines[index][len(prefix) :].strip()]
-    below: List[str] = []
+    paragraphs: List[str] = []
     for line in lines[index + 1 : index + _MOST_BELOW]:
         text = line[len(prefix) :].strip()
         if not line.startswith(prefix) or _NOT_OF_IT.match(text):
             break
-        if below or not text or len(message) == _MOST:
-            below.append(text)
+        if paragraphs or not text or len(message) == _MOST:
+            paragraphs.append(text)
         else:
             message.append(text)
-    return message, below
+    return message, paragraphs
 
 
 def _user_frame(frames: Sequence[Frame]) -> Optional[Frame]:

@@ -201,9 +201,9 @@ def _reserved(evidence: JobEvidence) -> str:
     current.sort(key=lambda reservation: reservation.end)
     words = []
     for reservation in current[:2]:
-        begins = "" if reservation.start <= now else f"from {moment(reservation.start)} "
-        times = f"{begins}until {moment(reservation.end)}"
-        words.append(f"{reservation.name} reserves {reservation.node_list} {times}")
+        begin = "" if reservation.start <= now else f"from {moment(reservation.start)} "
+        period = f"{begin}until {moment(reservation.end)}"
+        words.append(f"{reservation.name} reserves {reservation.node_list} {period}")
     if len(current) > 2:
         words.append(f"and {len(current) - 2} more")
     return "; ".join(words)
@@ -232,8 +232,7 @@ def _turn(evidence: JobEvidence, job: QueueJob, reason: str) -> str:
         words += f"; {counted(len(running), 'job')} {verb(len(running))} running"
     ends = [row.end for row in running if row.end is not None and row.end >= evidence.now]
     if ends:
-        left = duration(min(ends) - evidence.now)
-        words += f", and the first ends in {left} at the latest"
+        words += f", and the first ends in {duration(min(ends) - evidence.now)} at the latest"
     return words
 
 

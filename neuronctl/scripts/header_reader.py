@@ -121,10 +121,10 @@ def _smallest_edit(number: int, line: str, plain: str) -> Edit:
     return Edit(place, plain[start : len(plain) - end])
 
 
-def _common_length(one: str, two: str) -> int:
+def _common_length(line: str, plain: str) -> int:
     """Return the length of the common beginning of two texts."""
-    differences = (index for index, (a, b) in enumerate(zip(one, two)) if a != b)
-    return next(differences, min(len(one), len(two)))
+    differences = (index for index, (a, b) in enumerate(zip(line, plain)) if a != b)
+    return next(differences, min(len(line), len(plain)))
 
 
 def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignored]]:
@@ -159,10 +159,10 @@ def _words(line: str, number: int) -> Tuple[List[_Word], List[Ignored]]:
         if not text:
             break
         words.append((text, SourceSpan(number, start + 1, end + 1)))
-    rest = line[end:].rstrip(BLANKS)
-    if not rest.startswith("#"):
+    remark = line[end:].rstrip(BLANKS)
+    if not remark.startswith("#"):
         return words, []
-    return words, [Ignored(REMARK, rest, SourceSpan(number, end + 1, end + 1 + len(rest)))]
+    return words, [Ignored(REMARK, remark, SourceSpan(number, end + 1, end + 1 + len(remark)))]
 
 
 _PART = re.compile(

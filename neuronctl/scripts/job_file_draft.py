@@ -62,7 +62,7 @@ def draft_job_file(
     header = read_header(text)
     _refuse(header, name, text)
     documents = read_shell(text).documents
-    ignored = tuple(each for each in header.ignored if each.place.line not in documents)
+    ignored = tuple(part for part in header.ignored if part.place.line not in documents)
     header = replace(header, ignored=ignored)
     lines = text.split("\n")
     last_directive = max([1, *(option.place.line for option in header.given)])
@@ -136,7 +136,7 @@ def _directive_entries(
     header: Header, name: str, cluster: Cluster, remarks: List[Remark]
 ) -> List[Entry]:
     """Return the keys for the directives; append what no key can express to ``remarks``."""
-    line_comments = {each.place.line: each.text for each in header.ignored if each.reason == REMARK}
+    line_comments = {part.place.line: part.text for part in header.ignored if part.reason == REMARK}
     comments: Dict[str, str] = {}
     values: Dict[str, object] = {}
     others: List[str] = []
@@ -168,17 +168,19 @@ def _directive_entries(
     return [*entries, Entry("sbatch", others)] if others else entries
 
 
-def _add_defaults(values: Dict[str, object], header: Header, name: str, asked: JobRequest) -> None:
+def _add_defaults(
+    values: Dict[str, object], header: Header, name: str, request: JobRequest
+) -> None:
     """Add, replace, or drop keys so that the job gets what Slurm would give it."""
     if {"gpus", "gpus-per-node"} <= values.keys():
-        values["nodes"] = str(asked.nodes)
+        values["nodes"] = str(request.nodes)
         del values["gpus"]
     if re.search(r"\bgpu\b", str(values.get("gres", ""))):
         values.pop("gpus-per-node", None)  # Slurm uses --gres=gpu
-    if asked.gpus_per_node and not values.keys() & {"gres", "gpus", "gpus-per-node"}:
-        values["gpus-per-node"] = str(asked.gpus_per_node)  # from the GPUs per task
+    if request.gpus_per_node and not values.keys() & {"gres", "gpus", "gpus-per-node"}:
+        values["gpus-per-node"] = str(request.gpus_per_node)  # from the GPUs per task
     if "cpus-per-gpu" in header.options:
-        values["cpus-per-task"] = str(asked.cpus_per_task)
+        values["cpus-per-task"] = str(request.cpus_per_task)
     else:
         values.setdefault("cpus-per-task", "0")  # as many as Slurm gives
     file = name.rpartition("/")[2] if name.isprintable() else "job"

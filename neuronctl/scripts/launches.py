@@ -199,7 +199,7 @@ class _Starts:
 
     def srun(self, words: Sequence[ShellWord]) -> Launch:
         """Return srun's launch, whose options are Slurm's."""
-        launcher = next((each for each in every() if each.name == "srun"), _SRUN)
+        launcher = next((launcher for launcher in every() if launcher.name == "srun"), _SRUN)
         try:
             parsed, end = getopt_with_plugins([word.text for word in words[1:]], SRUN)
         except GetoptError:

@@ -130,7 +130,7 @@ class ShellText:
 
     def assigned(self, name: str) -> Tuple[Assignment, ...]:
         """Return every place that sets a variable."""
-        return tuple(each for each in self.assignments if each.name == name)
+        return tuple(assignment for assignment in self.assignments if assignment.name == name)
 
     @cached_property
     def before_commands(self) -> Tuple[Assignment, ...]:

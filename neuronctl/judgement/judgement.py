@@ -37,8 +37,8 @@ class Judgement:
 
     plan: on the cluster as Slurm has it. findings: errors first. waits: what the job would wait
     for, in the order in which Slurm reports reasons. doubts: what is not known about its start.
-    nodes: the nodes for it; None if Slurm was not asked or did not answer, and then
-    ``unasked_because`` says why.
+    nodes: the nodes for it; None if Slurm was not asked or did not answer; ``unasked_because`` says
+    why.
 
     >>> judgement = neuronctl.judge(plan)
     >>> judgement.refusals, judgement.free_nodes
@@ -194,13 +194,11 @@ def judge(
 
     plan = context.plan
     if plan.alternatives:
-        plans = [
-            replace(plan, partition=partition, alternatives=())
-            for partition in (plan.partition, *plan.alternatives)
-        ]
-        return _combine(
-            [judge(replace(context, plan=one), snapshot, unasked_because) for one in plans]
-        )
+        judgements = []
+        for partition in (plan.partition, *plan.alternatives):
+            single = replace(plan, partition=partition, alternatives=())
+            judgements.append(judge(replace(context, plan=single), snapshot, unasked_because))
+        return _combine(judgements)
     if snapshot is None:
         return Judgement(plan, apply_rules(context), unasked_because=unasked_because)
     judgement = _judge_by_slurm(context, snapshot)

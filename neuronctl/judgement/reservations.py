@@ -35,22 +35,22 @@ def find_reserved_nodes(on_cluster: PlanOnCluster) -> ReservedNodes:
         # Slurm did not list them; the nodes' states show those that have begun.
         nodes = node_names(group for group in snapshot.nodes if is_reserved(group))
         return ReservedNodes(nodes, frozenset(), ())
-    names = node_names(snapshot.nodes)
+    every_node = node_names(snapshot.nodes)
     whole: Set[str] = set()
     parts: Set[str] = set()
     by: List[Reservation] = []
     for reservation in snapshot.reservations:
         if reservation == find_own_reservation(on_cluster):
             continue
-        here = names & set(hosts(reservation.node_list))
+        nodes = every_node & set(hosts(reservation.node_list))
         begins_later = limit is not None and reservation.start >= snapshot.asked_at + limit
-        if begins_later or reservation.end <= snapshot.asked_at or not here:
+        if begins_later or reservation.end <= snapshot.asked_at or not nodes:
             continue
         if reservation.whole_nodes(snapshot.nodes):
             by.append(reservation)
-            whole |= here
+            whole |= nodes
         else:
-            parts |= here
+            parts |= nodes
     return ReservedNodes(frozenset(whole), frozenset(parts), tuple(by))
 
 

@@ -21,19 +21,19 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
     """
     # The snapshot keeps the result: it is the same for each partition that the job may go to.
     key = (plan.request.account, plan.request.qos, plan.cluster.name)
-    overlaid = snapshot.overlaid.get(key)
-    if overlaid is None or overlaid[0] is not plan.cluster:
-        sources: Dict[Path, Citation] = {("partitions",): snapshot.says("scontrol show partition")}
-        overlaid = plan.cluster, _partitions(plan, snapshot, sources), sources
-        snapshot.overlaid[key] = overlaid
-    _, partitions, sources = overlaid
+    cluster, partitions, sources = snapshot.overlaid.get(key, (None, {}, {}))
+    if cluster is not plan.cluster:
+        sources = {("partitions",): snapshot.says("scontrol show partition")}
+        partitions = _overlay_partitions(plan, snapshot, sources)
+        snapshot.overlaid[key] = plan.cluster, partitions, sources
     name = plan.partition.name
     if not name and plan.request.amounts is not None:  # a user's script goes to Slurm's default
         name = next((site.name for site in snapshot.figures.partitions if site.default), "")
     partition = partitions.get(name, Partition(name))
-    cluster = replace(plan.cluster, partitions=partitions)
-    here = replace(plan, cluster=cluster, partition=partition)
-    return _spread(here, PlanOnCluster(here, snapshot).threads), sources
+    overlaid = replace(
+        plan, cluster=replace(plan.cluster, partitions=partitions), partition=partition
+    )
+    return _spread(overlaid, PlanOnCluster(overlaid, snapshot).threads), sources
 
 
 def _spread(plan: JobPlan, threads: int) -> JobPlan:
@@ -63,7 +63,7 @@ def _spread(plan: JobPlan, threads: int) -> JobPlan:
     )
 
 
-def _partitions(
+def _overlay_partitions(
     plan: JobPlan, snapshot: Snapshot, sources: Dict[Path, Citation]
 ) -> Mapping[str, Partition]:
     """Return Slurm's partitions by name; add the sources of its figures to ``sources``."""
@@ -78,9 +78,9 @@ def _partitions(
         )
         # Limits depend on the QOS and the association that the job has there.
         on_cluster = PlanOnCluster(replace(plan, partition=base), snapshot)
-        figures = list(_partition_figures(site, on_cluster))
+        figures = list(_read_partition_figures(site, on_cluster))
         if site.name in groups:
-            figures += _node_figures(groups[site.name])
+            figures += _read_node_figures(groups[site.name])
         for key, _, command in figures:
             sources["partitions", site.name, key] = snapshot.says(command)
         partitions[site.name] = replace(base, **{key: value for key, value, _ in figures})
@@ -91,7 +91,7 @@ _Figure = Tuple[str, Any, str]
 """A field of Partition, its value, and the command of Slurm that shows it."""
 
 
-def _partition_figures(site: SitePartition, on_cluster: PlanOnCluster) -> Iterator[_Figure]:
+def _read_partition_figures(site: SitePartition, on_cluster: PlanOnCluster) -> Iterator[_Figure]:
     """Yield the figures of a partition, with the limits that count for the job there."""
     show = f"scontrol show partition {site.name}"
     if site.nodes:
@@ -116,7 +116,7 @@ def _partition_figures(site: SitePartition, on_cluster: PlanOnCluster) -> Iterat
         yield ("max_gpus", *min(gpu_limits, default=(None, "sacctmgr show qos")))
 
 
-def _node_figures(groups: Sequence[NodeGroup]) -> Iterator[_Figure]:
+def _read_node_figures(groups: Sequence[NodeGroup]) -> Iterator[_Figure]:
     """Yield the figures of a partition's nodes."""
     show = "scontrol show node"
     cores = tuple(group.cores for group in groups for _ in group.names)

@@ -103,13 +103,13 @@ def test_a_partition_is_worked_out_once_for_all_candidates(monkeypatch: pytest.M
     """400 partitions took 19 s."""
     from neuronctl.judgement import slurm_figures
 
-    real, worked_out = slurm_figures._partition_figures, []
+    real, worked_out = slurm_figures._read_partition_figures, []
 
     def partition(site: Any, *rest: Any) -> Any:
         worked_out.append(site.name)
         return real(site, *rest)
 
-    monkeypatch.setattr(slurm_figures, "_partition_figures", partition)
+    monkeypatch.setattr(slurm_figures, "_read_partition_figures", partition)
     judged(live(limits=THREE), gpus_per_node=4)
     assert len(worked_out) == len(set(worked_out)) >= 2
 

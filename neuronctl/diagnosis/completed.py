@@ -1,4 +1,4 @@
-"""Why a job that Slurm calls COMPLETED, or one of its steps, may not have done all. Pure."""
+"""What failed in a job that Slurm calls COMPLETED. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _IDLE = "serve: nobody used it for "
 """The beginning of the line that a server with --idle writes before it ends (programs/server)."""
 
 _SCRIPT = "/slurm_script: "
-"""How the shell that runs the batch script names it."""
+"""The name of the batch script in messages of bash."""
 
 _LAST_LINES = range(1, 6)
-"""Among which last lines an error means that a job was not done, though it ended with 0."""
+"""An error in one of these last lines means that a job was not done, though it exited with 0."""
 
 _SET_E = "add 'set -e' to a script to end it at the first error"
 
@@ -105,7 +105,7 @@ def _diagnose_signaled_step(evidence: JobEvidence, what: str) -> Optional[Diagno
 
 
 def _is_failed_command(sign: Sign) -> bool:
-    """Return True if a command of the script failed, wherever in its log that is."""
+    """Return True if a command of the script failed; the sign may be anywhere in the log."""
     return sign.kind == EXCEPTION or (sign.kind == "command-not-found" and _SCRIPT in sign.line)
 
 

@@ -52,7 +52,7 @@ def _diagnose(evidence: JobEvidence) -> Diagnosis:
     if status.state == COMPLETED:
         return diagnose_completed(evidence)
     if runs.finished:
-        # It had nothing left to do but end when it was ended or lost its node.
+        # The program was done when the job was ended or lost its node.
         return Diagnosis("finished", f"{status.state} for Slurm, but all is done")
     if runs.is_cut_off(status):
         what = f"{status.state}: run {len(runs.runs)} was to continue in another one"
@@ -222,7 +222,7 @@ def _more_time(evidence: JobEvidence) -> str:
 
 
 _NEAR = 0.9
-"""The share of the requested memory that a killed task's last sample has."""
+"""With this share of the requested memory in its last sample, a killed task probably ran out."""
 
 
 def _diagnose_launch_failure(evidence: JobEvidence) -> Diagnosis:
@@ -349,7 +349,7 @@ def _diagnose_sign(evidence: JobEvidence, what: str, sign: Sign) -> Diagnosis:
 
 
 def _with_surroundings(evidence: JobEvidence, diagnosis: Diagnosis) -> Diagnosis:
-    """Add to a diagnosis without a known cause the lines around its line, and how to read more."""
+    """Return an unexplained diagnosis with the lines around its line, and how to read more."""
     status, line = evidence.status, diagnosis.line
     is_in_stderr = line is not None and line.path == status.stderr
     logs = "'neuronctl logs {job}'"

@@ -80,7 +80,7 @@ class JobGroup:
 
 
 _MOST_READ, _MOST_ASKED = 100, 5
-"""The most tasks per state whose logs are read; and if Slurm must be asked where the logs are."""
+"""How many tasks per state have their logs read; the second if Slurm must be asked for them."""
 
 
 def examine_groups(jobs: Sequence[JobStatus]) -> List[JobGroup]:
@@ -109,7 +109,9 @@ def _split_by_cause(tasks: List[JobStatus]) -> List[JobGroup]:
     groups: Dict[Tuple[str, str], JobGroup] = {}
     for status in tasks[:limit]:
         evidence, diagnosis = examine(status)
-        if status.state == COMPLETED and len(tasks) > 1:  # perhaps jobs of one sweep
+        if (
+            status.state == COMPLETED and len(tasks) > 1
+        ):  # a sweep's jobs count their failed tasks together
             diagnosis = replace(diagnosis, cause=failed_tasks(tasks) or diagnosis.cause)
         exception = ""
         if diagnosis.line is not None and diagnosis.kind == EXCEPTION:
@@ -229,7 +231,7 @@ def _named_logs(logs: Sequence[LogTail], paths: Sequence[str]) -> List[LogTail]:
     return tails[:_MOST_NAMED]
 
 
-@functools.cache  # an array has many tasks
+@functools.cache  # the same for all tasks of an array
 def _cluster() -> Optional[Cluster]:
     from neuronctl.request.job_file import own_cluster
 

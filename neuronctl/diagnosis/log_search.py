@@ -12,7 +12,7 @@ from neuronctl.diagnosis.signs import CRASHES, FOLLOWS, MESSAGE, SHELL, STOPPED,
 from neuronctl.diagnosis.tracebacks import ordinary_lines
 
 _CLOSE, _CLOSE_ALONE = 20, 2
-"""How many other lines may stand between signs of one group; the latter in a single process."""
+"""How many other lines may stand between two signs of a group; the second in a single process."""
 
 _LANGUAGES = ("julia", "r", "matlab")
 """Kinds of errors that end a program as a traceback does."""
@@ -80,7 +80,7 @@ def _group_signs(lines: Sequence[str], signs: Sequence[Sign], alone: bool) -> Li
     """Return the signs that stand close together."""
     groups: List[List[Sign]] = []
     for sign in signs:
-        # A launcher's words may precede a consequence of a failure.
+        # A launcher may write other lines between a failure and its consequences.
         is_apart = alone and not (sign.consequence or sign.exit or sign.kind == MESSAGE)
         limit = _CLOSE_ALONE if is_apart else _CLOSE
         if not groups or ordinary_lines(lines, groups[-1][-1].index, sign.index, _CLOSE) > limit:
@@ -129,14 +129,14 @@ def _first_failure(group: Sequence[Sign], alone: bool) -> Optional[Sign]:
     """Return the failure that others in the group follow; None: only consequences.
 
     The order of evidence: Slurm and the preflight; known exceptions; processes that died without a
-    message; known lines; exceptions; messages; exit codes. alone: tracebacks of a single process
-    are of one run after the other.
+    message; known lines; exceptions; messages; exit codes. alone: in a
+    single process, each traceback is of another run, and the last one counts.
     """
     group = _without_survived(group, alone)
     causes = _known_causes(group)
     by_preflight = [sign for sign in causes if sign.kind == "preflight"]
     by_slurm = [sign for sign in causes if sign.line.startswith(("slurmstepd", "srun"))]
-    # The connection to a node may break as another failure ends the step.
+    # A broken connection to a node may follow from another failure.
     by_slurm = [sign for sign in by_slurm if sign.kind != "node-fault" or sign is causes[0]]
     if by_preflight or by_slurm:
         return (by_preflight or by_slurm)[0]

@@ -426,7 +426,7 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
         elif number == first_command and re.match("SBATCH[ \t]+-", line):
             reason = MISSPELLED
         elif number < first_command and _is_meant(line):
-            reason = MISSPELLED  # the writer of `##SBATCH` knows it
+            reason = MISSPELLED  # but not `##SBATCH`, which is disabled on purpose
         if reason:
             place = SourceSpan(number, 1, len(text) + 1)
             ignored.append(Ignored(reason, text.lstrip(BLANKS), place))

@@ -98,7 +98,7 @@ _VARIABLES = {"gpus-per-node": "SLURM_GPUS_PER_NODE", "gpus": "SLURM_GPUS"}
 
 
 def _lost_variables(header: Header, cluster: Cluster) -> Dict[str, object]:
-    """Return such variables, with their values, for options that the job's script will not have."""
+    """Return the variables, with values, that Slurm will not set for the job file's script."""
     lost: Dict[str, object] = {}
     for option, variable in _VARIABLES.items():
         if option in header.options and option != cluster.policy.gpu_option:

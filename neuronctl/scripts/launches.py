@@ -20,7 +20,7 @@ _SHELLS = ("bash", "sh", "zsh", "dash")
 
 _NONE = Launcher("", "", distributed=False, one_task_per_node=False)
 _SRUN = replace(_NONE, name="srun")
-"""If there is no launcher file for srun."""
+"""What stands for srun if there is no launcher file for it."""
 
 
 @dataclass(frozen=True)

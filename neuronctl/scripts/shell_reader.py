@@ -26,11 +26,11 @@ _LITERALS = ("word", "string_content", "extglob_pattern", "number", "test_operat
 _SUBSTITUTIONS = ("command_substitution", "process_substitution")
 _CHOICES = ("if_statement", "case_statement", "list", "pipeline", "subshell", "ternary_expression")
 _DEEPEST = 150
-"""Levels of nesting to look into; nobody's script has as many."""
+"""How many levels of nesting are read; no real script has as many."""
 _MOST_ORIGINS = 100
-"""Variables that a value may be made of; of a chain of thousands, each would have all before it."""
+"""How many origins of a value are kept; in a chain of thousands, each has all earlier ones."""
 _LONGEST_VALUE = 1000
-"""Characters of a variable's value that is followed."""
+"""The longest value of a variable that is tracked, in characters."""
 
 # <NAME>, <Some Name>, or <…> with "path", "your", "name", or "here".
 _PLACEHOLDER = (
@@ -53,7 +53,7 @@ def _count_characters(data: bytes) -> int:
 
 
 _AT_THE_TOP = Command((), (), NOWHERE, sure=True)
-"""The surroundings of a command, as far as they concern it: here, none."""
+"""A command that has only what its surroundings say of it; here, those of the top level."""
 
 
 def _literal_value(raw: str, *, quoted: bool) -> Value:
@@ -141,7 +141,7 @@ class _Reader:
             self.add_assignment(node, where, exported=False)
         elif kind == "function_definition":
             outside = self.values, self.arrays, self.origins
-            self.forget()  # they may have another value when it is called
+            self.forget()  # variables may have other values when the function is called
             self.visit_all(node, replace(where, sure=False, looped=True, in_loop=False))
             self.values, self.arrays, self.origins = outside
         else:
@@ -163,7 +163,7 @@ class _Reader:
         elif kind in _CHOICES:
             where = replace(where, sure=False, piped=where.piped and kind != "pipeline")
         for number, child in enumerate(children):
-            changes: Dict[str, Any] = {}  # to what `where` says of the other children
+            changes: Dict[str, Any] = {}  # what differs from `where` for this child
             if kind == "list" and number == 0:
                 changes["sure"] = is_node_sure  # of `a && b`, a runs surely
             elif kind == "list":
@@ -306,7 +306,7 @@ class _Reader:
         is_string = node.type == "string"
         text = ""
         known = True
-        end = node.start_byte + is_string  # of what is read: the opening quote
+        end = node.start_byte + is_string  # of the text read so far: behind the opening quote
         for child in node.children:
             if child.type == '"':
                 continue

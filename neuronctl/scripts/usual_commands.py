@@ -16,7 +16,7 @@ LOOKS_OR_PREPARES: FrozenSet[str] = frozenset(
     unalias uname unset uptime wait wc wget which whoami zip
     """.split()  # noqa: SIM905
 )
-"""None of them is the work that a job was submitted for."""
+"""Commands that are not the work for which a job was submitted."""
 
 # Commands that run the rest of their words -> their options with a separate value.
 _PREFIXES: Mapping[Tuple[str, ...], str] = {
@@ -44,7 +44,7 @@ _PREFIXES: Mapping[Tuple[str, ...], str] = {
         for name in ("conda", "mamba", "micromamba")
     },
 }
-# How many words of their own, such as a time, such commands take before the rest.
+# Command -> how many words of its own, such as a time, precede the program.
 _POSITIONAL = {"timeout": 1, "taskset": 1}
 
 

@@ -124,7 +124,7 @@ def _sort(predecessors: Mapping[str, Sequence[str]], path: str) -> List[str]:
     try:
         TopologicalSorter(predecessors).prepare()
     except CycleError as error:
-        _, circle = error.args  # in which each job waits for the one before
+        _, circle = error.args  # each job is a predecessor of the next one
         words = " waits for ".join(reversed(circle))
         raise JobFileError(f"{path}: the jobs wait in a circle: {words}") from None
     order: List[str] = []

@@ -25,7 +25,7 @@ class Recipe:
     command: str  # shell text that starts the server
     ready: str  # shell text that succeeds once the server has answered a request with the token
     alive: str = ""  # shell text that succeeds while it answers; "": as ready
-    used: str = ""  # shell text that succeeds if it is in use; "": it is while anybody is connected
+    used: str = ""  # shell text that succeeds if it is in use; "": connections count as use
     open: bool = False  # whether it may answer without the token
     ready_within: int = 600  # seconds within which it must be ready
     needs: str = ""  # the program that the job's environment must have; "": none

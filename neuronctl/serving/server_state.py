@@ -37,7 +37,7 @@ MARK = "NEURONCTL_SERVER"
 """The variable by which a server's script knows that the program runs it."""
 
 BY_SLURM = "Slurm ended its job"
-"""What a job notes that was cancelled, requeued, or out of time."""
+"""The words of the note of a job that Slurm cancelled or requeued, or whose time was over."""
 
 _KEPT = 7 * 86400  # seconds for which an ended server is listed
 _EVERY = 0.5  # seconds after which a job's note is read again
@@ -60,24 +60,24 @@ class Note:
     localhost: str
     state: str  # STARTING, ANSWERS, SILENT (it answered before, and does not now), ENDED, UNKNOWN
     words: str  # why it is in this state
-    user: str  # whose the port is
+    user: str  # who owns the port
     asked: float  # when its state was checked
     since: float  # when it was ready; 0: never
     token: str = ""
-    pid: int = 0  # of the program beside the server
+    pid: int = 0  # the process of the program beside the server
     python: str = ""
     program: str = ""
-    values: Mapping[str, str] = field(default_factory=dict)  # for the recipe's text
+    values: Mapping[str, str] = field(default_factory=dict)  # noted by the recipe
 
     @property
     def place(self) -> str:
-        """The address and the port."""
+        """Return the address and the port, as ssh takes them; "" without a port."""
         address = f"[{self.address}]" if ":" in self.address else self.address
         return f"{address}:{self.port}" if self.port else ""
 
     @property
     def summary(self) -> str:
-        """``jupyter answers``, ``jupyter does not answer: port 31943 belongs to kim``."""
+        """Return the state in words: ``jupyter does not answer: port 31943 belongs to kim``."""
         verbs = {STARTING: "starts", ANSWERS: "answers", SILENT: "does not answer"}
         verb = verbs.get(self.state, f"is {self.state}" if self.state == UNKNOWN else "ended")
         if self.words.startswith(f"{self.recipe} "):
@@ -150,7 +150,7 @@ def look_at(status: JobStatus) -> Optional[Note]:
     new_note = parse_note("\n".join(lines_of_node).encode())
     if new_note is None:
         return replace(note, state=UNKNOWN, words=f"{note.node} does not say")
-    if (new_note.pid, new_note.port) != (note.pid, note.port):  # another server: its own token
+    if (new_note.pid, new_note.port) != (note.pid, note.port):  # another server, with another token
         return replace(new_note, state=STARTING)
     return replace(new_note, token=note.token)
 

@@ -71,7 +71,7 @@ def describe_sweep(
     if plan.request.body is not None:
         words = ("bash", "-c", plan.request.body)
     tasks = make_tasks(plan.request.sweep, words)
-    os.environ.update(plan.secrets)  # from which the jobs of the sweep take them
+    os.environ.update(plan.secrets)  # where plan_job() looks for their values
     for name in ("catalog", "template"):
         more[name] = more[name] and os.path.abspath(more[name])
     settings = SweepSettings(
@@ -104,7 +104,7 @@ def _make_task_request(request: JobRequest, tasks: Sequence[Task]) -> JobRequest
             "write bash {NAME} or python {NAME}",
         )
     request = replace(request, script=program, args=tuple(args), body=None, text_file=None)
-    return replace(request, sweep=(), after=(), after_ok=())  # request.dependency has the jobs
+    return replace(request, sweep=(), after=(), after_ok=())  # the dependency names these jobs
 
 
 def _parse_task_time(task_time: Optional[str], limit: int) -> Optional[int]:
@@ -300,7 +300,7 @@ def cancel_jobs(name: str) -> Change:
     active = _active_jobs(sweep)
     cancelled: Dict[JobId, List[JobStatus]] = {}
     for number in dict.fromkeys(job.id.job for job in active):
-        tasks = [job for job in active if job.id.job == number]  # several if it is an array
+        tasks = [job for job in active if job.id.job == number]  # an array has several
         cancelled.update(scancel_targets(JobId(number), tasks, None))
     refused = cancel(cancelled) if cancelled else {}
     if refused:

@@ -103,7 +103,7 @@ class Sweep:
 
     def _add(self, sizes: Dict[str, str], tasks: List[Task]) -> int:
         """Write a part with those of these tasks that are missing; return how many."""
-        while True:  # until no other command has just written this part
+        while True:  # repeat if another command wrote this part first
             parts = list(self._parts())
             present: set[Tuple[str, ...]] = set()
             for part_sizes, part_tasks in parts:
@@ -294,7 +294,7 @@ def _make_task_state(
     """Return a task with its last attempt. record: the FIELDS of an attempt that has ended."""
     if state.sizes is not None:
         sizes = tuple(state.sizes.items())
-    if state.state == WAITING:  # also a task to run again
+    if state.state == WAITING:  # it has not begun, or is to be run again
         return TaskState(number, values, sizes, WAITING, state.attempt)
     fields = record or tuple(map((state.claim or {}).get, files.FIELDS))
     _, node, _, _, start, end, code, job, metric, last_line, version = fields

@@ -150,7 +150,7 @@ def _with_worker(
         until_done=task.request.until_done,
         metric=settings.metric,
     )
-    launches = tuple(replace(launch, step="") for launch in plan.launches)  # to a user, no step
+    launches = tuple(replace(launch, step="") for launch in plan.launches)  # users see no step
     return replace(planned, plan=replace(plan, launches=launches), steps=steps)
 
 
@@ -179,7 +179,7 @@ def _make_layer(sweep: Sweep, task: JobPlan) -> Layer:
     """Return the request of a job that runs tasks like this one. task: the plan of one task."""
     request = task.request
     slots = sweep.settings.side_by_side
-    has_count = request.ntasks_per_node or request.ntasks  # otherwise the launcher says how many
+    has_count = request.ntasks_per_node or request.ntasks  # without it, the launcher decides
     step = StepRequest(
         script=request.script,
         args=request.args,
@@ -193,7 +193,7 @@ def _make_layer(sweep: Sweep, task: JobPlan) -> Layer:
     values.update(
         steps=(step,),
         until_done=True,
-        checkpoint=None,  # a task's; the worker reports the job's progress
+        checkpoint=None,  # it is a task's; the worker reports the job's progress
         max_runs=request.max_runs or _RUNS,
         signal=f"USR2@{_find_signal(task)[1]}",  # the worker signals the tasks
         job_name=sweep.name,

@@ -38,7 +38,7 @@ class Sweep:
 
     @property
     def tasks(self) -> Tuple[TaskState, ...]:
-        """The tasks as they are now, by number; "not known" is a state while Slurm is silent."""
+        """Return the tasks as they are now; "not known" is a state while Slurm is silent."""
         return find_status(self.name).tasks
 
     def wait(self, timeout: Optional[float] = None) -> bool:

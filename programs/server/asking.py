@@ -14,7 +14,7 @@ from processes import signal_tree
 
 PORTS = range(30000, 32768)  # below those of outgoing connections, above those of MASTER_PORT
 PATIENCE = 10  # seconds for a server's answer, once it has answered
-CONNECTED, LISTENS = "01", "0A"  # states of /proc/net/tcp
+CONNECTED, LISTENS = "01", "0A"  # states of sockets in /proc/net/tcp
 
 
 def list_sockets(port):
@@ -86,13 +86,13 @@ def ask(path, header="", body="", status="2", without=""):
         body = "" if without in body else body
     port = int(os.environ["PORT"])
     with open_own(os.environ["ADDRESS"], port) as connection:
-        connection.settimeout(600)  # a model's first word
+        connection.settimeout(600)  # the first answer of a model takes minutes
         connection.sendall(request_text(path, header, body, port).encode())
         with connection.makefile("rb") as answer:
             status_line = answer.readline(1000).decode("latin-1")
             connection.settimeout(5)
             rest = b""
-            with contextlib.suppress(OSError):  # a server may log who leaves early
+            with contextlib.suppress(OSError):  # some servers log a client that leaves early
                 rest = answer.read(1 << 20)
     fields, _, content = rest.partition(b"\r\n\r\n")
     refused_by_gate = b"X-Neuronctl: refused" in fields.split(b"\r\n")

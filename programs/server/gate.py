@@ -86,7 +86,7 @@ class Gate:
         return "\r\n".join([*kept, "", ""]), token_place
 
     async def serve(self, reader, writer):
-        """Serve one connection: the head of its request decides."""
+        """Refuse a connection or pass it on, by the head of its request."""
         self.waiting.append(writer)
         if len(self.waiting) > WAITING:
             self.waiting.pop(0).transport.abort()
@@ -96,7 +96,7 @@ class Gate:
             opens_page = re.search(rb"(?i)\naccept:.*text/html", head)
             if not token_place:
                 writer.write(ANSWER % (b"403 Forbidden", REFUSED, REFUSAL))
-            elif token_place == "query" and opens_page:  # again with the token in a cookie
+            elif token_place == "query" and opens_page:  # let the browser ask again with a cookie
                 cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Lax"
                 fields = f"Set-Cookie: {cookie}\r\nLocation: {request.split()[1]}\r\n"
                 writer.write(ANSWER % (b"303 See Other", fields.encode("latin-1"), b""))

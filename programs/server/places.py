@@ -41,7 +41,7 @@ def make_temporary():
             with contextlib.suppress(OSError):
                 lock(os.path.join(place, name))
                 shutil.rmtree(os.path.join(place, name), ignore_errors=True)
-    unlocked = tempfile.mkdtemp(prefix="new-serve.")  # under a name that no server removes
+    unlocked = tempfile.mkdtemp(prefix="new-serve.")  # no server removes a directory of this name
     lock(unlocked)
     locked = os.path.join(place, os.path.basename(unlocked)[len("new-") :])
     os.rename(unlocked, locked)

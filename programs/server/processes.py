@@ -17,7 +17,7 @@ def signal_tree(first, number):
             parent = int(file.read().rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(int(pid))
     tree = [first]
-    for pid in tree:  # which grows meanwhile
+    for pid in tree:  # the loop also comes to what it adds
         tree += children.get(pid, [])
     for pid in reversed(tree):
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -61,14 +61,14 @@ class Use:
         self.is_gated = server.recipe["guard"] == "gate"
         self.cores_read_at = time.time()
         self.core_seconds = {}  # by process, at that time
-        self.gate_used_at = None  # as the gate noted it; 0: never; None: not read yet
+        self.gate_used_at = None  # when the gate noted use; 0: never; None: not read yet
 
     def is_seen(self):
         """Return True if the server was in use since the last call."""
         return self._by_people() or self._by_cores() or gpus_work()
 
     def _by_people(self):
-        """Return True by what the recipe says, by the gate's note, or by an open connection."""
+        """Return True by the recipe's text, or by the gate's note, or by an open connection."""
         if self.server.recipe["used"]:
             return self.server.succeeds(self.server.recipe["used"])
         if not self.is_gated:

@@ -19,7 +19,7 @@ from use import Use
 
 EVERY = 3  # seconds between two checks of a server that answers
 STRANGER_EVERY = 60  # seconds between two requests without the token, which a server may log
-STARTS = 3  # at most, if another process takes the port
+STARTS = 3  # the most starts if other processes take the port
 PATIENCE = 10  # seconds for an answer of a server that has answered before
 CHECKING = 4  # the same for check(), for which a user waits, and which srun has to start
 KEPT = 7 * 24 * 3600  # seconds for which the note of an ended server is kept
@@ -63,7 +63,7 @@ class Server:
         self.process = None
         self.ending = None  # why this program ended the server, and the job's exit code
         self.has_listened = self.port_is_taken = False
-        self.lock = threading.Lock()  # of the note
+        self.lock = threading.Lock()  # held while the note is written
         self.has_stopped = threading.Event()
         self.last_words = ""  # the last line of errors of the recipe's text
         self.note = {
@@ -310,7 +310,7 @@ def find_state(note, environment, patience=PATIENCE):
 
 
 def check(folder):
-    """Check the server of this job on its node; print its note with the state, not the token."""
+    """Check the server of this job on its node; print its note as it is now, without the token."""
     with open(os.path.join(folder, "note")) as file:
         note = json.load(file)
     try:

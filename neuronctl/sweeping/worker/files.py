@@ -75,7 +75,7 @@ def publish(path: str, data: bytes) -> bool:
         write(aside, data, os.O_EXCL)
         os.link(aside, path)
         return True
-    except FileExistsError:  # this one's, if NFS has repeated a request whose answer was lost
+    except FileExistsError:  # by this process, if NFS repeated a request after a lost answer
         return os.stat(aside).st_nlink > 1
     finally:
         remove(aside)
@@ -261,7 +261,8 @@ def read_states(
         number, attempt = key
         state = results.state(key)
         request = requests.get(key, {})
-        if state in (DONE, FAILED) and not request and number not in new_sizes:  # most tasks
+        is_over = state in (DONE, FAILED) and not request
+        if is_over and number not in new_sizes:  # as for most tasks
             states[number] = shared_states.setdefault((state, attempt), State(state, attempt))
             continue
         claim = None
@@ -398,7 +399,7 @@ def judge(code: int, key: Key, tail: bytes, by_srun: bool) -> Tuple[str, int]:
 def find_last_line(tail: bytes) -> str:
     """Return the program's last line, up to 200 characters; "" if there is none."""
     for line in reversed(re.split(rb"[\0\r\n]+", tail[-4096:].rstrip())):
-        if not re.match(rb"neuronctl: task \d+\.\d+: process ", line):  # not of PROVE
+        if not re.match(rb"neuronctl: task \d+\.\d+: process ", line):  # which PROVE writes
             return line.decode("utf-8", "replace")[:200]
     return ""
 
@@ -409,7 +410,7 @@ TAIL = 8 << 20
 
 def find_metric(tail: bytes, pattern: str) -> str:
     """Return the last match of a pattern, or of its first group; "" if there is none."""
-    with contextlib.suppress(re.error, RecursionError):  # an older Python's patterns know less
+    with contextlib.suppress(re.error, RecursionError):  # an older Python may refuse the pattern
         regex = re.compile(pattern.encode("utf-8", "surrogateescape"), re.MULTILINE)
         group = 1 if regex.groups else 0
         matches = [match.group(group) or b"" for match in regex.finditer(tail)]

@@ -35,7 +35,7 @@ OVER_LIMIT = "(?i)submit ?(job)?s?.*limit|Invalid job array specification"
 """Slurm's words for too many jobs."""
 _UNSURE = "(?i)contact|timed out|socket|zero bytes|connect|temporar"
 """Words of an error after which sbatch may have submitted the job nevertheless."""
-_CLAIM = 150  # seconds after which a process that submits a job, and has no id yet, counts as dead
+_CLAIM = 150  # seconds after which a claim without a job id counts as abandoned
 _FROM_JOB = re.compile("SLURM|SBATCH_|PMI|NEURONCTL_|GPU_DEVICE_ORDINAL|[A-Z]+_VISIBLE_DEVICES")
 
 
@@ -292,7 +292,7 @@ class Pipeline:
             return True
 
         is_refused = code is not None and not re.search(_UNSURE, message)
-        if is_refused:  # otherwise the claim keeps others from submitting it again
+        if is_refused:  # if that is unclear, the claim stays, so that nobody submits it twice
             files.remove(f"{self.folder}/{claim}")
         self.publish("refused/" + key, {"why": message})
         self.states[job.name] = State(WAITING, key, None, message)

@@ -46,17 +46,17 @@ class Run:
             if other != self.id:
                 print(f"pipeline: job {other} runs {self.name} already", flush=True)
                 return 0
-            if pipeline.read("ended/" + self.key).get("code") == 0:  # requeued at its end
+            if pipeline.read("ended/" + self.key).get("code") == 0:  # requeued after its end
                 self._hand_over()
                 return 0
-            files.remove(f"{pipeline.folder}/ended/{self.key}")  # a requeue followed that end
+            files.remove(f"{pipeline.folder}/ended/{self.key}")  # of the run before a requeue
         left = self._advance()
         why = self._why_not()
         if why:
             pipeline.publish("not_run/" + self.attempt, {"why": why})
             print(f"pipeline: {self.name} does not run: {why}", flush=True)
             self._hand_over()
-            node.ask("scancel", os.environ["SLURM_JOB_ID"])  # so that it is not COMPLETED
+            node.ask("scancel", os.environ["SLURM_JOB_ID"])  # otherwise it would be COMPLETED
             return 0
         code = self._run_script(left)
         _insist(lambda: pipeline.publish("ended/" + self.key, {"code": code}))
@@ -105,7 +105,7 @@ class Run:
         while True:
             try:
                 code = self.child.wait(_PAUSE if left[0] else None)
-                if code in (-signal.SIGTERM, 128 + signal.SIGTERM):  # Slurm signals all processes
+                if code in (-signal.SIGTERM, 128 + signal.SIGTERM):  # Slurm may signal it directly
                     self.signals.append(signal.SIGTERM)
                 return code if code >= 0 else 128 - code
             except subprocess.TimeoutExpired:

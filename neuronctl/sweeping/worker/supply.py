@@ -49,18 +49,18 @@ class Supply:
         self.folder, self.options, self.node = folder, options, node_name
         self.tasks = files.Tasks(folder)
         self.results = files.Results(folder)
-        self.mine: List[int] = []  # tasks of this job's sizes
-        self.index = 0  # of the next task in ``mine``
+        self.mine: List[int] = []  # the numbers of the tasks of this job's sizes
+        self.index = 0  # the place of the next task in ``mine``
         self.again: List[Key] = []  # attempts to run before other tasks
         self.marks = 0  # number of files that request another attempt
         self.look_at = 0.0  # when to look for tasks to run again
         self.waits = False  # whether another worker may be dying
-        self.beats: Dict[str, Tuple[bytes, float]] = {}  # by worker: sign of life, when it changed
+        self.beats: Dict[str, Tuple[bytes, float]] = {}  # by worker: sign of life, when it came
         self.healthy = False  # whether any task succeeded
         self.suspected = 0.0  # when it was first suspected that no task succeeds; 0: it is not
         self.suspect_at = 0.0  # when to check this suspicion next
         self.quick: List[Key] = []  # immediate failures in a row
-        self.trial: Optional[Tuple[List[Key], float]] = None  # what others try, and until when
+        self.trial: Optional[Tuple[List[Key], float]] = None  # what others try, until when
         self.failed = 0  # number of tasks that failed or were given up
 
     def next_key(self) -> Optional[Key]:

@@ -15,9 +15,9 @@ from .files import CONTINUES, DONE, FAILED, INTERRUPTED, Key
 from .supply import Options, Supply
 
 GRACE = 20  # seconds from TERM to KILL
-SURE = 0.3  # seconds after a task's end in which Slurm's TERM may arrive that ended it
+SURE = 0.3  # seconds to wait for a TERM from Slurm that may explain the end of a task
 BEAT = 10  # seconds between signs of life
-ASK = 60  # seconds between questions whether Slurm still runs this job
+ASK = 60  # seconds between questions to Slurm whether it still runs this job
 REST = 5  # seconds without a new task after Slurm failed to start one
 PATIENCE = 600  # seconds for which a failing write to the folder is repeated
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)  # USR2: save; the others: end
@@ -218,7 +218,7 @@ class Worker:
     def _signal_tasks(self, number: int, to_save: bool) -> None:
         """Send a signal to the tasks; to_save: only to processes that handle it."""
         attempts = {attempt.key[0]: attempt for attempt in self.running.values()}  # by task
-        if self.options.nodes > 1 and attempts and to_save:  # scancel reaches the other nodes
+        if self.options.nodes > 1 and attempts and to_save:  # scancel also reaches the other nodes
             node.ask("scancel", f"--signal={number}", self.this_job)
             for running in attempts.values():
                 running.was_asked = True
@@ -279,10 +279,10 @@ class Worker:
         try:
             attempt.process = start_process(words, variables, log)
             self.running[attempt.process.pid] = attempt
-        except OSError as error:  # as a shell reports it
+        except OSError as error:  # report it as a shell does
             text = f"{os.fsdecode(words[0])}: {error.strerror}\n"
             os.write(log, text.encode("utf-8", "surrogateescape"))
-            attempt.was_asked = error.errno in (errno.EAGAIN, errno.ENOMEM)  # the node's fault
+            attempt.was_asked = error.errno in (errno.EAGAIN, errno.ENOMEM)  # a fault of the node
             attempt.code = 127 if error.errno == errno.ENOENT else 126
             attempt.ended_at = time.monotonic()
             self.ended.append(attempt)
@@ -345,7 +345,7 @@ class Worker:
     def _has_left(self, attempt: Attempt) -> bool:
         """Return True if an ended task has processes left; ask them to end, then kill them."""
         pids = node.list_children() - self.running.keys()
-        if pids and (self.running or len(self.ended) > 1):  # some may be of other tasks
+        if pids and (self.running or len(self.ended) > 1):  # some may belong to other tasks
             attempts = [*self.running.values(), *self.ended]
             other_tasks = {str(other.key[0]) for other in attempts}
             other_tasks.discard(str(attempt.key[0]))

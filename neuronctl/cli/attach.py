@@ -8,7 +8,7 @@ from typing import Optional, Tuple
 
 import click
 
-from neuronctl.cli.jobs import running
+from neuronctl.cli.jobs import find_running_job
 from neuronctl.common.errors import UsageError
 from neuronctl.slurm.process import become
 from neuronctl.tracking.lookup import nodes_of
@@ -28,7 +28,7 @@ def command(node: Optional[str], job: str, words: Tuple[str, ...]) -> int:
     from neuronctl.common.shell import join
     from neuronctl.slurm.srun import overlap_argv
 
-    status = running(job)
+    status = find_running_job(job)
     nodes = nodes_of(status)
     if node is not None and node not in nodes:
         raise UsageError(f"job {status.id} is not on {node}", f"its nodes: {', '.join(nodes)}")

@@ -7,7 +7,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
-from neuronctl.cli.jobs import state_name
+from neuronctl.cli.jobs import parse_state
 from neuronctl.cli.pipeline import jobs_in_queue, pipelines_of, stop_pipelines
 from neuronctl.cli.say import notify, say
 from neuronctl.common.console import print_json, print_line
@@ -42,7 +42,7 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
         raise UsageError("no job given", "give a job id, a name or --state")
     if state is not None:
         active_states = [active.name for active in STATES.values() if active.short]
-        state = state_name(state, active_states, "in which a job can be cancelled")
+        state = parse_state(state, active_states, "in which a job can be cancelled")
     pipelines = pipelines_of(jobs)
     words = _ids_and_names(jobs, pipelines)
     if pipelines and not words:

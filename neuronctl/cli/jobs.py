@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from neuronctl.tracking.lookup import Found
 
 
-def one_job(word: str, store: RecordStore) -> JobId:
+def resolve_job(word: str, store: RecordStore) -> JobId:
     """Return the job of this id, or the newest that neuronctl submitted under this name.
 
     Print which job a name stands for; "*" is any name, and ``NAME-JOB`` a job of a pipeline. Raise
@@ -44,7 +44,7 @@ def one_job(word: str, store: RecordStore) -> JobId:
     return id
 
 
-def running(word: str) -> JobStatus:
+def find_running_job(word: str) -> JobStatus:
     """Return the running job of this id or name; print which job a name stands for."""
     from neuronctl.tracking.job_names import is_name, running_job
 
@@ -54,11 +54,11 @@ def running(word: str) -> JobStatus:
     return status
 
 
-def one_recorded(word: str, store: RecordStore) -> JobId:
+def resolve_recorded_job(word: str, store: RecordStore) -> JobId:
     """Return the recorded job; for a later run of a chain, its first job."""
     from neuronctl.tracking.lookup import first_run
 
-    job = one_job(word, store)
+    job = resolve_job(word, store)
     first = first_run(job, store)
     if first is None:
         return job
@@ -66,18 +66,18 @@ def one_recorded(word: str, store: RecordStore) -> JobId:
     return JobId(first)
 
 
-def recorded_job(word: str, store: RecordStore) -> JobRecord:
+def find_record(word: str, store: RecordStore) -> JobRecord:
     """Return the newest record of a job; raise UsageError for a part of an array."""
     from neuronctl.records.found_records import newest_record
 
-    job = one_recorded(word, store)
+    job = resolve_recorded_job(word, store)
     if job.task is not None or job.tasks is not None:
         problem = f"'{job}' is part of a job array, and the record describes the whole job"
         raise UsageError(problem, f"use {job.job}")
     return newest_record(store, job.job)
 
 
-def found_jobs(ids: Sequence[JobId], store: RecordStore) -> Found:
+def look_up_jobs(ids: Sequence[JobId], store: RecordStore) -> Found:
     """Look up these jobs and print the notes about them; raise an error for an unknown one."""
     from neuronctl.tracking.lookup import look_up, no_such_job
 
@@ -96,7 +96,7 @@ def raise_if_silent(answer: Found) -> None:
         raise SlurmUnavailableError(words, error.hint)
 
 
-def state_name(text: str, states: Iterable[str] = STATES, which: str = "of a job") -> str:
+def parse_state(text: str, states: Iterable[str] = STATES, which: str = "of a job") -> str:
     """Return Slurm's full name of a state such as ``pd``; which: describes ``states`` in errors."""
     typed = text.strip().upper()
     full_names = {state.short: state.name for state in STATES.values() if state.short}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Optional, Tuple
 
 import click
 
-from neuronctl.cli.jobs import one_recorded
+from neuronctl.cli.jobs import resolve_recorded_job
 from neuronctl.cli.say import notify, say
 from neuronctl.common.console import is_terminal, print_json, printable
 from neuronctl.common.errors import INTERRUPTED, NoSuchJobError, at_most_one
@@ -78,7 +78,7 @@ def command(
         most=default_bytes if max_bytes is None else max_bytes,
     )
     store = RecordStore.default()
-    id = one_recorded(job, store)
+    id = resolve_recorded_job(job, store)
     record = store.get(id.job, local_cluster())
     notify(*store.warnings)
     if follows:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 import click
 
 from neuronctl.cli.job_options import file_option
-from neuronctl.cli.jobs import found_jobs, one_job
+from neuronctl.cli.jobs import look_up_jobs, resolve_job
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify
 from neuronctl.common.console import (
@@ -79,7 +79,7 @@ def _find_jobs(words: Sequence[str], since: Optional[str]) -> Sequence[JobStatus
 
     if since is None:
         store = RecordStore.default()
-        return found_jobs([one_job(word, store) for word in words], store).jobs
+        return look_up_jobs([resolve_job(word, store) for word in words], store).jobs
     begin = parse_since(since, int(time.time()))
     answer = mine(since=begin).sure()
     notify(*answer.notes)

@@ -65,12 +65,12 @@ def command(
             f"'{words[0]}' is not an option of resubmit",
             f"put the program's arguments after --: neuronctl resubmit {job} -- {words[0]} …",
         )
-    from neuronctl.cli.jobs import recorded_job
+    from neuronctl.cli.jobs import find_record
     from neuronctl.records.store import RecordStore
     from neuronctl.submission.resubmission import plan_resubmission
 
     store = RecordStore.default()
-    record = recorded_job(job, store)
+    record = find_record(job, store)
     notify(*store.warnings)
     planned = plan_resubmission(
         record, options, tell=notify, args=args, same_code=same_code, catalog_file=catalog

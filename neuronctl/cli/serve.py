@@ -138,12 +138,12 @@ def connect(job: str, as_json: bool) -> int:
     JOB is a job id, or the name of a job; without it, your newest running server.
     """
     from neuronctl.catalog.loader import load, recognise
-    from neuronctl.cli.jobs import one_job
+    from neuronctl.cli.jobs import resolve_job
     from neuronctl.records.store import RecordStore
     from neuronctl.serving.server_state import MARK
 
     store = RecordStore.default()
-    id = one_job(job, store) if job else _newest_server()
+    id = resolve_job(job, store) if job else _newest_server()
     record = store.get(id.job)
     script = "" if record is None else record.draft.script
     if "watch_server &" in script:

@@ -10,7 +10,7 @@ import click
 
 from neuronctl.cli.job_output import print_decisions
 from neuronctl.cli.job_table import state_style
-from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent, recorded_job
+from neuronctl.cli.jobs import find_record, look_up_jobs, raise_if_silent, resolve_job
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.say import notify, print_script
 from neuronctl.common.console import (
@@ -63,7 +63,7 @@ def command(
     store = RecordStore.default()
     if other is not None:
         at_most_one({"--script": only_script, "a second JOB": True})
-        pair = recorded_job(job, store), recorded_job(other, store)
+        pair = find_record(job, store), find_record(other, store)
         notify(*store.warnings)
         _print_differences(*pair, code=code, metric=metric or "", as_json=as_json)
         return
@@ -71,11 +71,11 @@ def command(
         raise UsageError(
             f"{option} compares two jobs", f"name the other one: show {job} JOB {option}"
         )
-    id = one_job(job, store)
+    id = resolve_job(job, store)
     if only_script:
         print_script(newest_record(store, id.job).draft.script)
         return
-    answer = found_jobs([id], store)
+    answer = look_up_jobs([id], store)
     record = answer.jobs[0].record
     if as_json:
         jobs = [status_data(status) for status in answer.jobs]

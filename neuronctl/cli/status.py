@@ -10,7 +10,7 @@ from typing import Dict, Optional, Tuple
 
 import click
 
-from neuronctl.cli.jobs import raise_if_silent, state_name
+from neuronctl.cli.jobs import parse_state, raise_if_silent
 from neuronctl.cli.say import notify
 from neuronctl.common.console import clear, is_terminal, print_json, print_line
 from neuronctl.common.datatypes import replace
@@ -97,7 +97,7 @@ class _Question:
         self.names = [word for word in words if is_name(word)]
         at_most_one({"--since": since, "job ids": self.ids})
         self.since = since
-        self.state = None if state is None else state_name(state)
+        self.state = None if state is None else parse_state(state)
 
     def ask(self, *, oldest: float = 0.0) -> Found:
         """Ask the records, squeue and sacct.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 import click
 
-from neuronctl.cli.jobs import running
+from neuronctl.cli.jobs import find_running_job
 from neuronctl.cli.say import notify
 from neuronctl.common.console import (
     Column,
@@ -40,7 +40,7 @@ def command(job: str, as_json: bool) -> None:
     if not job:
         _list(as_json)
         return
-    usage = read_job_usage(running(job))
+    usage = read_job_usage(find_running_job(job))
     if as_json:
         print_json("neuronctl.top/1", _data(usage))
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, List, Optional, Tuple
 
 import click
 
-from neuronctl.cli.jobs import one_job
+from neuronctl.cli.jobs import resolve_job
 from neuronctl.cli.pipeline import is_pipeline, pipelines_of, show_pipelines
 from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.common.console import print_json, print_line
@@ -50,7 +50,7 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     if groups:
         return _wait_for_all(groups[0], seconds, as_json=as_json)
     store = RecordStore.default()
-    watches = [JobWatch(job) for job in dict.fromkeys(one_job(word, store) for word in jobs)]
+    watches = [JobWatch(job) for job in dict.fromkeys(resolve_job(word, store) for word in jobs)]
     timeout_words: Optional[str] = None
     failed: Optional[NeuronctlError] = None
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, TextIO
 import click
 
 from neuronctl.cli.job_table import state_style
-from neuronctl.cli.jobs import found_jobs, one_job, raise_if_silent
+from neuronctl.cli.jobs import look_up_jobs, raise_if_silent, resolve_job
 from neuronctl.cli.json_data import status_data
 from neuronctl.cli.korean import why_in_korean
 from neuronctl.cli.pipeline import find_jobs
@@ -61,10 +61,10 @@ def command(jobs: Sequence[str], stacks: bool, as_json: bool) -> None:
     job_ids: List[JobId] = []
     sentences: List[str] = []
     for word in words:
-        ids, about = find_jobs(word) or ([one_job(word, store)], [])
+        ids, about = find_jobs(word) or ([resolve_job(word, store)], [])
         job_ids += ids
         sentences += about
-    lookup = found_jobs(job_ids, store) if job_ids else Found(())
+    lookup = look_up_jobs(job_ids, store) if job_ids else Found(())
     by_job: Dict[int, List[JobStatus]] = {}
     for status in lookup.jobs:
         by_job.setdefault(status.id.job, []).append(status)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+from itertools import chain
 from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
 from neuronctl.common.rule_codes import NOTE, WARNING
@@ -33,10 +34,7 @@ _NO_CONDA = re.compile(
 
 
 def _is_first(facts: ScriptFacts, command: Command, *readers: str) -> bool:
-    """Return True if no earlier command reads what may define this one.
-
-    readers: the names of commands that may, such as ``source``.
-    """
+    """Return True if no earlier command of these names may define this one, as ``source`` may."""
     position = (command.place.line, command.place.column)
     for reader in facts.shell.calls(*readers):
         words = [word.raw for word in reader.words[1:]]
@@ -106,23 +104,20 @@ def _module_is_missing(facts: ScriptFacts) -> Iterator[Finding]:
 def _out_of_order(facts: ScriptFacts) -> Iterator[Finding]:
     """Find the first module of a Python that hides the environment activated before it."""
     work_lines = [run.command.place.line for run in facts.launches if run.is_work]
-    active: Optional[Command] = None  # the command that activated the environment
+    activated_at = 0  # the line that activated the environment; 0: none yet
     for command in facts.shell.calls(*_CONDA, "source", ".", "module", "ml"):
-        if command.captured or not command.sure or not work_lines:
+        if command.captured or not command.sure:
             continue
-        line = command.place.line
-        words = [word.raw for word in command.words[1:]]
-        if words[:1] == ["activate"] or (words and re.search("bin/activate$", words[0])):
-            active = command
-        elif words[:1] in (["load"], ["add"]):
-            # python, python3/3.11, or anaconda3/2024
-            module = re.search(r"(?i)(^| |/)(python3?|\w*conda\d?)(/| |$)", " ".join(words))
-            has_work = any(number > line for number in work_lines)
+        line, words = command.place.line, " ".join(word.raw for word in command.words[1:])
+        # python, python3/3.11, or anaconda3/2024
+        module = re.match(r"(?i)(?:load|add) (?:.*[ /])?(python3?|\w*conda\d?)(?:/| |$)", words)
+        if re.match(r"activate( |$)|\S*bin/activate( |$)", words):
+            activated_at = line
+        elif module is not None and activated_at and any(work > line for work in work_lines):
             below = "\n".join(facts.lines[line:])
-            uses_python = has_work and "activate" not in below and "python " in below
-            if active and module and uses_python:
-                message = f"from here on, python is that of {module[2]}, not of the environment "
-                message += f"of line {active.place.line}"
+            if "activate" not in below and "python " in below:
+                message = f"from here on, python is that of {module[1]}, not of the environment "
+                message += f"of line {activated_at}"
                 yield Finding(message, "load modules before that line", place=command.place)
                 return
 
@@ -162,7 +157,7 @@ _SET_OR_TESTED = (
     r"\(\(.*",  # ((NAME = 1))
     r"(\[|\btest) [^]]*\$\{?",  # [ "$NAME" … ], test -n "${NAME}"
 )
-"""What stands before a variable's name where a script tests it, or sets it without NAME=value."""
+"""Text before the name of a variable that a script tests, or sets without NAME=value."""
 
 _Used = Mapping[str, SourceSpan]
 """The variables that a script reads, each with the first place."""
@@ -170,20 +165,18 @@ _Used = Mapping[str, SourceSpan]
 
 @script_rule(WARNING, "NC660", "variable that nothing sets", Trait.ABSENCE)
 def check_not_set(facts: ScriptFacts) -> Iterator[Finding]:
+    if not facts.header.for_bash:
+        return
     used: Dict[str, SourceSpan] = {}
-    words = [
-        word
-        for command in facts.shell.commands
-        if command.name not in ("echo", "printf")
-        for word in command.words
-    ] + [variable.word for variable in facts.shell.assignments]
+    commands = [each for each in facts.shell.commands if each.name not in ("echo", "printf")]
+    words = [*chain.from_iterable(command.words for command in commands)]
+    words += [variable.word for variable in facts.shell.assignments]
     for word in (*words, *facts.shell.files):
         for name in word.names:
             if name in word.raw:
                 used.setdefault(name, word.place)
-    if facts.header.for_bash:
-        yield from _misspelled_names(facts, used)
-    if facts.header.for_bash and facts.header.given:
+    yield from _misspelled_names(facts, used)
+    if facts.header.given:
         yield from _not_set_by_slurm(facts, used)
 
 
@@ -192,21 +185,22 @@ def _misspelled_names(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
     before = facts.shell.before_commands
     assigned = {each.name: each for each in (*facts.shell.assignments, *before)}
     for name, place in used.items():
-        near = "" if name in assigned else _misspelled(name)
+        meant = "" if name in assigned else _correct_name(name)
         set_or_tested = rf"({'|'.join(_SET_OR_TESTED)}){name}\b"
-        if near and not re.search(set_or_tested, facts.text):
+        if meant and not re.search(set_or_tested, facts.text):
             message = f"${name} is empty here: Slurm has no such variable"
-            correct = near if near.startswith("-") else f"${near}"  # an option (--x) takes no $
-            yield Finding(message, f"did you mean {correct}?", place=place)
+            sign = "" if meant.startswith("-") else "$"  # no $ before an option
+            yield Finding(message, f"did you mean {sign}{meant}?", place=place)
     for name, variable in assigned.items():
-        near = "" if name in used else _misspelled(name)
-        if near and (variable.exported or variable in before):
+        meant = "" if name in used else _correct_name(name)
+        if meant and (variable.exported or variable in before):
             message = f"nothing here reads {name}, and Slurm has no such variable"
-            yield Finding(message, f"did you mean {near}?", place=variable.place)
+            yield Finding(message, f"did you mean {meant}?", place=variable.place)
 
 
 def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
     """Yield variables that Slurm sets only with an option, or another scheduler instead of it."""
+    has_all_options = not facts.header.unread and facts.header.components <= 1
     for name, place in used.items():
         options = _ONLY_WITH.get(name, ())
         instead = "" if facts.header.foreign else _ELSEWHERE.get(name, "")
@@ -215,17 +209,17 @@ def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
         if instead:
             message = f"${name} is empty here: another scheduler sets it, and Slurm does not"
             yield Finding(message, f"write ${instead}", place=place)
-            continue
-        may_be_given = facts.has(*options) or facts.header.unread or facts.header.components > 1
-        # It may come from the command line, if a comment shows that.
-        shown = re.search(rf"(?m)^[ \t]*#.*\bsbatch\b.*--{options[0]}\b", facts.text)
-        if not may_be_given and not shown:
-            message = f"${name} is empty here: Slurm sets it only with --{options[0]}"
-            hint = f"write #SBATCH --{options[0]}=…, or ${{{name}:-1}}"
-            yield Finding(message, hint, place=place)
+        elif has_all_options and not facts.has(*options):
+            option = options[0]
+            # A comment may show that the option is given on the command line.
+            if not re.search(rf"(?m)^[ \t]*#.*\bsbatch\b.*--{option}\b", facts.text):
+                message = f"${name} is empty here: Slurm sets it only with --{option}"
+                yield Finding(
+                    message, f"write #SBATCH --{option}=…, or ${{{name}:-1}}", place=place
+                )
 
 
-def _misspelled(name: str) -> str:
+def _correct_name(name: str) -> str:
     """Return Slurm's variable that a name misspells, or sbatch's option; "" if there is none.
 
     A misspelling is close to the variable, or has the same words in another order.
@@ -237,11 +231,12 @@ def _misspelled(name: str) -> str:
     if name.startswith("SBATCH_"):
         option = name[len("SBATCH_") :].lower().replace("_", "-")
         names = [variable for variable, sets in variables().items() if sets == option]
-        names = names or [f"--{each.long}" for each in SBATCH if each.long == option]
-        return next(iter(names), "")
-    parts = sorted(name.split("_"))
-    names = [variable for variable in _variables() if sorted(variable.split("_")) == parts]
-    return next(iter(names or difflib.get_close_matches(name, _variables(), 1, 0.85)), "")
+        names += [f"--{each.long}" for each in SBATCH if each.long == option]
+    else:
+        parts = sorted(name.split("_"))
+        names = [variable for variable in _variables() if sorted(variable.split("_")) == parts]
+        names += difflib.get_close_matches(name, _variables(), 1, 0.85)
+    return next(iter(names), "")
 
 
 @functools.cache
@@ -265,17 +260,17 @@ def check_environment_of_steps(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 def _not_exported(facts: ScriptFacts) -> Iterator[Finding]:
-    """Yield what keeps PATH and the script's variables from the steps."""
-    steps = [launch for launch in facts.every_launch if launch.is_srun]
-    for launch in steps:
-        value = launch.options.get("export")
+    """Yield each --export that keeps PATH and the script's variables from the steps."""
+    sruns = [launch for launch in facts.every_launch if launch.is_srun]
+    for srun in sruns:
+        value = srun.options.get("export")
         if _leaves_out(value):
             message = f"srun --export={value} gives its tasks neither PATH nor what the script "
             hint = "write --export=ALL" + ("" if value in ("NONE", "NIL") else f",{value}")
-            yield Finding(f"{message}exports: programs are not found", hint, place=launch.place)
+            yield Finding(f"{message}exports: programs are not found", hint, place=srun.place)
     given = facts.header.options.get("export")
     is_reset = facts.shell.assigned("SLURM_EXPORT_ENV") or "unset SLURM_EXPORT_ENV" in facts.text
-    inherits = any(not launch.has("export") for launch in steps)
+    inherits = any(not srun.has("export") for srun in sruns)
     if given is not None and _leaves_out(given.value) and inherits and not is_reset:
         message = f"{given.text} also applies to each srun (SLURM_EXPORT_ENV): tasks get neither "
         message += "PATH nor what the script exports, and programs are not found"
@@ -293,20 +288,20 @@ def _uv_in_tasks(facts: ScriptFacts) -> Iterator[Finding]:
     """Find uv calls that change one environment in several tasks."""
     if re.search("UV_NO_SYNC|UV_PROJECT_ENVIRONMENT", facts.text):
         return
-    commands: List[Command] = []
+    judged: List[Command] = []
     for start in facts.starts:
         command = start.launch.command
         words = [word.text for word in command.words]
         before = words[: len(words) - len(start.launch.own_words)]
         call = uv_changes(words) if start.launch.name == "uv" or "uv" in before else ""
-        if not call or command in commands:
+        if not call or command in judged:
             continue
-        commands.append(command)
+        judged.append(command)
         starts_several = (start.nodes or 1) * (start.per_node or 1) > 1
         if starts_several or facts.has("array"):
-            of_what = "that this starts" if starts_several else "of the array"
-            message = f"'{call}' in each task {of_what} changes .venv while the others use it, and "
-            yield Finding(f"{message}can break it", SYNC_ONCE, place=command.place)
+            task = "each task that this starts" if starts_several else "each task of the array"
+            message = f"'{call}' in {task} changes .venv while the others use it, and can break it"
+            yield Finding(message, SYNC_ONCE, place=command.place)
 
 
 SCRIPT_RULES.judges["NC315"] = _uv_in_tasks

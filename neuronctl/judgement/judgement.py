@@ -84,13 +84,13 @@ class Judgement:
             until = max(ends) if len(ends) == len(waits) else None
             words = "; ".join(wait.words for wait in waits)
             return Verdict(WILL_WAIT, words, waits[0].cause, until)
-        return _verdict_with_room(nodes)
+        return _conclude_with_room(nodes)
 
     def with_rules(self, findings: Iterable[Finding]) -> Judgement:
         """Return the judgement with other findings; those about waits stay."""
         waits = tuple(finding for finding in self.findings if finding.waits)
         others = tuple(finding for finding in findings if not finding.waits)
-        return replace(self, findings=_errors_first((*others, *waits)))
+        return replace(self, findings=_put_errors_first((*others, *waits)))
 
     def with_doubt(self, words: str, *, refusable: bool = False) -> Judgement:
         """Return the judgement with one more thing that is not known."""
@@ -102,7 +102,7 @@ class Judgement:
         return 0 if self.nodes is None else len(self.nodes.free)
 
 
-def _verdict_with_room(nodes: NodeSearch) -> Verdict:
+def _conclude_with_room(nodes: NodeSearch) -> Verdict:
     """Return the verdict on a job that nothing stops, as far as Slurm tells."""
     free, figures = len(nodes.free), nodes.on_cluster.snapshot.figures
     words = f"{counted(free, 'node')} {verb(free, 'has', 'have')} room for its share"
@@ -220,9 +220,9 @@ def _judge_by_slurm(context: RuleContext, snapshot: Snapshot) -> Judgement:
 
     plan, sources = overlay(context.plan, snapshot)
     on_cluster = PlanOnCluster(plan, snapshot)
-    context = replace(context, plan=plan, sources=sources, slurm=_slurm_facts(on_cluster))
-    findings = apply_rules(context)
-    is_refused = any(finding.refuses for finding in findings)
+    facts = _gather_slurm_facts(on_cluster)
+    rule_findings = apply_rules(replace(context, plan=plan, sources=sources, slurm=facts))
+    is_refused = any(finding.refuses for finding in rule_findings)
     nodes = search_nodes(on_cluster)
     objections: List[Finding] = []
     waits: List[Wait] = []
@@ -236,11 +236,11 @@ def _judge_by_slurm(context: RuleContext, snapshot: Snapshot) -> Judgement:
             waits.append(outcome)
         elif not (is_refused and outcome.code == "NC113"):  # the rules tell which size is too large
             objections.append(outcome)
-    findings = _errors_first((*findings, *complete_findings(objections, waits)))
+    findings = _put_errors_first((*rule_findings, *complete_findings(objections, waits)))
     return Judgement(plan, findings, tuple(waits), tuple(doubts), nodes)
 
 
-def _slurm_facts(on_cluster: PlanOnCluster) -> SlurmFacts:
+def _gather_slurm_facts(on_cluster: PlanOnCluster) -> SlurmFacts:
     """Return what Slurm says that the hints of rules name."""
     from neuronctl.rules import SlurmFacts
 
@@ -275,7 +275,7 @@ def _allows_time(on_cluster: PlanOnCluster) -> bool:
     return seconds is None or longest is None or 0 <= seconds <= longest.figure
 
 
-def _errors_first(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
+def _put_errors_first(findings: Iterable[Finding]) -> Tuple[Finding, ...]:
     from neuronctl.rules import order
 
     return tuple(sorted(findings, key=lambda finding: (not finding.refuses, order(finding))))

@@ -181,10 +181,10 @@ def partitions_now(
 ) -> Tuple[PartitionNow, ...]:
     """Return the named partitions, or all that Slurm has. Pure."""
     shown = names or [partition.name for partition in snapshot.figures.partitions]
-    return tuple(_partition_now(name, cluster, catalog, snapshot) for name in shown)
+    return tuple(_judge_partition(name, cluster, catalog, snapshot) for name in shown)
 
 
-def _partition_now(
+def _judge_partition(
     name: str, cluster: Cluster, catalog: Catalog, snapshot: Snapshot
 ) -> PartitionNow:
     """Count a partition's GPUs or cores, and judge one more job there."""

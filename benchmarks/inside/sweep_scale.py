@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 from neuronctl.request.axes import given_axes
-from neuronctl.sweeping.folder import Sweep, SweepSettings, worker_code
+from neuronctl.sweeping.folder import Sweep, SweepSettings, copy_worker
 from neuronctl.sweeping.parameters import make_tasks
 from neuronctl.sweeping.worker import files
 
@@ -89,7 +89,7 @@ def fill(folder: str, ended: int) -> None:
 
 def work(sweep: Sweep) -> int:
     """Run a worker to its end; return its peak memory in KiB. It exits with 1 if tasks failed."""
-    code = f"{worker_code(sweep.folder)}/worker"
+    code = f"{copy_worker(sweep.folder)}/worker"
     words = [sys.executable, "-BIS", code, sweep.folder, '{"max_fails": 1000000}']
     job = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "gpu01"}
     # Linux counts the memory of what starts a process, too: this process has too much.

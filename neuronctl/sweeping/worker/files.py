@@ -261,8 +261,8 @@ def read_states(
         number, attempt = key
         state = results.state(key)
         request = requests.get(key, {})
-        is_over = state in (DONE, FAILED) and not request
-        if is_over and number not in new_sizes:  # as for most tasks
+        is_changed = request or number in new_sizes
+        if state in (DONE, FAILED) and not is_changed:  # as for most tasks
             states[number] = shared_states.setdefault((state, attempt), State(state, attempt))
             continue
         claim = None

@@ -174,7 +174,7 @@ class Price:
         return self.gpu_hour is not None or self.node_hour is not None
 
     def of(self, gpu_hours: float, node_hours: float) -> Optional[float]:
-        """Return the cost of so many hours; None without a price."""
+        """Return the cost of these hours; None without a price."""
         if not self.known:
             return None
         return gpu_hours * (self.gpu_hour or 0) + node_hours * (self.node_hour or 0)

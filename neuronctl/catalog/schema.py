@@ -293,7 +293,7 @@ def _build(model: Type[T], node: Node, inherited: Optional[T] = None, **values: 
 
 
 def _read_mapping(key: str, node: Node) -> Dict[str, Any]:
-    """Return a mapping whose names are the user's; ``_MAPPINGS`` has the reader of its values."""
+    """Return a mapping with names of the user's choice; ``_MAPPINGS`` has the values' reader."""
     pattern, mistake = _NAMES.get(key, (".*", ""))
     for name in node.present():
         if not re.fullmatch(pattern, name, re.DOTALL):

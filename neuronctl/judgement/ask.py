@@ -167,7 +167,7 @@ class SharedQuestion:
 
 
 def _check_cluster(plan: Optional[JobPlan], name: str) -> None:
-    """Raise SlurmUnavailableError if a plan is not for this cluster; "" is unknown."""
+    """Raise SlurmUnavailableError if a plan is not for the cluster of this name ("": not known)."""
     if plan is not None and name and not is_cluster(plan.cluster, name):
         raise SlurmUnavailableError(
             f"the Slurm here is that of cluster '{name}', and the job is for {plan.cluster.name}"

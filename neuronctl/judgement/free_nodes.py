@@ -85,7 +85,7 @@ def search_nodes(on_cluster: PlanOnCluster) -> NodeSearch:
 
 
 def _is_large_enough(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
-    """Return True if each empty node could hold a share of the job; a task if it is spread."""
+    """Return True if each node, if empty, could hold a share of the job (if spread: a task)."""
     if not on_cluster.needs.is_spread:
         return on_cluster.fits(group.emptied)
     tasks, _ = on_cluster.count_room(group.emptied)
@@ -339,9 +339,8 @@ def _doubt_room(search: NodeSearch) -> Iterator[Outcome]:
 def _wait_behind_others(search: NodeSearch) -> Optional[Outcome]:
     """Return the wait, or the doubt, if jobs ahead wait for nodes that have room for this one.
 
-    Slurm starts a later job earlier only if that delays no job ahead. It surely does if the later
-    job ends before Slurm expects the others to start; it surely does not if the later job needs the
-    nodes that Slurm plans for them, which it keeps as a whole.
+    Slurm starts a later job earlier only if that delays no job ahead: surely if the later job ends
+    before the others are expected to start, surely not if it needs nodes that Slurm plans for them.
     """
     on_cluster, snapshot = search.on_cluster, search.on_cluster.snapshot
     own_jobs = {job.job_id: job for job in snapshot.jobs}

@@ -241,7 +241,7 @@ def _judge_by_slurm(context: RuleContext, snapshot: Snapshot) -> Judgement:
 
 
 def _gather_slurm_facts(on_cluster: PlanOnCluster) -> SlurmFacts:
-    """Return what Slurm says that the hints of rules name."""
+    """Return the names from Slurm that hints of rules propose."""
     from neuronctl.rules import SlurmFacts
 
     plan, figures = on_cluster.plan, on_cluster.snapshot.figures

@@ -83,10 +83,7 @@ def is_reserved(group: NodeGroup) -> bool:
 
 
 def is_up(group: NodeGroup) -> bool:
-    """Return True if Slurm may start jobs on the nodes, now or after those that run or end there.
-
-    Reservations do not count.
-    """
+    """Return True if Slurm starts jobs there, if need be after others; ignore reservations."""
     return not any(word.startswith(_UNUSABLE) for word in _state_words(group) - {"COMPLETING"})
 
 

@@ -48,7 +48,7 @@ _DATABASE = slurm_says("sacctmgr show associations")
 
 
 def check_start_conditions(on_cluster: PlanOnCluster) -> Iterator[Outcome]:
-    """Yield the waits that the job requests, its possible waits, and what it may not use."""
+    """Yield the waits that the job requests, doubts about its options, and what it may not use."""
     request = on_cluster.plan.request
     figures = on_cluster.snapshot.figures
     if "associations" in figures.config.enforce and figures.associations:

@@ -55,7 +55,7 @@ def is_code_known(draft: RecordDraft) -> bool:
 
 
 def changed_values(first: RecordDraft, second: RecordDraft, *, code: bool) -> List[Change]:
-    """Return the values that differ between two jobs. code: whether their code is one of them."""
+    """Return the values that differ between two jobs. code: compare their code, too."""
     before, after = _values(first, code=code), _values(second, code=code)
     return [
         (name, before.get(name, ""), after.get(name, ""))

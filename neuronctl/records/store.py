@@ -68,7 +68,7 @@ class RecordStore:
     ) -> str:
         """Write the intent to submit to a cluster, and return the key to complete it with.
 
-        at: when it was submitted, if it was (epoch seconds).
+        at: when the job was submitted (epoch seconds); None: it is submitted now.
         """
         now = time.time() if at is None else at
         stamp = time.strftime(_STAMP, time.gmtime(now))

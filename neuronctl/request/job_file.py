@@ -314,6 +314,7 @@ def _program(key: str, node: _Node) -> Dict[str, Any]:
 
 
 def _sweep(node: _Node) -> Tuple[Axis, ...]:
+    """Return the axes of ``sweep:``, from all of its sources."""
     from neuronctl.request.axes import SOURCES, make_axes
 
     axes: List[Axis] = []
@@ -351,17 +352,7 @@ def _step(node: _Node) -> StepRequest:
         key = typed.replace("_", "-")
         if key not in valid:
             raise _unknown(typed, valid, value.where)
-        if key == "allow-failure":
-            values["allow_failure"] = value.flag()
-        elif key == "together":
-            values["together"] = _steps(value)
-        elif key in _STEP_OPTIONS:
-            fields = _option(BY_NAME[key], value)
-            if "gpu_type" in fields or "max_nodes" in fields:
-                raise value.error("the type of GPU, or a range, is the job's: give a number alone")
-            values.update(fields)
-        else:
-            values.update(_program(key, value))
+        values.update(_step_fields(key, value))
     _check_program(values, dict.fromkeys(values, node.where))
     if not any(values.get(name) for name in ("script", "body", "together")):
         raise node.error("a step needs run, script, or together")
@@ -370,6 +361,20 @@ def _step(node: _Node) -> StepRequest:
     if any(step.together for step in values.get("together", ())):
         raise node.error("together cannot contain together")
     return StepRequest(**values)
+
+
+def _step_fields(key: str, node: _Node) -> Dict[str, Any]:
+    """Return the fields of StepRequest that a key sets."""
+    if key == "allow-failure":
+        return {"allow_failure": node.flag()}
+    if key == "together":
+        return {"together": _steps(node)}
+    if key not in _STEP_OPTIONS:
+        return _program(key, node)
+    fields = _option(BY_NAME[key], node)
+    if "gpu_type" in fields or "max_nodes" in fields:
+        raise node.error("the type of GPU, or a range, is the job's: give a number alone")
+    return fields
 
 
 def _check_program(values: Mapping[str, Any], places: Mapping[str, str]) -> None:

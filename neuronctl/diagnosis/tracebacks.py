@@ -144,8 +144,39 @@ class _Process:
         self.frames: List[Frame] = []
         self.last: Optional[int] = None  # the line of its last exception
         self.chained = False  # True: the next exception was raised while `last` was handled
-        self.direct = False  # True: `last` is also the direct cause of the next exception
+        self.direct = False  # True: `last` is also its direct cause; read only with `chained`
         self.ignored = False  # True: a destructor raised the next exception
+
+    def read(self, lines: Sequence[str], index: int, line: str) -> Optional[Raised]:
+        """Read the next line of the process; return the exception that it names, if any.
+
+        line: ``lines[index]`` without the launcher's prefix.
+        """
+        exception = None
+        if TRACEBACK in line:  # text precedes it if output and errors are mixed
+            self.open_count += 1
+            self.frames = []
+        elif line.startswith(_IGNORED):
+            self.ignored = True
+        elif line.startswith(_CHAINED):
+            self.chained = True
+            self.direct = line.startswith(_DIRECT)
+        elif self.open_count and line and not line[0].isspace():
+            self.open_count -= 1
+            if _is_exception(line):
+                exception = self.end_traceback(lines, index)
+            else:
+                self.cut_count += 1  # by a line of another process with the same log
+            self.chained = self.ignored = False
+        elif line.startswith(_UNREADABLE) or _ends_cut_off(lines, index, line):
+            message, paragraphs = _message(lines, index)
+            exception = Raised(index, message, _last_frame(lines[:index]), paragraphs=paragraphs)
+        elif self.cut_count and not self.open_count and _FRAME_OR_SOURCE.match(line):
+            self.cut_count -= 1  # the line that seemed to end a traceback was not its own
+            self.open_count = 1
+        if self.open_count:
+            _add_frame(self.frames, line)
+        return exception
 
     def end_traceback(self, lines: Sequence[str], index: int) -> Raised:
         """Return the exception in a line, which ends the innermost traceback."""
@@ -164,39 +195,14 @@ def find_raised(lines: Sequence[str]) -> Dict[int, Raised]:
     """
     processes: Dict[str, _Process] = {}
     exceptions: Dict[int, Raised] = {}
-    for index, raw in enumerate(lines):
-        prefix = launcher_prefix(raw)
-        line = raw[len(prefix) :]
+    for index, line in enumerate(lines):
+        prefix = launcher_prefix(line)
         # The time in a prefix changes from line to line; the rest of it names the process.
         process_name = re.sub(r"\d\d:\d\d:\d\d", "", prefix)
         process = processes.setdefault(process_name, _Process())
-        if TRACEBACK in line:  # text precedes it if output and errors are mixed
-            process.open_count += 1
-            process.frames = []
-        elif line.startswith(_IGNORED):
-            process.ignored = True
-        elif line.startswith(_CHAINED):
-            process.chained = True
-            process.direct = line.startswith(_DIRECT)
-        elif process.open_count and line and not line[0].isspace():
-            process.open_count -= 1
-            if _is_exception(line):
-                exceptions[index] = process.end_traceback(lines, index)
-            else:
-                process.cut_count += 1  # by a line of another process with the same log
-            # `direct` needs no reset: it is read only if `chained` is set, and set with it.
-            process.chained = False
-            process.ignored = False
-        elif line.startswith(_UNREADABLE) or _ends_cut_off(lines, index, line):
-            message, paragraphs = _message(lines, index)
-            exceptions[index] = Raised(
-                index, message, _last_frame(lines[:index]), paragraphs=paragraphs
-            )
-        elif process.cut_count and not process.open_count and _FRAME_OR_SOURCE.match(line):
-            process.cut_count -= 1  # the line that seemed to end a traceback was not its own
-            process.open_count = 1
-        if process.open_count:
-            _add_frame(process.frames, line)
+        exception = process.read(lines, index, line[len(prefix) :])
+        if exception is not None:
+            exceptions[index] = exception
     return exceptions
 
 

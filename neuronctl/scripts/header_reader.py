@@ -61,7 +61,7 @@ _PLAIN: Dict[str, str] = {
     **dict.fromkeys("\u2018\u2019", "'"),
     **dict.fromkeys("\u201c\u201d", '"'),
 }
-"""Each such character, and what sbatch takes in its place."""
+"""Look-alike character -> the plain one, which sbatch understands."""
 
 _FREE_TEXT = ("chdir", "comment", "error", "input", "job-name", "output", "wckey", "wrap")
 """Options whose values may have any character but invisible ones."""

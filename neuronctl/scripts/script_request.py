@@ -104,31 +104,9 @@ def _settle_sizes(header: Header, fields: Dict[str, Any], cluster: Cluster) -> N
 
     Afterwards, ``fields`` has them per node and per task, and no totals.
     """
-    tasks, tasks_per_node = fields.get("ntasks"), fields.get("ntasks_per_node")
-    nodes, gpus = fields.get("nodes"), fields.get("gpus")
-    if fields.get("max_nodes") == 0:
-        del fields["max_nodes"]  # as many as Slurm likes
-    if nodes is not None and gpus and fields.get("max_nodes", 0) > gpus:
-        fields["max_nodes"] = max(nodes, gpus)  # sbatch uses no more of a range
-    names = "nodes max_nodes ntasks ntasks_per_node cpus_per_task gpus gpus_per_node"
-    fields["amounts"] = Amounts(**{name: fields.get(name) for name in names.split()})
     gpus_per_task = header.count("gpus-per-task")
-    if nodes is None:
-        nodes = _least_nodes(fields, gpus or (gpus_per_task or 0) * (tasks or 1), cluster)
-        if fields.get("nodelist") is None or nodes > 1:
-            fields["nodes"] = nodes
-    elif tasks is not None and tasks < nodes:
-        fields["nodes"] = nodes = tasks  # sbatch reduces them with a warning
-    if tasks is not None:
-        if fields.get("max_nodes", 0) > tasks:
-            fields["max_nodes"] = max(nodes, tasks)  # sbatch uses no more of a range
-        most_on_a_node = -(-tasks // nodes)  # rounded up
-        if tasks_per_node is None:
-            tasks_per_node = most_on_a_node
-        tasks_per_node = min(tasks_per_node, most_on_a_node)
-    tasks_per_node = tasks_per_node or 1
-    fields["ntasks_per_node"] = tasks_per_node
-    fields.pop("ntasks", None)
+    nodes = _settle_nodes(fields, gpus_per_task or 0, cluster)
+    tasks_per_node = _settle_tasks(fields, nodes)
     if "gpus" in fields:
         fields.setdefault("gpus_per_node", -(-fields.pop("gpus") // nodes))
     elif gpus_per_task and "gpus_per_node" not in fields:
@@ -139,6 +117,37 @@ def _settle_sizes(header: Header, fields: Dict[str, Any], cluster: Cluster) -> N
     if "cpus_per_task" not in fields:
         cores_per_node = (header.count("cpus-per-gpu") or 0) * fields.get("gpus_per_node", 0)
         fields["cpus_per_task"] = max(1, cores_per_node // tasks_per_node)
+
+
+def _settle_nodes(fields: Dict[str, Any], gpus_per_task: int, cluster: Cluster) -> int:
+    """Settle the nodes and the amounts in ``fields``; return the number of nodes."""
+    tasks, gpus, nodes = fields.get("ntasks"), fields.get("gpus"), fields.get("nodes")
+    if fields.get("max_nodes") == 0:
+        del fields["max_nodes"]  # as many as Slurm likes
+    if nodes is not None and gpus and fields.get("max_nodes", 0) > gpus:
+        fields["max_nodes"] = max(nodes, gpus)  # sbatch uses no more of a range
+    names = "nodes max_nodes ntasks ntasks_per_node cpus_per_task gpus gpus_per_node"
+    fields["amounts"] = Amounts(**{name: fields.get(name) for name in names.split()})
+    if nodes is None:
+        nodes = _least_nodes(fields, gpus or gpus_per_task * (tasks or 1), cluster)
+        if fields.get("nodelist") is None or nodes > 1:
+            fields["nodes"] = nodes
+    elif tasks is not None and tasks < nodes:
+        fields["nodes"] = nodes = tasks  # sbatch reduces them with a warning
+    if tasks is not None and fields.get("max_nodes", 0) > tasks:
+        fields["max_nodes"] = max(nodes, tasks)  # sbatch uses no more of a range
+    return int(nodes)
+
+
+def _settle_tasks(fields: Dict[str, Any], nodes: int) -> int:
+    """Settle the tasks in ``fields``; return their number on each node."""
+    tasks, tasks_per_node = fields.pop("ntasks", None), fields.get("ntasks_per_node")
+    if tasks is not None:
+        most_on_a_node = -(-tasks // nodes)  # rounded up
+        if tasks_per_node is None or tasks_per_node > most_on_a_node:
+            tasks_per_node = most_on_a_node
+    fields["ntasks_per_node"] = tasks_per_node or 1
+    return int(fields["ntasks_per_node"])
 
 
 def _least_nodes(fields: Dict[str, Any], gpus: int, cluster: Cluster) -> int:

@@ -153,7 +153,7 @@ class LaunchBuilder(SizeBuilder):
         """Return the name of the container runtime; raise UsageError for an unknown one."""
         if self.request.container_runtime is not None:
             name = self.request.container_runtime
-            self.keep_requested("container-runtime", "container_runtime", name)
+            self.keep_requested("container-runtime", name)
         elif image.endswith(".sqsh"):
             name = self.derive("container-runtime", "pyxis", "an Enroot squashfs image")
         else:

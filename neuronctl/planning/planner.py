@@ -68,7 +68,7 @@ class _PlanBuilder(LaunchBuilder):
         """Settle the cluster and all sizes. recognised: how the cluster was recognised."""
         request = self.request
         if request.cluster is not None:
-            self.keep_requested("cluster", "cluster", request.cluster)
+            self.keep_requested("cluster", request.cluster)
         else:
             how = recognised or "the catalog's default"
             self.decide("cluster", self.cluster.name, Source.CLUSTER, how)
@@ -96,7 +96,7 @@ class _PlanBuilder(LaunchBuilder):
         launches = self._build_launches()
         until_done = self._settle_until_done(time_limit)
         if self.code is not None:
-            self.keep_requested("snapshot", "snapshot", self.code.place)
+            self.keep_requested("snapshot", self.code.place)
         self._check_idle()
         settled: _Values = {
             **self._size_options(),
@@ -230,7 +230,7 @@ class _PlanBuilder(LaunchBuilder):
             why = "; ".join(filter(None, (origin.where, chain)))
             self.decide("until-done", f"{how}; {at_most}", origin.source, why)
         else:
-            self.keep_requested("until-done", "until_done", f"requeued; {at_most}")
+            self.keep_requested("until-done", f"requeued; {at_most}")
         return model.UntilDone(
             max_runs=runs,
             before_end=before_end,
@@ -256,7 +256,7 @@ class _PlanBuilder(LaunchBuilder):
         if signal is None or self.interactive:
             return request.signal
         if signal.to_batch_shell or not model.passes(signal, self.launcher, bool(request.steps)):
-            return self.keep_requested("signal", "signal", request.signal)
+            return self.keep_requested("signal", request.signal)
         flags, name, seconds = units.split_signal(request.signal or "")
         value = f"{flags}B:{name}{seconds and f'@{seconds}'}"
         return self.derive("signal", value, "B: so that it reaches the program")
@@ -296,7 +296,7 @@ class _PlanBuilder(LaunchBuilder):
         origin = self.request.origin("time_limit")
         seconds = units.parse_time(text)
         if seconds == units.UNLIMITED or text.count(":") == 2:
-            return seconds, self.keep_requested("time", "time_limit", text)
+            return seconds, self.keep_requested("time", text, "time_limit")
         # A bare number is minutes, and MM:SS looks like HH:MM.
         written_out = units.format_time(seconds)
         if text.count(":") == 1 and "-" not in text:
@@ -311,7 +311,7 @@ class _PlanBuilder(LaunchBuilder):
         request = self.request
         policy = self.cluster.policy.comment
         if request.comment is not None:
-            return self.keep_requested("comment", "comment", request.comment)
+            return self.keep_requested("comment", request.comment)
         if policy.form == "fields":
             values = {"field": request.field, "appl": request.appl}
             pairs = [f"{key}={values[key]}" for key in policy.fields if values.get(key)]
@@ -319,14 +319,14 @@ class _PlanBuilder(LaunchBuilder):
                 return None
             return self.derive("comment", ";".join(pairs), "from --field and --appl")
         if policy.form == "word" and request.appl:
-            return self.keep_requested("comment", "appl", request.appl)
+            return self.keep_requested("comment", request.appl, "appl")
         return None
 
     def _settle_job_name(self) -> str:
         """Return the job's name: as requested, or made from the file or the program that runs."""
         request = self.request
         if request.job_name is not None:
-            return self.keep_requested("job-name", "job_name", request.job_name)
+            return self.keep_requested("job-name", request.job_name)
         if request.script is None:
             if request.text_file is not None:
                 return self.derive("job-name", _name_of(request.text_file), "the file's name")
@@ -339,7 +339,7 @@ class _PlanBuilder(LaunchBuilder):
         if self.interactive:
             return None
         if requested is not None:
-            return self.keep_requested(name, name, requested)
+            return self.keep_requested(name, requested)
         if name == "error" and request.output is not None:
             return None  # sbatch writes both into the one requested file
         pattern = "%x_%A_%a" if request.array else "%x_%j"

@@ -65,7 +65,7 @@ class SizeBuilder:
         """Return the requested partitions, or the cluster's default; a nameless one without."""
         name = self.request.partition
         if name is not None:
-            self.keep_requested("partition", "partition", name)
+            self.keep_requested("partition", name)
         elif self.cluster.default_partition is not None:
             name = self.cluster.default_partition
             self.decide("partition", name, Source.CLUSTER, "the cluster's default partition")
@@ -77,7 +77,7 @@ class SizeBuilder:
         nodes = self.request.nodes
         if nodes is not None:
             most = self.request.max_nodes
-            self.keep_requested("nodes", "nodes", f"{nodes}-{most}" if most else nodes)
+            self.keep_requested("nodes", f"{nodes}-{most}" if most else nodes)
             return nodes
         hosts = set(units.hosts(self.request.nodelist))
         if len(hosts) > 1:
@@ -105,9 +105,9 @@ class SizeBuilder:
         if total:
             self._check_total_gpus(total)
         if gpus is not None:
-            return self.keep_requested("gpus-per-node", "gpus_per_node", gpus)
+            return self.keep_requested("gpus-per-node", gpus)
         if total is not None:
-            self.keep_requested("gpus", "gpus", total)
+            self.keep_requested("gpus", total)
             reason = f"{total} GPUs / {nodes} nodes" if nodes > 1 else ""
             return self.derive("gpus-per-node", total // nodes, reason)
         return 0
@@ -129,7 +129,7 @@ class SizeBuilder:
         """Return the requested launcher, otherwise the site's for the program and the size."""
         if self.request.launcher is not None:
             launcher = launchers.load(self.request.launcher)
-            self.keep_requested("launcher", "launcher", launcher.name)
+            self.keep_requested("launcher", launcher.name)
             return launcher
         if self.interactive:
             return launchers.load("srun")
@@ -159,7 +159,7 @@ class SizeBuilder:
         request, nodes = self.request, self.nodes
         name = "ntasks-per-node"
         if request.ntasks_per_node is not None:
-            return self.keep_requested(name, "ntasks_per_node", request.ntasks_per_node)
+            return self.keep_requested(name, request.ntasks_per_node)
         if request.ntasks is not None:
             reason = f"{counted(request.ntasks, 'task')} on {counted(nodes, 'node')}"
             # If Slurm chooses the nodes, they may get unequal numbers of tasks: round up.
@@ -206,10 +206,10 @@ class SizeBuilder:
         """Return the cores of each task; 1 if they are left to Slurm, which gives at least one."""
         requested, place, name = self.request.cpus_per_task, self.place, "cpus-per-task"
         if requested == 0 and place is None:
-            self.keep_requested(name, "cpus_per_task", "left to Slurm")
+            self.keep_requested(name, "left to Slurm")
             return 1
         if requested:
-            return self.keep_requested(name, "cpus_per_task", requested)
+            return self.keep_requested(name, requested)
         if place is not None:
             cores = max(1, place.cores // self.ntasks_per_node)
             tasks = counted(self.ntasks_per_node, "task")
@@ -253,7 +253,7 @@ class SizeBuilder:
         """Record the requested memory, or what Slurm gives by default, if that is known."""
         request = self.request
         if request.mem is not None:
-            self.keep_requested("mem", "mem", request.mem)
+            self.keep_requested("mem", request.mem)
             return
         is_unknown = request.exclusive or request.cpus_per_task == 0
         memory = self.cluster.memory_mb(self.partitions[0], self.cores)
@@ -272,9 +272,9 @@ class SizeBuilder:
         """Record a value that follows from others, and return it."""
         return self.decide(name, value, Source.DERIVED, reason)
 
-    def keep_requested(self, name: str, field: str, value: T) -> T:
-        """Record a value of the request, and return it."""
-        origin = self.request.origin(field)
+    def keep_requested(self, name: str, value: T, field: str = "") -> T:
+        """Record a value of the request, and return it. field: if not called like ``name``."""
+        origin = self.request.origin(field or name.replace("-", "_"))
         return self.decide(name, value, origin.source, origin.where)
 
     def remark(self, name: str) -> str:

@@ -227,24 +227,23 @@ def exports(
     wandb: Optional[Export] = None,
 ) -> Tuple[Export, ...]:
     """Return the variables of a job or launch, the user's last. cores, processes: per node."""
-    users = dict(request.env)
-    variables: List[Export] = []
+    defaults: List[Export] = []
     runs_program = request.script is not None or request.body is not None or request.steps
-    if runs_program and "PYTHONUNBUFFERED" not in users:
-        variables.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
-    if runs_program and request.container is not None and "PYTHONNOUSERSITE" not in users:
-        variables.append(Export("PYTHONNOUSERSITE", "1", "~/.local is not the image's"))
+    if runs_program:
+        defaults.append(Export("PYTHONUNBUFFERED", "1", "lines reach the log as printed"))
+    if runs_program and request.container is not None:
+        defaults.append(Export("PYTHONNOUSERSITE", "1", "~/.local is not the image's"))
     texts = [request.body or "", *(step.body or "" for step in request.steps)]
     has_srun = any(re.search(r"\bsrun\b", text) for text in texts)
-    if has_srun and request.cpus_per_task != 0 and "SRUN_CPUS_PER_TASK" not in users:
+    if has_srun and request.cpus_per_task != 0:
         why = "else each srun below gives its tasks one core"
-        variables.append(Export("SRUN_CPUS_PER_TASK", Shell("$SLURM_CPUS_PER_TASK"), why))
-    has_threads = _THREADS in users or _THREADS in cluster.environment
-    if processes > 1 and request.script is not None and not has_threads:
-        variables.append(_export_threads(cores, processes))
+        defaults.append(Export("SRUN_CPUS_PER_TASK", Shell("$SLURM_CPUS_PER_TASK"), why))
+    if processes > 1 and request.script is not None and _THREADS not in cluster.environment:
+        defaults.append(_export_threads(cores, processes))
     for name, value in cluster.environment.items():
-        if name not in users:
-            variables.append(Export(name, value, f"{cluster.name} wants it"))
+        defaults.append(Export(name, value, f"{cluster.name} wants it"))
+    users = dict(request.env)
+    variables = [variable for variable in defaults if variable.name not in users]
     if wandb is not None:
         variables.append(wandb)
     for name, value in users.items():

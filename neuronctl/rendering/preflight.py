@@ -18,9 +18,8 @@ def checks(plan: JobPlan) -> Dict[str, Any]:
     gpus: how many each node must show; 1 if the job itself selects some of its GPUs. ssh: whether
     the first node must reach the others without a password.
     """
-    uses_all_nodes = plan.most_nodes > 1 and any(
-        launch.launcher.takes_all_nodes for launch in plan.launches
-    )
+    launchers = [launch.launcher for launch in plan.launches]
+    on_all_nodes = plan.most_nodes > 1 and any(one.takes_all_nodes for one in launchers)
     image, wrapping = plan.request.container, plan.launches[0].wrapping
     files: List[str] = []
     programs: List[CommandWord] = [*wrapping.prefix[:1]]
@@ -36,11 +35,11 @@ def checks(plan: JobPlan) -> Dict[str, Any]:
     if image is not None and "://" not in image and not wrapping.srun:
         files.append(image)
     return {
-        "srun": once_per_node(plan) if uses_all_nodes else "",
+        "srun": once_per_node(plan) if on_all_nodes else "",
         "programs": _names_of_programs(programs, files),
         "files": list(dict.fromkeys(files)),
         "gpus": min(plan.gpus_per_node, 1) if _selects_gpus(plan) else plan.gpus_per_node,
-        "ssh": uses_all_nodes and any(launch.launcher.ssh for launch in plan.launches),
+        "ssh": on_all_nodes and any(one.ssh for one in launchers),
     }
 
 

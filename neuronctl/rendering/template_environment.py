@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from typing import Any, Callable, Iterator, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, Sequence, Tuple
 
 import jinja2
 
@@ -39,10 +39,10 @@ def launcher_templates() -> jinja2.Environment:
     return _environment("launchers", directories())
 
 
-def gpu_reader(amd: Optional[bool] = None) -> str:
-    """Return the shell function that prints a node's GPU figures. amd: None: it finds out."""
+def gpu_reader() -> str:
+    """Return the shell function that prints the figures of a node's GPUs."""
     template = script_templates().get_template("shipped/use.j2")
-    return str(template.module.read_gpus(amd))  # type: ignore[attr-defined]
+    return str(template.module.read_gpus())  # type: ignore[attr-defined]
 
 
 def render_page(name: str, **values: Any) -> str:

@@ -69,13 +69,14 @@ def _draft_partition(site: SitePartition, figures: ClusterFigures) -> Data:
     data: Data = {}
     if site.nodes:
         data["nodes"] = site.nodes
-    if 0 < len(units.hosts(site.node_list)) <= (site.nodes or 0):
+    names = units.hosts(site.node_list)
+    if names and len(names) <= (site.nodes or 0):
         data["node_list"] = site.node_list
     data.update(_draft_sizes(site, figures))
     qos = figures.qos_named(site.qos) if site.qos else None
     if qos is not None:
         data.update(_draft_user_limits(qos))
-    if site.max_nodes and site.max_nodes <= (site.nodes or site.max_nodes):
+    if site.max_nodes and (not site.nodes or site.max_nodes <= site.nodes):
         data["max_nodes"] = site.max_nodes
     times = {"default": site.default_time, "maximum": site.max_time}
     wall_time = {key: units.format_time(value) for key, value in times.items() if value}

@@ -54,7 +54,7 @@ def layer_files(option_file: Optional[str] = None) -> List[str]:
 
 
 def text_of(file: str) -> str:
-    """Return the text of a layer; the site's and the user's files must be theirs."""
+    """Return the text of a layer; refuse a site's or user's file that others may write."""
     return yamlfile.text_of(file, CatalogError, found=file in (SITE_FILE, _own_file()))
 
 

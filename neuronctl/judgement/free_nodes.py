@@ -254,11 +254,8 @@ def _list_preemptable(on_cluster: PlanOnCluster) -> Tuple[str, ...]:
     if figures.config.preempts_by != "partition_prio" or partition is None:
         return ()
     of_same_nodes = {name for group in on_cluster.pool for name in group.partitions}
-    return tuple(
-        other.name
-        for other in figures.partitions
-        if other.name in of_same_nodes and other.tier < partition.tier
-    )
+    lower = (other.name for other in figures.partitions if other.tier < partition.tier)
+    return tuple(name for name in lower if name in of_same_nodes)
 
 
 def _wait_for_jobs(search: NodeSearch) -> Wait:
@@ -404,10 +401,6 @@ def _shares_cores(on_cluster: PlanOnCluster, group: NodeGroup) -> bool:
     most = partition.max_cores_per_node
     if most is not None and group.cores_used + on_cluster.plan.cores_per_node > most:
         return True
-    if len(group.partitions) <= 1:
-        return False
-    return any(
-        other.oversubscribe.startswith(("YES", "FORCE"))
-        for other in on_cluster.snapshot.figures.partitions
-        if other.name in group.partitions
-    )
+    every = on_cluster.snapshot.figures.partitions if len(group.partitions) > 1 else ()
+    sharing = {other.name for other in every if other.oversubscribe.startswith(("YES", "FORCE"))}
+    return not sharing.isdisjoint(group.partitions)

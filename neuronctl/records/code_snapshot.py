@@ -94,9 +94,10 @@ def _copy_files(snapshot: CodeSnapshot) -> List[str]:
     with tempfile.TemporaryDirectory(prefix="neuronctl-") as scratch:
         index = os.path.join(scratch, "index")
         git(root, "read-tree", snapshot.tree, index=index)
-        staged = git(root, "ls-files", "-z", "--stage", index=index).split("\0")[:-1]
-        names = [line.partition("\t")[2] for line in staged]
-        modules = [line.partition("\t")[2] for line in staged if line.startswith("160000 ")]
+        lines = git(root, "ls-files", "-z", "--stage", index=index).split("\0")[:-1]
+        staged = [line.split("\t", 1) for line in lines]
+        names = [name for _, name in staged]
+        modules = [name for mode, name in staged if mode.startswith("160000 ")]
         if not all(os.path.lexists(os.path.join(code, name)) for name in names):
             prefix = f"--prefix={code}/"
             git(root, "checkout-index", "--all", "--force", "--quiet", prefix, index=index)

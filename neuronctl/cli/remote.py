@@ -28,8 +28,9 @@ class Call:
 
     allowed: the files of --allow. browse: whether --open is given. options: as click reads them.
     sends: whether the project is sent before. serves: whether a server answers in the end, to which
-    a tunnel is opened. gives_job_code: whether the exit code is the job's. waits: whether the
-    command only waits, so that Ctrl-C may end it on the cluster, too.
+    a tunnel is opened. dry_folder: where a dry run finds the list of the project's files. waits:
+    whether the command only waits, so that Ctrl-C may end it on the cluster, too. gives_job_code:
+    whether the exit code is the job's.
     """
 
     def __init__(self, words: Sequence[str], allowed: Sequence[str], browse: bool) -> None:
@@ -40,6 +41,7 @@ class Call:
         self.command = words[0]
         subcommand = words[1] if len(words) > 1 else ""
         self.sends = self.command in _SENDS and subcommand not in _ABOUT_JOBS
+        self.dry_folder = ""
         self.is_dry = self.command == "generate" or bool(self.options.get("dry_run"))
         lists = subcommand in ("list", "--list") or self.options.get("list_recipes")
         self.serves = self.command == "serve" and not (lists or self.is_dry)
@@ -78,7 +80,7 @@ def run_remote(words: Sequence[str], configured: str) -> int:
     if call.command == "doctor":
         from neuronctl.cli.doctor import examine_remote
 
-        return examine_remote(remote, _request(remote, call, words))
+        return examine_remote(remote, _request(remote, call, words, tty=False, input=False))
     return _run_on(remote, call)
 
 
@@ -142,19 +144,10 @@ def _options(words: Sequence[str]) -> Mapping[str, Any]:
         raise usage_error(error, root, list(words)) from None
 
 
-def _request(
-    remote: Remote,
-    call: Call,
-    words: Sequence[str],
-    *,
-    tty: bool = False,
-    takes_input: bool = False,
-    dry: str = "",
-) -> Dict[str, Any]:
+def _request(remote: Remote, call: Call, words: Sequence[str], **streams: Any) -> Dict[str, Any]:
     """Return what the other side needs for a command line, on this terminal.
 
-    tty: whether it gets a terminal. takes_input: whether it reads standard input. dry: the folder
-    of a dry run; "" for no dry run.
+    streams: tty, whether it gets a terminal; input, whether it reads standard input.
     """
     from neuronctl.remote.project import find_project
 
@@ -164,9 +157,8 @@ def _request(
         "words": [word.encode("utf-8", "surrogateescape").decode("latin-1") for word in words],
         "environment": _environment(),
         "waits": call.waits,
-        "tty": tty,
-        "input": takes_input,
-        "dry": dry,
+        "dry": call.dry_folder,
+        **streams,
     }
 
 
@@ -184,10 +176,9 @@ def _run_on(remote: Remote, call: Call) -> int:
     """Run a command line on a cluster; return the exit code."""
     from neuronctl.remote.session import run
 
-    dry_folder = ""
     if call.sends:
         try:
-            dry_folder = _send(remote, call)
+            _send(remote, call)
         except (ConnectionLostError, KeyboardInterrupt):
             notify(f"'{call.command}' had not begun on {remote.name}: nothing was submitted")
             raise
@@ -197,7 +188,7 @@ def _run_on(remote: Remote, call: Call) -> int:
     if call.serves:
         name_length = 2 if words[1:2] == ("connect",) else 1
         words = (*words[:name_length], "--json", *words[name_length:])
-    request = _request(remote, call, words, tty=tty, takes_input=takes_input, dry=dry_folder)
+    request = _request(remote, call, words, tty=tty, input=takes_input)
     try:
         session = run(remote, request, notify, tty=tty, takes_input=takes_input)
         if call.serves:
@@ -228,24 +219,23 @@ def _reads_script(call: Call) -> bool:
     return not is_given
 
 
-def _send(remote: Remote, call: Call) -> str:
-    """Send the project, or for a dry run its list; return the folder there that has it."""
+def _send(remote: Remote, call: Call) -> None:
+    """Send the project, or for a dry run its list."""
     from neuronctl.remote.project import find_project, send
 
     if not call.is_dry:
         send(remote, find_project(), call.allowed, notify)
-        return ""
+        return
     from neuronctl.common.console import printable
     from neuronctl.common.words import amount, counted
 
     # Of other files, the cluster gets only the names.
     scripts = (*call.words, "job.yaml")
-    folder, files = send(remote, find_project(), call.allowed, notify, scripts=scripts)
+    call.dry_folder, files = send(remote, find_project(), call.allowed, notify, scripts=scripts)
     for name, size in files:
         say(f"  {amount(size):>9}  {printable(name)}")
     total = f"{counted(len(files), 'file')}, {amount(sum(size for _, size in files))}"
     notify(f"would send {total} to {remote.name}; the script is made there without them")
-    return folder
 
 
 def _with_key(remote: Remote, call: Call) -> Tuple[Tuple[str, ...], str]:

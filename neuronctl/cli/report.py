@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
@@ -28,17 +28,11 @@ from neuronctl.common.errors import UsageError, at_most_one
 from neuronctl.common.units import format_elapsed, parse_since
 from neuronctl.common.words import amount, counted, duration, percent
 from neuronctl.monitoring.job_use import JobUse, advise, read_use
-from neuronctl.monitoring.samples import (
-    GpuUse,
-    NodeUse,
-    gpu_lines,
-    usage_charts,
-    without_series,
-)
+from neuronctl.monitoring.samples import GpuUse, NodeUse, gpu_lines, usage_charts, without_series
+from neuronctl.records.store import RecordStore
 from neuronctl.tracking.endings import ending_words
-
-if TYPE_CHECKING:
-    from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.job_status import JobStatus
+from neuronctl.tracking.lookup import mine
 
 _MOST = 16
 """Rows of a table: the GPUs and nodes that did least, the last runs, the jobs that took most."""
@@ -74,9 +68,6 @@ def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_j
 
 
 def _find_jobs(words: Sequence[str], since: Optional[str]) -> Sequence[JobStatus]:
-    from neuronctl.records.store import RecordStore
-    from neuronctl.tracking.lookup import mine
-
     if since is None:
         store = RecordStore.default()
         return look_up_jobs([resolve_job(word, store) for word in words], store).jobs

@@ -9,10 +9,13 @@ from typing import Dict, List, Optional, Tuple
 
 import click
 
+from neuronctl.catalog.loader import load
 from neuronctl.cli.job_options import file_option
 from neuronctl.common.console import print_json, print_line, print_rows
 from neuronctl.common.units import compress_hostlist
 from neuronctl.common.words import counted
+from neuronctl.sandbox import client, enter, layout
+from neuronctl.sandbox.requirements import OPTIONAL_PACKAGES, PACKAGES
 
 
 def _counts(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...]) -> Dict[str, int]:
@@ -73,9 +76,6 @@ def up(
     """Start the sandbox, if it is not running."""
     if catalog is not None:
         os.environ["NEURONCTL_CATALOG"] = catalog  # goes into the sandbox
-    from neuronctl.catalog.loader import load
-    from neuronctl.sandbox import client, layout
-
     begin = time.monotonic()
     built = layout.build(load().cluster(cluster), counts)
     mounts = tuple(map(client.parse_bind, binds))
@@ -96,8 +96,6 @@ def up(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.sandbox/1).")
 def status(as_json: bool) -> int:
     """Show the sandbox and its nodes; exit with 6 if none is running."""
-    from neuronctl.sandbox import client
-
     running = client.find()
     facts = {} if running is None else dataclasses.asdict(running)
     if as_json:
@@ -137,8 +135,6 @@ def shell() -> int:
 
 
 def _enter(argv: List[str], paths: Tuple[str, ...]) -> int:
-    from neuronctl.sandbox import client, enter
-
     running = client.require()
     return enter.run(running, argv or [running.shell], paths)
 
@@ -146,8 +142,6 @@ def _enter(argv: List[str], paths: Tuple[str, ...]) -> int:
 @command.command()
 def down() -> None:
     """Remove the sandbox, with its jobs and everything written in it."""
-    from neuronctl.sandbox import client
-
     print_line("sandbox down" if client.down() else "no sandbox is running")
 
 
@@ -155,6 +149,4 @@ def down() -> None:
 @click.option("--all", "all_", is_flag=True, help="Include those for ssh and for modules.")
 def packages(all_: bool) -> None:
     """Print the Debian packages that the sandbox needs, on one line for apt-get."""
-    from neuronctl.sandbox.requirements import OPTIONAL_PACKAGES, PACKAGES
-
     print_line(" ".join([*PACKAGES, *(OPTIONAL_PACKAGES if all_ else ())]))

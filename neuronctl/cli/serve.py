@@ -10,24 +10,30 @@ from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import click
 
+from neuronctl.catalog.loader import load, recognise
 from neuronctl.cli.job_options import BatchCommand, job_command, plan_given
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
+from neuronctl.cli.jobs import resolve_job
 from neuronctl.cli.say import hint_at_why, notify
+from neuronctl.cli.why import explain_end
 from neuronctl.common import console, errors
 from neuronctl.common.console import Column, print_json, print_line, shortened
 from neuronctl.common.datatypes import asdict, replace
 from neuronctl.common.errors import UsageError
 from neuronctl.common.units import parse_timeout
 from neuronctl.common.words import moment
+from neuronctl.records.store import JobRecord, RecordStore
+from neuronctl.serving import recipes, server_state
+from neuronctl.serving.server_state import Note
+from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.job_states import RUNNING
 from neuronctl.submission.pipeline import submit_job
+from neuronctl.tracking.follow import GrowingLog, JobWatch
+from neuronctl.tracking.lookup import queued
 
 if TYPE_CHECKING:
     from neuronctl.catalog.cluster import Cluster
-    from neuronctl.records.store import JobRecord
-    from neuronctl.serving.server_state import Note
-    from neuronctl.slurm.job_id import JobId
     from neuronctl.submission.transaction import Submission
-    from neuronctl.tracking.follow import GrowingLog, JobWatch
 
 
 class _Serve(BatchCommand):
@@ -83,11 +89,9 @@ def command(
         return _list_recipes()
     if not words:
         raise UsageError("no recipe is named", "see 'neuronctl serve --list'")
-    from neuronctl.serving.recipes import load
     from neuronctl.serving.server_job import make_place, plan_server
-    from neuronctl.slurm.job_id import JobId
 
-    recipe = load(words[0])
+    recipe = recipes.load(words[0])
     seconds = _seconds("--ready-within", ready_within)
     if seconds:
         recipe = replace(recipe, ready_within=seconds)
@@ -111,11 +115,9 @@ def command(
 
 
 def _list_recipes() -> int:
-    from neuronctl.serving.recipes import load, names
-
-    for name in names():
+    for name in recipes.names():
         try:
-            print_line(f"{name:12}  {load(name).title}")
+            print_line(f"{name:12}  {recipes.load(name).title}")
         except errors.TemplateError as error:
             notify(error.message)
     return 0
@@ -137,11 +139,6 @@ def connect(job: str, as_json: bool) -> int:
 
     JOB is a job id, or the name of a job; without it, your newest running server.
     """
-    from neuronctl.catalog.loader import load, recognise
-    from neuronctl.cli.jobs import resolve_job
-    from neuronctl.records.store import RecordStore
-    from neuronctl.serving.server_state import MARK
-
     store = RecordStore.default()
     id = resolve_job(job, store) if job else _newest_server()
     record = store.get(id.job)
@@ -151,7 +148,7 @@ def connect(job: str, as_json: bool) -> int:
             f"an older neuronctl started server {id}, and this one cannot read its notes",
             f"neuronctl cancel {id}, and start it again with 'neuronctl serve'",
         )
-    if MARK not in script:
+    if server_state.MARK not in script:
         raise UsageError(
             f"job {id} is not a server of yours", "'neuronctl serve RECIPE' starts one"
         )
@@ -159,11 +156,7 @@ def connect(job: str, as_json: bool) -> int:
 
 
 def _newest_server() -> JobId:
-    from neuronctl.serving.server_state import list_servers
-    from neuronctl.slurm.job_states import RUNNING
-    from neuronctl.tracking.lookup import queued
-
-    numbers = list_servers()
+    numbers = server_state.list_servers()
     running = [job.id for job in queued() if job.state == RUNNING and job.id.job in numbers]
     if not running:
         raise errors.NoSuchJobError(
@@ -179,9 +172,7 @@ def list_servers(as_json: bool) -> int:
 
     USER is whose the port is. A server that has ended stays in the list for a week.
     """
-    from neuronctl.serving.server_state import find_all_servers
-
-    notes = find_all_servers()
+    notes = server_state.find_all_servers()
     if as_json:
         servers = [{"job_id": str(note.job), **asdict(note)} for note in notes]
         for server in servers:
@@ -216,13 +207,10 @@ def _wait(
 
     again: whether its log was shown before, so that the end of the log suffices.
     """
-    from neuronctl.serving.server_state import ANSWERS, UNKNOWN, wait_for_server
-    from neuronctl.tracking.follow import JobWatch
-
     watch = JobWatch(job, record)
     progress = _Progress(watch, only_end=again)
     try:
-        note = wait_for_server(watch, progress.show, progress.show_log)
+        note = server_state.wait_for_server(watch, progress.show, progress.show_log)
     except KeyboardInterrupt:
         progress.show("")
         notify(
@@ -235,12 +223,12 @@ def _wait(
         progress.show_log(last=True)
         _explain_end(watch)
         return watch.exit_status or 1
-    if note.state == UNKNOWN:
+    if note.state == server_state.UNKNOWN:
         raise errors.SlurmUnavailableError(
             f"it is not known whether {note.recipe} of job {job} answers: {note.words}",
             "try again in a few seconds",
         )
-    if note.state != ANSWERS:
+    if note.state != server_state.ANSWERS:
         notify(f"job {job}: {note.summary}")
         notify(f"its log: neuronctl logs {job}; 'neuronctl cancel {job}' ends it")
         return 1
@@ -250,20 +238,15 @@ def _wait(
 
 def _explain_end(watch: JobWatch) -> None:
     """Say how the job of a server ended before the server answered."""
-    from neuronctl.cli.why import explain_end
-    from neuronctl.serving.server_state import BY_SLURM, read_note
-
     notify(watch.last_words())
-    note = read_note(watch.job.job)
-    if note is not None and note.words not in ("", BY_SLURM):
+    note = server_state.read_note(watch.job.job)
+    if note is not None and note.words not in ("", server_state.BY_SLURM):
         notify(note.summary)
     explain_end(watch.statuses, file=sys.stderr)
     hint_at_why([watch.job])
 
 
 def _print_connection(note: Note, cluster: Cluster, as_json: bool) -> None:
-    from neuronctl.serving import server_state
-
     connection = server_state.connect(note, cluster)
     if as_json:
         keys = ("name", "recipe", "node", "address", "port", "token")
@@ -294,8 +277,6 @@ class _Progress:
     """
 
     def __init__(self, watch: JobWatch, *, only_end: bool) -> None:
-        from neuronctl.tracking.follow import GrowingLog
-
         self._watch = watch
         self._begin = time.monotonic()
         self._last_state = ""

@@ -67,10 +67,10 @@ def command(
         notify(*store.warnings)
         _print_differences(*pair, code=code, metric=metric or "", as_json=as_json)
         return
-    for option in ["--code"] * code or ["--metric"] * (metric is not None):
-        raise UsageError(
-            f"{option} compares two jobs", f"name the other one: show {job} JOB {option}"
-        )
+    if code or metric is not None:
+        option = "--code" if code else "--metric"
+        hint = f"name the other one: show {job} JOB {option}"
+        raise UsageError(f"{option} compares two jobs", hint)
     id = resolve_job(job, store)
     if only_script:
         print_script(newest_record(store, id.job).draft.script)
@@ -105,8 +105,8 @@ def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
         print_decisions(draft.decisions, sys.stdout)
     if draft.findings:
         print_text("\nFound by the rules" + (", and forced" if draft.forced else ""), "bold")
-        for row in draft.findings:
-            print_line(f"  {row[1]} {row[0]}: {row[3]}")
+        for code, severity, _, message, *_ in draft.findings:
+            print_line(f"  {severity} {code}: {message}")
     print_text("\nScript", "bold")
     print_text(draft.script.rstrip("\n"))
 
@@ -116,9 +116,11 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
     if len(jobs) > 1:
         listed = f"'neuronctl status {status.id.job}' lists them"
         return [("tasks", f"{state_counts(jobs)}; {listed}")]
-    how = "; ".join(filter(None, (outcome_words(status), runs_words(status))))
+    outcome = "; ".join(filter(None, (outcome_words(status), runs_words(status))))
+    state = ", ".join(filter(None, (status.state, outcome)))
+    node_list = f"({status.node_list})" if status.node_list else ""
     rows = [
-        ("state", f"{status.state}{how and f', {how}'} (from {status.source})"),
+        ("state", f"{state} (from {status.source})"),
         ("partition", status.partition),
         ("user", status.user),
         ("submitted", _local(status.submit)),
@@ -126,7 +128,7 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
         ("to start", _local(status.expected)),
         ("ended", _local(status.end) if status.ended else ""),
         ("used", f"{duration(status.elapsed)} of {duration(status.time_limit)}"),
-        ("nodes", f"{status.nodes or ''} {status.node_list and f'({status.node_list})'}".strip()),
+        ("nodes", f"{status.nodes or ''} {node_list}".strip()),
         ("GPUs", "" if status.gpus is None else str(status.gpus)),
         ("directory", status.work_dir),
         ("log", status.stdout or ""),
@@ -152,20 +154,24 @@ def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]
 def _print_differences(
     first: JobRecord, second: JobRecord, *, code: bool, metric: str, as_json: bool
 ) -> None:
-    """Print how two jobs differ. code: compare the code of their snapshots too.
+    """Print how two jobs differ.
 
-    metric: the pattern of what is compared in their logs; "": of what programs print.
+    code: whether the code of their snapshots is compared, too. metric: the pattern of the metric in
+    their logs; "": that of the metric that programs print for neuronctl.
     """
     from neuronctl.records.code_snapshot import compare_snapshots
     from neuronctl.sweeping.parameters import METRIC, check_metric, last_metric
 
     check_metric(metric)
-    logs = ((one.log_path(), one.log_path(err=True)) for one in (first, second))
-    reached = [last_metric(paths, metric or METRIC) for paths in logs]
+    before_metric, after_metric = (
+        last_metric((record.log_path(), record.log_path(err=True)), metric or METRIC)
+        for record in (first, second)
+    )
     names = f"job {first.job_id}", f"job {second.job_id}"
     values = changed_values(first.draft, second.draft, code=True)
-    values += [("metric", reached[0], reached[1])] if any(reached) else []
-    changed = compare_snapshots(first.draft, second.draft, names) if code else []
+    if before_metric or after_metric:
+        values.append(("metric", before_metric, after_metric))
+    code_lines = compare_snapshots(first.draft, second.draft, names) if code else []
     is_comparable = is_code_known(first.draft) and is_code_known(second.draft)
     before = first.draft.script.splitlines()
     after = second.draft.script.splitlines()
@@ -173,15 +179,15 @@ def _print_differences(
     if as_json:
         plan = [{"name": name, "first": a or None, "second": b or None} for name, a, b in values]
         data = {"first": names[0], "second": names[1], "plan": plan, "script": lines}
-        code_data = {"code": changed if code else None, "code_known": is_comparable}
+        code_data = {"code": code_lines if code else None, "code_known": is_comparable}
         print_json("neuronctl.diff/1", {**data, **code_data})
         return
     if values:
         print_table(
             [Column("VALUE", no_wrap=True), *(Column(name.upper()) for name in names)], values
         )
-    print_diff([*lines, *changed])
-    if not (values or lines or changed):
+    print_diff([*lines, *code_lines])
+    if not (values or lines or code_lines):
         where = "" if is_comparable else " in what is recorded"
         print_line(f"{' and '.join(names)} do not differ{where}")
     if not is_comparable:

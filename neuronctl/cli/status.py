@@ -60,7 +60,7 @@ def command(
         servers = _servers(answer)
         jobs_data = [{**status_data(job), "server": servers.get(job.id.job)} for job in answer.jobs]
         print_json("neuronctl.status/1", {"jobs": jobs_data})
-    elif answer.jobs or ((not jobs or state) and answer.unavailable is None):
+    elif answer.jobs or (answer.unavailable is None and (state or not jobs)):
         question.show(answer)
         if question.ids and len(answer.jobs) == 1:
             from neuronctl.cli.why import explain_end
@@ -89,7 +89,10 @@ def _show_pipelines(words: Tuple[str, ...], *, as_json: bool, watching: bool) ->
 
 
 class _Question:
-    """Which jobs are asked for, by id or by name, and how they are shown."""
+    """The jobs to show: by id, by name, by age, by state.
+
+    after: when the jobs were submitted at the earliest (epoch seconds); None: in the last day.
+    """
 
     def __init__(self, words: Tuple[str, ...], since: Optional[str], state: Optional[str]) -> None:
         self.after = None if since is None else parse_since(since, int(time.time()))
@@ -104,27 +107,35 @@ class _Question:
 
         oldest: how many seconds old squeue's answer about all of the user's jobs may be.
         """
-        answer = look_up(self.ids) if self.ids else self._named(oldest)
-        if self.ids and self.names:
-            others = self._named(oldest)
-            by_id = {job.id: job for job in (*answer.jobs, *others.jobs)}
-            notes = tuple(dict.fromkeys((*answer.notes, *others.notes)))
-            answer = replace(answer, jobs=tuple(by_id.values()), notes=notes)
-        jobs = answer.jobs
-        if self.state is not None:
-            self.check(replace(answer, jobs=jobs))
-            jobs = tuple(job for job in jobs if job.state == self.state)
-        return replace(answer, jobs=jobs)
+        if not self.ids:
+            answer = self._look_up_names(oldest)
+        elif not self.names:
+            answer = look_up(self.ids)
+        else:
+            by_id, by_name = look_up(self.ids), self._look_up_names(oldest)
+            jobs = {job.id: job for job in (*by_id.jobs, *by_name.jobs)}
+            notes = dict.fromkeys((*by_id.notes, *by_name.notes))
+            answer = replace(by_id, jobs=tuple(jobs.values()), notes=tuple(notes))
+        if self.state is None:
+            return answer
+        self.check(answer)
+        return replace(answer, jobs=tuple(job for job in answer.jobs if job.state == self.state))
 
-    def _named(self, oldest: float) -> Found:
+    def _look_up_names(self, oldest: float) -> Found:
         """Return the user's jobs; if names are asked for, only those that have one of them."""
         answer = mine(since=self.after, oldest=oldest)
-        named = (job for job in answer.jobs if any(is_named(job.name, n) for n in self.names))
-        return replace(answer, jobs=tuple(named)) if self.names else answer
+        if not self.names:
+            return answer
+        jobs = (job for job in answer.jobs if any(is_named(job.name, n) for n in self.names))
+        return replace(answer, jobs=tuple(jobs))
 
     def check(self, answer: Found) -> None:
-        """Raise NoSuchJobError for what was asked for and nobody knows."""
-        unmatched = [n for n in self.names if not any(is_named(j.name, n) for j in answer.jobs)]
+        """Raise NoSuchJobError for a job id or a name that nobody knows.
+
+        With --state, no name is missing if there are jobs: those of a name may have other states.
+        """
+        job_names = {job.name for job in answer.jobs}
+        unmatched = [n for n in self.names if not any(is_named(name, n) for name in job_names)]
         if unmatched and answer.unavailable is None and (self.state is None or not answer.jobs):
             raise NoSuchJobError(
                 f"no matching jobs: {', '.join(unmatched)}",
@@ -135,10 +146,7 @@ class _Question:
             raise no_such_job(answer.missing)
 
     def show(self, answer: Found, most: Optional[int] = None) -> None:
-        """Print the table, or that there is no job.
-
-        most: print at most so many lines, the newest jobs'; None: all.
-        """
+        """Print the table, or that there is no job. most: lines, for the newest jobs; None: all."""
         from neuronctl.cli.job_table import fold, print_jobs
 
         if answer.jobs:
@@ -152,7 +160,8 @@ class _Question:
 
 
 def _servers(answer: Found) -> Dict[int, str]:
-    """Return how the server in each job is; most users have none."""
+    """Return the state of the server in each job that has one, by job id."""
+    # Most users have no server.
     if not os.path.isdir(os.path.join(state_dir(), "serve")):
         return {}
     from neuronctl.serving.server_state import find_running_servers
@@ -163,30 +172,30 @@ def _servers(answer: Found) -> Dict[int, str]:
 def _watch(question: _Question) -> None:
     """Show the table again and again, until all jobs that are asked for by id have ended.
 
-    While Slurm does not answer, the last table stays, and the line above it says since when.
+    While Slurm does not answer, show the last table, and above it the time of that answer.
     """
     import shutil
 
     from neuronctl.tracking.follow import poll_floor
 
     pause = max(_PAUSE, poll_floor())
-    shown: Optional[Found] = None
-    at = "as recorded"
+    last_answer: Optional[Found] = None
+    last_time = "as recorded"
     while True:
         answer = question.ask(oldest=pause)
-        head = f"refreshed every {pause:.0f} s; Ctrl-C to stop"
+        problem = ""
         if answer.unavailable is None:
             if not answer.jobs:
                 question.check(answer)
-            shown = answer
-            at = time.strftime("as of %H:%M:%S")
+            last_answer = answer
+            last_time = time.strftime("as of %H:%M:%S")
         elif not installed():
             raise answer.unavailable
         else:
-            head = f"no answer from Slurm ({answer.unavailable.message}); {head}"
+            problem = f"no answer from Slurm ({answer.unavailable.message}); "
         clear()
-        print_line(f"{at}, {head}")
-        question.show(shown or answer, max(1, shutil.get_terminal_size().lines - 6))
+        print_line(f"{last_time}, {problem}refreshed every {pause:.0f} s; Ctrl-C to stop")
+        question.show(last_answer or answer, max(1, shutil.get_terminal_size().lines - 6))
         for note in answer.notes:
             print_line(f"neuronctl: {note}")
         sys.stdout.flush()

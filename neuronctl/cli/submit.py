@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def submission_options(function: Callable[..., Optional[Submission]]) -> Callable[..., int]:
-    """--dry-run, --json, --follow, --wait, and --key, as the argument ``mode``.
+    """Add --dry-run, --json, --follow, --wait, and --key, as the argument ``mode``.
 
-    With --follow and --wait, the end of the job that the command submits is waited for.
+    The command returns its submission. With --follow or --wait, wait until that job has ended.
     """
 
     @functools.wraps(function)
@@ -37,14 +37,13 @@ def submission_options(function: Callable[..., Optional[Submission]]) -> Callabl
         mode = SubmitMode(dry_run, as_json, follow, wait, key)
         return _exit_code(mode, _known_job(mode) or function(mode=mode, **rest))
 
-    for name, help in (
-        ("--wait", "Wait until the job ends, and say how it ended."),
-        ("--follow", "Show states and log until the job ends."),
-        ("--json", "Print JSON (schema neuronctl.submit/2)."),
-        ("--dry-run", "Stop before sbatch; print the script."),
+    for option, parameter, help in (
+        ("--wait", "wait", "Wait until the job ends, and say how it ended."),
+        ("--follow", "follow", "Show states and log until the job ends."),
+        ("--json", "as_json", "Print JSON (schema neuronctl.submit/2)."),
+        ("--dry-run", "dry_run", "Stop before sbatch; print the script."),
     ):
-        parameter = "as_json" if name == "--json" else name[2:].replace("-", "_")
-        call = click.option(name, parameter, is_flag=True, help=help)(call)
+        call = click.option(option, parameter, is_flag=True, help=help)(call)
     help = "Return the job with this key; submit it if there is none."
     return click.option("--key", metavar="WORDS", default="", help=help)(call)
 
@@ -81,11 +80,11 @@ def command(
     if text is not None:
         from neuronctl.submission.existing_job import existing_job
 
-        names = {"job_file": "--file", "body": "--body", "template": "--template"}
-        others = [option for name, option in names.items() if given.pop(name)]
+        options = {"job_file": "--file", "body": "--body", "template": "--template"}
+        unusable = [option for name, option in options.items() if given.pop(name)]
         catalog = given.pop("catalog")
         job = existing_job(
-            *(words, given), tell=notify, text=text, others=others, catalog_file=catalog
+            words, given, tell=notify, text=text, others=unusable, catalog_file=catalog
         )
     else:
         job = plan_given(given, words, find_job=True)
@@ -116,32 +115,31 @@ def sbatch(words: Tuple[str, ...]) -> int:
 
 
 def _known_job(mode: SubmitMode) -> Optional[Submission]:
-    """Return the job that --key names, and print it as its submission did."""
+    """Return the job that --key names, and print it as its submission did; None without one."""
     if not mode.key or mode.dry_run:
         return None
     from neuronctl.submission.transaction import find_submitted_job
 
-    reporter = TerminalReporter(mode)
-    done = find_submitted_job(mode.key, notify)
-    if done is not None and done.record is not None:
-        reporter.submitted(done.record.draft, None, done)
-    return done
+    submission = find_submitted_job(mode.key, notify)
+    if submission is not None and submission.record is not None:
+        TerminalReporter(mode).submitted(submission.record.draft, None, submission)
+    return submission
 
 
-def _exit_code(mode: SubmitMode, done: Optional[Submission]) -> int:
-    """With --follow or --wait, wait for the job's end; return the exit code."""
-    if done is None or not (mode.follow or mode.wait):
+def _exit_code(mode: SubmitMode, submission: Optional[Submission]) -> int:
+    """Return the exit code: with --follow or --wait, that of the job, once it has ended."""
+    if submission is None or not (mode.follow or mode.wait):
         return 0
     from neuronctl.slurm.job_id import JobId
 
-    job = JobId(done.job_id)
+    job = JobId(submission.job_id)
     if mode.follow:
         from neuronctl.cli.follow import follow
 
-        return follow(job, done.record)
+        return follow(job, submission.record)
     from neuronctl.tracking.follow import JobWatch, wait_for
 
-    (watch,) = wait_for([JobWatch(job, done.record)], tell=notify, warn=notify)
-    code = watch.exit_status
-    hint_at_why([job] if code else [])
-    return code
+    watch = JobWatch(job, submission.record)
+    wait_for([watch], tell=notify, warn=notify)
+    hint_at_why([job] if watch.exit_status else [])
+    return watch.exit_status

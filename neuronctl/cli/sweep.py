@@ -45,18 +45,20 @@ class SweepCommand(BatchCommand, click.Group):
 
     def get_params(self, ctx: click.Context) -> List[click.Parameter]:
         """Return the parameters; below a subcommand, without the program."""
-        params = super().get_params(ctx)
-        return params if ctx.command is self else [one for one in params if one.name != "words"]
+        parameters = super().get_params(ctx)
+        if ctx.command is self:
+            return parameters
+        return [parameter for parameter in parameters if parameter.name != "words"]
 
     def make_context(self, info_name: Any, args: Any, *more: Any, **extra: Any) -> click.Context:
         """Return the context of the subcommand that the first word names, or of this command."""
-        below = self.commands.get(args[0]) if args else None
-        if below is None:
+        subcommand = self.commands.get(args[0]) if args else None
+        if subcommand is None:
             return super().make_context(info_name, args, *more, **extra)
-        return below.make_context(f"{info_name} {args[0]}", args[1:], *more, **extra)
+        return subcommand.make_context(f"{info_name} {args[0]}", args[1:], *more, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Start the sweep; a subcommand has its own context."""
+        """Start the sweep; ``make_context`` has taken care of subcommands."""
         return click.Command.invoke(self, ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -66,14 +68,14 @@ class SweepCommand(BatchCommand, click.Group):
 
 
 def _axes_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --param and its like, which ``_axes`` reads."""
-    zipped = "Let the values of all --param advance together."
-    values = "Values for {NAME} in the arguments: lr=0.1,0.01 or seed=1..5; repeatable."
+    """Add --param and the other options that ``_axes`` reads."""
+    zip_help = "Let the values of all --param advance together."
+    param_help = "Values for {NAME} in the arguments: lr=0.1,0.01 or seed=1..5; repeatable."
     for option in (
         file_option("--commands", help="Run each line of FILE, a shell command, as a task."),
         file_option("--table", help="Take parameters from the columns of a CSV file."),
-        click.option("--zip", "together", is_flag=True, help=zipped),
-        click.option("--param", metavar="NAME=VALUES", multiple=True, help=values),
+        click.option("--zip", "together", is_flag=True, help=zip_help),
+        click.option("--param", metavar="NAME=VALUES", multiple=True, help=param_help),
     ):
         function = option(function)
     return function
@@ -88,8 +90,9 @@ def _axes(given: Dict[str, Any]) -> Tuple[Axis, ...]:
 def _number(
     name: str, metavar: str, help: str, default: Optional[int] = None, least: int = 1
 ) -> Decorator:
-    kind = click.IntRange(min=least)
-    return click.option(name, type=kind, metavar=metavar, default=default, help=help)
+    """Return an option that takes a whole number of at least ``least``."""
+    values = click.IntRange(min=least)
+    return click.option(name, type=values, metavar=metavar, default=default, help=help)
 
 
 _jobs_option = _number("--jobs", "N", "Submit at most N jobs at a time.")
@@ -137,11 +140,11 @@ def command(
 
     if given["commands"] is not None and not words:
         words = SHELL_COMMAND
-        name, _ = os.path.splitext(os.path.basename(given["commands"]))
-        given["job_name"] = given["job_name"] or name
+        file_name, _ = os.path.splitext(os.path.basename(given["commands"]))
+        given["job_name"] = given["job_name"] or file_name
     counts = {name: given.pop(name) for name in ("side_by_side", "retries", "max_fails")}
-    axes = _axes(given)
     files = {name: given[name] for name in ("catalog", "template")}
+    axes = _axes(given)
     planned = plan_given(
         {**given, "body": None}, words, find_job=True, ask_slurm=not dry_run, sweep=axes
     )
@@ -151,7 +154,7 @@ def command(
 
 
 class _Reporter(TerminalReporter):
-    """Reports a sweep's jobs. as_json: do not report submitted jobs."""
+    """Reports a sweep's jobs. as_json: report no submitted jobs; the JSON has them."""
 
     def __init__(self, as_json: bool, *, dry_run: bool = False, explain: bool = False) -> None:
         super().__init__(SubmitMode(dry_run), explain=explain)
@@ -162,13 +165,21 @@ class _Reporter(TerminalReporter):
             super().submitted(*about, **more)
 
 
-def _submit(sweep: Sweep, tasks: Sequence[Task], reporter: _Reporter, **how: Any) -> None:
+def _submit(
+    sweep: Sweep,
+    tasks: Sequence[Task],
+    reporter: _Reporter,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+) -> None:
+    """Show the tasks, and submit jobs for them."""
     from neuronctl.sweeping.actions import add_tasks, plan_sizes
 
     plans = plan_sizes(sweep, tasks)
     _show(sweep, tasks, plans)
-    change = add_tasks(sweep, tasks, plans, reporter, **how)
-    if not how.get("dry_run"):
+    change = add_tasks(sweep, tasks, plans, reporter, force=force, dry_run=dry_run)
+    if not dry_run:
         _print_to_do(change, reporter.as_json)
 
 
@@ -176,16 +187,15 @@ def _print_change(change: Change, as_json: bool, *lines: str) -> None:
     """Print what was done: as JSON, or in these lines."""
     if as_json:
         print_json("neuronctl.sweep-change/1", asdict(change))
-    for line in () if as_json else lines:
+        return
+    for line in lines:
         print_line(line)
 
 
 def _print_to_do(change: Change, as_json: bool) -> None:
-    lines = [
-        f"Sweep {change.name}: {counted(change.to_do, 'task')} to do",
-        f"  follow  neuronctl sweep status {change.name}",
-    ]
-    _print_change(change, as_json, *([] if change.paused else lines))
+    to_do = f"Sweep {change.name}: {counted(change.to_do, 'task')} to do"
+    follow = f"  follow  neuronctl sweep status {change.name}"
+    _print_change(change, as_json, *(() if change.paused else (to_do, follow)))
 
 
 def _show(sweep: Sweep, tasks: Sequence[Task], plans: Dict[Row, JobPlan]) -> None:
@@ -195,16 +205,17 @@ def _show(sweep: Sweep, tasks: Sequence[Task], plans: Dict[Row, JobPlan]) -> Non
     print_table(columns, rows, file=sys.stderr)
     if len(tasks) > _SHOWN:
         say(f"… and {counted(len(tasks) - _SHOWN, 'more task')}")
-    cost = 0.0
+    gpu_hours = 0.0
     task_time = sweep.settings.task_time
     for task in tasks:
         plan = plans[task.sizes]
         limit = task_time or plan.time_limit
-        cost += plan.gpus * (limit if limit and limit != UNLIMITED else 0) / 3600
-    figure = f"{cost:,.0f}" if cost >= 100 else f"{cost:.3g}"
-    words = f"at most {figure} GPU hours" if cost else "no GPUs, or no time limit"
+        if limit and limit != UNLIMITED:
+            gpu_hours += plan.gpus * limit / 3600
+    figure = f"{gpu_hours:,.0f}" if gpu_hours >= 100 else f"{gpu_hours:.3g}"
+    cost = f"at most {figure} GPU hours" if gpu_hours else "no GPUs, or no time limit"
     basis = "--task-time" if task_time else "the job's time limit each"
-    notify(f"sweep {sweep.name}: {counted(len(tasks), 'task')}, {words} ({basis})")
+    notify(f"sweep {sweep.name}: {counted(len(tasks), 'task')}, {cost} ({basis})")
 
 
 _group = cast(click.Group, command)
@@ -238,8 +249,8 @@ def retry(
 
     if tasks and failed:
         raise UsageError("--failed cannot be combined with the numbers of tasks", "leave one out")
-    given = {"time": time, "mem": mem}
-    options = {option: value for option, value in given.items() if value is not None}
+    sizes = {"time": time, "mem": mem}
+    options = {option: value for option, value in sizes.items() if value is not None}
     reporter = _Reporter(as_json)
     change = retry_tasks(name, tasks, reporter, failed=failed, options=options, jobs=jobs)
     _print_to_do(change, as_json)
@@ -297,15 +308,15 @@ def logs(name: str, task: int, attempt: Optional[int], as_json: bool) -> None:
 
     sweep = open_sweep(name)
     state = read_status(sweep).task(task)
-    files = {n: sweep.log(task, n) for n in range(1, state.attempt + 1)}
-    there = {n: file for n, file in files.items() if os.path.exists(file)}
+    files = {number: sweep.log(task, number) for number in range(1, state.attempt + 1)}
+    logs = {number: file for number, file in files.items() if os.path.exists(file)}
     if as_json:
-        data = {"task": task, "state": state.state, "logs": there}
+        data = {"task": task, "state": state.state, "logs": logs}
         print_json("neuronctl.sweep-log/1", data)
         return
-    shown = attempt or max(there, default=1)
-    if len(there) > 1 and attempt is None:
-        earlier = ", ".join(str(n) for n in there if n != shown)
+    shown = attempt or max(logs, default=1)
+    if len(logs) > 1 and attempt is None:
+        earlier = ", ".join(str(number) for number in logs if number != shown)
         notify(f"this is attempt {shown}; earlier ones, for --attempt: {earlier}")
     if copy_log(sweep.log(task, shown), sys.stdout.buffer) is None:
         which = f"attempt {attempt} of task {task}" if attempt else f"task {task}"

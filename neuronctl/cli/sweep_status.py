@@ -6,6 +6,7 @@ import csv
 import gc
 import io
 import time
+from itertools import chain
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
@@ -33,12 +34,13 @@ from neuronctl.sweeping.worker.files import DONE, FAILED, INTERRUPTED, NOT_KNOWN
 
 _STATES = {DONE: "dim", RUNNING: "green", WAITING: "yellow", FAILED: "bold red"}
 _STATES.update({INTERRUPTED: "bold", NOT_KNOWN: "bold"})
-"""In the order in which they are counted, each with its style on a terminal."""
+"""The states in the order of the counts, each with its style on a terminal."""
 
-_BAR = 16  # characters of the fastest possible time
+_BAR = 16
+"""Characters of the bar of the largest job's ideal speed-up."""
 
 _MOST = 1000
-"""Lines of a table that are printed at most."""
+"""Lines of a table without a terminal."""
 
 
 @click.command("status")
@@ -122,9 +124,9 @@ def _print_counts(sweep: SweepStatus) -> None:
     """Print the number of tasks in each state, who works on them, and what delays them."""
     name = sweep.name
     print_line(f"{name}: {counted(len(sweep.tasks), 'task')}: {_counts(sweep.counts)}", "bold")
-    for row in sweep.jobs:
-        where = f"on {row.node_list}" if row.node_list else row.reason
-        print_line(f"job {row.id}: {row.state} {where}")
+    for job in sweep.jobs:
+        where = f"on {job.node_list}" if job.node_list else job.reason
+        print_line(f"job {job.id}: {job.state} {where}")
     for node, why in sweep.notes.items():
         if node:
             fault = f"{node} takes no more tasks: {why}"
@@ -143,8 +145,9 @@ def _print_counts(sweep: SweepStatus) -> None:
             code = f"snapshot {snapshot}" if place else f"commit {version[:12]}"
             shown.append(f"{counted(count, 'task')} {code}")
         print_line(f"the tasks ran different code: {', '.join(shown)}")
-    is_left = {WAITING, INTERRUPTED} & sweep.counts.keys() and not sweep.unanswered
-    if is_left and not sweep.jobs and "" not in sweep.notes:
+    has_tasks_left = bool({WAITING, INTERRUPTED} & sweep.counts.keys())
+    is_paused = "" in sweep.notes
+    if has_tasks_left and not (sweep.goes_on or is_paused):
         why = f"no job is left to do them: neuronctl why {name}"
         print_line(f"{why}; to continue: neuronctl sweep retry {name}")
     print_line()
@@ -156,32 +159,42 @@ def _print_tasks(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> Non
 
     most = max(10, shutil.get_terminal_size().lines - 10) if is_terminal() else _MOST
     shown = tasks[:most]
-    titles = list(dict.fromkeys(title for task in shown for title in task.values))
+    titles = _titles(shown)
+    has_metric = any(task.metric for task in tasks)
     columns = [figures("TASK"), *(Column(title, no_wrap=True) for title in titles)]
     columns += [Column("STATE", no_wrap=True, styles=_STATES), figures("TIME")]
-    if scales:
-        columns += [Column("SPEED-UP", no_wrap=True), figures("EFFICIENCY")]
-    columns.append(figures("EXIT", 2))
-    has_metric = any(task.metric for task in tasks)
-    columns += [figures("METRIC")] if has_metric else []
+    columns += [Column("SPEED-UP", no_wrap=True), figures("EFFICIENCY")] if scales else []
+    columns += [figures("EXIT", 2), *([figures("METRIC")] if has_metric else [])]
     columns.append(Column("LAST LINE", no_wrap=True, priority=1))
     largest = max((scale.ratio for scale in scales.values()), default=1.0)
     rows = []
     for task in shown:
-        seconds = task.seconds
-        if task.state == RUNNING and task.start is not None:
-            seconds = max(0, int(time.time()) - task.start)
         row = [str(task.number), *(shortened(task.values.get(title, ""), 40) for title in titles)]
-        row += [task.state, "" if seconds is None else format_elapsed(seconds)]
-        if scales:
-            scale = scales.get(task.number)
-            row += ["", ""] if scale is None else [_bar(scale, largest), percent(scale.efficiency)]
+        row += [task.state, _time(task)]
+        scale = scales.get(task.number)
+        if scale is not None:
+            row += [_bar(scale, largest), percent(scale.efficiency)]
+        elif scales:
+            row += ["", ""]
         row.append("" if task.code is None else str(task.code))
         row += [shortened(task.metric, 12)] if has_metric else []
         rows.append([*row, shortened(task.last_line, 60)])
     print_table(columns, rows)
     if len(tasks) > len(shown):
         print_line(f"and {len(tasks) - len(shown)} more: --csv and --json have all", "dim")
+
+
+def _titles(tasks: Sequence[TaskState]) -> List[str]:
+    """Return the names of the tasks' parameters."""
+    return list(dict.fromkeys(chain(*(task.values for task in tasks))))
+
+
+def _time(task: TaskState) -> str:
+    """Return how long a task took, or has run so far; "" if it has not begun."""
+    seconds = task.seconds
+    if task.state == RUNNING and task.start is not None:
+        seconds = max(0, int(time.time()) - task.start)
+    return "" if seconds is None else format_elapsed(seconds)
 
 
 def _data(
@@ -196,13 +209,13 @@ def _data(
         "seconds_left": sweep.seconds_left,
         "versions": sweep.versions,
         "tasks": [
-            {"number": task.number, "parameters": task.values, **_known(task, scales)}
+            {"number": task.number, "parameters": task.values, **_task_data(task, scales)}
             for task in shown
         ],
     }
 
 
-def _known(task: TaskState, scales: Mapping[int, Scale]) -> Dict[str, Any]:
+def _task_data(task: TaskState, scales: Mapping[int, Scale]) -> Dict[str, Any]:
     scale = scales.get(task.number)
     return {
         "state": task.state,
@@ -222,14 +235,13 @@ def _known(task: TaskState, scales: Mapping[int, Scale]) -> Dict[str, Any]:
 
 
 def _print_csv(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> None:
-    titles = list(dict.fromkeys(title for task in tasks for title in task.values))
-    columns = [_known(task, scales) for task in tasks]
+    titles = _titles(tasks)
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["task", *titles, *(columns[0] if columns else ())])
-    for task, values in zip(tasks, columns):
+    writer.writerow(["task", *titles, *(_task_data(tasks[0], scales) if tasks else ())])
+    for task in tasks:
         parameters = (task.values.get(title, "") for title in titles)
-        writer.writerow([task.number, *parameters, *values.values()])
+        writer.writerow([task.number, *parameters, *_task_data(task, scales).values()])
     print_script(text.getvalue())  # escapes what could steer a terminal
 
 
@@ -245,7 +257,7 @@ def _write_page(file: str, name: str, scales: Sequence[Scale]) -> None:
 
 
 def _bar(scale: Scale, largest: float) -> str:
-    """Return the speed-up; on a terminal, a bar inside that of the ideal."""
+    """Return the speed-up; on a terminal, with a bar as long as the ideal one. largest: ratio."""
     text = f"{scale.speedup:.2f}"
     if not is_terminal():
         return text

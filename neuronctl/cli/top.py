@@ -8,14 +8,7 @@ import click
 
 from neuronctl.cli.jobs import find_running_job
 from neuronctl.cli.say import notify
-from neuronctl.common.console import (
-    Column,
-    figures,
-    print_json,
-    print_line,
-    print_table,
-    shortened,
-)
+from neuronctl.common.console import Column, figures, print_json, print_line, print_table, shortened
 from neuronctl.common.datatypes import asdict
 
 if TYPE_CHECKING:
@@ -64,10 +57,12 @@ def _list(as_json: bool) -> None:
     jobs = sorted((job for job in queued() if job.state == RUNNING), key=order)
     usages = read_each_usage(jobs[-_MOST:])
     for usage in usages:
-        problem = usage.problem or (usage.silent and f"no answer from {', '.join(usage.silent)}")
-        notify(*([f"job {usage.status.id}: {problem}"] if problem else []))
+        silent = f"no answer from {', '.join(usage.silent)}" if usage.silent else ""
+        problem = usage.problem or silent
+        if problem:
+            notify(f"job {usage.status.id}: {problem}")
     if as_json:
-        data = [{**_data(one), "name": one.status.name, "use": one.use} for one in usages]
+        data = [{**_data(usage), "name": usage.status.name, "use": usage.use} for usage in usages]
         print_json("neuronctl.top/1", {"jobs": data})
         return
     if not usages:
@@ -82,7 +77,9 @@ def _list(as_json: bool) -> None:
 
 
 def _row(usage: JobUsage) -> List[str]:
+    """Return a job's line: its id, name, nodes, GPUs, their use and memory, and the load."""
     status = usage.status
+    gpu_count = len(usage.gpus) or status.gpus
     use = "?" if usage.use is None else f"{usage.use:.0f}%"
     used = [gpu.memory_used for gpu in usage.gpus if gpu.memory_used is not None]
     sizes = [gpu.memory for gpu in usage.gpus if gpu.memory is not None]
@@ -91,38 +88,38 @@ def _row(usage: JobUsage) -> List[str]:
         str(status.id),
         shortened(status.name, 20),
         shortened(status.node_list, 20),
-        str(len(usage.gpus) or status.gpus or ""),
-        use if usage.gpus or status.gpus else "",
-        _part(sum(used), sum(sizes)) if used and sizes else "",
+        str(gpu_count or ""),
+        use if gpu_count else "",
+        _memory_words(sum(used), sum(sizes)) if used and sizes else "",
         f"{sum(loads):.1f}" if loads else "",
     ]
 
 
 def _print(usages: Sequence[NodeUsage]) -> None:
-    node = Column("NODE", no_wrap=True, style="bold")
-    rows: List[List[str]] = []
-    for usage in usages:
-        for gpu in usage.gpus:
+    """Print a table of a job's GPUs, and one of its nodes."""
+    gpu_rows = []
+    node_rows = []
+    for node in usages:
+        for gpu in node.gpus:
             use = "" if gpu.use is None else f"{gpu.use:.0f}%"
             power = "" if gpu.power is None else f"{gpu.power:.0f} W"
             heat = "" if gpu.temperature is None else f"{gpu.temperature:.0f} C"
-            memory = _part(gpu.memory_used, gpu.memory)
-            rows.append([usage.node, gpu.index, gpu.name, use, memory, power, heat])
-    if rows:
-        columns = [node, figures("GPU"), Column("MODEL", priority=3), figures("USE")]
+            memory = _memory_words(gpu.memory_used, gpu.memory)
+            gpu_rows.append([node.node, gpu.index, gpu.name, use, memory, power, heat])
+        load = "" if node.load is None else f"{node.load:.2f}"
+        memory = _memory_words(node.memory_used, node.memory)
+        node_rows.append([node.node, load, str(node.cores or ""), memory])
+    name = Column("NODE", no_wrap=True, style="bold")
+    if gpu_rows:
+        columns = [name, figures("GPU"), Column("MODEL", priority=3), figures("USE")]
         columns += [figures("MEMORY"), figures("POWER", 1), figures("HEAT", 2)]
-        print_table(columns, rows)
+        print_table(columns, gpu_rows)
         print_line()
-    rows = []
-    for usage in usages:
-        load = "" if usage.load is None else f"{usage.load:.2f}"
-        memory = _part(usage.memory_used, usage.memory)
-        rows.append([usage.node, load, str(usage.cores or ""), memory])
-    print_table([node, figures("LOAD"), figures("CORES"), figures("MEMORY")], rows)
+    print_table([name, figures("LOAD"), figures("CORES"), figures("MEMORY")], node_rows)
 
 
-def _part(used: Optional[float], size: Optional[float]) -> str:
-    """Return the memory used and its size, both in MiB, as ``12.5/80.0 GiB``; "" if one is None."""
+def _memory_words(used: Optional[float], size: Optional[float]) -> str:
+    """Return memory in MiB as ``12.5/80.0 GiB``; "" if one figure is None."""
     if used is None or size is None:
         return ""
     return f"{used / 1024:.1f}/{size / 1024:.1f} GiB"

@@ -18,12 +18,12 @@ _WAIT = 'printf "\\036%s begin\\n" "$1"; sh -c "$0"; true'
 
 
 def open_tunnel(remote: Remote, server: Session, *, as_json: bool, browse: bool) -> int:
-    """Wait for the server, open its tunnel, print its address, and stay until it ends.
+    """Open a tunnel to a server that answers, and stay until the server ends; return the exit code.
 
-    server: ``serve --json`` there. browse: whether to open a browser. Returns the exit code.
+    server: ``serve --json`` on the cluster. browse: whether to open a browser.
     """
     parts: List[bytes] = []
-    code = server.show(raw=True, write=parts.append)
+    code = server.show(raw=True, write=parts.append)  # until it answers
     if code:
         return code
     try:
@@ -31,21 +31,23 @@ def open_tunnel(remote: Remote, server: Session, *, as_json: bool, browse: bool)
         port, address, wait = int(answer["port"]), str(answer["address"]), str(answer["wait"])
     except (ValueError, KeyError, TypeError):
         raise NeuronctlError(f"{remote.name} does not say where its server is") from None
-    if not answer.get("url"):
+    if not answer.get("url"):  # the recipe needs no tunnel
         print_json("neuronctl.serve/2", answer) if as_json else _print_text(answer)
         return 0
-    local, route = _forward(remote, address, port)
+    local_port, route = _forward(remote, address, port)
     try:
-        url = str(answer["url"]).replace(f":{port}", f":{local}", 1)
+        url = str(answer["url"]).replace(f":{port}", f":{local_port}", 1)
         if as_json:
-            print_json("neuronctl.serve/2", {**answer, "url": url, "local_port": local})
+            print_json("neuronctl.serve/2", {**answer, "url": url, "local_port": local_port})
         else:
             print_line(f"{answer.get('recipe')} answers: job {answer.get('job_id')}")
             print_line(f"  open  {url}")
             _print_text(answer)
             notify("Ctrl-C closes the tunnel; the server continues until it is cancelled")
         sys.stdout.flush()  # a pipe gets it now, not when the server ends
-        if browse and re.match(rf"http://(j[0-9]+\.)?(localhost|127\.0\.0\.1):{local}/", url):
+        # The cluster names the URL: open no other page.
+        tunnel_url = rf"http://(j[0-9]+\.)?(localhost|127\.0\.0\.1):{local_port}/"
+        if browse and re.match(tunnel_url, url):
             import webbrowser
 
             webbrowser.open(url)
@@ -58,22 +60,23 @@ def _forward(remote: Remote, address: str, port: int) -> Tuple[int, str]:
     """Add a tunnel to the connection; return the local port and the tunnel as ssh names it."""
     if not re.fullmatch(r"[0-9A-Za-z.:_-]+", address) or not 0 < port < 65536:
         raise NeuronctlError(f"{remote.name} names no address for its server: {address!r}")
-    host, local = f"[{address}]" if ":" in address else address, port
+    host = f"[{address}]" if ":" in address else address
+    local_port = port
     for _ in range(3):
-        route = f"127.0.0.1:{local}:{host}:{port}"
+        route = f"127.0.0.1:{local_port}:{host}:{port}"
         result = control(remote.socket, "forward", "-L", route)
         if result.returncode == 0:
-            return local, route
-        with socket.socket() as free:  # the server's own port may be taken here
-            free.bind(("127.0.0.1", 0))
-            local = int(free.getsockname()[1])
+            return local_port, route
+        with socket.socket() as listener:  # the server's own port may be taken here
+            listener.bind(("127.0.0.1", 0))
+            local_port = int(listener.getsockname()[1])
     raise NeuronctlError(f"no tunnel to {remote.name}: {result.stderr.strip()}")
 
 
 def _stay(remote: Remote, wait: str, job: str) -> int:
-    """Wait until the server ends; its own command on the cluster reports that."""
+    """Wait until the server ends; return the exit code. wait: the command there that waits."""
     again = f"neuronctl --on {remote.name} serve connect {job}"
-    # At the end it kills its parent, which must be a shell, not the sshd of the connection.
+    # The command kills its parent at the end: a shell of its own, not the sshd of the connection.
     session = Session(remote, ["sh", "-c", _WAIT, wait])
     try:
         session.process.wait()

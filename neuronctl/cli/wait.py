@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 import click
 
@@ -15,9 +15,8 @@ from neuronctl.common.console import print_json, print_line
 from neuronctl.common.errors import TIMED_OUT, NeuronctlError, UsageError
 from neuronctl.common.paths import sweep_dir
 from neuronctl.common.units import parse_timeout
-
-if TYPE_CHECKING:
-    from neuronctl.tracking.follow import JobWatch
+from neuronctl.records.store import RecordStore
+from neuronctl.tracking.follow import JobWatch, wait_for, wait_while
 
 
 @click.command("wait")
@@ -36,9 +35,6 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     All your waiting commands on a login node share one query: every second at first, every 15
     seconds once a job has run for a minute, and every minute after an hour.
     """
-    from neuronctl.records.store import RecordStore
-    from neuronctl.tracking.follow import JobWatch, wait_for
-
     try:
         seconds = None if timeout is None else parse_timeout(timeout)
     except ValueError as error:
@@ -51,8 +47,7 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
         return _wait_for_all(groups[0], seconds, as_json=as_json)
     store = RecordStore.default()
     watches = [JobWatch(job) for job in dict.fromkeys(resolve_job(word, store) for word in jobs)]
-    timeout_words: Optional[str] = None
-    failed: Optional[NeuronctlError] = None
+    failure: Optional[Exception] = None
     try:
         wait_for(
             watches,
@@ -61,18 +56,17 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
             warn=notify,
             timeout=seconds,
         )
-    except TimeoutError as error:
-        timeout_words = str(error)
-    except NeuronctlError as error:
-        failed = error  # print the other jobs first
-    ended = [watch for watch in watches if watch.ended]
+    except (TimeoutError, NeuronctlError) as error:
+        failure = error  # print the other jobs first
+    timed_out = isinstance(failure, TimeoutError)
     if as_json:
-        _print_json(watches, timed_out=timeout_words is not None)
-    if failed is not None:
-        raise failed
-    if timeout_words is not None:
-        notify(timeout_words)
+        _print_json(watches, timed_out=timed_out)
+    if timed_out:
+        notify(str(failure))
         return TIMED_OUT
+    if failure is not None:
+        raise failure
+    ended = [watch for watch in watches if watch.ended]
     if not as_json:
         hint_at_why([watch.job for watch in ended if watch.exit_status])
     return max(watch.exit_status for watch in ended)
@@ -80,8 +74,6 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
 
 def _wait_for_all(name: str, timeout: Optional[float], *, as_json: bool) -> int:
     """Wait for a sweep or a pipeline, and print how it ended; return the exit code."""
-    from neuronctl.tracking.follow import wait_while
-
     try:
         if is_pipeline(name):
             from neuronctl.pipelines.pipeline_actions import goes_on, look
@@ -101,7 +93,7 @@ def _wait_for_all(name: str, timeout: Optional[float], *, as_json: bool) -> int:
 
 
 def _print_json(watches: List[JobWatch], *, timed_out: bool) -> None:
-    """Print the state of each job."""
+    """Print the state of each job as JSON."""
     from neuronctl.cli.json_data import status_data
 
     rows = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, TextIO
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, TextIO
 
 import click
 
@@ -61,16 +61,19 @@ def command(jobs: Sequence[str], stacks: bool, as_json: bool) -> None:
     job_ids: List[JobId] = []
     sentences: List[str] = []
     for word in words:
-        ids, about = find_jobs(word) or ([resolve_job(word, store)], [])
+        ids, word_sentences = find_jobs(word) or ([resolve_job(word, store)], [])
         job_ids += ids
-        sentences += about
+        sentences += word_sentences
     lookup = look_up_jobs(job_ids, store) if job_ids else Found(())
     by_job: Dict[int, List[JobStatus]] = {}
     for status in lookup.jobs:
         by_job.setdefault(status.id.job, []).append(status)
-    groups_by_job = [examine_groups(statuses) for statuses in by_job.values()]
-    shown = [group for groups in groups_by_job for group in groups[:_MOST]]
-    hidden_count = sum(map(len, groups_by_job)) - len(shown)
+    shown: List[JobGroup] = []
+    hidden_count = 0
+    for statuses in by_job.values():
+        groups = examine_groups(statuses)
+        shown += groups[:_MOST]
+        hidden_count += len(groups[_MOST:])
     if as_json:
         data: Dict[str, Any] = {"jobs": [_data(group) for group in shown]}
         data.update({"not_submitted": sentences} if sentences else {})
@@ -93,6 +96,7 @@ def command(jobs: Sequence[str], stacks: bool, as_json: bool) -> None:
 
 
 def _read_stacks(job: str) -> List[ProcessStack]:
+    """Return the stacks of a running job's processes; say what would show more."""
     from neuronctl.monitoring.node_use import read_stacks
     from neuronctl.tracking.job_names import running_job
 
@@ -109,47 +113,57 @@ def _read_stacks(job: str) -> List[ProcessStack]:
 
 
 def _print_stacks(processes: Sequence[ProcessStack]) -> None:
-    """Print together the processes that are in the same place."""
+    """Print the stacks, each once, with the processes that have it."""
     from neuronctl.monitoring.node_use import alike
 
-    for same in alike(processes):
-        first = same[0]
-        ranks = sorted(int(process.rank) for process in same if process.rank)
-        words = f"{first.name}: process {first.pid} of {first.node}"
-        words += f" and {len(same) - 1} more with the same stacks" if len(same) > 1 else ""
-        words += f"; rank{'s' if len(ranks) > 1 else ''} {fold_ranges(ranks)}" if ranks else ""
+    for group in alike(processes):
+        first = group[0]
+        title = f"{first.name}: process {first.pid} of {first.node}"
+        if len(group) > 1:
+            title += f" and {len(group) - 1} more with the same stacks"
+        ranks = sorted(int(process.rank) for process in group if process.rank)
+        if ranks:
+            title += f"; rank{'s' if len(ranks) > 1 else ''} {fold_ranges(ranks)}"
         print_line()
-        print_text(folded(words), "bold")
+        print_text(folded(title), "bold")
         print_text("\n".join(f"  {line}" for line in first.lines))
 
 
 def _print(group: JobGroup) -> None:
+    """Print the answer, and below it the facts: the state, the log, and nodes that failed."""
     evidence, diagnosis = group.evidence, group.diagnosis
     lines, translate = why_in_korean(answer(group.jobs, diagnosis), sys.stdout)
-    for words in lines:
-        print_text(folded(words))
+    for sentence in lines:
+        print_text(folded(sentence))
     print_text("")
-    state, log = translate("state"), translate("log")
-    _print_fact(state, translate(_state_words(evidence)), state_style(group.jobs))
+    state = translate(_state_words(evidence))
+    _print_fact(translate("state"), state, state_style(group.jobs))
     line = diagnosis.line
     if line is not None:
-        place = "last line" if line.number == 1 else f"line {line.number} from its end"
-        place = place if line.number else "near its beginning"
+        places = {0: "near its beginning", 1: "last line"}
+        place = places.get(line.number, f"line {line.number} from its end")
         guess = " (not recorded; this is sbatch's default)" if evidence.log_guessed else ""
-        _print_fact(log, translate(f"{line.path}, {place}{guess}:"))
-        for before in diagnosis.around or (line.text[:600],):
-            is_it = before.strip() == line.text or len(diagnosis.around) == 0
-            _print_fact("", before[:600], "bold" if is_it else "")
-    elif not evidence.logs and evidence.log_guessed and evidence.status.ended:
-        words = "unknown: there is no record of it and no log at sbatch's default path"
-        _print_fact(log, translate(words))
-    elif not evidence.logs and evidence.unread and not evidence.log_guessed:
+        _print_fact(translate("log"), translate(f"{line.path}, {place}{guess}:"))
+        for text in diagnosis.around or (line.text,):
+            is_line = not diagnosis.around or text.strip() == line.text
+            _print_fact("", text[:600], "bold" if is_line else "")
+    elif not evidence.logs:
+        _print_missing_log(evidence, translate)
+    for node, fault in _bad_nodes(evidence.status).items():
+        when = f"{node} failed in your jobs, last on {moment(fault.at)} (job {fault.job})"
+        _print_fact(translate("node"), translate(f"{when}: {fault.why}"))
+
+
+def _print_missing_log(evidence: JobEvidence, translate: Callable[[str], str]) -> None:
+    """Print why no log was read, if that is known."""
+    if evidence.log_guessed:
+        if evidence.status.ended:
+            words = "unknown: there is no record of it and no log at sbatch's default path"
+            _print_fact(translate("log"), translate(words))
+    elif evidence.unread:
         unread = evidence.unread[0]
         gone = " (deleted or moved since, or on another machine)" if unread.missing else ""
-        _print_fact(log, f"{unread.path}: {unread.problem}{gone}")
-    for node, fault in _bad_nodes(evidence.status).items():
-        words = f"{node} failed in your jobs, last on {moment(fault.at)} (job {fault.job})"
-        _print_fact(translate("node"), translate(f"{words}: {fault.why}"))
+        _print_fact(translate("log"), f"{unread.path}: {unread.problem}{gone}")
 
 
 def _print_fact(name: str, text: str, style: str = "") -> None:
@@ -165,23 +179,24 @@ def _bad_nodes(status: JobStatus) -> Dict[str, NodeFault]:
     return {node: fault for node, fault in bad_nodes(local_cluster()).items() if node in nodes}
 
 
-def answer(same: Sequence[JobStatus], diagnosis: Diagnosis) -> List[str]:
-    """Return lines: what happened with the likely cause, where, and what to do."""
-    status = same[0]
+def answer(jobs: Sequence[JobStatus], diagnosis: Diagnosis) -> List[str]:
+    """Return lines: what happened and the likely cause, where, and what to do.
+
+    jobs: those with this diagnosis, of one array or heterogeneous job.
+    """
+    status = jobs[0]
     name = f"Job {status.id} ({status.name})"
-    if len(same) > 1:
+    if len(jobs) > 1:
         unit = "tasks" if status.id.het is None else "components"
-        count = sum(each.id.count for each in same)
-        name = f"{count} {unit} of job {status.id.job} ({status.name})"
-        name += f", such as {status.id}"
-    first = [f"{name}: {diagnosis.what}."]
-    if diagnosis.cause:
-        cause = diagnosis.cause if diagnosis.certain else f"Likely cause: {diagnosis.cause}"
-        first.append(f"{cause[:1].upper()}{cause[1:]}.")
-    words = runs_words(status)
-    if words:
-        first.append(f"{words[:1].upper()}{words[1:]}.")
-    lines = [" ".join(first)]
+        count = sum(job.id.count for job in jobs)
+        name = f"{count} {unit} of job {status.id.job} ({status.name}), such as {status.id}"
+    cause = diagnosis.cause
+    if cause and not diagnosis.certain:
+        cause = f"Likely cause: {cause}"
+    sentences = [f"{name}: {diagnosis.what}."]
+    for words in filter(None, (cause, runs_words(status))):
+        sentences.append(f"{words[:1].upper()}{words[1:]}.")
+    lines = [" ".join(sentences)]
     if diagnosis.where:
         lines.append(f"Where: {diagnosis.where}.")
     if diagnosis.remedy:
@@ -192,19 +207,20 @@ def answer(same: Sequence[JobStatus], diagnosis: Diagnosis) -> List[str]:
 def explain_end(
     jobs: Sequence[JobStatus], file: Optional[TextIO] = None, *, completed: bool = False
 ) -> None:
-    """Print ``why``'s answer of a single job that has failed, where a view of jobs ends.
+    """Print ``why``'s answer about a single job that has failed, if the cause is known.
 
-    completed: also of one that completed, though a step of it failed, which one sacct tells.
-    Nothing is said where the cause is not known: the state stands above already. What cannot be
-    read now, such as a log or a user's own causes, is left to ``why`` itself.
+    completed: also answer for a completed job, of which a step may have failed.
     """
     silent = (CANCELLED, UNKNOWN) if completed else (*GOOD, CANCELLED, UNKNOWN)
     if len(jobs) != 1 or not jobs[0].ended or jobs[0].state in silent:
         return
+    # ``why`` itself reports what cannot be read now, such as a log or the user's own causes.
     with contextlib.suppress(NeuronctlError):
-        diagnosis = examine(jobs[0])[1]
-        lines = answer(jobs, diagnosis) if diagnosis.cause else []
-        for line in why_in_korean(lines, file or sys.stdout)[0]:
+        _, diagnosis = examine(jobs[0])
+        if not diagnosis.cause:
+            return
+        lines, _ = why_in_korean(answer(jobs, diagnosis), file or sys.stdout)
+        for line in lines:
             print_text(folded(line), file=file)
 
 
@@ -217,13 +233,13 @@ def print_offline_runs(jobs: Sequence[JobStatus], file: Optional[TextIO] = None)
 
 def _state_words(evidence: JobEvidence) -> str:
     status = evidence.status
-    words = [status.state]
+    facts = [status.state]
     if status.stated_reason:
-        words.append(f"reason {status.stated_reason}")
+        facts.append(f"reason {status.stated_reason}")
     # Slurm marks OUT_OF_MEMORY with 0:125; nothing sent that signal.
     if status.exit is not None and status.ended and status.state != OUT_OF_MEMORY:
-        words.append(f"exit code {status.exit.code}, signal {status.exit.signal}")
-    return f"{', '.join(words)} (from {status.source})"
+        facts.append(f"exit code {status.exit.code}, signal {status.exit.signal}")
+    return f"{', '.join(facts)} (from {status.source})"
 
 
 _OF_DIAGNOSIS = ("kind", "entry", "what", "cause", "certain", "where", "remedy")
@@ -232,17 +248,16 @@ _OF_STATUS = ("job_id", "name", "state", "reason", "exit_code", "signal", "cance
 
 def _data(group: JobGroup) -> Dict[str, Any]:
     evidence, diagnosis = group.evidence, group.diagnosis
-    status, line = status_data(evidence.status), diagnosis.line
+    status = status_data(evidence.status)
+    line = diagnosis.line
+    log: Dict[str, Any] = {}
+    if line is not None:
+        log = {"path": line.path, "line": line.text, "from_end": line.number or None}
+        log["around"] = diagnosis.around
     return {
         **{key: status[key] for key in _OF_STATUS},
         "tasks": [str(task.id) for task in group.jobs],
         **{key: getattr(diagnosis, key) for key in _OF_DIAGNOSIS},
         "bad_nodes": [asdict(fault) for fault in _bad_nodes(evidence.status).values()],
-        "log": line
-        and {
-            "path": line.path,
-            "line": line.text,
-            "from_end": line.number or None,
-            "around": diagnosis.around,
-        },
+        "log": log or None,
     }

@@ -46,14 +46,12 @@ def _whole_number(least: int, unit: str = "") -> Reader:
     return _allow(lambda value: type(value) is int and value >= least, hint)
 
 
+def _number(most: float, hint: str) -> Reader:
+    return _allow(lambda value: type(value) in (int, float) and 0 <= value <= most, hint)
+
+
 _count = _whole_number(1)
-_number = _allow(
-    lambda value: type(value) in (int, float) and 0 <= value <= 1e15, "write a number of at least 0"
-)
-_fraction = _allow(
-    lambda value: type(value) in (int, float) and 0 <= value <= 1,
-    "write a number of at least 0 and at most 1",
-)
+_amount = _number(1e15, "write a number of at least 0")
 _boolean = _allow(lambda value: type(value) is bool, "write true or false")
 _text = _allow(
     lambda value: isinstance(value, str) and value.isprintable(),
@@ -85,8 +83,8 @@ def _words(value: object, read: Reader = _text) -> Tuple[str, ...]:
             words.append(read(item))
         except ValueError:
             raise ValueError(f"instead of {_show(item)}, {hint}") from None
-    if "" in words:
-        raise ValueError(f"instead of '', {hint}")
+    if not all(words):
+        raise ValueError(hint)
     return tuple(words)
 
 
@@ -150,8 +148,8 @@ _BY_TYPE: Mapping[str, Reader] = {
     "str": _text,
     "Optional[str]": _text,
     "Optional[int]": _count,
-    "float": _number,
-    "Optional[float]": _number,
+    "float": _amount,
+    "Optional[float]": _amount,
     "bool": _boolean,
     "Tuple[str, ...]": _words,
 }
@@ -178,7 +176,7 @@ _BY_KEY: Mapping[str, Reader] = {
         r"\d{4}(-\d{2}(-\d{2})?)?", "write 2026-08-12, 2026-08, or 2026", _text_or_number
     ),
     "memory_mb_per_node": _whole_number(1, " (MB)"),
-    "memory_fraction": _fraction,
+    "memory_fraction": _number(1, "write a number of at least 0 and at most 1"),
     "cores_per_node": _cores_per_node,
     "node_list": _node_list,
     "pattern": _pattern,

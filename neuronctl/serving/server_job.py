@@ -40,10 +40,9 @@ def plan_server(
     """
     check_utf8(words)
     _check_words(recipe, words)
-    if recipe.files:
-        words = _find_files(recipe, words)
+    server_words = _find_files(recipe, words) if recipe.files else words
     launcher = {"launcher": recipe.launcher} if recipe.launcher else {}
-    job = plan({"body": Body(_make_body(recipe, words), recipe.file), **launcher})
+    job = plan({"body": Body(_make_body(recipe, server_words), recipe.file), **launcher})
     request = job.plan.request
     for name in ("array", "until_done"):
         if getattr(request, name):

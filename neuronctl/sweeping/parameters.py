@@ -83,7 +83,8 @@ def make_tasks(axes: Sequence[Axis], words: Sequence[str]) -> Tuple[Task, ...]:
     UsageError if a parameter or a ``{name}`` has no counterpart, or two tasks are equal.
     """
     _check_names(parameter_names(axes), words)
-    check_utf8([value for axis in axes for row in axis for _, value in row])
+    rows_of_axes = itertools.chain.from_iterable(axes)
+    check_utf8([value for _, value in itertools.chain.from_iterable(rows_of_axes)])
     count = math.prod(map(len, axes))
     if count > MOST:
         factors = " x ".join(str(len(axis)) for axis in axes)
@@ -91,20 +92,18 @@ def make_tasks(axes: Sequence[Axis], words: Sequence[str]) -> Tuple[Task, ...]:
             f"the sweep has {count} tasks ({factors}); at most {MOST} are possible",
             "leave values out, or make several sweeps of it",
         )
-    tasks: List[Task] = []
-    distinct: Dict[Tuple[Tuple[str, ...], Row], Task] = {}  # by words and sizes
+    tasks: Dict[Tuple[Tuple[str, ...], Row], Task] = {}  # by words and sizes
     for number, rows in enumerate(itertools.product(*axes), 1):
         row = tuple(itertools.chain.from_iterable(rows))
         sizes = tuple((size_option(name), value) for name, value in row if size_option(name))
         task = Task(number, row, _fill(words, dict(row)), sizes)
-        first_equal = distinct.setdefault((task.words, sizes), task)
+        first_equal = tasks.setdefault((task.words, sizes), task)
         if first_equal is not task:
             raise UsageError(
                 f"tasks {first_equal.number} and {number} are the same: {show_parameters(row)}",
                 "keep one of them",
             )
-        tasks.append(task)
-    return tuple(tasks)
+    return tuple(tasks.values())
 
 
 def parameter_names(axes: Iterable[Axis]) -> List[str]:

@@ -218,8 +218,8 @@ class Supply:
         # Slurm is not asked here, so a running task is NOT_KNOWN.
         claims = [task.claim or {} for task in states.values() if task.state == files.NOT_KNOWN]
         ages = [time.time() - float(claim.get("start", 0)) for claim in claims]
-        longest = max(ages, default=0.0)
-        if longest > self.results.longest + QUICK:
+        longest_age = max(ages, default=0.0)
+        if longest_age > self.results.longest + QUICK:
             self.suspected = 0.0
         elif not claims or time.monotonic() > self.suspected + HOLD:
             why = f"none of the first {failures} tasks succeeded\n"

@@ -32,26 +32,26 @@ from neuronctl.slurm.sbatch_options import is_of_a_plugin
 @script_rule(ERROR, "NC601", "directive that sbatch refuses", Trait.UNREACHED | Trait.SPELLING)
 def check_refused_directive(facts: ScriptFacts) -> Iterator[Finding]:
     for refusal in facts.header.refusals:
-        not_here = facts.release and refusal.since and facts.release < refusal.since
-        if refusal.whole or not_here:
+        is_newer = facts.release and refusal.since and facts.release < refusal.since
+        if refusal.whole or is_newer:  # NC602 reports the file as a whole
             continue
-        message = f"sbatch refuses the script: {refusal.message}"
-        may_take_it = refusal.since and not facts.release
-        if may_take_it:
-            release = ".".join(f"{number:02}" for number in refusal.since)
-            message += f" (since Slurm {release})"
-        yield Finding(
-            message,
-            refusal.hint,
-            place=refusal.place if refusal.place.line else facts.top,
-            edits=refusal.edits,
-            severity=WARNING if may_take_it else "",
-        )
+        message, severity = f"sbatch refuses the script: {refusal.message}", ERROR
+        if refusal.since and not facts.release:
+            message += f" (since Slurm {'.'.join(f'{number:02}' for number in refusal.since)})"
+            severity = WARNING
+        place = refusal.place if refusal.place.line else facts.top
+        edits = refusal.edits
+        yield Finding(message, refusal.hint, place=place, edits=edits, severity=severity)
+    yield from _find_options_of_plugins(facts)
+
+
+def _find_options_of_plugins(facts: ScriptFacts) -> Iterator[Finding]:
+    """Yield each option that sbatch has only with a plugin; a script may show that shifter is."""
     refused = {refusal.place.line for refusal in facts.header.refusals}
     for given in facts.header.options.values():
-        shifter = given.name in ("image", "module", "volume") and "shifter" in facts.text
+        is_of_shifter = given.name in ("image", "module", "volume") and "shifter" in facts.text
         is_read = given.source == SCRIPT and given.place.line not in refused
-        if is_read and is_of_a_plugin(given.name) and not shifter:
+        if is_read and is_of_a_plugin(given.name) and not is_of_shifter:
             message = f"sbatch has no option '--{given.name}' of its own, and refuses the script "
             message += "unless one of the site's plugins adds it"
             hint = "'sbatch --help' lists the options of plugins, too"
@@ -61,14 +61,14 @@ def check_refused_directive(facts: ScriptFacts) -> Iterator[Finding]:
 @script_rule(ERROR, "NC602", "file that sbatch does not take for a batch script", Trait.UNREACHED)
 def check_refused_file(facts: ScriptFacts) -> Iterator[Finding]:
     # A text without #! and directives may be a part that other scripts read.
-    shell = facts.text.lstrip("\ufeff").startswith("#!")
-    part = facts.text.strip(BLANKS) and "\0" not in facts.text
-    severity = WARNING if part and not shell and not facts.header.given else ERROR
+    is_script = facts.text.lstrip("\ufeff").startswith("#!") or facts.header.given
+    is_text = facts.text.strip(BLANKS) and "\0" not in facts.text
+    severity = WARNING if is_text and not is_script else ERROR
     for refusal in facts.header.refusals:
         if refusal.whole:
-            message, hint = f"sbatch refuses the script: {refusal.message}", refusal.hint
+            message, place = f"sbatch refuses the script: {refusal.message}", refusal.place
             edits = refusal.edits
-            yield Finding(message, hint, place=refusal.place, severity=severity, edits=edits)
+            yield Finding(message, refusal.hint, place=place, severity=severity, edits=edits)
 
 
 def _ignored(facts: ScriptFacts, *reasons: str) -> Iterator[Ignored]:
@@ -79,25 +79,29 @@ def _ignored(facts: ScriptFacts, *reasons: str) -> Iterator[Ignored]:
 def check_late_directive(facts: ScriptFacts) -> Iterator[Finding]:
     if any(refusal.whole for refusal in facts.header.refusals):
         return  # NC602 reports it
-    texts = facts.shell.documents
-    late = [one for one in _ignored(facts, AFTER_COMMAND) if one.place.line not in texts]
-    more = len({one.place.line for one in late}) - 1
-    for ignored in late[:1]:
-        others = f" and {counted(more, 'more line')}, up to line {late[-1].place.line}"
-        first = facts.header.first_command
-        message = f"sbatch ignores this line{others if more else ''}: it stops at line {first}, "
-        message += "the first one that is neither blank nor a comment"
-        hint = f"move {'them' if more else 'it'} above line {first}"
-        yield Finding(message, hint, place=ignored.place)
+    places = [ignored.place for ignored in _ignored(facts, AFTER_COMMAND)]
+    places = [place for place in places if place.line not in facts.shell.documents]
+    if not places:
+        return
+    more = len({place.line for place in places}) - 1
+    lines, pronoun = "this line", "it"
+    if more:
+        lines = f"this line and {counted(more, 'more line')}, up to line {places[-1].line}"
+        pronoun = "them"
+    first = facts.header.first_command
+    message = f"sbatch ignores {lines}: it stops at line {first}, the first one that is neither "
+    hint = f"move {pronoun} above line {first}"
+    yield Finding(f"{message}blank nor a comment", hint, place=places[0])
 
 
 @script_rule(WARNING, "NC604", "line that only looks like a directive", Trait.UNREACHED)
 def check_like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
     for ignored in _ignored(facts, MISSPELLED):
-        remark = ignored.text.startswith(("# ", "#\t", "#--"))
-        submits = re.search(r"\s[\w./-]+\.(sh|bash|sbatch|slurm|job)\b|\\$", ignored.text)
-        if submits or (remark and facts.header.given):
-            continue  # it shows how to submit, or is disabled
+        is_disabled = facts.header.given and ignored.text.startswith(("# ", "#\t", "#--"))
+        # A line with the name of a script shows how to submit it.
+        shows_use = re.search(r"\s[\w./-]+\.(sh|bash|sbatch|slurm|job)\b|\\$", ignored.text)
+        if shows_use or is_disabled:
+            continue
         options = ignored.text.lstrip("# \t")
         if not options.startswith("--"):
             options = options.partition(" ")[2].strip()
@@ -116,10 +120,10 @@ def check_overridden(facts: ScriptFacts) -> Iterator[Finding]:
         later = ignored.instead
         if later is None or later.text == ignored.text or later.source == COMMAND_LINE:
             continue
-        by, hint = f"line {later.place.line}", "keep one of the two"
+        winner, hint = f"line {later.place.line}", "keep one of the two"
         if not later.place.line:
-            by, hint = f"{later.source} in your environment", f"unset {later.source}"
-        message = f"{ignored.text} has no effect: {by} overrides it with {later.text}"
+            winner, hint = f"{later.source} in your environment", f"unset {later.source}"
+        message = f"{ignored.text} has no effect: {winner} overrides it with {later.text}"
         yield Finding(message, hint, place=ignored.place)
 
 
@@ -132,14 +136,15 @@ _REFUSED_WITH_A_VARIABLE = ("partition", "qos", *GPU_OPTIONS)
 
 def _with_patterns(facts: ScriptFacts, given: GivenOption) -> Tuple[Edit, ...]:
     """Return edits that replace the variables in a log's name by Slurm's patterns."""
+    if "\\" in (given.value or ""):  # a backslash disables the patterns
+        return ()
     place, edits = given.value_place, []
-    # A backslash disables the patterns.
-    raw = "" if "\\" in (given.value or "") else facts.lines[place.line - 1][: place.end - 1]
-    for match in _VARIABLE.finditer(raw, place.column - 1):
+    line = facts.lines[place.line - 1][: place.end - 1]
+    for match in _VARIABLE.finditer(line, place.column - 1):
         name = match[1] or match[2]
         if name in _PATTERNS and ("ARRAY" not in name or facts.has("array")):
-            where = SourceSpan(place.line, match.start() + 1, match.end() + 1)
-            edits.append(Edit(where, _PATTERNS[name]))
+            span = SourceSpan(place.line, match.start() + 1, match.end() + 1)
+            edits.append(Edit(span, _PATTERNS[name]))
     return tuple(edits)
 
 
@@ -204,10 +209,12 @@ _INDEX = "SLURM_ARRAY_TASK_ID"
 def check_one_log(facts: ScriptFacts) -> Iterator[Finding]:
     output, path = facts.given("output"), facts.header.value("output") or ""
     tasks = tasks_of(facts.header.value("array") or "")
-    keeps_all = facts.header.value("open-mode") in ("a", "append") or path == "/dev/null"
-    several = tasks is not None and tasks.count > 1
+    if output is None or tasks is None or tasks.count < 2:
+        return
+    if path == "/dev/null" or facts.header.value("open-mode") in ("a", "append"):
+        return
     # A pattern that differs between tasks, characters that sbatch treats specially, or no path.
-    if output is None or not several or keeps_all or re.search(r"%\d*[ajJ]|[\\$]|^$", path):
+    if re.search(r"%\d*[ajJ]|[\\$]|^$", path):
         return
     stem, dot, suffix = path.rpartition(".")
     separate = f"{stem}-%a.{suffix}" if dot and stem and "/" not in suffix else f"{path}-%a"
@@ -236,19 +243,15 @@ def _unused_index(facts: ScriptFacts) -> Iterator[Finding]:
 
 def _index_without_array(facts: ScriptFacts) -> Iterator[Finding]:
     """Yield the first use of an array's index in a script that makes no array."""
-    if facts.has("array") or not facts.header.given or _INDEX not in facts.text:
+    if facts.has("array") or not facts.header.given or re.search(_SHOWN_IN_COMMENT, facts.text):
         return
-    # A comment that shows `sbatch --array` is enough.
-    is_shown = re.search(_SHOWN_IN_COMMENT, facts.text)
-    if is_shown or any(asks_for(_INDEX, line) for line in facts.lines):
+    if any(asks_for(_INDEX, line) for line in facts.lines):
         return
     places = [word.place for word in _words(facts) if _INDEX in word.names]
-    if places:
-        yield Finding(
-            f"${_INDEX} is empty unless sbatch gets --array: nothing here makes an array",
-            "write #SBATCH --array=0-9",
-            place=min(places, key=lambda place: (place.line, place.column)),
-        )
+    places.sort(key=lambda place: (place.line, place.column))
+    for place in places[:1]:
+        message = f"${_INDEX} is empty unless sbatch gets --array: nothing here makes an array"
+        yield Finding(message, "write #SBATCH --array=0-9", place=place)
 
 
 def _words(facts: ScriptFacts) -> Iterator[ShellWord]:
@@ -267,23 +270,23 @@ def check_beyond_the_list(facts: ScriptFacts) -> Iterator[Finding]:
     if array is None or tasks is None or any(asks_for(_INDEX, line) for line in facts.lines):
         return
     for word in _words(facts):
-        # ${NAME[INDEX]}
-        for match in re.finditer(r"\$\{(\w{1,200})\[([^]]{1,200})\]\}", word.raw):
-            count, offset = _elements(facts, match[1]), _offset(facts, match[2])
+        for name, index in re.findall(r"\$\{(\w{1,200})\[([^]]{1,200})\]\}", word.raw):
+            count, offset = _count_elements(facts, name), _find_offset(facts, index)
             if count is None or offset is None:
                 continue
             first, last = max(0, -offset), count - 1 - offset
-            is_beyond = max(tasks.indexes, default=last) > last
-            if is_beyond or min(tasks.indexes, default=first) < first:
-                message = f"{match[1]} has {counted(count, 'element')}, for the indexes {first} to "
-                message += f"{last}: the {'highest' if is_beyond else 'lowest'} of "
+            is_above = max(tasks.indexes, default=last) > last
+            is_below = min(tasks.indexes, default=first) < first
+            if is_above or is_below:
+                message = f"{name} has {counted(count, 'element')}, for the indexes {first} to "
+                message += f"{last}: the {'highest' if is_above else 'lowest'} of "
                 message += f"--array={array.value} finds none, or another's"
                 yield Finding(message, f"write #SBATCH --array={first}-{last}", place=word.place)
                 return
 
 
-def _elements(facts: ScriptFacts, name: str) -> Optional[int]:
-    """Return the number of elements in a list that is set once, with plain words."""
+def _count_elements(facts: ScriptFacts, name: str) -> Optional[int]:
+    """Return the number of elements in a list that is set once, with plain words, else None."""
     variables = facts.shell.assigned(name)
     raw = variables[0].word.raw if len(variables) == 1 else ""
     if not re.fullmatch(r"\([^$`*?{\[]*\)", raw) or f"{name}+=" in facts.text:
@@ -294,18 +297,17 @@ def _elements(facts: ScriptFacts, name: str) -> Optional[int]:
         return None
 
 
-def _offset(facts: ScriptFacts, expression: str) -> Optional[int]:
+def _find_offset(facts: ScriptFacts, expression: str) -> Optional[int]:
     """Return what is added to the task's index; None for another expression."""
-    variables = facts.shell.assigned(re.sub(r"[\s${}()\"]", "", expression))
-    if len(variables) == 1:
-        expression = variables[0].word.raw
-    plain = re.sub(r"[\s${}()\"]", "", expression)
-    match = re.fullmatch(rf"{_INDEX}([+-]\d{{1,6}})?", plain)
+    marks = r"[\s${}()\"]"
+    variables = facts.shell.assigned(re.sub(marks, "", expression))
+    value = variables[0].word.raw if len(variables) == 1 else expression
+    match = re.fullmatch(rf"{_INDEX}([+-]\d{{1,6}})?", re.sub(marks, "", value))
     return None if match is None else int(match[1] or 0)
 
 
 def tasks_of(text: str) -> Optional[JobId]:
-    """Return the indexes of an array, or None if they are unreadable."""
+    """Return the tasks of an array with these indexes, or None if they are unreadable."""
     plain = re.sub(r"%.*|[\[\]]", "", text)
     indexes = r"\d{1,8}(-\d{1,8}(:\d{1,8})?)?"
     return JobId(1, tasks=plain) if re.fullmatch(rf"{indexes}(,{indexes})*", plain) else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from itertools import accumulate
-from typing import Iterator, Set
+from itertools import accumulate, chain, islice
+from typing import Iterator, Set, Tuple
 
 from neuronctl.common.rule_codes import ERROR, WARNING
 from neuronctl.common.secrets import find_secrets
@@ -29,18 +29,15 @@ def check_own_directory(facts: ScriptFacts) -> Iterator[Finding]:
     for number, line in facts.plain_lines:
         match = re.search(_ITS_DIRECTORY, line)
         if match is not None:
-            yield Finding(
-                "in a job, this is the directory of Slurm's copy of the script, which has none of "
-                "the other files",
-                'write "$SLURM_SUBMIT_DIR", the directory that you submit from, or an absolute '
-                "path",
-                place=SourceSpan(number, match.start() + 1, match.end() + 1),
-            )
+            message = "in a job, this is the directory of Slurm's copy of the script, which has "
+            hint = 'write "$SLURM_SUBMIT_DIR", the directory that you submit from, or an absolute '
+            place = SourceSpan(number, match.start() + 1, match.end() + 1)
+            yield Finding(f"{message}none of the other files", f"{hint}path", place=place)
             return
 
 
-# Text that means something else to bash: a pattern, whose last group is underlined; why; what to
-# write instead.
+# Text that means something else to bash: a pattern, whose group is underlined; the problem; what
+# to write instead.
 _READ_OTHERWISE = (
     (
         r"\bin[ \t]+(\{[^{}\s]*\.\.[^{}\s]*\$[^\s;]*\}|\{\$[^\s;]*\.\.[^\s;]*\})",
@@ -74,9 +71,6 @@ _READ_OTHERWISE = (
         "write 2>&1",
     ),
 )
-_PATTERNS = [
-    (re.compile(pattern, re.MULTILINE), why, hint) for pattern, why, hint in _READ_OTHERWISE
-]
 
 
 @script_rule(ERROR, "NC649", "line that bash divides otherwise")
@@ -84,16 +78,15 @@ def check_divided_otherwise(facts: ScriptFacts) -> Iterator[Finding]:
     if not facts.header.for_bash:
         return
     yield from _lost_options(facts)
-    plain = {number for number, _ in facts.plain_lines}
-    for pattern, why, hint in _PATTERNS:
-        for match in pattern.finditer(facts.text):
-            begin = match.start(match.lastindex or 0)
+    plain_numbers = {number for number, _ in facts.plain_lines}
+    for pattern, message, hint in _READ_OTHERWISE:
+        for match in re.finditer(pattern, facts.text, re.MULTILINE):
+            begin, end = match.span(1)
             number = facts.text.count("\n", 0, begin) + 1
-            column = begin - facts.text.rfind("\n", 0, begin)
-            if number in plain:
-                end = column + len(match[match.lastindex or 0])
-                place = SourceSpan(number, column, end)
-                yield Finding(why, hint, place=place, severity=WARNING)
+            if number in plain_numbers:
+                column = begin - facts.text.rfind("\n", 0, begin)
+                place = SourceSpan(number, column, column + end - begin)
+                yield Finding(message, hint, place=place, severity=WARNING)
                 break
 
 
@@ -111,28 +104,35 @@ def _lost_options(facts: ScriptFacts) -> Iterator[Finding]:
         if not numbers or facts.lines[place.line - 1][: place.column - 1].strip():
             continue
         number = numbers[-1]  # of the last line above that is not blank
-        above = facts.lines[number - 1]
-        is_apart = number < place.line - 1
-        if is_apart and not above.endswith("\\"):
-            continue
-        is_comment = above.lstrip().startswith("#")
-        # A line with text, no comment, whose backslash is followed by blanks.
-        ends_in_blank = re.search(r"^[^#]*[^#&|;({\s]\s*\\[ \t]+$", above)
-        # --lr=1, -v, or an override of Hydra's: trainer.devices=4, +model.size=2
-        option = re.match(r"--?[A-Za-z][\w-]*(=|$)|[+~]{0,2}[A-Za-z_]\w*\.[\w.]*=", word)
-        continues = above.endswith("\\") and not is_comment and not is_apart
-        if not ends_in_blank and (not option or continues):
-            continue
-        reason, hint = "does not end with a backslash", f"end line {number} with ' \\'"
-        if ends_in_blank:
-            reason, hint = "has a blank behind its backslash", "remove the blank"
-        elif is_apart:
-            reason, hint = "has a blank line below, which ends the command", "remove the blank line"
-        elif is_comment:
-            reason, hint = "is a comment, which ends the command", "move it above the command"
-        message = f"bash takes {word} for a command: line {number} {reason}"
-        yield Finding(message, hint, place=place)
-        return
+        reason, hint = _end_of_command(facts, number, place.line, word)
+        if reason:
+            message = f"bash takes {word} for a command: line {number} {reason}"
+            yield Finding(message, hint, place=place)
+            return
+
+
+def _end_of_command(facts: ScriptFacts, number: int, below: int, word: str) -> Tuple[str, str]:
+    """Return why a line ends a command that the word below would continue, and a hint.
+
+    number, below: of the two lines, with only blank ones between them. "" if the line is not
+    meant to continue.
+    """
+    above = facts.lines[number - 1]
+    is_apart = number < below - 1
+    # A line with text, no comment, whose backslash is followed by blanks.
+    if not is_apart and re.search(r"^[^#]*[^#&|;({\s]\s*\\[ \t]+$", above):
+        return "has a blank behind its backslash", "remove the blank"
+    # --lr=1, -v, or an override of Hydra's: trainer.devices=4, +model.size=2
+    if not re.match(r"--?[A-Za-z][\w-]*(=|$)|[+~]{0,2}[A-Za-z_]\w*\.[\w.]*=", word):
+        return "", ""
+    has_backslash = above.endswith("\\")
+    if is_apart:
+        reason = "has a blank line below, which ends the command" if has_backslash else ""
+        return reason, "remove the blank line"
+    if above.lstrip().startswith("#"):
+        return "is a comment, which ends the command", "move it above the command"
+    reason = "" if has_backslash else "does not end with a backslash"
+    return reason, f"end line {number} with ' \\'"
 
 
 UNFILLED = r"<[A-Za-z][\w .@-]*>|\{[A-Za-z][\w .@-]*\}"
@@ -169,31 +169,29 @@ def check_syntax(facts: ScriptFacts) -> Iterator[Finding]:
     yield from _unfilled_for_bash(facts)
     problem = facts.unreadable
     if problem is not None and not facts.shell.placeholders:
-        says = "bash says" if problem.warning else "bash cannot read this and stops here"
+        effect = "bash says" if problem.warning else "bash cannot read this and stops here"
         hint = "look for an open quote, bracket, block, or here-document at or before this line"
         severity = WARNING if problem.warning else ""
-        yield Finding(f"{says}: {problem.message}", hint, place=problem.place, severity=severity)
+        yield Finding(f"{effect}: {problem.message}", hint, place=problem.place, severity=severity)
     if facts.left_out:
         message = "this script is very long, or very hard to read: neuronctl checks it only up to "
-        message += "this line"
         hint, place = "put lines that repeat a command into a loop", SourceSpan(facts.left_out)
-        yield Finding(message, hint, place=place, severity=WARNING)
+        yield Finding(f"{message}this line", hint, place=place, severity=WARNING)
 
 
 def _unfilled_option(given: GivenOption) -> Iterator[Finding]:
     """Yield a directive whose value is an example's."""
-    name, value = given.name, given.value or ""
-    severity = WARNING
-    is_open = bool(re.fullmatch(UNFILLED, value))
+    name, value, severity = given.name, given.value or "", WARNING
+    is_unfilled = bool(re.fullmatch(UNFILLED, value))
     if name in ("partition", "account", "qos", "nodelist", "dependency"):
         severity = ERROR
-        example = re.fullmatch(_NOBODYS, value) or re.search(_OPEN_PART, value)
-        is_open = is_open or not value or bool(example)
+        is_example = re.fullmatch(_NOBODYS, value) or re.search(_OPEN_PART, value)
+        is_unfilled = is_unfilled or not value or bool(is_example)
     elif name in ("output", "error", "chdir"):
         severity = ERROR
-        example = re.search("<[A-Za-z][^<>]*>", value) or re.search(_PATH_TO, value)
-        is_open = is_open or bool(example)
-    if is_open:
+        is_example = re.search("<[A-Za-z][^<>]*>", value) or re.search(_PATH_TO, value)
+        is_unfilled = is_unfilled or bool(is_example)
+    if is_unfilled:
         message = f"nobody has filled in --{name}={value}"
         hint = "write the value in its place, or remove the option"
         yield Finding(message, hint, place=given.value_place, severity=severity)
@@ -205,18 +203,15 @@ _SHOWN_ONLY = ("echo", "printf", "mktemp", "sed", "grep", "awk", "perl")
 def _unfilled_words(facts: ScriptFacts) -> Iterator[Finding]:
     """Find the first path, the first word, and the first environment that are an example's."""
     commands = [each for each in facts.shell.uncaptured if each.name not in _SHOWN_ONLY]
-    words = [word for command in commands for word in command.words]
+    words = [*chain.from_iterable(command.words for command in commands)]
     words += [each.word for each in facts.shell.assignments if "mktemp" not in each.word.raw]
     words.sort(key=lambda word: (word.place.line, word.place.column))
     activations = facts.shell.calls("conda", "mamba", "micromamba", "source")
     environments = [each.words[-1] for each in activations if each.arguments[:1] == ("activate",)]
-    examples = (
-        (word for word in words if re.search(_PATH_TO, word.raw[:1000])),
-        (word for word in words if re.fullmatch(_VALUE_OF_YOURS, (word.value or word.raw)[:100])),
-        (word for word in environments if re.fullmatch(_NOBODYS, word.raw)),
-    )
-    firsts = (next(words_of_a_kind, None) for words_of_a_kind in examples)
-    for word in filter(None, firsts):
+    paths = (word for word in words if re.search(_PATH_TO, word.raw[:1000]))
+    values = (w for w in words if re.fullmatch(_VALUE_OF_YOURS, (w.value or w.raw)[:100]))
+    names = (word for word in environments if re.fullmatch(_NOBODYS, word.raw))
+    for word in (*islice(paths, 1), *islice(values, 1), *islice(names, 1)):
         message = f"nobody has filled in {word.text[:80]}, which is an example's"
         yield Finding(message, "write your own in its place", place=word.place, severity=WARNING)
 
@@ -228,12 +223,11 @@ def _unfilled_for_bash(facts: ScriptFacts) -> Iterator[Finding]:
     for place in facts.shell.placeholders[:1]:
         line = facts.lines[place.line - 1]
         name = line[place.column - 1 : place.end - 1]
-        message = f"nobody has filled in {name}: bash reads from a file '{name[1:-1]}' here, or "
-        message += "stops"
+        file = name[1:-1]
+        message = f"nobody has filled in {name}: bash reads from a file '{file}' here, or stops"
         # Two redirections may be intended: sort <names> sorted
-        are_files = re.fullmatch("<[a-z]+>", name) and re.match(" *[a-z.]", line[place.end - 1 :])
-        severity = WARNING if are_files else ""
-        hint = f"write the value in the place of {name}"
+        are_files = re.fullmatch("[a-z]+", file) and re.match(" *[a-z.]", line[place.end - 1 :])
+        hint, severity = f"write the value in the place of {name}", WARNING if are_files else ERROR
         yield Finding(message, hint, place=place, severity=severity)
     for command in facts.shell.commands:
         text = " ".join(word.raw for word in command.words[1:])
@@ -248,22 +242,20 @@ def _unfilled_for_bash(facts: ScriptFacts) -> Iterator[Finding]:
 
 @script_rule(WARNING, "NC640", "secret in the script", Trait.UNREACHED | Trait.SECRET)
 def check_secrets(facts: ScriptFacts) -> Iterator[Finding]:
-    lines: Set[int] = set()
+    """Find the first secret of each line that is no comment."""
+    numbers: Set[int] = set()
     for first, last in find_secrets(facts.text):
-        before = facts.text[:first]
-        number = before.count("\n") + 1
-        column = first - before.rfind("\n")
+        number = facts.text.count("\n", 0, first) + 1
         line = facts.lines[number - 1]
         is_comment = line.lstrip().startswith("#") and not line.startswith("#SBATCH")
-        if not is_comment and number not in lines:
-            lines.add(number)
-            yield Finding(
-                "this looks like a secret: anybody who reads the file, the job's record or "
-                "'scontrol show job' has it",
-                "export it in the shell from which you submit, or read it from a file that is "
-                "yours alone",
-                place=SourceSpan(number, column, min(column + last - first, len(line) + 1)),
-            )
+        if is_comment or number in numbers:
+            continue
+        numbers.add(number)
+        column = first - facts.text.rfind("\n", 0, first)
+        place = SourceSpan(number, column, min(column + last - first, len(line) + 1))
+        message = "this looks like a secret: anybody who reads the file, the job's record or "
+        hint = "export it in the shell from which you submit, or read it from a file that is "
+        yield Finding(f"{message}'scontrol show job' has it", f"{hint}yours alone", place=place)
 
 
 _GUESSED = r"""['"]*(\$\{?(USER|LOGNAME|SLURM_JOB_ID)\}?|\$\(whoami\)|)['"]*(?!\S)"""
@@ -278,22 +270,20 @@ _SERVERS = (
     ("tensorboard", "tensorboard", rf"--bind_all|{_ALL_ADDRESSES}", "(?!)", "it asks for no token"),
     ("vllm", "vllm", _ALL_ADDRESSES, "--api-key|VLLM_API_KEY", "it asks for no key"),
 )
-"""A recipe of ``serve``; a word of the command that starts such a server; what opens it; what the
-script has if it is closed nevertheless; and why it is open."""
+"""A recipe of ``serve``, a word of the command that starts such a server, the option that opens it,
+the text that closes it nevertheless, and why it is open."""
 
 
 @script_rule(WARNING, "NC657", "server open to everybody")
 def check_open_server(facts: ScriptFacts) -> Iterator[Finding]:
     for launch in facts.every_launch:
         words = launch.command.words
-        ends = list(accumulate(len(word.raw) + 1 for word in words))
+        ends = list(accumulate(len(word.raw) + 1 for word in words))  # of the words in the line
         line = " ".join(word.raw for word in words)
-        for recipe, program, opens, closes, why in _SERVERS:
+        for recipe, program, opens, closes, reason in _SERVERS:
             opening = re.search(rf"(?<!\S)(?:{opens})", line) if program in line else None
-            if opening is None or re.search(closes, facts.text):
-                continue
-            yield Finding(
-                f"{opening[0]} lets everybody in who can reach this node: {why}",
-                f"'neuronctl serve {recipe}' runs it with a random token, and says how to reach it",
-                place=words[bisect_right(ends, opening.start())].place,
-            )
+            if opening is not None and not re.search(closes, facts.text):
+                message = f"{opening[0]} lets everybody in who can reach this node: {reason}"
+                hint = f"'neuronctl serve {recipe}' runs it with a random token, and says how to "
+                place = words[bisect_right(ends, opening.start())].place
+                yield Finding(message, f"{hint}reach it", place=place)

@@ -149,12 +149,11 @@ def program(request: JobRequest, launcher: Launcher, *, macros: bool) -> Tuple[C
     words = launcher.python if is_python(request) else launcher.executable
     # Launchers that start Python parse the script's name with argparse, which drops a "--" right
     # after the name, unless another "--" precedes the name.
-    if not launcher.python and args[:1] == ("--",):
-        words += ("--",)
-    if macros and is_python(request):
-        script = not_a_macro(script)
+    dashes = ("--",) if not launcher.python and args[:1] == ("--",) else ()
+    name = not_a_macro(script) if macros and is_python(request) else script
+    arguments = map(not_a_macro, args) if macros else args
     resume = (Shell('"${resume_with[@]}"'),) if request.resume_with else ()
-    return (*words, script, *(not_a_macro(arg) if macros else arg for arg in args), *resume)
+    return (*words, *dashes, name, *arguments, *resume)
 
 
 def activation(

@@ -80,11 +80,10 @@ def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
     # srun would end its tasks at once if it received the batch shell's signals instead.
     by_srun = first.launcher.by_srun or first.wrapping.srun or words[0] == "srun"
     keeps_shell = by_srun or _is_in_background(plan) or has_trap("\n".join(plan.request.setup))
-    if is_last and not keeps_shell:
-        words = ("exec", *words)
-    command = wrapped(words)
-    if _is_in_background(plan) and plan.signal is not None and plan.signal.name == "INT":
-        command = f"(trap - INT; exec {command})"  # bash ignores it in the background
+    command = wrapped(("exec", *words) if is_last and not keeps_shell else words)
+    is_interrupt = plan.signal is not None and plan.signal.name == "INT"
+    if is_interrupt and _is_in_background(plan):  # where bash ignores it
+        return list(parts.before), f"(trap - INT; exec {command})"
     return list(parts.before), command
 
 

@@ -123,10 +123,10 @@ def _find(word: str) -> List[Tuple[JobId, Sequence[JobStatus]]]:
     if not is_name(word):
         return [_look_up(JobId.parse(word))]
     named = [job for job in queued() if is_named(job.name, word)]
-    active = {job.id.job for job in named if not job.ended}
-    numbers = active & _jobs_of_sweep(word)
     if not named:
         return [_look_up(newest(word, RecordStore.default()))]
+    active = {job.id.job for job in named if not job.ended}
+    numbers = active & _jobs_of_sweep(word)
     if not numbers:
         numbers = {max(active or {job.id.job for job in named})}
     return [(JobId(one), [job for job in named if job.id.job == one]) for one in sorted(numbers)]

@@ -141,7 +141,7 @@ def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignor
         hint = "write --NAME=VALUE without blanks, or quotes around the value, and a remark as # …"
         text, place = words[end]
         raise Refused(Refusal(f"'{text}' is not an option", place, hint))
-    options = [_given(option, words) for option in parsed if option.known.name not in EARLY]
+    options = [_given(option, words) for option in parsed if option.spec.name not in EARLY]
     for option in options:
         _check(option)
     return options, ignored
@@ -189,7 +189,7 @@ def _given(option: Parsed, words: Sequence[_Word]) -> GivenOption:
     _, name_place = words[option.index]
     _, value_place = words[option.value_index]
     place = replace(name_place, end=value_place.end)
-    return GivenOption(option.known.name, option.value, SCRIPT, place, value_place)
+    return GivenOption(option.spec.name, option.value, SCRIPT, place, value_place)
 
 
 _COUNTS = """
@@ -244,8 +244,8 @@ def command_line_options(words: Sequence[str], refusals: List[Refusal]) -> List[
     options: List[GivenOption] = []
     try:
         for parsed in getopt_with_plugins(words, SBATCH)[0]:
-            if parsed.known.name not in EARLY:
-                options.append(GivenOption(parsed.known.name, parsed.value, COMMAND_LINE))
+            if parsed.spec.name not in EARLY:
+                options.append(GivenOption(parsed.spec.name, parsed.value, COMMAND_LINE))
         for option in options:
             _check(option)
     except GetoptError as error:

@@ -204,7 +204,7 @@ class _Starts:
             parsed, end = getopt_with_plugins([word.text for word in words[1:]], SRUN)
         except GetoptError:
             return self.launch("srun", words, {}, launcher, None)
-        options = {_key(option.known.name): option.value or "" for option in parsed}
+        options = {_key(option.spec.name): option.value or "" for option in parsed}
         return self.launch("srun", words, options, launcher, words[1 + end :])
 
     def container(self, words: Sequence[ShellWord]) -> Tuple[Launch, ...]:

@@ -66,9 +66,9 @@ def read_line(words: Sequence[str]) -> SbatchLine:
         if components == 1:
             known = tuple(remaining[:end])
         for option in parsed:
-            if option.known.name in _SUBMIT_NOTHING:
+            if option.spec.name in _SUBMIT_NOTHING:
                 submits = False
-            elif option.known.name == "wrap":
+            elif option.spec.name == "wrap":
                 wrap = option.value
         remaining = remaining[end:]
         if remaining[:1] != [":"]:

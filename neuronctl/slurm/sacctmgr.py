@@ -65,8 +65,8 @@ def association_in(partition: str, associations: Sequence[Association]) -> Optio
 
     One for this partition precedes the one for all partitions.
     """
-    candidates = [one for one in associations if one.partition in ("", partition)]
-    return max(candidates, key=lambda association: association.partition, default=None)
+    by_partition = {association.partition: association for association in associations}
+    return by_partition.get(partition, by_partition.get(""))
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ class GetoptError(ValueError):
 class Parsed:
     """An option among words, at ``index``; its value, if it has one, is at ``value_index``."""
 
-    known: OptionSpec
+    spec: OptionSpec
     value: Optional[str]
     index: int
     value_index: int
@@ -129,9 +129,9 @@ def getopt(words: List[str], table: Tuple[OptionSpec, ...]) -> Tuple[Tuple[Parse
         is_long = word.startswith("--")
         options = _read_long(word, index, longs) if is_long else _read_shorts(word, index, shorts)
         last = options[-1]
-        if last.known.takes == VALUE and last.value is None:
+        if last.spec.takes == VALUE and last.value is None:
             if index + 1 == len(words):
-                spelling = f"--{last.known.long}" if is_long else f"-{last.known.short}"
+                spelling = f"--{last.spec.long}" if is_long else f"-{last.spec.short}"
                 raise GetoptError(f"option '{spelling}' requires a value", index)
             options[-1] = replace(last, value=words[index + 1], value_index=index + 1)
         parsed += options

@@ -69,7 +69,7 @@ def run_sbatch(
         raise SlurmUnavailableError(f"cannot start {path}: {error.strerror}") from None
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda given, frame: process.send_signal(given))
+            signal.signal(number, lambda received, _: process.send_signal(received))
 
     with process:
         errors = threading.Thread(target=_pass_on, args=(process, process.stderr, 2))

@@ -269,7 +269,8 @@ class JobWatch:
     @property
     def may_have_written(self) -> bool:
         """Return True if the job started, so that waiting for its log makes sense."""
-        return any(s.elapsed != 0 and not endings.is_launch_failure(s) for s in self.statuses)
+        started = (status for status in self.statuses if status.elapsed != 0)
+        return any(not endings.is_launch_failure(status) for status in started)
 
     @property
     def exit_status(self) -> int:

@@ -352,10 +352,10 @@ def _exit_code(
     return recorded, False
 
 
-def _make_status(row: Row, **own: Any) -> JobStatus:
-    """Return a status with the values in ``own``; the others are the row's of the same name."""
+def _make_status(row: Row, **values: Any) -> JobStatus:
+    """Return a status with these values; the others are the row's of the same name."""
     shared = {name: value for name, value in vars(row).items() if name in _NAMES}
-    return JobStatus(**{**shared, **own})
+    return JobStatus(**{**shared, **values})
 
 
 def _is_of(record: JobRecord, row: AnyRow) -> bool:

@@ -76,7 +76,7 @@ def look_up(ids: Sequence[JobId], store: Optional[RecordStore] = None) -> Found:
         if matching:
             jobs.append(status)
             answered |= matching
-    missing = tuple(given for given, id in zip(ids, wanted) if id not in answered)
+    missing = tuple(id for id, wanted_id in zip(ids, wanted) if wanted_id not in answered)
     return Found(tuple(jobs), missing, answer.notes, answer.unavailable)
 
 

@@ -196,6 +196,13 @@ def test_a_first_double_dash_is_behind_another(name: str) -> None:
     assert words == (("--",) if own_parser else ("python",)) + ("train.py", "--", "x")
 
 
+@pytest.mark.parametrize("name", ["horovodrun", "mpirun", "srun", "torchrun"])
+def test_no_launcher_sees_a_lone_colon(name: str) -> None:
+    """srun and mpirun would start another command at it."""
+    made = plan_of(launcher=name, script="train.py", args=("a", ":", "b"), nodes=2, gpus_per_node=2)
+    assert ":" not in shlex.split(launch_command(made))
+
+
 LAUNCHER = """\
 {#
 distributed: yes

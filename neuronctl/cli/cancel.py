@@ -18,6 +18,7 @@ from neuronctl.records.store import RecordStore
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import STATES
 from neuronctl.tracking import cancellation
+from neuronctl.tracking.cancellation import JobOrName, Outcome
 from neuronctl.tracking.job_names import is_name
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import no_such_job
@@ -62,11 +63,11 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
         return
     stop_pipelines(pipelines)
     refused = cancellation.cancel(all_targets) if all_targets else {}
-    outcomes: List[cancellation.Outcome] = []
+    outcomes: List[Outcome] = []
     for word, statuses in matches.items():
         outcomes += cancellation.outcomes(word, statuses, targets[word], refused, state)
     if not words and not all_targets:
-        outcomes = [cancellation.Outcome(words="no matching jobs")]
+        outcomes = [Outcome(words="no matching jobs")]
     if as_json:
         data = [asdict(outcome) for outcome in outcomes if outcome.result]
         print_json("neuronctl.cancel/1", {"jobs": data})
@@ -77,7 +78,7 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     _raise_failures(outcomes, refused, [word for word in words if not matches[word]])
 
 
-def _ids_and_names(words: Sequence[str], pipelines: Sequence[str]) -> List[cancellation.JobOrName]:
+def _ids_and_names(words: Sequence[str], pipelines: Sequence[str]) -> List[JobOrName]:
     """Return the ids and names that the words give; for a pipeline, its jobs in the queue."""
     others = [word for word in words if word not in pipelines]
     if pipelines:
@@ -86,14 +87,9 @@ def _ids_and_names(words: Sequence[str], pipelines: Sequence[str]) -> List[cance
 
 
 def _raise_failures(
-    outcomes: Sequence[cancellation.Outcome],
-    refused: Mapping[str, str],
-    unknown: Sequence[cancellation.JobOrName],
+    outcomes: Sequence[Outcome], refused: Mapping[str, str], unknown: Sequence[JobOrName]
 ) -> None:
-    """Raise an error if scancel refused a job, or if one is of another cluster or unknown.
-
-    refused: scancel's messages, by job.
-    """
+    """Raise an error if a job is unknown, or another cluster's; refused: scancel's messages."""
     if refused:
         refusals = "; ".join(f"{job}: {message}" for job, message in refused.items())
         raise SlurmRefusedError(f"scancel refused the request: {refusals}")
@@ -106,7 +102,7 @@ def _raise_failures(
 
 def _agreed(
     all_targets: Mapping[JobId, Sequence[JobStatus]],
-    targets: Mapping[cancellation.JobOrName, Mapping[JobId, Sequence[JobStatus]]],
+    targets: Mapping[JobOrName, Mapping[JobId, Sequence[JobStatus]]],
 ) -> bool:
     """List the jobs, and return True if the user agrees; without a terminal, nobody is asked.
 

@@ -134,7 +134,7 @@ def _live_data(partitions: Sequence[PartitionNow], snapshot: Snapshot) -> Dict[s
     keys = ("account", "partition", "qos", "default_qos")
     associations = snapshot.figures.associations
     return {
-        "partitions": [{**asdict(now), "next": verdict_data(now.next)} for now in partitions],
+        "partitions": [{**asdict(line), "next": verdict_data(line.next)} for line in partitions],
         "accounts": [{key: getattr(account, key) for key in keys} for account in associations],
         "budgets": budget_rows(snapshot),
         "bad_nodes": [asdict(fault) for fault in faults],

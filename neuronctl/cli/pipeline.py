@@ -115,13 +115,9 @@ def _print_json(name: str, pipeline: Pipeline) -> None:
 def _print(name: str, pipeline: Pipeline) -> None:
     from neuronctl.pipelines.pipeline_actions import goes_on
 
-    columns = [
-        Column("NAME", style="bold", no_wrap=True),
-        Column("AFTER"),
-        Column("STATE", no_wrap=True, styles=_STYLES),
-        Column("JOB", no_wrap=True),
-        Column("WHY"),
-    ]
+    columns = [Column("NAME", style="bold", no_wrap=True), Column("AFTER")]
+    columns += [Column("STATE", no_wrap=True, styles=_STYLES), Column("JOB", no_wrap=True)]
+    columns.append(Column("WHY"))
     rows = []
     for job in pipeline.jobs:
         state = pipeline.states[job.name]

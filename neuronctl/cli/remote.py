@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import secrets
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from neuronctl.cli import COMMANDS, HERE, SHELLS, run_here
 from neuronctl.cli.say import notify, say
+from neuronctl.common.console import print_json, printable
 from neuronctl.common.errors import INTERRUPTED, ConnectionLostError, UsageError, did_you_mean
+from neuronctl.common.files import read_private, write_private
 from neuronctl.common.shell import join
+from neuronctl.common.words import amount, counted
 from neuronctl.remote.connection import Remote, check_name, find_remote, remotes_dir
+from neuronctl.remote.session import Filter, run
 
 _ANYWHERE = ("config", "doctor")
 """Of the commands that run here by default, those that --on NAME takes to the cluster."""
@@ -174,8 +181,6 @@ def _environment() -> Dict[str, str]:
 
 def _run_on(remote: Remote, call: Call) -> int:
     """Run a command line on a cluster; return the exit code."""
-    from neuronctl.remote.session import run
-
     if call.sends:
         try:
             _send(remote, call)
@@ -226,9 +231,6 @@ def _send(remote: Remote, call: Call) -> None:
     if not call.is_dry:
         send(remote, find_project(), call.allowed, notify)
         return
-    from neuronctl.common.console import printable
-    from neuronctl.common.words import amount, counted
-
     # Of other files, the cluster gets only the names.
     scripts = (*call.words, "job.yaml")
     call.dry_folder, files = send(remote, find_project(), call.allowed, notify, scripts=scripts)
@@ -246,11 +248,6 @@ def _with_key(remote: Remote, call: Call) -> Tuple[Tuple[str, ...], str]:
     """
     if call.command not in ("submit", "resubmit") or call.is_dry or call.options.get("key"):
         return call.words, ""
-    import hashlib
-    import secrets
-
-    from neuronctl.common.files import read_private, write_private
-
     text = "\0".join([os.getcwd(), *call.words])
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:24]
     path = os.path.join(remotes_dir(), "pending", remote.name, digest)
@@ -281,11 +278,8 @@ def _lost(remote: Remote, call: Call, error: BaseException) -> ConnectionLostErr
 
 def _run_on_all(names: Sequence[str], call: Call) -> int:
     """Run a read-only command on several clusters; return the first exit code that is not 0."""
-    from concurrent.futures import ThreadPoolExecutor
-
     from neuronctl.remote.host import write_all
     from neuronctl.remote.python_remote import read_answer, run_command
-    from neuronctl.remote.session import Filter
 
     if call.sends or call.command in (*SHELLS, "cancel", "pull", "doctor", "wait"):
         raise UsageError(f"{call.command} takes one cluster", f"--on {names[0]}")
@@ -293,8 +287,6 @@ def _run_on_all(names: Sequence[str], call: Call) -> int:
     with ThreadPoolExecutor(len(names)) as pool:
         results = list(pool.map(lambda name: run_command("--on", name, *call.words), names))
     if "--json" in call.words:
-        from neuronctl.common.console import print_json
-
         answers = {name: read_answer(result) or None for name, result in zip(names, results)}
         print_json("neuronctl.remotes/1", {"remotes": answers})
     for name, result in zip(names, results):

@@ -80,11 +80,8 @@ def _show_pipelines(words: Tuple[str, ...], *, as_json: bool, watching: bool) ->
     jobs = tuple(word for word in words if word not in pipelines)
     at_most_one({"--json": as_json, "a pipeline beside others": words[1:]})
     at_most_one({"--watch": watching, "pipelines beside jobs": jobs})
-    try:
+    with contextlib.suppress(KeyboardInterrupt) if watching else contextlib.nullcontext():
         show_pipelines(pipelines, as_json=as_json, watching=watching)
-    except KeyboardInterrupt:
-        if not watching:
-            raise
     return jobs
 
 

@@ -149,8 +149,7 @@ def command(
         {**given, "body": None}, words, find_job=True, ask_slurm=not dry_run, sweep=axes
     )
     sweep, tasks = describe_sweep(planned, task_time, metric, jobs=jobs, **files, **counts)
-    reporter = _Reporter(as_json, dry_run=dry_run, explain=explain)
-    _submit(sweep, tasks, reporter, force=force, dry_run=dry_run)
+    _submit(sweep, tasks, _Reporter(as_json, dry_run=dry_run, explain=explain), force)
 
 
 class _Reporter(TerminalReporter):
@@ -159,27 +158,21 @@ class _Reporter(TerminalReporter):
     def __init__(self, as_json: bool, *, dry_run: bool = False, explain: bool = False) -> None:
         super().__init__(SubmitMode(dry_run), explain=explain)
         self.as_json = as_json
+        self.is_dry = dry_run
 
     def submitted(self, *about: Any, **more: Any) -> None:
         if not self.as_json:
             super().submitted(*about, **more)
 
 
-def _submit(
-    sweep: Sweep,
-    tasks: Sequence[Task],
-    reporter: _Reporter,
-    *,
-    force: bool = False,
-    dry_run: bool = False,
-) -> None:
+def _submit(sweep: Sweep, tasks: Sequence[Task], reporter: _Reporter, force: bool = False) -> None:
     """Show the tasks, and submit jobs for them."""
     from neuronctl.sweeping.actions import add_tasks, plan_sizes
 
     plans = plan_sizes(sweep, tasks)
     _show(sweep, tasks, plans)
-    change = add_tasks(sweep, tasks, plans, reporter, force=force, dry_run=dry_run)
-    if not dry_run:
+    change = add_tasks(sweep, tasks, plans, reporter, force=force, dry_run=reporter.is_dry)
+    if not reporter.is_dry:
         _print_to_do(change, reporter.as_json)
 
 

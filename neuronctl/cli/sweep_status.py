@@ -131,7 +131,7 @@ def _print_counts(sweep: SweepStatus) -> None:
         if node:
             fault = f"{node} takes no more tasks: {why}"
             print_line(f"{fault}; to use it again: rm {quote(sweep.folder)}/bad/{node}")
-        else:
+        else:  # the note about the sweep itself
             failed = "" if why.startswith("cancelled") else " --failed"
             print_line(f"paused: {why}; to continue: neuronctl sweep retry {name}{failed}")
     if sweep.seconds_left:

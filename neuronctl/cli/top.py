@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import click
 
@@ -10,9 +10,10 @@ from neuronctl.cli.jobs import find_running_job
 from neuronctl.cli.say import notify
 from neuronctl.common.console import Column, figures, print_json, print_line, print_table, shortened
 from neuronctl.common.datatypes import asdict
-
-if TYPE_CHECKING:
-    from neuronctl.monitoring.node_use import JobUsage, NodeUsage
+from neuronctl.monitoring.node_use import JobUsage, NodeUsage, read_each_usage, read_job_usage
+from neuronctl.slurm.job_states import RUNNING
+from neuronctl.tracking.job_status import order
+from neuronctl.tracking.lookup import queued
 
 _MOST = 32
 """The newest running jobs that a list asks; each takes one srun."""
@@ -28,8 +29,6 @@ def command(job: str, as_json: bool) -> None:
     an array task, or the name of a running job, which is shown by node. srun asks each node for its
     GPUs (with nvidia-smi, rocm-smi, or amd-smi), load, and memory.
     """
-    from neuronctl.monitoring.node_use import read_job_usage
-
     if not job:
         _list(as_json)
         return
@@ -49,11 +48,6 @@ def _data(usage: JobUsage) -> Dict[str, Any]:
 
 def _list(as_json: bool) -> None:
     """Print the user's running jobs, the idlest first."""
-    from neuronctl.monitoring.node_use import read_each_usage
-    from neuronctl.slurm.job_states import RUNNING
-    from neuronctl.tracking.job_status import order
-    from neuronctl.tracking.lookup import queued
-
     jobs = sorted((job for job in queued() if job.state == RUNNING), key=order)
     usages = read_each_usage(jobs[-_MOST:])
     for usage in usages:

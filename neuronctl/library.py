@@ -41,7 +41,7 @@ from neuronctl.request.typed_options import program_words, texts_of
 from neuronctl.request.values import shell_text
 from neuronctl.rules import Finding
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.job_states import COMPLETED
+from neuronctl.slurm.job_states import find_worst
 from neuronctl.submission.pipeline import Reporter, submit_job
 from neuronctl.submission.planned_job import PlannedJob, plan_job
 from neuronctl.submission.transaction import Submission
@@ -130,9 +130,7 @@ class Job:
 
     def _worst(self) -> JobStatus:
         tasks = status(self)
-        failed = [task for task in tasks if task.ended and task.state != COMPLETED]
-        active = [task for task in tasks if not task.ended]
-        return (failed or active or tasks)[0]
+        return tasks[find_worst([task.state for task in tasks])]
 
 
 def wait_any(jobs: Sequence[Job], *, timeout: Optional[float] = None) -> Job:

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from neuronctl.common import errors
 from neuronctl.common.errors import ConnectionLostError, NeuronctlError, NotConnectedError
+from neuronctl.slurm.job_states import find_worst
 
 _START = (
     "import sys; del sys.path[0]; sys.path.append(sys.argv.pop(1)); "
@@ -122,8 +123,9 @@ class RemoteJob:
 
     @property
     def state(self) -> str:
-        """Its state as Slurm names it."""
-        return str(self._remote.status(self.id)[0]["state"])
+        """Return its state as Slurm names it; of an array, that of a task in the worst state."""
+        states = [str(task["state"]) for task in self._remote.status(self.id)]
+        return states[find_worst(states)]
 
     def wait(self) -> int:
         """Wait until it ends, and return its exit code."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import FrozenSet, Optional
+from typing import FrozenSet, Optional, Sequence
 
 from neuronctl.common.datatypes import dataclass
 
@@ -86,3 +86,17 @@ GOOD = frozenset(state.name for state in _STATES if state.exit_status == 0)
 
 UNKNOWN = "UNKNOWN"
 """Not one of Slurm's states: nobody knows what became of the job."""
+
+
+def find_worst(states: Sequence[str]) -> int:
+    """Return the index of the worst state of an array's tasks, which is the array's state.
+
+    A task that failed is worse than one that has not ended, and a completed one is best.
+    """
+
+    def badness(index: int) -> int:
+        if states[index] not in ENDED:
+            return 1
+        return 0 if states[index] == COMPLETED else 2
+
+    return max(range(len(states)), key=badness)

@@ -13,6 +13,7 @@ from plan_builders import layer
 
 import neuronctl
 from neuronctl import library
+from neuronctl.remote.python_remote import RemoteJob
 from neuronctl.request.job import Source
 from neuronctl.slurm.job_id import JobId
 from neuronctl.submission import planned_job
@@ -130,3 +131,6 @@ def test_the_worst_state_of_an_array(
     ]
     monkeypatch.setattr(library, "status", lambda job: tuple(tasks))
     assert neuronctl.Job(7).state == state
+    rows = [{"state": name} for name in states]
+    monkeypatch.setattr(neuronctl.Remote, "status", lambda remote, job: rows)
+    assert RemoteJob(neuronctl.Remote.__new__(neuronctl.Remote), "7").state == state

@@ -127,18 +127,13 @@ def find_venv(program: str, directory: str, names: Sequence[str] = (".venv",)) -
 
 
 def load_modules(modules: Tuple[str, ...], *, login_shell: bool) -> Tuple[ShellLine, ...]:
-    """Return the script lines that load ``modules`` in place of those that the job inherits.
-
-    login_shell: the script runs in a login shell, which has defined ``module``.
-    """
+    """Return the script lines that load ``modules`` in place of those that the job inherits."""
     lines = []
-    if not login_shell:
-        lines.append(
-            ShellLine("# /etc/profile defines 'module'. Your own PATH entries stay in front.")
-        )
+    if not login_shell:  # which would define 'module'
+        comment = "# /etc/profile defines 'module'. Your own PATH entries stay in front."
         # /etc/profile may replace PATH; Debian's does.
         profile = "{ path=$PATH; . /etc/profile; PATH=$path:$PATH; }"
-        lines.append(ShellLine(f"type module >/dev/null 2>&1 || {profile}"))
+        lines = [ShellLine(comment), ShellLine(f"type module >/dev/null 2>&1 || {profile}")]
     names = " ".join(map(quote, modules))
     defect = f"cannot load the modules {' '.join(modules)}"
     return (*lines, ShellLine("module purge"), ShellLine(f"module load {names}", defect))

@@ -123,13 +123,8 @@ def holds(when: str, *, nodes: int, processes: int, python: bool) -> bool:
     when: ALWAYS, NEVER, and the like. processes: of the whole job. python: the processes run
     Python, or it is not known yet what they run.
     """
-    answers = {
-        ALWAYS: True,
-        SEVERAL_NODES: nodes > 1,
-        SEVERAL_PROCESSES: processes > 1,
-        TRAINING: processes > 1 or python,
-    }
-    return answers.get(when, False)
+    by_size = {SEVERAL_NODES: nodes > 1, SEVERAL_PROCESSES: processes > 1}
+    return {ALWAYS: True, TRAINING: processes > 1 or python, **by_size}.get(when, False)
 
 
 def not_a_macro(word: str) -> str:

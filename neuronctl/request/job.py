@@ -49,10 +49,7 @@ class Body:
 
 @dataclass(frozen=True)
 class StepRequest:
-    """One step of a job: a program, shell text, or several steps side by side.
-
-    None: as the job has it. allow_failure: the job continues if the step fails.
-    """
+    """One step of a job: a program, shell text, or steps side by side; None: as the job has it."""
 
     script: Optional[str] = None
     args: Tuple[str, ...] = ()

@@ -106,10 +106,7 @@ def describes_pipeline(path: str) -> bool:
 
 
 def read_pipeline(path: str) -> Dict[str, Layer]:
-    """Return the jobs of a pipeline by name, each with what the file sets for all jobs.
-
-    Raises JobFileError with file:line.
-    """
+    """Return the jobs of a pipeline, each with what the file sets for all; raise JobFileError."""
     document = yamlfile.read(path, JobFileError)
     nodes = _nodes(document)
     jobs = nodes.pop(JOBS, _Node(document, (JOBS,), None))

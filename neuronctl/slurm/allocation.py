@@ -13,10 +13,7 @@ from neuronctl.slurm.fields import parse_count
 
 @dataclass(frozen=True)
 class Allocation:
-    """The resources of a job; counts are per node, None if the variables do not say.
-
-    partition: its name, or "". cores: of the node with the fewest.
-    """
+    """A job's resources. Counts are per node, cores of the smallest node; None: unknown."""
 
     job_id: int
     nodes: Tuple[str, ...]

@@ -16,8 +16,7 @@ from neuronctl.slurm.squeue import forget
 def parse_logs(text: str) -> Optional[Tuple[str, str]]:
     """Return the files of a job's output and errors, from ``scontrol show job``; "" for no file.
 
-    Slurm resolves the patterns; ``%N`` stays until the job has nodes. None: the text is about
-    several jobs, or about none.
+    ``%N`` stays until the job has nodes. None: the text is about several jobs, or about none.
     """
     if len(re.findall(r"(?m)^JobId=\d", text)) != 1:
         return None

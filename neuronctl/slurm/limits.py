@@ -7,7 +7,7 @@ reads limits gets it.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Iterable, Iterator, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.common import units
 from neuronctl.common.datatypes import dataclass
@@ -139,22 +139,20 @@ def _read_table(table: str) -> Iterator[LimitKind]:
             counts=counts,
             association=association.strip("-"),
             assoc_mgr=assoc_mgr.strip("-"),
-            reasons=_reasons_by_tres(*reasons.split()),
+            reasons=_reasons_by_tres(reasons.split()),
             minimum="minimum" in traits,
             bare="bare" in traits,
             of_partition="of_partition" in traits,
         )
 
 
-def _reasons_by_tres(
-    cores: str, memory: str = "", nodes: str = "", gpus: str = ""
-) -> Mapping[str, str]:
+def _reasons_by_tres(reasons: Sequence[str]) -> Mapping[str, str]:
     """Return a kind's reasons in the table by TRES; a single one is of no TRES."""
-    if not memory:
-        return {"": cores}
-    billing = gpus.replace("GRES", "Billing")
-    reasons = {"cpu": cores, "mem": memory, "node": nodes, "gres/gpu": gpus, "billing": billing}
-    return {tres: reason for tres, reason in reasons.items() if reason != "-"}
+    if len(reasons) == 1:
+        return {"": reasons[0]}
+    by_tres = dict(zip(("cpu", "mem", "node", "gres/gpu"), reasons))
+    by_tres["billing"] = by_tres["gres/gpu"].replace("GRES", "Billing")
+    return {tres: reason for tres, reason in by_tres.items() if reason != "-"}
 
 
 KINDS: Mapping[str, LimitKind] = {kind.name: kind for kind in _read_table(_TABLE)}

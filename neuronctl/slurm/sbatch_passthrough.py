@@ -89,14 +89,10 @@ def _pass_on(
     is_terminal = os.isatty(descriptor)
     for line in lines or ():
         hear(line)
+        text = printable(line.decode("utf-8", "replace").rstrip("\r\n").expandtabs())
         try:
-            os.write(descriptor, _escape(line) if is_terminal else line)
+            os.write(descriptor, f"{text}\n".encode() if is_terminal else line)
         except BrokenPipeError:  # sbatch would die of it
             process.send_signal(signal.SIGPIPE)
         except OSError:
             pass  # a full disk, which sbatch ignores
-
-
-def _escape(line: bytes) -> bytes:
-    text = printable(line.decode("utf-8", "replace").rstrip("\r\n").expandtabs())
-    return f"{text}\n".encode()

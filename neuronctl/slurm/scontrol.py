@@ -237,10 +237,7 @@ class SiteConfig:
 
 
 def scontrol_questions(user: str, job_ids: Sequence[int] = ()) -> Tuple[List[str], str]:
-    """Return the command line and standard input of one scontrol that asks for the whole cluster.
-
-    user: whose group limits are asked for. job_ids: the jobs whose states are asked for.
-    """
+    """Return argv and input of one scontrol for the cluster, a user's limits, and jobs' states."""
     lines = ["show config", "show partition", "show node", "show reservation"]
     lines += [f"show job {number}" for number in job_ids]
     lines.append(f"show assoc_mgr flags=assoc,qos users={user}")
@@ -321,10 +318,7 @@ def _make_group(names: Sequence[str], fields: Mapping[str, str]) -> NodeGroup:
 
 
 def parse_reservations(text: str) -> Tuple[Reservation, ...]:
-    """Parse the ``ReservationName=`` lines of ``scontrol --oneliner show reservation``.
-
-    A reservation without a start or an end is left out.
-    """
+    """Parse the lines of ``scontrol --oneliner show reservation`` that have a start and an end."""
     reservations = []
     for line in _lines(text, "ReservationName"):
         values = read_columns(columns_of(Reservation), line)

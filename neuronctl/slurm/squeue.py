@@ -163,10 +163,7 @@ _PATIENCE = 3.0
 
 @dataclass(frozen=True)
 class OwnQueue:
-    """The user's jobs that slurmctld knew at ``asked_at`` (epoch seconds).
-
-    text: squeue's answer; end: what ends each of its rows.
-    """
+    """The user's jobs at ``asked_at`` (epoch seconds): squeue's answer, and what ends its rows."""
 
     asked_at: float
     end: str

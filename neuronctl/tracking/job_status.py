@@ -169,10 +169,7 @@ def merge(
 
 
 def _id_was_reused(record: JobRecord, rows: Sequence[AnyRow]) -> bool:
-    """Return True if the job id now belongs to another job than the record's.
-
-    Then no row is the record's job, and at least one was submitted later, or at an unknown time.
-    """
+    """Return True if the job id now belongs to another job, submitted after the record's."""
     if any(_is_of(record, row) for row in rows):
         return False
     return any(row.submit is None or row.submit >= record.earliest for row in rows)
@@ -223,14 +220,12 @@ def _distinct(
 
 
 def _tasks_of(row: AnyRow, array: Optional[JobId], listed_ids: Sequence[JobId]) -> Optional[JobId]:
-    """Return the tasks that a row stands for: of a bare ``4711``, those that have no row.
+    """Return the tasks that a row stands for; None: none, or unknown.
 
-    None: all have, or the tasks are unknown. array: all tasks, if known. listed_ids: of the tasks
-    that have rows.
+    A bare ``4711`` that never began stands for the tasks of the array that are not listed.
     """
     never_began = row.state in ENDED and not row.node_list
-    is_array = array is not None or bool(listed_ids)
-    if never_began and is_array and row.id == JobId(row.id.job):
+    if never_began and (array or listed_ids) and row.id == JobId(row.id.job):
         return None if array is None else array.without(listed_ids)
     return row.id
 

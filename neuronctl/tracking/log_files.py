@@ -22,10 +22,7 @@ _TIME = re.compile(rb"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)")
 
 @dataclass(frozen=True)
 class LogPlace:
-    """A job, and where its logs are or will be.
-
-    paths: of standard output and of standard error. guessed: they are only sbatch's default.
-    """
+    """A job's logs. paths: of standard output and errors. guessed: only sbatch's default paths."""
 
     job: JobStatus
     paths: Tuple[str, str]

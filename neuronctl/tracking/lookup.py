@@ -52,10 +52,7 @@ class Found:
 
 
 def look_up(ids: Sequence[JobId], store: Optional[RecordStore] = None) -> Found:
-    """Return the status of these jobs. Raises SlurmRefusedError if Slurm rejects the query.
-
-    store: the records to search (default: the user's).
-    """
+    """Return the status of these jobs. Raises SlurmRefusedError if Slurm rejects the query."""
     store = store or RecordStore.default()
     first_runs = [first_run(id, store) for id in ids]
     wanted = [id if first is None else JobId(first) for id, first in zip(ids, first_runs)]
@@ -147,10 +144,7 @@ def log_paths(status: JobStatus) -> tuple[str, str, bool]:
 
 
 def _submitted_logs(status: JobStatus) -> Optional[tuple[str, str]]:
-    """Return the logs named in accounting's copy of the command line, or in the script.
-
-    None: neither names one, or they cannot be read.
-    """
+    """Return the logs that sbatch's command line or the script name; None: none, or unreadable."""
     from neuronctl.scripts.header_reader import read_header
     from neuronctl.scripts.sbatch_line import read_line
 
@@ -215,10 +209,7 @@ def remember(store: RecordStore, record: JobRecord, statuses: Sequence[JobStatus
 
 
 class _Search:
-    """One lookup: the records and Slurm's answers so far.
-
-    ids: the jobs to look up; none: the user's own. since: as for mine().
-    """
+    """One lookup, of the jobs with these ids, or of the user's own. since: as for mine()."""
 
     def __init__(
         self, store: RecordStore, ids: Sequence[JobId] = (), since: Optional[int] = None

@@ -19,10 +19,7 @@ _OFFLINE = re.compile(r"(/[^\n\x1b]*/offline-run-\d{8}_\d{6}-[\w-]+)")
 
 
 def wandb_url(status: JobStatus) -> str:
-    """Return the address of a job's run, which the log names; "" if none is known.
-
-    The log is read only if the job's script gives its run an id.
-    """
+    """Return the address of a job's run by its log; "" if none, or if the script names no run."""
     if status.record is None or "WANDB_RUN_ID" not in status.record.rest.get("script", ""):
         return ""
     text = "\n".join(_log_texts(status.stdout, status.stderr))

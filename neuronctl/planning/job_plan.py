@@ -21,7 +21,7 @@ from neuronctl.request.job import JobRequest, Source
 
 @dataclass(frozen=True)
 class Directive:
-    """One ``#SBATCH --option=value`` line. value: None: a flag. remark: why it has this value."""
+    """One ``#SBATCH --option=value`` line. value: None for a flag. remark: the value's reason."""
 
     option: str
     value: Optional[str] = None
@@ -396,7 +396,7 @@ def parse_signal(request: JobRequest) -> Optional[Signal]:
 
 @lru_cache(maxsize=64)
 def has_trap(text: str, signal: str = "") -> bool:
-    """Return True if shell text has a trap for a signal; "": for any, EXIT and the like aside."""
+    """Return True if shell text has a trap for a signal ("": any, but not EXIT or ERR)."""
     if "trap" not in text:
         return False
     from neuronctl.scripts.shell_reader import read_shell

@@ -49,7 +49,7 @@ class Share:
 
 
 def exceeds_job(words: str, most: int) -> UsageError:
-    """Return the error for a request, such as ``step 2 requests 3 nodes``, beyond the job's."""
+    """Return the error for a step that requests more than the job. words: its request."""
     hint = f"request at most {most} for the step, or more for the job"
     return UsageError(f"{words}; the job has {most}", hint)
 
@@ -90,7 +90,7 @@ def _step_request(step: StepRequest, share: Share, job: JobRequest, name: str) -
 
 
 class LaunchBuilder(SizeBuilder):
-    """Settles what a launch needs besides its sizes: the only one of a job, or a step's."""
+    """Settles what a launch needs besides its sizes. A job has one launch, or one for each step."""
 
     wandb: Optional[Export] = None
     code: Optional[CodeSnapshot] = None
@@ -209,7 +209,7 @@ class StepBuilder(LaunchBuilder):
             # Without --mem=0, a step may take all of the job's memory, and the next one waits.
             options += ("--exact", "--mem=0")
         elif 1 < nodes < share.nodes:
-            options += ("--relative=0",)  # from the first node on, where the processes meet
+            options += ("--relative=0",)  # the processes meet on the first node
         return AllocationPart(
             hosts=(),
             cores=share.count_cores(gpus, job_cores),

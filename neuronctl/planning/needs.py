@@ -115,7 +115,7 @@ def slurm_needs(plan: JobPlan) -> Needs:
     tasks = sizes.ntasks or nodes * tasks_per_node
     cores = sizes.cpus_per_task or 1
     gpus_per_node = sizes.gpus_per_node or 0
-    gpus = 0  # to spread over the nodes
+    gpus = 0  # Slurm spreads them over the nodes
     if not gpus_per_node:
         gpus = sizes.gpus or tasks * request.sbatch_number("gpus-per-task")
     memory = None if request.mem is None else units.parse_memory(request.mem)
@@ -149,7 +149,7 @@ def slurm_needs(plan: JobPlan) -> Needs:
 
 
 def _node_range(sizes: Amounts, plan_nodes: int) -> Tuple[int, int]:
-    """Return the fewest and the most nodes; 0: no bound. plan_nodes: if ``sizes`` has no nodes."""
+    """Return the fewest and the most nodes; 0: no bound. plan_nodes: used if ``sizes`` has none."""
     if sizes.gpus and sizes.gpus_per_node:  # both together determine the nodes
         fewest = most = max(1, sizes.gpus // sizes.gpus_per_node)
     else:

@@ -50,7 +50,7 @@ def plan(
         except ValueError as error:
             raise UsageError(f"the program's name {error}", "rename the file") from None
     if request.exclusive and request.sbatch_value("exclusive"):
-        request = replace(request, exclusive=None)  # of the two, Slurm takes the last
+        request = replace(request, exclusive=None)  # Slurm takes the last of the two
     builder = _PlanBuilder(request, cluster, interactive)
     builder.place, builder.conda, builder.chain, builder.code = place, conda, chain, code
     builder.settle(recognised)
@@ -239,7 +239,7 @@ class _PlanBuilder(LaunchBuilder):
         )
 
     def _check_idle(self) -> None:
-        """Raise UsageError for --idle without GPUs; the user's configuration may have it."""
+        """Raise UsageError for --idle without GPUs, unless the configuration sets --idle."""
         request = self.request
         if request.idle and not self.gpus and request.origin("idle").source is not Source.CONFIG:
             hint = "request GPUs, such as --gpus-per-node 1, or leave out --idle"
@@ -276,7 +276,7 @@ class _PlanBuilder(LaunchBuilder):
         return builders
 
     def _settle_time(self, partition: Partition) -> Tuple[Optional[int], Optional[str]]:
-        """Return the time limit in seconds and as sbatch gets it; None: nobody says one."""
+        """Return the time limit in seconds and as sbatch gets it; None: there is none."""
         if self.request.time_limit is not None:
             return self._requested_time(self.request.time_limit)
         limits = partition.wall_time

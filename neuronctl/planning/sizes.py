@@ -62,7 +62,7 @@ class SizeBuilder:
         return self.ntasks_per_node * self.cpus_per_task
 
     def _choose_partitions(self) -> List[Partition]:
-        """Return the requested partitions, or the cluster's default; a nameless one without."""
+        """Return the requested partitions, the cluster's default, or one without a name."""
         name = self.request.partition
         if name is not None:
             self.keep_requested("partition", name)
@@ -73,7 +73,7 @@ class SizeBuilder:
         return [self.cluster.partition_for(one, self.request.qos) for one in names]
 
     def _count_nodes(self) -> int:
-        """Return the requested nodes, the fewest of a range; without a request, one."""
+        """Return the requested nodes, of a range the fewest; without a request, 1."""
         nodes = self.request.nodes
         if nodes is not None:
             most = self.request.max_nodes
@@ -273,7 +273,7 @@ class SizeBuilder:
         return self.decide(name, value, Source.DERIVED, reason)
 
     def keep_requested(self, name: str, value: T, field: str = "") -> T:
-        """Record a value of the request, and return it. field: if not called like ``name``."""
+        """Record a value of the request, and return it. field: its name there, if different."""
         origin = self.request.origin(field or name.replace("-", "_"))
         return self.decide(name, value, origin.source, origin.where)
 

@@ -25,7 +25,7 @@ LONGEST_PROGRAM = 500_000
 
 def own_modules() -> FrozenSet[str]:
     """Return the names of Python's own modules."""
-    names = getattr(sys, "stdlib_module_names", None)  # since Python 3.10
+    names = getattr(sys, "stdlib_module_names", None)  # Python 3.9 lacks them
     if names is None:
         files = os.listdir(os.path.dirname(os.__file__))
         names = {*sys.builtin_module_names, *(name.partition(".")[0] for name in files)}
@@ -87,7 +87,7 @@ def _program_words(request: JobRequest) -> Tuple[str, List[str]]:
 
 
 def called_launcher(request: JobRequest) -> Optional[Tuple[Launcher, str, List[str]]]:
-    """Return the launcher that the program itself is, its name as typed, and its arguments."""
+    """Return the launcher that the program is, its typed name, and its arguments; or None."""
     name, args = _program_words(request)
     if name.endswith(".py"):
         return None
@@ -96,7 +96,7 @@ def called_launcher(request: JobRequest) -> Optional[Tuple[Launcher, str, List[s
 
 
 def named_after(request: JobRequest) -> str:
-    """Return the program or module; of Python, a shell, or a launcher, the file that it runs."""
+    """Return the program, the module, or the file that Python, a shell, or a launcher runs."""
     name, args = _program_words(request)
     if names_python(name) or name in _SHELLS or called_launcher(request) is not None:
         for word in args:

@@ -75,10 +75,10 @@ def _render_blocks(file: str, values: Dict[str, object]) -> Dict[str, str]:
         try:
             return {name: "".join(render(context)) for name, render in template.blocks.items()}
         except Exception:
-            return environment.handle_exception()  # raises it with the template's own lines
+            return environment.handle_exception()  # raises the error with the template's lines
 
 
-# White space, a word of shell text with its quotes and substitutions, or a stray character.
+# Matches white space, a word of shell text with its quotes and substitutions, or a stray character.
 _TOKEN = r"""(?xs)
     \s+
     | (?P<word> (?:

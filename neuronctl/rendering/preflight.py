@@ -66,7 +66,7 @@ def once_on_each(nodes: str, options: Sequence[str] = ()) -> str:
     """
     srun: List[CommandWord] = ["srun", Shell(f"--nodes={nodes}"), Shell(f"--ntasks={nodes}")]
     srun += ["--ntasks-per-node=1", "--cpus-per-task=1", "--overlap"]
-    srun.append("--kill-on-bad-exit=0")  # no node's failure affects another
+    srun.append("--kill-on-bad-exit=0")  # all nodes report, even if one fails
     return join([*srun, *options])
 
 
@@ -88,7 +88,7 @@ def _names_of_programs(words: List[CommandWord], files: List[str]) -> Tuple[str,
 
 
 def _selects_gpus(plan: JobPlan) -> bool:
-    """Return True if the job itself selects some of its GPUs, and its launcher needs not all."""
+    """Return True if the job itself selects some of its GPUs, and no launcher needs them all."""
     if plan.launches[0].launcher.starts_processes() and not plan.steps:
         return False
     texts = (*dict(plan.request.env), *plan.request.setup)

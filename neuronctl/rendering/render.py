@@ -58,7 +58,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
 
 
 def _check_options_kept(plan: JobPlan, text: str) -> None:
-    """Raise TemplateError if a template of the user's dropped the lines of an option."""
+    """Raise TemplateError if a template of the user's has dropped the lines of an option."""
     for option, is_used, line in (
         ("until-done", plan.until_done is not None, "no other run follows"),
         ("stall", bool(plan.stall), "watch_log"),
@@ -88,7 +88,7 @@ def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
 
 
 def _inline_text(plan: JobPlan) -> str:
-    """Return the steps, or the user's shell text; as the body of a function, it is indented."""
+    """Return the steps or the user's shell text, indented if it is the body of a function."""
     body = plan.request.body or ""
     if plan.steps:
         text = "\n".join(script_lines.step_lines(plan))
@@ -171,7 +171,7 @@ def render_sweep(plan: JobPlan, code: str, folder: str, **options: Any) -> str:
         launch=bool(launch),
         by_srun=by_srun,
         margin=before_end + min(60, limit // 8),  # Slurm may signal up to a minute early
-        save=max(before_end - 20, before_end // 2 - 1),  # the batch shell waits no longer
+        save=max(before_end - 20, before_end // 2 - 1),  # the batch shell then stops waiting
         snapshot=plan.code.place if plan.code else "",
     )
     text = json.dumps(options)

@@ -196,7 +196,9 @@ def _launch_lines(
         return [*map(_indent, lines), indented(body) or body]
     words = list(launch_words(job, launch, parts))
     if proof:
-        words.insert(len(parts.once) + len(launch.wrapping.srun), proof)  # behind srun's own words
+        words.insert(
+            len(parts.once) + len(launch.wrapping.srun), proof
+        )  # it follows srun's own words
     command = wrapped(words)
     if not _has_several_lines(launch):
         command = "\n".join(map(_indent, command.split("\n")))

@@ -129,7 +129,7 @@ def reported(name: str, directories: Sequence[str]) -> Iterator[None]:
     except jinja2.TemplateSyntaxError as error:
         words = f"{error.filename or error.name}:{error.lineno}: {error.message}"
     except jinja2.TemplateNotFound as error:
-        place = _place(error, directories, "")  # of the line that includes or extends it
+        place = _place(error, directories, "")  # the line that includes or extends it
         words = f"{place}{': ' if place else ''}there is no template '{error.name}'"
         hint = f"templates lie in {' and '.join(directories)}"
         if error.name == name and os.path.isfile(name):

@@ -23,7 +23,7 @@ class Change:
 
 
 def distributed(text: str) -> Optional[Change]:
-    """Return the change; None if the text shows neither a model with its optimizer nor its data."""
+    """Return the changed text; None if it shows neither a model with its optimizer nor its data."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -62,7 +62,7 @@ class _Program:
         self.tree = ast.parse(text)
         self.edits: List[_Edit] = []
         self.by_hand: List[str] = []
-        # In the order of the text: ast.walk() begins with all of the outermost statements.
+        # Sort by line, because ast.walk() begins with all of the outermost statements.
         self.nodes = sorted(ast.walk(self.tree), key=lambda node: getattr(node, "lineno", 0))
         self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
         self.statements = [node for node in self.nodes if isinstance(node, ast.stmt)]
@@ -112,7 +112,7 @@ class _Program:
         return bool(models)
 
     def _unwrap_attributes(self, model: str, line: int, function: ast.AST) -> None:
-        """Insert ``.module`` where the wrapper lacks an attribute: from a line on, and in saves."""
+        """Insert ``.module`` before attributes that the wrapper lacks: after ``line``, in saves."""
         saved = {node for save in self._calls("save") for node in ast.walk(save)}
         for node in self.nodes:
             if not isinstance(node, ast.Attribute) or _dotted(node.value) != model:

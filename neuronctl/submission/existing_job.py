@@ -1,4 +1,4 @@
-"""The job of a user's own batch script: with options, --monitor, and --idle; or sbatch's own job.
+"""The job of a user's own batch script, which neuronctl or sbatch itself submits.
 
 Sampling needs no change of the script: bash reads the file that BASH_ENV names before a script, and
 sbatch passes the variable on. If the file is missing, bash says nothing.
@@ -185,7 +185,7 @@ class Attempt:
     """
 
     def __init__(self, command_line: Sequence[str], tell: Notify, warn: Notify) -> None:
-        self.stdin: Optional[bytes] = None  # the script, if it was read from there
+        self.stdin: Optional[bytes] = None  # the script, if it came from standard input
         self._command_line = command_line
         self._tell = tell
         self._warn = warn

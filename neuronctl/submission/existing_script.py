@@ -173,7 +173,7 @@ class ExistingJob:
             verdict = self._judge_unplanned(findings, is_local=is_local)
         job_plan = judged.plan
         if job_plan is None:
-            partition = self.header.value("partition")  # of a heterogeneous job's first component
+            partition = self.header.value("partition")  # a heterogeneous job's first one
             unknown = JobRequest(script=self.name, launcher="srun", partition=partition)
             job_plan = plan(unknown, self.cluster)
         return JudgedJob(job_plan, findings, verdict, self.choice, existing_script=True)
@@ -195,7 +195,7 @@ class ExistingJob:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Return BASH_ENV, whose file starts the sampler; {} without one. Raise UsageError."""
+        """Return BASH_ENV, whose file starts the sampler; {}: there is none. Raise UsageError."""
         if not self.monitor and not self.idle:
             return {}
         from neuronctl.rendering.render import render_batch_shell

@@ -43,7 +43,7 @@ def programs(directory: str) -> List[str]:
 
 
 def software(has_environment: bool, program: JobRequest) -> Tuple[Dict[str, Derived], str]:
-    """Return the environment beside the program, and what to do if only its list is there."""
+    """Return the environment beside the program, and a hint if only requirements.txt is there."""
     if has_environment:
         return {}, ""
     directory = program.chdir or "."

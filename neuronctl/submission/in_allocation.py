@@ -45,7 +45,7 @@ def prepare_launch(
     gpus = _launch_gpus(request, fewest)
 
     catalog = load(catalog_file)
-    # Of the user's defaults, only the cluster applies to a launch.
+    # Only the cluster of the user's defaults applies to a launch.
     cluster, _ = recognise(catalog, request.cluster or configured_cluster())
     request = replace(
         resolve_paths(request, cluster),
@@ -81,7 +81,7 @@ def prepare_launch(
 def _gpu_options(
     allocation: Allocation, gpus: Optional[int], most: Optional[int]
 ) -> Tuple[str, ...]:
-    """Return srun's option for ``gpus`` per node; none if all have as many. most: of a node."""
+    """Return srun's option for ``gpus`` per node; none if each node has as many (``most``)."""
     if gpus is None:
         return ()
     # If Slurm's variables do not count the GPUs, a step might request those of all nodes.
@@ -140,7 +140,7 @@ def _gpu_counts(
 
 
 def _launch_gpus(request: JobRequest, fewest: Optional[int]) -> Optional[int]:
-    """Return the launch's GPUs per node; None: unknown, and not needed. fewest: of a node."""
+    """Return the launch's GPUs per node; None: unknown, and not needed. fewest: on one node."""
     gpus = fewest if request.gpus_per_node is None else request.gpus_per_node
     if gpus is not None and fewest is not None and gpus > fewest:
         raise UsageError(

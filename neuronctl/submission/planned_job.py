@@ -307,7 +307,7 @@ def _with_venv(request: job.JobRequest, tell: Callable[[str], None]) -> job.JobR
 
 
 _PYTHONS = ("python", "python3")
-_BASE = (None, "base")  # conda is not active, or has no environment of the user's
+_BASE = (None, "base")  # no environment of conda is active, or only its own
 
 
 def _exclude_bad_nodes(request: job.JobRequest) -> job.JobRequest:

@@ -152,7 +152,7 @@ def _newer(job: JobStatus) -> Optional[int]:
 def _jobs_of_sweep(name: str) -> Set[int]:
     """Return the jobs of a sweep; none if the sweep does not exist."""
     place = glob.escape(sweep_dir(name))
-    files = [*glob.glob(f"{place}/*/jobs/*"), *glob.glob(f"{place}/jobs/*")]  # the latter: 0.2.0
+    files = [*glob.glob(f"{place}/*/jobs/*"), *glob.glob(f"{place}/jobs/*")]  # in 0.2.0, without ID
     numbers = map(os.path.basename, files)
     return {int(number) for number in numbers if number.isdecimal()}
 

@@ -86,13 +86,13 @@ class Recording:
     """Writes a job's record before and after sbatch. key: of the record; "": there is none."""
 
     def __init__(self, draft: RecordDraft, warn: Notify, *, cluster: Optional[str] = None) -> None:
-        """Write the intent, with the state of the job's directory. cluster: None: here."""
+        """Write the intent, with the state of the job's directory. cluster: None: this one."""
         self.key = ""
         self._warn = warn
         self._store = RecordStore.default()
         self._cluster = cluster or local_cluster()
         if draft.surroundings == Provenance():  # otherwise the code of a snapshot runs again
-            # A user's own script was already read.
+            # The text of a user's own script has been read before.
             content = draft.script.encode("utf-8", "surrogateescape") if draft.sbatch else b""
             surroundings = read_provenance(draft.request.get("script"), draft.cwd, content)
             draft = replace(draft, surroundings=surroundings)
@@ -165,7 +165,7 @@ def submit_draft(
         warn("interrupted while sbatch was running: the job may be in the queue ('status' tells)")
         raise
     except SlurmError as error:
-        # Only then is there surely no job; after any other error, the intent remains.
+        # Unless this is certain, there may be a job, and the intent remains.
         certain = error.certain or not installed()
         recording.failed(error.message if certain else "", certain=certain)
         raise

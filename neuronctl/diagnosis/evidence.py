@@ -62,9 +62,6 @@ AT_END = 40
 """How many last lines of a log count as its end: errors there may explain a time limit or a
 cancellation, and srun's reports there are about the tasks that ended the job."""
 
-_BEFORE, _AFTER = 4, 3
-"""How many lines before and after a line are shown with it."""
-
 
 @dataclass(frozen=True)
 class JobEvidence:
@@ -141,7 +138,7 @@ class JobEvidence:
         for log in self.logs:
             if log.path == line.path:
                 index = len(log.lines) - line.number
-                nearby = log.lines[max(0, index - _BEFORE) : index + _AFTER + 1]
+                nearby = log.lines[max(0, index - 4) : index + 4]
                 return tuple(text for text in nearby if text.strip())
         return ()
 

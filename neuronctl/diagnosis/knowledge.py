@@ -235,7 +235,7 @@ def _selectivity(needs: _Needs) -> int:
     return min(len(text) for text in needs)
 
 
-def likely(all_entries: Sequence[Entry], lines: Sequence[str]) -> List[List[Entry]]:
+def find_likely(all_entries: Sequence[Entry], lines: Sequence[str]) -> List[List[Entry]]:
     """Return, for each line, the entries with a pattern that may match it, in order."""
     lowered = [line.lower() for line in lines]
     text = "\n".join(lowered)

@@ -128,7 +128,7 @@ def find_signs(lines: Sequence[str]) -> List[Sign]:
     """Return the signs in a log's lines, in their order, without noise."""
     exceptions = tracebacks.find_raised(lines)
     joined_lines = tracebacks.join_messages(lines)
-    likely_entries = knowledge.likely(entries(), joined_lines)
+    likely_entries = knowledge.find_likely(entries(), joined_lines)
     signs: List[Sign] = []
     source_follows = False  # True: the previous line named a frame, and its source may follow
     stopped = False  # True: srun stopped the tasks; processes killed afterwards did not fail
@@ -140,8 +140,8 @@ def find_signs(lines: Sequence[str]) -> List[Sign]:
             continue
         source_follows = tracebacks.is_frame(line)
         stopped = stopped or line.startswith(STOPPED)
-        sign = _read_report(lines, index, line.strip())
         exception = exceptions.get(index)
+        sign = _read_report(lines, index, line.strip())
         if sign is not None:
             if stopped and sign.exit == -signal.SIGKILL and line.startswith("srun"):
                 continue
@@ -166,7 +166,7 @@ def _choose_of_chain(signs: List[Sign], sign: Sign, exception: Raised) -> Option
 
     Return ``sign`` (the second), and remove the first from ``signs``; or return None, and keep it.
     """
-    earlier = next((sign for sign in signs if sign.index == exception.before and sign.raised), None)
+    earlier = next((each for each in signs if each.index == exception.before and each.raised), None)
     if earlier is None:
         return sign
     if earlier.has_known_message and (exception.direct or not sign.has_known_message):
@@ -255,10 +255,12 @@ def _match_line(
 
 
 def _matched_words(entry: Entry, line: str) -> Optional[str]:
-    """Return the first group of the first pattern that matches, or None."""
-    matches = (compiled(pattern).search(line) for pattern in entry.patterns)
-    match = next(filter(None, matches), None)
-    return None if match is None else next(filter(None, match.groups()), "")
+    """Return the group of the first pattern that matches, "" if it has none; None without match."""
+    for pattern in entry.patterns:
+        match = compiled(pattern).search(line)
+        if match is not None:
+            return next(filter(None, match.groups()), "")
+    return None
 
 
 def _explain(sign: Sign, entry: Entry, words: str) -> Sign:
@@ -310,9 +312,9 @@ def _reported_exit(parts: Mapping[str, str]) -> int:
     code = int(parts.get("shell", parts.get("hydra", 0)))
     if "hydra" in parts and code in CRASHES | {signal.SIGABRT, signal.SIGTERM}:
         return -code  # MPICH prints the number of the signal
-    if 128 < code < 255:
-        return 128 - code if code <= 192 else code - 256
-    return code
+    if 128 < code <= 192:
+        return 128 - code  # a shell's code for a signal
+    return code - 256 if 192 < code < 255 else code  # Python's: -9 becomes 247
 
 
 def _reported_process(parts: Mapping[str, str], lines: Sequence[str], index: int) -> str:
@@ -331,5 +333,5 @@ def _reported_process(parts: Mapping[str, str], lines: Sequence[str], index: int
 def _torch_rank(lines: Sequence[str]) -> str:
     """Return the rank and host in torchrun's table, which follows its line about a failure."""
     table = "\n".join(lines[:80]).partition("\nRoot Cause")[2]
-    named = dict(re.findall(r"^ +(host|rank) +: (\S+)", table, re.MULTILINE)[:2])
-    return f"rank {named['rank']} on {named['host']}" if len(named) == 2 else ""
+    values = dict(re.findall(r"^ +(host|rank) +: (\S+)", table, re.MULTILINE)[:2])
+    return f"rank {values['rank']} on {values['host']}" if len(values) == 2 else ""

@@ -83,7 +83,7 @@ def separates_components(line: str) -> bool:
     return re.match(r"#(SBATCH|SLURM)[ \t]*(?i:packjob|hetjob)(?!\S)", line) is not None
 
 
-def line_options(
+def read_directive(
     line: str, number: int
 ) -> Tuple[List[GivenOption], List[Ignored], Optional[Refusal]]:
     """Return the options of a directive, what sbatch ignores in it, and why it refuses it, if so.
@@ -91,14 +91,14 @@ def line_options(
     A line that is wrong only in characters that look like others is read as it is meant.
     """
     try:
-        return (*_line_options(line, number), None)
+        return (*_read_options(line, number), None)
     except Refused as error:
         refusal = error.refusal
-    plain, odd = plainly_spelled(line), look_alike(line)
+    plain, odd = spell_plainly(line), find_look_alike(line)
     if odd and odd not in refusal.message:
         refusal = replace(refusal, message=f"{refusal.message}; it has {odd}")
     try:
-        options, _ = _line_options(plain, number)
+        options, _ = _read_options(plain, number)
     except Refused:
         return [], [], refusal
     # A comment or a name may contain such characters on purpose.
@@ -127,7 +127,7 @@ def _common_length(line: str, plain: str) -> int:
     return next(differences, min(len(line), len(plain)))
 
 
-def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignored]]:
+def _read_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignored]]:
     """Return the options of a directive, and what sbatch ignores; raise Refused."""
     words, ignored = _words(line, number)
     try:
@@ -141,7 +141,7 @@ def _line_options(line: str, number: int) -> Tuple[List[GivenOption], List[Ignor
         hint = "write --NAME=VALUE without blanks, or quotes around the value, and a remark as # …"
         text, place = words[end]
         raise Refused(Refusal(f"'{text}' is not an option", place, hint))
-    options = [_given(option, words) for option in parsed if option.spec.name not in EARLY]
+    options = [_place_option(option, words) for option in parsed if option.spec.name not in EARLY]
     for option in options:
         _check(option)
     return options, ignored
@@ -184,7 +184,7 @@ def _word(line: str, number: int, start: int) -> Tuple[str, int]:
     return text, end
 
 
-def _given(option: Parsed, words: Sequence[_Word]) -> GivenOption:
+def _place_option(option: Parsed, words: Sequence[_Word]) -> GivenOption:
     """Return an option of a directive with its place."""
     _, name_place = words[option.index]
     _, value_place = words[option.value_index]
@@ -239,7 +239,7 @@ def _hint(word: str) -> str:
     return f"did you mean {' or '.join(f'--{option}' for option in near)}?"
 
 
-def command_line_options(words: Sequence[str], refusals: List[Refusal]) -> List[GivenOption]:
+def read_command_line(words: Sequence[str], refusals: List[Refusal]) -> List[GivenOption]:
     """Return the options of sbatch's command line; append what sbatch refuses to ``refusals``."""
     options: List[GivenOption] = []
     try:
@@ -255,7 +255,7 @@ def command_line_options(words: Sequence[str], refusals: List[Refusal]) -> List[
     return options
 
 
-def environment_options(environment: Mapping[str, str]) -> List[GivenOption]:
+def read_environment(environment: Mapping[str, str]) -> List[GivenOption]:
     """Return the options set by ``SBATCH_*`` variables; skip those without a value."""
     flags = {option.name for option in SBATCH if option.takes == NO_VALUE}
     return [
@@ -269,7 +269,7 @@ _EXCLUDING = (("mem", "mem-per-cpu", "mem-per-gpu"), ("exclusive", "oversubscrib
 """Options of which sbatch takes only one; the latter since 23.02."""
 
 
-def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
+def find_contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
     """Return the options that sbatch accepts alone but refuses together."""
     refusals = []
     for group in _EXCLUDING:
@@ -286,7 +286,7 @@ def contradictions(given: Sequence[GivenOption]) -> List[Refusal]:
     return refusals
 
 
-def plainly_spelled(line: str) -> str:
+def spell_plainly(line: str) -> str:
     """Return a directive with look-alike characters replaced by plain ones."""
     blank = re.sub(f"[{_LIKE_A_SPACE}]", " ", line)
     words = (
@@ -295,7 +295,7 @@ def plainly_spelled(line: str) -> str:
     return "".join(_PLAIN.get(character, character) for character in " ".join(words))
 
 
-def look_alike(text: str) -> str:
+def find_look_alike(text: str) -> str:
     """Return the first look-alike character in a directive, or ""."""
     odd = next((character for character in text if character in _PLAIN), "")
     if odd in DASHES or not odd:
@@ -323,17 +323,17 @@ def read_header(
         if separates_components(line):
             components.append([])
         elif line.startswith(DIRECTIVE):
-            options, remarks, refusal = line_options(line, number)
+            options, remarks, refusal = read_directive(line, number)
             components[-1] += options
             ignored += remarks
             if refusal is not None:
                 refusals.append(refusal)
-    outside = environment_options(environment) + command_line_options(command_line, refusals)
+    outside = read_environment(environment) + read_command_line(command_line, refusals)
     for component in components:
         component += outside
-        refusals += contradictions(component)
+        refusals += find_contradictions(component)
     given = components[0]
-    ignored += [*_unread(lines, first_command), *_overridden(given)]
+    ignored += [*_find_unread(lines, first_command), *_find_overridden(given)]
     has_foreign_lines = any(line.startswith(("#PBS", "#BSUB")) for line in lines)
     return Header(
         given=tuple(given),
@@ -416,7 +416,7 @@ def _is_meant(line: str) -> bool:
     return bool(get_close_matches(name[1], ["SBATCH"], cutoff=0.8))
 
 
-def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
+def _find_unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
     """Return the lines that look like directives but that sbatch does not read."""
     ignored = []
     for number, line in enumerate(lines, 1):
@@ -433,7 +433,7 @@ def _unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
     return ignored
 
 
-def _overridden(given: Sequence[GivenOption]) -> List[Ignored]:
+def _find_overridden(given: Sequence[GivenOption]) -> List[Ignored]:
     """Return the options overridden by a later one, the environment, or the command line."""
     overridden = []
     later_options: Dict[str, GivenOption] = {}

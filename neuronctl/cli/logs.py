@@ -8,7 +8,7 @@ import io
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, BinaryIO, Optional, Tuple
+from typing import BinaryIO, Optional, Tuple
 
 import click
 
@@ -20,12 +20,10 @@ from neuronctl.common.files import list_again, open_regular
 from neuronctl.common.units import parse_since
 from neuronctl.records.store import RecordStore
 from neuronctl.slurm.conf import local_cluster
+from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ENDED, PENDING, UNKNOWN
 from neuronctl.tracking.endings import is_launch_failure
 from neuronctl.tracking.log_files import LogPart, LogPlace, find_logs
-
-if TYPE_CHECKING:
-    from neuronctl.slurm.job_id import JobId
 
 _PIECE = 1 << 20
 """Bytes that are read at once."""

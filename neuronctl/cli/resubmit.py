@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import click
 
@@ -14,9 +14,7 @@ from neuronctl.common.datatypes import asdict
 from neuronctl.common.errors import UsageError
 from neuronctl.request.job import OPTIONS
 from neuronctl.submission.pipeline import submit_job
-
-if TYPE_CHECKING:
-    from neuronctl.submission.transaction import Submission
+from neuronctl.submission.transaction import Submission
 
 
 @click.command("resubmit", cls=job_options.JobCommand)

@@ -6,10 +6,11 @@ import contextlib
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import click
 
+from neuronctl.catalog.cluster import Cluster
 from neuronctl.catalog.loader import load, recognise
 from neuronctl.cli.job_options import BatchCommand, job_command, plan_given
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
@@ -28,12 +29,9 @@ from neuronctl.serving.server_state import Note
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import RUNNING
 from neuronctl.submission.pipeline import submit_job
+from neuronctl.submission.transaction import Submission
 from neuronctl.tracking.follow import GrowingLog, JobWatch
 from neuronctl.tracking.lookup import queued
-
-if TYPE_CHECKING:
-    from neuronctl.catalog.cluster import Cluster
-    from neuronctl.submission.transaction import Submission
 
 
 class _Serve(BatchCommand):

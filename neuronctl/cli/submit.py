@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 import click
 
@@ -15,11 +15,8 @@ from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.common.errors import at_most_one
 from neuronctl.request.job_file import describes_pipeline
-from neuronctl.submission.pipeline import submit_job
-
-if TYPE_CHECKING:
-    from neuronctl.submission.pipeline import Submittable
-    from neuronctl.submission.transaction import Submission
+from neuronctl.submission.pipeline import Submittable, submit_job
+from neuronctl.submission.transaction import Submission, find_submitted_job
 
 
 def submission_options(function: Callable[..., Optional[Submission]]) -> Callable[..., int]:
@@ -118,8 +115,6 @@ def _known_job(mode: SubmitMode) -> Optional[Submission]:
     """Return the job that --key names, and print it as its submission did; None without one."""
     if not mode.key or mode.dry_run:
         return None
-    from neuronctl.submission.transaction import find_submitted_job
-
     submission = find_submitted_job(mode.key, notify)
     if submission is not None and submission.record is not None:
         TerminalReporter(mode).submitted(submission.record.draft, None, submission)

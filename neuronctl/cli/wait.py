@@ -49,13 +49,8 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     watches = [JobWatch(job) for job in dict.fromkeys(resolve_job(word, store) for word in jobs)]
     failure: Optional[Exception] = None
     try:
-        wait_for(
-            watches,
-            any_of_them=any_of_them,
-            tell=None if as_json else _print_now,
-            warn=notify,
-            timeout=seconds,
-        )
+        tell = None if as_json else _print_now
+        wait_for(watches, any_of_them=any_of_them, tell=tell, warn=notify, timeout=seconds)
     except (TimeoutError, NeuronctlError) as error:
         failure = error  # print the other jobs first
     timed_out = isinstance(failure, TimeoutError)

@@ -78,7 +78,7 @@ def plan_pipeline(path: str, options: Mapping[str, Any], **plan_options: Any) ->
     jobs: Dict[str, PlannedJob] = {}
     rows: List[Job] = []
     for name in order:
-        planned = _plan_job(name, layers[name], title, options, plan_options)
+        planned = _plan_job(name, layers[name], {**options, "job_name": title}, plan_options)
         jobs[name] = planned
         tasks = [f".{task}" for task in sorted(task_indexes(planned.plan.request.array or ""))]
         directory = planned.draft.submit_dir or planned.draft.cwd
@@ -87,15 +87,13 @@ def plan_pipeline(path: str, options: Mapping[str, Any], **plan_options: Any) ->
 
 
 def _plan_job(
-    name: str,
-    layer: Layer,
-    title: str,
-    options: Mapping[str, Any],
-    plan_options: Mapping[str, Any],
+    name: str, layer: Layer, options: Mapping[str, Any], plan_options: Mapping[str, Any]
 ) -> PlannedJob:
+    """Plan a job of the pipeline that options["job_name"] names; raises UsageError."""
     values = {key: value for key, value in layer.values.items() if key not in _PREDECESSORS}
+    job_name = values.get("job_name") or f"{options['job_name']}-{name}"
     planned = plan_job(
-        {**options, "job_name": values.get("job_name") or f"{title}-{name}"},
+        {**options, "job_name": job_name},
         recorded=merge([*users_layers(), Layer(values, layer.origins)]),
         **plan_options,
     )

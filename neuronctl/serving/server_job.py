@@ -129,10 +129,7 @@ def make_place(settings: Settings) -> None:
 
 
 Settings = Mapping[str, Any]
-"""The content of recipe.json, for the program beside a server: _PROGRAM_KEYS, address, and idle.
-
-address: on which the server listens; "": the node's. idle: as in plan_server(); 0: it never ends.
-"""
+"""For the program beside a server: _PROGRAM_KEYS, its address ("": the node's), and idle."""
 
 
 def _read_program(settings: Settings) -> Dict[str, str]:

@@ -175,10 +175,7 @@ def find_all_servers() -> List[Note]:
 
 
 def _note_at_rest(number: int, job: Optional[JobStatus]) -> Optional[Note]:
-    """Return the note of a job that does not run, with its state according to Slurm.
-
-    job: None if Slurm does not know it. Return None if there is no note either.
-    """
+    """Return the note of a job that does not run, with its state by Slurm, if either is known."""
     note = read_note(number)
     if note is None:
         return None if job is None else _first_note(job)

@@ -142,10 +142,7 @@ def _find_or_make(name: str, settings: SweepSettings) -> Sweep:
 
 
 def _enter_sweep(name: str) -> Sweep:
-    """Return an existing sweep for more tasks, and change to its directory.
-
-    Raises UsageError, NoSuchJobError, and RecordError.
-    """
+    """Return an existing sweep for more tasks, and change to its directory; raises UsageError."""
     sweep = open_sweep(name)
     settings = sweep.settings
     try:

@@ -111,10 +111,7 @@ def _plan(settings: SweepSettings, layer: Layer, **options: str) -> PlannedJob:
 def _make_jobs(
     planned: PlannedJob, sweep: Sweep, task: JobPlan, sizes: Row, count: int, code: str
 ) -> List[PlannedJob]:
-    """Return the jobs to submit: an array of this count, or single jobs if they are chains.
-
-    planned: a single job.
-    """
+    """Return the jobs to submit: an array, or single ones if they are chains. planned: one job."""
     if count == 1 or _is_chain(planned):
         return [_with_worker(planned, sweep, task, sizes, code)] * count
     array = _plan(sweep.settings, _make_layer(sweep, task), array=f"1-{count}")
@@ -223,10 +220,7 @@ def _multiply_options(step: StepRequest, task: JobPlan, slots: int) -> Dict[str,
 
 
 def _count_workers(sweep: Sweep, sizes: Row) -> Tuple[int, int]:
-    """Return two numbers of queued jobs: those for tasks of these sizes, and all of the sweep.
-
-    Both are 0 if Slurm does not answer.
-    """
+    """Count the queued jobs for tasks of these sizes, and of all sizes; 0 if Slurm is silent."""
     if not sweep.jobs():
         return 0, 0
     try:

@@ -9,10 +9,7 @@ from .files import Key
 
 
 class Attempt:
-    """An attempt that runs, or whose end is not recorded yet.
-
-    ``start`` is in epoch seconds; the other times are of the monotonic clock.
-    """
+    """An attempt whose end is not recorded yet. Times are monotonic, except ``start``."""
 
     def __init__(self, key: Key, slot: int, code_version: str) -> None:
         self.key = key

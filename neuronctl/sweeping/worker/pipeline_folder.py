@@ -3,15 +3,12 @@
 In the names of a pipeline's files, KEY is a job's name and attempt, such as ``train.1``; for a task
 of an array, begun/ and ended/ have ``train.1.7``.
 
-- jobs.json: the jobs
+- jobs.json: the jobs; stopped: no job begins any more
 - scripts/KEY: the script for sbatch, which runs scripts/KEY.run
-- claims/KEY.N: a process submits the job, for the Nth time
-- ids/KEY: its job id
+- claims/KEY.N: a process submits the job, for the Nth time; ids/KEY: its job id
 - begun/KEY, ended/KEY: where and when it began, and its exit code
-- not_run/KEY: why it does not run
-- refused/KEY: why sbatch refused it
+- not_run/KEY: why it does not run; refused/KEY: why sbatch refused it
 - again/KEY: another attempt follows
-- stopped: no job begins any more
 """
 
 import json
@@ -40,34 +37,30 @@ _FROM_JOB = re.compile("SLURM|SBATCH_|PMI|NEURONCTL_|GPU_DEVICE_ORDINAL|[A-Z]+_V
 
 
 class Job(NamedTuple):
-    """A job; after, after_ok: names. tasks: ``.7`` … of an array, else "". place: sbatch's cwd."""
+    """A job as jobs.json has it."""
 
     name: str
-    after: List[str]
-    after_ok: List[str]
-    tasks: List[str]
-    place: str
+    after: List[str]  # names
+    after_ok: List[str]  # names
+    tasks: List[str]  # ``.7`` and so on for an array, otherwise one ""
+    place: str  # the directory in which sbatch runs
 
 
 class State(NamedTuple):
-    """The state of a job's last attempt. job: its id. why: the reason if it has not succeeded."""
+    """The state of a job's last attempt."""
 
     state: str
     key: str
-    job: Optional[int] = None
-    why: str = ""
+    job: Optional[int] = None  # its id
+    why: str = ""  # the reason if it has not succeeded
 
 
 class Queue(NamedTuple):
-    """The user's jobs in the queue.
+    """The user's jobs in the queue."""
 
-    states: RUNNING or PENDING, by id. paths: ids, by the path of the script. waits: whether a job
-    waits for others, by id.
-    """
-
-    states: Dict[int, str]
-    paths: Dict[str, int]
-    waits: Dict[int, bool]
+    states: Dict[int, str]  # RUNNING or PENDING, by id
+    paths: Dict[str, int]  # ids, by the path of the script
+    waits: Dict[int, bool]  # whether a job waits for others, by id
 
 
 def ask_queue() -> Optional[Queue]:
@@ -77,9 +70,10 @@ def ask_queue() -> Optional[Queue]:
         return None
     queue = Queue({}, {}, {})
     for line in text.splitlines():
-        number, state, dependency, path = (line.split("|", 3) + [""] * 3)[:4]
-        if not number.isdigit():
+        fields = line.split("|", 3)
+        if len(fields) < 4 or not fields[0].isdigit():
             continue
+        number, state, dependency, path = fields
         id = int(number)
         if queue.states.get(id) != RUNNING:
             queue.states[id] = PENDING if state == "PD" else RUNNING

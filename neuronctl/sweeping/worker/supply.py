@@ -163,18 +163,13 @@ class Supply:
         return any(state == DONE and node_name != besides for state, node_name in ends)
 
     def _doubt_node(self) -> None:
-        """Let other nodes try the tasks that failed here at once, if they are three or more.
-
-        Do nothing unless other nodes have successes.
-        """
+        """Let other nodes try what failed here at once, if three tasks did, and others succeed."""
         may_be_bad = self.options.nodes == 1 and len(self.quick) >= 3 and not self.trial
         if not may_be_bad or not self._any_done(besides=self.node):
             return
         until = time.time() + VERDICT
-        requests = (
-            {"task": task, "attempt": attempt, "avoid": self.node, "until": until}
-            for task, attempt in self.quick
-        )
+        limits = {"avoid": self.node, "until": until}
+        requests = ({"task": task, "attempt": number, **limits} for task, number in self.quick)
         files.do_again(self.folder, requests)
         self.trial = (self.quick, time.monotonic() + VERDICT)
         self.quick = []

@@ -172,19 +172,9 @@ def _loaded(name: str, places: Sequence[str]) -> Launcher:
 def read(name: str, places: Sequence[str]) -> Launcher:
     """Read a launcher from the first place that has it; raise UsageError, or TemplateError."""
     file, text = _read(name, places)
-    traits = _traits(file, text)
-    like = traits.pop("like", "")
-    if like:
-        base_places = places
-        if like == name:  # the next launcher of the same name
-            base_places = places[places.index(os.path.dirname(file)) + 1 :]
-        try:
-            base = _traits(*_read(like, base_places))
-        except UsageError as error:
-            raise TemplateError(f"{file}:1: like: no launcher '{like}'", error.hint) from None
-        if "like" in base:
-            raise TemplateError(f"{file}:1: like: {like}, which is like another one itself")
-        traits = {**base, **traits}
+    own_traits = _traits(file, text)
+    like = own_traits.pop("like", "")
+    traits = {**_base_traits(like, name, file, places), **own_traits} if like else own_traits
     for key in ("distributed", "one_task_per_node"):
         if key not in traits:
             raise TemplateError(f"{file}:1: trait '{key}' is missing", f"write '{key}: yes' or no")
@@ -195,6 +185,18 @@ def read(name: str, places: Sequence[str]) -> Launcher:
         counts_nodes=re.search(r"\bplan\.(nodes|processes)\b", text) is not None,
         **traits,
     )
+
+
+def _base_traits(like: str, name: str, file: str, places: Sequence[str]) -> Dict[str, Any]:
+    """Return the traits of the launcher that ``name`` is like: the next one, if like itself."""
+    begin = places.index(os.path.dirname(file)) + 1 if like == name else 0
+    try:
+        traits = _traits(*_read(like, places[begin:]))
+    except UsageError as error:
+        raise TemplateError(f"{file}:1: like: no launcher '{like}'", error.hint) from None
+    if "like" in traits:
+        raise TemplateError(f"{file}:1: like: {like}, which is like another one itself")
+    return traits
 
 
 def every() -> Tuple[Launcher, ...]:

@@ -415,10 +415,9 @@ def merge(layers: Sequence[Layer]) -> Layer:
                 replaced += group if group[0] in layer.values else group[:1]
         for name in replaced:
             values.pop(name, None)
-        variables = dict(values.get("env", ()))
-        for name, value in layer.values.items():
-            values[name] = value
-            if name == "env":
-                values[name] = tuple({**variables, **dict(value)}.items())
-            origins[name] = layer.origins[name]
+        variables = {**dict(values.get("env", ())), **dict(layer.values.get("env", ()))}
+        values.update(layer.values)
+        origins.update(layer.origins)
+        if "env" in layer.values:
+            values["env"] = tuple(variables.items())
     return Layer(values, {name: origins[name] for name in values})

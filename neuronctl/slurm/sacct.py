@@ -264,8 +264,7 @@ def sum_usage(steps: Mapping[str, Sequence[StepEnd]]) -> Dict[JobId, StepEnd]:
     usage = {}
     for name, rows in steps.items():
         job = JobId.read(name)
-        own_row = rows[0]
-        sizes = [row.memory for row in rows if row.memory is not None]
         if job is not None:
-            usage[job] = replace(own_row, memory=max(sizes, default=None))
+            sizes = [row.memory for row in rows if row.memory is not None]
+            usage[job] = replace(rows[0], memory=max(sizes, default=None))
     return usage

@@ -169,10 +169,10 @@ def outer_job() -> str:
 
 
 def _submit(
-    argv: Sequence[str], script: Optional[str], cwd: Optional[str], env: Mapping[str, str]
+    argv: Sequence[str], script: Optional[str], cwd: Optional[str], environment: Mapping[str, str]
 ) -> Submitted:
     """Run sbatch; return the job that it submitted, or raise SlurmError."""
-    env = with_started(find_sbatch(), env)
+    env = with_started(find_sbatch(), environment)
     try:
         result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=env, silence=_UNKNOWN)
     finally:
@@ -222,11 +222,11 @@ def test_submission(
     the job wait, and jobs that wait ahead of it. Raises SlurmRefusedError, and
     SlurmUnavailableError.
     """
-    env = existing_environment() if words else clean_environment(os.environ, for_job=True)
+    base_env = existing_environment() if words else clean_environment(os.environ, for_job=True)
     command, *arguments = words or ("sbatch", "/dev/stdin")
     argv = [command, "--test-only", *arguments]
-    test_env = {**with_started(find_sbatch(), env), "SLURM_TIME_FORMAT": "%s"}
-    result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=test_env)
+    env = {**with_started(find_sbatch(), base_env), "SLURM_TIME_FORMAT": "%s"}
+    result = run(argv, timeout=_PATIENCE, input=script, cwd=cwd, env=env)
     match = re.search(r"to start at ([0-9]{9,12}) ", result.words)
     if match is not None:
         start = int(match[1])

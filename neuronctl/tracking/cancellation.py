@@ -48,9 +48,9 @@ def scancel_targets(
     """
     active = [status for status in statuses if is_active(status)]
     chosen = [status for status in active if state in (None, status.state)]
+    ends_all = len(chosen) == len(active)
     targets: Dict[JobId, List[JobStatus]] = {}
     for status in chosen:
-        ends_all = len(chosen) == len(active)
         targets.setdefault(_target_id(word, status.id, ends_all), []).append(status)
     return targets
 

@@ -10,14 +10,7 @@ from neuronctl.common.datatypes import replace
 from neuronctl.common.units import format_time
 from neuronctl.common.words import duration
 from neuronctl.diagnosis.completed import LESS_MEMORY, diagnose_completed, diagnose_killed_step
-from neuronctl.diagnosis.evidence import (
-    AT_END,
-    Diagnosis,
-    Ending,
-    JobEvidence,
-    began,
-    describe_ending,
-)
+from neuronctl.diagnosis.evidence import AT_END, Diagnosis, Ending, JobEvidence, began, find_ending
 from neuronctl.diagnosis.signs import CRASHES, EXCEPTION, FOLLOWS, MESSAGE, LogLine, Sign
 from neuronctl.diagnosis.waiting import hang_remedy, quiet_words, running, waiting
 from neuronctl.slurm.job_states import CANCELLED, COMPLETED, PENDING, STATES, UNKNOWN
@@ -245,7 +238,7 @@ def _diagnose_launch_failure(evidence: JobEvidence) -> Diagnosis:
 def _diagnose_failed(evidence: JobEvidence) -> Diagnosis:
     """Diagnose FAILED, and states that are not in the table above."""
     sign = evidence.sign
-    ending = describe_ending(evidence)
+    ending = find_ending(evidence)
     killed = diagnose_killed_step(evidence, ending.what)
     if killed is not None:
         return killed

@@ -228,7 +228,7 @@ class Ending:
         return Ending(what, code=max(report.exit, 0), signal=max(-report.exit, 0))
 
 
-def describe_ending(evidence: JobEvidence) -> Ending:
+def find_ending(evidence: JobEvidence) -> Ending:
     """Return how a job failed."""
     sign, state = evidence.sign, evidence.status.state
     ending = _slurms_ending(evidence, 0 if sign is None else sign.exit)

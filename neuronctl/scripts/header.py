@@ -25,12 +25,6 @@ INSTEAD_OF = {
 
 SCRIPT, COMMAND_LINE = "script", "command line"
 
-# Why a line or a part of it has no effect.
-AFTER_COMMAND = "after the first command"
-MISSPELLED = "not spelled #SBATCH"
-REMARK = "in a remark"
-OVERRIDDEN = "overridden"
-
 ACCUMULATED = ("mail-type", "verbose")
 """Options that add to their earlier occurrences; of any other option, the last one counts."""
 
@@ -98,8 +92,13 @@ class GivenOption:
 class Ignored:
     """What sbatch does not read, or reads without effect.
 
-    reason: AFTER_COMMAND, MISSPELLED, REMARK, or OVERRIDDEN. instead: the option that overrides it.
+    reason: one of these constants. instead: the option that overrides it.
     """
+
+    AFTER_COMMAND = "after the first command"
+    MISSPELLED = "not spelled #SBATCH"
+    REMARK = "in a remark"
+    OVERRIDDEN = "overridden"
 
     reason: str
     text: str

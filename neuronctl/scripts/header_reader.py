@@ -19,12 +19,8 @@ from neuronctl.request.job import OF_SLURM
 from neuronctl.request.values import memory, time, whole_number
 from neuronctl.scripts.header import (
     ACCUMULATED,
-    AFTER_COMMAND,
     COMMAND_LINE,
-    MISSPELLED,
     NOWHERE,
-    OVERRIDDEN,
-    REMARK,
     SCRIPT,
     Edit,
     GivenOption,
@@ -162,7 +158,8 @@ def _words(line: str, number: int) -> Tuple[List[_Word], List[Ignored]]:
     remark = line[end:].rstrip(BLANKS)
     if not remark.startswith("#"):
         return words, []
-    return words, [Ignored(REMARK, remark, SourceSpan(number, end + 1, end + 1 + len(remark)))]
+    place = SourceSpan(number, end + 1, end + 1 + len(remark))
+    return words, [Ignored(Ignored.REMARK, remark, place)]
 
 
 _PART = re.compile(
@@ -422,11 +419,11 @@ def _find_unread(lines: Sequence[str], first_command: int) -> List[Ignored]:
     for number, line in enumerate(lines, 1):
         text, reason = line.rstrip(BLANKS), ""
         if line.startswith("#SBATCH"):
-            reason = AFTER_COMMAND if number > first_command else ""
+            reason = Ignored.AFTER_COMMAND if number > first_command else ""
         elif number == first_command and re.match("SBATCH[ \t]+-", line):
-            reason = MISSPELLED
+            reason = Ignored.MISSPELLED
         elif number < first_command and _is_meant(line):
-            reason = MISSPELLED  # but not `##SBATCH`, which is disabled on purpose
+            reason = Ignored.MISSPELLED  # but not `##SBATCH`, which is disabled on purpose
         if reason:
             place = SourceSpan(number, 1, len(text) + 1)
             ignored.append(Ignored(reason, text.lstrip(BLANKS), place))
@@ -440,7 +437,7 @@ def _find_overridden(given: Sequence[GivenOption]) -> List[Ignored]:
     for option in reversed(given):
         later = later_options.get(option.name)
         if later is not None and option.source == SCRIPT and option.name not in ACCUMULATED:
-            overridden.append(Ignored(OVERRIDDEN, option.text, option.place, later))
+            overridden.append(Ignored(Ignored.OVERRIDDEN, option.text, option.place, later))
         names = (option.name, *excluding(option.name))
         later_options.update(dict.fromkeys(names, option))
     return overridden

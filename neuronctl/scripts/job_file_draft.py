@@ -13,14 +13,7 @@ from neuronctl.common.yamlfile.writer import Entry, write
 from neuronctl.request.job import BY_NAME, OF_SLURM, JobRequest
 from neuronctl.request.job_file import parse_job_file
 from neuronctl.scripts.bash_grammar import parse, text_of
-from neuronctl.scripts.header import (
-    AFTER_COMMAND,
-    INSTEAD_OF,
-    MISSPELLED,
-    REMARK,
-    Header,
-    interpreter,
-)
+from neuronctl.scripts.header import INSTEAD_OF, Header, Ignored, interpreter
 from neuronctl.scripts.header_reader import DIRECTIVE, read_header
 from neuronctl.scripts.script_file import MOST_CHARACTERS
 from neuronctl.scripts.script_request import request_from_header
@@ -136,7 +129,9 @@ def _directive_entries(
     header: Header, name: str, cluster: Cluster, remarks: List[Remark]
 ) -> List[Entry]:
     """Return the keys for the directives; append what no key can express to ``remarks``."""
-    line_comments = {part.place.line: part.text for part in header.ignored if part.reason == REMARK}
+    line_comments = {
+        part.place.line: part.text for part in header.ignored if part.reason == Ignored.REMARK
+    }
     comments: Dict[str, str] = {}
     values: Dict[str, object] = {}
     others: List[str] = []
@@ -159,7 +154,7 @@ def _directive_entries(
                 remarks.append(Remark(number, f"--{key} is not carried over: {error}"))
     _add_defaults(values, header, name, request_from_header(header, name, cluster))
     for ignored in header.ignored:
-        if ignored.reason in (AFTER_COMMAND, MISSPELLED):
+        if ignored.reason in (Ignored.AFTER_COMMAND, Ignored.MISSPELLED):
             shown = ignored.text if len(ignored.text) < 60 else f"{ignored.text[:57]}…"
             message = f"'{shown}' has no effect ({ignored.reason})"
             remarks.append(Remark(ignored.place.line, message))

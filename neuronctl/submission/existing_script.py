@@ -25,7 +25,7 @@ from neuronctl.rules.local_facts import program_text
 from neuronctl.rules.scripts import check_script
 from neuronctl.rules.scripts.script_facts import ScriptFacts
 from neuronctl.scripts.bash_grammar import SyntaxProblem, syntax_problem
-from neuronctl.scripts.header import AFTER_COMMAND, Header
+from neuronctl.scripts.header import Header, Ignored
 from neuronctl.scripts.header_reader import read_header
 from neuronctl.scripts.sbatch_line import WRAPPED, SbatchLine, read_line
 from neuronctl.scripts.script_file import beginning, edited, is_too_long, read_file
@@ -282,7 +282,7 @@ def judge_text(
     Slurm's answers for the scripts before this one. comment_parts: as in JudgeBy.
     """
     header = read_header(text, environment=os.environ)
-    has_late_options = any(line.reason == AFTER_COMMAND for line in header.ignored)
+    has_late_options = any(line.reason == Ignored.AFTER_COMMAND for line in header.ignored)
     request = None
     if header.given or (header.shebang and has_late_options):
         request = request_from_header(header, name, cluster)

@@ -6,14 +6,7 @@ from typing import Dict, Optional
 
 import pytest
 
-from neuronctl.scripts.header import (
-    AFTER_COMMAND,
-    COMMAND_LINE,
-    MISSPELLED,
-    OVERRIDDEN,
-    REMARK,
-    Header,
-)
+from neuronctl.scripts.header import COMMAND_LINE, Header, Ignored
 from neuronctl.scripts.header_reader import check_value, read_header
 
 
@@ -99,11 +92,11 @@ def test_where_each_option_stands() -> None:
 @pytest.mark.parametrize(
     ("line", "why", "text"),
     [
-        ("#SBATCH -n 1 #SBATCH -N 2", REMARK, "#SBATCH -N 2"),
-        ("#SBATCH -n 1\n#SBATCH -n 2", OVERRIDDEN, "--ntasks=1"),
-        ("  #SBATCH -n 1", MISSPELLED, "#SBATCH -n 1"),
-        ("#sbatch -n 1", MISSPELLED, "#sbatch -n 1"),
-        ("echo\n#SBATCH -n 1", AFTER_COMMAND, "#SBATCH -n 1"),
+        ("#SBATCH -n 1 #SBATCH -N 2", Ignored.REMARK, "#SBATCH -N 2"),
+        ("#SBATCH -n 1\n#SBATCH -n 2", Ignored.OVERRIDDEN, "--ntasks=1"),
+        ("  #SBATCH -n 1", Ignored.MISSPELLED, "#SBATCH -n 1"),
+        ("#sbatch -n 1", Ignored.MISSPELLED, "#sbatch -n 1"),
+        ("echo\n#SBATCH -n 1", Ignored.AFTER_COMMAND, "#SBATCH -n 1"),
     ],
 )
 def test_what_has_no_effect(line: str, why: str, text: str) -> None:

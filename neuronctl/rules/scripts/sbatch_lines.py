@@ -11,12 +11,8 @@ from neuronctl.common.words import counted
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts.script_facts import ScriptFacts, asks_for, script_rule
 from neuronctl.scripts.header import (
-    AFTER_COMMAND,
     COMMAND_LINE,
     GPU_OPTIONS,
-    MISSPELLED,
-    OVERRIDDEN,
-    REMARK,
     SCRIPT,
     Edit,
     GivenOption,
@@ -79,7 +75,7 @@ def _ignored(facts: ScriptFacts, *reasons: str) -> Iterator[Ignored]:
 def check_late_directive(facts: ScriptFacts) -> Iterator[Finding]:
     if any(refusal.whole for refusal in facts.header.refusals):
         return  # NC602 reports it
-    places = [ignored.place for ignored in _ignored(facts, AFTER_COMMAND)]
+    places = [ignored.place for ignored in _ignored(facts, Ignored.AFTER_COMMAND)]
     places = [place for place in places if place.line not in facts.shell.documents]
     if not places:
         return
@@ -96,7 +92,7 @@ def check_late_directive(facts: ScriptFacts) -> Iterator[Finding]:
 
 @script_rule(WARNING, "NC604", "line that only looks like a directive", Trait.UNREACHED)
 def check_like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
-    for ignored in _ignored(facts, MISSPELLED):
+    for ignored in _ignored(facts, Ignored.MISSPELLED):
         is_disabled = facts.header.given and ignored.text.startswith(("# ", "#\t", "#--"))
         # A line with the name of a script shows how to submit it.
         shows_use = re.search(r"\s[\w./-]+\.(sh|bash|sbatch|slurm|job)\b|\\$", ignored.text)
@@ -107,7 +103,7 @@ def check_like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
             options = options.partition(" ")[2].strip()
         message = "sbatch ignores this line: a directive begins with #SBATCH in the first column"
         yield Finding(message, f"write #SBATCH {options}", place=ignored.place)
-    for ignored in _ignored(facts, REMARK):
+    for ignored in _ignored(facts, Ignored.REMARK):
         if ignored.text.startswith("#SBATCH"):
             message = f"sbatch ignores '{ignored.text}': a # ends the line"
             hint = "write every #SBATCH on a line of its own"
@@ -116,7 +112,7 @@ def check_like_a_directive(facts: ScriptFacts) -> Iterator[Finding]:
 
 @script_rule(WARNING, "NC605", "directive that is overridden", Trait.UNREACHED)
 def check_overridden(facts: ScriptFacts) -> Iterator[Finding]:
-    for ignored in _ignored(facts, OVERRIDDEN):
+    for ignored in _ignored(facts, Ignored.OVERRIDDEN):
         later = ignored.instead
         if later is None or later.text == ignored.text or later.source == COMMAND_LINE:
             continue

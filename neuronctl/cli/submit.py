@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Optional, Tuple
 
 import click
 
@@ -15,8 +15,11 @@ from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.common.errors import at_most_one
 from neuronctl.request.job_file import describes_pipeline
-from neuronctl.submission.pipeline import Submittable, submit_job
+from neuronctl.submission.pipeline import submit_job
 from neuronctl.submission.transaction import Submission, find_submitted_job
+
+if TYPE_CHECKING:
+    from neuronctl.submission.pipeline import Submittable
 
 
 def submission_options(function: Callable[..., Optional[Submission]]) -> Callable[..., int]:

@@ -1,7 +1,7 @@
 """The one way to submit a job: judge it, write its script, call sbatch, and record it.
 
-A Submittable is a job that neuronctl has planned, a user's own script, or a recorded job. The
-command line and the library are each a Reporter.
+A generated job, a user's own script, and a recorded job are each a Submittable; the command line
+and the library are each a Reporter.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
 from neuronctl.common.datatypes import asdict, dataclass, replace
 from neuronctl.common.errors import PolicyError, SlurmRefusedError, SlurmUnavailableError
@@ -23,12 +23,30 @@ if TYPE_CHECKING:
     from neuronctl.judgement.verdict import Verdict
     from neuronctl.records.job_record import RecordDraft
     from neuronctl.rules.base import Finding
-    from neuronctl.submission.existing_script import ExistingJob
-    from neuronctl.submission.planned_job import PlannedJob
-    from neuronctl.submission.resubmission import RecordedJob
     from neuronctl.submission.transaction import Submission
 
-    Submittable = Union[PlannedJob, ExistingJob, RecordedJob]
+
+class Submittable(Protocol):
+    """A job that can be submitted: neuronctl or the user has written its script."""
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Return the variables, secrets included, that sbatch gets besides the user's."""
+
+    @property
+    def slurm_cluster(self) -> Optional[str]:
+        """Return the cluster that --clusters names; None: this one."""
+
+    @property
+    def draft(self) -> RecordDraft:
+        """Return the job's record, without what the judgement adds."""
+
+    @property
+    def script(self) -> str:
+        """Return the script for sbatch; raise TemplateError."""
+
+    def judge(self) -> Optional[JudgedJob]:
+        """Judge the job; None: it was judged before, and is submitted again unchanged."""
 
 
 def stored_request(plan: JobPlan) -> Dict[str, Any]:
@@ -100,7 +118,7 @@ class JudgedJob:
 class Reporter:
     """Receives the events of a submission. The base class ignores them."""
 
-    command_line: Sequence[str] = ()  # what the user typed
+    command_line: Sequence[str] = ()  # the user's
 
     def tell(self, message: str) -> None:
         """Report a message for the user."""
@@ -126,7 +144,7 @@ class Reporter:
 
 
 def judge_job(job: Submittable, reporter: Reporter, *, force: bool = False) -> Optional[JudgedJob]:
-    """Judge a job; raise PolicyError for errors without ``force``. None: it was judged before."""
+    """Judge a job; raises PolicyError for errors without ``force``."""
     judged = job.judge()
     if judged is not None:
         reporter.judged(judged)

@@ -22,7 +22,7 @@ from neuronctl.submission.predecessors import named_layer
 from neuronctl.submission.transaction import Notify
 
 if TYPE_CHECKING:
-    from neuronctl.submission.pipeline import JudgedJob, Submittable
+    from neuronctl.submission.pipeline import Submittable
 
 
 def plan_resubmission(
@@ -229,7 +229,7 @@ def _exported_variables(record: JobRecord, options: Mapping[str, Any]) -> List[s
 
 @dataclass(frozen=True)
 class RecordedJob:
-    """A script of neuronctl's own that is submitted again, byte for byte."""
+    """A script of neuronctl's own that is submitted again, byte for byte; a Submittable."""
 
     record: JobRecord
     draft: RecordDraft
@@ -237,10 +237,9 @@ class RecordedJob:
     script: str
     slurm_cluster: Optional[str] = None
 
-    def judge(self) -> Optional[JudgedJob]:
+    def judge(self) -> None:
         """Raise UsageError if the log cannot be written: Slurm would end the job without a word."""
         for err in (False, True):
             fault = log_fault(self.record.log_path(0, err=err))
             if fault is not None:
                 raise UsageError(fault.message, fault.hint)
-        return None

@@ -61,6 +61,8 @@ _text = _allow(
 
 def _node_list(value: object) -> str:
     text: str = _text(value)
+    if not text:
+        return text
     try:
         units.expand_hostlist(text)
     except ValueError as error:
@@ -114,13 +116,13 @@ def _pattern(value: object) -> Any:
 
 
 def _form(pattern: str, hint: str, read: Reader = _text) -> Reader:
-    """Return the reader of a text of this form, or of a list of such texts."""
+    """Return the reader of a text of this form, or of a list of such texts; "" is none."""
 
     def read_form(value: object) -> object:
         result = read(value)
         texts = (result,) if isinstance(result, str) else result
         for text in texts:
-            if not re.fullmatch(pattern, text):
+            if text and not re.fullmatch(pattern, text):
                 raise ValueError(hint if text == result else f"instead of {text!r}, {hint}")
         return result
 
@@ -134,14 +136,14 @@ def _choice(*words: str) -> Reader:
 ARCHITECTURES = ("x86_64", "aarch64", "ppc64le")
 
 _DIRECTORY = (
-    r"/([\w./@%+=:-]|\{user\})*|",
+    r"/([\w./@%+=:-]|\{user\})*",
     "write an absolute path of plain words; {user} stands for the login name",
 )
 _PLAIN = _form(
     r"[\w.@%+=:-]*",
     "it becomes part of shell commands: use letters, digits, '.', '_', and '-'",
 )
-_COMMAND = r"[\w./@%+=:-]+( [\w./@%+=:-]+)*|"
+_COMMAND = r"[\w./@%+=:-]+( [\w./@%+=:-]+)*"
 _EVIDENCE = r"(guide|advice|slurm)( \(.+\))?|observation \(.+\)"
 
 _BY_TYPE: Mapping[str, Reader] = {

@@ -149,3 +149,13 @@ def test_every_key_of_the_model_is_read(tmp_path: Path) -> None:
             error = load(tmp_path, frame % f"{key}: {wrong}")
             assert f".{key}" in error.message
             assert error.hint
+
+
+def test_an_empty_text_says_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "site.yaml"
+    lines = ("date: ''", "quota: ''", "scratch: ''", "evidence: {policy: ''}")
+    file.write_text(CLUSTER % "\n    ".join(lines))
+    cluster = loader.load(str(file)).cluster("neuron")
+    assert (cluster.date, cluster.quota, cluster.scratch) == ("", "", "")
+    file.write_text(PARTITION % "node_list: ''")
+    assert loader.load(str(file)).cluster("neuron").partitions["amd_a100nv_8"].node_list == ""

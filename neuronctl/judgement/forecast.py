@@ -19,11 +19,8 @@ from neuronctl.slurm.limits import Scope
 from neuronctl.slurm.scontrol import node_names
 
 
-def find_outcomes(nodes: NodeSearch, bad: Mapping[str, NodeFault]) -> Iterator[Outcome]:
-    """Yield what Slurm may do with a plan; waits in the order in which Slurm reports reasons.
-
-    bad: the nodes that failed in the user's jobs.
-    """
+def find_outcomes(nodes: NodeSearch, faults: Mapping[str, NodeFault]) -> Iterator[Outcome]:
+    """Yield what Slurm may do with a plan; waits in the order in which Slurm reports reasons."""
     on_cluster = nodes.on_cluster
     yield from check_start_conditions(on_cluster)
     partition = on_cluster.partition
@@ -34,7 +31,7 @@ def find_outcomes(nodes: NodeSearch, bad: Mapping[str, NodeFault]) -> Iterator[O
     yield from check_limits(on_cluster)
     yield from check_nodes(nodes)
     yield from _find_hidden(nodes)
-    yield from _find_bad_nodes(on_cluster, bad)
+    yield from _find_bad_nodes(on_cluster, faults)
 
 
 def _find_hidden(nodes: NodeSearch) -> Iterator[Doubt]:
@@ -82,14 +79,16 @@ def complete_findings(objections: Sequence[Finding], waits: Sequence[Wait]) -> I
         yield RULES[finding.code].complete(finding)
 
 
-def _find_bad_nodes(on_cluster: PlanOnCluster, bad: Mapping[str, NodeFault]) -> Iterator[Finding]:
+def _find_bad_nodes(
+    on_cluster: PlanOnCluster, faults: Mapping[str, NodeFault]
+) -> Iterator[Finding]:
     """Yield the nodes that failed in the user's jobs, and that the job may get."""
     exclude = on_cluster.plan.request.exclude
-    nodes = (node_names(on_cluster.pool) & set(bad)) - set(hosts(exclude))
+    nodes = (node_names(on_cluster.pool) & faults.keys()) - set(hosts(exclude))
     if on_cluster.gets_named_hosts_only:
         nodes &= on_cluster.named_hosts
     for node in sorted(nodes):
-        fault = bad[node]
+        fault = faults[node]
         yield Finding(
             f"{node} failed in your jobs, last {moment(fault.at)} (job {fault.job}): {fault.why}",
             f"leave it out with -x {','.join(filter(None, (exclude, node)))}, or always with "

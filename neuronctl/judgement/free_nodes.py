@@ -152,10 +152,7 @@ def _is_enough(search: NodeSearch, *, without: AbstractSet[str] = _NONE) -> bool
 
 
 def _has_room(on_cluster: PlanOnCluster, names: FrozenSet[str], *, empty: bool) -> bool:
-    """Return True if these nodes together have room for the tasks and GPUs of a spread job.
-
-    empty: count the room as if nothing ran there.
-    """
+    """Return True if a spread job has room on these nodes together. empty: if nothing ran there."""
     needs = on_cluster.needs
     tasks: List[int] = []  # for each node with room: how many tasks it could take
     gpus: List[int] = []

@@ -275,10 +275,7 @@ def _count_used(
 def _find_end_of_wait(
     limit: Limit, users_jobs: Tuple[QueueJob, ...], excess: int, on_cluster: PlanOnCluster
 ) -> Tuple[str, Optional[int]]:
-    """Return when the user's jobs have freed the excess over a limit: in words, and as a time.
-
-    The time is in epoch seconds; None: not known.
-    """
+    """Return when the user's jobs free the excess: in words, and in epoch seconds if known."""
     unknown = "some of your jobs end; when is not known"
     as_requested = ("JobHeldUser", "JobHeldAdmin", "Dependency", "BeginTime")
     waiting = (job for job in users_jobs if job.state in WAITING)

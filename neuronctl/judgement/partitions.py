@@ -72,10 +72,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """The candidates for ``-p auto``, best first, and the job's plan in the best partition.
-
-    snapshot: what Slurm said; None if it was not asked or did not answer.
-    """
+    """The candidates for ``-p auto``, best first; the plan in the best; Slurm's answer if any."""
 
     plan: JobPlan
     candidates: Tuple[Candidate, ...]

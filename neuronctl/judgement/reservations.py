@@ -18,10 +18,7 @@ SOURCE = slurm_says("scontrol show reservation")
 
 @dataclass(frozen=True)
 class ReservedNodes:
-    """What reservations keep from the job: ``nodes``, and some cores of ``parts``.
-
-    by: the reservations of ``nodes``.
-    """
+    """The ``nodes``, and the nodes with some cores (``parts``), that reservations keep back."""
 
     nodes: FrozenSet[str]
     parts: FrozenSet[str]

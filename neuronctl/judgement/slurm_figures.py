@@ -15,10 +15,7 @@ from neuronctl.slurm.scontrol import NodeGroup, SitePartition, gpu_types
 
 
 def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, Citation]]:
-    """Return the plan on a cluster as Slurm has it, and the source of each figure that is Slurm's.
-
-    The job's own values stay as planned.
-    """
+    """Return the plan on a cluster as Slurm has it, and the source of each of Slurm's figures."""
     # The snapshot keeps the result: it is the same for each partition that the job may go to.
     key = (plan.request.account, plan.request.qos, plan.cluster.name)
     cluster, partitions, sources = snapshot.overlaid.get(key, (None, {}, {}))
@@ -37,10 +34,7 @@ def overlay(plan: JobPlan, snapshot: Snapshot) -> Tuple[JobPlan, Mapping[Path, C
 
 
 def _spread(plan: JobPlan, threads: int) -> JobPlan:
-    """Return the plan on the fewest possible nodes if a script leaves their number to Slurm.
-
-    threads: the number per core.
-    """
+    """Return the plan on the fewest possible nodes if a script leaves their number to Slurm."""
     amounts, partition = plan.request.amounts, plan.partition
     if amounts is None or amounts.nodes is not None or not (amounts.gpus or amounts.ntasks):
         return plan

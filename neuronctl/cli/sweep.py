@@ -227,9 +227,10 @@ def retry(
     name: str,
     tasks: Tuple[int, ...],
     failed: bool,
+    time: Optional[str],
+    mem: Optional[str],
     jobs: Optional[int],
     as_json: bool,
-    **given: Any,
 ) -> None:
     """Continue a sweep: submit jobs for its tasks as the limits allow.
 
@@ -241,7 +242,8 @@ def retry(
 
     if tasks and failed:
         raise UsageError("--failed cannot be combined with the numbers of tasks", "leave one out")
-    options = {option: value for option, value in given.items() if value is not None}
+    sizes = {"time": time, "mem": mem}
+    options = {option: value for option, value in sizes.items() if value is not None}
     reporter = _Reporter(as_json)
     change = retry_tasks(name, tasks, reporter, failed=failed, options=options, jobs=jobs)
     _print_to_do(change, as_json)

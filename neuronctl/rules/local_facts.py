@@ -276,7 +276,6 @@ def _image_fault(plan: JobPlan) -> Optional[Finding]:
 
 
 def _environment_fault(plan: JobPlan) -> Optional[Finding]:
-    """Return why the job's environment, of venv or conda, cannot be used."""
     return _venv_fault(plan.request) or _conda_fault(plan)
 
 

@@ -91,24 +91,15 @@ def _read_all(files: Sequence[str], search: Sequence[str]) -> Iterator[Tuple[str
         files_read.add(file)
         text, imports, is_known = _read(file)
         for level, parts in imports:
-            imported, is_known_import = _find_import(file, level, parts, search)
+            is_plain = parts[0] in _PLAIN
+            directories = search[:1] if is_plain else search
+            if level:  # relative to the file: the directory, the one above, and so on
+                directories = [os.path.normpath(os.path.join(file, *[os.pardir] * level))]
+            imported = _local_files(parts, directories)
             waiting += imported
-            is_known = is_known and is_known_import
+            if not imported and not level and not is_plain and parts[0] not in own_modules():
+                is_known = False
         yield text, is_known
-
-
-def _find_import(
-    file: str, level: int, parts: Sequence[str], search: Sequence[str]
-) -> Tuple[List[str], bool]:
-    """Return the local files of an import, and whether it is local or of a known package."""
-    if level:
-        directory = file
-        for _ in range(level):
-            directory = os.path.dirname(directory)
-        return _local_files(parts, [directory]), True
-    is_plain = parts[0] in _PLAIN
-    files = _local_files(parts, search[:1] if is_plain else search)
-    return files, bool(files) or is_plain or parts[0] in own_modules()
 
 
 def _local_files(parts: Sequence[str], directories: Sequence[str]) -> List[str]:

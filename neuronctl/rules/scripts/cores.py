@@ -12,7 +12,6 @@ from neuronctl.rules.scripts.nested_launchers import is_trifle
 from neuronctl.rules.scripts.script_facts import TASKS, ScriptFacts, script_rule
 from neuronctl.scripts.header import Edit, SourceSpan, digits
 from neuronctl.scripts.launches import SHELL, Launch
-from neuronctl.scripts.shell_text import Assignment
 
 
 @script_rule(NOTE, "NC626", "srun without the cores of its tasks")
@@ -21,25 +20,20 @@ def check_cores_of_tasks(facts: ScriptFacts) -> Iterator[Finding]:
     if plan is None:
         return
     is_exported = facts.shell.assigned("SRUN_CPUS_PER_TASK")
+    has_cores = facts.given("cpus-per-task") and plan.cpus_per_task > 1
     for launch in facts.launches:
-        if not launch.is_srun or not launch.certain or _starts_only_trifles(launch):
+        programs = [each for each in launch.below() if not (each.kind == SHELL and each.has("c"))]
+        if not launch.is_srun or not launch.certain or all(map(is_trifle, programs)):
             continue
+        is_bound = launch.has(*_CORES_OF_SRUN) or "none" in launch.options.get("cpu_bind", "")
         if is_exported or launch.has("cpus_per_task"):
             yield from _more_tasks_than_meant(facts, plan, launch)
-        elif facts.given("cpus-per-task") and plan.cpus_per_task > 1 and not _names_cores(launch):
+        elif has_cores and not is_bound:
             yield _one_core_per_task(facts, plan, launch)
 
 
-def _starts_only_trifles(launch: Launch) -> bool:
-    """Return True if an srun starts only programs such as mkdir, for which one core will do."""
-    programs = [each for each in launch.below() if not (each.kind == SHELL and each.has("c"))]
-    return all(map(is_trifle, programs))
-
-
-def _names_cores(launch: Launch) -> bool:
-    """Return True if an srun has an option that says which cores its tasks get."""
-    options = ("exact", "exclusive", "overlap", "threads_per_core", "cpus_per_gpu", "whole")
-    return launch.has(*options) or "none" in launch.options.get("cpu_bind", "")
+_CORES_OF_SRUN = ("exact", "exclusive", "overlap", "threads_per_core", "cpus_per_gpu", "whole")
+"""Options of srun that say which cores its tasks get."""
 
 
 def _missing_ntasks(facts: ScriptFacts, launch: Launch) -> str:
@@ -95,26 +89,16 @@ def check_threads(facts: ScriptFacts) -> Iterator[Finding]:
     processes = max((start.per_node or 1 for start in programs), default=1)
     exported = [each for each in facts.shell.assignments if each.exported and each.sure]
     for variable in (*exported, *facts.shell.before_commands):
-        count = digits(variable.word.value) or 0
-        if variable.name == "OMP_NUM_THREADS" and count * processes > plan.cores_per_node:
-            yield _too_many_threads(facts, plan, variable, count, processes)
-            return
-
-
-def _too_many_threads(
-    facts: ScriptFacts, plan: JobPlan, variable: Assignment, count: int, processes: int
-) -> Finding:
-    """Return the finding for so many threads (count) of each of a node's processes."""
-    cores = plan.cores_per_node
-    message = f"{count} threads each, and the job has {counted(cores, 'core')} there: they take "
-    message += "turns"
-    if processes > 1:
-        message = f"{counted(processes, 'process')} on each node, with {message}"
-    is_sized = facts.has("cpus-per-task")
-    if not is_sized:
-        message += ", unless it has its nodes alone"
-    per_task = -(-count * processes // plan.ntasks_per_node)  # rounded up
-    hint = f"request #SBATCH --cpus-per-task={per_task}, or write "
-    hint += f"OMP_NUM_THREADS={max(1, cores // processes)}"
-    severity = WARNING if is_sized else NOTE
-    return Finding(message, hint, place=variable.place, severity=severity)
+        count, cores = digits(variable.word.value) or 0, plan.cores_per_node
+        if variable.name != "OMP_NUM_THREADS" or count * processes <= cores:
+            continue
+        message = "" if processes == 1 else f"{counted(processes, 'process')} on each node, with "
+        message += f"{count} threads each, and the job has {counted(cores, 'core')} there: they "
+        message += "take turns"
+        message += "" if facts.has("cpus-per-task") else ", unless it has its nodes alone"
+        per_task = -(-count * processes // plan.ntasks_per_node)  # rounded up
+        hint = f"request #SBATCH --cpus-per-task={per_task}, or write "
+        hint += f"OMP_NUM_THREADS={max(1, cores // processes)}"
+        severity = WARNING if facts.has("cpus-per-task") else NOTE
+        yield Finding(message, hint, place=variable.place, severity=severity)
+        return

@@ -10,7 +10,6 @@ from neuronctl.common.rule_codes import WARNING
 from neuronctl.common.units import split_signal
 from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.scripts.script_facts import ScriptFacts, script_rule
-from neuronctl.scripts.header import GivenOption
 from neuronctl.scripts.launches import Launch
 from neuronctl.scripts.shell_text import Command
 from neuronctl.scripts.usual_commands import LOOKS_OR_PREPARES
@@ -26,13 +25,17 @@ def check_unhandled_signal(facts: ScriptFacts) -> Iterator[Finding]:
     launches = [launch for launch in facts.launches if launch.is_work]
     if given is None or not launches:
         return
-    flags, spelling, _ = split_signal(given.value or "")
-    name = _name_signal(spelling)
+    flags, name, _ = split_signal(given.value or "")
+    if name.isdigit():
+        name = next((each.name[3:] for each in signals.Signals if each == int(name)), "")
     traps = facts.shell.traps(name.upper())
     if "B" in flags:
-        yield from _find_trapless_shell(facts, given, name)
         is_delayed = not any(launch.command.background for launch in launches)
-        if traps and is_delayed and not facts.shell.calls("wait", "exec"):
+        if not traps and not facts.shell.calls("exec") and not facts.reads_more:
+            message = f"bash has no trap for the signal {name}, which ends it and the job"
+            hint = f"write a trap for {name}, or remove B:, and start the program with srun"
+            yield Finding(message, hint, place=given.place)
+        elif traps and is_delayed and not facts.shell.calls("wait", "exec"):
             message = f"bash runs this trap only when {launches[-1].word.raw} has ended: a command "
             hint = f"start it in the background: {launches[-1].command.words[0].raw} … & wait $!"
             yield Finding(f"{message}in the foreground holds it back", hint, place=traps[0].place)
@@ -43,22 +46,6 @@ def check_unhandled_signal(facts: ScriptFacts) -> Iterator[Finding]:
         message = "Slurm sends this signal to what srun starts, and here srun starts nothing"
         hint = f"write srun before {launches[-1].word.raw}"
         yield Finding(message, hint, place=given.place)
-
-
-def _name_signal(spelling: str) -> str:
-    """Return the name of a signal that may be a number; "" for a number without a signal."""
-    if not spelling.isdigit():
-        return spelling
-    return next((each.name[3:] for each in signals.Signals if each == int(spelling)), "")
-
-
-def _find_trapless_shell(facts: ScriptFacts, given: GivenOption, name: str) -> Iterator[Finding]:
-    """Yield a --signal=B: for a script without a trap for the signal."""
-    if facts.shell.traps(name.upper()) or facts.shell.calls("exec") or facts.reads_more:
-        return
-    message = f"bash has no trap for the signal {name}, which ends it and the job"
-    hint = f"write a trap for {name}, or remove B:, and start the program with srun"
-    yield Finding(message, hint, place=given.place)
 
 
 def _may_be_srun(launch: Launch) -> bool:

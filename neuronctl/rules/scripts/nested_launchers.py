@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import dropwhile
-from typing import Iterator, Sequence
+from typing import Iterator
 
 from neuronctl.common.datatypes import replace
 from neuronctl.common.rule_codes import ERROR, NOTE, WARNING
@@ -92,7 +92,10 @@ def check_nothing_waits(facts: ScriptFacts) -> Iterator[Finding]:
         return
     background = [commands[at] for at in indexes]
     following = commands[indexes[-1] + 1 :]
-    if _begins_loop(background[-1], following):
+    # Another loop may ask whether the program still runs.
+    is_in_loop = background[-1].in_loop
+    behind_its_loop = dropwhile(lambda each: is_in_loop and each.in_loop, following)
+    if any(command.in_loop for command in behind_its_loop):
         return
     lost, end = background[-1:], "at once"
     foreground = [command for command in following if _keeps_alive(command)]
@@ -108,15 +111,6 @@ def check_nothing_waits(facts: ScriptFacts) -> Iterator[Finding]:
         if command.background:
             hint = "write wait as the last line"
         yield Finding(message, hint, place=command.place)
-
-
-def _begins_loop(command: Command, following: Sequence[Command]) -> bool:
-    """Return True if a loop follows a command, such as one that asks if it still runs.
-
-    The loop that contains the command does not count.
-    """
-    rest = dropwhile(lambda each: command.in_loop and each.in_loop, following)
-    return any(each.in_loop for each in rest)
 
 
 def _runs_on(command: Command) -> bool:
@@ -183,33 +177,22 @@ def _not_joined(facts: ScriptFacts, start: Start) -> Iterator[Finding]:
     is_known = launch.certain and "PET_" not in facts.text
     if not is_one_per_node or not is_known or not launcher.starts_processes():
         return
-    place = f"{launch.kind} starts on {start.nodes} nodes"
+    message, hint = f"{launch.kind} starts on {start.nodes} nodes, and ", _how_to_join(launch)
     if not launch.has(*launcher.joins) or (launcher.endpoint and not launch.has(*launcher.nodes)):
-        message = f"{place}, and each is for 1 node: they do not train together"
-        yield Finding(message, _how_to_join(launch))
-    elif launcher.endpoint and not launch.has("rdzv_conf", "standalone"):
-        yield from _without_rendezvous(launch, place)
-
-
-def _without_rendezvous(launch: Launch, place: str) -> Iterator[Finding]:
-    """Yield a torchrun on several nodes that lacks an address, or its node's rank.
-
-    Source: torch/distributed/run.py (2.9): without --rdzv-backend, it is "static", where each node
-    has the rank 0 unless --node-rank gives another, and meets at 127.0.0.1 without an address.
-    """
-    launcher, nodes = launch.launcher, launch.count(*launch.launcher.nodes)
-    if nodes == 1:
+        yield Finding(f"{message}each is for 1 node: they do not train together", hint)
         return
+    nodes = launch.count(*launcher.nodes)
+    if not launcher.endpoint or nodes == 1 or launch.has("rdzv_conf", "standalone"):
+        return
+    # torch/distributed/run.py (2.9): without --rdzv-backend, it is "static", where each node has
+    # the rank 0 unless --node-rank gives another, and meets at 127.0.0.1 without an address.
     backends = [launch.options[name] for name in launcher.backend if launch.has(name)]
     is_static = backends[:1] in ([], ["static"])
-    addresses = (*launcher.endpoint, *(launcher.address if is_static else ()))
-    if not launch.has(*addresses):
-        message = f"{place}, and nothing tells it where they meet"
+    if not launch.has(*launcher.endpoint, *(launcher.address if is_static else ())):
         severity = WARNING if nodes is None else ""  # it may be 1
-        yield Finding(message, _how_to_join(launch), severity=severity)
+        yield Finding(f"{message}nothing tells it where they meet", hint, severity=severity)
     elif is_static and not launch.has(*launcher.node_rank):
-        message = f"{place}, and each takes itself for the first"
-        yield Finding(message, _how_to_join(launch), severity=WARNING)
+        yield Finding(f"{message}each takes itself for the first", hint, severity=WARNING)
 
 
 def _how_to_join(launch: Launch) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from itertools import chain
 from typing import Callable, Iterator, Optional, Tuple
 
 from neuronctl.common.datatypes import dataclass, field
@@ -21,10 +22,10 @@ TASKS = ("ntasks", "ntasks-per-node", "ntasks-per-gpu", "ntasks-per-socket", "nt
 
 @dataclass(frozen=True)
 class Start:
-    """A program that the script starts, where, and how often.
+    """A program that the script starts, and how often.
 
-    nodes: how many it starts on. per_node: how often on each of them. Both None if not known.
-    outer: what starts it, from the outside; empty for what the batch shell starts.
+    nodes: how many it starts on. per_node: how often on each of them. None if not known. outer: the
+    launches that start it, the outermost first; empty if the batch shell starts it.
     """
 
     launch: Launch
@@ -34,7 +35,7 @@ class Start:
 
     @property
     def gets_rank(self) -> bool:
-        """Return True if a launcher that sets ranks starts it; srun does not."""
+        """Return True if a launcher that sets ranks starts the program; srun does not."""
         return any(launch.is_launcher and not launch.is_srun for launch in self.outer)
 
 
@@ -54,10 +55,10 @@ def asks_for(name: str, line: str) -> bool:
 class ScriptFacts:
     """A script as it was read.
 
-    plan: what its directives ask for, None if they cannot be read. text: the file's, as far as it
-    is read. unreadable: what bash cannot read of it. left_out: the first line that is not read, 0
-    if all are. name: the file's. release: Slurm's, such as (22, 5); empty if it is not known.
-    read_program: returns the text of a Python file that the job starts, "" if it is not here.
+    text: of the file, as far as it is read. plan: of the job that the directives request; None if
+    they cannot be read. unreadable: what bash cannot read. left_out: the first line that is not
+    read, 0 if all are. release: Slurm's, such as (22, 5); () if not known. read_program: returns
+    the text of a Python file that the job starts, "" if it is not here.
     """
 
     text: str
@@ -72,7 +73,7 @@ class ScriptFacts:
 
     @cached_property
     def lines(self) -> Tuple[str, ...]:
-        """Return the lines of the file."""
+        """Return the lines of the text."""
         return tuple(self.text.split("\n"))
 
     @cached_property
@@ -92,38 +93,40 @@ class ScriptFacts:
 
     @cached_property
     def launches(self) -> Tuple[Launch, ...]:
-        """Return the programs that its commands start."""
+        """Return the programs that the commands start."""
         return launches(self.shell.commands)
 
     @cached_property
     def every_launch(self) -> Tuple[Launch, ...]:
-        """Return the programs that it starts and those that they start in turn."""
+        """Return the programs that the script starts, and those that they start in turn."""
         return tuple(start.launch for start in self.starts)
 
     @cached_property
     def strict(self) -> bool:
         """Return True if the shell exits when a command fails."""
-        given = [word or "" for each in self.shell.calls("set") for word in each.arguments]
-        option = re.compile(r"-[a-zA-Z]*e[a-zA-Z]*|errexit")
-        return any(map(option.fullmatch, (*self.header.shebang.split()[1:], *given)))
+        _, *words = self.header.shebang.split() or [""]
+        for command in self.shell.calls("set"):
+            words += [word or "" for word in command.arguments]
+        return any(re.fullmatch(r"-[a-zA-Z]*e[a-zA-Z]*|errexit", word) for word in words)
 
     @cached_property
     def starts(self) -> Tuple[Start, ...]:
-        """Return each of these with its place and how often it starts, in the same order."""
-        return tuple(start for launch in self.launches for start in self._starts(Start(launch)))
+        """Return every_launch with how often each starts, in the same order."""
+        return tuple(chain.from_iterable(self._starts(Start(each)) for each in self.launches))
 
     def _starts(self, start: Start) -> Iterator[Start]:
+        """Yield a start, and those of the programs that it starts in turn."""
         yield start
-        launch, times = start.launch, (start.nodes, start.per_node)
+        launch, launcher = start.launch, start.launch.launcher
+        nodes, per_node = start.nodes, start.per_node
         if launch.is_launcher:
-            times = self.count_processes(launch) or (None, None)
-            if launch.launcher.starts_processes() and start.nodes is not None:
-                total = launch.count(*launch.launcher.processes)
-                each = None if total is None else total // start.nodes
-                each = launch.count(*launch.launcher.processes_per_node) or each
-                times = start.nodes, each or None
+            nodes, per_node = self.count_processes(launch) or (None, None)
+        if launch.is_launcher and launcher.starts_processes() and start.nodes is not None:
+            total = launch.count(*launcher.processes) or 0
+            nodes = start.nodes
+            per_node = launch.count(*launcher.processes_per_node) or total // nodes or None
         for inner in launch.inside:
-            yield from self._starts(Start(inner, *times, (*start.outer, launch)))
+            yield from self._starts(Start(inner, nodes, per_node, (*start.outer, launch)))
 
     @cached_property
     def ranks_are_given(self) -> bool:
@@ -134,18 +137,19 @@ class ScriptFacts:
 
     @cached_property
     def uses_launcher(self) -> bool:
-        """Return True if anything in it is or may be a launcher, such as an unknown command."""
-        unknown = any(command.words and not command.name for command in self.shell.commands)
-        return unknown or any(
-            (launch.is_launcher or not launch.certain)
-            and not (launch.command.captured and launch.is_srun)  # it asks a node for something
-            for launch in self.every_launch
-        )
+        """Return True if a command is or may be a launcher; an unknown command may be one."""
+        if any(command.words and not command.name for command in self.shell.commands):
+            return True
+        # An srun whose output is captured only asks a node for something.
+        launches = [
+            each for each in self.every_launch if not (each.is_srun and each.command.captured)
+        ]
+        return any(launch.is_launcher or not launch.certain for launch in launches)
 
     def given(self, *names: str) -> Optional[GivenOption]:
         """Return the first of these options that the script gives, or None."""
-        found = [self.header.options[name] for name in names if self.has(name)]
-        return next((option for option in found if option.source == SCRIPT), None)
+        options = [self.header.options[name] for name in names if self.has(name)]
+        return next((option for option in options if option.source == SCRIPT), None)
 
     def has(self, *names: str) -> bool:
         """Return True if one of these options is given, in the script or elsewhere."""
@@ -159,8 +163,8 @@ class ScriptFacts:
 
     def argument_place(self, word: str) -> Optional[SourceSpan]:
         """Return the place of the first argument with this value, or None."""
-        words = (own for command in self.shell.commands for own in command.words[1:])
-        return next((own.place for own in words if own.value == word), None)
+        arguments = chain.from_iterable(command.words[1:] for command in self.shell.commands)
+        return next((argument.place for argument in arguments if argument.value == word), None)
 
     @property
     def tasks(self) -> int:
@@ -177,8 +181,8 @@ class ScriptFacts:
         if launch.is_srun:
             return self._count_srun_tasks(launch)
         total = launch.count(*launch.launcher.processes)
-        each_task = launch.launcher.uncounted == ALL and launch.certain and self.has(*TASKS)
-        if total is None and each_task and self.fixed_nodes:
+        takes_tasks = launch.launcher.uncounted == ALL and launch.certain and self.has(*TASKS)
+        if total is None and takes_tasks and self.fixed_nodes:
             total = self.tasks
         if total is None or launch.has(*launch.launcher.places):
             return None
@@ -193,21 +197,21 @@ class ScriptFacts:
         ``--ntasks-per-node`` (tried with Slurm 22.05 and 24.11).
         """
         counts = {name: launch.count(name) for name in ("nodes", "ntasks", "ntasks_per_node")}
-        unknown = any(launch.has(name) and count is None for name, count in counts.items())
-        if self.plan is None or not launch.certain or unknown or launch.has("ntasks_per_gpu"):
+        has_unknown = any(launch.has(name) and count is None for name, count in counts.items())
+        if self.plan is None or not launch.certain or has_unknown or launch.has("ntasks_per_gpu"):
             return None
-        nodes, tasks, each = counts.values()
+        nodes, tasks, per_node = counts.values()
         if tasks is None and self.has("ntasks", "ntasks-per-node"):
             if nodes not in (None, self.plan.nodes):
-                return None  # an error, or a share: it depends on the release
+                return None  # an error, or a share of the tasks: it depends on the release
             tasks = self.tasks
         if tasks is None:
             by_gpu = self.has("ntasks-per-gpu")
-            return None if by_gpu else (nodes or self.plan.nodes, each or 1)
+            return None if by_gpu else (nodes or self.plan.nodes, per_node or 1)
         if tasks == 0:
             return None  # srun refuses it
         nodes = nodes or min(self.plan.nodes, tasks)
-        return nodes, -(-tasks // nodes)
+        return nodes, -(-tasks // nodes)  # rounded up
 
 
 SCRIPT_RULES: Registry[ScriptFacts] = Registry()

@@ -137,15 +137,18 @@ def _diagnose_state(evidence: JobEvidence) -> Diagnosis:
         what += f" ({status.node_list})"
     line = None
     if began(status):
-        line = (words and evidence.line_of_slurm(words)) or evidence.last_line()
+        by_slurm = evidence.line_of_slurm(words) if words else None
+        line = by_slurm or evidence.last_line()
     diagnosis = Diagnosis(kind, what, remedy=remedy, line=line)
 
     # An error that did not end the job may be why it still ran.
     error = _earlier_error(evidence, kind)
     if error is not None:
         cause = f"before that, its log shows an error: {error.cause}"
-        where, remedy = evidence.add_node(error.where), remedy or error.remedy
-        return replace(diagnosis, cause=cause, remedy=remedy, certain=False, where=where)
+        where = evidence.add_node(error.where)
+        return replace(
+            diagnosis, cause=cause, remedy=remedy or error.remedy, certain=False, where=where
+        )
     quiet = quiet_words(evidence) if kind == "time-limit" else ""
     if quiet:
         cause = f"its log had not changed for {quiet}, as if it hung"
@@ -167,25 +170,27 @@ def _earlier_error(evidence: JobEvidence, kind: str) -> Optional[Sign]:
 
 def _describe_cancellation(evidence: JobEvidence) -> Tuple[str, str, str]:
     """Return the kind, what happened, and the remedy of a job that was cancelled."""
-    status, who = evidence.status, evidence.canceller
+    status, canceller = evidence.status, evidence.canceller
     if evidence.left_out:
         *_, pipeline, _id, _scripts, _key = status.submit_line.split("/")
         remedy = f"once that is mended, 'neuronctl resubmit {pipeline} --failed' goes on"
         return "not-run", f"not run: {evidence.left_out}", remedy
-    if not who and status.cancelled_by is not None:
-        who = f"the user with uid {status.cancelled_by}"
-    when = "before its next run started" if evidence.runs.runs else "before it started"
+    what = "cancelled"
+    if canceller:
+        what += f" by {canceller}"
+    elif status.cancelled_by is not None:
+        what += f" by the user with uid {status.cancelled_by}"
     if began(status):
-        when = f"after {duration(status.elapsed)}"
-    what = f"cancelled{who and f' by {who}'} {when}"
+        what += f" after {duration(status.elapsed)}"
+    else:
+        what += f" before {'its next run' if evidence.runs.runs else 'it'} started"
     if status.reason.startswith("DependencyNeverSatisfied"):
         remedy = "fix and resubmit that job first; 'neuronctl resubmit {id}' then names the new one"
         return "dependency", f"{what}: the job it depends on did not end as required", remedy
-    remedy = ""
-    if status.cancelled_by == 0 and evidence.canceller != "you":
+    if status.cancelled_by == 0 and canceller != "you":
         remedy = "root means an administrator or Slurm itself: ask your site's support why"
-    elif evidence.canceller not in ("", "you"):
-        remedy = f"ask {evidence.canceller} why"
+    else:
+        remedy = f"ask {canceller} why" if canceller not in ("", "you") else ""
     return "cancelled", what, remedy
 
 

@@ -17,6 +17,7 @@ from neuronctl.common.errors import INTERRUPTED
 from neuronctl.common.files import list_again
 from neuronctl.records.store import JobRecord
 from neuronctl.slurm.job_id import JobId
+from neuronctl.slurm.squeue import forget
 from neuronctl.tracking.follow import GrowingLog, JobWatch
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.runs import runs_words
@@ -53,6 +54,9 @@ def _follow(watch: JobWatch, screen: _Screen, logs: List[GrowingLog]) -> int:
     next_poll = 0.0
     has_started = False
     while True:
+        if watch.waiting and any(log.has_grown() for log in logs):
+            forget()  # the job starts: ask squeue at once
+            next_poll = 0.0
         if time.monotonic() >= next_poll:
             for line in watch.poll():
                 screen.say(line, watch.statuses)

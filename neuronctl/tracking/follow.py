@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import time
 from typing import BinaryIO, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -312,6 +313,14 @@ class GrowingLog:
         self.found = False  # whether it could be opened
         self.position = 0  # of the next byte to read
         self.cut = False  # whether it was truncated
+        self._size = 0
+
+    def has_grown(self) -> bool:
+        """Return True if the file has another size than at the last call."""
+        last_size = self._size
+        with contextlib.suppress(OSError):
+            self._size = os.stat(self.path or "").st_size
+        return self._size != last_size
 
     def read(self, most: int = 1 << 16) -> bytes:
         """Read up to ``most`` new bytes; sets ``cut`` if the file was truncated before them."""

@@ -128,3 +128,34 @@ def test_the_last_lines_of_a_run_are_shown_after_it_was_requeued(
     monkeypatch.setattr("time.sleep", sleep)
     follow_job(JobId(7), record)
     assert capsys.readouterr().out == "late\n"
+
+
+def test_squeue_is_asked_at_once_if_the_log_of_a_waiting_job_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not at the next poll, which a site may allow only once a minute."""
+    store = RecordStore.default()
+    record = store.complete(store.begin(RecordDraft("/", {}, "a", "gpu", f"{tmp_path}/7.out")), 7)
+    clock = [1.0]
+    polls = []
+
+    def ask(watch: JobWatch) -> None:
+        polls.append(int(clock[0]))
+        state = "PENDING" if clock[0] < 5 else "RUNNING"
+        watch.statuses = (
+            JobStatus(JobId(7), 7, "a", "kim", "gpu", state, "", "squeue", record=record),
+        )
+
+    def sleep(seconds: float) -> None:
+        clock[0] += 1
+        if clock[0] == 5:
+            (tmp_path / "7.out").write_text("epoch 1\n")
+        if clock[0] == 9:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(JobWatch, "_ask", ask)
+    monkeypatch.setattr(follow, "poll_floor", lambda: 60.0)
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.sleep", sleep)
+    follow_job(JobId(7), record)
+    assert polls == [1, 5]

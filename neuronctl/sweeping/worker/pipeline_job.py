@@ -39,29 +39,34 @@ class Run:
 
     def run(self) -> int:
         """Run the job unless it must not run; return its exit code."""
-        pipeline = self.pipeline
         mark = {"job": self.id, "node": os.uname().nodename, "start": int(time.time())}
-        if not _insist(lambda: pipeline.publish("begun/" + self.key, mark)):
-            other = pipeline.read("begun/" + self.key).get("job")
-            if other != self.id:
-                print(f"pipeline: job {other} runs {self.name} already", flush=True)
-                return 0
-            if pipeline.read("ended/" + self.key).get("code") == 0:  # requeued after its end
-                self._hand_over()
-                return 0
-            files.remove(f"{pipeline.folder}/ended/{self.key}")  # of the run before a requeue
+        is_first = _insist(lambda: self.pipeline.publish("begun/" + self.key, mark))
+        if not is_first and not self._begins_again():
+            return 0
         left = self._advance()
         why = self._why_not()
         if why:
-            pipeline.publish("not_run/" + self.attempt, {"why": why})
+            self.pipeline.publish("not_run/" + self.attempt, {"why": why})
             print(f"pipeline: {self.name} does not run: {why}", flush=True)
             self._hand_over()
             node.ask("scancel", os.environ["SLURM_JOB_ID"])  # otherwise it would be COMPLETED
             return 0
         code = self._run_script(left)
-        _insist(lambda: pipeline.publish("ended/" + self.key, {"code": code}))
+        _insist(lambda: self.pipeline.publish("ended/" + self.key, {"code": code}))
         self._hand_over()
         return code
+
+    def _begins_again(self) -> bool:
+        """Return True if Slurm requeued this job before it succeeded; False for another job."""
+        other = self.pipeline.read("begun/" + self.key).get("job")
+        if other != self.id:
+            print(f"pipeline: job {other} runs {self.name} already", flush=True)
+            return False
+        if self.pipeline.read("ended/" + self.key).get("code") == 0:  # requeued after its end
+            self._hand_over()
+            return False
+        files.remove(f"{self.pipeline.folder}/ended/{self.key}")
+        return True
 
     def _advance(self) -> Tuple[int, int]:
         """Call Pipeline.advance(); after an error, return numbers with which this job may end."""

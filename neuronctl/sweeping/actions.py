@@ -258,13 +258,11 @@ def retry(
     by_sizes: Dict[Row, List[Tuple[int, int]]] = {}
     for task in chosen:
         by_sizes.setdefault(task.sizes, []).append((task.number, task.attempt))
+    new_sizes = {sizes: {**dict(sizes), **options} for sizes in by_sizes if options}
+    for changed in new_sizes.values():
+        plan_task(sweep.settings, tuple(changed.items()))  # refuses impossible options
     for sizes, attempts in by_sizes.items():
-        if options:
-            new_sizes = {**dict(sizes), **options}
-            plan_task(sweep.settings, tuple(new_sizes.items()))  # refuses impossible options
-            sweep.do_again(attempts, new_sizes)
-        else:
-            sweep.do_again(attempts)
+        sweep.do_again(attempts, new_sizes.get(sizes))
     sweep.resume()
 
     reporter.tell(f"{counted(len(chosen), 'task')} to do again")

@@ -15,6 +15,8 @@ from fake_slurm import FakeSlurm, queue_row
 from sweep_folders import BEGIN, finish
 
 import neuronctl
+from neuronctl.submission.pipeline import Reporter
+from neuronctl.sweeping import actions
 from neuronctl.sweeping.folder import open_sweep
 
 pytestmark = pytest.mark.usefixtures("program")
@@ -265,6 +267,26 @@ def test_chosen_tasks_with_more_memory(run: Run, fake_slurm: FakeSlurm) -> None:
     assert '"sizes": {"time": "2:00:00", "mem": "32G"}' in fake_slurm.stdin()
     assert "task 1 is waiting" in run("sweep", "retry", "train", "1", code=2).stderr
     assert "no 3" in run("sweep", "retry", "train", "3", code=2).stderr
+
+
+def test_a_refused_retry_requests_nothing(
+    run: Run, fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_slurm.answer("sbatch", "4711\n")
+    run("sweep", *ONE, "--param", "nodes=1,2", "train.py")
+    for number in (1, 2):
+        finish(open_sweep("train"), number, code=1)
+
+    def plan_task(settings: Any, sizes: Any) -> None:
+        if dict(sizes)["nodes"] == "2":
+            raise neuronctl.UsageError("impossible")
+
+    monkeypatch.setattr(actions, "plan_task", plan_task)
+    monkeypatch.setattr("os.chdir", lambda path: None)
+    with pytest.raises(neuronctl.UsageError, match="impossible"):
+        options = {"mem": "1G"}
+        actions.retry("train", (), Reporter(), failed=True, options=options, jobs=None)
+    assert os.listdir(folder() / "again") == []
 
 
 def test_a_job_that_takes_no_more_tasks_is_no_worker(run: Run, fake_slurm: FakeSlurm) -> None:

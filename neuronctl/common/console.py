@@ -1,10 +1,10 @@
-r"""Tables, text and JSON on standard output; the only module that imports rich, for Markdown.
+r"""Print tables, text, and JSON; the only module that imports rich, for Markdown.
 
 On a terminal, a table is fitted to its width and styled. In a pipe or a file it is plain aligned
-text: never cut and never folded, unless $COLUMNS says how wide.
+text, never cut and never folded unless $COLUMNS says how wide.
 
-Text from files, job names and Slurm cannot steer the terminal: control characters are written out
-as ``\x1b``. Colours: as NO_COLOR says, else FORCE_COLOR, else on a terminal only.
+Text from files, job names, and Slurm cannot steer the terminal: control characters are written out
+as ``\x1b``. NO_COLOR, else FORCE_COLOR, decides on colors; without both, only a terminal has them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def has_styles(file: Optional[TextIO] = None) -> bool:
 def draws_blocks(file: Optional[TextIO] = None) -> bool:
     """Return True if ``file`` (by default standard output) is a terminal whose locale is UTF-8.
 
-    LC_CTYPE does not count: Python itself sets it to UTF-8 where LANG is C (PEP 538).
+    LC_CTYPE does not count: Python itself sets it to UTF-8 if LANG is C (PEP 538).
     """
     locale = os.environ.get("LC_ALL") or os.environ.get("LANG", "")
     return is_terminal(file) and locale.lower().replace("-", "").endswith("utf8")

@@ -1,4 +1,4 @@
-"""The details of an internal error, in a file of their own that its user can send on."""
+"""Write the details of an internal error into a file that its user can send on."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from neuronctl.version import describe_version
 
 
 def write_error_details(traceback: str) -> str:
-    """Write a traceback, private and with its secrets masked; returns the file's path.
+    """Write a traceback into a private file, with its secrets masked; return the file's path.
 
-    Raises OSError, and UsageError where there is no home directory.
+    Raises OSError, and UsageError if there is no home directory.
     """
     command = ["neuronctl", *sys.argv[1:]]
     python = ".".join(map(str, sys.version_info[:3]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, where nothing else has one."""
+"""The exit code after Ctrl-C, unless the command has its own."""
 
 TIMED_OUT = 75
 """The exit code of a wait whose time is over; 124 would be that of a job whose time is."""

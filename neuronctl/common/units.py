@@ -271,7 +271,7 @@ NEVER_HANDLED = ("KILL", "STOP")
 def split_signal(text: str) -> Tuple[str, str, str]:
     """Split ``--signal`` as sbatch does, unchecked: ``b:SIGusr1@120`` is ``("B", "usr1", "120")``.
 
-    The first part may have R, too; the last one is empty where no time is given.
+    The first part may also have R; the last one is empty if no time is given.
     """
     match = re.match(r"(?is)(R?B?R?):?\s*(?:SIG)?([^@]*)@?(.*)", text)
     assert match is not None

@@ -1,8 +1,8 @@
-"""JSON in the user's cache directory: values that take longer to work out than to read back.
+"""Cache values as JSON in the user's cache directory if they are quicker to read than to make.
 
-A file is read back only if nobody but this user could have written it. A file that is missing,
-damaged, from another version of neuronctl or not to be trusted counts as absent, so the directory
-can be deleted at any time.
+A file is read back only if nobody but this user could have written it. A file that is
+damaged, from another version, or not to be trusted counts as missing, so the directory can be
+deleted at any time.
 """
 
 from __future__ import annotations

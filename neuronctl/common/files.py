@@ -123,11 +123,11 @@ def _refuse_way_of_others(path: str) -> None:
 
 
 def rewrite(path: str, before: bytes, after: bytes) -> None:
-    """Replace the content of a user's own file, of which only the content is to change.
+    """Replace the content of a user's own file; keep its mode, and a symbolic link to it.
 
-    A symbolic link stays one, and the mode stays. What is checked is what is written, whatever the
-    names lead to meanwhile. Raises OSError, whose text says why, for a file of somebody else, one
-    without the user's write permission, and one that is no longer ``before``.
+    The file that is checked is the one that is replaced, even if names change meanwhile. Raises
+    OSError, whose text says why, for a file of somebody else, one without the user's write
+    permission, and one whose content is no longer ``before``.
     """
     directory, name = os.path.split(os.path.realpath(path))
     with _closing(os.open(directory, os.O_RDONLY | os.O_DIRECTORY)) as place:

@@ -39,7 +39,7 @@ def _annotations(kind: type) -> Dict[str, Tuple[str, str]]:
 
 @functools.cache
 def _named_reader(annotation: str, module: str) -> Reader:
-    """Return the reader of an annotation; evaluating all of a class takes longer than reading."""
+    """Return the reader of one annotation: evaluating all of a class takes longer than reading."""
     field = types.SimpleNamespace(__annotations__={"value": annotation})
     return _reader(typing.get_type_hints(field, vars(sys.modules[module]))["value"])
 

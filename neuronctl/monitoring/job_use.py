@@ -1,6 +1,6 @@
-"""What a job did with what it held, and what its owner could do about it.
+"""Sum up how a job used its GPUs, cores, and memory, and advise its owner.
 
-The figures are those of its samples, or else what accounting has.
+The figures come from its samples, or else from accounting.
 """
 
 from __future__ import annotations

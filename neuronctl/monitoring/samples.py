@@ -76,7 +76,7 @@ def read_samples(
 ) -> Tuple[NodeUse, ...]:
     """Read what each node wrote of a job, by run and node; empty if there is nothing.
 
-    job: its own number, as $SLURM_JOB_ID. since: what a node wrote before is of another job that
+    job: its own number, as $SLURM_JOB_ID. since: skip older samples, which are of another job that
     had this number. before: the jobs before it in a chain, each of which was a run. Raises OSError.
     """
     nodes: List[NodeUse] = []

@@ -1,4 +1,4 @@
-"""The one connection to a cluster: who opens it, where it is, and that nothing else opens one.
+"""Open, find, and close the one connection to a cluster; nothing else opens one.
 
 ``login`` starts the system's ssh as a ControlMaster and lets it ask. Everything else uses its
 socket, with a ProxyCommand that fails: over a living connection ssh does not use it, and without
@@ -40,7 +40,7 @@ Tell = Callable[[str], None]
 
 
 class Remote(NamedTuple):
-    """What this machine keeps of a cluster: a name, an address, and where things are.
+    """A cluster as this machine knows it: a name, an address, and where things are.
 
     address: as ssh takes it. socket: of the connection. python, machine: the program and the
     processor there. directory: the folder of the projects there.
@@ -133,10 +133,10 @@ def check_owner(socket: str) -> None:
 
 
 def login(name: str, address: str, *, show: Callable[[bytes], object], tell: Tell) -> Remote:
-    """Open the connection: ssh asks for passwords itself, once. Returns what is known then.
+    """Open the connection, for which ssh itself asks for passwords, and return the cluster.
 
-    address: "" for the one of the last login, else the name, or the catalog's login host of that
-    name. show: gets what ssh says. Raises NotConnectedError, UsageError.
+    address: "" for that of the last login, or else the catalog's login host, or else the name.
+    show: gets ssh's messages. Raises NotConnectedError, UsageError.
     """
     check_name(name)
     settings = _settings(address or _usual_address(name))

@@ -1,7 +1,7 @@
-"""The cluster's side: it runs in a process that an ssh session from another machine starts.
+"""Answer requests from another machine, in a process that its ssh session starts here.
 
-``answer`` says that it has begun, and takes the request: a command line, which it prepares and
-leaves to the command line itself, or files to receive or to send.
+A request is a command line, for which ``answer`` prepares this process, or files to receive or to
+send.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ Manifest = Dict[str, Tuple[int, int, str]]
 
 
 def answer(mark: str, packed: str) -> bool:
-    """Answer a request; returns True if a command line is to be run now.
+    """Answer a request; return True if its command line is to be run now.
 
-    mark: what begins each line of our own. packed: the request, as JSON in Base64.
+    mark: the beginning of our own first line. packed: the request, as JSON in Base64.
     """
     request = json.loads(binascii.a2b_base64(packed))
     for stream in (1,) if request.get("tty") else (1, 2):

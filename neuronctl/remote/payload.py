@@ -1,8 +1,8 @@
 """The archive of neuronctl and its libraries that is sent to a cluster, named by its content.
 
-It is made once for each version, and for each Python and processor there. Where those are this
-machine's own, what is installed here is packed; else pip fetches the libraries for them. One that
-is a month old goes when a new one comes.
+It is made once for each version, and for each Python and processor there. If these are this
+machine's own, the installed libraries are packed; otherwise pip fetches them. An archive that is a
+month old is removed when a new one comes.
 """
 
 from __future__ import annotations

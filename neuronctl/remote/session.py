@@ -37,7 +37,7 @@ _SHELL = (
 
 
 class Session:
-    """One command on the cluster; ``state`` is the first word that it said of itself.
+    """One command on the cluster. state: the first word that it sends, such as ``begin``.
 
     program, arguments: its command line, with the mark between them. meanwhile: is called while it
     starts. Raises NotConnectedError if it has surely not begun.

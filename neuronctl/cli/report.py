@@ -42,7 +42,7 @@ _MOST = 16
 @click.argument("jobs", metavar="[JOB]...", nargs=-1)
 @click.option("--since", metavar="WHEN", help="Your jobs since 12h, 7d, or a day (2026-11-01).")
 @file_option("--html", metavar="FILE", help="Write one job's figures over time as a page.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.report/1).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (schema neuronctl.report/2).")
 def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_json: bool) -> None:
     """Show how jobs used their GPUs, cores, and memory.
 
@@ -60,7 +60,7 @@ def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_j
     if html is not None:
         _write_page(html, uses)
     elif as_json:
-        print_json("neuronctl.report/1", {"jobs": [_data(use) for use in uses]})
+        print_json("neuronctl.report/2", {"jobs": [_data(use) for use in uses]})
     elif len(uses) == 1:
         _print_job(uses[0])
     else:

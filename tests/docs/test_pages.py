@@ -53,3 +53,13 @@ def test_exit_codes_page_is_true() -> None:
         if cls.__module__ == errors.__name__ and "exit_code" in vars(cls):
             expected.setdefault(str(cls.exit_code), set()).add(cls.__name__)
     assert documented == expected
+
+
+def test_json_page_has_every_schema() -> None:
+    """With the number that the command prints. The page's introduction describes errors."""
+    name = r"neuronctl\.[a-z-]+/\d+"
+    page = (ROOT / "docs/reference/json.md").read_text(encoding="utf-8")
+    described = re.findall(rf"(?m)^(?:## |- \*\*`)({name})", page)
+    code = "".join(file.read_text("utf-8") for file in (ROOT / "neuronctl").rglob("*.py"))
+    printed = set(re.findall(rf"\b{name}", code))
+    assert sorted(described) == sorted(printed - {"neuronctl.error/1"})

@@ -82,7 +82,9 @@ def submitted(sandbox: Sandbox, *words: str, tool: str = NVIDIA_SMI, code: int =
 
 def report(sandbox: Sandbox, job: str) -> Dict[str, Any]:
     told = sandbox.exec(["neuronctl", "report", job, "--json"]).stdout
-    data: Dict[str, Any] = json.loads(told)["jobs"][0]
+    document: Dict[str, Any] = json.loads(told)
+    assert document["schema"] == "neuronctl.report/2"
+    data: Dict[str, Any] = document["jobs"][0]
     return data
 
 

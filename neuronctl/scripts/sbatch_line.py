@@ -47,11 +47,13 @@ class SbatchLine:
 
     def path(self, directory: str) -> str:
         """Return the script's absolute path, found as sbatch finds it; "" without a file."""
-        places = [directory]
+        if not self.file:
+            return ""
+        directories = [directory]
         if not self.file.startswith((".", "/")):
-            places += os.environ.get("PATH", "").split(os.pathsep)
-        paths = (os.path.join(place, self.file) for place in places)
-        return next((path for path in paths if os.path.isfile(path)), "") if self.file else ""
+            directories += os.environ.get("PATH", "").split(os.pathsep)
+        paths = [os.path.join(directory, self.file) for directory in directories]
+        return next(filter(os.path.isfile, paths), "")
 
 
 def read_line(words: Sequence[str]) -> SbatchLine:

@@ -73,11 +73,11 @@ class TemplateError(NeuronctlError):
 
 
 class SlurmError(NeuronctlError):
-    """What Slurm could not, or would not, do: one of the next three.
+    """Slurm could not, or would not, do what it was asked: one of the next three.
 
-    said: what Slurm itself printed; the message ends with it. short: the message with the last
-    line of that only: Slurm's commands print all that they tried, and the cause last. certain:
-    whether Slurm surely has not done what it was asked.
+    said: what Slurm itself printed; the message ends with it. short: the message with only the last
+    line of that, which has the cause; the lines above it say what Slurm's command tried. certain:
+    whether Slurm surely did nothing.
     """
 
     certain = False

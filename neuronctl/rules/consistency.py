@@ -59,12 +59,10 @@ def check_one_process(context: RuleContext) -> Iterator[Finding]:
     if launch.launcher.distributed or launch.launcher.whole_allocation or context.plan.interactive:
         return
     if launch.nodes > 1 or launch.ntasks_per_node > 1:
-        yield Finding(
-            f"launcher {launch.launcher.name} starts one process on the first node; requested "
-            f"{counted(launch.nodes, 'node')} x {counted(launch.ntasks_per_node, 'task')}",
-            "use --launcher torchrun or --launcher srun; or --launcher none, if the program starts "
-            "the others itself; or request one node",
-        )
+        message = f"launcher {launch.launcher.name} starts one process on the first node; requested"
+        message += f" {counted(launch.nodes, 'node')} x {counted(launch.ntasks_per_node, 'task')}"
+        hint = "use --launcher torchrun or --launcher srun; or --launcher none, if the program "
+        yield Finding(message, f"{hint}starts the others itself; or request one node")
 
 
 @job_rule(WARNING, "NC304", "processes and GPUs differ", Trait.STEP)
@@ -193,12 +191,10 @@ def check_own_launcher_option(context: RuleContext) -> Iterator[Finding]:
     launch = context.launch
     for word in launch.launcher_options:
         if option_name(word) in launch.launcher.own_options:
-            yield Finding(
-                f"--launcher-option={quote(word)}: neuronctl gives {launch.launcher.name} this "
-                "option itself, from the size of the job",
-                "request nodes, tasks, cores, and GPUs with -N, --ntasks-per-node, -c, and "
-                "--gpus-per-node; 'neuronctl generate' shows the launch",
-            )
+            message = f"--launcher-option={quote(word)}: neuronctl gives {launch.launcher.name} "
+            hint = "request nodes, tasks, cores, and GPUs with -N, --ntasks-per-node, -c, and "
+            hint += "--gpus-per-node; 'neuronctl generate' shows the launch"
+            yield Finding(f"{message}this option itself, from the size of the job", hint)
 
 
 @job_rule(ERROR, "NC308", "options for a launcher that has none", Trait.LAUNCH | Trait.STEP)
@@ -300,10 +296,9 @@ def check_container_and_environment(context: RuleContext) -> Iterator[Finding]:
     request = context.plan.request
     for option in ("conda", "venv"):
         if request.container is not None and getattr(request, option) is not None:
-            yield Finding(
-                f"--container and --{option} cannot be combined: the image runs its own Python",
-                "keep one of them, or install what is missing into the image",
-            )
+            message = f"--container and --{option} cannot be combined: the image runs its own "
+            hint = "keep one of them, or install what is missing into the image"
+            yield Finding(f"{message}Python", hint)
 
 
 @job_rule(ERROR, "NC333", "container runtime needs srun", Trait.STEP)

@@ -309,7 +309,7 @@ def judge_script(
     about to be submitted; rules about this user and this hour then apply as well.
     """
     text = "" if is_too_long(text) else text
-    facts = _parse_script(name, text, header)
+    facts = _parse_script(text, header)
     judgement: Optional[Judgement] = None
     is_one_job = not header.foreign and header.components == 1 and "\0" not in text
     if request is not None and is_one_job and not header.unread:
@@ -330,7 +330,7 @@ def judge_script(
     return JudgedScript(name, text, findings, facts.plan, verdict)
 
 
-def _parse_script(name: str, text: str, header: Header) -> ScriptFacts:
+def _parse_script(text: str, header: Header) -> ScriptFacts:
     """Return a script as bash and our grammar parse it, without a plan."""
     checked = beginning(text.replace("\r\n", "\n"))
     broken = _unreadable(checked, header)
@@ -351,7 +351,6 @@ def _parse_script(name: str, text: str, header: Header) -> ScriptFacts:
         plan=None,
         unreadable=broken,
         left_out=min(filter(None, ends), default=0),
-        name=name,
         read_program=partial(program_text, header.value("chdir") or ""),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from neuronctl.common.datatypes import replace
@@ -25,10 +26,10 @@ from neuronctl.rules.scripts import (  # noqa: F401
 from neuronctl.rules.scripts.sbatch_lines import submits_itself
 from neuronctl.rules.scripts.script_facts import SCRIPT_RULES, ScriptFacts
 from neuronctl.rules.scripts.shell_lines import UNFILLED
-from neuronctl.scripts.header import GPU_OPTIONS, NOWHERE, Edit, SourceSpan
+from neuronctl.scripts.header import GPU_OPTIONS, NOWHERE, Edit, GivenOption, SourceSpan
 
 _LONGEST = 1_000
-"""Characters of a message."""
+"""The most characters of a message."""
 
 
 def check_script(
@@ -36,36 +37,36 @@ def check_script(
 ) -> Tuple[Finding, ...]:
     """Return every finding on a script, the worst first, then in the order of its lines.
 
-    of_plan: what the rules have against the plan that its directives make. now: True if the script
-    is about to be submitted here; what the command line or the environment gives then has no line.
+    of_plan: the findings on the plan that the directives make. now: True if the script is about to
+    be submitted here; an option of the command line or the environment then has no line.
     """
-    findings = _own_findings(facts)
-    findings += _plan_findings(facts, tuple(of_plan), findings, now=now)
+    findings = _find_in_text(facts)
+    findings += _find_in_plan(facts, tuple(of_plan), findings, now=now)
+    findings.sort(key=_rank)
     silenced = _silenced(facts)
-    kept = [
-        finding
+    # A message may quote a value that is a secret.
+    mask = hide_secrets if any(each.has(Trait.SECRET) for each in findings) else str
+    return tuple(
+        _clipped(finding, mask)
         for finding in findings
         if finding.code not in silenced.get(finding.place.line, ())
         and not (facts.left_out and finding.has(Trait.ABSENCE))
-    ]
-    kept.sort(key=_rank)
-    # A message cites values.
-    mask = hide_secrets if any(each.has(Trait.SECRET) for each in findings) else str
-    return tuple(_clipped(finding, mask) for finding in kept)
+    )
 
 
-def _own_findings(facts: ScriptFacts) -> List[Finding]:
+def _find_in_text(facts: ScriptFacts) -> List[Finding]:
     """Return the findings of the script rules, except on lines that nobody reads."""
     off = () if facts.plan is None else facts.plan.cluster.policy.rules_off
     codes = [code for code in SCRIPT_RULES.judges if code not in off]
-    findings = dict.fromkeys(each for code in codes for each in SCRIPT_RULES.judge(code, facts))
+    findings = chain.from_iterable(SCRIPT_RULES.judge(code, facts) for code in codes)
     exits = facts.shell.calls("exit") if not facts.shell.broken else ()
     end = next((each.place.line for each in exits if each.sure), len(facts.lines))
-    placed = [each if each.place.line else replace(each, place=facts.top) for each in findings]
-    return [each for each in placed if each.place.line <= end or each.has(Trait.UNREACHED)]
+    placed = (each if each.place.line else replace(each, place=facts.top) for each in findings)
+    unique = dict.fromkeys(placed)
+    return [each for each in unique if each.place.line <= end or each.has(Trait.UNREACHED)]
 
 
-def _plan_findings(
+def _find_in_plan(
     facts: ScriptFacts, of_plan: Sequence[Finding], others: Sequence[Finding], *, now: bool
 ) -> Iterator[Finding]:
     """Yield the findings on the plan that concern the script's text, each with its place.
@@ -73,39 +74,42 @@ def _plan_findings(
     of_plan, now: as for check_script. others: the findings of the script rules.
     """
     # A script for another cluster's partition follows other rules: report it in one line.
-    elsewhere = any(each.has(Trait.NO_PARTITION) and each.doubtful for each in of_plan)
+    is_elsewhere = any(each.has(Trait.NO_PARTITION) and each.doubtful for each in of_plan)
     for finding in of_plan:
-        if elsewhere and finding.has(Trait.NO_PARTITION):
-            message = f"{finding.message}; the site's other rules are skipped"
-            finding = replace(finding, message=message)
-        elif elsewhere and finding.source and not finding.by_slurm:
+        message = finding.message
+        if is_elsewhere and finding.has(Trait.NO_PARTITION):
+            message += "; the site's other rules are skipped"
+        elif is_elsewhere and finding.source and not finding.by_slurm:
             continue
         given = facts.given(*finding.about)
-        only_now = finding.has(Trait.ONLY_NOW)
-        # NC643 reports a value that nobody has filled in.
-        is_open = given is not None and re.fullmatch(UNFILLED, given.value or "")
+        is_of_now = finding.has(Trait.ONLY_NOW)
         excuse = _EXCUSES.get(finding.code)
-        if is_open or (only_now and not now) or (excuse is not None and excuse(facts, finding)):
+        if (is_of_now and not now) or (excuse is not None and excuse(facts, finding)):
             continue
-        if given is not None and any(_covers(each, finding, given.place) for each in others):
-            continue
-        is_missing = not only_now and not facts.has(*finding.about)
-        place = facts.top if is_missing or not now else NOWHERE
+        place = facts.top if not now else NOWHERE
         if given is not None:
+            if _is_reported(given, finding, others):
+                continue
             place = given.place
+        elif not is_of_now and not facts.has(*finding.about):  # the option is missing
+            place = facts.top
         if finding.word:
             place = facts.argument_place(finding.word) or place
         edits = () if finding.instead is None else _with_option(facts, *finding.instead)
-        yield replace(finding, place=place, edits=edits)
+        yield replace(finding, message=message, place=place, edits=edits)
 
 
-def _covers(other: Finding, finding: Finding, place: SourceSpan) -> bool:
-    """Return True if another finding is on how the same option, at ``place``, is spelled."""
-    if not other.has(Trait.SPELLING):
-        return False
-    overlaps = place.column < other.place.end and other.place.column < place.end
-    is_there = other.place.line == place.line and overlaps
-    return is_there or bool(set(other.about) & set(finding.about))
+def _is_reported(given: GivenOption, finding: Finding, others: Sequence[Finding]) -> bool:
+    """Return True if another finding is about the spelling of the same option."""
+    if re.fullmatch(UNFILLED, given.value or ""):
+        return True  # by NC643
+    for other in others:
+        is_there = other.place.line == given.place.line and (
+            given.place.column < other.place.end and other.place.column < given.place.end
+        )
+        if other.has(Trait.SPELLING) and (is_there or {*other.about} & {*finding.about}):
+            return True
+    return False
 
 
 def _asks_otherwise(facts: ScriptFacts, finding: Finding) -> bool:
@@ -124,7 +128,7 @@ _EXCUSES: Mapping[str, Callable[[ScriptFacts, Finding], bool]] = {
     # The script makes the directory, then submits itself.
     "NC411": lambda facts, finding: submits_itself(facts),
 }
-"""When a plan breaks a rule, but not its script."""
+"""Code -> returns True if the plan breaks the rule, but the script does not."""
 
 
 def _rank(finding: Finding) -> Tuple[int, int, int, str]:
@@ -162,12 +166,12 @@ _IGNORE = r"#\s*neuronctl:\s*ignore=(NC\d{3}(?:\s*,\s*NC\d{3})*)"
 
 
 def _silenced(facts: ScriptFacts) -> Dict[int, Set[str]]:
-    """Return the codes silenced by a remark on each line or the one before it."""
+    """Return the codes silenced on each line, by a remark at its end or on the line above."""
     codes: Dict[int, Set[str]] = {}
-    remarks = "neuronctl:" in facts.text
-    for number, line in enumerate(facts.lines if remarks else (), 1):
-        match = re.search(_IGNORE, line)
+    for number, line in enumerate(facts.lines, 1):
+        match = re.search(_IGNORE, line) if "neuronctl:" in line else None
         if match is not None:
-            is_remark = line.lstrip().startswith("#") and not line.startswith("#SBATCH")
-            codes.setdefault(number + is_remark, set()).update(re.findall(r"NC\d{3}", match[1]))
+            is_above = line.lstrip().startswith("#") and not line.startswith("#SBATCH")
+            silenced = codes.setdefault(number + 1 if is_above else number, set())
+            silenced.update(re.findall(r"NC\d{3}", match[1]))
     return codes

@@ -214,9 +214,8 @@ def _not_set_by_slurm(facts: ScriptFacts, used: _Used) -> Iterator[Finding]:
             # A comment may show that the option is given on the command line.
             if not re.search(rf"(?m)^[ \t]*#.*\bsbatch\b.*--{option}\b", facts.text):
                 message = f"${name} is empty here: Slurm sets it only with --{option}"
-                yield Finding(
-                    message, f"write #SBATCH --{option}=…, or ${{{name}:-1}}", place=place
-                )
+                hint = f"write #SBATCH --{option}=…, or ${{{name}:-1}}"
+                yield Finding(message, hint, place=place)
 
 
 def _correct_name(name: str) -> str:

@@ -67,7 +67,6 @@ class ScriptFacts:
     plan: Optional[JobPlan]
     unreadable: Optional[SyntaxProblem] = None
     left_out: int = 0
-    name: str = ""
     release: Tuple[int, ...] = ()
     read_program: Callable[[str], str] = field(default=lambda name: "", compare=False)
 

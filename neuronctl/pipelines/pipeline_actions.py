@@ -50,14 +50,11 @@ _PREDECESSORS = ("after", "after_ok")
 
 @dataclass(frozen=True)
 class PlannedPipeline:
-    """A planned pipeline.
-
-    jobs: by name, each after those for which it waits. rows: the same jobs, for jobs.json.
-    """
+    """A planned pipeline."""
 
     name: str
-    jobs: Mapping[str, PlannedJob]
-    rows: Sequence[Job]
+    jobs: Mapping[str, PlannedJob]  # by name, each after those for which it waits
+    rows: Sequence[Job]  # the same jobs, for jobs.json
 
 
 def plan_pipeline(path: str, options: Mapping[str, Any], **plan_options: Any) -> PlannedPipeline:

@@ -42,19 +42,15 @@ _PATIENCE = 300
 
 @dataclass(frozen=True)
 class Change:
-    """What a command has done to a sweep.
-
-    added: how many tasks are new. again: the tasks to do again, by number. to_do: how many tasks
-    wait. jobs, cancelled: ids. paused: why no task starts; "": the sweep is not paused.
-    """
+    """What a command has done to a sweep."""
 
     name: str
-    added: int = 0
-    again: Tuple[int, ...] = ()
-    to_do: int = 0
-    jobs: Tuple[int, ...] = ()
-    cancelled: Tuple[str, ...] = ()
-    paused: str = ""
+    added: int = 0  # new tasks
+    again: Tuple[int, ...] = ()  # the tasks to do again, by number
+    to_do: int = 0  # tasks that wait
+    jobs: Tuple[int, ...] = ()  # ids of submitted jobs
+    cancelled: Tuple[str, ...] = ()  # ids of cancelled jobs
+    paused: str = ""  # why no task starts; "": the sweep is not paused
 
 
 def describe_sweep(

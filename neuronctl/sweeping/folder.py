@@ -33,30 +33,21 @@ from neuronctl.sweeping.worker.files import CONTINUES, WAITING, Runs, State
 
 @dataclass(frozen=True)
 class SweepSettings:
-    """The user's request for a sweep, from which ``retry`` and ``add`` plan, too.
+    """The user's request for a sweep, from which ``retry`` and ``add`` plan, too."""
 
-    words: the program and its arguments, with ``{name}`` for a parameter. axes: the parameters.
-    request: of one task, as in a job's record. cwd: the directory of the program. exported: the
-    names of the secret variables that the jobs need. catalog, template: as for plan_job().
-    side_by_side: number of tasks at a time in a job. task_time: seconds that a task takes at most;
-    None: as long as the longest so far. retries: how often an interrupted task is run again.
-    max_fails: number of failures without a success that pause the sweep. metric: the pattern of a
-    task's metric in its log. jobs: the most jobs at a time; None: no limit.
-    """
-
-    words: Tuple[str, ...]
-    axes: Tuple[Axis, ...]
-    request: Dict[str, Any]
-    cwd: str
-    exported: Tuple[str, ...] = ()
-    catalog: Optional[str] = None
-    template: Optional[str] = None
-    side_by_side: int = 1
-    task_time: Optional[int] = None
-    retries: int = 2
-    max_fails: int = 5
-    metric: str = METRIC
-    jobs: Optional[int] = None
+    words: Tuple[str, ...]  # the program and its arguments, with ``{name}`` for a parameter
+    axes: Tuple[Axis, ...]  # the parameters
+    request: Dict[str, Any]  # of one task, as in a job's record
+    cwd: str  # the directory of the program
+    exported: Tuple[str, ...] = ()  # the names of the secret variables that the jobs need
+    catalog: Optional[str] = None  # as for plan_job()
+    template: Optional[str] = None  # as for plan_job()
+    side_by_side: int = 1  # tasks at a time in a job
+    task_time: Optional[int] = None  # the most seconds of a task; None: as the longest so far
+    retries: int = 2  # how often an interrupted task is run again
+    max_fails: int = 5  # failures without a success that pause the sweep
+    metric: str = METRIC  # the pattern of a task's metric in its log
+    jobs: Optional[int] = None  # the most jobs at a time; None: no limit
 
 
 class Sweep:

@@ -25,16 +25,12 @@ _PLACE = re.compile(rf"\{{\{{(?P<literal>{NAME})\}}\}}|(?<!\$)\{{(?P<name>{NAME}
 
 @dataclass(frozen=True)
 class Task:
-    """One task of a sweep.
-
-    parameters: names and values. words: the program and its arguments. sizes: the options of its
-    job that parameters set, by long names.
-    """
+    """One task of a sweep."""
 
     number: int
-    parameters: Row
-    words: Tuple[str, ...]
-    sizes: Row = ()
+    parameters: Row  # names and values
+    words: Tuple[str, ...]  # the program and its arguments
+    sizes: Row = ()  # the options of its job that parameters set, by long names
 
 
 class TaskState(NamedTuple):

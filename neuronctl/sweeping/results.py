@@ -24,18 +24,14 @@ _TOTALS = ("gpus", "ntasks")
 
 @dataclass(frozen=True)
 class SweepStatus:
-    """A sweep as it is now.
-
-    tasks: by number. jobs: those that have not ended. notes: as Sweep.notes() returns them.
-    unanswered: why Slurm does not list the jobs; "": it does. folder: where its files are.
-    """
+    """A sweep as it is now."""
 
     name: str
-    tasks: Tuple[TaskState, ...]
-    jobs: Tuple[QueueJob, ...]
-    notes: Mapping[str, str]
-    unanswered: str = ""
-    folder: str = ""
+    tasks: Tuple[TaskState, ...]  # by number
+    jobs: Tuple[QueueJob, ...]  # those that have not ended
+    notes: Mapping[str, str]  # as Sweep.notes() returns them
+    unanswered: str = ""  # why Slurm does not list the jobs; "": it does
+    folder: str = ""  # where its files are
 
     @property
     def goes_on(self) -> bool:
@@ -88,18 +84,14 @@ def _rank(task: TaskState) -> float:
 
 @dataclass(frozen=True)
 class Scale:
-    """How a task compares with that of the smallest job with the same other parameters.
-
-    shown: all its parameters. rest: those that set no size. seconds: how long it took. ratio: how
-    many times as large its job is. speedup: how many times as fast it was.
-    """
+    """How a task compares with that of the smallest job with the same other parameters."""
 
     number: int
-    shown: str
-    rest: str
-    seconds: int
-    ratio: float
-    speedup: float
+    shown: str  # all its parameters
+    rest: str  # those that set no size
+    seconds: int  # how long it took
+    ratio: float  # how many times as large its job is
+    speedup: float  # how many times as fast it was
 
     @property
     def efficiency(self) -> float:

@@ -219,19 +219,14 @@ class Results:
 
 
 class State(NamedTuple):
-    """The state of a task that has begun.
-
-    attempt: the number of its last one. tries: the number of attempts that count for --retries.
-    avoid: the node that must not run the next attempt; "": any may. sizes: those that 'sweep retry'
-    gave it; None: unchanged. claim: of an attempt without a result.
-    """
+    """The state of a task that has begun."""
 
     state: str
-    attempt: int = 0
-    tries: int = 0
-    avoid: str = ""
-    sizes: Optional[Dict[str, str]] = None
-    claim: Optional[Dict[str, Any]] = None
+    attempt: int = 0  # the number of its last attempt
+    tries: int = 0  # attempts that count for --retries
+    avoid: str = ""  # the node that must not run the next attempt; "": any may
+    sizes: Optional[Dict[str, str]] = None  # those that 'sweep retry' gave it; None: unchanged
+    claim: Optional[Dict[str, Any]] = None  # of an attempt without a result
 
 
 def read_states(

@@ -15,14 +15,11 @@ _PROVE = b"neuronctl: task"
 
 
 class Process(NamedTuple):
-    """A process of a task.
-
-    catches: whether it handles the signal; False for a launcher, which would end at it.
-    """
+    """A process of a task."""
 
     pid: int
     task: int
-    catches: bool
+    catches: bool  # whether it handles the signal; False for a launcher, which would end at it
     is_srun: bool
 
 

@@ -9,30 +9,22 @@ from .files import CONTINUES, DONE, FAILED, INTERRUPTED, Key
 
 
 class Options(NamedTuple):
-    """The options that a job's script passes to its worker.
-
-    sizes: of the tasks that this job is for. slots: number of tasks at a time. nodes: number of a
-    task's nodes. launch: whether the script's function ``launch`` starts a task. by_srun: whether
-    srun starts it. margin: seconds before the time limit in which no task is started. save: seconds
-    that tasks have to save after ``signal``. task_time: seconds that a task takes; 0: as long as
-    the longest so far. retries, max_fails, until_done: as the options of 'neuronctl sweep'. metric:
-    a pattern. snapshot: the copy of the code; "": there is none.
-    """
+    """The options that a job's script passes to its worker. sizes: of this job's tasks."""
 
     sizes: Dict[str, str] = {}  # noqa: RUF012
-    slots: int = 1
-    nodes: int = 1
-    launch: bool = False
-    by_srun: bool = False
-    margin: int = 120
-    save: int = 40
+    slots: int = 1  # tasks at a time
+    nodes: int = 1  # of a task
+    launch: bool = False  # whether the script's function ``launch`` starts a task
+    by_srun: bool = False  # whether srun starts a task
+    margin: int = 120  # seconds before the time limit in which no task is started
+    save: int = 40  # seconds that tasks have to save after ``signal``
     signal: str = "TERM"
-    task_time: int = 0
-    retries: int = 2
+    task_time: int = 0  # seconds that a task takes; 0: as long as the longest so far
+    retries: int = 2  # as the option of 'neuronctl sweep', like the next two
     max_fails: int = 5
     until_done: bool = False
-    metric: str = r"neuronctl: metric=(\S+)"
-    snapshot: str = ""
+    metric: str = r"neuronctl: metric=(\S+)"  # a pattern
+    snapshot: str = ""  # the copy of the code; "": there is none
 
 
 QUICK = 3  # seconds within which a failure is immediate

@@ -8,7 +8,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 import click
 
 from neuronctl.cli.jobs import parse_state
-from neuronctl.cli.pipeline import jobs_in_queue, pipelines_of, stop_pipelines
+from neuronctl.cli.pipeline import find_pipelines, list_queued_jobs, stop_pipelines
 from neuronctl.cli.say import notify, say
 from neuronctl.common.console import print_json, print_line
 from neuronctl.common.datatypes import asdict
@@ -44,7 +44,7 @@ def command(jobs: Tuple[str, ...], state: Optional[str], yes: bool, as_json: boo
     if state is not None:
         active_states = [active.name for active in STATES.values() if active.short]
         state = parse_state(state, active_states, "in which a job can be cancelled")
-    pipelines = pipelines_of(jobs)
+    pipelines = find_pipelines(jobs)
     words = _ids_and_names(jobs, pipelines)
     if pipelines and not words:
         stop_pipelines(pipelines)
@@ -82,7 +82,7 @@ def _ids_and_names(words: Sequence[str], pipelines: Sequence[str]) -> List[JobOr
     """Return the ids and names that the words give; for a pipeline, its jobs in the queue."""
     others = [word for word in words if word not in pipelines]
     if pipelines:
-        others += jobs_in_queue(pipelines)
+        others += list_queued_jobs(pipelines)
     return [word if is_name(word) else JobId.parse(word) for word in dict.fromkeys(others)]
 
 

@@ -146,7 +146,7 @@ def copy_log(
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno in (errno.EPIPE, errno.ENOSPC):  # an error of the stream, not of the log
+        if error.errno in (errno.EPIPE, errno.ENOSPC):  # the stream failed, not the log
             raise
         raise NoSuchJobError(f"the log {path} cannot be read: {error.strerror}") from None
     return size

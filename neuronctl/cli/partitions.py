@@ -75,7 +75,7 @@ def command(
         return
     partitions = [chosen.partition(name) for name in dict.fromkeys(names or chosen.partitions)]
     if as_json:
-        print_json("neuronctl.partitions/1", _json(known_clusters, chosen, partitions))
+        print_json("neuronctl.partitions/1", _dump(known_clusters, chosen, partitions))
         return
     print_text(f"{chosen.name}: {chosen.title}", "bold")
     print_text(f"source: {chosen.source}, {chosen.date}")
@@ -107,7 +107,7 @@ def _show_live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bo
     if as_json:
         data = {
             "cluster": cluster.name,
-            **_live_data(partitions, snapshot),
+            **_dump_live(partitions, snapshot),
             "only_in_catalog": only_in_catalog,
             "only_in_slurm": only_in_slurm,
         }
@@ -123,7 +123,7 @@ def _show_live(catalog: Catalog, cluster: Cluster, names: List[str], as_json: bo
     _print_accounts(snapshot.figures.associations, cluster)
 
 
-def _live_data(partitions: Sequence[PartitionNow], snapshot: Snapshot) -> Dict[str, Any]:
+def _dump_live(partitions: Sequence[PartitionNow], snapshot: Snapshot) -> Dict[str, Any]:
     """Return the partitions, the user's accounts and budgets, and bad nodes for JSON."""
     from neuronctl.cli.json_data import budget_rows, verdict_data
     from neuronctl.slurm.scontrol import node_names
@@ -174,7 +174,7 @@ def _print_live(partitions: Sequence[PartitionNow], now: int) -> None:
 
 def _print_overview(catalog: Catalog, cluster: Cluster, shown: Sequence[Partition]) -> None:
     print_text("")
-    print_table(_OVERVIEW, [_overview_row(partition) for partition in shown])
+    print_table(_OVERVIEW, [_format_row(partition) for partition in shown])
     print_text("")
     print_text("CORES, GPUS: per node. SUBMIT, RUN, MAX GPUS: limits per user.", "dim")
     uses = [(partition.name, partition.good_for) for partition in shown if partition.good_for]
@@ -185,29 +185,29 @@ def _print_overview(catalog: Catalog, cluster: Cluster, shown: Sequence[Partitio
         closed = "" if partition.open else "closed to ordinary users"
         remarks = filter(None, (partition.note or other_arch, closed))
         notes.append((partition.name, "; ".join(remarks)))
-    notes += [(f"QOS {qos.name}", _qos_words(qos)) for qos in cluster.qos.values()]
+    notes += [(f"QOS {qos.name}", _describe_qos(qos)) for qos in cluster.qos.values()]
     _print_pairs("ABOUT", "RULES AND NOTES", [(name, note) for name, note in notes if note])
 
 
-def _overview_row(partition: Partition) -> List[str]:
+def _format_row(partition: Partition) -> List[str]:
     low, high = partition.min_cores_per_node, partition.max_cores_per_node
-    cores = _text(low) if low == high else f"{low}-{high}"
+    cores = _format(low) if low == high else f"{low}-{high}"
     gpus = "-"
     if partition.gpus_per_node:
         parts = (str(partition.gpus_per_node), *partition.gpu_names, partition.interconnect)
         gpus = " ".join(filter(None, parts))
     limits = (partition.max_submit_jobs, partition.max_running_jobs, partition.max_gpus)
-    time_limit = _time(partition.wall_time.maximum)
-    return [partition.name, _text(partition.nodes), cores, gpus, *map(_text, limits), time_limit]
+    wall_time = _format_time(partition.wall_time.maximum)
+    return [partition.name, _format(partition.nodes), cores, gpus, *map(_format, limits), wall_time]
 
 
-def _qos_words(qos: Qos) -> str:
+def _describe_qos(qos: Qos) -> str:
     """Return a QOS's partitions, limits, and note."""
     limit = qos.wall_time.maximum
     words = (
         f"only in {', '.join(qos.partitions)}" if qos.partitions else "",
         f"at most {counted(qos.max_gpus, 'GPU')} per user" if qos.max_gpus else "",
-        f"time limit {_time(limit)}" if limit is not None else "",
+        f"time limit {_format_time(limit)}" if limit is not None else "",
     )
     return "; ".join(filter(None, (*words, qos.note)))
 
@@ -223,15 +223,15 @@ def _print_note(text: str) -> None:
     print_text(folded(text), "dim")
 
 
-def _text(value: Optional[int]) -> str:
+def _format(value: Optional[int]) -> str:
     return "-" if value is None else str(value)
 
 
-def _time(seconds: Optional[int]) -> str:
+def _format_time(seconds: Optional[int]) -> str:
     return "-" if seconds is None else units.format_time(seconds)
 
 
-def _json(catalog: Catalog, cluster: Cluster, partitions: Sequence[Partition]) -> Dict[str, Any]:
+def _dump(catalog: Catalog, cluster: Cluster, partitions: Sequence[Partition]) -> Dict[str, Any]:
     cluster_data = asdict(cluster)
     del cluster_data["partitions"]
     rows = [asdict(partition) for partition in partitions]

@@ -52,7 +52,7 @@ def submit(
     reporter = TerminalReporter(mode, explain=explain)
     if submit_pipeline(planned, reporter, force=force, dry_run=mode.dry_run) is not None:
         job_count = len(planned.jobs)
-        queued_count = len(jobs_in_queue([planned.name]))
+        queued_count = len(list_queued_jobs([planned.name]))
         queued = "" if queued_count == job_count else f", {queued_count} of them in the queue now"
         print_line(f"Submitted pipeline {planned.name} of {counted(job_count, 'job')}{queued}")
         print_line(f"  follow  neuronctl status {planned.name}")
@@ -64,10 +64,10 @@ def is_pipeline(word: str) -> bool:
 
 
 _PAUSE = 5.0
-"""Seconds between two looks of --watch."""
+"""Seconds between two refreshes of --watch."""
 
 
-def pipelines_of(words: Sequence[str]) -> Tuple[str, ...]:
+def find_pipelines(words: Sequence[str]) -> Tuple[str, ...]:
     """Return the words that name pipelines of the user's."""
     return tuple(word for word in words if is_pipeline(word))
 
@@ -75,7 +75,7 @@ def pipelines_of(words: Sequence[str]) -> Tuple[str, ...]:
 def show_pipelines(names: Sequence[str], *, as_json: bool = False, watching: bool = False) -> bool:
     """Print the jobs of pipelines; return True if all are done.
 
-    watching: print them again and again, until nothing goes on.
+    watching: print them again and again, until none of the jobs is in the queue.
     """
     from neuronctl.pipelines.pipeline_actions import explain_ends, goes_on, look
     from neuronctl.tracking.follow import poll_floor
@@ -122,7 +122,7 @@ def _print(name: str, pipeline: Pipeline) -> None:
     for job in pipeline.jobs:
         state = pipeline.states[job.name]
         after = ", ".join([*job.after, *(f"{name} (ok)" for name in job.after_ok)])
-        rows.append([job.name, after, state.state, str(state.job or ""), _why(job, pipeline)])
+        rows.append([job.name, after, state.state, str(state.job or ""), _explain(job, pipeline)])
     print_table(columns, rows)
     states = [state.state for state in pipeline.states.values()]
     undone_count = sum(states.count(state) for state in ("failed", "cancelled", "not run"))
@@ -135,7 +135,7 @@ def _print(name: str, pipeline: Pipeline) -> None:
         notify(f"{'; '.join(reasons)}: 'neuronctl resubmit {name} --failed' continues it")
 
 
-def _why(job: Job, pipeline: Pipeline) -> str:
+def _explain(job: Job, pipeline: Pipeline) -> str:
     """Return what a job waits for, or why it has not succeeded."""
     from neuronctl.sweeping.worker.pipeline_folder import OVER_LIMIT
 
@@ -152,11 +152,11 @@ def _why(job: Job, pipeline: Pipeline) -> str:
 
 
 _MISSING = {"not run": "did not run", "waiting": "is not in the queue yet"}
-"""What a sentence says about a job in these states, which has no id."""
+"""What sentences say about jobs without an id, by state."""
 
 
 def find_jobs(word: str) -> Optional[Tuple[List[JobId], List[str]]]:
-    """Return the jobs of a pipeline ``NAME``, or the one job of ``NAME-JOB``; None for others.
+    """Return the jobs of a pipeline ``NAME``, or the one job of ``NAME-JOB``; else None.
 
     Of a pipeline, return those that failed, or else those that are not done. Jobs that were not
     submitted or did not run have no id: return a sentence about each instead.
@@ -173,7 +173,7 @@ def find_jobs(word: str) -> Optional[Tuple[List[JobId], List[str]]]:
         state = pipeline.states[job.name]
         if state.job is None or state.state == "not run":
             how = _MISSING.get(state.state, f"is {state.state}")
-            sentence = f"Job {job.name} of the pipeline {name} {how}: {_why(job, pipeline)}"
+            sentence = f"Job {job.name} of the pipeline {name} {how}: {_explain(job, pipeline)}"
             sentences.append(sentence.rstrip(": "))
         elif job_name or state.state != "done":
             ids.setdefault(state.state, []).append(JobId(state.job))
@@ -183,7 +183,7 @@ def find_jobs(word: str) -> Optional[Tuple[List[JobId], List[str]]]:
 
 
 def _find_pipeline(word: str) -> Optional[Tuple[str, Pipeline, str]]:
-    """Return the name, the pipeline, and the job's name of ``NAME-JOB``; "" for all its jobs."""
+    """Return the pipeline that a word names, after its name; and JOB of ``NAME-JOB``, or ""."""
     from neuronctl.pipelines.pipeline_actions import look
     from neuronctl.tracking.job_names import is_name
 
@@ -201,7 +201,7 @@ def _find_pipeline(word: str) -> Optional[Tuple[str, Pipeline, str]]:
     return None
 
 
-def jobs_in_queue(names: Sequence[str]) -> Tuple[str, ...]:
+def list_queued_jobs(names: Sequence[str]) -> Tuple[str, ...]:
     """Return the ids of the jobs of pipelines that are in the queue."""
     from neuronctl.pipelines.pipeline_actions import look
 

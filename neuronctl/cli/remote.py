@@ -44,7 +44,7 @@ class Call:
         self.words = tuple(words)
         self.allowed = allowed
         self.browse = browse
-        self.options = _options(words)
+        self.options = _read_options(words)
         self.command = words[0]
         subcommand = words[1] if len(words) > 1 else ""
         self.sends = self.command in _SENDS and subcommand not in _ABOUT_JOBS
@@ -53,7 +53,7 @@ class Call:
         lists = subcommand in ("list", "--list") or self.options.get("list_recipes")
         self.serves = self.command == "serve" and not (lists or self.is_dry)
         self.gives_job_code = bool(self.options.get("follow") or self.options.get("wait"))
-        # Of other commands, such as logs, the options have not been read.
+        # The options of other commands, such as logs, have not been read.
         follows = not self.options and {"-f", "--follow", "--watch", "-w"}.intersection(words)
         is_wait = self.command in ("wait", "top", "serve")
         self.waits = bool(follows or is_wait or self.gives_job_code)
@@ -131,8 +131,8 @@ def _is_here(name: str) -> bool:
     return cluster is not None and any(is_cluster(cluster, local) for local in local_names)
 
 
-def _options(words: Sequence[str]) -> Mapping[str, Any]:
-    """Return a command's options, {} for those of which none matters here.
+def _read_options(words: Sequence[str]) -> Mapping[str, Any]:
+    """Return a command's options; {} if none of them matters here.
 
     Raises UsageError as the command would.
     """
@@ -140,7 +140,7 @@ def _options(words: Sequence[str]) -> Mapping[str, Any]:
         return {}
     import click
 
-    from neuronctl.cli.root import root, usage_error
+    from neuronctl.cli.root import explain_error, root
 
     try:
         with root.make_context("neuronctl", list(words)) as context:
@@ -148,7 +148,7 @@ def _options(words: Sequence[str]) -> Mapping[str, Any]:
             assert command is not None
             return command.make_context(words[0], list(words[1:]), parent=context).params
     except click.ClickException as error:
-        raise usage_error(error, root, list(words)) from None
+        raise explain_error(error, root, list(words)) from None
 
 
 def _request(remote: Remote, call: Call, words: Sequence[str], **streams: Any) -> Dict[str, Any]:
@@ -162,14 +162,14 @@ def _request(remote: Remote, call: Call, words: Sequence[str], **streams: Any) -
         **find_project().request(remote, "run", name=remote.name, commands=list(COMMANDS)),
         # JSON cannot hold bytes that are not UTF-8.
         "words": [word.encode("utf-8", "surrogateescape").decode("latin-1") for word in words],
-        "environment": _environment(),
+        "environment": _read_environment(),
         "waits": call.waits,
         "dry": call.dry_folder,
         **streams,
     }
 
 
-def _environment() -> Dict[str, str]:
+def _read_environment() -> Dict[str, str]:
     """Return the variables with this terminal's language, width, and colors."""
     variables = {name: os.environ[name] for name in (*_KEPT, "COLUMNS") if name in os.environ}
     if os.isatty(1):
@@ -187,7 +187,7 @@ def _run_on(remote: Remote, call: Call) -> int:
         except (ConnectionLostError, KeyboardInterrupt):
             notify(f"'{call.command}' had not begun on {remote.name}: nothing was submitted")
             raise
-    words, key_file = _with_key(remote, call)
+    words, key_file = _add_key(remote, call)
     tty = all(map(os.isatty, range(3))) and call.command != "serve"
     takes_input = not tty and ("-" in call.words[1:] or _reads_script(call))
     if call.serves:
@@ -207,7 +207,7 @@ def _run_on(remote: Remote, call: Call) -> int:
     except (ConnectionLostError, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and not key_file:
             raise
-        raise _lost(remote, call, error) from None
+        raise _describe_loss(remote, call, error) from None
     # With these codes, the other side may not know whether the job was accepted.
     is_known = call.gives_job_code or code not in (6, 9, INTERRUPTED, 137, 143)
     if key_file and is_known:
@@ -225,13 +225,13 @@ def _reads_script(call: Call) -> bool:
 
 
 def _send(remote: Remote, call: Call) -> None:
-    """Send the project, or for a dry run its list."""
+    """Send the project; for a dry run, send and print the list of its files."""
     from neuronctl.remote.project import find_project, send
 
     if not call.is_dry:
         send(remote, find_project(), call.allowed, notify)
         return
-    # Of other files, the cluster gets only the names.
+    # The cluster gets the text of the scripts, and only the names of the other files.
     scripts = (*call.words, "job.yaml")
     call.dry_folder, files = send(remote, find_project(), call.allowed, notify, scripts=scripts)
     for name, size in files:
@@ -240,7 +240,7 @@ def _send(remote: Remote, call: Call) -> None:
     notify(f"would send {total} to {remote.name}; the script is made there without them")
 
 
-def _with_key(remote: Remote, call: Call) -> Tuple[Tuple[str, ...], str]:
+def _add_key(remote: Remote, call: Call) -> Tuple[Tuple[str, ...], str]:
     """Return the words of a submission with --key, and the file that keeps the key.
 
     The file is kept until it is known whether the job was accepted, so that the same command typed
@@ -259,7 +259,7 @@ def _with_key(remote: Remote, call: Call) -> Tuple[Tuple[str, ...], str]:
     return (call.command, "--key", key, *call.words[1:]), path
 
 
-def _lost(remote: Remote, call: Call, error: BaseException) -> ConnectionLostError:
+def _describe_loss(remote: Remote, call: Call, error: BaseException) -> ConnectionLostError:
     """Return the error for a connection that was lost while a command ran."""
     name = remote.name
     message = getattr(error, "message", "interrupted")
@@ -283,7 +283,7 @@ def _run_on_all(names: Sequence[str], call: Call) -> int:
 
     if call.sends or call.command in (*SHELLS, "cancel", "pull", "doctor", "wait"):
         raise UsageError(f"{call.command} takes one cluster", f"--on {names[0]}")
-    os.environ.update(_environment())
+    os.environ.update(_read_environment())
     with ThreadPoolExecutor(len(names)) as pool:
         results = list(pool.map(lambda name: run_command("--on", name, *call.words), names))
     if "--json" in call.words:

@@ -35,7 +35,7 @@ from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import mine
 
 _MOST = 16
-"""Rows of a table: the GPUs and nodes that did least, the last runs, the jobs that took most."""
+"""Rows of a table: the least used GPUs, or the jobs that took most."""
 
 
 @click.command("report")
@@ -60,7 +60,7 @@ def command(jobs: Sequence[str], since: Optional[str], html: Optional[str], as_j
     if html is not None:
         _write_page(html, uses)
     elif as_json:
-        print_json("neuronctl.report/2", {"jobs": [_data(use) for use in uses]})
+        print_json("neuronctl.report/2", {"jobs": [_dump(use) for use in uses]})
     elif len(uses) == 1:
         _print_job(uses[0])
     else:
@@ -98,15 +98,15 @@ def _print_sums(jobs: Sequence[JobUse]) -> None:
     for job in sorted(jobs, key=lambda job: (-job.gpu_hours, -job.node_hours))[:_MOST]:
         row = [str(job.status.id), shortened(job.status.name, 20), job.status.state]
         row += [duration(int(job.seconds)), f"{job.gpu_hours:.1f}"]
-        rows.append([*row, _figure(job.use), _figure(job.idle, times=100)])
+        rows.append([*row, _format(job.use), _format(job.idle, times=100)])
     print_table(columns, rows)
     if len(jobs) > _MOST:
         print_line(f"the {_MOST} that took most of {len(jobs)}; --json has all")
 
 
 def _print_job(job: JobUse) -> None:
-    print_line(_title(job.status), "bold")
-    print_rows(_figures(job))
+    print_line(_format_title(job.status), "bold")
+    print_rows(_list_figures(job))
     if job.last_gpus:
         _print_gpus(job)
         _print_over_time(job.last_nodes)
@@ -118,7 +118,7 @@ def _print_job(job: JobUse) -> None:
         print_text(folded(f"{text[0].upper()}{text[1:]}.", "- ", "  "))
 
 
-def _title(status: JobStatus) -> str:
+def _format_title(status: JobStatus) -> str:
     how = ending_words(status) if status.ended else ""
     title = f"Job {status.id} ({status.name}): {status.state}"
     return f"{title}, {how}" if how else title
@@ -130,13 +130,13 @@ def _write_page(file: str, jobs: Sequence[JobUse]) -> None:
     if len(jobs) != 1:
         raise UsageError("--html shows one job", "name one, or one task of an array: 4711_3")
     job = jobs[0]
-    facts = _figures(job)
+    facts = _list_figures(job)
     for gpu in job.last_gpus:
-        words = "in use {}; idle {}; at most {}; power {}".format(*_gpu_figures(gpu))
+        words = "in use {}; idle {}; at most {}; power {}".format(*_list_gpu_figures(gpu))
         facts.append((job.place(gpu), words))
     write_page(
         *(file, "report.html.j2"),
-        title=_title(job.status),
+        title=_format_title(job.status),
         facts=facts,
         advice=advise(job),
         groups=usage_charts(job.last_nodes) if job.nodes else [],
@@ -145,10 +145,10 @@ def _write_page(file: str, jobs: Sequence[JobUse]) -> None:
     )
 
 
-def _gpu_figures(gpu: GpuUse) -> List[str]:
+def _list_gpu_figures(gpu: GpuUse) -> List[str]:
     """Return a GPU's use, idle share, largest memory, and power."""
     memory = "?" if gpu.memory_peak is None else f"{gpu.memory_peak / 1024:.1f} GiB"
-    return [_figure(gpu.use), _figure(gpu.idle, times=100), memory, _figure(gpu.power, " W")]
+    return [_format(gpu.use), _format(gpu.idle, times=100), memory, _format(gpu.power, " W")]
 
 
 def _print_over_time(nodes: Sequence[NodeUse]) -> None:
@@ -165,7 +165,7 @@ def _print_over_time(nodes: Sequence[NodeUse]) -> None:
         print_line(f"the first {_MOST} of {len(lines) // 2} GPUs; --html has all")
 
 
-def _figures(job: JobUse) -> List[Tuple[str, str]]:
+def _list_figures(job: JobUse) -> List[Tuple[str, str]]:
     """Return the figures of a job, in words."""
     status = job.status
     rows = [("time", f"{duration(status.elapsed)} of {duration(status.time_limit)}")]
@@ -174,19 +174,19 @@ def _figures(job: JobUse) -> List[Tuple[str, str]]:
     if status.submit is not None and status.start is not None:
         rows.append(("waited", duration(status.start - status.submit)))
     if job.nodes and (status.gpus or job.last_gpus):
-        rows.append((counted(len(job.last_gpus) or status.gpus or 0, "GPU"), _gpu_words(job)))
+        rows.append((counted(len(job.last_gpus) or status.gpus or 0, "GPU"), _describe_gpus(job)))
     if job.cores_busy is not None:
         requested = f" of {job.cores}" if job.cores else ""
         rows.append(("cores", f"{job.cores_busy:.1f}{requested} busy on average"))
     if job.nodes:
-        rows += _sampled_figures(job)
+        rows += _list_sampled_figures(job)
     elif job.accounted is not None and job.accounted.memory is not None:
         size = amount(job.accounted.memory)
         rows.append(("memory", f"{size} in the largest task; in all, not known"))
     return rows
 
 
-def _gpu_words(job: JobUse) -> str:
+def _describe_gpus(job: JobUse) -> str:
     if job.use is None or job.idle is None:
         return "not known: nvidia-smi or rocm-smi did not answer, or does not report it (MIG)"
     words = f"in use {job.use:.0f}%; idle {percent(job.idle)} of the time"
@@ -196,7 +196,7 @@ def _gpu_words(job: JobUse) -> str:
     return f"{words}, at most {duration(idlest.longest_idle)} at a stretch ({job.place(idlest)})"
 
 
-def _sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
+def _list_sampled_figures(job: JobUse) -> List[Tuple[str, str]]:
     """Return the figures that only samples give: memory, the samples themselves, and energy."""
     nodes = job.last_nodes
     fullest = max(job.nodes, key=lambda node: node.memory_peak)
@@ -225,19 +225,19 @@ def _print_gpus(job: JobUse) -> None:
     columns = [Column("NODE", no_wrap=True), figures("GPU"), figures("USE"), figures("IDLE")]
     columns += [figures("MEMORY"), figures("POWER", 1)]
     print_line()
-    print_table(columns, [[gpu.node, gpu.index, *_gpu_figures(gpu)] for gpu in gpus])
+    print_table(columns, [[gpu.node, gpu.index, *_list_gpu_figures(gpu)] for gpu in gpus])
     if len(gpus) < len(job.last_gpus):
         print_line(f"the {_MOST} least used of {len(job.last_gpus)}; --json has all")
 
 
-def _figure(value: Optional[float], unit: str = "%", times: int = 1) -> str:
+def _format(value: Optional[float], unit: str = "%", times: int = 1) -> str:
     """Return a figure in words; "?" if it is unknown."""
     return "?" if value is None else f"{times * value:.0f}{unit}"
 
 
-def _data(job: JobUse) -> Dict[str, Any]:
+def _dump(job: JobUse) -> Dict[str, Any]:
     # Leave out the samples, which are in files beside the log.
-    nodes = [asdict(without_series(node), dict_factory=_without_series) for node in job.nodes]
+    nodes = [asdict(without_series(node), dict_factory=_drop_series) for node in job.nodes]
     return {
         **status_data(job.status),
         "gpu_hours": job.gpu_hours,
@@ -253,5 +253,5 @@ def _data(job: JobUse) -> Dict[str, Any]:
     }
 
 
-def _without_series(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
+def _drop_series(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
     return {name: value for name, value in pairs if name != "series"}

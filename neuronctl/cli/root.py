@@ -1,6 +1,6 @@
 """The command tree: a click group that imports a command when it is called.
 
-``usage_error`` says what is wrong with a command line, in place of click's own messages.
+``explain_error`` says what is wrong with a command line, in place of click's own messages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LazyGroup(click.Group):
-    """A group of the modules neuronctl.cli.NAME, each with its ``command``."""
+    """A group that imports a command's module, mostly neuronctl.cli.NAME, when it is called."""
 
     def list_commands(self, ctx: click.Context) -> List[str]:
         """Return the names of all commands."""
@@ -75,10 +75,10 @@ def _note_json(command: click.Command) -> None:
     for parameter in command.params:
         if parameter.name == "as_json" and "--json" in sys.argv:
             parameter.is_eager = True
-            parameter.callback = _asked_json
+            parameter.callback = _remember_json
 
 
-def _asked_json(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
+def _remember_json(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
     asked_json.update([context.command_path] if value else [])
     return value
 
@@ -115,13 +115,13 @@ def invoke(words: List[str]) -> int:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
         asked_json.update(words[:1] if "--json" in words else [])
-        raise usage_error(error, root, words) from None
+        raise explain_error(error, root, words) from None
     return result if isinstance(result, int) else 0
 
 
-def usage_error(error: click.ClickException, group: click.Group, words: List[str]) -> UsageError:
-    """Return click's error about a command line in the words of our own messages."""
-    context, other_words = _context_of(group, words)
+def explain_error(error: click.ClickException, group: click.Group, words: List[str]) -> UsageError:
+    """Return click's error about a command line, worded as our own errors are."""
+    context, other_words = _find_context(group, words)
     command = context.command
     if isinstance(error, click.NoSuchOption):
         name = error.option_name
@@ -130,13 +130,13 @@ def usage_error(error: click.ClickException, group: click.Group, words: List[str
         name = error.option_name
         option = next((option for option in command.params if name in option.opts), None)
         needs = "takes no" if getattr(option, "is_flag", False) else "needs a"
-        return UsageError(f"{name} {needs} value", _help_of(option, context))
+        return UsageError(f"{name} {needs} value", _show_help(option, context))
     parameter = getattr(error, "param", None)
     usage = " ".join(command.get_usage(context).split()).replace("Usage", "usage")
     if isinstance(error, click.MissingParameter) and parameter is not None:
         return UsageError(f"{parameter.human_readable_name} is missing", usage)
     if isinstance(error, click.BadParameter) and parameter is not None:
-        return UsageError(_bad_value(error.message, parameter), _help_of(parameter, context))
+        return UsageError(_explain_value(error.message, parameter), _show_help(parameter, context))
     if isinstance(command, click.Group) and other_words:
         name = other_words[0]
         hint = did_you_mean(name, command.list_commands(context))
@@ -146,7 +146,7 @@ def usage_error(error: click.ClickException, group: click.Group, words: List[str
     return UsageError(f"too many arguments: {extra}" if extra else error.message, usage)
 
 
-def _context_of(group: click.Group, words: List[str]) -> Tuple[click.Context, List[str]]:
+def _find_context(group: click.Group, words: List[str]) -> Tuple[click.Context, List[str]]:
     """Return the context of the command that the words name, and the other words."""
     context = click.Context(group, info_name="neuronctl")
     while words and isinstance(context.command, click.Group):
@@ -176,19 +176,19 @@ def _hint_at_option(option: str, context: click.Context, words: List[str]) -> st
     return hint
 
 
-def _help_of(parameter: Optional[click.Parameter], context: click.Context) -> str:
+def _show_help(parameter: Optional[click.Parameter], context: click.Context) -> str:
     """Return an option with its help, as ``--help`` shows it."""
     record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
     if record is None:
         return f"see '{context.command_path} --help'"
-    return ": ".join(record).partition("  [")[0]  # the range, which the message has
+    return ": ".join(record).partition("  [")[0]  # without the range: the message has it
 
 
-def _bad_value(problem: str, parameter: click.Parameter) -> str:
+def _explain_value(problem: str, parameter: click.Parameter) -> str:
     """Return which value of an option or an argument is wrong, and why."""
     kind = parameter.type
     if isinstance(kind, click.IntRange):
-        value = problem.partition(" is not ")[0].strip("'")  # as click quotes it, or not
+        value = problem.partition(" is not ")[0].strip("'")  # click quotes some of them
         most = "" if kind.max is None else f" and at most {kind.max}"
         problem = f"'{value}' is not a whole number of at least {kind.min}{most}"
     name = f"{max(parameter.opts, key=len)}: " if isinstance(parameter, click.Option) else ""

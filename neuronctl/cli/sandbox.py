@@ -18,7 +18,7 @@ from neuronctl.sandbox import client, enter, layout
 from neuronctl.sandbox.requirements import OPTIONAL_PACKAGES, PACKAGES
 
 
-def _counts(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...]) -> Dict[str, int]:
+def _parse(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...]) -> Dict[str, int]:
     """Return the number of nodes of each partition in values such as ``amd_a100nv_8=4``."""
     counts = {}
     for value in values:
@@ -48,7 +48,7 @@ def command() -> None:
     "--nodes",
     "counts",
     metavar="PARTITION=N",
-    callback=_counts,
+    callback=_parse,
     multiple=True,
     help="Nodes of a partition, 0 for none; repeatable (default: two each of amd_a100nv_8 and "
     "cas_v100nv_8).",
@@ -75,7 +75,7 @@ def up(
 ) -> None:
     """Start the sandbox, if it is not running."""
     if catalog is not None:
-        os.environ["NEURONCTL_CATALOG"] = catalog  # goes into the sandbox
+        os.environ["NEURONCTL_CATALOG"] = catalog  # the sandbox reads it, too
     begin = time.monotonic()
     built = layout.build(load().cluster(cluster), counts)
     mounts = tuple(map(client.parse_bind, binds))

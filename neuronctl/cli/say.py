@@ -28,7 +28,7 @@ def say(text: str) -> None:
 
 
 def notify(*messages: str) -> None:
-    """Print messages about the work, each on its own line."""
+    """Print messages, each on a line that begins with ``neuronctl:``."""
     for message in messages:
         say(f"neuronctl: {message}")
 

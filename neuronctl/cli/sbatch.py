@@ -40,7 +40,7 @@ def call(words: Sequence[str]) -> int:
 
             attempt = Attempt(["neuronctl", *sys.argv[1:]], tell, notify)
             variables = attempt.begin(words)
-        except Exception as error:  # sbatch itself may say more
+        except Exception as error:  # sbatch runs all the same
             problem = f"the job has no record: {error}"
 
     def hear(line: bytes) -> None:

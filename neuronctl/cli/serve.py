@@ -90,10 +90,10 @@ def command(
     from neuronctl.serving.server_job import make_place, plan_server
 
     recipe = recipes.load(words[0])
-    seconds = _seconds("--ready-within", ready_within)
+    seconds = _parse_seconds("--ready-within", ready_within)
     if seconds:
         recipe = replace(recipe, ready_within=seconds)
-    idle = _seconds("--idle", given.pop("idle"))
+    idle = _parse_seconds("--idle", given.pop("idle"))
     job, settings = plan_server(
         recipe, words[1:], lambda more: plan_given({**given, **more}), idle=idle
     )
@@ -121,7 +121,7 @@ def _list_recipes() -> int:
     return 0
 
 
-def _seconds(option: str, text: Optional[str]) -> int:
+def _parse_seconds(option: str, text: Optional[str]) -> int:
     """Return the seconds of an option; 0 if it is not given."""
     try:
         return 0 if text is None else parse_timeout(text)
@@ -138,7 +138,7 @@ def connect(job: str, as_json: bool) -> int:
     JOB is a job id, or the name of a job; without it, your newest running server.
     """
     store = RecordStore.default()
-    id = resolve_job(job, store) if job else _newest_server()
+    id = resolve_job(job, store) if job else _find_newest_server()
     record = store.get(id.job)
     script = "" if record is None else record.draft.script
     if "watch_server &" in script:
@@ -153,7 +153,7 @@ def connect(job: str, as_json: bool) -> int:
     return _wait(id, record, recognise(load(None), None)[0], as_json, again=True)
 
 
-def _newest_server() -> JobId:
+def _find_newest_server() -> JobId:
     numbers = server_state.list_servers()
     running = [job.id for job in queued() if job.state == RUNNING and job.id.job in numbers]
     if not running:

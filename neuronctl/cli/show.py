@@ -93,13 +93,13 @@ def command(
 def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
     first = jobs[0]
     print_line(f"Job {first.id if len(jobs) == 1 else first.id.job} ({first.name})", "bold")
-    print_rows(_status_rows(jobs), state_style(jobs))
+    print_rows(_list_status(jobs), state_style(jobs))
     if record is None:
         print_text("\nno record: submitted without neuronctl, or from another machine")
         return
     draft = record.draft
     print_text("\nSubmitted", "bold")
-    print_rows(_record_rows(record, draft))
+    print_rows(_list_record(record, draft))
     if draft.decisions:
         print_text("\nDecided", "bold")
         print_decisions(draft.decisions, sys.stdout)
@@ -111,7 +111,7 @@ def _print(jobs: Sequence[JobStatus], record: Optional[JobRecord]) -> None:
     print_text(draft.script.rstrip("\n"))
 
 
-def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
+def _list_status(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
     status = jobs[0]
     if len(jobs) > 1:
         listed = f"'neuronctl status {status.id.job}' lists them"
@@ -123,10 +123,10 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
         ("state", f"{state} (from {status.source})"),
         ("partition", status.partition),
         ("user", status.user),
-        ("submitted", _local(status.submit)),
-        ("started", _local(status.start)),
-        ("to start", _local(status.expected)),
-        ("ended", _local(status.end) if status.ended else ""),
+        ("submitted", _format_time(status.submit)),
+        ("started", _format_time(status.start)),
+        ("to start", _format_time(status.expected)),
+        ("ended", _format_time(status.end) if status.ended else ""),
         ("used", f"{duration(status.elapsed)} of {duration(status.time_limit)}"),
         ("nodes", f"{status.nodes or ''} {node_list}".strip()),
         ("GPUs", "" if status.gpus is None else str(status.gpus)),
@@ -138,11 +138,11 @@ def _status_rows(jobs: Sequence[JobStatus]) -> List[Tuple[str, str]]:
     return [(name, text) for name, text in rows if text]
 
 
-def _record_rows(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]:
+def _list_record(record: JobRecord, draft: RecordDraft) -> List[Tuple[str, str]]:
     rows = [
         ("command", join(hide_in_words(draft.command_line))),
         ("from", f"{record.user}@{record.host}, {draft.submit_dir or draft.cwd}"),
-        ("at", _local(record.submitted_at or record.begun_at)),
+        ("at", _format_time(record.submitted_at or record.begun_at)),
         *recorded_code(draft).items(),
         ("catalog", f"{draft.catalog_cluster} ({draft.catalog_date})"),
         ("verdict", draft.verdict),
@@ -194,5 +194,5 @@ def _print_differences(
         notify("their code cannot be compared: one has no snapshot and no unchanged commit")
 
 
-def _local(epoch: Optional[int]) -> str:
+def _format_time(epoch: Optional[int]) -> str:
     return "" if epoch is None else moment(epoch, seconds=True)

@@ -57,7 +57,7 @@ def command(
     if as_json:
         from neuronctl.cli.json_data import status_data
 
-        servers = _servers(answer)
+        servers = _find_servers(answer)
         jobs_data = [{**status_data(job), "server": servers.get(job.id.job)} for job in answer.jobs]
         print_json("neuronctl.status/1", {"jobs": jobs_data})
     elif answer.jobs or (answer.unavailable is None and (state or not jobs)):
@@ -72,9 +72,9 @@ def command(
 
 def _show_pipelines(words: Tuple[str, ...], *, as_json: bool, watching: bool) -> Tuple[str, ...]:
     """Print the pipelines that the words name; return the other words."""
-    from neuronctl.cli.pipeline import pipelines_of, show_pipelines
+    from neuronctl.cli.pipeline import find_pipelines, show_pipelines
 
-    pipelines = pipelines_of(words)
+    pipelines = find_pipelines(words)
     if not pipelines:
         return words
     jobs = tuple(word for word in words if word not in pipelines)
@@ -129,7 +129,7 @@ class _Question:
     def check(self, answer: Found) -> None:
         """Raise NoSuchJobError for a job id or a name that nobody knows.
 
-        With --state, no name is missing if there are jobs: those of a name may have other states.
+        With --state, a name without jobs is no error if there are jobs of other names.
         """
         job_names = {job.name for job in answer.jobs}
         unmatched = [n for n in self.names if not any(is_named(name, n) for name in job_names)]
@@ -143,20 +143,20 @@ class _Question:
             raise no_such_job(answer.missing)
 
     def show(self, answer: Found, most: Optional[int] = None) -> None:
-        """Print the table, or that there is no job. most: lines, for the newest jobs; None: all."""
+        """Print the table, or that there is no job. most: lines for the newest jobs; None: all."""
         from neuronctl.cli.job_table import fold, print_jobs
 
         if answer.jobs:
             lines = [[job] for job in answer.jobs] if self.ids else fold(answer.jobs)
             advise = bool(self.ids) or is_terminal()
-            print_jobs(lines[-(most or len(lines)) :], advise=advise, servers=_servers(answer))
+            print_jobs(lines[-(most or len(lines)) :], advise=advise, servers=_find_servers(answer))
             return
         kind = f"{self.state} " if self.state else ""
         when = f"since {self.since}" if self.since else "in the last 24 hours"
         print_line(f"no {kind}jobs of yours, in the queue or {when}")
 
 
-def _servers(answer: Found) -> Dict[int, str]:
+def _find_servers(answer: Found) -> Dict[int, str]:
     """Return the state of the server in each job that has one, by job id."""
     # Most users have no server.
     if not os.path.isdir(os.path.join(state_dir(), "serve")):

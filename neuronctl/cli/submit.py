@@ -35,7 +35,7 @@ def submission_options(function: Callable[..., Optional[Submission]]) -> Callabl
         at_most_one({"--follow": follow, "--wait": wait})
         at_most_one({"--follow": follow, "--json": as_json})
         mode = SubmitMode(dry_run, as_json, follow, wait, key)
-        return _exit_code(mode, _known_job(mode) or function(mode=mode, **rest))
+        return _wait_for_exit_code(mode, _find_known_job(mode) or function(mode=mode, **rest))
 
     for option, parameter, help in (
         ("--wait", "wait", "Wait until the job ends, and say how it ended."),
@@ -114,7 +114,7 @@ def sbatch(words: Tuple[str, ...]) -> int:
     return call(words)
 
 
-def _known_job(mode: SubmitMode) -> Optional[Submission]:
+def _find_known_job(mode: SubmitMode) -> Optional[Submission]:
     """Return the job that --key names, and print it as its submission did; None without one."""
     if not mode.key or mode.dry_run:
         return None
@@ -124,7 +124,7 @@ def _known_job(mode: SubmitMode) -> Optional[Submission]:
     return submission
 
 
-def _exit_code(mode: SubmitMode, submission: Optional[Submission]) -> int:
+def _wait_for_exit_code(mode: SubmitMode, submission: Optional[Submission]) -> int:
     """Return the exit code: with --follow or --wait, that of the job, once it has ended."""
     if submission is None or not (mode.follow or mode.wait):
         return 0

@@ -68,7 +68,7 @@ class SweepCommand(BatchCommand, click.Group):
 
 
 def _axes_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --param and the other options that ``_axes`` reads."""
+    """Add --param and the other options that ``_take_axes`` reads."""
     zip_help = "Let the values of all --param advance together."
     param_help = "Values for {NAME} in the arguments: lr=0.1,0.01 or seed=1..5; repeatable."
     for option in (
@@ -81,7 +81,7 @@ def _axes_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _axes(given: Dict[str, Any]) -> Tuple[Axis, ...]:
+def _take_axes(given: Dict[str, Any]) -> Tuple[Axis, ...]:
     """Remove the options of ``_axes_options`` from ``given`` and return their axes."""
     params, together, table, commands = map(given.pop, ("param", "together", "table", "commands"))
     return given_axes(params, together=together, table=table, commands=commands)
@@ -144,7 +144,7 @@ def command(
         given["job_name"] = given["job_name"] or file_name
     counts = {name: given.pop(name) for name in ("side_by_side", "retries", "max_fails")}
     files = {name: given[name] for name in ("catalog", "template")}
-    axes = _axes(given)
+    axes = _take_axes(given)
     planned = plan_given(
         {**given, "body": None}, words, find_job=True, ask_slurm=not dry_run, sweep=axes
     )
@@ -260,7 +260,7 @@ def add(name: str, as_json: bool, **given: Any) -> None:
     """
     from neuronctl.sweeping.actions import extend
 
-    sweep, tasks = extend(name, _axes(given))
+    sweep, tasks = extend(name, _take_axes(given))
     _submit(sweep, tasks, _Reporter(as_json))
 
 

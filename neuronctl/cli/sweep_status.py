@@ -73,7 +73,7 @@ def status(
     scales = {scale.number: scale for scale in compare_scales(sweep.tasks)}
     shown = [task for task in sweep.best_first if not failed or task.state == FAILED]
     if as_json:
-        print_json("neuronctl.sweep/1", _data(sweep, shown, scales))
+        print_json("neuronctl.sweep/1", _dump(sweep, shown, scales))
     elif as_csv:
         _print_csv(shown, scales)
     elif html is not None:
@@ -87,7 +87,7 @@ def show_sweep(name: str, *, as_json: bool) -> bool:
     """Print how many tasks of a sweep are in each state; return True if all are done."""
     sweep = find_status(name)
     if as_json:
-        print_json("neuronctl.sweep/1", _data(sweep, sweep.best_first, {}))
+        print_json("neuronctl.sweep/1", _dump(sweep, sweep.best_first, {}))
     else:
         _print_counts(sweep)
     return sweep.counts[DONE] == len(sweep.tasks)
@@ -105,7 +105,7 @@ def _print_sweeps(names: Sequence[str], as_json: bool) -> None:
             rows.append([name, "?", error.message])
             listed.append({"name": name, "error": error.message})
             continue
-        rows.append([name, str(len(sweep.tasks)), _counts(sweep.counts)])
+        rows.append([name, str(len(sweep.tasks)), _join_counts(sweep.counts)])
         paused = sweep.notes.get("", "")
         listed.append({"name": name, "tasks_in_state": sweep.counts, "paused": paused})
     if as_json:
@@ -116,14 +116,14 @@ def _print_sweeps(names: Sequence[str], as_json: bool) -> None:
         print_line("you have no sweeps: 'neuronctl sweep --help' shows how to make one")
 
 
-def _counts(counts: Mapping[str, int]) -> str:
+def _join_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[state]} {state}" for state in _STATES if state in counts)
 
 
 def _print_counts(sweep: SweepStatus) -> None:
     """Print the number of tasks in each state, who works on them, and what delays them."""
     name = sweep.name
-    print_line(f"{name}: {counted(len(sweep.tasks), 'task')}: {_counts(sweep.counts)}", "bold")
+    print_line(f"{name}: {counted(len(sweep.tasks), 'task')}: {_join_counts(sweep.counts)}", "bold")
     for job in sweep.jobs:
         where = f"on {job.node_list}" if job.node_list else job.reason
         print_line(f"job {job.id}: {job.state} {where}")
@@ -159,7 +159,7 @@ def _print_tasks(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> Non
 
     most = max(10, shutil.get_terminal_size().lines - 10) if is_terminal() else _MOST
     shown = tasks[:most]
-    titles = _titles(shown)
+    titles = _list_titles(shown)
     has_metric = any(task.metric for task in tasks)
     columns = [figures("TASK"), *(Column(title, no_wrap=True) for title in titles)]
     columns += [Column("STATE", no_wrap=True, styles=_STATES), figures("TIME")]
@@ -170,10 +170,10 @@ def _print_tasks(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> Non
     rows = []
     for task in shown:
         row = [str(task.number), *(shortened(task.values.get(title, ""), 40) for title in titles)]
-        row += [task.state, _time(task)]
+        row += [task.state, _format_time(task)]
         scale = scales.get(task.number)
         if scale is not None:
-            row += [_bar(scale, largest), percent(scale.efficiency)]
+            row += [_format_speedup(scale, largest), percent(scale.efficiency)]
         elif scales:
             row += ["", ""]
         row.append("" if task.code is None else str(task.code))
@@ -184,12 +184,12 @@ def _print_tasks(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> Non
         print_line(f"and {len(tasks) - len(shown)} more: --csv and --json have all", "dim")
 
 
-def _titles(tasks: Sequence[TaskState]) -> List[str]:
+def _list_titles(tasks: Sequence[TaskState]) -> List[str]:
     """Return the names of the tasks' parameters."""
     return list(dict.fromkeys(chain(*(task.values for task in tasks))))
 
 
-def _time(task: TaskState) -> str:
+def _format_time(task: TaskState) -> str:
     """Return how long a task took, or has run so far; "" if it has not begun."""
     seconds = task.seconds
     if task.state == RUNNING and task.start is not None:
@@ -197,7 +197,7 @@ def _time(task: TaskState) -> str:
     return "" if seconds is None else format_elapsed(seconds)
 
 
-def _data(
+def _dump(
     sweep: SweepStatus, shown: Sequence[TaskState], scales: Mapping[int, Scale]
 ) -> Dict[str, Any]:
     return {
@@ -209,13 +209,13 @@ def _data(
         "seconds_left": sweep.seconds_left,
         "versions": sweep.versions,
         "tasks": [
-            {"number": task.number, "parameters": task.values, **_task_data(task, scales)}
+            {"number": task.number, "parameters": task.values, **_dump_task(task, scales)}
             for task in shown
         ],
     }
 
 
-def _task_data(task: TaskState, scales: Mapping[int, Scale]) -> Dict[str, Any]:
+def _dump_task(task: TaskState, scales: Mapping[int, Scale]) -> Dict[str, Any]:
     scale = scales.get(task.number)
     return {
         "state": task.state,
@@ -235,13 +235,13 @@ def _task_data(task: TaskState, scales: Mapping[int, Scale]) -> Dict[str, Any]:
 
 
 def _print_csv(tasks: Sequence[TaskState], scales: Mapping[int, Scale]) -> None:
-    titles = _titles(tasks)
+    titles = _list_titles(tasks)
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["task", *titles, *(_task_data(tasks[0], scales) if tasks else ())])
+    writer.writerow(["task", *titles, *(_dump_task(tasks[0], scales) if tasks else ())])
     for task in tasks:
         parameters = (task.values.get(title, "") for title in titles)
-        writer.writerow([task.number, *parameters, *_task_data(task, scales).values()])
+        writer.writerow([task.number, *parameters, *_dump_task(task, scales).values()])
     print_script(text.getvalue())  # escapes what could steer a terminal
 
 
@@ -256,8 +256,8 @@ def _write_page(file: str, name: str, scales: Sequence[Scale]) -> None:
     write_page(file, "scaling.html.j2", title=name, scales=scales, duration=format_elapsed)
 
 
-def _bar(scale: Scale, largest: float) -> str:
-    """Return the speed-up; on a terminal, with a bar as long as the ideal one. largest: ratio."""
+def _format_speedup(scale: Scale, largest: float) -> str:
+    """Return the speed-up; on a terminal, with a bar. largest: the largest job's ratio."""
     text = f"{scale.speedup:.2f}"
     if not is_terminal():
         return text

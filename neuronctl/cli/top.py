@@ -34,14 +34,14 @@ def command(job: str, as_json: bool) -> None:
         return
     usage = read_job_usage(find_running_job(job))
     if as_json:
-        print_json("neuronctl.top/1", _data(usage))
+        print_json("neuronctl.top/1", _dump(usage))
     else:
         _print(usage.nodes)
     if usage.silent:
         notify(f"no answer from {', '.join(usage.silent)}")
 
 
-def _data(usage: JobUsage) -> Dict[str, Any]:
+def _dump(usage: JobUsage) -> Dict[str, Any]:
     nodes = [asdict(node) for node in usage.nodes]
     return {"job_id": str(usage.status.id), "nodes": nodes, "silent": usage.silent}
 
@@ -56,7 +56,7 @@ def _list(as_json: bool) -> None:
         if problem:
             notify(f"job {usage.status.id}: {problem}")
     if as_json:
-        data = [{**_data(usage), "name": usage.status.name, "use": usage.use} for usage in usages]
+        data = [{**_dump(usage), "name": usage.status.name, "use": usage.use} for usage in usages]
         print_json("neuronctl.top/1", {"jobs": data})
         return
     if not usages:
@@ -65,12 +65,12 @@ def _list(as_json: bool) -> None:
     columns = [Column("JOB", no_wrap=True, style="bold"), Column("NAME", no_wrap=True, priority=1)]
     columns += [Column("NODES", no_wrap=True, priority=3), figures("GPUS"), figures("USE")]
     columns += [figures("MEMORY", 1), figures("LOAD", 2)]
-    print_table(columns, [_row(usage) for usage in usages])
+    print_table(columns, [_build_row(usage) for usage in usages])
     if len(jobs) > _MOST:
         print_line(f"the newest {_MOST} of {len(jobs)} running jobs; 'top JOB' shows any")
 
 
-def _row(usage: JobUsage) -> List[str]:
+def _build_row(usage: JobUsage) -> List[str]:
     """Return a job's line: its id, name, nodes, GPUs, their use and memory, and the load."""
     status = usage.status
     gpu_count = len(usage.gpus) or status.gpus
@@ -84,7 +84,7 @@ def _row(usage: JobUsage) -> List[str]:
         shortened(status.node_list, 20),
         str(gpu_count or ""),
         use if gpu_count else "",
-        _memory_words(sum(used), sum(sizes)) if used and sizes else "",
+        _format_memory(sum(used), sum(sizes)) if used and sizes else "",
         f"{sum(loads):.1f}" if loads else "",
     ]
 
@@ -98,10 +98,10 @@ def _print(usages: Sequence[NodeUsage]) -> None:
             use = "" if gpu.use is None else f"{gpu.use:.0f}%"
             power = "" if gpu.power is None else f"{gpu.power:.0f} W"
             heat = "" if gpu.temperature is None else f"{gpu.temperature:.0f} C"
-            memory = _memory_words(gpu.memory_used, gpu.memory)
+            memory = _format_memory(gpu.memory_used, gpu.memory)
             gpu_rows.append([node.node, gpu.index, gpu.name, use, memory, power, heat])
         load = "" if node.load is None else f"{node.load:.2f}"
-        memory = _memory_words(node.memory_used, node.memory)
+        memory = _format_memory(node.memory_used, node.memory)
         node_rows.append([node.node, load, str(node.cores or ""), memory])
     name = Column("NODE", no_wrap=True, style="bold")
     if gpu_rows:
@@ -112,7 +112,7 @@ def _print(usages: Sequence[NodeUsage]) -> None:
     print_table([name, figures("LOAD"), figures("CORES"), figures("MEMORY")], node_rows)
 
 
-def _memory_words(used: Optional[float], size: Optional[float]) -> str:
+def _format_memory(used: Optional[float], size: Optional[float]) -> str:
     """Return memory in MiB as ``12.5/80.0 GiB``; "" if one figure is None."""
     if used is None or size is None:
         return ""

@@ -76,7 +76,7 @@ def _forward(remote: Remote, address: str, port: int) -> Tuple[int, str]:
 def _stay(remote: Remote, wait: str, job: str) -> int:
     """Wait until the server ends; return the exit code. wait: the command there that waits."""
     again = f"neuronctl --on {remote.name} serve connect {job}"
-    # The command kills its parent at the end: a shell of its own, not the sshd of the connection.
+    # The command ends by killing its parent: this must be a shell, not the connection's sshd.
     session = Session(remote, ["sh", "-c", _WAIT, wait])
     try:
         session.process.wait()

@@ -9,7 +9,7 @@ from typing import List, Optional, Tuple
 import click
 
 from neuronctl.cli.jobs import resolve_job
-from neuronctl.cli.pipeline import is_pipeline, pipelines_of, show_pipelines
+from neuronctl.cli.pipeline import find_pipelines, is_pipeline, show_pipelines
 from neuronctl.cli.say import hint_at_why, notify
 from neuronctl.common.console import print_json, print_line
 from neuronctl.common.errors import TIMED_OUT, NeuronctlError, UsageError
@@ -40,7 +40,7 @@ def command(jobs: Tuple[str, ...], any_of_them: bool, timeout: Optional[str], as
     except ValueError as error:
         raise UsageError(f"--timeout: {error}") from None
     sweeps = [name for name in jobs if os.path.isfile(f"{sweep_dir(name)}/sweep.json")]
-    groups = sweeps or list(pipelines_of(jobs))
+    groups = sweeps or list(find_pipelines(jobs))
     if groups and len(jobs) > 1:
         raise UsageError(f"{groups[0]} stands for several jobs", "wait for it by itself")
     if groups:

@@ -35,7 +35,7 @@ from neuronctl.tracking.wandb_runs import offline_runs
 if TYPE_CHECKING:
     from neuronctl.monitoring.node_use import ProcessStack
 
-_MOST = 4  # kinds of ends of one array that are explained
+_MOST = 4  # groups of an array's tasks, by how they ended, that are explained
 
 
 @click.command("why")
@@ -75,7 +75,7 @@ def command(jobs: Sequence[str], stacks: bool, as_json: bool) -> None:
         shown += groups[:_MOST]
         hidden_count += len(groups[_MOST:])
     if as_json:
-        data: Dict[str, Any] = {"jobs": [_data(group) for group in shown]}
+        data: Dict[str, Any] = {"jobs": [_dump(group) for group in shown]}
         data.update({"not_submitted": sentences} if sentences else {})
         if stacks:
             data["stacks"] = [asdict(process) for process in processes]
@@ -136,7 +136,7 @@ def _print(group: JobGroup) -> None:
     for sentence in lines:
         print_text(folded(sentence))
     print_text("")
-    state = translate(_state_words(evidence))
+    state = translate(_describe_state(evidence))
     _print_fact(translate("state"), state, state_style(group.jobs))
     line = diagnosis.line
     if line is not None:
@@ -149,7 +149,7 @@ def _print(group: JobGroup) -> None:
             _print_fact("", text[:600], "bold" if is_line else "")
     elif not evidence.logs:
         _print_missing_log(evidence, translate)
-    for node, fault in _bad_nodes(evidence.status).items():
+    for node, fault in _find_bad_nodes(evidence.status).items():
         when = f"{node} failed in your jobs, last on {moment(fault.at)} (job {fault.job})"
         _print_fact(translate("node"), translate(f"{when}: {fault.why}"))
 
@@ -171,7 +171,7 @@ def _print_fact(name: str, text: str, style: str = "") -> None:
     print_text(folded(text, f"  {name:<{width}}", " " * 9), style)
 
 
-def _bad_nodes(status: JobStatus) -> Dict[str, NodeFault]:
+def _find_bad_nodes(status: JobStatus) -> Dict[str, NodeFault]:
     """Return the faults of a job's nodes unless it has completed."""
     if status.state in GOOD or not status.node_list:
         return {}
@@ -209,7 +209,7 @@ def explain_end(
 ) -> None:
     """Print ``why``'s answer about a single job that has failed, if the cause is known.
 
-    completed: also answer for a completed job, of which a step may have failed.
+    completed: answer for a completed job, too, because a step of it may have failed.
     """
     silent = (CANCELLED, UNKNOWN) if completed else (*GOOD, CANCELLED, UNKNOWN)
     if len(jobs) != 1 or not jobs[0].ended or jobs[0].state in silent:
@@ -231,7 +231,7 @@ def print_offline_runs(jobs: Sequence[JobStatus], file: Optional[TextIO] = None)
         print_text(f"W&B has not uploaded these runs:\nwandb sync {join(list(folders))}", file=file)
 
 
-def _state_words(evidence: JobEvidence) -> str:
+def _describe_state(evidence: JobEvidence) -> str:
     status = evidence.status
     facts = [status.state]
     if status.stated_reason:
@@ -246,7 +246,7 @@ _OF_DIAGNOSIS = ("kind", "entry", "what", "cause", "certain", "where", "remedy")
 _OF_STATUS = ("job_id", "name", "state", "reason", "exit_code", "signal", "cancelled_by", "source")
 
 
-def _data(group: JobGroup) -> Dict[str, Any]:
+def _dump(group: JobGroup) -> Dict[str, Any]:
     evidence, diagnosis = group.evidence, group.diagnosis
     status = status_data(evidence.status)
     line = diagnosis.line
@@ -258,6 +258,6 @@ def _data(group: JobGroup) -> Dict[str, Any]:
         **{key: status[key] for key in _OF_STATUS},
         "tasks": [str(task.id) for task in group.jobs],
         **{key: getattr(diagnosis, key) for key in _OF_DIAGNOSIS},
-        "bad_nodes": [asdict(fault) for fault in _bad_nodes(evidence.status).values()],
+        "bad_nodes": [asdict(fault) for fault in _find_bad_nodes(evidence.status).values()],
         "log": log or None,
     }

@@ -30,14 +30,7 @@ def main(arguments: List[str]) -> int:
     worker = os.fork()
     if not worker:
         os._exit(_run_worker(folder, name, options, parent))
-    for number in SIGNALS:
-        signal.signal(number, lambda number, _: node.kill(worker, number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
-    # Its number may belong to another process once it is reaped: pass on no signals from here on.
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    _, status = os.waitpid(worker, 0)
+    status = _pass_signals_on(worker)
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
     print(f"the sweep's worker was killed by signal {os.WTERMSIG(status)}", flush=True)
@@ -45,6 +38,19 @@ def main(arguments: List[str]) -> int:
     if options.nodes == 1:  # on other nodes, its tasks may still run until Slurm ends them
         files.remove(f"{folder}/alive/{name}")
     return 75
+
+
+def _pass_signals_on(worker: int) -> int:
+    """Pass signals on to the worker until it ends, and return its wait status."""
+    for number in SIGNALS:
+        signal.signal(number, lambda number, _: node.kill(worker, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
+    # Once the worker is reaped, its number may belong to another process.
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    _, status = os.waitpid(worker, 0)
+    return status
 
 
 def _run_worker(folder: str, name: str, options: Options, parent: int) -> int:

@@ -178,7 +178,7 @@ def check_file(file: str) -> str:
         return "a recipe"
     if name.endswith(".j2") and os.path.exists(file):
         launchers.read(name[: -len(".j2")], (place, *launchers.directories()))
-        with template_environment.reported(file, template_environment.directories()):
+        with template_environment.report_errors(file, template_environment.directories()):
             templates = template_environment.launcher_templates()
             templates.get_template(template_environment.name_of(file))
         return "a launcher"

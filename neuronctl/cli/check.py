@@ -23,7 +23,7 @@ from neuronctl.common.words import clipped, counted
 from neuronctl.request.job_file import configured_cluster
 from neuronctl.rules import Finding, Trait
 from neuronctl.scripts.script_file import read_script, scripts_at, shown_name, unified_diff
-from neuronctl.submission.existing_script import JudgedScript, judge_text, mended
+from neuronctl.submission.existing_script import JudgedScript, apply_fixes, judge_text
 
 _SEVERITIES = (ERROR, WARNING, NOTE)
 _SHOWN = 300  # characters of a line
@@ -127,7 +127,7 @@ def _fix(
     results: List[JudgedScript] = []
     for name, text in texts.items():
         before = check(shown_name(name), text)
-        after = mended(before, partial(check, before.name))
+        after = apply_fixes(before, partial(check, before.name))
         has_fixes = after.text != before.text
         problem = _rewrite(name, before.text, after.text) if has_fixes and write else ""
         results.append(after if write and not problem else before)

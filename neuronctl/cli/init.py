@@ -27,7 +27,7 @@ from neuronctl.rules.base import Finding, Trait
 from neuronctl.rules.local_facts import program_imports
 from neuronctl.rules.policy import near_imports
 from neuronctl.scripts.script_file import batch_script, unified_diff
-from neuronctl.submission.distributed_program import distributed
+from neuronctl.submission.distributed_program import distribute
 from neuronctl.submission.first_job import Derived, job_file, programs, software
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _show_distributed(request: JobRequest, copies: Finding) -> str:
             text = file.read(LONGEST_PROGRAM).decode("utf-8")
     except (OSError, ValueError):
         return ""
-    change = distributed(text)
+    change = distribute(text)
     if change is None:
         return ""
     print_script(unified_diff(path, text, change.text))

@@ -69,7 +69,7 @@ def _render_blocks(file: str, values: Dict[str, object]) -> Dict[str, str]:
     """Return the text of each block of a launcher's template; raise TemplateError."""
     environment = template_environment.launcher_templates()
     directories = (*template_environment.directories(), os.path.dirname(file))
-    with template_environment.reported(file, directories):
+    with template_environment.report_errors(file, directories):
         template = environment.get_template(template_environment.name_of(file))
         context = template.new_context(values)
         try:
@@ -120,7 +120,7 @@ def launch_words(job: JobPlan, launch: Launch, parts: LaunchParts) -> Tuple[str,
         return (*once, *command, *program)
     commands = [["export", *parts.exports]] if parts.exports else []
     commands.append(["exec", *command, *(program if hides_colon else ['"$@"'])])
-    text = "\n    ".join(wrapped(words, "        ", WIDTH - 12) for words in commands)
+    text = "\n    ".join(wrap_command(words, "        ", WIDTH - 12) for words in commands)
     bash = f"bash -c {quote(text)}"
     if hides_colon:
         return (*once, bash)
@@ -148,10 +148,10 @@ def contained_launch(plan: JobPlan, words: Sequence[str]) -> str:
         once = ("srun", "--nodes=1", "--ntasks=1", f"--cpus-per-task={plan.cores_per_node}")
         once += plan.cluster.policy.srun_options
     parts = LaunchParts(once=tuple(Shell(quote(word)) for word in once))
-    return wrapped(launch_words(plan, launch, parts))
+    return wrap_command(launch_words(plan, launch, parts))
 
 
-def wrapped(words: Sequence[str], indent: str = "    ", width: int = WIDTH) -> str:
+def wrap_command(words: Sequence[str], indent: str = "    ", width: int = WIDTH) -> str:
     """Join quoted words into a command; continue long ones with a backslash."""
     text = ""
     for word in words:

@@ -10,7 +10,7 @@ from neuronctl.planning import JobPlan, Launch
 from neuronctl.rendering.launch_command import launch_parts
 
 
-def checks(plan: JobPlan) -> Dict[str, Any]:
+def list_checks(plan: JobPlan) -> Dict[str, Any]:
     """Return what the preflight checks on each node.
 
     srun: the command that runs the preflight once per node; "" if only the batch shell's node needs

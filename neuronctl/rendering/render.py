@@ -15,8 +15,8 @@ from neuronctl.planning import JobPlan
 from neuronctl.planning.job_plan import has_trap
 from neuronctl.planning.software import runs_shell
 from neuronctl.rendering import script_lines, template_environment
-from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
-from neuronctl.rendering.preflight import NO_MEMORY, checks, once_on_each, once_per_node
+from neuronctl.rendering.launch_command import launch_parts, launch_words, wrap_command
+from neuronctl.rendering.preflight import NO_MEMORY, list_checks, once_on_each, once_per_node
 
 
 def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = "") -> str:
@@ -31,7 +31,7 @@ def render_job(plan: JobPlan, *, template: Optional[str] = None, steps: str = ""
     before, launch = ([steps], "work") if steps else _launch(plan, is_last=not is_users)
     first = plan.launches[0]
     several = plan.nodes * plan.ntasks_per_node * first.processes > 1 and not plan.steps
-    preflight = checks(plan)
+    preflight = list_checks(plan)
     has_environment = plan.request.venv is not None or plan.request.conda is not None
     text = _render(
         "job.sh.j2",
@@ -80,7 +80,7 @@ def _launch(plan: JobPlan, *, is_last: bool) -> Tuple[List[str], str]:
     # srun would end its tasks at once if it received the batch shell's signals instead.
     by_srun = first.launcher.by_srun or first.wrapping.srun or words[0] == "srun"
     keeps_shell = by_srun or _is_in_background(plan) or has_trap("\n".join(plan.request.setup))
-    command = wrapped(("exec", *words) if is_last and not keeps_shell else words)
+    command = wrap_command(("exec", *words) if is_last and not keeps_shell else words)
     is_interrupt = plan.signal is not None and plan.signal.name == "INT"
     if is_interrupt and _is_in_background(plan):  # where bash ignores it
         return list(parts.before), f"(trap - INT; exec {command})"
@@ -96,7 +96,7 @@ def _inline_text(plan: JobPlan) -> str:
         text = script_lines.function_body(body)
     else:
         text = script_lines.shell_text_lines(body)
-    return (script_lines.indented(text) or text) if _is_function(plan) else text
+    return (script_lines.indent_text(text) or text) if _is_function(plan) else text
 
 
 def _is_function(plan: JobPlan) -> bool:
@@ -188,7 +188,7 @@ def render_pipeline_job(**words: object) -> str:
 def render_run(plan: JobPlan) -> str:
     """Return the shell text that launches ``plan`` in the current allocation."""
     parts = launch_parts(plan, plan.launches[0])
-    launch = wrapped(launch_words(plan, plan.launches[0], parts))
+    launch = wrap_command(launch_words(plan, plan.launches[0], parts))
     lines = script_lines.variable_lines(plan, "(SLURM_JOB_ID + $$)")
     return _render("run.sh.j2", plan, exports=lines, before=parts.before, launch=launch)
 
@@ -202,7 +202,7 @@ def _render(shipped: str, plan: JobPlan, requested: Optional[str] = None, **valu
     """
     name, beside = _locate(shipped if requested is None else requested)
     environment = template_environment.script_templates(*beside)
-    with template_environment.reported(name, (*template_environment.directories(), *beside)):
+    with template_environment.report_errors(name, (*template_environment.directories(), *beside)):
         template = environment.get_template(name)
         return template.render(plan=plan, directives=script_lines.directive_lines(plan), **values)
 

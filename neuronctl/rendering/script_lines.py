@@ -11,7 +11,7 @@ from neuronctl.common.datatypes import replace
 from neuronctl.common.shell import Shell, quote, sets_errexit
 from neuronctl.planning import Directive, Export, JobPlan, Launch
 from neuronctl.planning.software import WANDB_RUN
-from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
+from neuronctl.rendering.launch_command import launch_parts, launch_words, wrap_command
 
 RemarkedLine = Tuple[str, str]
 """A line of a script, and a remark on it or ""."""
@@ -111,7 +111,7 @@ def function_body(text: str) -> str:
     return f"eval {quote(lines)}" if by_line else lines
 
 
-def indented(text: str) -> Optional[str]:
+def indent_text(text: str) -> Optional[str]:
     """Return shell text indented by four columns; None if that would change what it does."""
     try:
         for line in text.split("\n"):
@@ -193,13 +193,13 @@ def _launch_lines(
     lines += parts.before
     if launch.inline:
         body = function_body(launch.request.body or "")
-        return [*map(_indent, lines), indented(body) or body]
+        return [*map(_indent, lines), indent_text(body) or body]
     words = list(launch_words(job, launch, parts))
     if proof:
         words.insert(
             len(parts.once) + len(launch.wrapping.srun), proof
         )  # it follows srun's own words
-    command = wrapped(words)
+    command = wrap_command(words)
     if not _has_several_lines(launch):
         command = "\n".join(map(_indent, command.split("\n")))
     return [*map(_indent, lines), command]

@@ -120,7 +120,7 @@ _WORDS = {RecursionError: "endless recursion", MemoryError: "out of memory"}
 
 
 @contextlib.contextmanager
-def reported(name: str, directories: Sequence[str]) -> Iterator[None]:
+def report_errors(name: str, directories: Sequence[str]) -> Iterator[None]:
     """Turn every error of a template into a TemplateError. directories: the user's first."""
     hint = ""
     try:

@@ -22,12 +22,12 @@ class Change:
     by_hand: Tuple[str, ...]
 
 
-def distributed(text: str) -> Optional[Change]:
+def distribute(text: str) -> Optional[Change]:
     """Return the changed text; None if it shows neither a model with its optimizer nor its data."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            change = _Program(text).changed()
+            change = _Program(text).change()
             ast.parse("" if change is None else change.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
@@ -78,7 +78,7 @@ class _Program:
                 break
         return node
 
-    def changed(self) -> Optional[Change]:
+    def change(self) -> Optional[Change]:
         """Return the changed program; None if there is neither a model nor data to change."""
         wraps = self._wrap_models()
         divides = self._divide_data()
@@ -113,7 +113,7 @@ class _Program:
 
     def _unwrap_attributes(self, model: str, line: int, function: ast.AST) -> None:
         """Insert ``.module`` before attributes that the wrapper lacks: after ``line``, in saves."""
-        saved = {node for save in self._calls("save") for node in ast.walk(save)}
+        saved = {node for save in self._find_calls("save") for node in ast.walk(save)}
         for node in self.nodes:
             if not isinstance(node, ast.Attribute) or _dotted(node.value) != model:
                 continue
@@ -134,7 +134,7 @@ class _Program:
     def _divide_data(self) -> bool:
         """Give each shuffling DataLoader a sampler; return whether one has it."""
         is_divided = False
-        for call in self._calls("DataLoader"):
+        for call in self._find_calls("DataLoader"):
             options = {option.arg: option.value for option in call.keywords}
             shuffle = options.get("shuffle")
             if shuffle is None or (isinstance(shuffle, ast.Constant) and not shuffle.value):
@@ -165,7 +165,7 @@ class _Program:
 
     def _save_once(self) -> None:
         """Let only rank 0 run each statement that is a call of torch.save."""
-        saves = [call for call in self._calls("save") if _dotted(call.func) == "torch.save"]
+        saves = [call for call in self._find_calls("save") if _dotted(call.func) == "torch.save"]
         for statement in self.statements:
             if not isinstance(statement, ast.Expr) or statement.value not in saves:
                 continue
@@ -233,7 +233,7 @@ class _Program:
         line = _end(imports[-1]) + 1 if imports else 1
         self.edits.insert(0, _Edit(line, 0, 0, "\n".join([*lines, ""])))
 
-    def _calls(self, name: str) -> Iterator[ast.Call]:
+    def _find_calls(self, name: str) -> Iterator[ast.Call]:
         for node in self.nodes:
             if isinstance(node, ast.Call) and _dotted(node.func).rpartition(".")[2] == name:
                 yield node

@@ -67,7 +67,7 @@ def existing_job(
     configured = configuration().values
     monitor = (configured if recorded is None else recorded).get("monitor")
     idle = typed.get("idle") or (recorded or {}).get("idle") or ""
-    job = sampled(job, typed.get("monitor"), monitor, tell, idle=idle)
+    job = add_sampling(job, typed.get("monitor"), monitor, tell, idle=idle)
     catalog = load(catalog_file)
     cluster, _ = recognise(catalog, options.get("cluster") or configured.get("cluster"))
     job = _with_typed(replace(job, catalog=catalog, cluster=cluster), cluster, typed, tell)
@@ -130,7 +130,7 @@ def _sbatch_options(options: Mapping[str, Any], others: Sequence[str]) -> Tuple[
     return tuple(words)
 
 
-def sampled(
+def add_sampling(
     job: ExistingJob,
     typed: Optional[bool],
     default: Optional[bool],
@@ -210,7 +210,7 @@ class Attempt:
         # The job has a record, whatever fails here.
         variables: Mapping[str, str] = {}
         with contextlib.suppress(Exception):
-            monitored = sampled(job, None, configuration().values.get("monitor"), self._tell)
+            monitored = add_sampling(job, None, configuration().values.get("monitor"), self._tell)
             variables, job = monitored.variables, monitored
         draft = job.draft
         with contextlib.suppress(Exception):

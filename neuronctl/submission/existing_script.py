@@ -388,7 +388,7 @@ _MOST_ROUNDS = 20
 """One fix may reveal another: more rounds than there are kinds of fixes."""
 
 
-def mended(script: JudgedScript, check: Callable[[str], JudgedScript]) -> JudgedScript:
+def apply_fixes(script: JudgedScript, check: Callable[[str], JudgedScript]) -> JudgedScript:
     """Return the script with all its fixes. check: judges the changed text."""
     for _ in range(_MOST_ROUNDS):
         text = edited(script.text, [edit for mend in script.mends for edit in mend.edits])

@@ -201,22 +201,21 @@ def _take_key(key: str, recording: Recording, notify: Notify) -> Optional[Submis
     """Give a key to a record; if another process was faster, return its job instead."""
     if not recording.key:
         raise RecordError("without a record there is no key: nothing was submitted")
-    faster: Optional[JobRecord] = None
     has_key = False
     try:
-        while faster is None and not has_key:
+        while not has_key:
             link, record = _last_link(key)
-            if record is not None and record.status != "failed":
-                faster = await_outcome(record, notify, _OTHER_KEY)
-                continue
-            os.close(open_own_directory(os.path.dirname(link)))
-            with contextlib.suppress(FileExistsError):
-                os.symlink(recording.key, link)
-            has_key = os.readlink(link) == recording.key
+            if record is None or record.status == "failed":
+                os.close(open_own_directory(os.path.dirname(link)))
+                with contextlib.suppress(FileExistsError):
+                    os.symlink(recording.key, link)
+                has_key = os.readlink(link) == recording.key
+            elif job := await_outcome(record, notify, _OTHER_KEY):
+                return Submission.of_record(job)
     finally:
         if not has_key:
             recording.failed("another submission has its key", certain=True)
-    return None if faster is None else Submission.of_record(faster)
+    return None
 
 
 def _last_link(key: str) -> Tuple[str, Optional[JobRecord]]:

@@ -14,7 +14,7 @@ from neuronctl.catalog.loader import load
 from neuronctl.common.errors import UsageError
 from neuronctl.request.job_file import parse_job_file
 from neuronctl.scripts.job_file_draft import draft_job_file
-from neuronctl.submission.existing_script import JudgedScript, judge_text, mended
+from neuronctl.submission.existing_script import JudgedScript, apply_fixes, judge_text
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = [
@@ -104,7 +104,7 @@ def test_any_script(text: str) -> None:
         line = lines[edit.place.line - 1]
         assert 0 < edit.place.column <= edit.place.end <= len(line) + 1
         assert line[edit.place.column - 1 : edit.place.end - 1] != edit.text
-    after = mended(checked, check)
+    after = apply_fixes(checked, check)
     assert after.mends == ()
     left = Counter(found.code for found in after.findings)
     without = Counter(found.code for found in checked.findings if not found.edits)

@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Tuple
 from neuronctl.catalog.cluster import Catalog, Cluster, CommentPolicy, CorePolicy, Policy, WallTime
 from neuronctl.catalog.cluster import Partition as Partition
 from neuronctl.planning import Directive, JobPlan, plan
-from neuronctl.rendering.launch_command import launch_parts, launch_words, wrapped
+from neuronctl.rendering.launch_command import launch_parts, launch_words, wrap_command
 from neuronctl.request.job import JobRequest, Layer, Origin, Source
 from neuronctl.rules import Finding, LocalFacts, RuleContext, apply_rules
 
@@ -71,7 +71,7 @@ def plan_of(where: Optional[Cluster] = None, interactive: bool = False, **fields
 def launch_command(plan: JobPlan) -> str:
     """Return the command of a plan's first launch."""
     launch = plan.launches[0]
-    return wrapped(launch_words(plan, launch, launch_parts(plan, launch)))
+    return wrap_command(launch_words(plan, launch, launch_parts(plan, launch)))
 
 
 def findings(

@@ -8,7 +8,7 @@ from typing import List
 
 import pytest
 
-from neuronctl.submission.distributed_program import distributed
+from neuronctl.submission.distributed_program import distribute
 
 HEAD = "import torch\nfrom torch.utils.data import DataLoader\n"
 WRAPPED = "model = DistributedDataParallel(model)"
@@ -16,7 +16,7 @@ WRAPPED = "model = DistributedDataParallel(model)"
 
 def added(text: str) -> List[str]:
     """The new lines, without what every program gets."""
-    change = distributed(text)
+    change = distribute(text)
     assert change is not None
     ast.parse(change.text)
     lines = difflib.ndiff(text.splitlines(), change.text.splitlines())
@@ -29,7 +29,7 @@ def test_a_model_is_wrapped_on_its_gpu_and_before_its_optimizer() -> None:
     assert WRAPPED in lines and "import os" in lines and "import torch.distributed as dist" in lines
     later = f"{HEAD}model = make()\nopt = AdamW(model.parameters())\n"
     later += "model = model.to(device)\nf(model)\n"
-    change = distributed(later)
+    change = distribute(later)
     assert change and f"model = model.to(device)\n{WRAPPED}\nf(model)\n" in change.text
 
 
@@ -71,7 +71,7 @@ def test_each_process_takes_its_own_gpu() -> None:
     before = HEAD + 'd = torch.device("cuda:0")\ne = torch.device("cuda", 0)\nx.cuda(0)\n'
     before += "torch.cuda.set_device(1)\no = SGD(model.parameters())\n"
     assert 'd = torch.device("cuda")' in added(before)
-    change = distributed(before)
+    change = distribute(before)
     assert change is not None and "".join(change.by_hand).count("name no other") == 3
 
 
@@ -86,12 +86,12 @@ def test_it_begins_and_ends_with_the_program() -> None:
 
 def test_data_that_a_loader_makes_itself_is_left() -> None:
     make = "loader = DataLoader(make(8), batch_size=4, shuffle=True)\n"
-    left = distributed(HEAD + "net = Net()\nopt = SGD(net.parameters())\n" + make)
+    left = distribute(HEAD + "net = Net()\nopt = SGD(net.parameters())\n" + make)
     assert left is not None and "replace shuffle by" in " ".join(left.by_hand)
 
 
 def test_what_the_text_does_not_show_is_left_in_words() -> None:
-    change = distributed(
+    change = distribute(
         HEAD + "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n"
         "loader = DataLoader(data, **options)\nmodel = nn.DataParallel(make())\n"
         "opt = SGD(model.parameters())\nif ok: torch.save(model, 'm')\n"
@@ -101,7 +101,7 @@ def test_what_the_text_does_not_show_is_left_in_words() -> None:
     for words in ("leave CUDA", "has one GPU", "save on one"):
         assert words in said
     assert "line 4 before the change: leave CUDA" in said
-    assert "wrap the model" in distributed(HEAD + "l = DataLoader(d, shuffle=True)\n").by_hand[0]  # type: ignore[union-attr]
+    assert "wrap the model" in distribute(HEAD + "l = DataLoader(d, shuffle=True)\n").by_hand[0]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -112,11 +112,11 @@ def test_what_the_text_does_not_show_is_left_in_words() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_changed_is_left_alone(text: str) -> None:
-    assert distributed(text) is None
+    assert distribute(text) is None
 
 
 def test_what_is_left_is_in_the_order_of_the_lines() -> None:
-    change = distributed(
+    change = distribute(
         HEAD + "model = make()\nopt = SGD(model.parameters(), lr=0.1)\n"
         "def move(x):\n    return x.cuda(1)\nmodel.cuda(2)\n"
     )

@@ -14,7 +14,7 @@ from neuronctl.common.errors import UsageError
 from neuronctl.records.store import RecordStore
 from neuronctl.scripts.sbatch_line import read_line
 from neuronctl.slurm.sbatch_options import GetoptError
-from neuronctl.submission.existing_job import Attempt, existing_job, sampled
+from neuronctl.submission.existing_job import Attempt, add_sampling, existing_job
 from neuronctl.submission.existing_script import (
     ExistingJob,
     read_existing,
@@ -132,7 +132,7 @@ TOLD: List[str] = []
 
 def monitored(*words: str, text: str = "") -> ExistingJob:
     script = read_existing(words or ["job.sh"], text)
-    return sampled(script, True, None, TOLD.append)
+    return add_sampling(script, True, None, TOLD.append)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def monitored(*words: str, text: str = "") -> ExistingJob:
 def test_the_command_line_comes_before_the_configuration(
     said: Optional[bool], otherwise: Optional[bool], expected: bool
 ) -> None:
-    script = sampled(read_existing(["job.sh"]), said, otherwise, TOLD.append)
+    script = add_sampling(read_existing(["job.sh"]), said, otherwise, TOLD.append)
     assert script.monitor == expected
     assert script.with_options("-N1").monitor == expected
     given = script.variables
@@ -189,7 +189,7 @@ def test_a_script_that_cannot_be_sampled(
     assert "'neuronctl report' then has what accounting knows" in str(refused.value.hint)
     # Who did not ask for it on this command line gets the job, and is told.
     existing = read_existing([*words, "job.sh"])
-    assert sampled(existing, None, True, TOLD.append) == existing
+    assert add_sampling(existing, None, True, TOLD.append) == existing
     assert why in TOLD.pop() and not TOLD
     assert not os.path.exists(os.environ["XDG_STATE_HOME"])
 

@@ -10,7 +10,7 @@ import pytest
 
 from neuronctl.catalog.cluster import Catalog, CommentPolicy
 from neuronctl.scripts.script_file import unified_diff
-from neuronctl.submission.existing_script import JudgedScript, judge_text, mended
+from neuronctl.submission.existing_script import JudgedScript, apply_fixes, judge_text
 
 TOP = "#!/bin/bash -l\n#SBATCH -p gpu --gpus-per-node=1 -N 1\n"
 
@@ -20,8 +20,8 @@ def checked(text: str, catalog: Catalog, **parts: str) -> JudgedScript:
 
 
 def fixed(text: str, catalog: Catalog, **parts: str) -> JudgedScript:
-    after = mended(checked(text, catalog, **parts), lambda new: checked(new, catalog, **parts))
-    again = mended(after, lambda new: checked(new, catalog, **parts))
+    after = apply_fixes(checked(text, catalog, **parts), lambda new: checked(new, catalog, **parts))
+    again = apply_fixes(after, lambda new: checked(new, catalog, **parts))
     assert again.text == after.text, "a second run changes something"
     return after
 

@@ -109,9 +109,7 @@ def gpus_per_node(text: str) -> Optional[Fields]:
 def gpus_in_all(text: str) -> Optional[Fields]:
     """Read the GPUs on all nodes together; None for several types."""
     fields = gpus_per_node(text)
-    if fields is not None:
-        fields["gpus"] = fields.pop("gpus_per_node")
-    return fields
+    return None if fields is None else {"gpus": fields.pop("gpus_per_node"), **fields}
 
 
 def gpu_type_of_task(text: Optional[str]) -> Optional[str]:

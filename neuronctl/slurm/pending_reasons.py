@@ -147,9 +147,8 @@ def _limit_words(limit: Limit) -> str:
         return f"limit on {limit.about.counts} jobs"
     if limit.about.counts != Counts.TRES:
         return f"limit on {limit.things()}"
-    return (
-        "memory limit" if limit.tres == "mem" else f"{TRES_NAMES.get(limit.tres, limit.tres)} limit"
-    )
+    name = "memory" if limit.tres == "mem" else TRES_NAMES.get(limit.tres, limit.tres)
+    return f"{name} limit"
 
 
 def _limits_with_reasons() -> Iterator[Limit]:

@@ -175,13 +175,10 @@ def parse_associations(text: str, groups: Sequence[LimitedGroup] = ()) -> Tuple[
         account = row["Account"]
         texts = {kind: row[field] for field, kind in ASSOCIATION_FIELDS.items()}
         parents = (group.parent for group in with_those_above(account, groups))
-        association = Association(
-            **read_columns(_ASSOCIATION_COLUMNS, row),
-            limits=read_limits(texts, Scope.ASSOCIATION, account),
-            is_default=account == row["DefaultAccount"],
-            above=tuple(filter(None, parents)),
-        )
-        associations.append(association)
+        values = read_columns(_ASSOCIATION_COLUMNS, row)
+        values["limits"] = read_limits(texts, Scope.ASSOCIATION, account)
+        values["is_default"] = account == row["DefaultAccount"]
+        associations.append(Association(**values, above=tuple(filter(None, parents))))
     return tuple(associations)
 
 

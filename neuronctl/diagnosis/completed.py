@@ -126,5 +126,5 @@ def _diagnose_continued(
     if sign is None or not is_failure(sign):
         return None
     cause = f"its log shows an error, after which the script continued: {sign.cause}"
-    remedy = sign.remedy or _SET_E
+    remedy = "; ".join(filter(None, (sign.remedy, _SET_E)))
     return Diagnosis("completed", what, cause, remedy, certain=False, line=sign.log_line)

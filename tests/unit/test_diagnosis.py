@@ -250,6 +250,7 @@ def test_completed_with_an_error_at_the_end_of_the_log() -> None:
     told = diagnose(evidence("COMPLETED", "epoch 1", error, "finished"))
     assert told.kind == "completed" and not told.certain
     assert told.line is not None and told.line.text == error
+    assert told.remedy.endswith("; add 'set -e' to a script to end it at the first error")
     assert diagnose(evidence("COMPLETED", error, *map(str, range(9)))).cause == ""
 
 

@@ -225,7 +225,7 @@ def check_submit_directory(context: RuleContext) -> Iterator[Finding]:
         yield Finding(message, hint, context.cite("policy", "submit_from"))
 
 
-def _find_missing_name(context: RuleContext, option: str, key: str, noun: str) -> Iterator[Finding]:
+def _find_unnamed(context: RuleContext, option: str, key: str, noun: str) -> Iterator[Finding]:
     """Yield the fault of a job that names no account or QOS where the site requires one.
 
     option: ``-A`` or ``-q``. key: "account" or "qos". noun: in the message, such as "a QOS".
@@ -249,9 +249,9 @@ def _find_missing_name(context: RuleContext, option: str, key: str, noun: str) -
 
 @job_rule(ERROR, "NC231", "account is mandatory", about="account")
 def check_account(context: RuleContext) -> Iterator[Finding]:
-    return _find_missing_name(context, "-A", "account", "an account")
+    return _find_unnamed(context, "-A", "account", "an account")
 
 
 @job_rule(ERROR, "NC232", "QOS is mandatory", about="qos")
 def check_qos(context: RuleContext) -> Iterator[Finding]:
-    return _find_missing_name(context, "-q", "qos", "a QOS")
+    return _find_unnamed(context, "-q", "qos", "a QOS")

@@ -54,9 +54,6 @@ _AS_HOURS = r"0[0-9]+:00|(12|24|36|48|72|96):00"
 """Half a day, a day, or as a clock shows it: few people mean minutes."""
 
 
-_FEW_SECONDS = "0?0:00:0[1-9]"
-
-
 @script_rule(WARNING, "NC612", "time or memory in another unit", Trait.UNREACHED)
 def check_units(facts: ScriptFacts) -> Iterator[Finding]:
     yield from _find_little_memory(facts)
@@ -66,7 +63,7 @@ def check_units(facts: ScriptFacts) -> Iterator[Finding]:
         message = f"--time={value} is minutes and seconds: {duration(units.parse_duration(value))}"
         hint = f"if hours are meant, write {value}:00; if not, 0:{value}"
         yield Finding(message, hint, place=given.place)
-    elif given is not None and re.fullmatch(_FEW_SECONDS, value):
+    elif given is not None and re.fullmatch("0?0:00:0[1-9]", value):
         message = f"--time={value} is {duration(units.parse_duration(value))}"
         yield Finding(message, "write 5 for minutes, or 5:00:00 for hours", place=given.place)
 
@@ -172,11 +169,8 @@ def check_processes_and_gpus(facts: ScriptFacts) -> Iterator[Finding]:
         return
     for start in facts.starts:
         yield from _too_many_tasks(start, plan)
-    launchers = [
-        start
-        for start in facts.starts
-        if start.launch.launcher.starts_processes() or start.launch.launcher.ssh
-    ]
+    starts = [(start, start.launch.launcher) for start in facts.starts]
+    launchers = [start for start, each in starts if each.starts_processes() or each.ssh]
     for start in launchers:
         launch = start.launch
         gpus, scope = _gpus_for(start, plan)

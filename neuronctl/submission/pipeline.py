@@ -185,13 +185,14 @@ def submit_job(
         draft = judged.recorded(draft)
     try:
         if dry_run:
-            reporter.submitting(draft, add_sbatch_test(judged, draft, reporter.tell))
-            return None
-        if judged is not None and judged.verdict and judged.verdict.kind == NOT_KNOWN:
+            judged = add_sbatch_test(judged, draft, reporter.tell)
+        elif judged is not None and judged.verdict and judged.verdict.kind == NOT_KNOWN:
             with contextlib.suppress(SlurmRefusedError):  # sbatch reports it at once
                 judged = add_sbatch_test(judged, draft) or judged
                 draft = replace(draft, verdict=str(judged.verdict))
         reporter.submitting(draft, judged)
+        if dry_run:
+            return None
         if judged is not None and judged.plan.code is not None and judged.plan.code.tree:
             from neuronctl.records.code_snapshot import make_snapshot
 

@@ -1,4 +1,4 @@
-"""What a rule is, what it may look at, and what it reports."""
+"""The types of the rules: a rule, the facts that it may use, and its findings."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ class Finding:
 
 
 ALONE, NO_SIGN = "alone", "no sign"
-"""What the copies of a program do: each trains everything, or nothing shows that they share it."""
+"""Each copy of a program trains everything; or nothing shows that the copies share the work."""
 
 
 @dataclass(frozen=True)
 class LocalFacts:
-    """What the rules may know of the machine and the user that submit a job.
+    """Facts about the machine and the user that submit a job.
 
     chdir, program, image, environment, log: why the job's directory, program, and so on cannot be
     used; None if they can, or if that is not known. has_directives: whether the program itself is a
@@ -149,7 +149,7 @@ class LocalFacts:
 
 @dataclass(frozen=True)
 class SlurmFacts:
-    """What hints name of Slurm's configuration.
+    """Names from Slurm's configuration, for hints.
 
     default_partition: "" if there is none. accounts, qos: those that the user may use for the job.
     qos_for_time: the QOS among them that allow the job's time limit.

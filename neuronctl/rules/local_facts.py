@@ -39,13 +39,13 @@ def gather_local_facts(
     quotas: whether to ask what is left of the user's quotas, for at most 1 s.
     """
     # salloc changes the directory of its command, but the job is submitted from here.
-    given = None if plan.interactive else plan.request.chdir
+    chdir_option = None if plan.interactive else plan.request.chdir
     chdir = _directory_fault(plan)
     launches = tuple(_launch_facts(plan, launch, chdir) for launch in plan.launches)
     return replace(
         LocalFacts(of_steps=launches) if plan.steps else launches[0],
         user=login_name(),
-        directory=os.path.realpath(given or working_directory()),
+        directory=os.path.realpath(chdir_option or working_directory()),
         config_file=defaults_file(),
         chdir=chdir,
         image=None if chdir else _image_fault(plan),

@@ -147,7 +147,7 @@ def _imports(tree: ast.AST) -> Iterator[Tuple[int, List[str]]]:
 
 
 _NAMES_RANK = r"(?i)rank|is_main|main_process|master|zero|primary|chief|\bgroup=|disabled"
-"""What tells one process from the others, in a condition or in the arguments of wandb.init."""
+"""Text of a condition, or of an argument of wandb.init, that tells one process from the others."""
 
 _Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 

@@ -24,7 +24,7 @@ from neuronctl.slurm.sbatch_options import SBATCH, variables
 
 _CONDA = ("conda", "mamba", "micromamba")
 _READ_BEFORE = ("source", ".", "eval", "module", "ml", "spack", "uenv")
-"""Whatever one of these reads may define conda."""
+"""Commands that read files, which may define conda."""
 _HOOK = 'put eval "$(conda shell.bash hook)" before it'
 _NO_CONDA = re.compile(
     r"(?i)(\S*/)?(cuda|cudnn|nccl|gcc|gnu|openmpi|intel|cmake|git|singularity|apptainer|ffmpeg)"

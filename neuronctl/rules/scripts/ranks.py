@@ -178,7 +178,7 @@ def _one_element(facts: ScriptFacts) -> Iterator[Finding]:
 
 
 _OF_A_STEP = ("SLURM_STEP_NODELIST", "SLURM_LAUNCH_NODE_IPADDR")
-"""What srun sets for its tasks; the batch shell does not have them (tried with Slurm 22.05)."""
+"""Variables that srun sets for its tasks; the batch shell lacks them (tried with Slurm 22.05)."""
 
 
 def _empty_in_batch_shell(facts: ScriptFacts) -> Iterator[Finding]:

@@ -146,7 +146,7 @@ _NOBODYS = r"""(?xi)
     | .* (?-i: (?<![A-Za-z]) (?:(?P<one>[XYZN]) (?P=one)+)+ (?![A-Za-z]) ) .*"""
 """An account, a partition, or an environment of an example: ``your_project``, ``naiss20YY-XX``."""
 _OPEN_PART = r"<[A-Za-z][^<>]*>|\[[A-Za-z][^]]*\]?"
-"""What is left to fill in within a value: ``j<proj>``, ``e05-[budget code]``."""
+"""A part of a value that is left to fill in: ``j<proj>``, ``e05-[budget code]``."""
 _OF_YOURS = r"your[-_]?(?:path|dir|home|project|env|venv|user|name|account|group|scratch|data)\w*"
 _PATH_TO = rf"""(?xi) (?:^|(?<!:[=-])(?<!:[=-]/)(?<=[/=\"':-])) (?: path[-_/]to (?:[-_/]|$) | your/
     | {_OF_YOURS} / | (?-i: USERNAME | NETID | USERID | PROJECT_?NAME ) (?:/|$) )

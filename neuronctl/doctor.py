@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Callable, Dict, Iterator, List, Optional, Tuple, Type
 
-from neuronctl.catalog.loader import load, recognise
+from neuronctl.catalog.loader import load, recognize_cluster
 from neuronctl.common import errors, yamlfile
 from neuronctl.common.datatypes import dataclass
 from neuronctl.common.errors import NeuronctlError, RecordError
@@ -130,7 +130,7 @@ def _catalog(file: Optional[str]) -> Iterator[Check]:
 
 
 def _cluster(file: Optional[str]) -> Iterator[Check]:
-    cluster, how = recognise(load(file), configured_cluster())
+    cluster, how = recognize_cluster(load(file), configured_cluster())
     words = f"{cluster.name}, from {how or 'your configuration'}; {cluster.source}, {cluster.date}"
     yield Check("cluster", GOOD, words, "'neuronctl catalog import' prints what Slurm says")
 
@@ -141,7 +141,7 @@ def _directories() -> Iterator[Check]:
 
 
 def _quotas(file: Optional[str]) -> Iterator[Check]:
-    for quota in quotas_of_user(recognise(load(file), configured_cluster())[0]):
+    for quota in quotas_of_user(recognize_cluster(load(file), configured_cluster())[0]):
         words = f"{quota.words}: {', '.join(quota.holds)}"
         if quota.is_low:
             yield _wrong("quota", words, "free some space there", RecordError)

@@ -70,7 +70,7 @@ def _made_by() -> str:
         return ""
 
 
-def recognise(catalog: Catalog, requested: Optional[str] = None) -> Tuple[Cluster, str]:
+def recognize_cluster(catalog: Catalog, requested: Optional[str] = None) -> Tuple[Cluster, str]:
     """Return the requested cluster, else the one whose Slurm is configured here, else the default.
 
     The second value says how it was found: ``""`` if it was requested. Raises CatalogError if the

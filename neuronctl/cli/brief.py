@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Dict, Iterator, Mapping, Optional, Tuple
 import click
 
 from neuronctl.catalog.cluster import Catalog, Cluster, Partition
-from neuronctl.catalog.loader import load, recognise
+from neuronctl.catalog.loader import load, recognize_cluster
 from neuronctl.catalog.site_rules import comment_values, site_rules
 from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.common import units
@@ -65,7 +65,7 @@ def command(cluster: Optional[str], catalog: Optional[str], agents: bool, skill:
 def _page(catalog_file: Optional[str], name: Optional[str]) -> Iterator[str]:
     """Yield the lines about the cluster, from the catalog, the user's files, and Slurm."""
     catalog = load(catalog_file)
-    cluster, _ = recognise(catalog, name or configured_cluster())
+    cluster, _ = recognize_cluster(catalog, name or configured_cluster())
     snapshot: Optional[Snapshot] = None
     live_partitions: Mapping[str, PartitionNow] = {}
     try:

@@ -10,7 +10,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 import click
 
 from neuronctl.catalog.cluster import Cluster
-from neuronctl.catalog.loader import load, recognise
+from neuronctl.catalog.loader import load, recognize_cluster
 from neuronctl.cli.job_options import catalog_option, job_options
 from neuronctl.cli.korean import in_language
 from neuronctl.cli.say import notify, print_script, say
@@ -61,7 +61,7 @@ def command(
         hint = "name the files that are to be changed: neuronctl check --fix --write FILE"
         raise UsageError("--write needs --fix and files", hint)
     all_clusters = load(catalog)
-    target, _ = recognise(all_clusters, cluster or configured_cluster())
+    target, _ = recognize_cluster(all_clusters, cluster or configured_cluster())
     codes = {"field": field, "appl": appl}
     parts = {key: code for key, code in codes.items() if code is not None}
     _check_parts(parts, target)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 import click
 
 from neuronctl.catalog.cluster import Cluster
-from neuronctl.catalog.loader import load, recognise
+from neuronctl.catalog.loader import load, recognize_cluster
 from neuronctl.cli import job_output
 from neuronctl.cli.job_options import BatchCommand, catalog_option, job_options, optional_program
 from neuronctl.cli.say import notify, print_script
@@ -57,7 +57,7 @@ def command(words: Tuple[str, ...], catalog: Optional[str], force: bool, **optio
     if os.path.lexists(JOB_FILE) and not force:
         raise UsageError(f"'{JOB_FILE}' already exists", "use --force to overwrite it")
     defaults = configuration().values
-    cluster, how = recognise(load(catalog), options["cluster"] or defaults.get("cluster"))
+    cluster, how = recognize_cluster(load(catalog), options["cluster"] or defaults.get("cluster"))
     notify(f"cluster: {cluster.title}" + (f" ({how})" if how else ""))
     chdir = options["chdir"] or defaults.get("chdir")
     words = words or (_only_program(chdir or "."),)

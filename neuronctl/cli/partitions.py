@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 import click
 
 from neuronctl.catalog.cluster import Catalog, Cluster, Partition, Qos
-from neuronctl.catalog.loader import load, recognise
+from neuronctl.catalog.loader import load, recognize_cluster
 from neuronctl.catalog.site_rules import comment_values, mandatory, site_rules
 from neuronctl.cli.job_options import catalog_option, cluster_option
 from neuronctl.common import units
@@ -69,7 +69,7 @@ def command(
     current figures, and partitions that only Slurm or only the catalog has are named.
     """
     known_clusters = load(catalog)
-    chosen, _ = recognise(known_clusters, cluster or configured_cluster())
+    chosen, _ = recognize_cluster(known_clusters, cluster or configured_cluster())
     if live:
         _show_live(known_clusters, chosen, list(dict.fromkeys(names)), as_json)
         return

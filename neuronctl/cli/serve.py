@@ -11,7 +11,7 @@ from typing import Any, Optional, Tuple
 import click
 
 from neuronctl.catalog.cluster import Cluster
-from neuronctl.catalog.loader import load, recognise
+from neuronctl.catalog.loader import load, recognize_cluster
 from neuronctl.cli.job_options import BatchCommand, job_command, plan_given
 from neuronctl.cli.job_output import SubmitMode, TerminalReporter
 from neuronctl.cli.jobs import resolve_job
@@ -150,7 +150,7 @@ def connect(job: str, as_json: bool) -> int:
         raise UsageError(
             f"job {id} is not a server of yours", "'neuronctl serve RECIPE' starts one"
         )
-    return _wait(id, record, recognise(load(None), None)[0], as_json, again=True)
+    return _wait(id, record, recognize_cluster(load(None), None)[0], as_json, again=True)
 
 
 def _find_newest_server() -> JobId:

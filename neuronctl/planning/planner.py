@@ -28,7 +28,7 @@ def plan(
     *,
     interactive: bool = False,
     place: Optional[model.AllocationPart] = None,
-    recognised: str = "",
+    recognized: str = "",
     conda: Optional[Conda] = None,
     chain: str = "",
     code: Optional[model.CodeSnapshot] = None,
@@ -36,7 +36,7 @@ def plan(
     """Settle every value of ``request`` for ``cluster``.
 
     interactive: for salloc: no program, no log files, one task per GPU by default. place: the part
-    of an allocation to launch on; None: plan a job. recognised: how the cluster was recognised, if
+    of an allocation to launch on; None: plan a job. recognized: how the cluster was recognized, if
     it was not requested. conda: this machine's conda, if the request names an environment. chain:
     why Slurm would not requeue the job; "": it would. code: the copy of the code that it runs from.
 
@@ -53,7 +53,7 @@ def plan(
         request = replace(request, exclusive=None)  # Slurm takes the last of the two
     builder = _PlanBuilder(request, cluster, interactive)
     builder.place, builder.conda, builder.chain, builder.code = place, conda, chain, code
-    builder.settle(recognised)
+    builder.settle(recognized)
     return builder.plan()
 
 
@@ -64,13 +64,13 @@ class _PlanBuilder(LaunchBuilder):
     chain = ""
     steps: Sequence[StepBuilder] = ()
 
-    def settle(self, recognised: str) -> None:
-        """Settle the cluster and all sizes. recognised: how the cluster was recognised."""
+    def settle(self, recognized: str) -> None:
+        """Settle the cluster and all sizes. recognized: how the cluster was recognized."""
         request = self.request
         if request.cluster is not None:
             self.keep_requested("cluster", request.cluster)
         else:
-            how = recognised or "the catalog's default"
+            how = recognized or "the catalog's default"
             self.decide("cluster", self.cluster.name, Source.CLUSTER, how)
         if request.until_done and request.signal is None:
             signals = self.launcher.signals or ("TERM",)

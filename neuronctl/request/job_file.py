@@ -196,9 +196,9 @@ def _without_secrets(
 
 def own_cluster(catalog_file: Optional[str] = None, name: Optional[str] = None) -> Cluster:
     """Return the requested cluster, otherwise the configured one, otherwise this machine's."""
-    from neuronctl.catalog.loader import load, recognise
+    from neuronctl.catalog.loader import load, recognize_cluster
 
-    return recognise(load(catalog_file), name or configured_cluster())[0]
+    return recognize_cluster(load(catalog_file), name or configured_cluster())[0]
 
 
 @dataclass(frozen=True)

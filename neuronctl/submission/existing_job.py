@@ -12,7 +12,7 @@ import time
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.cluster import Cluster
-from neuronctl.catalog.loader import load, recognise
+from neuronctl.catalog.loader import load, recognize_cluster
 from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import UsageError
 from neuronctl.common.shell import join
@@ -69,7 +69,7 @@ def existing_job(
     idle = typed.get("idle") or (recorded or {}).get("idle") or ""
     job = add_sampling(job, typed.get("monitor"), monitor, tell, idle=idle)
     catalog = load(catalog_file)
-    cluster, _ = recognise(catalog, options.get("cluster") or configured.get("cluster"))
+    cluster, _ = recognize_cluster(catalog, options.get("cluster") or configured.get("cluster"))
     job = _with_typed(replace(job, catalog=catalog, cluster=cluster), cluster, typed, tell)
     if recorded is not None and job.request.dependency:
         from neuronctl.submission.predecessors import refuse_unmeetable
@@ -231,7 +231,7 @@ class Attempt:
     def _judge(self, job: ExistingJob) -> JudgedJob:
         """Judge the job by the catalog's rules, without Slurm."""
         catalog = load()
-        cluster, _ = recognise(catalog, configuration().values.get("cluster"))
+        cluster, _ = recognize_cluster(catalog, configuration().values.get("cluster"))
         return replace(job, catalog=catalog, cluster=cluster, ask_slurm=False).judge()
 
     def heard(self, line: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping, Optional, Sequence, Tuple
 
-from neuronctl.catalog.loader import load, recognise
+from neuronctl.catalog.loader import load, recognize_cluster
 from neuronctl.common import units
 from neuronctl.common.datatypes import replace
 from neuronctl.common.errors import SlurmError, UsageError
@@ -46,7 +46,7 @@ def prepare_launch(
 
     catalog = load(catalog_file)
     # Only the cluster of the user's defaults applies to a launch.
-    cluster, _ = recognise(catalog, request.cluster or configured_cluster())
+    cluster, _ = recognize_cluster(catalog, request.cluster or configured_cluster())
     request = replace(
         resolve_paths(request, cluster),
         partition=allocation.partition or None,

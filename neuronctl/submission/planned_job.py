@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.cluster import Catalog, Cluster
-from neuronctl.catalog.loader import load, recognise
+from neuronctl.catalog.loader import load, recognize_cluster
 from neuronctl.common.datatypes import dataclass, replace
 from neuronctl.common.errors import SlurmError, UsageError
 from neuronctl.common.paths import working_directory
@@ -139,7 +139,7 @@ def plan_job(
         request = replace(request, body=None, steps=(), text_file=None)
     _check_program(request, words, needed=not interactive, find_job=find_job)
     catalog = load(catalog_file)
-    cluster, how = recognise(catalog, request.cluster)
+    cluster, how = recognize_cluster(catalog, request.cluster)
     request = _exclude_bad_nodes(resolve_paths(request, cluster))
     if recorded is None and not interactive:
         request = _with_venv(request, tell)
@@ -150,7 +150,7 @@ def plan_job(
     conda = find_conda(request.conda, request.resolve_path("")) if request.conda else None
     code = _plan_snapshot(request, cluster, snapshot_place)
     settle = partial(
-        plan, cluster=cluster, interactive=interactive, recognised=how, conda=conda, code=code
+        plan, cluster=cluster, interactive=interactive, recognized=how, conda=conda, code=code
     )
     draft = settle(request)
     choice = snapshot = None

@@ -10,13 +10,15 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Dict
+from types import FrameType
+from typing import Any, Dict, Optional
 
 from benchmarks import cases, report
 from benchmarks.cluster import cluster
 from benchmarks.peers import CHECKOUT, PINS, environments
 
 PLACE = CHECKOUT / "docs" / "reference"
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
@@ -26,7 +28,8 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     if rounds < 1:
         parser.error("--rounds is at least 1")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in _ENDING_SIGNALS:
+        signal.signal(number, _interrupt)
     os.umask(0o022)  # the sandbox's user reads what is installed here
     try:
         results = measure(rounds)
@@ -77,6 +80,13 @@ def _machine() -> Dict[str, Any]:
         "python": platform.python_version(),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     }
+
+
+def _interrupt(number: int, frame: Optional[FrameType]) -> None:
+    """Interrupt the measurement once; later signals would interrupt taking the sandbox down."""
+    for ending in _ENDING_SIGNALS:
+        signal.signal(ending, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -190,7 +190,8 @@ be 5 s old.
 - `sweep`: {TASKS:,} tasks of one GPU, held, as one array; submitit's is `map_array` of the same. \
 *A task* is one of {RUN:,} that do nothing, run by one worker on this machine's disk without srun; \
 *a bare loop* of bash starts them with a log each. The first of {max(SIZES):,} tasks is timed from \
-the start of its worker (`benchmarks/inside/sweep_scale.py`).
+the start of its worker (`benchmarks/inside/sweep_scale.py`). `sweep status` shows {min(SIZES):,} \
+tasks, 9 of 10 of them ended, and {max(SIZES):,} that have all ended.
 - Only Slurm's commands are counted as processes.
 
 ## How status scales

@@ -30,8 +30,8 @@ _WORKERS = 20
 _SQUEUE = '#!/bin/sh\ncase "$*" in *" -j "*) echo 7 RUNNING 100 8:00:00 ;; *) echo 7 100; esac\n'
 _LOOP = f"for n in {{1..{RUN}}}; do (/bin/true $n) </dev/null >loop-$n.log 2>&1 & wait $!; done"
 _SMALL = (
-    "import resource, subprocess, sys; subprocess.run(sys.argv[1:]); "
-    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    "import resource, subprocess, sys; code = subprocess.call(sys.argv[1:]); "
+    "print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
 )
 
 
@@ -42,20 +42,25 @@ def main() -> None:
     fill(some.folder, SIZES[0] * 9 // 10)
     fill(large.folder, SIZES[1] - 1)
     with tempfile.TemporaryDirectory() as place:
-        squeue = Path(place, "squeue")
-        squeue.write_text(_SQUEUE)
-        squeue.chmod(0o755)
-        os.environ["PATH"] = f"{place}:{os.environ['PATH']}"
         os.chdir(place)
+        os.environ["PATH"] = f"{place}:{os.environ['PATH']}"
+        write_squeue()
         before = time.time()
-        answer: Dict[str, Any] = {"kb": work(large)}
+        answer: Dict[str, Any] = {"kb": work(large, exit_code=1)}
         answer["first"] = os.stat(large.log(SIZES[1], 1)).st_mtime - before
         costs: Dict[str, List[float]] = {"sweep": [], "loop": []}
         for number in range(request["rounds"]):
             small = make(f"small-{number}", RUN)
             costs["sweep"].append(timed(partial(work, small)))
-            costs["loop"].append(timed(partial(subprocess.run, ["bash", "-c", _LOOP])))
+            costs["loop"].append(timed(partial(subprocess.run, ["bash", "-c", _LOOP], check=True)))
     json.dump({**answer, "task_ms": costs}, sys.stdout)
+
+
+def write_squeue() -> None:
+    """Write a stand-in that lists the worker's job into the current directory."""
+    squeue = Path("squeue")
+    squeue.write_text(_SQUEUE)
+    squeue.chmod(0o755)
 
 
 def make(name: str, count: int) -> Sweep:
@@ -87,15 +92,21 @@ def fill(folder: str, ended: int) -> None:
         files.write(f"{folder}/results/{worker}", b"".join(lines), 0)
 
 
-def work(sweep: Sweep) -> int:
-    """Run a worker to its end; return its peak memory in KiB. It exits with 1 if tasks failed."""
+def work(sweep: Sweep, exit_code: int = 0) -> int:
+    """Run a worker to its end; return its peak memory in KiB.
+
+    exit_code: the worker's, without which there is no figure: 1 if the sweep has failed tasks.
+    """
     code = f"{copy_worker(sweep.folder)}/worker"
     words = [sys.executable, "-BIS", code, sweep.folder, '{"max_fails": 1000000}']
     job = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "gpu01"}
     # Linux counts the memory of what starts a process, too: this process has too much.
     small = [sys.executable, "-c", _SMALL, *words]
     done = subprocess.run(small, env={**os.environ, **job}, stdout=subprocess.PIPE, check=True)
-    return int(done.stdout.split()[-1])
+    code_of_worker, memory = map(int, done.stdout.split()[-2:])
+    if code_of_worker != exit_code:
+        sys.exit(f"benchmarks: the worker of sweep {sweep.name} ended with {code_of_worker}")
+    return memory
 
 
 def timed(run: Callable[[], object]) -> float:

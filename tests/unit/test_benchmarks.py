@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, Dict
 
+import pytest
+
 from benchmarks import cases, report
-from benchmarks.inside.sweep_scale import SIZES
+from benchmarks.inside.sweep_scale import SIZES, fill, make, work, write_squeue
+from benchmarks.peers import CHECKOUT
 from benchmarks.report import Samples, extra_line, plain_line, quartiles, ratio_line
 
 
@@ -98,3 +105,47 @@ def test_what_falls_short_is_marked_and_shown_why() -> None:
     page = report.page(measured, lines)
     assert page.count("**NOT met**") == 1
     assert "busy with other work" in page
+
+
+MEASURING = """
+import sys
+from benchmarks import __main__ as benchmarks
+
+def measure(rounds):
+    try:
+        print("measuring", flush=True)
+        sys.stdin.readline()
+    finally:
+        print("ending", flush=True)
+        sys.stdin.readline()
+        print("down", flush=True)
+
+benchmarks.measure = measure
+benchmarks.main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_signals_do_not_keep_the_sandbox(name: str) -> None:
+    argv = [sys.executable, "-c", MEASURING]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(argv, cwd=CHECKOUT, text=True, **pipes) as process:
+        assert process.stdout and process.stdout.readline() == "measuring\n"
+        process.send_signal(getattr(signal, name))
+        assert process.stdout.readline() == "ending\n"
+        for again in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            process.send_signal(again)
+        output, errors = process.communicate("\n")
+    assert (output, process.returncode) == ("down\n", 1)
+    assert errors == "benchmarks: interrupted; the sandbox is down, nothing was written\n"
+
+
+def test_a_worker_that_fails_has_no_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    write_squeue()
+    ended = make("ended", 7)
+    fill(ended.folder, 7)  # one of them failed
+    assert work(ended, exit_code=1) > 1000
+    with pytest.raises(SystemExit, match="the worker of sweep ended ended with 1"):
+        work(ended)

@@ -350,6 +350,7 @@ ENDED = b"neuronctl: task 7.1: process %d of %d ended with exit code %d\n"
         (3, ENDED % (0, 1, 3), True, FAILED),
         (137, ENDED % (0, 1, 137), True, FAILED),
         (143, ENDED % (0, 1, 143) + b"*** STEP CANCELLED AT 10:00 ***", True, INTERRUPTED),
+        (143, b"srun: error: Node failure on n1\n" + ENDED % (1, 2, 143), True, INTERRUPTED),
         (137, ENDED % (0, 1, 137) + b" CANCELLED AT \nsrun: error: Out Of Memory\n", True, FAILED),
         (1, ENDED % (1, 2, 1) + ENDED % (0, 2, 143) + b" CANCELLED AT ", True, FAILED),
         (1, b"srun: error: Unable to confirm allocation for job 5: Invalid", True, INTERRUPTED),
@@ -521,6 +522,20 @@ def test_a_failed_srun_of_a_lost_job_is_no_failed_task(job: Job, folder: str) ->
     (job.place / "lost").touch()
     process.communicate()
     assert process.returncode == 143 and job.results() == {(1, 1): INTERRUPTED}
+
+
+def test_a_task_of_a_lost_job_has_not_failed_after_the_request_to_save(
+    job: Job, folder: str
+) -> None:
+    """Its worker, which takes no more tasks, still asks whether Slurm has ended the job."""
+    add(folder, shell("touch begun; until [ -e lost ]; do sleep 0.1; done; kill -KILL $$"))
+    process = job.start("begun")
+    process.send_signal(signal.SIGUSR2)
+    assert process.stdout and process.stdout.readline() == "no more tasks: time to save\n"
+    job.slurm_says("COMPLETING")
+    (job.place / "lost").touch()
+    process.communicate()
+    assert job.results() == {(1, 1): INTERRUPTED}
 
 
 def test_a_killed_worker_leaves_nothing_and_its_job_continues(job: Job, folder: str) -> None:

@@ -366,7 +366,9 @@ colon that stands alone a meaning of its own."""
 
 _END = rb"neuronctl: task %d\.%d: process (\d+) of (\d+) ended with exit code (\d+)"
 """The line of PROVE for a task and attempt: process, number of processes, and exit code."""
-_STOPPED = re.compile(rb" CANCELLED AT |srun: Job step aborted|srun: Force Terminated ")
+_STOPPED = re.compile(
+    rb" CANCELLED AT |srun: Job step aborted|srun: Force Terminated |srun: error: Node failure on "
+)
 _MEMORY = re.compile(rb"(?i)oom.kill|out of memory")
 
 

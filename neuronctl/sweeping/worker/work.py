@@ -402,7 +402,7 @@ class Worker:
         if attempt.was_asked:
             return INTERRUPTED, code
         in_doubt = state != DONE and (self.options.by_srun or code > 128)
-        if in_doubt and not self.stop_reason and self._job_is_gone():
+        if in_doubt and self._job_is_gone():
             attempt.was_asked = True
             return INTERRUPTED, code
         return state, code

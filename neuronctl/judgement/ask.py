@@ -21,7 +21,7 @@ from neuronctl.slurm import scontrol as site
 from neuronctl.slurm.conf import local_cluster
 from neuronctl.slurm.figures import ClusterFigures
 from neuronctl.slurm.job_states import ENDED
-from neuronctl.slurm.process import Queries, Result, failure, whole
+from neuronctl.slurm.process import Queries, Result, failure, whole_output
 from neuronctl.slurm.squeue import QueueJob, parse_squeue, squeue, squeue_argv, unguessable_end
 
 TIMEOUT = 1.5
@@ -91,7 +91,7 @@ def _read_figures(
     groups = database.parse_groups(other_lines, user)
     text = ""
     if isinstance(accounting, Result) and accounting.returncode == 0:
-        text = whole(accounting)
+        text = whole_output(accounting)
     figures = ClusterFigures(
         config=site.parse_config(other_lines),
         partitions=site.parse_partitions(other_lines),
@@ -113,7 +113,7 @@ def _succeeded(answer: object, *, partly: bool = False) -> Result:
     if isinstance(answer, SlurmUnavailableError):
         raise answer
     assert isinstance(answer, Result)
-    whole(answer)
+    whole_output(answer)
     if answer.returncode == 0:
         return answer
     # scontrol exits with 1 for a job or partition that it does not know, and for associations or

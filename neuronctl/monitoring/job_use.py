@@ -21,7 +21,7 @@ from neuronctl.monitoring.samples import (
 )
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_states import COMPLETED
-from neuronctl.slurm.sacct import StepEnd, ask_steps, sum_usage
+from neuronctl.slurm.sacct import StepEnd, ask_steps, usage_by_job
 from neuronctl.tracking.job_status import JobStatus
 from neuronctl.tracking.lookup import log_paths
 from neuronctl.tracking.runs import read_chain
@@ -155,7 +155,7 @@ def read_use(statuses: Sequence[JobStatus]) -> List[JobUse]:
         sampled = [replace(job, nodes=tuple(map(without_series, job.nodes))) for job in sampled]
     silent = [job.status for job in sampled if not job.nodes]
     steps = ask_steps([status.id for status in silent]) if silent else {}
-    accounted = sum_usage(steps)
+    accounted = usage_by_job(steps)
     return [replace(job, accounted=accounted.get(job.status.id)) for job in sampled]
 
 

@@ -13,7 +13,7 @@ from neuronctl.slurm.fields import parse_count
 
 @dataclass(frozen=True)
 class Allocation:
-    """A job's resources. Counts are per node, cores of the smallest node; None: unknown."""
+    """A job's resources per node; cores: of the node with the fewest. None: unknown."""
 
     job_id: int
     nodes: Tuple[str, ...]

@@ -14,7 +14,7 @@ _PLACES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/etc/slurm-ll
 
 
 def local_cluster() -> Optional[str]:
-    """Return ClusterName in the commands' slurm.conf, in lower case; None without one."""
+    """Return ClusterName in config_file(), in lower case; None if it cannot be read there."""
     path = config_file()
     try:
         return None if path is None else _cluster_name(path, os.stat(path).st_mtime_ns)

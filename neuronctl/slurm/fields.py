@@ -135,7 +135,7 @@ def _parse_resource(item: str) -> Tuple[str, str, int]:
     details = [detail for detail in details if detail not in ("", "no_consume")]
     number = parse_size(details[-1].upper()) if details else None
     if number is None:
-        number = 1
+        number = 1  # "gpu:a100" means one
     else:
         details.pop()
     return name, details[0] if details else "", int(number)
@@ -149,7 +149,10 @@ def parse_gres_gpus(text: str) -> Optional[int]:
 
 @_remembered
 def parse_tres(text: str) -> Mapping[str, int]:
-    """Parse ``cpu=8,mem=62.50G,gres/gpu:a100=4``, by TRES; memory in MB, plus GPUs of any type."""
+    """Parse ``cpu=8,mem=62.50G,gres/gpu:a100=4`` by TRES; memory in MB.
+
+    If Slurm names only types of GPUs, their sum is added as ``gres/gpu``.
+    """
     amounts: Dict[str, int] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
@@ -169,7 +172,7 @@ def parse_tres_gpus(text: str) -> Optional[int]:
 
 
 def parse_size(text: str, unit: str = " ") -> Optional[float]:
-    """Parse ``114168K``, ``1.5G`` as bytes, or None. unit: for text without one."""
+    """Parse ``114168K``, ``1.5G`` as bytes, or None. unit: for text without one (" ": bytes)."""
     number = text.rstrip("KMGTP")
     unit = text[len(number) :] or unit
     # float() would read 1e9 and nan.
@@ -179,7 +182,7 @@ def parse_size(text: str, unit: str = " ") -> Optional[float]:
 
 
 def submission_mark(command: str) -> str:
-    """Return the mark in a Command or SubmitLine, or ""."""
+    """Return the mark that sbatch() gave a job, from its Command or SubmitLine, or ""."""
     match = re.search(r"/dev/stdin neuronctl-(\S+)", command)
     return "" if match is None else match[1]
 

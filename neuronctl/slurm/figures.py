@@ -36,7 +36,7 @@ _BUDGETS = ("GrpTRESMins", "GrpWall", "GrpTRESRunMins")
 def user_budgets(figures: ClusterFigures, groups: Sequence[LimitedGroup]) -> Tuple[Limit, ...]:
     """Return the limits on minutes for the user's jobs; first the one with the least share left."""
     accounts = {group.name for group in groups if group.scope == Scope.ASSOCIATION}
-    for name in tuple(accounts):
+    for name in tuple(accounts):  # the limits of the accounts above apply to them as well
         accounts |= {group.name for group in with_those_above(name, groups)}
     qos_names = {name.lower() for association in figures.associations for name in association.qos}
     qos_names |= {partition.qos.lower() for partition in figures.partitions}

@@ -66,8 +66,8 @@ class JobId:
         return str(self.job)
 
     @property
-    def asked(self) -> str:
-        """Return the id that squeue and sacct are asked for: the task, or else the whole job."""
+    def job_or_task(self) -> str:
+        """Return the id for a query by squeue or sacct: one task's, or else the whole job's."""
         return str(self.job) if self.task is None else f"{self.job}_{self.task}"
 
     @property
@@ -82,7 +82,7 @@ class JobId:
 
     @property
     def with_log(self) -> JobId:
-        """Return the id whose log has the output: a heterogeneous job's first component."""
+        """Return the job in whose log this one writes: of components (``4711+1``), the first."""
         return self if self.het is None else JobId(self.job, het=0)
 
     def covers(self, other: JobId) -> bool:

@@ -6,6 +6,7 @@ reads limits gets it.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
@@ -56,11 +57,11 @@ class LimitKind:
     """One of Slurm's limits.
 
     name: sacctmgr's name for it in a QOS, or scontrol's in a partition. association: sacctmgr's
-    name for it in an association, "" if there is none. assoc_mgr: the name under which slurmctld
-    reports it (in an association, if it has one) and its use; "" if that is not read. reasons: TRES
-    ("" if it does not count any) -> Slurm's pending reason (job_reason_string in Slurm's source),
-    without the prefix "QOS" or "Assoc". minimum: jobs must request at least as much. bare: its
-    reasons have no prefix. of_partition: partitions have it, not QOS.
+    name for it in an association, "" if there is none. assoc_mgr: its name in ``scontrol show
+    assoc_mgr``, which also has its use; "" if it is not read there. reasons: TRES ("" if it does
+    not count any) -> Slurm's pending reason (job_reason_string in Slurm's source), without the
+    prefix "QOS" or "Assoc". minimum: jobs must request at least as much. bare: its reasons have no
+    prefix. of_partition: partitions have it, not QOS.
     """
 
     name: str
@@ -147,10 +148,11 @@ def _read_table(table: str) -> Iterator[LimitKind]:
 
 
 def _reasons_by_tres(reasons: Sequence[str]) -> Mapping[str, str]:
-    """Return a kind's reasons in the table by TRES; a single one is of no TRES."""
+    """Return a kind's reasons in the table by TRES; "" is the key of a single one."""
     if len(reasons) == 1:
         return {"": reasons[0]}
     by_tres = dict(zip(("cpu", "mem", "node", "gres/gpu"), reasons))
+    # Slurm names the reasons of billing as it names those of GRES.
     by_tres["billing"] = by_tres["gres/gpu"].replace("GRES", "Billing")
     return {tres: reason for tres, reason in by_tres.items() if reason != "-"}
 
@@ -213,10 +215,10 @@ class Limit:
         amount = amounts.get(self.tres) if self.tres else 1
         if counts in (Counts.TRES, Counts.RUNNING) or amount is None:
             return amount
-        return None if seconds is None else amount * -(-seconds // 60)
+        return None if seconds is None else amount * math.ceil(seconds / 60)
 
     def taken_by(self, job: QueueJob) -> int:
-        """Return what one such job takes of it while it runs; 0 if unknown."""
+        """Return what one job of a queue row takes of it while it runs; 0 if unknown."""
         return 1 if self.about.counts == Counts.RUNNING else job.holds(self.tres) or 0
 
     def held_by(self, jobs: Iterable[QueueJob]) -> int:
@@ -227,7 +229,7 @@ class Limit:
 
     @property
     def reason(self) -> str:
-        """Return Slurm's reason for a job that waits for it, or ""."""
+        """Return Slurm's reason for a job that waits for it; "" if Slurm has none."""
         text = self.about.reasons.get(self.tres.partition(":")[0], "")
         if not text or self.scope == Scope.PARTITION or self.about.bare:
             return text
@@ -311,7 +313,8 @@ def read_group_limits(line: str, scope: str, name: str) -> Tuple[Limit, ...]:
     running_minutes = {tres: used for tres, _, used in _read_uses(texts.get("GrpTRESRunMins", ""))}
     limits = []
     for kind in KINDS.values():
-        if not kind.assoc_mgr or (kind.association and scope != Scope.ASSOCIATION):
+        is_of_one_job_or_user = kind.association != ""
+        if not kind.assoc_mgr or (is_of_one_job_or_user and scope != Scope.ASSOCIATION):
             continue
         factor = 60 if kind.counts == Counts.TIME else 1  # slurmctld prints minutes
         for tres, figure, used in _read_uses(texts.get(kind.assoc_mgr, "")):

@@ -81,6 +81,7 @@ REASONS: Dict[str, Tuple[str, str]] = {
 }
 """Reason -> (plain words, what to do); LIMIT_REASONS has the reasons that are limits."""
 
+# "" is the reason of a job that Slurm has not looked at yet.
 _PLANNED = (
     *("", "BeginTime", "Priority", "ReqNodeNotAvail", "Reservation", "Resources"),
     "Nodes_required_for_job_are_DOWN",
@@ -118,12 +119,12 @@ def _split_reason(reason: str) -> Tuple[str, str]:
 
 
 def is_planned(reason: str) -> bool:
-    """Return True if Slurm plans the start of such a job; for others, it shows old times."""
+    """Return True if Slurm plans when a job with this reason starts; else it shows an old time."""
     return reason.partition(",")[0].replace(" ", "_") in _PLANNED
 
 
 def _limit_reason(limit: Limit) -> Tuple[str, str]:
-    """Return the meaning of a limit's reason, whatever its figure, and what to do."""
+    """Return what a limit's reason means, in plain words, and what to do."""
     kind = limit.about
     whose = "its QOS" if limit.scope == Scope.QOS and kind.per != Per.ACCOUNT else "your account"
     if kind.counts == Counts.TIME:

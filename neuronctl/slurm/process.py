@@ -183,12 +183,12 @@ def _read_outputs(process: subprocess.Popen[bytes], name: str, deadline: float) 
     with selectors.DefaultSelector() as selector:
         for descriptor in outputs:
             selector.register(descriptor, selectors.EVENT_READ)
-        while selector.get_map():
+        while selector.get_map():  # until both are closed
             ready = selector.select(max(0, min(_LOOK, deadline - time.monotonic())))
             if not ready and process.poll() is not None:
                 break
             if not ready and time.monotonic() >= deadline:
-                raise subprocess.TimeoutExpired(name, 0)
+                raise subprocess.TimeoutExpired(name, 0)  # run() says after how long
             for key, _ in ready:
                 new_bytes = os.read(key.fd, 65536)
                 outputs[key.fd] += new_bytes
@@ -239,7 +239,7 @@ def in_memory(content: bytes) -> int:
     return file
 
 
-def whole(result: Result) -> str:
+def whole_output(result: Result) -> str:
     """Return a command's output; raise SlurmUnavailableError if its last line is cut off."""
     text = result.stdout
     if text and not text.endswith("\n"):
@@ -312,7 +312,7 @@ def become(argv: Sequence[str], environment: Mapping[str, str] = {}) -> NoReturn
 
 
 def _cannot_start(command: str, error: OSError, cwd: Optional[str]) -> NeuronctlError:
-    """Return the error for a command that cannot be started in a directory, or without one."""
+    """Return the error for a command that cannot be started. cwd: where, if not here."""
     if cwd is not None and not os.path.isdir(cwd):
         return UsageError(f"no such directory: {cwd}")
     if isinstance(error, FileNotFoundError):

@@ -13,13 +13,13 @@ from neuronctl.common.words import clipped
 from neuronctl.slurm import fields
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import CANCELLED
-from neuronctl.slurm.process import Result, failure, run, unreachable, whole
+from neuronctl.slurm.process import Result, failure, run, unreachable, whole_output
 
 _FIRST = 86400
-"""The earliest time to ask for: Slurm takes 0 for no time, which is today."""
+"""The earliest time to ask for, in epoch seconds: Slurm takes 0 for none, and begins today."""
 
 _LAST = "2100-01-01T00:00:00"
-"""By default sacct leaves out what began after now, by a clock that may be wrong."""
+"""The latest time to ask for: by default sacct omits what began after now, by a wrong clock too."""
 
 SACCT = ("sacct", "--noheader", "--parsable2", f"--delimiter={fields.SEPARATOR}")
 """How every call of sacct begins."""
@@ -126,20 +126,21 @@ def sacct(
     if duplicates:
         argv.append("--duplicates")
     if job_ids:
-        argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
+        argv.append("--jobs=" + ",".join(dict.fromkeys(job.job_or_task for job in job_ids)))
     if user is not None:
         argv.append("--user=" + user)
     begin = None if since is None else max(_FIRST, since)
     result = run([*argv, *_between(begin, None)])
     if begin is not None and _TOO_WIDE in result.stderr:
-        return Accounting(tuple(_ask_in_parts(argv, begin, int(time.time()) + 86400)))
+        tomorrow = int(time.time()) + 86400  # in case this clock lags
+        return Accounting(tuple(_ask_in_parts(argv, begin, tomorrow)))
     return _read_answer(result)
 
 
 def _read_answer(result: Result) -> Accounting:
     """Return the jobs in sacct's answer, or why there are none; raise SlurmError."""
     if result.returncode == 0:
-        jobs = tuple(parse_sacct(whole(result)))
+        jobs = tuple(parse_sacct(whole_output(result)))
         message = "" if jobs else clipped(" ".join(result.stdout.split()), 200)
         return Accounting(jobs, message and f"sacct lists no jobs, and says: {message}")
     if re.search(_OFF, result.stderr):
@@ -154,7 +155,7 @@ _TOO_WIDE = "Too wide of a date range"
 
 
 def _between(begin: Optional[int], end: Optional[int]) -> List[str]:
-    """Return the options for a period. begin: None: sacct's default. end: None: without one."""
+    """Return the options for a period. begin: None: sacct's default. end: None: no end."""
     time_format = "%Y-%m-%dT%H:%M:%S"
     last = _LAST if end is None else time.strftime(time_format, time.gmtime(end))
     if begin is None:
@@ -166,7 +167,7 @@ def _ask_in_parts(argv: Sequence[str], begin: int, end: int) -> List[AccountingJ
     """Query a period in as many parts as slurmdbd requires."""
     result = run([*argv, *_between(begin, end)])
     if result.returncode == 0:
-        return parse_sacct(whole(result))
+        return parse_sacct(whole_output(result))
     if _TOO_WIDE not in result.stderr or end - begin < 3600:
         raise failure(result)
     middle = (begin + end) // 2
@@ -182,7 +183,7 @@ def sacct_logs(job: JobId) -> Optional[Tuple[str, str]]:
     SlurmUnavailableError.
     """
     options = ["--allocations", "--expand-patterns", "--format=StdOut,StdErr"]
-    result = run([*SACCT, *options, f"--jobs={job.asked}"])
+    result = run([*SACCT, *options, f"--jobs={job.job_or_task}"])
     paths = result.stdout.partition("\n")[0].split(fields.SEPARATOR)
     if result.returncode != 0 or len(paths) != 2 or not paths[0]:
         return None
@@ -223,7 +224,7 @@ _STEP_NAMES = (*fields.names_of(_STEP_COLUMNS), "DerivedExitCode")
 
 def ask_steps(jobs: Sequence[JobId]) -> Dict[str, Tuple[StepEnd, ...]]:
     """Ask sacct about jobs; return their steps by id, or nothing without an answer."""
-    ids = ",".join(dict.fromkeys(job.asked for job in jobs))
+    ids = ",".join(dict.fromkeys(job.job_or_task for job in jobs))
     try:
         result = run([*SACCT, f"--format={','.join(_STEP_NAMES)}", f"--jobs={ids}"])
     except SlurmError:
@@ -256,7 +257,7 @@ def read_steps(job: JobId) -> Tuple[StepEnd, ...]:
     return _steps_by_task(job.job).get(str(job), ())
 
 
-def sum_usage(steps: Mapping[str, Sequence[StepEnd]]) -> Dict[JobId, StepEnd]:
+def usage_by_job(steps: Mapping[str, Sequence[StepEnd]]) -> Dict[JobId, StepEnd]:
     """Return each job's own row, with the memory of the largest task of all its steps.
 
     Accounting does not record the total of all tasks.
@@ -266,5 +267,6 @@ def sum_usage(steps: Mapping[str, Sequence[StepEnd]]) -> Dict[JobId, StepEnd]:
         job = JobId.read(name)
         if job is not None:
             sizes = [row.memory for row in rows if row.memory is not None]
-            usage[job] = replace(rows[0], memory=max(sizes, default=None))
+            own_row = rows[0]
+            usage[job] = replace(own_row, memory=max(sizes, default=None))
     return usage

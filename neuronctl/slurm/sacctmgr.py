@@ -74,8 +74,8 @@ class LimitedGroup:
     """Limits on all jobs of a QOS, an account, or an association together, with their current use.
 
     scope: ``Scope.QOS``, ``ACCOUNT`` or ``ASSOCIATION`` (the user's own in the account ``name``).
-    parent: the parent of an account, or "". account, user: the one to whose jobs a QOS applies the
-    limits; both "": to all its jobs.
+    parent: the parent of an account, or "". account, user: a QOS limits only the jobs of
+    this account or user; both "": all its jobs.
     """
 
     scope: str

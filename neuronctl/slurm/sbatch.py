@@ -55,8 +55,8 @@ _CURES = (
     ("Requested reservation is invalid", "'scontrol show reservation' lists them"),
 )
 
-# What --test-only says if nodes are out of service or reserved, so that a job waits, and if no node
-# suits the job. Slurm 22.05 says the second in both cases.
+# What --test-only says if nodes are out of service or reserved (the job then waits), and what it
+# says if no node suits the job. Slurm 22.05 says the second in both cases.
 _UNAVAILABLE = "(?i)Required node not available|Nodes? busy"
 _TOO_SMALL = "(?i)node configuration is not available"
 
@@ -65,7 +65,7 @@ _TOO_SMALL = "(?i)node configuration is not available"
 class Tested:
     """What ``sbatch --test-only`` says, and when the job would start (epoch seconds).
 
-    said: Slurm's words. start: None: Slurm names no time. too_small: no nodes suit the job.
+    said: Slurm's words. start: None if Slurm names no time. too_small: no nodes suit the job.
     unavailable: nodes suit the job, but they are out of service.
     """
 
@@ -132,7 +132,8 @@ def sbatch(
     if mark:
         argv += ["/dev/stdin", f"neuronctl-{mark}"]
     if mark and first_job:
-        argv += ["1", "", str(first_job)]
+        run, earlier_runs = "1", ""
+        argv += [run, earlier_runs, str(first_job)]
     return _submit(argv, script, cwd, env)
 
 
@@ -200,7 +201,7 @@ def _failed_submission(result: Result, submitted: Optional[Submitted]) -> SlurmE
     if is_lost and isinstance(error, SlurmUnavailableError):
         error.hint = _UNKNOWN
     elif re.search(_NOT_SENT, result.words):
-        error.certain = True
+        error.certain = True  # no job was submitted
     return error
 
 
@@ -230,7 +231,8 @@ def test_submission(
     match = re.search(r"to start at ([0-9]{9,12}) ", result.words)
     if match is not None:
         start = int(match[1])
-        return Tested(result.words.replace(match[1], moment(start, seconds=True), 1), start)
+        said = result.words.replace(match[1], moment(start, seconds=True), 1)
+        return Tested(said, start)
     too_small = re.search(_TOO_SMALL, result.words) is not None
     unavailable = re.search(_UNAVAILABLE, result.words) is not None
     if result.returncode != 0 and not (too_small or unavailable):

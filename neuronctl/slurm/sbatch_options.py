@@ -57,6 +57,7 @@ ignore-signals=
 
 
 def _table(text: str) -> Tuple[OptionSpec, ...]:
+    """Read words such as ``account:A=``: long name, letter, and what the option takes."""
     options = []
     for word in text.split():
         takes = word[-1] if word[-1] in "=?" else NO_VALUE
@@ -151,7 +152,7 @@ def _read_long(word: str, index: int, longs: Mapping[str, OptionSpec]) -> List[P
 def _read_shorts(word: str, index: int, shorts: Mapping[str, OptionSpec]) -> List[Parsed]:
     """Read ``-abc``: the letters behind an option that takes a value are its value."""
     options: List[Parsed] = []
-    for end, letter in enumerate(word[1:], 2):
+    for end, letter in enumerate(word[1:], 2):  # word[end:] follows the letter
         option = shorts.get(letter)
         if option is None:
             raise GetoptError(f"there is no option '-{letter}'", index, True)
@@ -176,7 +177,7 @@ RENAMED = {"workdir": "chdir", "share": "oversubscribe"}
 """Option that sbatch no longer has -> the one that does the same now."""
 
 SBATCHS_OWN = frozenset(option.long for option in SBATCH)
-_NOT_SBATCHS = frozenset((*RENAMED, *(option.long for option in SRUN)))
+_NOT_PLUGINS = frozenset((*RENAMED, *(option.long for option in SRUN)))
 _WITH_VALUES = (
     *(f"container-{name}" for name in ("image", "mounts", "name", "workdir", "env", "save")),
     *("environment", "uenv", "view", "repo", "image", "module", "volume"),
@@ -218,7 +219,7 @@ def _plugin_option(
 
     index = error.index
     match = re.fullmatch(r"--(?P<name>[a-z][\w-]*)(?P<value>=.*)?", words[index], re.DOTALL)
-    if not error.unknown or match is None or match["name"] in _NOT_SBATCHS:
+    if not error.unknown or match is None or match["name"] in _NOT_PLUGINS:
         return None
     name = match["name"].replace("_", "-")
     is_container = re.match(r"(no-)?container-", name) is not None
@@ -227,11 +228,11 @@ def _plugin_option(
     if match["value"] is not None or _stands_alone(words, index, lines):
         takes = OPTIONAL_VALUE
     elif lines or name in _WITH_VALUES:
-        takes = VALUE
+        takes = VALUE  # the next word
     elif is_container:
-        takes = OPTIONAL_VALUE
+        takes = OPTIONAL_VALUE  # Pyxis's other options are flags
     else:
-        return None
+        return None  # the next word may be its value, or the script
     return OptionSpec(match["name"], "", takes, match["name"])
 
 

@@ -61,12 +61,13 @@ def run_sbatch(
             executable=path,
             stdin=None if stdin is None else in_memory(stdin),
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if os.isatty(2) else None,
+            stderr=subprocess.PIPE if os.isatty(2) else None,  # a file needs no escaping
             env=with_started(path, environment),
             close_fds=False,
         )
     except OSError as error:
         raise SlurmUnavailableError(f"cannot start {path}: {error.strerror}") from None
+    # sbatch decides what a signal does, as if the user had started it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda received, _: process.send_signal(received))

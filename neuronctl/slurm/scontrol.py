@@ -145,9 +145,9 @@ class NodeGroup:
     """Compute nodes that differ only in their names; figures are per node.
 
     state: as Slurm prints it, ``IDLE`` or ``MIXED+DRAIN``. cores, cores_used: Slurm's CPUs; a core
-    has ``threads`` of them. memory_mb: the memory that jobs may use. owner: the only user whose
-    jobs may run there now, "": anybody. gpu_types: (type, total, in use). resources: (name, total,
-    in use) of other generic resources, such as ``shard``.
+    has ``threads`` of them. memory_mb: the memory that jobs may use. gpu: a type of its GPUs, or
+    "". owner: the only user whose jobs may run there now, "": anybody. gpu_types: (type, total, in
+    use). resources: (name, total, in use) of other generic resources, such as ``shard``.
     """
 
     names: Tuple[str, ...]
@@ -212,9 +212,9 @@ class SiteConfig:
     processes that have not ended. memory_mb_per_…: what a job gets if neither it nor its partition
     says; None: all. preempts_by: what decides which jobs a job may preempt: ``qos``,
     ``partition_prio``, or ``none``. preempt_mode: what Slurm does with preempted jobs if neither
-    partition nor QOS says. requeues: Slurm requeues jobs that do not say. private: what users may
-    not see of others (PrivateData), such as ``jobs``. max_array_size: one more than the highest
-    index of an array. first_in_first_out: the job that was submitted first has the highest
+    partition nor QOS says. requeues: Slurm requeues jobs that do not forbid it. private: what
+    users may not see of others (PrivateData), such as ``jobs``. max_array_size: one more than the
+    highest index of an array. first_in_first_out: the job that was submitted first has the highest
     priority.
     """
 
@@ -230,10 +230,12 @@ class SiteConfig:
     kill_wait: int = column("KillWait", lambda text: parse_count(text) or 0, default=30)
     preempts_by: str = column("PreemptType", lambda text: text.rpartition("/")[2], default="")
     preempt_mode: str = column("PreemptMode", default="")
-    requeues: bool = column("JobRequeue", "0".__ne__, default=True)
+    requeues: bool = column("JobRequeue", lambda text: text != "0", default=True)
     private: Tuple[str, ...] = column("PrivateData", words, default=())
     max_array_size: Optional[int] = column("MaxArraySize", count, default=None)
-    first_in_first_out: bool = column("PriorityType", "priority/basic".__eq__, default=False)
+    first_in_first_out: bool = column(
+        "PriorityType", lambda text: text == "priority/basic", default=False
+    )
 
 
 def scontrol_questions(user: str, job_ids: Sequence[int] = ()) -> Tuple[List[str], str]:
@@ -259,10 +261,9 @@ def _partition(line: Mapping[str, str]) -> SitePartition:
     values = read_columns(columns_of(SitePartition), line)
     # Without its own default, a job gets the maximum.
     values["default_time"] = values["default_time"] or values["max_time"]
-    whole = "user" if line["ExclusiveUser"] == "YES" else ""
     if line["OverSubscribe"] == "EXCLUSIVE":
-        whole = "nodes"
-    return SitePartition(**values, whole=whole)
+        return SitePartition(**values, whole="nodes")
+    return SitePartition(**values, whole="user" if line["ExclusiveUser"] == "YES" else "")
 
 
 _NODE_FIELDS = (
@@ -292,6 +293,7 @@ def _make_group(names: Sequence[str], fields: Mapping[str, str]) -> NodeGroup:
     """Return the group of nodes with these figures."""
     resources, used_resources = (parse_resources(fields[key]) for key in ("Gres", "GresUsed"))
     gpus, used_gpus = resources.get("gpu", {}), used_resources.get("gpu", {})
+    # If Slurm prints no GresUsed, AllocTRES has the number.
     in_use = sum(used_gpus.values()) if used_gpus else parse_tres_gpus(fields["AllocTRES"])
     return NodeGroup(
         names=tuple(names),
@@ -303,7 +305,7 @@ def _make_group(names: Sequence[str], fields: Mapping[str, str]) -> NodeGroup:
         memory_mb_used=count(fields["AllocMem"]) or 0,
         gpus=sum(gpus.values()),
         gpus_used=in_use or 0,
-        gpu=next(filter(None, gpus), ""),
+        gpu=next(filter(None, gpus), ""),  # the first type that has a name
         arch=fields["Arch"],
         features=words(fields["ActiveFeatures"]),
         threads=count(fields["ThreadsPerCore"]) or 1,

@@ -14,7 +14,7 @@ from neuronctl.slurm import fields
 from neuronctl.slurm.conf import config_file
 from neuronctl.slurm.job_id import JobId
 from neuronctl.slurm.job_states import ACTIVE, WAITING
-from neuronctl.slurm.process import TIMEOUT, failure, run, whole
+from neuronctl.slurm.process import TIMEOUT, failure, run, whole_output
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class QueueJob:
     the exit code of the batch script, 0:0 until it ends; None if this squeue does not print it.
     """
 
-    # Free text (directory, name) comes last. Explicit fields, because --json takes ten times as
-    # long; with --Format, because --format has no letter for the exit code.
-    # Output of a site's wrapper before the rows precedes the first row's id.
+    # Free text (directory, name) comes last. --json takes ten times as long as these columns, and
+    # --format has no letter for the exit code.
+    # A site's wrapper may print lines before the rows: they precede the first row's id.
     id: JobId = fields.column("JobArrayID", lambda text: JobId.read(text.rpartition("\n")[2]))
     job_id: int = fields.column("JobID", fields.count)
     user: str = fields.column("UserName")
@@ -95,13 +95,13 @@ def squeue_argv(
 ) -> List[str]:
     """Return the command of one squeue for all ``job_ids``, a user, or a partition.
 
-    Its answer includes ended jobs. partition: several are separated by commas. end: the text after
+    Its answer includes ended jobs. partition: one or more, separated by commas. end: the text after
     each row. Without --local, squeue also asks slurmctld for the federation (22.05).
     """
     argv = ["squeue", "--noheader", "--local", "--all", "--states=all"]
     argv.append("--Format=" + f":{fields.SEPARATOR},".join(fields.names_of(_COLUMNS)) + f":{end}")
     if job_ids:
-        argv.append("--jobs=" + ",".join(dict.fromkeys(job.asked for job in job_ids)))
+        argv.append("--jobs=" + ",".join(dict.fromkeys(job.job_or_task for job in job_ids)))
     if user is not None:
         argv.append("--user=" + user)
     if partition is not None:
@@ -122,7 +122,7 @@ def parse_squeue(text: str, *, end: str = "\x1e") -> List[QueueJob]:
 
 
 def runs_of(rows: Iterable[QueueJob]) -> Dict[int, int]:
-    """Return when each job that is on nodes now began, by its own id; 0: unknown."""
+    """Return when each job that is on nodes now began (0: unknown), by its own job id."""
     return {row.job_id: row.start or 0 for row in rows if row.state in ACTIVE - WAITING}
 
 
@@ -134,7 +134,7 @@ def read_queue(argv: Sequence[str], *, timeout: float = TIMEOUT) -> str:
         return ""
     if result.returncode != 0:
         raise failure(result)
-    return whole(result)
+    return whole_output(result)
 
 
 def squeue(

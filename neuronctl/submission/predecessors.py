@@ -83,7 +83,7 @@ def wait_for_named(
             ids = _ids_to_wait_for(f"{option} {word}", kind, word, tell)
         else:
             id = newest(word, RecordStore.default()) if is_name(word) else JobId.parse(word)
-            ids = [id.asked]
+            ids = [id.job_or_task]
         terms += [f"{kind}:{id}" for id in ids]
     origins = {**request.origins, "dependency": Origin(Source.DERIVED, first_option)}
     dependency = ",".join(dict.fromkeys(terms)) or None
@@ -110,7 +110,7 @@ def _ids_to_wait_for(option: str, kind: str, word: str, tell: Callable[[str], No
         if current.ended:
             state = f"has ended as {current.state}: there is nothing to wait for"
         else:
-            ids.append(str(current.job_id) if current.is_later_run else id.asked)
+            ids.append(str(current.job_id) if current.is_later_run else id.job_or_task)
         tell(f"{option}: job {current.id.job} ({printable(current.name)}) {state}")
     return ids
 

@@ -111,7 +111,7 @@ def use(ids: Sequence[JobId]) -> None:
     with assert_bounded():
         for id in ids:
             assert JobId.read(str(id)) == id
-            assert id.count >= 0 and id.asked
+            assert id.count >= 0 and id.job_or_task
             for other in (*ids, JobId(4711, task=3), JobId(4711, tasks="0-9%2")):
                 id.covers(other)
                 id.overlaps(other)

@@ -16,7 +16,7 @@ from neuronctl.monitoring.node_use import parse_node_usage
 from neuronctl.monitoring.samples import GpuUse, NodeUse, gpu_lines, read_samples
 from neuronctl.request.job_file import own_cluster
 from neuronctl.slurm.job_id import JobId
-from neuronctl.slurm.sacct import parse_steps, sum_usage
+from neuronctl.slurm.sacct import parse_steps, usage_by_job
 from neuronctl.tracking.job_status import JobStatus
 
 START = 1_795_000_000
@@ -171,7 +171,7 @@ def test_what_accounting_has() -> None:
         "4711.batch|FAILED|1:0|114168K||00:11.557|32|41|\n"
         "4711.0|FAILED|1:0|1.5G|||32|41|\n4712_3|COMPLETED|0:0|||00:50.5|2|100|0:0\n"
     )
-    used = sum_usage(parse_steps(text.replace("|", "\x1f")))
+    used = usage_by_job(parse_steps(text.replace("|", "\x1f")))
     use, task = used[JobId(4711)], used[JobId(4712, 3)]
     assert (use.cpu, use.cores, use.elapsed) == (86410.0, 32, 100)
     assert use.memory == int(1.5 * GIB)

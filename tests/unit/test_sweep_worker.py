@@ -383,6 +383,25 @@ def test_the_time_left(text: str, seconds: Optional[int]) -> None:
     assert node.parse_left(text) == seconds
 
 
+@pytest.mark.parametrize(
+    ("message", "state"),
+    [
+        ("Invalid job id specified", ""),
+        ("Unable to contact slurm controller (connect failure)", None),
+    ],
+)
+def test_only_a_job_that_slurm_has_forgotten_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str, state: Optional[str]
+) -> None:
+    """While slurmctld restarts, one question may fail, and the next one be answered."""
+    error = f"echo 'slurm_load_jobs error: {message}' >&2; exit 1"
+    (tmp_path / "squeue").write_text(f'#!/bin/sh\ncase "$*" in *" -j "*) {error} ;; esac\n')
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    run = node.ask_run("7", 7)
+    assert (run and run.state) == state
+
+
 def test_the_commit_is_read_from_the_repository(tmp_path: Path) -> None:
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a"]
     subprocess.run([*git, "init", "-q"], check=True)

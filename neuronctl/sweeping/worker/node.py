@@ -58,9 +58,14 @@ def run(
 
 def ask(*command: str) -> Optional[str]:
     """Return what a Slurm command prints; None if it fails or takes over a minute."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}
-    code, out, _ = run(command, dict(env, SLURM_TIME_FORMAT="%s"), None, 60)
+    code, out, _ = _ask(*command)
     return out if code == 0 else None
+
+
+def _ask(*command: str) -> Tuple[Optional[int], str, str]:
+    """Run a Slurm command that prints times as epoch seconds; return what run() returns."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}
+    return run(command, dict(env, SLURM_TIME_FORMAT="%s"), None, 60)
 
 
 def ask_runs() -> Runs:
@@ -74,11 +79,11 @@ def ask_runs() -> Runs:
 
 def ask_run(job: str, job_id: int) -> Optional[JobRun]:
     """Return the run of a job; None: Slurm does not answer. State "": it does not know the job."""
-    text = ask("squeue", "--all", "-h", "-r", "-j", job, "-o", "%A %T %S %L")
-    # squeue also fails for a job that Slurm has forgotten.
-    if text is None and ask("squeue", "-h", "-t", "R", "-o", " ") is None:
+    code, out, message = _ask("squeue", "--all", "-h", "-r", "-j", job, "-o", "%A %T %S %L")
+    is_forgotten = "invalid job id" in message.lower()
+    if code != 0 and not is_forgotten:
         return None
-    for id, state, began, left in re.findall(r"(?m)^(\d+) (\w+) (\d+) (\S+)$", text or ""):
+    for id, state, began, left in re.findall(r"(?m)^(\d+) (\w+) (\d+) (\S+)$", out):
         if int(id) == job_id:
             return JobRun(state, int(began), parse_left(left))
     return JobRun("", 0, None)

@@ -41,8 +41,8 @@ class Finding:
     message: the problem, with the figure and the limit. hint: what to type instead. cited: who sets
     the limit. about: the options of a batch script that have the problem. instead: sbatch's option
     (without dashes) and the only right value for it; None if there are several, or none. word: the
-    argument of the program that has the problem, or "". place: the problem's in a script. edits:
-    the only way to fix the script; () if there are several, or none.
+    argument of the program that has the problem, or "". place: where the problem is in a script.
+    edits: the only way to fix the script; () if there are several, or none.
 
     >>> [finding.code for finding in neuronctl.judge(plan).findings if finding.refuses]
     []
@@ -72,12 +72,12 @@ class Finding:
 
     @property
     def doubtful(self) -> bool:
-        """Return True if the finding is no error only because its limit may not be Slurm's."""
+        """Return True if only the doubt about its source keeps the finding from being an error."""
         return self.rule.severity == ERROR and self.cited.doubtful
 
     @property
     def row(self) -> Tuple[str, ...]:
-        """Return the values of ROW, which a job's record keeps."""
+        """Return the values of the fields in ROW, which a job's record keeps."""
         return tuple(getattr(self, name) for name in ROW)
 
     @property
@@ -101,7 +101,7 @@ class Finding:
 
 
 ALONE, NO_SIGN = "alone", "no sign"
-"""Each copy of a program trains everything; or nothing shows that the copies share the work."""
+"""What a program's copies do: each trains everything, or nothing shows that they share the work."""
 
 
 @dataclass(frozen=True)
@@ -167,11 +167,11 @@ class RuleContext:
 
     reviewed: whether the script is only shown (``generate``): rules about this machine then warn
     instead of refusing, as the script may be meant for another. slurm: None if Slurm was not asked
-    or did not answer. sources: who states a figure that is Slurm's and not the catalog's, by its
-    place below the cluster. batch_script: whether the job is a user's batch script: rules about
-    what neuronctl starts are left out, and hints are about ``#SBATCH`` lines. comment_parts: what
-    a corrected comment contains, such as ``{"field": "nlp"}``. launch_index: the launch of the
-    plan that a rule for steps judges.
+    or did not answer. sources: who states each figure that comes from Slurm, not from the catalog;
+    the key is its path in the catalog, below the cluster. batch_script: whether the job is a user's
+    batch script: rules about what neuronctl starts are left out, and hints are about ``#SBATCH``
+    lines. comment_parts: what a corrected comment contains, such as ``{"field": "nlp"}``.
+    launch_index: the position in the plan of the launch that a rule for steps judges.
     """
 
     plan: JobPlan
@@ -226,8 +226,9 @@ class RuleContext:
         """Return the QOS whose limit counts in the job's partition, or ""."""
         partition = self.plan.partition
         source = self.sources.get(("partitions", partition.name, key))
-        if source is not None:
-            return source.text.partition("sacctmgr show qos ")[2].partition(",")[0]
+        if source is not None:  # "sacctmgr show qos NAME, DATE" if a QOS sets the limit
+            _, _, name_and_date = source.text.partition("sacctmgr show qos ")
+            return name_and_date.partition(",")[0]
         qos = self.plan.cluster.qos_named(self.plan.request.qos)
         limit = getattr(qos, key, None)
         in_force = getattr(partition, key)
@@ -286,21 +287,22 @@ class Rule:
     traits: Trait = Trait.NONE
     about: Optional[Tuple[str, ...]] = None
 
-    def complete(self, finding: Finding, step: str = "", *, reviewed: bool = False) -> Finding:
+    def complete(self, finding: Finding, prefix: str = "", *, reviewed: bool = False) -> Finding:
         """Return a finding of the rule's function with its code, title, and severity.
 
-        step: the prefix of messages about a step. reviewed: as of RuleContext.
+        prefix: of messages about a step. reviewed: as of RuleContext.
         """
         severity = finding.severity or self.severity
-        is_doubtful = severity == self.severity == ERROR and finding.cited.doubtful
-        if is_doubtful or (reviewed and Trait.MACHINE in self.traits):
+        would_refuse = severity == self.severity == ERROR
+        may_be_elsewhere = reviewed and Trait.MACHINE in self.traits
+        if (would_refuse and finding.cited.doubtful) or may_be_elsewhere:
             severity = WARNING
         return replace(
             finding,
             code=self.code,
             severity=severity,
             title=self.title,
-            message=step + finding.message,
+            message=prefix + finding.message,
             about=finding.about or self.about or (),
         )
 
@@ -339,14 +341,15 @@ class Registry(Generic[Subject]):
             raise ValueError(f"{code} is declared twice, or is not in rule_codes")
         options = None if about is None else tuple(about.split())
         RULES[code] = Rule(code, severity, title, traits, options)
+        # setdefault() stores the function and returns it.
         return lambda judge: self.judges.setdefault(code, judge)
 
     def judge(
-        self, code: str, subject: Subject, step: str = "", *, reviewed: bool = False
+        self, code: str, subject: Subject, prefix: str = "", *, reviewed: bool = False
     ) -> Iterator[Finding]:
-        """Yield the findings of one rule. step, reviewed: as for Rule.complete()."""
+        """Yield the findings of one rule. prefix, reviewed: as for Rule.complete()."""
         for finding in islice(self.judges[code](subject), _MOST_FINDINGS):
-            yield RULES[code].complete(finding, step, reviewed=reviewed)
+            yield RULES[code].complete(finding, prefix, reviewed=reviewed)
 
 
 JOB_RULES: Registry[RuleContext] = Registry()

@@ -84,17 +84,17 @@ def check_launcher_as_program(context: RuleContext) -> Iterator[Finding]:
     launch, request = context.launch, context.launch.request
     if context.plan.interactive or request.script is None or not launch.launcher.distributed:
         return
-    call = None if launch.processes == 1 else called_launcher(request)
-    if call is None:
+    call = called_launcher(request)
+    if call is None or launch.processes == 1:
         return
-    launcher, name, args = call
-    joins_others = {*map(option_name, args)} & {*launcher.joins}
+    inner, name, args = call
+    joins_others = {*map(option_name, args)} & {*inner.joins}
     if joins_others and launch.processes_per_node == 1:
-        return
+        return  # started once per node, it trains together with those on the other nodes
     program = next((word for word in args if word.endswith(".py")), "PROGRAM")
     message = f"{name} starts processes itself, and {launch.launcher.name} starts {name} "
     message += f"{counted(launch.processes, 'time')}: that many separate trainings"
-    yield Finding(message, f"name the program alone: --launcher {launcher.name} {quote(program)} …")
+    yield Finding(message, f"name the program alone: --launcher {inner.name} {quote(program)} …")
 
 
 _STATED = {
@@ -249,7 +249,9 @@ def check_times_and_limit(context: RuleContext) -> Iterator[Finding]:
         return
     time = units.format_time(limit)
     for name, seconds in (("idle", plan.idle), ("stall", plan.stall)):
-        if (seconds or 0) >= limit and request.origin(name).source is not Source.CONFIG:
+        # The configuration file is for all jobs, and so also for shorter ones.
+        is_for_this_job = request.origin(name).source is not Source.CONFIG
+        if is_for_this_job and (seconds or 0) >= limit:
             message = f"--{name} {getattr(request, name)} never ends a job of {time}"
             half_in_minutes = max(1, limit // 120)
             hint = f"use less, such as --{name} {half_in_minutes}m, or a longer --time"
@@ -369,12 +371,13 @@ def _join_variables(names: Sequence[str]) -> str:
 
 
 def _references_in_arguments(context: RuleContext) -> Iterator[Finding]:
-    """Yield each launch whose program gets ``$NAME`` as an argument, unless it reads that."""
+    """Yield each launch with ``$NAME`` in its arguments, unless one of its programs expands it."""
     for launch in context.plan.launches:
         words = launch.request.args
         programs = [word.rpartition("/")[2] for word in (launch.request.script or "", *words)]
         if any(re.fullmatch(_READ_DOLLARS, program) for program in programs):
             continue
+        # Any other name may be no variable at all.
         names = [
             name
             for name in dict.fromkeys(chain.from_iterable(map(references, words)))

@@ -33,7 +33,7 @@ _LONGEST_NAME = 255
 def gather_local_facts(
     plan: JobPlan, *, elsewhere: bool = False, quotas: bool = False
 ) -> LocalFacts:
-    """Return what the rules may know of this machine; raise UsageError if it cannot be read.
+    """Return what the rules may know of this machine; raise UsageError in a deleted directory.
 
     elsewhere: the job may be meant for another machine, with file systems that are not here.
     quotas: whether to ask what is left of the user's quotas, for at most 1 s.
@@ -41,9 +41,9 @@ def gather_local_facts(
     # salloc changes the directory of its command, but the job is submitted from here.
     chdir_option = None if plan.interactive else plan.request.chdir
     chdir = _directory_fault(plan)
-    launches = tuple(_launch_facts(plan, launch, chdir) for launch in plan.launches)
+    of_launches = tuple(_launch_facts(plan, launch, chdir) for launch in plan.launches)
     return replace(
-        LocalFacts(of_steps=launches) if plan.steps else launches[0],
+        LocalFacts(of_steps=of_launches) if plan.steps else of_launches[0],
         user=login_name(),
         directory=os.path.realpath(chdir_option or working_directory()),
         config_file=defaults_file(),
@@ -54,7 +54,7 @@ def gather_local_facts(
         variables=frozenset(filter(_is_inherited, os.environ)),
         broken_texts=tuple(_broken_texts(plan)),
         bad_nodes=bad_nodes(local_cluster()),
-        quotas=quotas_where_it_writes(plan, launches[0].imports) if quotas else (),
+        quotas=quotas_where_it_writes(plan, of_launches[0].imports) if quotas else (),
     )
 
 
@@ -144,6 +144,7 @@ def _directory_fault(plan: JobPlan) -> Optional[Finding]:
 
 
 def _program_fault(plan: JobPlan, request: JobRequest) -> Optional[Finding]:
+    """Return why the program cannot run; None if it can, or if the job itself may provide it."""
     script = request.script
     if script is None:
         return None
@@ -243,13 +244,15 @@ def _copies(launch: Launch) -> str:
         return ""  # the image has it
     from neuronctl.rules.python_program import judge_copies
 
-    path = request.resolve_path(file or "")
-    # Python searches the folder of the program, or for a module the working directory.
-    directory = (path or ".") if file is None else os.path.dirname(os.path.realpath(path))
+    # Python searches the working directory for a module, and the folder of a program's file.
+    name, directory = module or "", request.resolve_path("") or "."
+    if file is not None:
+        name = request.resolve_path(file)
+        directory = os.path.dirname(os.path.realpath(name))
     python_path = dict(request.env).get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     entries = [entry for entry in python_path.split(os.pathsep) if entry]
     search = [directory, *map(request.resolve_path, entries)]
-    return judge_copies(module or path, search, module=module is not None)
+    return judge_copies(name, search, module=module is not None)
 
 
 def _image_fault(plan: JobPlan) -> Optional[Finding]:
@@ -342,7 +345,7 @@ def log_fault(path: str) -> Optional[Finding]:
     if os.path.isdir(path):
         return Finding(f"the log file '{path}' is a directory", hint)
     if os.path.exists(path) and not os.path.isfile(path) and os.access(path, os.W_OK):
-        return None  # /dev/null
+        return None  # a device, such as /dev/null
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
         hint = f"create it first: mkdir -p {quote(directory)}; or {hint}"

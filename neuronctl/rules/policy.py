@@ -54,7 +54,7 @@ def _choices(context: RuleContext, key: str, values: Tuple[str, ...], typed: str
 
 
 def _similar_values(context: RuleContext, values: Tuple[str, ...], typed: str) -> Sequence[str]:
-    """Return values that contain the typed word, or are in it; else mean it; else look like it."""
+    """Return up to four values like the typed one: in text, else in meaning, else in spelling."""
     meanings = context.plan.cluster.policy.comment.meanings
     word = typed.lower().strip()
     if not word:
@@ -72,9 +72,9 @@ def _join_hints(hints: Sequence[str]) -> str:
 
 
 def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tuple[str, ...]]:
-    """Return the first import that values are named like ("": none), and those, best first."""
+    """Return the first import after which values are named, or "", and these values, best first."""
 
-    def score(value: str, name: str) -> int:
+    def score(value: str, name: str) -> int:  # 2: a part of the value; 1: within a part; 0: no
         parts = re.split("[-_]", value)
         return 2 if name in parts else int(len(name) > 3 and any(name in part for part in parts))
 
@@ -87,7 +87,8 @@ def near_imports(imports: Sequence[str], values: Sequence[str]) -> Tuple[str, Tu
 def _right_comment(context: RuleContext) -> str:
     """Return the one correct comment of a batch script, or "" if that is unclear.
 
-    It has the words of the comment that are values of one part, and what --field and --appl name.
+    The correct comment has those words of the given one that are values of one part, and the values
+    of --field and --appl.
     """
     policy, options = context.plan.cluster.policy.comment, context.comment_parts
     if not context.batch_script:
@@ -97,8 +98,9 @@ def _right_comment(context: RuleContext) -> str:
         return word if not policy.values or word in policy.values else ""
     words = [word for word in re.split(r"[\s;,&|]+", (context.plan.comment or "").lower()) if word]
     parts = {key: _right_value(policy, key, words, options.get(key)) for key in policy.fields}
-    would_lose_words = len(options) < len(parts) < len(words)
-    if would_lose_words or not all(parts.values()):
+    would_lose_words = len(words) > len(parts)
+    has_all_options = len(options) >= len(parts)  # then the words do not matter
+    if (would_lose_words and not has_all_options) or not all(parts.values()):
         return ""
     comment = ";".join(f"{key}={value}" for key, value in parts.items())
     return comment if re.fullmatch(policy.pattern or ".*", comment) else ""
@@ -109,8 +111,8 @@ def _right_value(
 ) -> str:
     """Return the value of a part of the comment, or "" if that is unclear.
 
-    words: of the comment, in lower case. option: the value that --field or --appl names, if the
-    words name none for certain; None without such an option.
+    words: of the comment, in lower case. option: the value of --field or --appl, which counts if
+    no word is certain; None without such an option.
     """
     # Lower-case value -> the value as the site writes it.
     spellings = {value.lower(): value for value in policy.fields[key]}
@@ -118,8 +120,8 @@ def _right_value(
     if option is not None:
         others = [values for name, values in policy.fields.items() if name != key]
         ambiguous = {value.lower() for values in others for value in values}
-        named = {word for word in named if word not in ambiguous or f"{key}={word}" in words}
-        named = named or {option.lower()} & spellings.keys()
+        certain = {word for word in named if word not in ambiguous or f"{key}={word}" in words}
+        named = certain or {option.lower()} & spellings.keys()
     return spellings[named.pop()] if len(named) == 1 else ""
 
 
@@ -182,12 +184,14 @@ def _wrong_parts(context: RuleContext, comment: str) -> Iterator[Tuple[str, str]
         for key, allowed in policy.fields.items()
         if values[key] not in allowed
     }
-    if keys == list(policy.fields) and not re.search(r"[\s,&|]", comment):
+    has_right_keys = keys == list(policy.fields) and not re.search(r"[\s,&|]", comment)
+    if has_right_keys:
         for key, hint in choices.items():
             yield f"{key}={values[key]} in the comment is not a value that the site allows", hint
         return
     hint = _join_hints([f"use {_comment_form(context)} instead", *choices.values()])
-    if not choices and {*keys} >= {*policy.fields}:
+    has_every_key = policy.fields.keys() <= {*keys}
+    if has_every_key and not choices:
         # Only the order or a separator is wrong, or there is more than the parts.
         hint = "write " + ";".join(f"{key}={value}" for key, value in values.items())
     yield f"comment '{comment}' does not have the form {policy.parts}", hint

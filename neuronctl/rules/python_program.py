@@ -58,6 +58,7 @@ def judge_copies(name: str, search: Sequence[str], *, module: bool) -> str:
     files = [name]
     if module:
         parts = name.split(".")
+        # Python runs the module, or the __main__ of a package.
         files = [*_local_files(parts, search), *_local_files([*parts, "__main__"], search)]
         if not files:
             return ""
@@ -69,9 +70,9 @@ def judge_copies(name: str, search: Sequence[str], *, module: bool) -> str:
             return ""
         trains = trains or bool(re.search(_TRAINS, text))
         is_complete = is_complete and is_known and not re.search(_OPAQUE, text)
-    if is_complete:
-        return ALONE if trains else NO_SIGN
-    return NO_SIGN if trains else ""
+    if trains:  # what was not read may share the work
+        return ALONE if is_complete else NO_SIGN
+    return NO_SIGN if is_complete else ""
 
 
 def _read_all(files: Sequence[str], search: Sequence[str]) -> Iterator[Tuple[str, bool]]:
@@ -92,12 +93,14 @@ def _read_all(files: Sequence[str], search: Sequence[str]) -> Iterator[Tuple[str
         text, imports, is_known = _read(file)
         for level, parts in imports:
             is_plain = parts[0] in _PLAIN
+            # A plain package of PYTHONPATH shares no work either, and is not read.
             directories = search[:1] if is_plain else search
             if level:  # relative to the file: the directory, the one above, and so on
                 directories = [os.path.normpath(os.path.join(file, *[os.pardir] * level))]
             imported = _local_files(parts, directories)
             waiting += imported
-            if not imported and not level and not is_plain and parts[0] not in own_modules():
+            is_installed = not imported and not level
+            if is_installed and not (is_plain or parts[0] in own_modules()):
                 is_known = False
         yield text, is_known
 
@@ -116,7 +119,7 @@ def _local_files(parts: Sequence[str], directories: Sequence[str]) -> List[str]:
 
 
 def _read(file: str) -> Tuple[str, List[Tuple[int, List[str]]], bool]:
-    """Return a file's text without comments and docstrings, its imports, and if that is all.
+    """Return a file's text without comments and docstrings, its imports, and if all was read.
 
     An import is the number of dots that it begins with, and the names between its other dots.
     """
@@ -128,7 +131,7 @@ def _read(file: str) -> Tuple[str, List[Tuple[int, List[str]]], bool]:
             warnings.simplefilter("ignore")
             tree = ast.parse(raw)
         for node in ast.walk(tree):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):  # a docstring
                 node.value = ast.Constant(None)
         return ast.unparse(tree), list(_imports(tree)), len(raw) < LONGEST_PROGRAM
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -180,8 +183,8 @@ class _Program:
     def is_for_some_ranks(self, call: ast.AST, within: FrozenSet[str] = frozenset()) -> bool:
         """Return True if only some ranks reach a call.
 
-        within: the functions that contain it, from the search for their own calls; a function that
-        calls itself ends the search.
+        within: the functions whose own calls are being judged. A call from one of them decides
+        nothing, and counts as True.
         """
         if _names_rank(call):
             return True

@@ -78,6 +78,7 @@ class Quota:
 def quotas_where_it_writes(plan: JobPlan, imports: Sequence[str]) -> Tuple[Quota, ...]:
     """Return the quotas on the file systems to which a job writes. imports: of LocalFacts."""
     directory = os.path.join(working_directory(), plan.request.chdir or "")
+    # With a copy of the code, the job runs in the copy.
     places = {directory: "working directory (--chdir DIR)"} if plan.code is None else {}
     for pattern in filter(None, (plan.output, plan.error)):
         # The part of the path before the first %, which may be a directory that exists.
@@ -240,7 +241,8 @@ def read_quotas(command: str, text: str, asked_at: float) -> Iterator[Quota]:
         place, grace = row[2], row[9]
         # The time until which the soft limit may be exceeded, in words or as epoch seconds.
         is_past = grace in ("none", "expired") or (grace.isdigit() and 0 < int(grace) < asked_at)
-        limit = soft if is_past and soft else hard or soft
+        in_force = soft if is_past else hard
+        limit = in_force or hard or soft  # 0: not set
         most_files = hard_files or soft_files
         if limit or most_files:
             source = f"{command}, {moment(asked_at)}"

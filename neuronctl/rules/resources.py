@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, List, Mapping, Optional, Sequence
+from typing import Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from neuronctl.catalog.cluster import Citation, Partition
 from neuronctl.common import units
@@ -62,20 +62,9 @@ def check_partition_exists(context: RuleContext) -> Iterator[Finding]:
         return
     if _partition_in_catalog(context) is not None:
         return
-    names = tuple(plan.cluster.partitions)
     source = _cite_partitions(context)
-    similar = nearest(name, names)
-    with_model = _open_partitions(plan, lambda partition: name.lower() in partition.gpu_names)
-    message = f"partition '{name}' does not exist on {plan.cluster.name}"
-    hint = _list_partitions(names)
-    if name in _catalog_partitions(context):
-        message = f"partition '{name}' is in the catalog, but the Slurm of {plan.cluster.name} "
-        message += "does not have it"
-    elif with_model:
-        message += f"; {name.lower()} is a GPU model"
-        hint = f"use -p {' or '.join(with_model[:2])}"
-    elif similar:
-        hint = f"did you mean {' or '.join(similar)}?"
+    similar = nearest(name, tuple(plan.cluster.partitions))
+    message, hint = _explain_absence(context, similar)
     if source.doubtful:
         message = f"partition '{name}' is not in the catalog's list of {plan.cluster.name}"
         clusters = context.catalog.clusters
@@ -85,6 +74,22 @@ def check_partition_exists(context: RuleContext) -> Iterator[Finding]:
         elif not similar:
             hint = "'neuronctl partitions' lists them; for another cluster, use --cluster"
     yield Finding(message, hint, source)
+
+
+def _explain_absence(context: RuleContext, similar: Sequence[str]) -> Tuple[str, str]:
+    """Return the message and the hint for a partition that the cluster surely lacks."""
+    plan, name = context.plan, context.plan.partition.name
+    if name in _catalog_partitions(context):
+        message = f"partition '{name}' is in the catalog, but the Slurm of {plan.cluster.name} "
+        return f"{message}does not have it", _list_partitions(tuple(plan.cluster.partitions))
+    message = f"partition '{name}' does not exist on {plan.cluster.name}"
+    with_model = _open_partitions(plan, lambda partition: name.lower() in partition.gpu_names)
+    if with_model:
+        message += f"; {name.lower()} is a GPU model"
+        return message, f"use -p {' or '.join(with_model[:2])}"
+    if similar:
+        return message, f"did you mean {' or '.join(similar)}?"
+    return message, _list_partitions(tuple(plan.cluster.partitions))
 
 
 def _no_partition(context: RuleContext) -> Finding:
@@ -171,9 +176,9 @@ def check_gpus_per_node(context: RuleContext) -> Iterator[Finding]:
         hint = f"request at most --gpus-per-node {available}"
         if nodes <= min(partition.nodes or nodes, partition.max_nodes or nodes):
             hint += f", or -N {nodes} --gpus-per-node {available}"
-    others = _open_partitions(plan, lambda other: other.gpus_per_node >= needed)
-    if others:
-        hint += f", or use a partition that has them: {', '.join(others)}"
+    larger = _open_partitions(plan, lambda other: other.gpus_per_node >= needed)
+    if larger:
+        hint += f", or use a partition that has them: {', '.join(larger)}"
     yield Finding(f"{message}{available}", hint, context.cite_partition("gpus_per_node"))
 
 
@@ -199,15 +204,16 @@ def check_gpu_model(context: RuleContext) -> Iterator[Finding]:
     requested, models = plan.request.gpu_type, partition.gpu_names
     if requested is None or not models or requested in models:
         return
-    hint = "leave the type out"
-    if len(models) > 1:
-        hint = f"request one of them, such as {models[0]}"
+    same_letters = [model for model in models if model.lower() == requested.lower()]
     others = _open_partitions(plan, lambda other: requested in other.gpu_names)
-    if others and not plan.launches[0].hosts:  # an allocation has its partition
-        hint += f", or use -p {' or '.join(others)}"
-    for model in models:
-        if requested.lower() == model.lower():
-            hint = f"did you mean {model}? GPU types are case-sensitive in Slurm"
+    if same_letters:
+        hint = f"did you mean {same_letters[0]}? GPU types are case-sensitive in Slurm"
+    else:
+        hint = "leave the type out"
+        if len(models) > 1:
+            hint = f"request one of them, such as {models[0]}"
+        if others and not plan.launches[0].hosts:  # an allocation has its partition
+            hint += f", or use -p {' or '.join(others)}"
     names = " and ".join(f"'{model}'" for model in models)
     message = f"requested GPUs of type '{requested}'; {partition.name} has {names}"
     source = context.cite_partition("gpu_types" if partition.gpu_types else "gpu")
@@ -223,7 +229,7 @@ def check_gpus_per_user(context: RuleContext) -> Iterator[Finding]:
         return
     per_node = held // plan.nodes
     gpus, option = f"{counted(plan.nodes, 'node')} x {per_node}", f" --gpus-per-node {per_node}"
-    if held > plan.gpus:
+    if held > plan.gpus:  # whole nodes have more GPUs than the job requests
         gpus, option = f"{gpus}, whole nodes with --exclusive", ""
     hint = f"request at most {counted(limit, 'GPU')} in all" if limit else "use another partition"
     if per_node <= limit:
@@ -310,11 +316,12 @@ def check_wall_time(context: RuleContext) -> Iterator[Finding]:
         jobs = f"interactive jobs in {plan.partition.name}"
     if limit is None or limit == units.UNLIMITED or plan.time_limit is None:
         return
-    requested = f"a time limit of {units.format_time(plan.time_limit)}"
-    if plan.time_limit == units.UNLIMITED:
-        requested = f"no time limit (-t {plan.request.time_limit})"
-    elif plan.time_limit <= limit:
+    is_unlimited = plan.time_limit == units.UNLIMITED
+    if plan.time_limit <= limit and not is_unlimited:
         return
+    requested = f"a time limit of {units.format_time(plan.time_limit)}"
+    if is_unlimited:
+        requested = f"no time limit (-t {plan.request.time_limit})"
     message = f"requested {requested}; {jobs} may run at most {units.format_time(limit)}: Slurm "
     message += "may accept it but never start it"
     hint = f"request at most -t {units.format_time(limit)}"

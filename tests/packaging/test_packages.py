@@ -31,7 +31,7 @@ NEEDED = importlib.metadata.requires("neuronctl") or []
 """As pyproject.toml has it, those of the extras marked as such."""
 
 LIBRARIES = (
-    *("golden/test_scripts_made.py", "cli/test_templates.py", "cli/test_command_line.py"),
+    *("golden", "cli/test_templates.py", "cli/test_command_line.py"),
     *("unit/test_console.py", "unit/test_yamlfile.py"),
 )
 """The tests of what is done with jinja2, rich, PyYAML, and click."""

@@ -14,8 +14,8 @@ from types import FrameType
 from typing import Any, Dict, Optional
 
 from benchmarks import cases, report
-from benchmarks.cluster import cluster
-from benchmarks.peers import CHECKOUT, PINS, environments
+from benchmarks.cluster import run_cluster
+from benchmarks.peers import CHECKOUT, PINS, install_environments
 
 PLACE = CHECKOUT / "docs" / "reference"
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -38,11 +38,11 @@ def main() -> None:
     except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
         sys.exit(f"benchmarks: {error}; nothing was written")
     (PLACE / "benchmarks.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    judged = report.lines(results)
-    (PLACE / "benchmarks.md").write_text(report.page(results, judged), encoding="utf-8")
-    print(report.table(judged))
-    short = [line.figure for line in judged if line.met is False]
-    print(f"\nwritten to docs/reference/benchmarks.md; not met: {', '.join(short) or 'none'}")
+    lines = report.make_lines(results)
+    (PLACE / "benchmarks.md").write_text(report.make_page(results, lines), encoding="utf-8")
+    print(report.make_table(lines))
+    not_met = [line.figure for line in lines if line.met is False]
+    print(f"\nwritten to docs/reference/benchmarks.md; not met: {', '.join(not_met) or 'none'}")
 
 
 def measure(rounds: int) -> Dict[str, Any]:
@@ -52,16 +52,20 @@ def measure(rounds: int) -> Dict[str, Any]:
     def say(words: str) -> None:
         print(f"[{time.monotonic() - begun:4.0f} s] {words}", file=sys.stderr, flush=True)
 
-    results: Dict[str, Any] = {"schema": 1, "rounds": rounds, "machine": _machine()}
+    results: Dict[str, Any] = {"schema": 1, "rounds": rounds, "machine": _describe_machine()}
     say(f"installing neuronctl, {' and '.join(PINS)}")
-    with environments() as installed:
-        results["versions"] = installed.versions()
+    with install_environments() as installed:
+        results["versions"] = installed.list_versions()
         groups: Dict[str, Any] = {}
-        for parts in ((cases.starting, cases.watching), (cases.submitting,), (cases.sweeping,)):
-            with cluster(installed, f"bench-{os.getpid()}") as controller:
-                results["machine"]["slurm"] = controller.slurm
-                for part in parts:
-                    answer = part(controller, installed, rounds, say)
+        for measurements in (
+            (cases.measure_start, cases.measure_status),
+            (cases.measure_submissions,),
+            (cases.measure_sweeps,),
+        ):
+            with run_cluster(installed, f"bench-{os.getpid()}") as cluster:
+                results["machine"]["slurm"] = cluster.slurm
+                for measure_part in measurements:
+                    answer = measure_part(cluster, installed, rounds, say)
                     groups.update(answer.pop("groups"))
                     results.update(answer)
         results["groups"] = groups
@@ -69,7 +73,8 @@ def measure(rounds: int) -> Dict[str, Any]:
     return results
 
 
-def _machine() -> Dict[str, Any]:
+def _describe_machine() -> Dict[str, Any]:
+    """Return what the figures depend on: processor, load, and versions."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         models = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
     return {

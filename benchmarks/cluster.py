@@ -32,7 +32,6 @@ _FILL = (
     'for i in $(seq "$1"); do sbatch --parsable --hold -p "$2" --gres=gpu:1 -t 60 -D "$3" '
     '-J train -o /dev/null --comment="$4" --wrap true || exit; done'
 )
-_WRITERS = 2
 
 
 @dataclass(frozen=True)
@@ -47,17 +46,20 @@ class Cluster:
     slurm: str
 
     def run(self, argv: Sequence[str], request: Any = None) -> str:
-        """Run a command there as the user, ``request`` on its standard input; what it printed."""
-        done = subprocess.run(
+        """Run a command there as the user, with ``request`` as JSON on its standard input.
+
+        Return what it prints.
+        """
+        command = subprocess.run(
             [str(self.program), "sandbox", "exec", "--", *argv],
             env=self.env,
             input=json.dumps(request),
             capture_output=True,
             text=True,
         )
-        if done.returncode != 0:
-            raise RuntimeError(f"{argv} ended with {done.returncode}: {done.stderr}")
-        return done.stdout
+        if command.returncode != 0:
+            raise RuntimeError(f"{argv} ended with {command.returncode}: {command.stderr}")
+        return command.stdout
 
     def ask(self, script: str, request: Any, *options: str) -> Any:
         """Return the JSON that a script of inside/ answers. options: Python's own."""
@@ -69,51 +71,49 @@ class Cluster:
         request = {"rounds": rounds, "warmup": 2, "cases": list(cases)}
         return self.ask("stopwatch.py", request, "-I", "-S")
 
-    def state(self, count: int) -> str:
+    def name_state_home(self, count: int) -> str:
         """Return an XDG_STATE_HOME that holds ``count`` records."""
         return f"{self.scratch}/state-{count}"
 
     def make_records(self, counts: Sequence[int], job_ids: Sequence[int]) -> None:
-        """State directories with so many records; ``job_ids``: the user's jobs in the queue."""
-        stores = {self.state(count): count for count in counts}
+        """Write state directories with these numbers of records.
+
+        job_ids: the user's jobs in the queue.
+        """
+        stores = {self.name_state_home(count): count for count in counts}
         request = {"stores": stores, "job_ids": list(job_ids), "cluster": CLUSTER}
         self.run(["python", f"{self.scratch}/inside/records.py"], request)
 
     def submit_mine(self, count: int) -> List[int]:
-        """Jobs of the user that wait; their ids."""
+        """Submit jobs of the user that wait; return their ids."""
         words = [str(count), QUEUE, self.scratch, COMMENT]
         return [int(word) for word in self.run(["sh", "-c", _FILL, "sh", *words]).split()]
 
     def submit_others(self, count: int) -> None:
-        """Jobs of somebody else that wait."""
+        """Submit jobs of another user that wait."""
         user = [] if os.getuid() == 0 else ["-U"]
         enter = ["nsenter", *user, "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "--"]
         env = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8"}
-        shares = [count // _WRITERS + (number < count % _WRITERS) for number in range(_WRITERS)]
-        words = ["sh", "-c", _FILL, "sh"]
-        rest = [QUEUE, self.scratch, COMMENT]
-        started = [
-            subprocess.Popen(
-                [*enter, *words, str(share), *rest], env=env, stdout=subprocess.DEVNULL
-            )
-            for share in shares
-        ]
-        codes = [one.wait() for one in started]
+        writers = []
+        for share in (count // 2, count - count // 2):  # two write faster than one
+            words = ["sh", "-c", _FILL, "sh", str(share), QUEUE, self.scratch, COMMENT]
+            writers.append(subprocess.Popen([*enter, *words], env=env, stdout=subprocess.DEVNULL))
+        codes = [writer.wait() for writer in writers]
         if any(codes):
             raise RuntimeError(f"the controller could not be filled: exit codes {codes}")
 
-    def jobs(self) -> int:
-        """How many jobs the controller knows."""
+    def count_jobs(self) -> int:
+        """Return how many jobs the controller knows."""
         return len(self.run(["squeue", "--noheader", "--states=all", "--format=%i"]).split())
 
 
 @contextlib.contextmanager
-def cluster(installed: Environments, name: str) -> Iterator[Cluster]:
+def run_cluster(installed: Environments, name: str) -> Iterator[Cluster]:
     """Run a sandbox of the benchmark's own until the block ends."""
     program = installed.own / "bin/neuronctl"
     with tempfile.TemporaryDirectory() as folder:
         layer = Path(folder, "layer.yaml")
-        partitions = ", ".join(f"{one}: {{{_LAYER}}}" for one in (QUEUE, SUBMITTING))
+        partitions = ", ".join(f"{name}: {{{_LAYER}}}" for name in (QUEUE, SUBMITTING))
         layer.write_text(f"clusters: {{{CLUSTER}: {{partitions: {{{partitions}}}}}}}\n", "utf-8")
         env = {**os.environ, "NEURONCTL_SANDBOX": name, "NEURONCTL_CATALOG": str(layer)}
 
@@ -122,8 +122,8 @@ def cluster(installed: Environments, name: str) -> Iterator[Cluster]:
             done = subprocess.run(argv, env=env, check=True, stdout=output, text=True)
             return done.stdout or ""
 
-        nodes = [f"{QUEUE}=2", f"{SUBMITTING}=4", "amd_a100nv_8=0"]
-        options = [word for each in nodes for word in ("--nodes", each)]
+        nodes = (f"{QUEUE}=2", f"{SUBMITTING}=4", "amd_a100nv_8=0")
+        options = [f"--nodes={partition_nodes}" for partition_nodes in nodes]
         try:
             sandbox("up", "--cluster", CLUSTER, "--bind", str(installed.directory), *options)
             sandbox("exec", "--copy", str(INSIDE), "--", "touch", "train.py")

@@ -26,35 +26,42 @@ class Environments:
 
     @property
     def own(self) -> Path:
-        """With neuronctl, and nothing else."""
+        """Return the environment with neuronctl and nothing else."""
         return self.directory / "neuronctl"
 
     @property
     def peers(self) -> Path:
-        """With everything it is compared to."""
+        """Return the environment with everything that neuronctl is compared to."""
         return self.directory / "peers"
 
-    def versions(self) -> Dict[str, str]:
-        """Every package of the two, by name."""
+    def list_versions(self) -> Dict[str, str]:
+        """Return the version of each package in the two, sorted by name."""
         versions: Dict[str, str] = {}
         for environment in (self.peers, self.own):
             python = str(environment / "bin/python")
             listed = json.loads(_run(python, "-m", "pip", "list", "--format=json"))
-            versions.update({one["name"]: one["version"] for one in listed})
-        return {
-            name: versions[name] for name in sorted(versions) if name not in ("pip", "setuptools")
-        }
+            versions.update({package["name"]: package["version"] for package in listed})
+        return {name: versions[name] for name in sorted(versions.keys() - {"pip", "setuptools"})}
 
 
 @contextlib.contextmanager
-def environments() -> Iterator[Environments]:
-    """Install both in a directory that is removed afterwards."""
+def install_environments() -> Iterator[Environments]:
+    """Install both environments in a directory that is removed afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)  # the sandbox's user runs what is there
         installed = Environments(Path(folder))
-        build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir"]
-        # hatchling is in .venv
-        _run(*build, folder, "--no-build-isolation", str(CHECKOUT))
+        build = [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--wheel-dir",
+            folder,
+        ]
+        # .venv has hatchling, which builds the wheel
+        _run(*build, "--no-build-isolation", str(CHECKOUT))
         (wheel,) = installed.directory.glob("*.whl")
         for environment, packages in ((installed.own, (str(wheel),)), (installed.peers, PINS)):
             _run(sys.executable, "-m", "venv", str(environment))
@@ -63,5 +70,6 @@ def environments() -> Iterator[Environments]:
 
 
 def _run(*argv: str) -> str:
+    """Run pip or another program without questions; return what it prints."""
     env = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
     return subprocess.run(argv, check=True, stdout=subprocess.PIPE, env=env, text=True).stdout

@@ -10,11 +10,11 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple
 from benchmarks.cases import COMPLETED, FULL, JOBS, MINE, RECORDS, TASKS, USUAL, WAITING, WAITS
 from benchmarks.inside.sweep_scale import RUN, SIZES
 
-_MARK = {True: "met", False: "**NOT met**", None: ""}
+_VERDICTS = {True: "met", False: "**NOT met**", None: ""}
 _BUSY = 0.5
-"""The load average above which the machine is said to be busy."""
-_PROCESSES = {"submit": 3, "history -n 5000": 6}
-"""Slurm processes, where more than 2 are allowed: history asks anew for each 500 records."""
+"""The load average above which the page calls the machine busy."""
+_MOST_PROCESSES = {"submit": 3, "history -n 5000": 6}
+"""Slurm processes of commands that may start more than 2: history asks for each 500 records."""
 
 
 @dataclass(frozen=True)
@@ -26,62 +26,68 @@ class Samples:
 
     @property
     def median(self) -> float:
-        """Milliseconds."""
+        """Return the median wall time in milliseconds."""
         return statistics.median(self.ms)
 
     @property
     def memory(self) -> float:
-        """The highest peak of all runs, in MB (10^6 bytes)."""
+        """Return the highest peak of all runs, in MB (10^6 bytes)."""
         return max(self.kb) * 1024 / 1e6
 
     def __str__(self) -> str:
-        low, high = quartiles(self.ms)
-        return f"{number(self.median)} ({number(low)} to {number(high)}) ms"
+        low, high = compute_quartiles(self.ms)
+        return f"{format_number(self.median)} ({format_number(low)} to {format_number(high)}) ms"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One figure and its target; met is None if it has none."""
+    """One row of the table: a figure with its target. met: None without a target."""
 
     figure: str
-    own: str
-    value: str
-    must: str
+    neuronctl: str
+    result: str
+    target: str
     met: Optional[bool]
-    beside: str = ""
+    compared_with: str = ""
 
 
-def ratio_line(
-    figure: str, own: Samples, beside: str, other: Samples, at_most: Optional[float] = None
+def make_ratio_line(
+    figure: str, own: Samples, peer: str, peer_samples: Samples, at_most: Optional[float] = None
 ) -> Line:
     """Compare two medians; in brackets, the quartiles of the ratios of neighboring runs."""
-    ratio = own.median / other.median
-    low, high = quartiles([mine / its for mine, its in zip(own.ms, other.ms)])
-    value = f"{ratio:.2f} × ({low:.2f} to {high:.2f})"
-    must = "" if at_most is None else f"at most {at_most:g} ×"
-    met = None if at_most is None else ratio <= at_most
-    return Line(figure, str(own), value, must, met, f"{beside}: {other}")
+    ratio = own.median / peer_samples.median
+    ratios = [own_ms / peer_ms for own_ms, peer_ms in zip(own.ms, peer_samples.ms)]
+    low, high = compute_quartiles(ratios)
+    result = f"{ratio:.2f} × ({low:.2f} to {high:.2f})"
+    compared_with = f"{peer}: {peer_samples}"
+    if at_most is None:
+        return Line(figure, str(own), result, "", None, compared_with)
+    target = f"at most {at_most:g} ×"
+    return Line(figure, str(own), result, target, ratio <= at_most, compared_with)
 
 
-def extra_line(figure: str, own: Samples, beside: str, other: Samples, at_most: float) -> Line:
-    """Tell how much longer one takes than the other: the median over neighboring runs."""
-    extra = statistics.median(mine - its for mine, its in zip(own.ms, other.ms))
-    value, must = f"{number(extra)} ms more", f"at most {at_most:g} ms more"
-    return Line(figure, str(own), value, must, extra <= at_most, f"{beside}: {other}")
+def make_extra_line(
+    figure: str, own: Samples, peer: str, peer_samples: Samples, at_most: float
+) -> Line:
+    """Say how much longer one takes than the other: the median over neighboring runs."""
+    extra = statistics.median(own_ms - peer_ms for own_ms, peer_ms in zip(own.ms, peer_samples.ms))
+    result, target = f"{format_number(extra)} ms more", f"at most {at_most:g} ms more"
+    return Line(figure, str(own), result, target, extra <= at_most, f"{peer}: {peer_samples}")
 
 
-def plain_line(figure: str, value: float, at_most: float, unit: str = "") -> Line:
-    """Compare a figure with its limit, in ms, MB, or things."""
-    shown = f"{number(value) if unit else int(value)} {unit}".strip()
-    return Line(figure, shown, shown, f"at most {at_most:g} {unit}".strip(), value <= at_most)
+def make_plain_line(figure: str, value: float, at_most: float, unit: str = "") -> Line:
+    """Compare a figure with its limit. unit: ms or MB; "" for a count."""
+    result = f"{format_number(value)} {unit}" if unit else str(int(value))
+    target = f"at most {at_most:g} {unit}".strip()
+    return Line(figure, result, result, target, value <= at_most)
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number with two or three significant figures."""
     return f"{value:.1f}" if abs(value) < 20 else f"{value:.0f}"
 
 
-def quartiles(values: Sequence[float]) -> Tuple[float, float]:
+def compute_quartiles(values: Sequence[float]) -> Tuple[float, float]:
     """Return the first and the third quartile, by NumPy's default method."""
     if len(values) == 1:
         return values[0], values[0]
@@ -89,65 +95,102 @@ def quartiles(values: Sequence[float]) -> Tuple[float, float]:
     return low, high
 
 
-def lines(results: Mapping[str, Any]) -> List[Line]:
+_SamplesByGroup = Mapping[str, Mapping[str, Samples]]
+"""Of each group of cases.py, the samples of its commands."""
+
+
+def make_lines(results: Mapping[str, Any]) -> List[Line]:
     """Return the lines of the table, from all measurements."""
+    samples = {
+        group: {name: Samples(**measured) for name, measured in commands.items()}
+        for group, commands in results["groups"].items()
+    }
+    return [
+        *_compare_commands(samples),
+        *_judge_sweeps(samples, results["sweep"]),
+        *_judge_limits(samples),
+        *_judge_load(results),
+    ]
 
-    def of(group: str, name: str) -> Samples:
-        return Samples(**results["groups"][group][name])
 
-    python, sbatch, json = of("start", "python -c pass"), of("submit", "sbatch"), "`squeue --json`"
-    submit, generate = of("submit", "submit"), of("generate", "generate")
-    terminal, all_jobs = of("status", "on a terminal"), of("status", "squeue --json")
-    sweep, scale = of("sweep", "sweep"), results["sweep"]
+def _compare_commands(samples: _SamplesByGroup) -> List[Line]:
+    """Compare the times of commands with those of other programs."""
+    start, submit = samples["start"], samples["submit"]
+    generate, status = samples["generate"], samples["status"]
+    python, sbatch = start["python -c pass"], submit["sbatch"]
+    own_submit, submitit = submit["submit"], submit["submitit"]
+    terminal, bare = status["on a terminal"], status["bare"]
+    squeue = "`squeue --json`", status["squeue --json"]
+    return [
+        make_ratio_line("`--version`", start["--version"], "`python -c pass`", python, 4),
+        make_ratio_line("`--help`", start["--help"], "`python -c pass`", python, 4),
+        make_ratio_line("`submit`", own_submit, "submitit", submitit, 1.05),
+        make_ratio_line("`submit`", own_submit, "`sbatch` alone", sbatch),
+        make_extra_line("`neuronctl sbatch`", submit["drop-in"], "`sbatch` alone", sbatch, 150),
+        make_ratio_line("`generate`", generate["generate"], "torchx", generate["torchx"], 0.35),
+        make_ratio_line("`status`", status["status"], *squeue, 0.35),
+        make_ratio_line("`status` on a terminal", terminal, *squeue, 0.35),
+        make_extra_line("`status` on a terminal", terminal, "its bare program", bare, 40),
+    ]
+
+
+def _judge_sweeps(samples: _SamplesByGroup, scale: Mapping[str, Any]) -> List[Line]:
+    """Judge sweeps. scale: the answer of inside/sweep_scale.py."""
+    sweep, status = samples["sweep"], samples["sweep status"]
     task, loop = (Samples(scale["task_ms"][name]) for name in ("sweep", "loop"))
-    figures = [
-        ratio_line("`--version`", of("start", "--version"), "`python -c pass`", python, 4),
-        ratio_line("`--help`", of("start", "--help"), "`python -c pass`", python, 4),
-        ratio_line("`submit`", submit, "submitit", of("submit", "submitit"), 1.05),
-        ratio_line("`submit`", submit, "`sbatch` alone", sbatch),
-        extra_line("`neuronctl sbatch`", of("submit", "drop-in"), "`sbatch` alone", sbatch, 150),
-        ratio_line("`generate`", generate, "torchx", of("generate", "torchx"), 0.35),
-        ratio_line("`status`", of("status", "status"), json, all_jobs, 0.35),
-        ratio_line("`status` on a terminal", terminal, json, all_jobs, 0.35),
-        extra_line(
-            "`status` on a terminal", terminal, "its bare program", of("status", "bare"), 40
-        ),
-        ratio_line(f"`sweep` of {TASKS:,} tasks", sweep, "submitit", of("sweep", "submitit"), 1.1),
-        extra_line("a task of a sweep", task, "a bare loop", loop, 3),
-        plain_line(f"first of {max(SIZES):,} tasks", 1000 * scale["first"], 1500, "ms"),
-        plain_line("peak memory of its worker", scale["kb"] * 1024 / 1e6, 60, "MB"),
+    some, many = SIZES
+    figure = f"`sweep` of {TASKS:,} tasks"
+    return [
+        make_ratio_line(figure, sweep["sweep"], "submitit", sweep["submitit"], 1.1),
+        make_extra_line("a task of a sweep", task, "a bare loop", loop, 3),
+        make_plain_line(f"first of {many:,} tasks", 1000 * scale["first"], 1500, "ms"),
+        make_plain_line("peak memory of its worker", scale["kb"] * 1024 / 1e6, 60, "MB"),
+        make_plain_line(f"`sweep status` of {some:,} tasks", status[str(some)].median, 500, "ms"),
+        make_plain_line(f"`sweep status` of {many:,} tasks", status[str(many)].median, 2000, "ms"),
+        make_plain_line(f"its peak memory with {some:,}", status[str(some)].memory, 60, "MB"),
     ]
-    for size, most in zip(SIZES, (500, 2000)):
-        status = of("sweep status", str(size))
-        figures.append(plain_line(f"`sweep status` of {size:,} tasks", status.median, most, "ms"))
-    some = of("sweep status", str(min(SIZES)))
-    figures.append(plain_line(f"its peak memory with {min(SIZES):,}", some.memory, 60, "MB"))
-    figures += [
-        plain_line(f"completing {name}", of("completion", name).median, 100, "ms")
-        for name in COMPLETED
+
+
+def _judge_limits(samples: _SamplesByGroup) -> List[Line]:
+    """Judge the times of completion, and the memory of commands."""
+    memory = {
+        "submit": samples["submit"]["submit"].memory,
+        "generate": samples["generate"]["generate"].memory,
+        "status": samples["status"]["on a terminal"].memory,
+    }
+    times = {name: samples["completion"][name].median for name in COMPLETED}
+    return [
+        *(make_plain_line(f"completing {name}", ms, 100, "ms") for name, ms in times.items()),
+        *(make_plain_line(f"peak memory of `{name}`", mb, 40, "MB") for name, mb in memory.items()),
     ]
-    for name, one in (("submit", submit), ("generate", generate), ("status", terminal)):
-        figures.append(plain_line(f"peak memory of `{name}`", one.memory, 40, "MB"))
+
+
+def _judge_load(results: Mapping[str, Any]) -> List[Line]:
+    """Judge how many Slurm processes and requests the commands cost."""
+    figures = []
     for name, calls in results["processes"].items():
-        names = ", ".join(call[0] for call in calls) or "none"
-        figure = f"Slurm processes of {name}: {names}"
-        figures.append(plain_line(figure, len(calls), _PROCESSES.get(name, 2)))
-    # Those that begin a little later first look every second.
-    one, most = (results["waits"][str(count)] for count in (min(WAITS), max(WAITS)))
-    figures.append(plain_line(f"requests of {max(WAITS)} `wait` at once", most, 2 * one))
-    return figures
+        programs = ", ".join(program for program, *_ in calls) or "none"
+        figure = f"Slurm processes of {name}: {programs}"
+        figures.append(make_plain_line(figure, len(calls), _MOST_PROCESSES.get(name, 2)))
+    fewest, most = (results["waits"][str(count)] for count in (min(WAITS), max(WAITS)))
+    # Twice as many: those that begin a little later ask every second at first.
+    figure = f"requests of {max(WAITS)} `wait` at once"
+    return [*figures, make_plain_line(figure, most, 2 * fewest)]
 
 
-def table(lines: Sequence[Line]) -> str:
+def make_table(lines: Sequence[Line]) -> str:
     """Return the figures as a Markdown table."""
     rows = [
-        [line.figure, line.own, line.beside, line.value, line.must, _MARK[line.met]]
+        [
+            *(line.figure, line.neuronctl, line.compared_with, line.result, line.target),
+            _VERDICTS[line.met],
+        ]
         for line in lines
     ]
-    return _table(["figure", "neuronctl", "compared with", "result", "target", ""], rows)
+    return _join_rows(["figure", "neuronctl", "compared with", "result", "target", ""], rows)
 
 
-def page(results: Mapping[str, Any], lines: Sequence[Line]) -> str:
+def make_page(results: Mapping[str, Any], lines: Sequence[Line]) -> str:
     """Return docs/reference/benchmarks.md."""
     machine, versions = results["machine"], results["versions"]
     judged = [line for line in lines if line.met is not None]
@@ -170,7 +213,7 @@ of whole processes that run in turns (A B A B, {results["rounds"]} times each, a
 runs): the median, with the quartiles in brackets. Ratios are of the medians, with the quartiles \
 of the ratios of neighboring runs in brackets. Memory is the highest peak of all runs.
 
-{table(lines)}
+{make_table(lines)}
 
 ## What is measured
 
@@ -182,9 +225,9 @@ program that submits with submitit (`benchmarks/inside/with_submitit.py`).
 - `generate`: two nodes with four GPUs each and torchrun, compared with `torchx run -s slurm \
 --dryrun dist.ddp -j 2x4` with the same partition, time and GPUs.
 - `status`: all of the user's jobs. *Its squeue* is the squeue that it starts, run alone: \
-`{_shown(results["squeue"])}`. On a terminal of 160 columns it draws a table with colors. *Its \
-bare program* (`benchmarks/inside/bare.py`) imports click and rich, asks the same, and draws a \
-table with one row.
+`{_shorten_command(results["squeue"])}`. On a terminal of 160 columns it draws a table with \
+colors. *Its bare program* (`benchmarks/inside/bare.py`) imports click and rich, asks the same, \
+and draws a table with one row.
 - *Completing* is what the shell waits for when Tab is pressed. Slurm's answer about the queue may \
 be 5 s old.
 - `sweep`: {TASKS:,} tasks of one GPU, held, as one array; submitit's is `map_array` of the same. \
@@ -198,38 +241,42 @@ tasks, 9 of 10 of them ended, and {max(SIZES):,} that have all ended.
 
 {MINE} of the jobs are always the user's.
 
-{_growth(results["groups"])}
+{_describe_growth(results["groups"])}
 
 ## What waiting costs
 
 So many `neuronctl wait` begin at once on one login node, each for a job of its own that waits in \
 the queue, and wait for {WAITING} s; sdiag counts the requests.
 
-{_table(["`wait` at once", "requests to slurmctld"], waits)}
+{_join_rows(["`wait` at once", "requests to slurmctld"], waits)}
 """
 
 
-def _shown(argv: Sequence[str]) -> str:
-    """Return an argv with control characters escaped and long words cut."""
+def _shorten_command(argv: Sequence[str]) -> str:
+    """Return a command for a table, with control characters escaped and long words cut."""
     words = [word.encode("unicode_escape").decode() for word in argv]
-    short = shlex.join(word if len(word) <= 40 else word[:32] + "…" for word in words)
-    return short.replace("|", "\\|")
+    command = shlex.join(word if len(word) <= 40 else word[:32] + "…" for word in words)
+    return command.replace("|", "\\|")
 
 
-def _growth(groups: Mapping[str, Any]) -> str:
-    rows = []
-    for total in JOBS:
-        status, squeue = (Samples(**groups[f"{total} jobs"][name]) for name in ("status", "squeue"))
-        rest = f"{number(status.median - squeue.median)} ms"
-        rows.append([f"{total:,}", str(status), str(squeue), rest])
-    jobs = _table(["jobs in the controller", "`status`", "its squeue alone", "the rest"], rows)
-    measured = {count: Samples(**groups["records"][str(count)]) for count in RECORDS}
-    rows = [[f"{count:,}", str(one), f"{one.memory:.1f} MB"] for count, one in measured.items()]
-    return (
-        f"{jobs}\n\nWith {FULL:,} jobs:\n\n{_table(['records', '`status`', 'peak memory'], rows)}"
-    )
+def _describe_growth(groups: Mapping[str, Any]) -> str:
+    """Return two tables: ``status`` with more and more jobs, and with more and more records."""
+    with_jobs, with_records = [], []
+    for count in JOBS:
+        group = groups[f"{count} jobs"]
+        status, squeue = Samples(**group["status"]), Samples(**group["squeue"])
+        difference = f"{format_number(status.median - squeue.median)} ms"
+        with_jobs.append([f"{count:,}", str(status), str(squeue), difference])
+    for count in RECORDS:
+        status = Samples(**groups["records"][str(count)])
+        with_records.append([f"{count:,}", str(status), f"{status.memory:.1f} MB"])
+    head = ["jobs in the controller", "`status`", "its squeue alone", "the rest"]
+    jobs = _join_rows(head, with_jobs)
+    records = _join_rows(["records", "`status`", "peak memory"], with_records)
+    return f"{jobs}\n\nWith {FULL:,} jobs:\n\n{records}"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _join_rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

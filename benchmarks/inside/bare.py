@@ -1,4 +1,4 @@
-"""What a small program needs for a ``status`` on a terminal: bare.py SQUEUE.
+"""The smallest program that shows a job on a terminal: bare.py SQUEUE.
 
 It imports click, and rich while squeue runs, and draws a table with one row. SQUEUE is JSON.
 """
@@ -15,8 +15,8 @@ importlib.import_module("click")
 squeue = subprocess.Popen(json.loads(sys.argv[1]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
 console, table = importlib.import_module("rich.console"), importlib.import_module("rich.table")
 assert squeue.communicate()[0]
-drawn = table.Table("JOB", "STATE", box=None)
-drawn.add_row("4711", "RUNNING")
-console.Console(markup=False, highlight=False, emoji=False).print(drawn)
+rows = table.Table("JOB", "STATE", box=None)
+rows.add_row("4711", "RUNNING")
+console.Console(markup=False, highlight=False, emoji=False).print(rows)
 sys.stdout.flush()
 os._exit(0)

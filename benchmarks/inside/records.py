@@ -1,8 +1,8 @@
 """Writes job records as neuronctl itself would have, for years of submissions.
 
 Reads {"stores": {DIRECTORY: count}, "job_ids": [ids in the queue], "cluster": NAME} from standard
-input. Of each directory's records as many as possible are of the jobs in the queue, submitted in
-the last hour; all others ended, one every two hours before that. Runs with the measured neuronctl.
+input. Each directory gets records of jobs in the queue, submitted in the last hour. If that is not
+enough, older records are of jobs that ended, one every two hours. Runs with the measured neuronctl.
 """
 
 from __future__ import annotations
@@ -50,19 +50,26 @@ def main() -> None:
     now = time.time()
     for directory, count in wanted["stores"].items():
         store = RecordStore(os.path.join(directory, "neuronctl", "jobs"))
-        current = wanted["job_ids"][:count]
-        for number in range(count - len(current)):
-            moment = now - 2 * 86400 - 7200 * number
-            write(store, draft, OLD_FIRST + number, wanted["cluster"], moment, ended=True)
-        for number, job_id in enumerate(current):
-            write(store, draft, job_id, wanted["cluster"], now - 3600 + number, ended=False)
+        queued_ids = wanted["job_ids"][:count]
+        for number in range(count - len(queued_ids)):
+            submitted = now - 2 * 86400 - 7200 * number
+            write_record(store, draft, OLD_FIRST + number, wanted["cluster"], submitted, ended=True)
+        for number, job_id in enumerate(queued_ids):
+            submitted = now - 3600 + number
+            write_record(store, draft, job_id, wanted["cluster"], submitted, ended=False)
 
 
-def write(
-    store: RecordStore, draft: RecordDraft, job_id: int, cluster: str, moment: float, *, ended: bool
+def write_record(
+    store: RecordStore,
+    draft: RecordDraft,
+    job_id: int,
+    cluster: str,
+    submitted: float,
+    *,
+    ended: bool,
 ) -> None:
-    """Write one record as it was at ``moment``."""
-    with mock.patch("time.time", return_value=moment):
+    """Write the record of a job that was submitted, and perhaps ended, at that time."""
+    with mock.patch("time.time", return_value=submitted):
         record = store.complete(store.begin(draft), job_id, cluster)
         if ended:
             store.saw(record, "COMPLETED", "", "0:0")

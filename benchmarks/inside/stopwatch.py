@@ -1,4 +1,4 @@
-"""Runs commands in turns, A B A B, and prints how long each took and how much memory it had.
+"""Runs commands in turns, A B A B, and prints the time and the peak memory of each run.
 
 Reads JSON from standard input:
 
@@ -7,8 +7,8 @@ Reads JSON from standard input:
 and prints {NAME: {"ms": [wall time, milliseconds], "kb": [peak memory, kilobytes]}}. A command
 that fails ends it, with what the command printed.
 
-Only what starts quickly and is small is imported: Linux counts a process's peak memory from before
-its exec, so that nothing can be measured that is smaller than this process.
+It imports only what is small and starts quickly: Linux counts a process's peak memory from before
+its exec, so that no figure can be below this process's memory.
 """
 
 from __future__ import annotations
@@ -25,12 +25,17 @@ if TYPE_CHECKING:
 MOST_KEPT = 4000
 
 
-class Failed(Exception):
-    """A command did not end with exit code 0."""
+class CommandFailed(Exception):
+    """A command exited with a code other than 0."""
 
 
-def once(argv: List[str], env: Dict[str, str], output: int, errors: int) -> Tuple[float, int]:
-    """Run a command; (milliseconds, kilobytes)."""
+def time_command(
+    argv: List[str], env: Dict[str, str], output: int, errors: int
+) -> Tuple[float, int]:
+    """Run a command; return its wall time in milliseconds and its peak memory in kilobytes.
+
+    output, errors: the descriptors of its output; ``errors`` is a file that can be read again.
+    """
     os.ftruncate(errors, 0)
     os.lseek(errors, 0, os.SEEK_SET)
     actions = [
@@ -38,20 +43,20 @@ def once(argv: List[str], env: Dict[str, str], output: int, errors: int) -> Tupl
         (os.POSIX_SPAWN_DUP2, errors, 2),
         (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
     ]
-    begun = time.monotonic()
+    begin = time.monotonic()
     pid = os.posix_spawnp(argv[0], argv, env, file_actions=actions)
-    _, status, used = os.wait4(pid, 0)
-    took = time.monotonic() - begun
+    _, status, usage = os.wait4(pid, 0)
+    seconds = time.monotonic() - begin
     code = os.waitstatus_to_exitcode(status)
     if code != 0:
         os.lseek(errors, 0, os.SEEK_SET)
         text = os.read(errors, MOST_KEPT).decode(errors="replace")
-        raise Failed(f"{' '.join(argv)}\nended with {code}:\n{text}")
-    return 1000 * took, used.ru_maxrss
+        raise CommandFailed(f"{' '.join(argv)}\nended with {code}:\n{text}")
+    return 1000 * seconds, usage.ru_maxrss
 
 
 class Screen:
-    """A terminal of 160 columns whose picture is thrown away."""
+    """A terminal of 160 columns whose output nobody sees."""
 
     def __init__(self) -> None:
         import fcntl
@@ -78,20 +83,20 @@ class Screen:
 def main() -> None:
     """Time the cases in turn and print the figures as JSON."""
     request = json.load(sys.stdin)
-    nowhere = os.open("/dev/null", os.O_WRONLY)
+    dev_null = os.open("/dev/null", os.O_WRONLY)
     errors = os.memfd_create("errors")
     screen = Screen() if any(case.get("tty") for case in request["cases"]) else None
     measured: Dict[str, Any] = {case["name"]: {"ms": [], "kb": []} for case in request["cases"]}
     try:
-        for number in range(request["warmup"] + request["rounds"]):
+        for run in range(request["warmup"] + request["rounds"]):
             for case in request["cases"]:
                 env = {**os.environ, **case.get("env", {})}
-                output = screen.terminal if screen and case.get("tty") else nowhere
-                wall, memory = once(case["argv"], env, output, errors)
-                if number >= request["warmup"]:
+                output = screen.terminal if screen and case.get("tty") else dev_null
+                wall, memory = time_command(case["argv"], env, output, errors)
+                if run >= request["warmup"]:
                     measured[case["name"]]["ms"].append(round(wall, 3))
                     measured[case["name"]]["kb"].append(memory)
-    except Failed as error:
+    except CommandFailed as error:
         sys.exit(f"benchmarks: {error}")
     finally:
         if screen is not None:

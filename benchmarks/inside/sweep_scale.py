@@ -1,9 +1,10 @@
-"""What a sweep's worker costs, on this machine's disk: prints JSON.
+"""Measures what a sweep's worker costs, on this machine's disk; prints JSON.
 
-One worker runs, with a stand-in for squeue that answers at once. It first runs the one task that is
-left of 100,000: "first" is the seconds from the start of its process to that of the task, "kb" its
-peak memory. Then it runs tasks that do nothing, as a bare loop of bash does, too: "task_ms".
-The sweeps ``of10000`` and ``of100000`` of so many tasks stay for ``sweep status``.
+Reads {"rounds": N} from standard input. A stand-in for squeue answers at once. A worker runs the
+last task of a sweep of 100,000: "first" is the time from its start to that of the task in seconds,
+"kb" its peak memory. "task_ms" has the milliseconds of a task that does nothing, for each round:
+of a worker ("sweep"), and of a loop in bash ("loop"). The sweeps ``of10000`` and ``of100000``,
+named after their numbers of tasks, stay for ``sweep status``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Callable, Dict, List
 
 from neuronctl.request.axes import given_axes
 from neuronctl.sweeping.folder import Sweep, SweepSettings, copy_worker
@@ -29,7 +30,7 @@ RUN = 1_000
 _WORKERS = 20
 _SQUEUE = '#!/bin/sh\ncase "$*" in *" -j "*) echo 7 RUNNING 100 8:00:00 ;; *) echo 7 100; esac\n'
 _LOOP = f"for n in {{1..{RUN}}}; do (/bin/true $n) </dev/null >loop-$n.log 2>&1 & wait $!; done"
-_SMALL = (
+_MEASURE_MEMORY = (
     "import resource, subprocess, sys; code = subprocess.call(sys.argv[1:]); "
     "print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
 )
@@ -38,22 +39,23 @@ _SMALL = (
 def main() -> None:
     """Make the sweeps, run the workers, and print the figures."""
     request = json.load(sys.stdin)
-    some, large = (make(f"of{size}", size) for size in SIZES)
-    fill(some.folder, SIZES[0] * 9 // 10)
-    fill(large.folder, SIZES[1] - 1)
+    some, large = (make_sweep(f"of{size}", size) for size in SIZES)
+    end_tasks(some.folder, SIZES[0] * 9 // 10)
+    end_tasks(large.folder, SIZES[1] - 1)
     with tempfile.TemporaryDirectory() as place:
         os.chdir(place)
         os.environ["PATH"] = f"{place}:{os.environ['PATH']}"
         write_squeue()
-        before = time.time()
-        answer: Dict[str, Any] = {"kb": work(large, exit_code=1)}
-        answer["first"] = os.stat(large.log(SIZES[1], 1)).st_mtime - before
+        begin = time.time()
+        memory = run_worker(large, exit_code=1)
+        first = os.stat(large.log(SIZES[1], 1)).st_mtime - begin
         costs: Dict[str, List[float]] = {"sweep": [], "loop": []}
         for number in range(request["rounds"]):
-            small = make(f"small-{number}", RUN)
-            costs["sweep"].append(timed(partial(work, small)))
-            costs["loop"].append(timed(partial(subprocess.run, ["bash", "-c", _LOOP], check=True)))
-    json.dump({**answer, "task_ms": costs}, sys.stdout)
+            small = make_sweep(f"small-{number}", RUN)
+            costs["sweep"].append(time_task(partial(run_worker, small)))
+            run_loop = partial(subprocess.run, ["bash", "-c", _LOOP], check=True)
+            costs["loop"].append(time_task(run_loop))
+    json.dump({"kb": memory, "first": first, "task_ms": costs}, sys.stdout)
 
 
 def write_squeue() -> None:
@@ -63,8 +65,8 @@ def write_squeue() -> None:
     squeue.chmod(0o755)
 
 
-def make(name: str, count: int) -> Sweep:
-    """Create a sweep of so many tasks, none of which has begun."""
+def make_sweep(name: str, count: int) -> Sweep:
+    """Create a sweep with ``count`` tasks, none of which has begun."""
     words = ("/bin/true", "{seed}")
     axes = given_axes((f"seed=1..{count}",), together=False)
     sweep = Sweep(name, SweepSettings(words=words, axes=axes, request={}, cwd="/"))
@@ -73,11 +75,11 @@ def make(name: str, count: int) -> Sweep:
     return sweep
 
 
-def fill(folder: str, ended: int) -> None:
-    """Let the first tasks have ended, as workers would have left them."""
+def end_tasks(folder: str, count: int) -> None:
+    """Write what workers leave of the first ``count`` tasks, one in seven of which failed."""
     begun = int(time.time()) - 3600
     results: Dict[str, List[bytes]] = {}
-    for number in range(1, ended + 1):
+    for number in range(1, count + 1):
         worker = f"{4711 + number % _WORKERS}.1.abc"
         job = int(worker.partition(".")[0])
         claim = {"job": job, "began": begun, "node": "gpu01", "worker": worker, "start": begun}
@@ -92,28 +94,28 @@ def fill(folder: str, ended: int) -> None:
         files.write(f"{folder}/results/{worker}", b"".join(lines), 0)
 
 
-def work(sweep: Sweep, exit_code: int = 0) -> int:
+def run_worker(sweep: Sweep, exit_code: int = 0) -> int:
     """Run a worker to its end; return its peak memory in KiB.
 
-    exit_code: the worker's, without which there is no figure: 1 if the sweep has failed tasks.
+    exit_code: the expected one, 1 if the sweep has failed tasks; another one ends the benchmark.
     """
     code = f"{copy_worker(sweep.folder)}/worker"
-    words = [sys.executable, "-BIS", code, sweep.folder, '{"max_fails": 1000000}']
+    argv = [sys.executable, "-BIS", code, sweep.folder, '{"max_fails": 1000000}']
     job = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "gpu01"}
-    # Linux counts the memory of what starts a process, too: this process has too much.
-    small = [sys.executable, "-c", _SMALL, *words]
-    done = subprocess.run(small, env={**os.environ, **job}, stdout=subprocess.PIPE, check=True)
-    code_of_worker, memory = map(int, done.stdout.split()[-2:])
+    # Linux counts the memory of what starts a process, too, and this process is too large.
+    measured = [sys.executable, "-c", _MEASURE_MEMORY, *argv]
+    output = subprocess.check_output(measured, env={**os.environ, **job})
+    code_of_worker, memory = map(int, output.split()[-2:])
     if code_of_worker != exit_code:
         sys.exit(f"benchmarks: the worker of sweep {sweep.name} ended with {code_of_worker}")
     return memory
 
 
-def timed(run: Callable[[], object]) -> float:
-    """Return the milliseconds of one of RUN tasks."""
-    begun = time.monotonic()
-    run()
-    return 1000 * (time.monotonic() - begun) / RUN
+def time_task(run_tasks: Callable[[], object]) -> float:
+    """Run all RUN tasks; return the milliseconds of one."""
+    begin = time.monotonic()
+    run_tasks()
+    return 1000 * (time.monotonic() - begin) / RUN
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Counts the requests that many ``neuronctl wait`` at once send to slurmctld.
 
-Reads {"jobs": [ID, …], "counts": [N, …], "seconds": S} from standard input: for each N, so many
-wait S seconds, each for a job of its own, and sdiag counts the user's requests. Prints {N: COUNT}.
+Reads {"jobs": [ID, …], "counts": [N, …], "seconds": S} from standard input. For each N, that many
+wait for S seconds, each for another job, and sdiag counts the user's requests. Prints {N: COUNT}.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import sys
 from typing import Dict
 
 
-def requests() -> int:
-    """All requests of this user so far."""
+def count_requests() -> int:
+    """Return how many requests of this user slurmctld has counted so far."""
     text = subprocess.run(["sdiag"], check=True, stdout=subprocess.PIPE, text=True).stdout
     count = re.search(rf"\(\s*{os.getuid()}\) count:(\d+)", text)
     return int(count[1]) if count else 0
@@ -24,10 +24,10 @@ def requests() -> int:
 def main() -> None:
     """Print the requests to slurmctld for each number of waiting commands."""
     request = json.load(sys.stdin)
-    requests()  # of the first one nothing is counted yet
+    count_requests()  # slurmctld counts a user's requests from the second one on
     answer: Dict[int, int] = {}
     for count in request["counts"]:
-        before = requests()
+        before = count_requests()
         waits = [
             subprocess.Popen(
                 ["neuronctl", "wait", str(job), "--timeout", f"{request['seconds']}s"],
@@ -38,7 +38,7 @@ def main() -> None:
         codes = {wait.wait() for wait in waits}
         if codes != {75}:
             sys.exit(f"benchmarks: neuronctl wait ended with {codes}")
-        answer[count] = requests() - before - 1  # sdiag is one, too
+        answer[count] = count_requests() - before - 1  # without sdiag's own
     json.dump(answer, sys.stdout)
 
 

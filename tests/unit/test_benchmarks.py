@@ -11,40 +11,48 @@ from typing import Any, Dict
 import pytest
 
 from benchmarks import cases, report
-from benchmarks.inside.sweep_scale import SIZES, fill, make, work, write_squeue
+from benchmarks.inside.sweep_scale import SIZES, end_tasks, make_sweep, run_worker, write_squeue
 from benchmarks.peers import CHECKOUT
-from benchmarks.report import Samples, extra_line, plain_line, quartiles, ratio_line
+from benchmarks.report import (
+    Samples,
+    compute_quartiles,
+    make_extra_line,
+    make_plain_line,
+    make_ratio_line,
+)
 
 
 def samples(*ms: float, mb: float = 10) -> Samples:
     return Samples(ms, tuple(int(mb * 1e6 / 1024) for _ in ms))
 
 
-def test_median_and_quartiles() -> None:
+def test_median_and_compute_quartiles() -> None:
     one = samples(5, 1, 2, 4, 3)
-    assert (one.median, quartiles(one.ms)) == (3, (2, 4))
+    assert (one.median, compute_quartiles(one.ms)) == (3, (2, 4))
     assert str(one) == "3.0 (2.0 to 4.0) ms"
-    assert quartiles([7.0]) == (7.0, 7.0)
+    assert compute_quartiles([7.0]) == (7.0, 7.0)
 
 
 def test_a_ratio_is_of_the_medians_and_its_spread_of_neighbours() -> None:
-    line = ratio_line("`submit`", samples(70, 80, 75), "submitit", samples(100, 100, 100), 0.75)
-    assert line.value == "0.75 × (0.72 to 0.78)"
-    assert (line.must, line.met) == ("at most 0.75 ×", True)
-    assert ratio_line("`submit`", samples(76), "submitit", samples(100), 0.75).met is False
-    assert ratio_line("`submit`", samples(76), "`sbatch`", samples(10), None).met is None
+    line = make_ratio_line(
+        "`submit`", samples(70, 80, 75), "submitit", samples(100, 100, 100), 0.75
+    )
+    assert line.result == "0.75 × (0.72 to 0.78)"
+    assert (line.target, line.met) == ("at most 0.75 ×", True)
+    assert make_ratio_line("`submit`", samples(76), "submitit", samples(100), 0.75).met is False
+    assert make_ratio_line("`submit`", samples(76), "`sbatch`", samples(10), None).met is None
 
 
 def test_a_time_has_a_limit() -> None:
-    line = plain_line("completing", 100, 100, "ms")
-    assert (line.value, line.must, line.met) == ("100 ms", "at most 100 ms", True)
-    assert plain_line("completing", 101, 100, "ms").met is False
+    line = make_plain_line("completing", 100, 100, "ms")
+    assert (line.result, line.target, line.met) == ("100 ms", "at most 100 ms", True)
+    assert make_plain_line("completing", 101, 100, "ms").met is False
 
 
 def test_what_is_more_is_of_neighbours() -> None:
-    line = extra_line("gate", samples(150, 900, 200), "without", samples(100, 850, 100), 50)
-    assert (line.value, line.met) == ("50 ms more", True)
-    assert extra_line("gate", samples(151), "without", samples(100), 50).met is False
+    line = make_extra_line("gate", samples(150, 900, 200), "without", samples(100, 850, 100), 50)
+    assert (line.result, line.met) == ("50 ms more", True)
+    assert make_extra_line("gate", samples(151), "without", samples(100), 50).met is False
 
 
 def results() -> Dict[str, Any]:
@@ -86,10 +94,10 @@ def results() -> Dict[str, Any]:
 
 
 def test_all_met() -> None:
-    lines = report.lines(results())
+    lines = report.make_lines(results())
     assert [line.figure for line in lines if line.met is False] == []
     assert [line.figure for line in lines if line.met is None] == ["`submit`"]
-    page = report.page(results(), lines)
+    page = report.make_page(results(), lines)
     assert "not met" not in page.lower()
     assert "busy with other work" not in page
     judged = len(lines) - 1
@@ -100,9 +108,9 @@ def test_what_falls_short_is_marked_and_shown_why() -> None:
     measured = results()
     measured["groups"]["status"]["status"]["ms"] = [192] * 3
     measured["machine"]["load"] = 3.0
-    lines = report.lines(measured)
+    lines = report.make_lines(measured)
     assert {line.figure for line in lines if line.met is False} == {"`status`"}
-    page = report.page(measured, lines)
+    page = report.make_page(measured, lines)
     assert page.count("**NOT met**") == 1
     assert "busy with other work" in page
 
@@ -144,8 +152,8 @@ def test_a_worker_that_fails_has_no_figure(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     write_squeue()
-    ended = make("ended", 7)
-    fill(ended.folder, 7)  # one of them failed
-    assert work(ended, exit_code=1) > 1000
+    ended = make_sweep("ended", 7)
+    end_tasks(ended.folder, 7)  # one of them failed
+    assert run_worker(ended, exit_code=1) > 1000
     with pytest.raises(SystemExit, match="the worker of sweep ended ended with 1"):
-        work(ended)
+        run_worker(ended)
